@@ -1,0 +1,2 @@
+DROP TABLE waybill.events;
+DROP SEQUENCE waybill.ids;

@@ -1,0 +1,2 @@
+DROP TABLE waybill.ready;
+DROP SEQUENCE waybill.ready_seq;

@@ -1,0 +1,3 @@
+DROP FUNCTION waybill.create_event_log_partition(date);
+DROP TABLE waybill.event_log;
+DROP SEQUENCE waybill.event_log_ids;

@@ -1,0 +1,15 @@
+-- WHY: a worker whose claim was answered into the void asks again with the same request id
+-- and must get the same events, not new ones. One row per such claim remembers what was
+-- handed out; its row lock makes two simultaneous askers take turns.
+CREATE TABLE waybill.claim_requests (
+    namespace_id integer     NOT NULL DEFAULT 1,
+    worker_id    text        NOT NULL,
+    request_id   text        NOT NULL,
+    delivery_ids bigint[]    NOT NULL DEFAULT '{}',
+    lease_ids    integer[]   NOT NULL DEFAULT '{}',
+    claimed_at   timestamptz NOT NULL,
+    PRIMARY KEY (namespace_id, worker_id, request_id),
+    CONSTRAINT claim_requests_pair_up CHECK (cardinality(delivery_ids) = cardinality(lease_ids))
+);
+
+CREATE INDEX claim_requests_by_age ON waybill.claim_requests (claimed_at);

@@ -1,0 +1,59 @@
+//! Upkeep: tomorrow's partition of the audit trail, and what may be forgotten.
+//!
+//! Upkeep may take long and must never hold a connection that a request waits for, so it has
+//! a pool of its own (one connection, r2d2) and a plain thread.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use super::{jittered, pause, report};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::blocking::BlockingConnections;
+use crate::store::maintenance::{create_log_partitions, forget_claim_requests, forget_workers};
+
+const INTERVAL: Duration = Duration::from_secs(10 * 60);
+
+/// How many days of the log are prepared ahead.
+const DAYS_AHEAD: i32 = 3;
+
+/// How long to wait for the upkeep connection.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// The pool of the upkeep thread; opens nothing until it is used.
+pub fn pool(engine: &Engine) -> r2d2::Pool<BlockingConnections> {
+    r2d2::Pool::builder()
+        .max_size(1)
+        .min_idle(Some(0))
+        .connection_timeout(CONNECT_WITHIN)
+        .error_handler(Box::new(r2d2::NopErrorHandler))
+        .build_unchecked(BlockingConnections { url: engine.database.url().to_owned(), runtime: Handle::current() })
+}
+
+/// One round. Blocks.
+pub fn run_once(pool: &r2d2::Pool<BlockingConnections>) -> Result<(), Error> {
+    let mut conn = pool.get().map_err(|error| Error::unavailable(error.to_string()))?;
+    let partitions = create_log_partitions(&mut conn, DAYS_AHEAD)?;
+    let requests = forget_claim_requests(&mut conn)?;
+    let workers = forget_workers(&mut conn)?;
+    log::debug!(partitions, requests, workers; "upkeep done");
+    Ok(())
+}
+
+/// Repeats until the server stops.
+pub async fn run(engine: Engine, shutdown: CancellationToken) {
+    let pool = pool(&engine);
+    loop {
+        let round = pool.clone();
+        match tokio::task::spawn_blocking(move || run_once(&round)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => report("keeper", &error),
+            Err(panic) => report("keeper", &Error::Internal(panic.to_string())),
+        }
+        if !pause(jittered(INTERVAL), &shutdown).await {
+            return;
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Hears other servers tell of new work, on a connection of its own. When the connection is
+//! lost it is opened again, and everybody who waits looks once, since words were missed.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use super::notifier::Message;
+use super::{jittered, pause, report};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::notify::listen;
+
+/// Between two tries to reach a database that is away.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Listens until the connection is lost.
+pub async fn run_once(engine: &Engine) -> Result<(), Error> {
+    let mut conn = engine.database.dedicated().await?;
+    listen(&mut conn).await?;
+    engine.hub.wake_all();
+    let mut notifications = std::pin::pin!(conn.notifications_stream());
+    while let Some(notification) = notifications.next().await {
+        hear(engine, &notification?.payload);
+    }
+    Err(Error::unavailable("the listening connection was closed".into()))
+}
+
+fn hear(engine: &Engine, text: &str) {
+    match serde_json::from_str::<Message>(text) {
+        Ok(message) if message.from == engine.instance() => {}
+        Ok(Message { queues: Some(queues), .. }) => {
+            for queue in queues {
+                engine.hub.wake_one(&[queue]);
+            }
+        }
+        // Everything, or the word of a version that we do not understand.
+        Ok(Message { queues: None, .. }) | Err(_) => engine.hub.wake_all(),
+    }
+}
+
+/// Repeats until the server stops.
+pub async fn run(engine: Engine, shutdown: CancellationToken) {
+    while let Some(ended) = shutdown.run_until_cancelled(run_once(&engine)).await {
+        if let Err(error) = ended {
+            report("listener", &error);
+        }
+        if !pause(jittered(RECONNECT_PAUSE), &shutdown).await {
+            return;
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! CLOCKS: what happens without anybody asking.
+//!
+//! Each service is one file with a `run_once` that does one round, callable from a test, and
+//! a `run` that repeats it until the server stops. A round that fails is logged once and
+//! tried again at the next tick; nothing here is needed for correctness, only for progress.
+
+pub mod expirer;
+pub mod keeper;
+pub mod listener;
+pub mod notifier;
+pub mod poller;
+pub mod promoter;
+pub mod reaper;
+pub mod registrar;
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::engine::Engine;
+use crate::error::Error;
+
+/// Which services run, and how often.
+#[derive(Debug, Clone)]
+pub struct BackgroundSettings {
+    /// Whether expired leases are reset.
+    pub auto_reset: bool,
+    /// Whether servers tell each other of new work by `NOTIFY`.
+    pub notify: bool,
+    /// How often waiting workers' queues are looked at, in case no word came.
+    pub poll_interval: Duration,
+}
+
+/// Starts all services; they end when `shutdown` is cancelled.
+pub fn start(engine: &Engine, settings: &BackgroundSettings, shutdown: &CancellationToken) -> TaskTracker {
+    let tasks = TaskTracker::new();
+    tasks.spawn(promoter::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(expirer::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(registrar::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(poller::run(engine.clone(), settings.poll_interval, shutdown.clone()));
+    if settings.auto_reset {
+        tasks.spawn(reaper::run(engine.clone(), shutdown.clone()));
+    }
+    if settings.notify {
+        tasks.spawn(notifier::run(engine.clone(), shutdown.clone()));
+        tasks.spawn(listener::run(engine.clone(), shutdown.clone()));
+    }
+    tasks.spawn(keeper::run(engine.clone(), shutdown.clone()));
+    tasks.close();
+    tasks
+}
+
+/// Waits, unless the server stops; answers whether to go on.
+async fn pause(length: Duration, shutdown: &CancellationToken) -> bool {
+    shutdown.run_until_cancelled(tokio::time::sleep(length)).await.is_some()
+}
+
+/// Up to a quarter more or less, so that servers started together do not act together.
+fn jittered(length: Duration) -> Duration {
+    let chance = getrandom::u32().map_or(0.5, |bits| f64::from(bits) / f64::from(u32::MAX));
+    length.mul_f64(0.75 + chance / 2.0)
+}
+
+/// Logs a failed round. The database being away is told once per round, not as an error.
+fn report(service: &str, error: &Error) {
+    match error {
+        Error::Unavailable(_) => log::warn!(service; "a round was skipped: {error}"),
+        _ => log::error!(service; "a round failed: {error}"),
+    }
+}

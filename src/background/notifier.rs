@@ -1,0 +1,77 @@
+//! Tells other servers of new work: one `NOTIFY` at a time, each for all that gathered while
+//! the last was under way.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::{pause, report};
+use crate::engine::Engine;
+use crate::engine::announcer::Announcement;
+use crate::error::Error;
+use crate::store::notify::notify;
+
+/// PostgreSQL carries 8,000 bytes at most.
+const MAX_BYTES: usize = 7_500;
+
+/// The least time between two notifications.
+const DEBOUNCE: Duration = Duration::from_millis(5);
+
+/// What a notification says.
+#[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Message {
+    /// Which server says it: one does not listen to oneself.
+    pub from: String,
+    /// Which queues have new work; none: look for yourselves.
+    pub queues: Option<Vec<String>>,
+}
+
+impl Message {
+    /// The text on the wire; without the list where that would be too long.
+    pub fn text(&self) -> String {
+        // Strings and lists of strings always serialise.
+        let text = serde_json::to_string(self).unwrap_or_default();
+        if text.len() <= MAX_BYTES || self.queues.is_none() {
+            return text;
+        }
+        Message { from: self.from.clone(), queues: None }.text()
+    }
+}
+
+/// Sends one notification.
+pub async fn run_once(engine: &Engine, announcement: Announcement) -> Result<(), Error> {
+    let queues = match announcement {
+        Announcement::Queues(queues) => Some(queues),
+        Announcement::Everything => None,
+    };
+    let text = Message { from: engine.instance().to_owned(), queues }.text();
+    let mut conn = engine.database.connection().await?;
+    Ok(notify(&mut conn, &text).await?)
+}
+
+/// Repeats until the server stops.
+pub async fn run(engine: Engine, shutdown: CancellationToken) {
+    while let Some(announcement) = shutdown.run_until_cancelled(engine.announcer.next()).await {
+        // A word that is lost is made good by the other servers' pollers.
+        if let Err(error) = run_once(&engine, announcement).await {
+            report("notifier", &error);
+        }
+        if !pause(DEBOUNCE, &shutdown).await {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_does_not_fit_is_left_out() {
+        let message = Message { from: "s".into(), queues: Some(vec!["t:".to_owned() + &"x".repeat(100); 100]) };
+        assert_eq!(message.text(), r#"{"from":"s","queues":null}"#);
+        let short = Message { from: "s".into(), queues: Some(vec!["t:a".into()]) };
+        assert_eq!(serde_json::from_str::<Message>(&short.text()).unwrap(), short);
+    }
+}

@@ -1,0 +1,39 @@
+//! The backstop of long polling: looks whether anything lies in the queues that somebody
+//! waits for, in one statement however many wait. Alone it suffices (behind a proxy that
+//! does not carry `NOTIFY`), with the delay of its interval.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{jittered, pause, report};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::ready::find_busy_queues;
+
+/// How many queues one statement asks about.
+const QUEUES_PER_STATEMENT: usize = 5_000;
+
+/// Wakes one waiter for each awaited queue that holds something; answers how many queues did.
+pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
+    let awaited = engine.hub.awaited_queues();
+    let mut busy = 0;
+    for queues in awaited.chunks(QUEUES_PER_STATEMENT) {
+        let mut conn = engine.database.connection().await?;
+        for queue in find_busy_queues(&mut conn, DEFAULT_NAMESPACE, queues).await? {
+            engine.hub.wake_one(&[queue]);
+            busy += 1;
+        }
+    }
+    Ok(busy)
+}
+
+/// Repeats until the server stops.
+pub async fn run(engine: Engine, interval: Duration, shutdown: CancellationToken) {
+    while pause(jittered(interval), &shutdown).await {
+        if let Err(error) = run_once(&engine).await {
+            report("poller", &error);
+        }
+    }
+}

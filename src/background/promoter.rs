@@ -1,0 +1,44 @@
+//! Delayed and retrying work falls due.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{jittered, pause, report};
+use crate::engine::Engine;
+use crate::engine::sweep::SWEEP_ROWS;
+use crate::error::Error;
+
+/// The longest nap between two looks.
+const LONGEST_NAP: Duration = Duration::from_secs(1);
+
+/// The shortest: a promoter must not spin on work that another server is just promoting.
+const SHORTEST_NAP: Duration = Duration::from_millis(20);
+
+/// Promotes all that is due; answers how much.
+pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
+    let mut promoted = 0;
+    loop {
+        let batch = engine.promote_deliveries().await?;
+        promoted += batch;
+        if (batch as i64) < SWEEP_ROWS {
+            return Ok(promoted);
+        }
+    }
+}
+
+/// Repeats until the server stops, sleeping until the next delivery falls due.
+pub async fn run(engine: Engine, shutdown: CancellationToken) {
+    loop {
+        if let Err(error) = run_once(&engine).await {
+            report("promoter", &error);
+        }
+        let nap = match engine.next_due_in().await {
+            Ok(Some(seconds)) => Duration::from_secs_f64(seconds.clamp(0.0, 1.0)).max(SHORTEST_NAP),
+            Ok(None) | Err(_) => jittered(LONGEST_NAP),
+        };
+        if !pause(nap.min(LONGEST_NAP), &shutdown).await {
+            return;
+        }
+    }
+}

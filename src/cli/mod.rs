@@ -1,0 +1,23 @@
+//! Sub-commands. Operators' verbs speak HTTP; only `migrate` touches the database.
+
+pub mod migrate;
+pub mod serve;
+
+use std::process::ExitCode;
+
+use crate::config::{Cli, Command};
+
+/// Runs a command; answers what the process exits with.
+pub async fn run(cli: Cli) -> ExitCode {
+    let outcome = match cli.command {
+        Command::Serve(args) => serve::run(args).await,
+        Command::Migrate(args) => migrate::run(args).await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("waybill: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

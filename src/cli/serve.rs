@@ -1,0 +1,31 @@
+//! `waybill serve`.
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::ServeArgs;
+use crate::engine::clock::Clock;
+use crate::error::Error;
+use crate::logging;
+use crate::startup::{Server, StartError};
+
+/// Serves until SIGTERM or Ctrl-C.
+pub async fn run(args: ServeArgs) -> Result<(), StartError> {
+    logging::init(&args.logging);
+    let no_signals = |error: std::io::Error| Error::Internal(format!("cannot listen for signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let starting = Server::start(&args, Clock::Database);
+    let server = tokio::select! {
+        server = starting => server?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    println!("waybill is listening on http://{}", server.address());
+    tokio::select! {
+        _ = terminate.recv() => log::info!("SIGTERM: stopping"),
+        _ = interrupt.recv() => log::info!("Ctrl-C: stopping"),
+    }
+    server.stop().await;
+    log::info!("stopped");
+    Ok(())
+}

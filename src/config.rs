@@ -1,0 +1,160 @@
+//! Settings: flags and environment variables, each with a default. `docs/configuration.md`
+//! lists them all, and a test holds the two together.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::background::BackgroundSettings;
+use crate::domain::backoff::Backoff;
+use crate::domain::limits;
+use crate::engine::EngineSettings;
+
+/// A durable job queue and webhook relay over PostgreSQL and plain HTTP.
+#[derive(Debug, Parser)]
+#[command(name = "waybill", version, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The sub-commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the server. Without DATABASE_URL it runs a PostgreSQL of its own.
+    Serve(ServeArgs),
+    /// Bring the database's schema up to date, and stop.
+    Migrate(MigrateArgs),
+}
+
+/// Where the database is.
+#[derive(Debug, Clone, Args)]
+pub struct DatabaseArgs {
+    /// The PostgreSQL to use. Left out, the server runs its own in the data directory.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+
+    /// Where the server's own PostgreSQL keeps its data [default: /var/lib/waybill for root,
+    /// else the user's data folder].
+    #[arg(long, env = "WAYBILL_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+
+    /// The folder of PostgreSQL's server binaries [default: PATH, pg_config, the usual places].
+    #[arg(long, env = "WAYBILL_PG_BIN")]
+    pub pg_bin: Option<PathBuf>,
+}
+
+/// How to log.
+#[derive(Debug, Clone, Args)]
+pub struct LogArgs {
+    /// What to log: a level, or a list such as `info,waybill::background=debug`.
+    #[arg(long, env = "WAYBILL_LOG", default_value = "info")]
+    pub log: String,
+
+    /// How to write it.
+    #[arg(long, env = "WAYBILL_LOG_FORMAT", value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+/// The shape of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Settings of `waybill serve`.
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// The address to listen on; port 0 picks one and prints it.
+    #[arg(long, env = "WAYBILL_BIND", default_value = "127.0.0.1:8080")]
+    pub bind: SocketAddr,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would show the comment as help")]
+    pub database: DatabaseArgs,
+
+    /// Connections to the database for requests; two more serve upkeep and notifications.
+    #[arg(long, env = "WAYBILL_DB_CONNECTIONS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub db_connections: u16,
+
+    /// Threads that serve HTTP.
+    #[arg(long, env = "WAYBILL_HTTP_WORKERS", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub http_workers: u16,
+
+    /// Open HTTP connections per thread; more wait to be accepted.
+    #[arg(long, env = "WAYBILL_MAX_CONNECTIONS", default_value_t = 25_000)]
+    pub max_connections: usize,
+
+    /// Workers that may wait in long polls at once; more are answered 429.
+    #[arg(long, env = "WAYBILL_MAX_WAITING", default_value_t = 20_000)]
+    pub max_waiting: usize,
+
+    /// Seconds to wait after a failure, for events that bring no backoff of their own.
+    #[arg(long, env = "WAYBILL_BACKOFF_SECONDS", default_value_t = 300, value_parser = clap::value_parser!(i64).range(0..=limits::DELAY_SECONDS))]
+    pub backoff_seconds: i64,
+
+    /// Whether the server resets events whose lease has run out.
+    #[arg(long, env = "WAYBILL_AUTO_RESET", default_value_t = true, action = clap::ArgAction::Set)]
+    pub auto_reset: bool,
+
+    /// Leases that may run out in a row, with no sign of life, before an event is FAILED as poison.
+    #[arg(long, env = "WAYBILL_POISON_AFTER", default_value_t = 5, value_parser = clap::value_parser!(i32).range(1..=1000))]
+    pub poison_after: i32,
+
+    /// Whether servers on one database tell each other of new work by NOTIFY. Switch it off
+    /// behind a transaction-pooling proxy.
+    #[arg(long, env = "WAYBILL_NOTIFY", default_value_t = true, action = clap::ArgAction::Set)]
+    pub notify: bool,
+
+    /// Milliseconds between two looks at the queues that workers wait for, in case no word came.
+    #[arg(long, env = "WAYBILL_POLL_INTERVAL_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub poll_interval_ms: u64,
+
+    /// Rows that a list reads at most for filters that no index serves, and counts at most
+    /// for `total`.
+    #[arg(long, env = "WAYBILL_LIST_SCAN_ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(500..=1_000_000))]
+    pub list_scan_rows: i64,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would show the comment as help")]
+    pub logging: LogArgs,
+}
+
+/// Settings of `waybill migrate`.
+#[derive(Debug, Clone, Args)]
+pub struct MigrateArgs {
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would show the comment as help")]
+    pub database: DatabaseArgs,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would show the comment as help")]
+    pub logging: LogArgs,
+}
+
+impl ServeArgs {
+    /// What the engine has to know.
+    pub fn engine_settings(&self) -> EngineSettings {
+        EngineSettings {
+            default_backoff: Backoff::Fixed { seconds: self.backoff_seconds },
+            poison_after: self.poison_after,
+            max_waiting: self.max_waiting,
+            list_scan_rows: self.list_scan_rows,
+        }
+    }
+
+    /// What the background services have to know.
+    pub fn background_settings(&self) -> BackgroundSettings {
+        BackgroundSettings {
+            auto_reset: self.auto_reset,
+            notify: self.notify,
+            poll_interval: Duration::from_millis(self.poll_interval_ms),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! A delivery: one consumer's work on an event, and the state machine that it goes through.
+//!
+//! Each method is one arrow of `docs/state-machine.md`. It changes the delivery in memory and
+//! hands back the [`LogLine`]s that must be stored with the change, in the same transaction.
+//! Who may call it was decided before, in [`super::lease`]; what time it is comes from the
+//! database.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{action::Action, json::RawJson, status::Status};
+
+/// The work of one consumer on one event.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// Its id; the event's own id for the event's own row.
+    pub id: i64,
+    /// The event.
+    pub event_id: i64,
+    /// Where it stands.
+    pub status: Status,
+    /// Where it waits, while it is pending.
+    pub place: Place,
+    /// Failures so far.
+    pub retry_count: i32,
+    /// Attempts in all.
+    pub max_retries: i32,
+    /// Leases that ran out in a row without a sign of life.
+    pub rescue_count: i32,
+    /// How often it was claimed: the fencing token.
+    pub lease_id: i32,
+    /// Who claimed it last.
+    pub worker_id: Option<String>,
+    /// Until when, exactly while it is processing.
+    pub lease_expires_at: Option<DateTime<Utc>>,
+    /// When the present claim was started.
+    pub started_at: Option<DateTime<Utc>>,
+    /// Whether an operator wants it called off.
+    pub cancel_requested: bool,
+    /// Worthless after this.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// The key behind which it queues.
+    pub ordering_key: Option<String>,
+    /// The last claim that its holder settled.
+    pub settled: Option<Settled>,
+    /// What the worker last reported.
+    pub progress: Option<RawJson>,
+    /// What came out.
+    pub result: Option<RawJson>,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+}
+
+/// Where pending work waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In `ready`: whoever asks gets it.
+    Ready,
+    /// For its time.
+    Due(DateTime<Utc>),
+    /// For its turn behind its ordering key.
+    Turn,
+    /// Nowhere: it is not pending.
+    Nowhere,
+}
+
+/// How a claim ended by its holder's word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled {
+    /// The claim.
+    pub lease_id: i32,
+    /// The word.
+    pub action: Action,
+}
+
+/// One line of the audit trail, about to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// The event.
+    pub event_id: i64,
+    /// The delivery.
+    pub delivery_id: i64,
+    /// What was done.
+    pub action: Action,
+    /// By whom; nobody for what the server or an operator did.
+    pub worker_id: Option<String>,
+    /// Under which claim.
+    pub lease_id: i32,
+    /// In which attempt.
+    pub attempt: i32,
+    /// The worker's status code.
+    pub status_code: Option<i32>,
+    /// How long the worker took.
+    pub execution_time_ms: Option<i64>,
+    /// What went wrong.
+    pub error_message: Option<String>,
+    /// Why an operator or the server did it.
+    pub reason: Option<String>,
+    /// When it may run again.
+    pub next_retry_at: Option<DateTime<Utc>>,
+}
+
+/// What a worker says of an attempt.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Its status code.
+    pub status_code: Option<i32>,
+    /// How long it took.
+    pub execution_time_ms: Option<i64>,
+    /// What went wrong.
+    pub error_message: Option<String>,
+    /// What came out.
+    pub result: Option<RawJson>,
+}
+
+/// How a failure wants to be followed up.
+#[derive(Debug, Clone, Copy)]
+pub enum FollowUp {
+    /// Try again after so many seconds, if attempts are left.
+    RetryAfter(f64),
+    /// Do not try again.
+    GiveUp,
+}
+
+impl Delivery {
+    /// The number of the attempt that is under way or comes next.
+    pub fn attempt(&self) -> i32 {
+        self.retry_count + 1
+    }
+
+    /// When a retry is due, as the contract shows it.
+    pub fn next_retry_at(&self) -> Option<DateTime<Utc>> {
+        match self.place {
+            Place::Due(at) if self.lease_id > 0 => Some(at),
+            _ => None,
+        }
+    }
+
+    /// PROCESSING, STARTED: a sign of life.
+    pub fn start(&mut self, worker_id: &str, now: DateTime<Utc>) -> LogLine {
+        self.started_at = Some(now);
+        self.rescue_count = 0;
+        self.line(Action::Started, Some(worker_id))
+    }
+
+    /// PROCESSING, lease extended: a sign of life, not logged.
+    pub fn heartbeat(&mut self, lease_until: DateTime<Utc>, progress: Option<RawJson>) {
+        self.lease_expires_at = Some(lease_until);
+        self.rescue_count = 0;
+        if progress.is_some() {
+            self.progress = progress;
+        }
+    }
+
+    /// → COMPLETED.
+    pub fn complete(&mut self, worker_id: &str, report: Report) -> LogLine {
+        let mut line = self.line(Action::Completed, Some(worker_id));
+        line.status_code = report.status_code;
+        line.execution_time_ms = report.execution_time_ms;
+        self.settle(Action::Completed);
+        self.finish(Status::Completed);
+        self.result = report.result;
+        line
+    }
+
+    /// → PENDING with a retry scheduled, or FAILED, or CANCELLED where that was asked for.
+    pub fn fail(&mut self, worker_id: &str, report: Report, follow_up: FollowUp, now: DateTime<Utc>) -> Vec<LogLine> {
+        let mut line = self.line(Action::Failed, Some(worker_id));
+        line.status_code = report.status_code;
+        line.execution_time_ms = report.execution_time_ms;
+        line.error_message.clone_from(&report.error_message);
+        self.settle(Action::Failed);
+        self.retry_count = (self.retry_count + 1).min(self.max_retries);
+        self.last_error = report.error_message;
+        self.rescue_count = 0;
+        if self.cancel_requested {
+            return vec![line, self.call_off(None)];
+        }
+        match follow_up {
+            FollowUp::RetryAfter(seconds) if self.retry_count < self.max_retries => {
+                self.wait_again(seconds, now);
+                line.next_retry_at = Some(self.next_retry_at().unwrap_or(now));
+            }
+            _ => self.finish(Status::Failed),
+        }
+        vec![line]
+    }
+
+    /// → PENDING, no attempt spent.
+    pub fn release(&mut self, worker_id: &str, delay_seconds: f64, reason: Option<&str>, now: DateTime<Utc>) -> Vec<LogLine> {
+        let mut line = self.line(Action::Released, Some(worker_id));
+        line.reason = reason.map(str::to_owned);
+        self.settle(Action::Released);
+        self.rescue_count = 0;
+        if self.cancel_requested {
+            return vec![line, self.call_off(None)];
+        }
+        self.wait_again(delay_seconds, now);
+        line.next_retry_at = self.next_retry_at();
+        vec![line]
+    }
+
+    /// PROCESSING → PENDING by an operator's word.
+    pub fn reset(&mut self, reason: &str, now: DateTime<Utc>) -> Vec<LogLine> {
+        let mut line = self.line(Action::Reset, None);
+        line.worker_id.clone_from(&self.worker_id);
+        line.reason = Some(reason.to_owned());
+        if self.cancel_requested {
+            return vec![line, self.call_off(None)];
+        }
+        self.wait_again(0.0, now);
+        vec![line]
+    }
+
+    /// PROCESSING → PENDING because the lease ran out; FAILED after `poison_after` times in
+    /// a row: something in it kills its workers.
+    pub fn rescue(&mut self, poison_after: i32, now: DateTime<Utc>) -> Vec<LogLine> {
+        self.rescue_count += 1;
+        let mut lines = self.reset("lease_expired", now);
+        if self.status == Status::Pending && self.rescue_count >= poison_after {
+            let message = format!("poison: {} leases ran out in a row with no sign of life", self.rescue_count);
+            self.finish(Status::Failed);
+            let mut line = self.line(Action::Failed, None);
+            line.reason = Some("poison".into());
+            line.error_message = Some(message.clone());
+            self.last_error = Some(message);
+            lines.push(line);
+        }
+        lines
+    }
+
+    /// FAILED or CANCELLED → PENDING, counters fresh.
+    pub fn retry(&mut self, reason: Option<&str>, now: DateTime<Utc>) -> LogLine {
+        self.retry_count = 0;
+        self.rescue_count = 0;
+        self.cancel_requested = false;
+        self.wait_again(0.0, now);
+        let mut line = self.line(Action::Retried, None);
+        line.reason = reason.map(str::to_owned);
+        line
+    }
+
+    /// PENDING → CANCELLED; a delivery in somebody's hands is only marked.
+    pub fn cancel(&mut self, reason: Option<&str>) -> Option<LogLine> {
+        if self.status == Status::Processing {
+            self.cancel_requested = true;
+            return None;
+        }
+        Some(self.call_off(reason))
+    }
+
+    /// PENDING → FAILED, its time being over.
+    pub fn expire(&mut self) -> LogLine {
+        self.finish(Status::Failed);
+        self.last_error = Some("expired before it was claimed".into());
+        self.line(Action::Expired, None)
+    }
+
+    /// PENDING, its time has come: to `ready`, or to its turn behind its key.
+    pub fn become_due(&mut self) {
+        self.place = if self.ordering_key.is_some() { Place::Turn } else { Place::Ready };
+    }
+
+    fn call_off(&mut self, reason: Option<&str>) -> LogLine {
+        self.finish(Status::Cancelled);
+        let mut line = self.line(Action::Cancelled, None);
+        line.reason = reason.map(str::to_owned);
+        line
+    }
+
+    fn settle(&mut self, action: Action) {
+        self.settled = Some(Settled { lease_id: self.lease_id, action });
+    }
+
+    fn wait_again(&mut self, seconds: f64, now: DateTime<Utc>) {
+        self.status = Status::Pending;
+        self.lease_expires_at = None;
+        self.started_at = None;
+        if seconds > 0.0 {
+            let micros = (seconds * 1e6).round() as i64;
+            self.place = Place::Due(now + TimeDelta::microseconds(micros));
+        } else {
+            self.become_due();
+        }
+    }
+
+    fn finish(&mut self, status: Status) {
+        self.status = status;
+        self.place = Place::Nowhere;
+        self.lease_expires_at = None;
+        self.started_at = None;
+        self.expires_at = None;
+    }
+
+    fn line(&self, action: Action, worker_id: Option<&str>) -> LogLine {
+        LogLine {
+            event_id: self.event_id,
+            delivery_id: self.id,
+            action,
+            worker_id: worker_id.map(str::to_owned),
+            lease_id: self.lease_id,
+            attempt: self.attempt(),
+            status_code: None,
+            execution_time_ms: None,
+            error_message: None,
+            reason: None,
+            next_retry_at: None,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What other servers should hear: queues that have new work.
+//!
+//! Nothing is sent from here. Names gather until the notifier takes them, so that however
+//! many events are published, there is one `NOTIFY` at a time, outside of any publisher's
+//! transaction (a `NOTIFY` takes a global lock at commit).
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+/// More distinct names than this are announced as "look for yourselves".
+const MAX_NAMES: usize = 200;
+
+/// Names of queues, gathering.
+#[derive(Default)]
+pub struct Announcer {
+    gathered: Mutex<Gathered>,
+    bell: Notify,
+}
+
+#[derive(Default)]
+struct Gathered {
+    queues: HashSet<String>,
+    too_many: bool,
+}
+
+/// What is to be announced.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Announcement {
+    /// These queues have new work.
+    Queues(Vec<String>),
+    /// So many that it is not worth listing them.
+    Everything,
+}
+
+impl Announcer {
+    /// Adds names.
+    pub fn announce(&self, queues: HashSet<String>) {
+        if queues.is_empty() {
+            return;
+        }
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        if gathered.too_many || gathered.queues.len() + queues.len() > MAX_NAMES {
+            gathered.too_many = true;
+            gathered.queues.clear();
+        } else {
+            gathered.queues.extend(queues);
+        }
+        self.bell.notify_one();
+    }
+
+    /// Waits until there is something, and takes it.
+    pub async fn next(&self) -> Announcement {
+        loop {
+            if let Some(announcement) = self.take() {
+                return announcement;
+            }
+            self.bell.notified().await;
+        }
+    }
+
+    fn take(&self) -> Option<Announcement> {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut gathered.too_many) {
+            return Some(Announcement::Everything);
+        }
+        if gathered.queues.is_empty() {
+            return None;
+        }
+        Some(Announcement::Queues(gathered.queues.drain().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn names_gather_until_they_are_taken() {
+        let announcer = Announcer::default();
+        announcer.announce(["t:a".to_owned()].into());
+        announcer.announce(["t:a".to_owned()].into());
+        assert_eq!(announcer.next().await, Announcement::Queues(vec!["t:a".into()]));
+        assert_eq!(announcer.take(), None);
+    }
+
+    #[tokio::test]
+    async fn too_many_names_become_everything() {
+        let announcer = Announcer::default();
+        announcer.announce((0..=MAX_NAMES).map(|n| n.to_string()).collect());
+        assert_eq!(announcer.next().await, Announcement::Everything);
+        assert_eq!(announcer.take(), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! `claim_deliveries`: work is handed out under a lease.
+//!
+//! The wait happens in the caller's own future, so that a caller who goes away stops waiting;
+//! each look for work is a task of its own, so that a caller who goes away in the middle of
+//! it does not cut a transaction in two. What was claimed travels as a [`ClaimedBatch`], and
+//! whoever drops one without having delivered it gives the work back.
+
+use std::time::Duration;
+
+use diesel_async::AsyncPgConnection;
+use tokio::time::Instant;
+
+use crate::domain::lease::Caller;
+use crate::domain::tags::Tags;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
+use crate::store::deliveries::{ClaimQuery, Claimed, claim_deliveries};
+use crate::store::events::EventRow;
+use crate::store::ready::queue_of_tag;
+
+use super::settle_deliveries::{WorkCall, Word};
+use super::{Engine, transaction};
+
+/// How much further than needed a claim looks, so that work which others are just taking
+/// does not hide what is behind it; and how far the second time.
+const SLACK: i64 = 3;
+const WIDE_SLACK: i64 = 500;
+
+/// How often giving work back is tried before it is left to the lease.
+const UNDO_TRIES: u32 = 5;
+
+/// What a worker asks for.
+#[derive(Debug, Clone)]
+pub struct ClaimRequest {
+    /// Any of these.
+    pub tags: Tags,
+    /// Who asks.
+    pub worker_id: String,
+    /// How many at most.
+    pub max: usize,
+    /// How long to wait for the first.
+    pub wait: Duration,
+    /// For how long.
+    pub lease_seconds: i32,
+    /// The worker's name for this claim, if it may ask again.
+    pub request_id: Option<String>,
+}
+
+/// Claimed work on its way to its worker. Dropped before [`ClaimedBatch::delivered`], it is
+/// given back at once.
+pub struct ClaimedBatch {
+    events: Vec<EventRow>,
+    engine: Option<Engine>,
+}
+
+impl ClaimedBatch {
+    /// What was claimed.
+    pub fn events(&self) -> &[EventRow] {
+        &self.events
+    }
+
+    /// The worker has it.
+    pub fn delivered(&mut self) {
+        self.engine = None;
+    }
+}
+
+impl Drop for ClaimedBatch {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.take().filter(|_| !self.events.is_empty()) {
+            let events = std::mem::take(&mut self.events);
+            engine.runtime.clone().spawn(undo_claims(engine, events));
+        }
+    }
+}
+
+async fn undo_claims(engine: Engine, events: Vec<EventRow>) {
+    let calls: Vec<WorkCall> = events
+        .into_iter()
+        .map(|row| WorkCall {
+            event_id: row.event.id,
+            caller: Caller {
+                worker_id: row.work.worker_id.unwrap_or_default(),
+                lease_id: Some(row.work.lease_id),
+            },
+            word: Word::Release { delay_seconds: 0.0, reason: Some("client_gone".into()) },
+        })
+        .collect();
+    for attempt in 1..=UNDO_TRIES {
+        match engine.settle_deliveries(calls.clone()).await {
+            Ok(_) => return,
+            Err(error) => log::warn!(attempt, claims = calls.len(); "could not give back the work of a worker that is gone: {error}"),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+impl Engine {
+    /// Claims work, waiting for it if asked to. An empty batch: there was none.
+    pub async fn claim_deliveries(&self, request: ClaimRequest) -> Result<ClaimedBatch, Error> {
+        self.sightings.note(&request.worker_id, Some(request.tags.as_slice()));
+        let queues: Vec<String> = request.tags.as_slice().iter().map(|tag| queue_of_tag(tag)).collect();
+        if request.wait.is_zero() {
+            return self.look_once(&request, &queues).await;
+        }
+        let deadline = Instant::now() + request.wait;
+        let ticket = self.hub.enter(queues.clone())?;
+        loop {
+            let batch = self.look_once(&request, &queues).await?;
+            if !batch.events.is_empty() {
+                ticket.pass_on();
+                return Ok(batch);
+            }
+            if self.hub.is_closed() || tokio::time::timeout_at(deadline, ticket.woken()).await.is_err() {
+                return Ok(batch);
+            }
+            ticket.look_again();
+            if self.hub.is_closed() {
+                return Ok(batch);
+            }
+        }
+    }
+
+    async fn look_once(&self, request: &ClaimRequest, queues: &[String]) -> Result<ClaimedBatch, Error> {
+        let (engine, request, queues) = (self.clone(), request.clone(), queues.to_vec());
+        self.detached(async move {
+            let events = match &request.request_id {
+                None => engine.claim_some(&request, &queues).await?,
+                Some(request_id) => engine.claim_once_per_request(&request, &queues, request_id).await?,
+            };
+            Ok(ClaimedBatch { events, engine: Some(engine) })
+        })
+        .await
+    }
+
+    /// One statement, and a second, wider one if there is work that the first could not reach.
+    async fn claim_some(&self, request: &ClaimRequest, queues: &[String]) -> Result<Vec<EventRow>, Error> {
+        let mut conn = self.database.connection().await?;
+        let first = claim(&mut conn, self, request, queues, SLACK).await?;
+        if !first.out_of_reach {
+            return Ok(first.events);
+        }
+        drop(conn);
+        self.expire_deliveries().await?;
+        let mut conn = self.database.connection().await?;
+        Ok(claim(&mut conn, self, request, queues, WIDE_SLACK).await?.events)
+    }
+
+    async fn claim_once_per_request(
+        &self,
+        request: &ClaimRequest,
+        queues: &[String],
+        request_id: &str,
+    ) -> Result<Vec<EventRow>, Error> {
+        let key = RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &request.worker_id, request_id };
+        transaction!(self, |conn| {
+            let remembered = lock_request(conn, key, self.now()).await?;
+            let standing = load_standing(conn, &remembered).await?;
+            if !standing.is_empty() {
+                return Ok(standing);
+            }
+            let claimed = claim(conn, self, request, queues, WIDE_SLACK).await?.events;
+            let given = Remembered {
+                delivery_ids: claimed.iter().map(|row| row.event.id).collect(),
+                lease_ids: claimed.iter().map(|row| row.work.lease_id).collect(),
+            };
+            remember_claim(conn, key, &given, self.now()).await?;
+            Ok(claimed)
+        })
+    }
+}
+
+async fn claim(
+    conn: &mut AsyncPgConnection,
+    engine: &Engine,
+    request: &ClaimRequest,
+    queues: &[String],
+    slack: i64,
+) -> Result<Claimed, Error> {
+    let limit = request.max as i64;
+    let query = ClaimQuery {
+        namespace_id: DEFAULT_NAMESPACE,
+        queues,
+        limit,
+        window: limit + slack,
+        worker_id: &request.worker_id,
+        lease_seconds: request.lease_seconds,
+        now: engine.now(),
+    };
+    Ok(claim_deliveries(conn, &query).await?)
+}

@@ -1,0 +1,272 @@
+//! The waiting room: workers that asked for work when there was none.
+//!
+//! A worker takes a [`Ticket`] before it looks for work, so that nothing which arrives while
+//! it looks can be missed. Whatever enters `ready` wakes one waiter, the one that has waited
+//! longest for any of its queues. Whoever was woken and found something wakes the next
+//! (there may be more); whoever was woken and went away passes the word on. A waiter costs a
+//! ticket and no statement.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::error::Error;
+
+/// The waiting room of one server.
+pub struct Hub {
+    room: Mutex<Room>,
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct Room {
+    closed: bool,
+    next_number: u64,
+    waiters: BTreeMap<u64, Waiter>,
+    /// Who can be woken for a queue; a waiter that was woken is not listed until it goes
+    /// back to waiting.
+    by_queue: HashMap<String, BTreeSet<u64>>,
+}
+
+struct Waiter {
+    queues: Arc<[String]>,
+    bell: Arc<Notify>,
+    is_woken: bool,
+}
+
+impl Hub {
+    /// A room for so many.
+    pub fn new(capacity: usize) -> Self {
+        Hub { room: Mutex::default(), capacity }
+    }
+
+    /// Takes a place in the room.
+    pub fn enter(self: &Arc<Self>, queues: Vec<String>) -> Result<Ticket, Error> {
+        let mut room = self.lock();
+        if room.waiters.len() >= self.capacity {
+            return Err(Error::Overloaded);
+        }
+        let number = room.next_number;
+        room.next_number += 1;
+        let queues: Arc<[String]> = queues.into();
+        let bell = Arc::new(Notify::new());
+        room.waiters.insert(number, Waiter { queues: queues.clone(), bell: bell.clone(), is_woken: false });
+        room.list(number, &queues);
+        Ok(Ticket { hub: self.clone(), number, queues, bell })
+    }
+
+    /// Wakes the one who has waited longest for any of these queues.
+    pub fn wake_one(&self, queues: &[String]) {
+        self.lock().wake_one(queues);
+    }
+
+    /// Wakes everybody, to look for themselves.
+    pub fn wake_all(&self) {
+        let mut room = self.lock();
+        let all: Vec<u64> = room.waiters.keys().copied().collect();
+        for number in all {
+            room.wake(number);
+        }
+    }
+
+    /// Sends everybody home: their waits end at once, and so will all later ones.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.wake_all();
+    }
+
+    /// Whether the room is closed.
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.lock().waiters.len()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The queues that somebody waits for.
+    pub fn awaited_queues(&self) -> Vec<String> {
+        self.lock().by_queue.keys().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Room> {
+        // Nothing in here panics half-way; a poisoned room is still a consistent one.
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Room {
+    fn list(&mut self, number: u64, queues: &[String]) {
+        for queue in queues {
+            self.by_queue.entry(queue.clone()).or_default().insert(number);
+        }
+    }
+
+    fn unlist(&mut self, number: u64, queues: &[String]) {
+        for queue in queues {
+            if let Some(numbers) = self.by_queue.get_mut(queue) {
+                numbers.remove(&number);
+                if numbers.is_empty() {
+                    self.by_queue.remove(queue);
+                }
+            }
+        }
+    }
+
+    fn wake_one(&mut self, queues: &[String]) {
+        let longest = queues.iter().filter_map(|queue| self.by_queue.get(queue)?.first()).min().copied();
+        if let Some(number) = longest {
+            self.wake(number);
+        }
+    }
+
+    fn wake(&mut self, number: u64) {
+        let Some(waiter) = self.waiters.get_mut(&number) else { return };
+        waiter.is_woken = true;
+        waiter.bell.notify_one();
+        let queues = waiter.queues.clone();
+        self.unlist(number, &queues);
+    }
+}
+
+/// A place in the room; leaving it is dropping it.
+pub struct Ticket {
+    hub: Arc<Hub>,
+    number: u64,
+    queues: Arc<[String]>,
+    bell: Arc<Notify>,
+}
+
+impl Ticket {
+    /// Says that whatever woke us is being looked into: from now on new arrivals wake us
+    /// again. Keeps the place in the line.
+    pub fn look_again(&self) {
+        let mut room = self.hub.lock();
+        if let Some(waiter) = room.waiters.get_mut(&self.number) {
+            waiter.is_woken = false;
+        }
+        let queues = self.queues.clone();
+        room.list(self.number, &queues);
+    }
+
+    /// Waits to be woken.
+    pub async fn woken(&self) {
+        self.bell.notified().await;
+    }
+
+    /// Something was found, so there may be more: wakes the next in line.
+    pub fn pass_on(&self) {
+        let mut room = self.hub.lock();
+        let queues = self.queues.clone();
+        room.unlist(self.number, &queues);
+        room.wake_one(&queues);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut room = self.hub.lock();
+        let queues = self.queues.clone();
+        room.unlist(self.number, &queues);
+        let was_woken = room.waiters.remove(&self.number).is_some_and(|waiter| waiter.is_woken);
+        // Woken and gone before looking: somebody else must look.
+        if was_woken && !room.closed {
+            room.wake_one(&queues);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    fn hub() -> Arc<Hub> {
+        Arc::new(Hub::new(100))
+    }
+
+    fn enter(hub: &Arc<Hub>, queues: &[&str]) -> Ticket {
+        hub.enter(queues.iter().map(ToString::to_string).collect()).unwrap()
+    }
+
+    fn is_woken(ticket: &Ticket) -> bool {
+        ticket.woken().now_or_never().is_some()
+    }
+
+    fn wake(hub: &Hub, queues: &[&str]) {
+        hub.wake_one(&queues.iter().map(ToString::to_string).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_arrival_wakes_the_one_who_waited_longest() {
+        let hub = hub();
+        let (first, second) = (enter(&hub, &["a", "b"]), enter(&hub, &["b"]));
+        wake(&hub, &["b"]);
+        assert!(is_woken(&first));
+        assert!(!is_woken(&second));
+        wake(&hub, &["b"]);
+        assert!(is_woken(&second));
+    }
+
+    #[test]
+    fn a_foreign_queue_wakes_nobody() {
+        let hub = hub();
+        let ticket = enter(&hub, &["a"]);
+        wake(&hub, &["z"]);
+        assert!(!is_woken(&ticket));
+    }
+
+    #[test]
+    fn who_is_woken_and_leaves_passes_the_word_on() {
+        let hub = hub();
+        let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["a"]));
+        wake(&hub, &["a"]);
+        drop(first);
+        assert!(is_woken(&second));
+    }
+
+    #[test]
+    fn who_looked_and_found_nothing_keeps_its_place() {
+        let hub = hub();
+        let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["a"]));
+        wake(&hub, &["a"]);
+        assert!(is_woken(&first));
+        first.look_again();
+        wake(&hub, &["a"]);
+        assert!(is_woken(&first));
+        assert!(!is_woken(&second));
+    }
+
+    #[test]
+    fn who_found_something_wakes_the_next() {
+        let hub = hub();
+        let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["a"]));
+        first.pass_on();
+        assert!(is_woken(&second));
+    }
+
+    #[test]
+    fn a_full_room_refuses_and_an_empty_one_holds_nothing() {
+        let hub = Arc::new(Hub::new(1));
+        let ticket = enter(&hub, &["a"]);
+        assert!(hub.enter(vec!["a".into()]).is_err());
+        drop(ticket);
+        assert!(hub.is_empty());
+        assert!(hub.awaited_queues().is_empty());
+    }
+
+    #[test]
+    fn closing_ends_every_wait() {
+        let hub = hub();
+        let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["b"]));
+        hub.close();
+        assert!(is_woken(&first) && is_woken(&second) && hub.is_closed());
+    }
+}

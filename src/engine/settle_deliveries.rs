@@ -1,0 +1,282 @@
+//! `settle_deliveries`: a worker's word on the work it holds.
+//!
+//! Start, heartbeat, complete, fail and release are one function over many calls: the rows
+//! are locked, each call is judged by [`crate::domain::lease`] against the state that the
+//! calls before it left behind (the same event may come twice in one batch), and everything
+//! is written at once. One caller's refusal is that caller's alone.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use diesel_async::AsyncPgConnection;
+
+use crate::domain::action::Action;
+use crate::domain::delivery::{Delivery, FollowUp, Report};
+use crate::domain::json::RawJson;
+use crate::domain::lease::{self, Caller, PastClaim, Verdict};
+use crate::domain::status::Status;
+use crate::error::Error;
+use crate::store::event_log::{LogEntry, find_entry, find_past_claim};
+
+use super::changes::{Changes, Written};
+use super::{Engine, transaction};
+
+/// One call of one worker about one event.
+#[derive(Debug, Clone)]
+pub struct WorkCall {
+    /// The event.
+    pub event_id: i64,
+    /// Who calls.
+    pub caller: Caller,
+    /// What they say.
+    pub word: Word,
+}
+
+/// What a worker can say.
+#[derive(Debug, Clone)]
+pub enum Word {
+    /// I have begun.
+    Start,
+    /// I am alive; give me so much longer.
+    Heartbeat {
+        /// From now.
+        lease_seconds: i32,
+        /// How far I am.
+        progress: Option<RawJson>,
+    },
+    /// I am done.
+    Complete(Report),
+    /// I failed.
+    Fail {
+        /// How.
+        report: Report,
+        /// Whether another try makes sense.
+        retryable: bool,
+        /// When, if I know better.
+        retry_after_seconds: Option<f64>,
+    },
+    /// I give it back.
+    Release {
+        /// Not before so many seconds from now.
+        delay_seconds: f64,
+        /// Why.
+        reason: Option<String>,
+    },
+}
+
+impl Word {
+    /// The line that it leaves in the log; a heartbeat leaves none and counts as a start.
+    fn action(&self) -> Action {
+        match self {
+            Word::Start | Word::Heartbeat { .. } => Action::Started,
+            Word::Complete(_) => Action::Completed,
+            Word::Fail { .. } => Action::Failed,
+            Word::Release { .. } => Action::Released,
+        }
+    }
+}
+
+/// What came of a call.
+#[derive(Debug, Clone)]
+pub enum Settled {
+    /// It is on record.
+    Recorded(Record),
+    /// The lease was extended.
+    Extended {
+        /// Until when.
+        lease_expires_at: DateTime<Utc>,
+        /// Whether the worker should stop.
+        cancel_requested: bool,
+    },
+}
+
+/// A word on record.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// The line.
+    pub entry: LogEntry,
+    /// Whether it was there already.
+    pub is_repeat: bool,
+    /// Where the delivery stands after it.
+    pub status: Status,
+    /// Failures so far.
+    pub retry_count: i32,
+    /// Attempts in all.
+    pub max_retries: i32,
+}
+
+/// What is known of an answer before the log has been written.
+enum Draft {
+    New { line: usize, status: Status, retry_count: i32, max_retries: i32 },
+    Old { entry: Option<LogEntry>, line: Option<usize>, delivery: Box<Delivery> },
+    Extended { lease_expires_at: DateTime<Utc>, cancel_requested: bool },
+}
+
+impl Engine {
+    /// Takes workers at their word, each as far as it counts; one answer per call, in order.
+    pub async fn settle_deliveries(&self, calls: Vec<WorkCall>) -> Result<Vec<Result<Settled, Error>>, Error> {
+        for call in &calls {
+            self.sightings.note(&call.caller.worker_id, None);
+        }
+        let engine = self.clone();
+        self.detached(async move {
+            let (answers, written) = transaction!(engine, |conn| settle_all(conn, &engine, &calls).await)?;
+            engine.wake(&written.entered_ready);
+            Ok(answers)
+        })
+        .await
+    }
+}
+
+async fn settle_all(
+    conn: &mut AsyncPgConnection,
+    engine: &Engine,
+    calls: &[WorkCall],
+) -> Result<(Vec<Result<Settled, Error>>, Written), Error> {
+    let ids: BTreeSet<i64> = calls.iter().map(|call| call.event_id).collect();
+    let ids: Vec<i64> = ids.into_iter().collect();
+    let mut changes = Changes::load(conn, &ids, engine.now()).await?;
+    let mut drafts = Vec::with_capacity(calls.len());
+    for call in calls {
+        drafts.push(settle_one(conn, engine, &mut changes, call).await?);
+    }
+    let written = changes.write(conn).await?;
+    let answers = drafts.into_iter().map(|draft| draft.map(|draft| finish(draft, &written.entries))).collect();
+    Ok((answers, written))
+}
+
+/// The outer error is the transaction's, the inner one the caller's own.
+async fn settle_one(
+    conn: &mut AsyncPgConnection,
+    engine: &Engine,
+    changes: &mut Changes,
+    call: &WorkCall,
+) -> Result<Result<Draft, Error>, Error> {
+    let Some(loaded) = changes.get(call.event_id) else {
+        return Ok(Err(Error::EventNotFound(call.event_id)));
+    };
+    let delivery = &loaded.delivery;
+    let means_latest = means_latest_claim(delivery, &call.caller);
+    let past = if means_latest || delivery.lease_id == 0 {
+        None
+    } else {
+        past_claim(conn, delivery, &call.caller).await?
+    };
+    let action = call.word.action();
+    let verdict = match call.word {
+        Word::Complete(_) | Word::Fail { .. } => lease::judge(delivery, means_latest, past, action),
+        Word::Start | Word::Heartbeat { .. } | Word::Release { .. } => {
+            lease::judge_live(delivery, means_latest, past, action)
+        }
+    };
+    match verdict {
+        Verdict::Refused(refusal) => Ok(Err(Error::Refused(refusal))),
+        Verdict::Repeats { lease_id } => Ok(Ok(repeat(conn, changes, call.event_id, lease_id, action).await?)),
+        Verdict::Holds if matches!(call.word, Word::Start) && delivery.started_at.is_some() => {
+            let lease_id = delivery.lease_id;
+            Ok(Ok(repeat(conn, changes, call.event_id, lease_id, action).await?))
+        }
+        Verdict::Holds | Verdict::WasReset => Ok(Ok(carry_out(engine, changes, call)?)),
+    }
+}
+
+fn means_latest_claim(delivery: &Delivery, caller: &Caller) -> bool {
+    match caller.lease_id {
+        Some(lease_id) => lease_id == delivery.lease_id,
+        None => delivery.worker_id.as_deref() == Some(caller.worker_id.as_str()),
+    }
+}
+
+/// The delivery's row remembers the last settlement; older ones are in the log.
+async fn past_claim(
+    conn: &mut AsyncPgConnection,
+    delivery: &Delivery,
+    caller: &Caller,
+) -> Result<Option<PastClaim>, Error> {
+    if let Some(settled) = delivery.settled.filter(|settled| Some(settled.lease_id) == caller.lease_id) {
+        return Ok(Some(PastClaim { lease_id: settled.lease_id, settled: Some(settled.action) }));
+    }
+    let past = find_past_claim(conn, delivery.event_id, delivery.id, &caller.worker_id, caller.lease_id).await?;
+    Ok(past)
+}
+
+/// Finds the line that already says it, in the log or among those about to be written.
+async fn repeat(
+    conn: &mut AsyncPgConnection,
+    changes: &Changes,
+    id: i64,
+    lease_id: i32,
+    action: Action,
+) -> Result<Draft, Error> {
+    let same = |line: &crate::domain::delivery::LogLine| {
+        line.delivery_id == id && line.lease_id == lease_id && line.action == action && line.worker_id.is_some()
+    };
+    let line = changes.lines().iter().position(same);
+    let delivery = changes.get(id).map(|loaded| loaded.delivery.clone()).ok_or(Error::EventNotFound(id))?;
+    let entry = match line {
+        Some(_) => None,
+        None => find_entry(conn, id, delivery.event_id, lease_id, action).await?,
+    };
+    if line.is_none() && entry.is_none() {
+        // The day's partition has been dropped since; the row still knows that it was said.
+        return Err(Error::Internal(format!("the log entry {action:?} of delivery {id} is gone")));
+    }
+    Ok(Draft::Old { entry, line, delivery: Box::new(delivery) })
+}
+
+fn carry_out(engine: &Engine, changes: &mut Changes, call: &WorkCall) -> Result<Draft, Error> {
+    let loaded = changes.touch(call.event_id).ok_or(Error::EventNotFound(call.event_id))?;
+    let now = loaded.now;
+    let worker_id = call.caller.worker_id.as_str();
+    let delivery = &mut loaded.delivery;
+    let lines = match &call.word {
+        Word::Start => vec![delivery.start(worker_id, now)],
+        Word::Heartbeat { lease_seconds, progress } => {
+            let lease_expires_at = now + TimeDelta::seconds(i64::from(*lease_seconds));
+            delivery.heartbeat(lease_expires_at, progress.clone());
+            return Ok(Draft::Extended { lease_expires_at, cancel_requested: delivery.cancel_requested });
+        }
+        Word::Complete(report) => vec![delivery.complete(worker_id, report.clone())],
+        Word::Fail { report, retryable, retry_after_seconds } => {
+            let backoff = loaded.backoff.as_ref().unwrap_or(&engine.settings.default_backoff);
+            let follow_up = match (retryable, retry_after_seconds) {
+                (false, _) => FollowUp::GiveUp,
+                (true, Some(seconds)) => FollowUp::RetryAfter(*seconds),
+                (true, None) => FollowUp::RetryAfter(backoff.seconds_after(delivery.retry_count + 1, chance())),
+            };
+            delivery.fail(worker_id, report.clone(), follow_up, now)
+        }
+        Word::Release { delay_seconds, reason } => {
+            delivery.release(worker_id, *delay_seconds, reason.as_deref(), now)
+        }
+    };
+    let (status, retry_count, max_retries) = (delivery.status, delivery.retry_count, delivery.max_retries);
+    let line = changes.log_all(lines);
+    Ok(Draft::New { line, status, retry_count, max_retries })
+}
+
+fn finish(draft: Draft, entries: &[LogEntry]) -> Settled {
+    match draft {
+        Draft::Extended { lease_expires_at, cancel_requested } => Settled::Extended { lease_expires_at, cancel_requested },
+        Draft::New { line, status, retry_count, max_retries } => Settled::Recorded(Record {
+            entry: entries[line].clone(),
+            is_repeat: false,
+            status,
+            retry_count,
+            max_retries,
+        }),
+        Draft::Old { entry, line, delivery } => Settled::Recorded(Record {
+            // One of the two was found: `repeat` made sure of it.
+            entry: entry.or_else(|| entries.get(line?).cloned()).expect("a repeated word is on record"),
+            is_repeat: true,
+            status: delivery.status,
+            retry_count: delivery.retry_count,
+            max_retries: delivery.max_retries,
+        }),
+    }
+}
+
+/// A random number in 0..1, for spreading retries.
+fn chance() -> f64 {
+    getrandom::u64().map_or(0.5, |bits| (bits >> 11) as f64 / (1u64 << 53) as f64)
+}

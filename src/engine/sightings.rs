@@ -1,0 +1,73 @@
+//! Who called, gathered until it is written down.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::store::workers::{Sighting, record_sightings};
+use crate::store::{DEFAULT_NAMESPACE, database::Database};
+
+use super::Engine;
+
+/// More workers than this between two writings are not all remembered.
+const MAX_GATHERED: usize = 100_000;
+
+/// How many sightings one statement writes.
+const ROWS_PER_STATEMENT: usize = 5_000;
+
+/// Sightings, gathering.
+#[derive(Default)]
+pub struct Sightings {
+    seen: Mutex<HashMap<String, (Instant, Option<Vec<String>>)>>,
+}
+
+impl Sightings {
+    /// A worker called; with `tags` if it asked for work.
+    pub fn note(&self, worker_id: &str, tags: Option<&[String]>) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if let Some((at, known)) = seen.get_mut(worker_id) {
+            *at = now;
+            if let Some(tags) = tags {
+                *known = Some(tags.to_vec());
+            }
+        } else if seen.len() < MAX_GATHERED {
+            seen.insert(worker_id.to_owned(), (now, tags.map(<[String]>::to_vec)));
+        }
+    }
+
+    fn take(&self) -> Vec<Sighting> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let gathered = std::mem::take(&mut *seen);
+        drop(seen);
+        let sighting = |(worker_id, (at, tags)): (String, (Instant, Option<Vec<String>>))| Sighting {
+            worker_id,
+            tags,
+            seconds_ago: at.elapsed().as_secs_f64(),
+        };
+        gathered.into_iter().map(sighting).collect()
+    }
+}
+
+impl Engine {
+    /// Writes down who was seen since the last time.
+    pub async fn record_sightings(&self) -> Result<usize, Error> {
+        let sightings = self.sightings.take();
+        write(&self.database, self.now(), &sightings).await?;
+        Ok(sightings.len())
+    }
+}
+
+async fn write(
+    database: &Database,
+    now: Option<chrono::DateTime<chrono::Utc>>,
+    sightings: &[Sighting],
+) -> Result<(), Error> {
+    for rows in sightings.chunks(ROWS_PER_STATEMENT) {
+        let mut conn = database.connection().await?;
+        record_sightings(&mut conn, DEFAULT_NAMESPACE, now, rows).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! `/events/subscribe` and `/events/claim`: workers asking for work.
+
+use std::time::Duration;
+
+use actix_web::http::header;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+
+use super::body::{self, read_json};
+use super::claim_body;
+use super::fields::Fields;
+use super::query::Query;
+use super::view::EventView;
+use crate::domain::limits;
+use crate::engine::Engine;
+use crate::engine::claim_deliveries::{ClaimRequest, ClaimedBatch};
+use crate::error::Error;
+
+/// The lease of a claim that does not say.
+const DEFAULT_LEASE_SECONDS: i32 = 300;
+
+#[derive(Serialize)]
+struct ClaimedEvents<'a> {
+    events: Vec<EventView<'a>>,
+}
+
+/// `GET /events/subscribe`: one event, or with `max` a batch.
+pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let mut query = Query::of(&request)?;
+    let max = query.number("max", 1..=limits::BATCH);
+    let worker_id = query.required("worker_id", |query| query.worker_id("worker_id"));
+    let claim = worker_id.and_then(|worker_id| read_claim(&mut query, worker_id, max.unwrap_or(1)));
+    let claimed = engine.claim_deliveries(query.finish_with(claim)?).await?;
+    if claimed.events().is_empty() {
+        return Ok(nothing());
+    }
+    claim_body::respond(claimed, |claimed| match (max, claimed.events().first()) {
+        (None, Some(row)) => claim_body::bytes(&EventView::claimed(row)),
+        _ => claim_body::bytes(&batch(claimed)),
+    })
+}
+
+/// `POST /events/claim`: always a batch, and may be asked again by `request_id`.
+pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+    Query::of(&request)?.finish()?;
+    let body = read_json(&request, payload, body::ONE_EVENT).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let worker_id = fields.worker_id();
+    let tags = fields.required("tags", |fields| fields.tags("tags"));
+    if tags.as_ref().is_some_and(crate::domain::tags::Tags::is_empty) {
+        fields.refuse("tags", "must not be empty");
+    }
+    let max = fields.integer("max", 1..=limits::BATCH);
+    let wait = fields.integer("wait", limits::WAIT_SECONDS);
+    let lease = fields.integer("lease", limits::LEASE_SECONDS);
+    let request_id = fields.text("request_id", limits::NAME_CHARS);
+    let claim = worker_id.zip(tags).map(|(worker_id, tags)| ClaimRequest {
+        tags,
+        worker_id,
+        max: max.unwrap_or(1),
+        wait: Duration::from_secs(wait.unwrap_or(0).unsigned_abs().into()),
+        lease_seconds: lease.unwrap_or(DEFAULT_LEASE_SECONDS),
+        request_id,
+    });
+    let claimed = engine.claim_deliveries(fields.finish_with(claim)?).await?;
+    if claimed.events().is_empty() {
+        return Ok(nothing());
+    }
+    claim_body::respond(claimed, |claimed| claim_body::bytes(&batch(claimed)))
+}
+
+/// Reads `tags`, `wait` and `lease`, which every claim by query shares.
+pub fn read_claim(query: &mut Query, worker_id: String, max: usize) -> Option<ClaimRequest> {
+    let tags = query.required("tags", |query| query.tags("tags"));
+    if tags.as_ref().is_some_and(crate::domain::tags::Tags::is_empty) {
+        query.refuse("tags", "must not be empty");
+    }
+    let wait = query.number("wait", limits::WAIT_SECONDS).unwrap_or(0);
+    let lease = query.number("lease", limits::LEASE_SECONDS);
+    Some(ClaimRequest {
+        tags: tags?,
+        worker_id,
+        max,
+        wait: Duration::from_secs(wait.unsigned_abs().into()),
+        lease_seconds: lease.unwrap_or(DEFAULT_LEASE_SECONDS),
+        request_id: None,
+    })
+}
+
+fn batch(claimed: &ClaimedBatch) -> ClaimedEvents<'_> {
+    ClaimedEvents { events: claimed.events().iter().map(EventView::claimed).collect() }
+}
+
+fn nothing() -> HttpResponse {
+    HttpResponse::NoContent().insert_header((header::CACHE_CONTROL, "no-store")).finish()
+}

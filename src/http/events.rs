@@ -1,0 +1,151 @@
+//! `/events`: publishing and reading.
+
+use actix_web::http::header;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::body::{self, event_id, read_json};
+use super::fields::{Fields, read_item};
+use super::new_event::{read_event, traceparent};
+use super::query::Query;
+use super::view::{EventView, LogView, published};
+use crate::domain::event::NewEvent;
+use crate::domain::limits;
+use crate::domain::status::Status;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::event_log::logs_of_event;
+use crate::store::events::get_event as load_event;
+use crate::store::listing::{EventFilter, Page, list_events as load_page};
+
+/// Log entries that come with an event at most; `/logs` has them all.
+const LOGS_PER_EVENT: i64 = 1_000;
+
+/// The deepest page by offset; deeper ones go by cursor.
+const MAX_OFFSET: i64 = 10_000;
+
+/// `POST /events`.
+pub async fn publish_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+    Query::of(&request)?.finish()?;
+    let body = read_json(&request, payload, body::ONE_EVENT).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let event = read_event(&mut fields, traceparent(&request).as_deref());
+    let event = fields.finish_with(event)?;
+    let (events, stored) = engine.publish_events(vec![event]).await?;
+    let Some(row) = events.into_iter().zip(stored).map(|(new, stored)| published(new, stored)).next() else {
+        return Err(Error::Internal("an event was stored and not answered".into()));
+    };
+    Ok(HttpResponse::Created()
+        .insert_header((header::LOCATION, format!("/events/{}", row.event.id)))
+        .json(EventView::whole(&row)))
+}
+
+#[derive(Serialize)]
+struct Events<'a> {
+    events: Vec<EventView<'a>>,
+}
+
+/// `POST /events/batch`.
+pub async fn publish_batch(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+    Query::of(&request)?.finish()?;
+    let body = read_json(&request, payload, body::BATCH).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let items = fields.required("events", |fields| fields.items("events"));
+    let items = fields.finish_with(items)?;
+    let events = read_batch(&items, traceparent(&request).as_deref())?;
+    let (events, stored) = engine.publish_events(events).await?;
+    let rows: Vec<_> = events.into_iter().zip(stored).map(|(new, stored)| published(new, stored)).collect();
+    Ok(HttpResponse::Created().json(Events { events: rows.iter().map(EventView::whole).collect() }))
+}
+
+/// All or none: one bad item names its index.
+fn read_batch(items: &[&RawValue], traceparent: Option<&str>) -> Result<Vec<NewEvent>, Error> {
+    let mut events = Vec::with_capacity(items.len());
+    let mut errors = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let place = format!("events[{index}]");
+        match read_item(item, &place, |fields| read_event(fields, traceparent)) {
+            Ok(event) => events.push(event),
+            Err(Error::Invalid(invalid)) => errors.extend(invalid),
+            Err(error) => return Err(error),
+        }
+        if errors.len() >= limits::BATCH {
+            break;
+        }
+    }
+    if errors.is_empty() { Ok(events) } else { Err(Error::Invalid(errors)) }
+}
+
+/// `GET /events/{id}`.
+pub async fn get_event(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let id = event_id(&request).await?;
+    let mut query = Query::of(&request)?;
+    let include_logs = query.boolean("include_logs").unwrap_or(false);
+    query.finish()?;
+    let mut conn = engine.database.connection().await?;
+    let row = load_event(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::EventNotFound(id))?;
+    let logs = if include_logs { logs_of_event(&mut conn, id, LOGS_PER_EVENT).await? } else { Vec::new() };
+    let mut view = EventView::whole(&row);
+    if include_logs {
+        view.logs = Some(logs.iter().map(LogView::of).collect());
+    }
+    Ok(HttpResponse::Ok().json(view))
+}
+
+#[derive(Serialize)]
+struct EventList<'a> {
+    events: Vec<EventView<'a>>,
+    total: i64,
+    total_is_exact: bool,
+    limit: i64,
+    offset: i64,
+    next: Option<String>,
+}
+
+/// `GET /events`.
+pub async fn list_events(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let mut query = Query::of(&request)?;
+    let filter = read_filter(&mut query);
+    let page = Page {
+        descending: query.word("order", read_order, "asc, desc").unwrap_or(false),
+        after: query.number("after", 0..=i64::MAX),
+        offset: query.number("offset", 0..=MAX_OFFSET).unwrap_or(0),
+        limit: query.number("limit", limits::PAGE).unwrap_or(20),
+        scan: engine.settings.list_scan_rows,
+    };
+    query.finish()?;
+    let mut conn = engine.database.connection().await?;
+    let found = load_page(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?;
+    Ok(HttpResponse::Ok().json(EventList {
+        events: found.events.iter().map(EventView::without_payload).collect(),
+        total: found.total,
+        total_is_exact: found.total_is_exact,
+        limit: page.limit,
+        offset: page.offset,
+        next: found.next.map(|id| id.to_string()),
+    }))
+}
+
+/// Reads the filters that lists and bulk operations share.
+pub fn read_filter(query: &mut Query) -> EventFilter {
+    EventFilter {
+        status: query.word("status", Status::parse, "PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED"),
+        tags: query.tags("tags").unwrap_or_default().as_slice().to_vec(),
+        event_type: query.text("event_type", limits::NAME_CHARS),
+        worker_id: query.worker_id("worker_id"),
+        correlation_id: query.text("correlation_id", limits::NAME_CHARS),
+        created_after: query.timestamp("created_after"),
+        created_before: query.timestamp("created_before"),
+    }
+}
+
+fn read_order(word: &str) -> Option<bool> {
+    match word {
+        "asc" => Some(false),
+        "desc" => Some(true),
+        _ => None,
+    }
+}

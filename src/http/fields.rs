@@ -1,0 +1,332 @@
+//! A JSON object, taken apart field by field.
+//!
+//! Values stay slices of the body until somebody asks for them, so a payload is neither
+//! parsed nor copied on the way; and all that is wrong is gathered, so that a client learns
+//! of every mistake at once. What nobody asked for is an unknown field, and refused.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use chrono::{DateTime, Utc};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::domain::invalid::Invalid;
+use crate::domain::json::{RawJson, is_too_deep};
+use crate::domain::tags::Tags;
+use crate::domain::{limits, text, worker_id};
+use crate::error::Error;
+
+/// The fields of one object.
+pub struct Fields<'a> {
+    entries: Vec<(Cow<'a, str>, &'a RawValue)>,
+    errors: Vec<Invalid>,
+    too_large: Option<(String, usize)>,
+}
+
+impl<'a> Fields<'a> {
+    /// Reads a whole body.
+    pub fn of_body(body: &'a [u8]) -> Result<Self, Error> {
+        let malformed = |error: serde_json::Error| Error::MalformedJson(error.to_string());
+        let document: &RawValue = serde_json::from_slice(body).map_err(malformed)?;
+        Self::of_value(document).map_err(|reason| Error::invalid("body", reason))
+    }
+
+    /// Reads a value that ought to be an object.
+    pub fn of_value(value: &'a RawValue) -> Result<Self, String> {
+        if !value.get().starts_with('{') {
+            return Err("must be a JSON object".into());
+        }
+        let entries: Entries<'a> = serde_json::from_str(value.get()).map_err(|error| error.to_string())?;
+        let mut fields = Fields { entries: Vec::with_capacity(entries.0.len()), errors: Vec::new(), too_large: None };
+        for (name, value) in entries.0 {
+            if fields.entries.iter().any(|(known, _)| *known == name) {
+                fields.errors.push(Invalid::new(name, "is given twice"));
+            } else {
+                fields.entries.push((name, value));
+            }
+        }
+        Ok(fields)
+    }
+
+    /// Complains about a field.
+    pub fn refuse(&mut self, field: impl Into<String>, reason: impl Into<String>) {
+        self.errors.push(Invalid::new(field, reason));
+    }
+
+    /// Whether anything was complained about so far.
+    pub fn has_complaints(&self) -> bool {
+        !self.errors.is_empty() || self.too_large.is_some()
+    }
+
+    /// Complains about something inside a field.
+    pub fn refuse_inside(&mut self, field: &str, invalid: Invalid) {
+        self.errors.push(invalid.inside(field));
+    }
+
+    /// Takes a field as it stands. An explicit `null` counts as left out.
+    pub fn raw(&mut self, name: &str) -> Option<&'a RawValue> {
+        let index = self.entries.iter().position(|(known, _)| known == name)?;
+        Some(self.entries.swap_remove(index).1).filter(|value| value.get() != "null")
+    }
+
+    /// Takes a field of some type, `expected` being its name for people.
+    pub fn value<T: DeserializeOwned>(&mut self, name: &str, expected: &str) -> Option<T> {
+        let raw = self.raw(name)?;
+        let parsed = serde_json::from_str(raw.get());
+        if parsed.is_err() {
+            self.refuse(name, format!("must be {expected}"));
+        }
+        parsed.ok()
+    }
+
+    /// Takes a text of 1 to `max` characters.
+    pub fn text(&mut self, name: &str, max: usize) -> Option<String> {
+        let value: String = self.value(name, "a string of valid Unicode")?;
+        self.checked(name, text::check(&value, max))?;
+        Some(value)
+    }
+
+    /// Takes a text of 0 to `max` characters.
+    pub fn text_or_empty(&mut self, name: &str, max: usize) -> Option<String> {
+        let value: String = self.value(name, "a string of valid Unicode")?;
+        self.checked(name, text::check_optional(&value, max))?;
+        Some(value)
+    }
+
+    /// Takes a whole number within a range.
+    pub fn integer<T>(&mut self, name: &str, range: RangeInclusive<T>) -> Option<T>
+    where
+        T: DeserializeOwned + PartialOrd + fmt::Display,
+    {
+        let expected = format!("a whole number between {} and {}", range.start(), range.end());
+        let value: T = self.value(name, &expected)?;
+        if range.contains(&value) {
+            return Some(value);
+        }
+        self.refuse(name, format!("must be {expected}"));
+        None
+    }
+
+    /// Takes a `true` or `false`.
+    pub fn boolean(&mut self, name: &str) -> Option<bool> {
+        self.value(name, "true or false")
+    }
+
+    /// Takes an RFC 3339 timestamp.
+    pub fn timestamp(&mut self, name: &str) -> Option<DateTime<Utc>> {
+        let value: String = self.value(name, "an RFC 3339 timestamp")?;
+        match DateTime::parse_from_rfc3339(&value) {
+            Ok(time) => Some(time.with_timezone(&Utc)),
+            Err(_) => {
+                self.refuse(name, "must be an RFC 3339 timestamp, such as 2026-01-31T09:30:00Z");
+                None
+            }
+        }
+    }
+
+    /// Takes tags, as a comma-separated string or a list of strings.
+    pub fn tags(&mut self, name: &str) -> Option<Tags> {
+        const EXPECTED: &str = "a comma-separated string or a list of strings";
+        let raw = self.raw(name)?;
+        let parsed = if raw.get().starts_with('"') {
+            serde_json::from_str::<String>(raw.get()).map(|text| Tags::from_comma_separated(&text))
+        } else {
+            serde_json::from_str::<Vec<String>>(raw.get()).map(|words| Tags::from_words(words.iter().map(String::as_str)))
+        };
+        match parsed {
+            Ok(tags) => self.checked(name, tags),
+            Err(_) => {
+                self.refuse(name, format!("must be {EXPECTED}"));
+                None
+            }
+        }
+    }
+
+    /// Takes a list of 1 to [`limits::BATCH`] values, as they stand.
+    pub fn items(&mut self, name: &str) -> Option<Vec<&'a RawValue>> {
+        let raw = self.raw(name)?;
+        let Ok(items) = serde_json::from_str::<Vec<&'a RawValue>>(raw.get()) else {
+            self.refuse(name, "must be a list");
+            return None;
+        };
+        if items.is_empty() || items.len() > limits::BATCH {
+            self.refuse(name, format!("must hold 1 to {} items", limits::BATCH));
+            return None;
+        }
+        Some(items)
+    }
+
+    /// Takes any JSON value of at most `max` bytes, verbatim.
+    pub fn json(&mut self, name: &str, max: usize) -> Option<RawJson> {
+        let raw = self.raw(name)?;
+        if raw.get().len() > max {
+            self.too_large.get_or_insert((name.to_owned(), max));
+            return None;
+        }
+        if is_too_deep(raw.get()) {
+            self.refuse(name, format!("must nest at most {} deep", limits::JSON_DEPTH));
+            return None;
+        }
+        Some(RawJson::from_raw(raw))
+    }
+
+    /// Takes `worker_id`, which must be there.
+    pub fn worker_id(&mut self) -> Option<String> {
+        let value: Option<String> = self.required("worker_id", |fields| fields.value("worker_id", "a string"));
+        let value = value?;
+        self.checked("worker_id", worker_id::check(&value))?;
+        Some(value)
+    }
+
+    /// Insists that a field is there; `take` complains by itself if it is there but wrong.
+    pub fn required<T>(&mut self, name: &str, take: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let is_there = self.entries.iter().any(|(known, value)| known == name && value.get() != "null");
+        if !is_there {
+            self.raw(name);
+            self.refuse(name, "is required");
+            return None;
+        }
+        take(self)
+    }
+
+    /// Ends the taking: whatever is left is unknown, and all complaints come out.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let unknown: Vec<String> = self.entries.iter().map(|(name, _)| name.to_string()).collect();
+        for name in unknown {
+            self.refuse(name, "is not a known field");
+        }
+        if !self.errors.is_empty() {
+            return Err(Error::Invalid(self.errors));
+        }
+        match self.too_large {
+            Some((field, limit)) => Err(Error::TooLarge { field, limit }),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the taking and hands out what was read.
+    pub fn finish_with<T>(self, value: Option<T>) -> Result<T, Error> {
+        self.finish()?;
+        value.ok_or_else(|| Error::Internal("a field is missing and nobody complained".into()))
+    }
+
+    fn checked<T>(&mut self, name: &str, outcome: Result<T, String>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(reason) => {
+                self.refuse(name, reason);
+                None
+            }
+        }
+    }
+}
+
+/// Reads one item of a list, `place` being where it stands: `events[3]`.
+pub fn read_item<'a, T>(
+    item: &'a RawValue,
+    place: &str,
+    take: impl FnOnce(&mut Fields<'a>) -> Option<T>,
+) -> Result<T, Error> {
+    let mut fields = Fields::of_value(item).map_err(|reason| Error::invalid(place, reason))?;
+    let value = take(&mut fields);
+    fields.finish_with(value).map_err(|error| match error {
+        Error::Invalid(invalid) => Error::Invalid(invalid.into_iter().map(|one| one.inside(place)).collect()),
+        Error::TooLarge { field, limit } => Error::TooLarge { field: format!("{place}.{field}"), limit },
+        other => other,
+    })
+}
+
+/// Names and raw values, in the order given, doubles included.
+struct Entries<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Entries<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Entries<'de>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a JSON object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries<'de>, M::Error> {
+                let mut entries = Vec::with_capacity(map.size_hint().unwrap_or(8));
+                while let Some(name) = map.next_key::<Name<'de>>()? {
+                    entries.push((name.0, map.next_value::<&'de RawValue>()?));
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(Collect)
+    }
+}
+
+/// A name: borrowed, unless it has escapes in it.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Name<'de>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a field name")
+            }
+
+            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Borrowed(name)))
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Owned(name.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Either)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(body: &str, take: impl FnOnce(&mut Fields<'_>)) -> Vec<String> {
+        let mut fields = Fields::of_body(body.as_bytes()).unwrap();
+        take(&mut fields);
+        match fields.finish() {
+            Err(Error::Invalid(errors)) => errors.into_iter().map(|e| e.field).collect(),
+            Err(other) => vec![other.to_string()],
+            Ok(()) => vec![],
+        }
+    }
+
+    #[test]
+    fn every_mistake_is_named_at_once() {
+        let named = complaints(r#"{"title": 5, "priority": 101, "colour": "red"}"#, |fields| {
+            fields.text("title", 255);
+            fields.integer("priority", -100..=100i16);
+        });
+        assert_eq!(named, ["title", "priority", "colour"]);
+    }
+
+    #[test]
+    fn a_field_given_twice_is_refused_and_null_means_left_out() {
+        assert_eq!(complaints(r#"{"a": 1, "a": 2}"#, |f| drop(f.raw("a"))), ["a"]);
+        assert_eq!(complaints(r#"{"a": null}"#, |f| assert!(f.raw("a").is_none())), [""; 0]);
+    }
+
+    #[test]
+    fn values_come_out_verbatim() {
+        let mut fields = Fields::of_body(br#" {"p" : {"b":1.0 , "a":[ 1 ]} } "#).unwrap();
+        assert_eq!(fields.json("p", 100).unwrap().as_str(), r#"{"b":1.0 , "a":[ 1 ]}"#);
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        assert!(matches!(Fields::of_body(b"[1]"), Err(Error::Invalid(_))));
+        assert!(matches!(Fields::of_body(b"{"), Err(Error::MalformedJson(_))));
+        assert!(matches!(Fields::of_body(b"{\"a\":\"\xff\"}"), Err(Error::MalformedJson(_))));
+    }
+}

@@ -1,0 +1,42 @@
+//! `/logs`: the audit trail across events.
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+
+use super::query::Query;
+use super::view::LogView;
+use crate::domain::action::Action;
+use crate::domain::limits;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::event_log::{LogFilter, list_logs as load_page};
+
+#[derive(Serialize)]
+struct Logs<'a> {
+    logs: Vec<LogView<'a>>,
+    next: Option<String>,
+}
+
+/// `GET /logs`.
+pub async fn list_logs(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let actions = Action::ALL.map(Action::as_str).join(", ");
+    let mut query = Query::of(&request)?;
+    let filter = LogFilter {
+        event_id: query.number("event_id", 1..=i64::MAX),
+        worker_id: query.worker_id("worker_id"),
+        action: query.word("action", Action::parse, &actions),
+        since: query.timestamp("since"),
+    };
+    let after = query.number("after", 0..=i64::MAX).unwrap_or(0);
+    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    query.finish()?;
+    let mut conn = engine.database.connection().await?;
+    let scan = engine.settings.list_scan_rows;
+    let (entries, next) = load_page(&mut conn, DEFAULT_NAMESPACE, &filter, after, limit, scan).await?;
+    Ok(HttpResponse::Ok().json(Logs {
+        logs: entries.iter().map(LogView::of).collect(),
+        next: next.map(|id| id.to_string()),
+    }))
+}

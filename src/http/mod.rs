@@ -1,0 +1,147 @@
+//! TRANSLATION: from HTTP to the engine and back. Handlers parse, call and shape.
+//!
+//! [`routes`] is the whole surface on one page; `openapi.yaml` describes the same, and a test
+//! holds the two together in both directions.
+
+pub mod body;
+pub mod claim_body;
+pub mod claims;
+pub mod docs;
+pub mod events;
+pub mod fields;
+pub mod health;
+pub mod logs;
+pub mod new_event;
+pub mod operate;
+pub mod problem;
+pub mod query;
+pub mod request_id;
+pub mod tags;
+pub mod view;
+pub mod work;
+pub mod workers;
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use actix_web::dev::Server;
+use actix_web::http::{Method, header};
+use actix_web::middleware::from_fn;
+use actix_web::{App, Handler, HttpRequest, HttpResponse, HttpServer, Responder, Route, web};
+
+use crate::config::ServeArgs;
+use crate::engine::Engine;
+use problem::{Code, Problem};
+
+/// Idle keep-alive connections are closed after this.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+
+/// A request's head must arrive within this.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One method of one path.
+pub struct Endpoint {
+    /// The method.
+    pub method: Method,
+    /// The path, with `{id}` for an id.
+    pub path: &'static str,
+    route: Route,
+}
+
+/// Everything that is served. Fixed paths come before those with an id.
+pub fn routes() -> Vec<Endpoint> {
+    vec![
+        post("/events", events::publish_event),
+        get("/events", events::list_events),
+        post("/events/batch", events::publish_batch),
+        get("/events/subscribe", claims::subscribe),
+        post("/events/claim", claims::claim),
+        post("/events/settle", work::settle),
+        post("/events/reset", operate::reset_stale),
+        post("/events/retry", operate::retry_events),
+        get("/events/{id}", events::get_event),
+        post("/events/{id}/start", work::start),
+        post("/events/{id}/heartbeat", work::heartbeat),
+        post("/events/{id}/complete", work::complete),
+        post("/events/{id}/fail", work::fail),
+        post("/events/{id}/release", work::release),
+        post("/events/{id}/reset", operate::reset_event),
+        post("/events/{id}/retry", operate::retry_event),
+        post("/events/{id}/cancel", operate::cancel_event),
+        get("/logs", logs::list_logs),
+        get("/workers", workers::list_workers),
+        get("/tags", tags::list_tags),
+        get("/health", health::health),
+        get("/ready", health::ready),
+        get("/openapi.yaml", docs::openapi),
+        get("/docs", docs::page),
+        get("/docs/scalar.js", docs::script),
+    ]
+}
+
+/// Binds and prepares the server; it runs when it is awaited.
+pub fn serve(engine: &Engine, args: &ServeArgs, drain_seconds: u64) -> std::io::Result<(Server, SocketAddr)> {
+    let listener = TcpListener::bind(args.bind)?;
+    let address = listener.local_addr()?;
+    let engine = web::Data::new(engine.clone());
+    let server = HttpServer::new(move || {
+        App::new()
+            .app_data(engine.clone())
+            .wrap(from_fn(request_id::follow_request))
+            .configure(configure)
+            .default_service(web::to(no_such_path))
+    })
+    .workers(usize::from(args.http_workers))
+    .max_connections(args.max_connections)
+    .keep_alive(KEEP_ALIVE)
+    .client_request_timeout(HEAD_TIMEOUT)
+    // A client that closes its side has gone: its long poll must end, or work would be
+    // claimed for nobody.
+    .h1_allow_half_closed(false)
+    .shutdown_timeout(drain_seconds)
+    .disable_signals()
+    .listen(listener)?
+    .run();
+    Ok((server, address))
+}
+
+fn configure(config: &mut web::ServiceConfig) {
+    let mut endpoints = routes();
+    while let Some(path) = endpoints.first().map(|endpoint| endpoint.path) {
+        let (here, rest): (Vec<_>, Vec<_>) = endpoints.into_iter().partition(|endpoint| endpoint.path == path);
+        let allow = here.iter().map(|endpoint| endpoint.method.as_str()).collect::<Vec<_>>().join(", ");
+        let resource = here.into_iter().fold(web::resource(path), |resource, endpoint| resource.route(endpoint.route));
+        config.service(resource.default_service(web::to(move || wrong_method(allow.clone()))));
+        endpoints = rest;
+    }
+}
+
+fn get<F, Args>(path: &'static str, handler: F) -> Endpoint
+where
+    F: Handler<Args>,
+    Args: actix_web::FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    Endpoint { method: Method::GET, path, route: web::get().to(handler) }
+}
+
+fn post<F, Args>(path: &'static str, handler: F) -> Endpoint
+where
+    F: Handler<Args>,
+    Args: actix_web::FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    Endpoint { method: Method::POST, path, route: web::post().to(handler) }
+}
+
+async fn no_such_path(request: HttpRequest) -> HttpResponse {
+    Problem::new(Code::RouteNotFound, format!("there is no {}", request.path())).respond()
+}
+
+async fn wrong_method(allow: String) -> HttpResponse {
+    let mut response = Problem::new(Code::MethodNotAllowed, format!("allowed here: {allow}")).respond();
+    if let Ok(value) = header::HeaderValue::from_str(&allow) {
+        response.headers_mut().insert(header::ALLOW, value);
+    }
+    response
+}

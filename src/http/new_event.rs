@@ -1,0 +1,114 @@
+//! Reading what a publisher sends.
+
+use std::collections::BTreeMap;
+
+use actix_web::HttpRequest;
+
+use super::fields::Fields;
+use crate::domain::backoff::Backoff;
+use crate::domain::event::{NewEvent, RunAt};
+use crate::domain::{limits, text};
+
+/// Reads one event. `None` only if something was complained about.
+pub fn read_event(fields: &mut Fields<'_>, traceparent: Option<&str>) -> Option<NewEvent> {
+    let title = fields.text("title", limits::TITLE_CHARS);
+    let event_type = fields.text("event_type", limits::NAME_CHARS);
+    let tags = fields.tags("tags").unwrap_or_default();
+    let event = NewEvent {
+        title: title.or_else(|| event_type.clone()).unwrap_or_default(),
+        description: fields.text_or_empty("description", limits::DESCRIPTION_CHARS),
+        event_type,
+        tags,
+        labels: read_labels(fields),
+        payload: fields.json("payload", limits::PAYLOAD_BYTES),
+        priority: fields.integer("priority", limits::PRIORITY).unwrap_or(0),
+        max_retries: fields.integer("max_retries", limits::MAX_RETRIES).unwrap_or(limits::DEFAULT_MAX_RETRIES),
+        backoff: read_backoff(fields),
+        ordering_key: fields.text("ordering_key", limits::NAME_CHARS),
+        correlation_id: fields.text("correlation_id", limits::NAME_CHARS),
+        traceparent: traceparent.map(str::to_owned),
+        run_at: read_run_at(fields),
+        expires_at: fields.timestamp("expires_at"),
+    };
+    check_together(fields, &event);
+    Some(event)
+}
+
+fn check_together(fields: &mut Fields<'_>, event: &NewEvent) {
+    if fields.has_complaints() {
+        return;
+    }
+    if event.tags.is_empty() && event.event_type.is_none() {
+        fields.refuse("tags", "is required, unless there is an event_type");
+    }
+    if event.title.is_empty() {
+        fields.refuse("title", "is required, unless there is an event_type");
+    } else if event.title.chars().count() > limits::TITLE_CHARS {
+        fields.refuse("title", format!("must be at most {} characters long", limits::TITLE_CHARS));
+    }
+    if let (RunAt::At(run_at), Some(expires_at)) = (event.run_at, event.expires_at)
+        && expires_at <= run_at
+    {
+        fields.refuse("expires_at", "must be after run_at");
+    }
+}
+
+fn read_run_at(fields: &mut Fields<'_>) -> RunAt {
+    let at = fields.timestamp("run_at");
+    let after = fields.integer("delay_seconds", 0..=limits::DELAY_SECONDS);
+    match (at, after) {
+        (Some(_), Some(_)) => {
+            fields.refuse("delay_seconds", "must not be given together with run_at");
+            RunAt::Now
+        }
+        (Some(time), None) => RunAt::At(time),
+        (None, Some(seconds)) if seconds > 0 => RunAt::After(seconds),
+        (None, _) => RunAt::Now,
+    }
+}
+
+fn read_labels(fields: &mut Fields<'_>) -> BTreeMap<String, String> {
+    let labels: BTreeMap<String, String> = fields.value("labels", "an object of strings").unwrap_or_default();
+    if labels.len() > limits::LABELS {
+        fields.refuse("labels", format!("must be at most {} pairs", limits::LABELS));
+        return BTreeMap::new();
+    }
+    for (name, value) in &labels {
+        let checked = text::check(name, limits::LABEL_CHARS).and(text::check_optional(value, limits::LABEL_CHARS));
+        if let Err(reason) = checked {
+            let shown: String = name.chars().take(40).collect();
+            fields.refuse(format!("labels.{shown}"), reason);
+        }
+    }
+    labels
+}
+
+fn read_backoff(fields: &mut Fields<'_>) -> Option<Backoff> {
+    const EXPECTED: &str = "an object with a strategy (fixed, exponential or schedule) and its numbers, and nothing else";
+    let backoff: Backoff = fields.value("backoff", EXPECTED)?;
+    if let Err(invalid) = backoff.check() {
+        fields.refuse_inside("backoff", invalid);
+        return None;
+    }
+    Some(backoff)
+}
+
+/// The W3C trace of a request. A header that is not well-formed is no trace, says the
+/// standard, and not an error.
+pub fn traceparent(request: &HttpRequest) -> Option<String> {
+    let value = request.headers().get("traceparent")?.to_str().ok()?;
+    let parts: Vec<&str> = value.split('-').collect();
+    let [version, trace, parent, flags] = parts.as_slice() else { return None };
+    let is_hex = |part: &str, length: usize| {
+        part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let is_set = |part: &str| part.bytes().any(|byte| byte != b'0');
+    let is_fine = is_hex(version, 2)
+        && *version != "ff"
+        && is_hex(trace, 32)
+        && is_set(trace)
+        && is_hex(parent, 16)
+        && is_set(parent)
+        && is_hex(flags, 2);
+    is_fine.then(|| value.to_owned())
+}

@@ -1,0 +1,203 @@
+//! Errors on the wire: RFC 9457 problems. One table of codes; one exhaustive `match` from
+//! [`Error`] to a code. What went wrong inside is logged here, once, and never sent.
+
+use actix_web::http::{StatusCode, header};
+use actix_web::{HttpResponse, ResponseError};
+use serde_json::{Map, Value, json};
+
+use crate::domain::invalid::Invalid;
+use crate::domain::lease::Refusal;
+use crate::error::Error;
+
+/// Every code that a client can meet. `openapi.yaml` documents the same list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is described by its title below")]
+pub enum Code {
+    MalformedJson,
+    InvalidRequest,
+    MaxRetriesExceeded,
+    NotRetryable,
+    RouteNotFound,
+    EventNotFound,
+    MethodNotAllowed,
+    RequestTimeout,
+    NotClaimed,
+    LeaseLost,
+    AlreadySettled,
+    AlreadyFinished,
+    WrongState,
+    PayloadTooLarge,
+    UnsupportedMediaType,
+    Overloaded,
+    InternalError,
+    DatabaseUnavailable,
+}
+
+impl Code {
+    /// All of them.
+    pub const ALL: [Code; 18] = [
+        Code::MalformedJson,
+        Code::InvalidRequest,
+        Code::MaxRetriesExceeded,
+        Code::NotRetryable,
+        Code::RouteNotFound,
+        Code::EventNotFound,
+        Code::MethodNotAllowed,
+        Code::RequestTimeout,
+        Code::NotClaimed,
+        Code::LeaseLost,
+        Code::AlreadySettled,
+        Code::AlreadyFinished,
+        Code::WrongState,
+        Code::PayloadTooLarge,
+        Code::UnsupportedMediaType,
+        Code::Overloaded,
+        Code::InternalError,
+        Code::DatabaseUnavailable,
+    ];
+
+    /// Status, stable word, and a title for people.
+    pub fn row(self) -> (StatusCode, &'static str, &'static str) {
+        match self {
+            Code::MalformedJson => (StatusCode::BAD_REQUEST, "malformed_json", "Malformed JSON"),
+            Code::InvalidRequest => (StatusCode::BAD_REQUEST, "invalid_request", "Invalid request"),
+            Code::MaxRetriesExceeded => (StatusCode::BAD_REQUEST, "max_retries_exceeded", "Max retries exceeded"),
+            Code::NotRetryable => (StatusCode::BAD_REQUEST, "not_retryable", "Not retryable"),
+            Code::RouteNotFound => (StatusCode::NOT_FOUND, "route_not_found", "No such path"),
+            Code::EventNotFound => (StatusCode::NOT_FOUND, "event_not_found", "No such event"),
+            Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
+            Code::RequestTimeout => (StatusCode::REQUEST_TIMEOUT, "request_timeout", "The body took too long"),
+            Code::NotClaimed => (StatusCode::CONFLICT, "not_claimed", "Nobody has claimed it"),
+            Code::LeaseLost => (StatusCode::CONFLICT, "lease_lost", "The claim is no longer yours"),
+            Code::AlreadySettled => (StatusCode::CONFLICT, "already_settled", "The claim was settled in another way"),
+            Code::AlreadyFinished => (StatusCode::CONFLICT, "already_finished", "It was finished, and not by this claim"),
+            Code::WrongState => (StatusCode::CONFLICT, "wrong_state", "Its state does not allow that"),
+            Code::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", "Too large"),
+            Code::UnsupportedMediaType => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "Not application/json")
+            }
+            Code::Overloaded => (StatusCode::TOO_MANY_REQUESTS, "overloaded", "Too many requests are waiting"),
+            Code::InternalError => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "Internal error"),
+            Code::DatabaseUnavailable => {
+                (StatusCode::SERVICE_UNAVAILABLE, "database_unavailable", "The database is unavailable")
+            }
+        }
+    }
+
+    /// The status.
+    pub fn status(self) -> StatusCode {
+        self.row().0
+    }
+
+    /// The stable word.
+    pub fn word(self) -> &'static str {
+        self.row().1
+    }
+
+    /// A title for people.
+    pub fn title(self) -> &'static str {
+        self.row().2
+    }
+}
+
+/// The code of an error.
+pub fn code_of(error: &Error) -> Code {
+    match error {
+        Error::MalformedJson(_) => Code::MalformedJson,
+        Error::Invalid(_) => Code::InvalidRequest,
+        Error::TooLarge { .. } => Code::PayloadTooLarge,
+        Error::UnsupportedMediaType => Code::UnsupportedMediaType,
+        Error::BodyTimeout(_) => Code::RequestTimeout,
+        Error::EventNotFound(_) => Code::EventNotFound,
+        Error::Refused(Refusal::NotClaimed) => Code::NotClaimed,
+        Error::Refused(Refusal::LeaseLost) => Code::LeaseLost,
+        Error::Refused(Refusal::AlreadySettled) => Code::AlreadySettled,
+        Error::Refused(Refusal::AlreadyFinished) => Code::AlreadyFinished,
+        Error::WrongState { .. } => Code::WrongState,
+        Error::Overloaded => Code::Overloaded,
+        Error::Unavailable(_) => Code::DatabaseUnavailable,
+        Error::Internal(_) => Code::InternalError,
+    }
+}
+
+/// A problem document: a code, what happened this time, and what goes with it.
+pub struct Problem {
+    code: Code,
+    members: Map<String, Value>,
+}
+
+impl Problem {
+    /// A problem with its own `detail`.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        let mut members = Map::new();
+        members.insert("type".into(), format!("/problems/{}", code.word()).into());
+        members.insert("title".into(), code.title().into());
+        members.insert("status".into(), code.status().as_u16().into());
+        members.insert("detail".into(), detail.into().into());
+        members.insert("code".into(), code.word().into());
+        members.insert("error".into(), code.title().into());
+        Problem { code, members }
+    }
+
+    /// Adds a member.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.into(), value.into());
+        self
+    }
+
+    /// The members, for answers that carry many outcomes.
+    pub fn into_members(self) -> Map<String, Value> {
+        self.members
+    }
+
+    /// The whole response.
+    pub fn respond(self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.code.status());
+        response.content_type("application/problem+json");
+        if matches!(self.code, Code::Overloaded | Code::DatabaseUnavailable) {
+            response.insert_header((header::RETRY_AFTER, "1"));
+        }
+        response.body(Value::Object(self.members).to_string())
+    }
+}
+
+impl From<&Error> for Problem {
+    fn from(error: &Error) -> Self {
+        let code = code_of(error);
+        match error {
+            Error::MalformedJson(cause) => {
+                Problem::new(code, cause.as_str()).with("errors", json!([Invalid::new("body", cause.as_str())]))
+            }
+            Error::Invalid(errors) => {
+                let reasons: Vec<String> = errors.iter().map(|e| format!("{} {}", e.field, e.reason)).collect();
+                Problem::new(code, reasons.join("; ")).with("errors", json!(errors))
+            }
+            Error::TooLarge { field, limit } => {
+                let reason = format!("must be at most {limit} bytes");
+                Problem::new(code, format!("{field} {reason}"))
+                    .with("errors", json!([Invalid::new(field.as_str(), reason)]))
+            }
+            Error::WrongState { status, .. } => Problem::new(code, error.to_string()).with("event_status", status.as_str()),
+            // The cause is in the log, and stays there.
+            Error::Internal(_) | Error::Unavailable(_) => Problem::new(code, code.title()),
+            Error::Refused(_) | Error::Overloaded | Error::UnsupportedMediaType => Problem::new(code, code.title()),
+            Error::EventNotFound(_) | Error::BodyTimeout(_) => Problem::new(code, error.to_string()),
+        }
+    }
+}
+
+impl ResponseError for Error {
+    fn status_code(&self) -> StatusCode {
+        code_of(self).status()
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        match self {
+            Error::Internal(cause) => log::error!("{cause}"),
+            Error::Unavailable(cause) => log::warn!("the database is unavailable: {cause}"),
+            _ => {}
+        }
+        Problem::from(self).respond()
+    }
+}

@@ -1,0 +1,157 @@
+//! Query parameters, taken one by one like the fields of a body: what is wrong is gathered,
+//! and what nobody asked for is refused.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use actix_web::HttpRequest;
+use actix_web::web;
+use chrono::{DateTime, Utc};
+
+use crate::domain::invalid::Invalid;
+use crate::domain::tags::Tags;
+use crate::domain::{text, worker_id};
+use crate::error::Error;
+
+/// The parameters of one request.
+pub struct Query {
+    pairs: Vec<(String, String)>,
+    errors: Vec<Invalid>,
+}
+
+impl Query {
+    /// Reads them.
+    pub fn of(request: &HttpRequest) -> Result<Self, Error> {
+        let pairs = web::Query::<Vec<(String, String)>>::from_query(request.query_string())
+            .map_err(|_| Error::invalid("query", "must be name=value pairs, URL-encoded"))?
+            .into_inner();
+        let mut query = Query { pairs: Vec::with_capacity(pairs.len()), errors: Vec::new() };
+        for (name, value) in pairs {
+            if query.pairs.iter().any(|(known, _)| *known == name) {
+                query.refuse(name, "is given twice");
+            } else {
+                query.pairs.push((name, value));
+            }
+        }
+        Ok(query)
+    }
+
+    /// Complains about a parameter.
+    pub fn refuse(&mut self, field: impl Into<String>, reason: impl Into<String>) {
+        self.errors.push(Invalid::new(field, reason));
+    }
+
+    /// Takes a parameter as it stands.
+    pub fn raw(&mut self, name: &str) -> Option<String> {
+        let index = self.pairs.iter().position(|(known, _)| known == name)?;
+        Some(self.pairs.swap_remove(index).1)
+    }
+
+    /// Takes a text of 1 to `max` characters.
+    pub fn text(&mut self, name: &str, max: usize) -> Option<String> {
+        let value = self.raw(name)?;
+        let outcome = text::check(&value, max);
+        self.checked(name, outcome)?;
+        Some(value)
+    }
+
+    /// Takes a number within a range.
+    pub fn number<T>(&mut self, name: &str, range: RangeInclusive<T>) -> Option<T>
+    where
+        T: FromStr + PartialOrd + fmt::Display,
+    {
+        let value = self.raw(name)?;
+        match value.parse::<T>() {
+            Ok(number) if range.contains(&number) => Some(number),
+            _ => {
+                self.refuse(name, format!("must be a number between {} and {}", range.start(), range.end()));
+                None
+            }
+        }
+    }
+
+    /// Takes a `true` or `false`.
+    pub fn boolean(&mut self, name: &str) -> Option<bool> {
+        match self.raw(name)?.as_str() {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => {
+                self.refuse(name, "must be true or false");
+                None
+            }
+        }
+    }
+
+    /// Takes an RFC 3339 timestamp.
+    pub fn timestamp(&mut self, name: &str) -> Option<DateTime<Utc>> {
+        let value = self.raw(name)?;
+        // A `+` of an offset arrives as a space unless it was encoded; the intent is plain.
+        match DateTime::parse_from_rfc3339(&value.replace(' ', "+")) {
+            Ok(time) => Some(time.with_timezone(&Utc)),
+            Err(_) => {
+                self.refuse(name, "must be an RFC 3339 timestamp, such as 2026-01-31T09:30:00Z");
+                None
+            }
+        }
+    }
+
+    /// Takes comma-separated tags.
+    pub fn tags(&mut self, name: &str) -> Option<Tags> {
+        let value = self.raw(name)?;
+        let outcome = Tags::from_comma_separated(&value);
+        self.checked(name, outcome)
+    }
+
+    /// Takes a worker's id.
+    pub fn worker_id(&mut self, name: &str) -> Option<String> {
+        let value = self.raw(name)?;
+        let outcome = worker_id::check(&value);
+        self.checked(name, outcome)?;
+        Some(value)
+    }
+
+    /// Takes one word of a closed list.
+    pub fn word<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>, list: &str) -> Option<T> {
+        let value = self.raw(name)?;
+        let parsed = parse(&value);
+        if parsed.is_none() {
+            self.refuse(name, format!("must be one of {list}"));
+        }
+        parsed
+    }
+
+    /// Insists that a parameter is there.
+    pub fn required<T>(&mut self, name: &str, take: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        if self.pairs.iter().any(|(known, _)| known == name) {
+            return take(self);
+        }
+        self.refuse(name, "is required");
+        None
+    }
+
+    /// Ends the taking: whatever is left is unknown, and all complaints come out.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let unknown: Vec<String> = self.pairs.iter().map(|(name, _)| name.clone()).collect();
+        for name in unknown {
+            self.refuse(name, "is not a known parameter");
+        }
+        if self.errors.is_empty() { Ok(()) } else { Err(Error::Invalid(self.errors)) }
+    }
+
+    /// Ends the taking and hands out what was read.
+    pub fn finish_with<T>(self, value: Option<T>) -> Result<T, Error> {
+        self.finish()?;
+        value.ok_or_else(|| Error::Internal("a parameter is missing and nobody complained".into()))
+    }
+
+    fn checked<T>(&mut self, name: &str, outcome: Result<T, String>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(reason) => {
+                self.refuse(name, reason);
+                None
+            }
+        }
+    }
+}

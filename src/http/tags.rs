@@ -1,0 +1,59 @@
+//! `/tags`: what waits under each tag, for how long, and who serves it.
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+
+use super::query::Query;
+use super::view::{Timestamp, timestamp};
+use crate::domain::limits;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::tags::list_tags as load_page;
+
+/// What waits under one tag is counted up to this.
+const COUNT_CAP: i64 = 1_000;
+
+#[derive(Serialize)]
+struct TagList {
+    tags: Vec<TagView>,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct TagView {
+    tag: String,
+    waiting: i64,
+    waiting_is_exact: bool,
+    oldest_waiting_since: Option<Timestamp>,
+    oldest_age_seconds: Option<f64>,
+    workers: i64,
+    /// Work waits and nobody has asked for it lately.
+    unserved: bool,
+}
+
+/// `GET /tags`.
+pub async fn list_tags(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let mut query = Query::of(&request)?;
+    let after = query.text("after", limits::TAG_CHARS).unwrap_or_default();
+    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    query.finish()?;
+    engine.record_sightings().await?;
+    let mut conn = engine.database.connection().await?;
+    let rows = load_page(&mut conn, DEFAULT_NAMESPACE, engine.now(), &after, limit, COUNT_CAP).await?;
+    let next = rows.last().filter(|_| rows.len() as i64 == limit).map(|row| row.tag.clone());
+    let tags = rows
+        .into_iter()
+        .map(|row| TagView {
+            waiting: row.waiting.min(COUNT_CAP),
+            waiting_is_exact: row.waiting <= COUNT_CAP,
+            oldest_waiting_since: timestamp(row.oldest_at),
+            oldest_age_seconds: row.oldest_seconds,
+            workers: row.workers,
+            unserved: row.waiting > 0 && row.workers == 0,
+            tag: row.tag,
+        })
+        .collect();
+    Ok(HttpResponse::Ok().json(TagList { tags, next }))
+}

@@ -1,0 +1,266 @@
+//! `start`, `heartbeat`, `complete`, `fail`, `release` and `settle`: a worker's word.
+
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::body::{self, event_id, read_json};
+use super::claim_body;
+use super::claims::read_claim;
+use super::fields::{Fields, read_item};
+use super::problem::{Code, Problem};
+use super::query::Query;
+use super::view::{EventView, LogView, Timestamp};
+use crate::domain::action::Action;
+use crate::domain::delivery::Report;
+use crate::domain::lease::Caller;
+use crate::domain::limits;
+use crate::domain::status::Status;
+use crate::engine::Engine;
+use crate::engine::claim_deliveries::ClaimRequest;
+use crate::engine::settle_deliveries::{Record, Settled, WorkCall, Word};
+use crate::error::Error;
+
+/// A heartbeat that does not say extends by this.
+const DEFAULT_LEASE_SECONDS: i32 = 300;
+
+/// `POST /events/{id}/start`.
+pub async fn start(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+    speak(&engine, &request, payload, |_| Some(Word::Start)).await
+}
+
+/// `POST /events/{id}/heartbeat`.
+pub async fn heartbeat(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+    speak(&engine, &request, payload, |fields| {
+        let lease_seconds = fields.integer("lease", limits::LEASE_SECONDS).unwrap_or(DEFAULT_LEASE_SECONDS);
+        let progress = fields.json("progress", limits::PROGRESS_BYTES);
+        Some(Word::Heartbeat { lease_seconds, progress })
+    })
+    .await
+}
+
+/// `POST /events/{id}/release`.
+pub async fn release(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+    speak(&engine, &request, payload, |fields| Some(read_release(fields))).await
+}
+
+/// `POST /events/{id}/complete`.
+pub async fn complete(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+    speak(&engine, &request, payload, |fields| Some(read_complete(fields))).await
+}
+
+/// `POST /events/{id}/fail`.
+pub async fn fail(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+    speak(&engine, &request, payload, |fields| Some(read_fail(fields))).await
+}
+
+/// `POST /events/settle`: many words of one worker, one outcome each.
+pub async fn settle(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+    Query::of(&request)?.finish()?;
+    let body = read_json(&request, payload, body::BATCH).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let worker_id = fields.worker_id();
+    let items = fields.required("results", |fields| fields.items("results"));
+    let (worker_id, items) = fields.finish_with(worker_id.zip(items))?;
+    let mut calls = Vec::with_capacity(items.len());
+    let mut errors = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        match read_item(item, &format!("results[{index}]"), |fields| read_result(fields, &worker_id)) {
+            Ok(call) => calls.push(call),
+            Err(Error::Invalid(invalid)) => errors.extend(invalid),
+            Err(error) => return Err(error),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(Error::Invalid(errors));
+    }
+    let ids: Vec<i64> = calls.iter().map(|call| call.event_id).collect();
+    let outcomes = engine.settle_deliveries(calls).await?;
+    let results: Vec<Value> = ids.into_iter().zip(outcomes).map(|(id, outcome)| outcome_view(id, outcome)).collect();
+    Ok(HttpResponse::Ok().json(json!({ "results": results })))
+}
+
+/// One call about one event; `complete` and `fail` may ask for the next in the same breath.
+async fn speak(
+    engine: &Engine,
+    request: &HttpRequest,
+    payload: Payload,
+    read: impl FnOnce(&mut Fields<'_>) -> Option<Word>,
+) -> Result<HttpResponse, Error> {
+    let event_id = event_id(request).await?;
+    let mut query = Query::of(request)?;
+    let body = read_json(request, payload, body::ONE_EVENT).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let caller = read_caller(&mut fields);
+    let word = read(&mut fields);
+    let (caller, word) = fields.finish_with(caller.zip(word))?;
+    let may_ask_for_next = matches!(word, Word::Complete(_) | Word::Fail { .. });
+    let next = if may_ask_for_next { read_next(&mut query, &caller.worker_id) } else { None };
+    query.finish()?;
+    let settled = settle_one(engine, WorkCall { event_id, caller, word }).await?;
+    match next {
+        Some(claim) => answer_with_next(engine, settled, claim).await,
+        None => Ok(answer(settled)),
+    }
+}
+
+async fn settle_one(engine: &Engine, call: WorkCall) -> Result<Settled, Error> {
+    let mut outcomes = engine.settle_deliveries(vec![call]).await?;
+    outcomes.pop().unwrap_or_else(|| Err(Error::Internal("a call was not answered".into())))
+}
+
+fn read_caller(fields: &mut Fields<'_>) -> Option<Caller> {
+    let worker_id = fields.worker_id();
+    let lease_id = fields.integer("lease_id", 1..=i32::MAX);
+    Some(Caller { worker_id: worker_id?, lease_id })
+}
+
+fn read_next(query: &mut Query, worker_id: &str) -> Option<ClaimRequest> {
+    if query.boolean("next").unwrap_or(false) { read_claim(query, worker_id.to_owned(), 1) } else { None }
+}
+
+fn read_complete(fields: &mut Fields<'_>) -> Word {
+    Word::Complete(Report { result: fields.json("result", limits::RESULT_BYTES), ..read_report(fields) })
+}
+
+fn read_fail(fields: &mut Fields<'_>) -> Word {
+    let error_message = fields.text_or_empty("error_message", limits::ERROR_MESSAGE_CHARS);
+    let seconds = fields.integer("retry_after_seconds", 0..=limits::DELAY_SECONDS);
+    Word::Fail {
+        report: Report { error_message, ..read_report(fields) },
+        retryable: fields.boolean("retryable").unwrap_or(true),
+        retry_after_seconds: seconds.map(|seconds| seconds as f64),
+    }
+}
+
+fn read_release(fields: &mut Fields<'_>) -> Word {
+    let delay = fields.integer("delay_seconds", 0..=limits::DELAY_SECONDS).unwrap_or(0);
+    Word::Release { delay_seconds: delay as f64, reason: None }
+}
+
+fn read_report(fields: &mut Fields<'_>) -> Report {
+    Report {
+        status_code: fields.integer("status_code", i32::MIN..=i32::MAX),
+        execution_time_ms: fields.integer("execution_time_ms", 0..=i64::MAX),
+        error_message: None,
+        result: None,
+    }
+}
+
+fn read_result(fields: &mut Fields<'_>, worker_id: &str) -> Option<WorkCall> {
+    let event_id = fields.required("event_id", |fields| fields.integer("event_id", 1..=i64::MAX));
+    let lease_id = fields.integer("lease_id", 1..=i32::MAX);
+    let action: Option<String> = fields.required("action", |fields| fields.value("action", "a string"));
+    let word = match action.as_deref()? {
+        "complete" => read_complete(fields),
+        "fail" => read_fail(fields),
+        "release" => read_release(fields),
+        _ => {
+            fields.refuse("action", "must be one of complete, fail, release");
+            return None;
+        }
+    };
+    Some(WorkCall { event_id: event_id?, caller: Caller { worker_id: worker_id.to_owned(), lease_id }, word })
+}
+
+/// A word on record, as a worker sees it.
+#[derive(Serialize)]
+struct RecordView<'a> {
+    #[serde(flatten)]
+    entry: LogView<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_scheduled: Option<bool>,
+}
+
+impl<'a> RecordView<'a> {
+    fn of(record: &'a Record) -> Self {
+        let entry = LogView::of(&record.entry);
+        let is_failure = record.entry.action.0 == Action::Failed;
+        RecordView { retry_scheduled: is_failure.then(|| entry.next_retry_at.is_some()), entry }
+    }
+}
+
+/// The final failure of an event, told once as a 400; repeated, it is the same entry again.
+fn final_failure(record: &Record) -> Option<Problem> {
+    let is_final = record.entry.action.0 == Action::Failed && record.status == Status::Failed && !record.is_repeat;
+    if !is_final {
+        return None;
+    }
+    let is_spent = record.retry_count >= record.max_retries;
+    let code = if is_spent { Code::MaxRetriesExceeded } else { Code::NotRetryable };
+    Some(
+        Problem::new(code, "the failure is recorded, and the event is FAILED")
+            .with("retry_count", record.retry_count)
+            .with("max_retries", record.max_retries),
+    )
+}
+
+fn answer(settled: Settled) -> HttpResponse {
+    match settled {
+        Settled::Extended { lease_expires_at, cancel_requested } => {
+            HttpResponse::Ok().json(extended_view(lease_expires_at, cancel_requested))
+        }
+        Settled::Recorded(record) => match final_failure(&record) {
+            Some(problem) => problem.respond(),
+            None => HttpResponse::Ok().json(RecordView::of(&record)),
+        },
+    }
+}
+
+fn extended_view(lease_expires_at: chrono::DateTime<chrono::Utc>, cancel_requested: bool) -> Value {
+    json!({ "lease_expires_at": Timestamp(lease_expires_at), "cancel_requested": cancel_requested })
+}
+
+/// Settles and claims in one round trip: always a 200, a final failure included.
+async fn answer_with_next(engine: &Engine, settled: Settled, claim: ClaimRequest) -> Result<HttpResponse, Error> {
+    #[derive(Serialize)]
+    struct SettledAndNext<'a> {
+        settled: &'a Map<String, Value>,
+        next: Option<EventView<'a>>,
+    }
+    let settled = settled_members(settled);
+    let claimed = engine.claim_deliveries(claim).await?;
+    claim_body::respond(claimed, |claimed| {
+        let next = claimed.events().first().map(EventView::claimed);
+        claim_body::bytes(&SettledAndNext { settled: &settled, next })
+    })
+}
+
+/// What became of one call, as members of an object; the final failure's code included.
+fn settled_members(settled: Settled) -> Map<String, Value> {
+    let members = |value: Value| match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    match settled {
+        Settled::Extended { lease_expires_at, cancel_requested } => members(extended_view(lease_expires_at, cancel_requested)),
+        Settled::Recorded(record) => {
+            let mut view = members(serde_json::to_value(RecordView::of(&record)).unwrap_or_default());
+            if let Some(problem) = final_failure(&record) {
+                let told = ["code", "error", "retry_count", "max_retries"];
+                view.extend(problem.into_members().into_iter().filter(|(name, _)| told.contains(&name.as_str())));
+            }
+            view
+        }
+    }
+}
+
+/// One outcome of a batch: the status and members that the single call would have answered.
+fn outcome_view(event_id: i64, outcome: Result<Settled, Error>) -> Value {
+    let (status, mut view) = match outcome {
+        Ok(settled) => {
+            let is_final = matches!(&settled, Settled::Recorded(record) if final_failure(record).is_some());
+            (if is_final { 400 } else { 200 }, settled_members(settled))
+        }
+        Err(error) => {
+            let mut members = Problem::from(&error).into_members();
+            let status = members.remove("status").and_then(|status| status.as_u64()).unwrap_or(500);
+            members.retain(|name, _| ["code", "error", "detail"].contains(&name.as_str()));
+            (status, members)
+        }
+    };
+    view.insert("event_id".into(), event_id.into());
+    view.insert("status".into(), status.into());
+    Value::Object(view)
+}

@@ -1,0 +1,59 @@
+//! `/workers`: who has been seen, what they hold, and who looks stale.
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+
+use super::operate::STALE_SECONDS;
+use super::query::Query;
+use super::view::Timestamp;
+use crate::domain::limits;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::workers::list_workers as load_page;
+
+#[derive(Serialize)]
+struct Workers {
+    workers: Vec<WorkerView>,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct WorkerView {
+    worker_id: String,
+    tags: String,
+    first_seen_at: Timestamp,
+    last_seen_at: Timestamp,
+    holding: i64,
+    event_ids: Vec<i64>,
+    stale: bool,
+    stale_events: i64,
+}
+
+/// `GET /workers`.
+pub async fn list_workers(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let mut query = Query::of(&request)?;
+    let after = query.text("after", limits::WORKER_ID_CHARS).unwrap_or_default();
+    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    query.finish()?;
+    // What this server has seen and not yet written down belongs into the answer.
+    engine.record_sightings().await?;
+    let mut conn = engine.database.connection().await?;
+    let rows = load_page(&mut conn, DEFAULT_NAMESPACE, engine.now(), STALE_SECONDS, &after, limit).await?;
+    let next = rows.last().filter(|_| rows.len() as i64 == limit).map(|row| row.worker_id.clone());
+    let workers = rows
+        .into_iter()
+        .map(|row| WorkerView {
+            worker_id: row.worker_id,
+            tags: row.tags.join(","),
+            first_seen_at: Timestamp(row.first_seen_at),
+            last_seen_at: Timestamp(row.last_seen_at),
+            holding: row.holding,
+            event_ids: row.event_ids,
+            stale: row.stale > 0,
+            stale_events: row.stale,
+        })
+        .collect();
+    Ok(HttpResponse::Ok().json(Workers { workers, next }))
+}

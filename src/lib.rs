@@ -1,0 +1,19 @@
+//! Waybill: a durable job queue and webhook relay over PostgreSQL and plain HTTP.
+//!
+//! The rooms, and the only ways between them:
+//! `http → engine → store → domain`, `background → engine`, `http → store` for reads. Which
+//! room does something belong to? *True without a database:* [`domain`]. *SQL:* [`store`].
+//! *Two rows must change together:* [`engine`]. *Knows a status code:* [`http`]. *Knows the
+//! time:* [`background`]. `docs/architecture.md` walks through them.
+
+pub mod background;
+pub mod cli;
+pub mod config;
+pub mod domain;
+pub mod engine;
+pub mod error;
+pub mod http;
+pub mod logging;
+pub mod postgres;
+pub mod startup;
+pub mod store;

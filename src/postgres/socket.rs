@@ -1,0 +1,148 @@
+//! The directory of the Unix socket.
+//!
+//! Normally `run/`. But the kernel keeps a socket's path in about 104 bytes (108
+//! on Linux), and clients split a host at commas, encoded or not: a data directory
+//! too deep or so named cannot hold its own socket. Then a private directory under
+//! the system's temp directory does, and a note in `run/` says where. The note
+//! lets the next start clear what a killed server left behind.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::error::PostgresError;
+use super::init::random_hex;
+use super::layout::create_private;
+use super::owner::Owner;
+use super::settings::PORT;
+
+const LONGEST_PATH: usize = 100;
+const PREFIX: &str = "waybill-";
+
+/// Where the socket is. A directory under the temp directory is removed on drop.
+#[derive(Debug)]
+pub(super) struct SocketDir {
+    path: PathBuf,
+    note: Option<PathBuf>,
+}
+
+impl SocketDir {
+    pub(super) fn prepare(run: &Path, owner: &Owner, probe: &Path) -> Result<Self, PostgresError> {
+        ensure_private(run, owner)?;
+        let note = run.join("elsewhere");
+        remove_noted(&note);
+        if fits(run) {
+            return Ok(Self {
+                path: run.to_path_buf(),
+                note: None,
+            });
+        }
+        let path = short_directory(owner, probe)?;
+        write_note(&note, &path).map_err(PostgresError::io("write", &note))?;
+        Ok(Self {
+            path,
+            note: Some(note),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SocketDir {
+    fn drop(&mut self) {
+        if let Some(note) = &self.note {
+            remove_noted(note);
+        }
+    }
+}
+
+fn fits(directory: &Path) -> bool {
+    let socket = directory.join(socket_name());
+    let path = socket.as_os_str().as_bytes();
+    path.len() <= LONGEST_PATH && !path.contains(&b',')
+}
+
+fn socket_name() -> String {
+    format!(".s.PGSQL.{PORT}")
+}
+
+/// `run/` may be left from a start as another user, or have been opened by hand.
+fn ensure_private(run: &Path, owner: &Owner) -> Result<(), PostgresError> {
+    match fs::symlink_metadata(run) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create_private(run, owner),
+        Err(error) => Err(PostgresError::io("read", run)(error)),
+        Ok(metadata) if !metadata.is_dir() => Err(PostgresError::io("use", run)(io::Error::from(
+            io::ErrorKind::NotADirectory,
+        ))),
+        Ok(_) => {
+            owner.adopt(run)?;
+            fs::set_permissions(run, Permissions::from_mode(0o700))
+                .map_err(PostgresError::io("chmod", run))
+        }
+    }
+}
+
+/// `TMPDIR` may itself be too long, or closed to PostgreSQL's user; `/tmp` is neither.
+fn short_directory(owner: &Owner, probe: &Path) -> Result<PathBuf, PostgresError> {
+    let name = format!("{PREFIX}{}", random_hex(8)?);
+    let preferred = std::env::temp_dir();
+    let usable = fits(&preferred.join(&name)) && owner.check_reach(&preferred, probe).is_ok();
+    let parent = if usable {
+        preferred
+    } else {
+        PathBuf::from("/tmp")
+    };
+    // The name cannot be guessed, and mkdir fails on one that exists: nobody can have prepared it for us.
+    let path = parent.join(name);
+    create_private(&path, owner)?;
+    Ok(path)
+}
+
+/// `create_new`: never through a link that stands where the note goes.
+fn write_note(note: &Path, path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(note)?;
+    file.write_all(path.as_os_str().as_bytes())
+}
+
+/// The note lies in a directory of the unprivileged user while we may be root: so
+/// only a directory of our naming is touched, and only the socket is taken out of it.
+fn remove_noted(note: &Path) {
+    let Ok(text) = fs::read(note) else { return };
+    let path = Path::new(std::ffi::OsStr::from_bytes(&text));
+    if path.is_absolute()
+        && path
+            .file_name()
+            .is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes()))
+    {
+        // Each may be gone already; what cannot be removed is an empty directory in the temp folder, no more.
+        let _ = fs::remove_file(path.join(socket_name()));
+        let _ = fs::remove_file(path.join(format!("{}.lock", socket_name())));
+        let _ = fs::remove_dir(path);
+    }
+    let _ = fs::remove_file(note);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_a_hundred_bytes_fits_and_one_more_does_not() {
+        let room = LONGEST_PATH - "//.s.PGSQL.5432".len();
+        assert!(fits(Path::new(&format!("/{}", "x".repeat(room)))));
+        assert!(!fits(Path::new(&format!("/{}", "x".repeat(room + 1)))));
+    }
+
+    #[test]
+    fn a_path_with_a_comma_does_not_fit() {
+        assert!(!fits(Path::new("/srv/a,b/run")));
+    }
+}

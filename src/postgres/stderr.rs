@@ -1,0 +1,321 @@
+//! Listening to the server's stderr.
+//!
+//! Each line goes to our log under the target `postgres`. A few lines are also
+//! signs: the server is ready, or it cannot start *yet* because the last one is
+//! not quite gone. A message may span lines: those that follow the first start
+//! with a tab or with a word such as `DETAIL:`, and share its fate.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use log::Level;
+
+const LONGEST_LINE: usize = 2_000;
+const KEPT_LINES: usize = 20;
+
+/// What the server has said so far.
+#[derive(Debug, Default)]
+pub(super) struct Stderr {
+    heard: Mutex<Heard>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    ready: bool,
+    busy: bool,
+    closed: bool,
+    last_line_at: Option<Instant>,
+    lines: VecDeque<String>,
+}
+
+impl Stderr {
+    /// Reads on a thread of its own until the last process that holds the pipe
+    /// is gone. It must never pause: a full pipe would freeze the server.
+    pub(super) fn listen(
+        self: Arc<Self>,
+        pipe: impl Read + Send + 'static,
+        wake: impl Fn() + Send + 'static,
+    ) -> io::Result<()> {
+        let read = move || {
+            self.read(BufReader::new(pipe), &wake);
+            self.lock().closed = true;
+            self.changed.notify_all();
+            wake();
+        };
+        thread::Builder::new()
+            .name("pg-stderr".into())
+            .spawn(read)
+            .map(drop)
+    }
+
+    fn read(&self, mut pipe: impl BufRead, wake: &impl Fn()) {
+        let mut voice = Voice::default();
+        let mut line = Vec::new();
+        while read_capped_line(&mut pipe, &mut line).unwrap_or(false) {
+            let mut text = String::from_utf8_lossy(&line).into_owned();
+            text.truncate(text.floor_char_boundary(LONGEST_LINE));
+            let sign = voice.hear(&text);
+            if let Some(level) = sign.level {
+                log::log!(target: "postgres", level, "{text}");
+            }
+            self.note(sign, text);
+            if sign.ready {
+                wake();
+            }
+        }
+    }
+
+    fn note(&self, sign: Sign, text: String) {
+        let mut heard = self.lock();
+        heard.ready |= sign.ready;
+        heard.busy |= sign.busy;
+        heard.last_line_at = Some(Instant::now());
+        if sign.level.is_some() {
+            heard.lines.push_back(text);
+        }
+        if heard.lines.len() > KEPT_LINES {
+            heard.lines.pop_front();
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.lock().ready
+    }
+
+    /// It could not start because an earlier server still has the cluster.
+    pub(super) fn is_busy(&self) -> bool {
+        self.lock().busy
+    }
+
+    pub(super) fn last_line_at(&self) -> Option<Instant> {
+        self.lock().last_line_at
+    }
+
+    pub(super) fn last_lines(&self) -> String {
+        let heard = self.lock();
+        let lines: Vec<&str> = heard.lines.iter().map(String::as_str).collect();
+        lines.join(" | ")
+    }
+
+    pub(super) fn wait_closed(&self, patience: Duration) {
+        let guard = self.lock();
+        // On a timeout we go on with what we have.
+        drop(
+            self.changed
+                .wait_timeout_while(guard, patience, |heard| !heard.closed),
+        );
+    }
+
+    /// A poisoned lock only means that a logger panicked; the lines are still true.
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one line means.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Sign {
+    /// `None`: not for the log.
+    level: Option<Level>,
+    ready: bool,
+    busy: bool,
+}
+
+/// Remembers the message that a following line belongs to.
+#[derive(Debug, Default)]
+struct Voice {
+    following: Option<Option<Level>>,
+}
+
+impl Voice {
+    fn hear(&mut self, line: &str) -> Sign {
+        let (word, message) = split(line);
+        let busy = word == "FATAL" && is_busy(message);
+        let level = match word {
+            // Expected, and tried again: no reason to alarm anybody.
+            "FATAL" if busy => Level::Debug,
+            "FATAL" | "PANIC" => Level::Error,
+            "ERROR" | "WARNING" => Level::Warn,
+            "LOG" | "INFO" | "NOTICE" | "DEBUG" => Level::Debug,
+            _ if is_continuation(line, word) => return self.follow(),
+            // The dynamic linker, or a server too confused to format: show it.
+            _ => Level::Warn,
+        };
+        // The details of a failed statement quote the row, and a row holds payloads.
+        self.following = Some((word != "ERROR").then_some(level));
+        Sign {
+            level: Some(level),
+            ready: word == "LOG" && message == "database system is ready to accept connections",
+            busy,
+        }
+    }
+
+    fn follow(&self) -> Sign {
+        Sign {
+            level: self.following.unwrap_or(Some(Level::Warn)),
+            ready: false,
+            busy: false,
+        }
+    }
+}
+
+/// `[123] LOG:  text` gives `LOG` and `text`; the number of a `DEBUG1` is dropped.
+fn split(line: &str) -> (&str, &str) {
+    let unprefixed = match line
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once("] "))
+    {
+        Some((pid, rest)) if pid.bytes().all(|byte| byte.is_ascii_digit()) => rest,
+        _ => line,
+    };
+    match unprefixed.split_once(":  ") {
+        Some((word, message)) => (word.trim_end_matches(|c: char| c.is_ascii_digit()), message),
+        None => ("", unprefixed),
+    }
+}
+
+fn is_continuation(line: &str, word: &str) -> bool {
+    line.starts_with('\t')
+        || [
+            "DETAIL",
+            "HINT",
+            "CONTEXT",
+            "STATEMENT",
+            "QUERY",
+            "LOCATION",
+        ]
+        .contains(&word)
+}
+
+/// Of the data directory or of the socket; or orphans of a killed server still hold its memory.
+fn is_busy(message: &str) -> bool {
+    (message.starts_with("lock file \"") && message.ends_with("\" already exists"))
+        || message.starts_with("pre-existing shared memory block")
+}
+
+/// Reads one line and keeps at most `LONGEST_LINE` bytes of it; `false` at the end.
+fn read_capped_line(pipe: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    let mut any = false;
+    loop {
+        let buffer = match pipe.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        if buffer.is_empty() {
+            return Ok(any);
+        }
+        any = true;
+        let end = buffer.iter().position(|&byte| byte == b'\n');
+        let text = &buffer[..end.unwrap_or(buffer.len())];
+        line.extend_from_slice(&text[..text.len().min(LONGEST_LINE - line.len())]);
+        let used = text.len() + usize::from(end.is_some());
+        pipe.consume(used);
+        if end.is_some() {
+            return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn levels(lines: &[&str]) -> Vec<Option<Level>> {
+        let mut voice = Voice::default();
+        lines.iter().map(|line| voice.hear(line).level).collect()
+    }
+
+    #[test]
+    fn each_severity_has_its_level() {
+        let lines = [
+            "[1] LOG:  checkpoint starting: time",
+            "[1] DEBUG2:  x",
+            "[1] WARNING:  x",
+            "[1] ERROR:  x",
+            "[1] FATAL:  x",
+            "[1] PANIC:  x",
+            "postgres: error while loading shared libraries",
+        ];
+        use Level::{Debug, Error, Warn};
+        let expected = [Debug, Debug, Warn, Warn, Error, Error, Warn].map(Some);
+        assert_eq!(levels(&lines), expected);
+    }
+
+    #[test]
+    fn a_hint_shares_the_level_of_its_message() {
+        let lines = [
+            "[1] FATAL:  could not map memory",
+            "[1] HINT:  buy more",
+            "\tor use less",
+        ];
+        assert_eq!(levels(&lines), [Some(Level::Error); 3]);
+    }
+
+    #[test]
+    fn the_details_of_a_failed_statement_are_not_logged() {
+        let lines = [
+            "[1] ERROR:  violates check",
+            "[1] DETAIL:  Failing row contains (secret",
+            "\tsecret).",
+            "[1] LOG:  x",
+        ];
+        assert_eq!(
+            levels(&lines),
+            [Some(Level::Warn), None, None, Some(Level::Debug)]
+        );
+    }
+
+    #[test]
+    fn ready_is_said_by_the_server_and_by_nobody_who_quotes_it() {
+        let ready = |line: &str| Voice::default().hear(line).ready;
+        assert!(ready(
+            "[7] LOG:  database system is ready to accept connections"
+        ));
+        assert!(ready(
+            "LOG:  database system is ready to accept connections"
+        ));
+        assert!(!ready(
+            "[7] ERROR:  LOG:  database system is ready to accept connections"
+        ));
+        assert!(!ready(
+            "\t[7] LOG:  database system is ready to accept connections"
+        ));
+        assert!(!ready(
+            "[7] LOG:  database system is ready to accept read-only connections"
+        ));
+    }
+
+    #[test]
+    fn a_cluster_that_is_still_taken_is_busy_and_no_alarm() {
+        for line in [
+            "[7] FATAL:  lock file \"postmaster.pid\" already exists",
+            "[7] FATAL:  lock file \"/run/x/.s.PGSQL.5432.lock\" already exists",
+            "[7] FATAL:  pre-existing shared memory block (key 5, ID 6) is still in use",
+        ] {
+            let sign = Voice::default().hear(line);
+            assert!(sign.busy && sign.level == Some(Level::Debug), "{line}");
+        }
+        assert!(
+            !Voice::default()
+                .hear("[7] FATAL:  role \"x\" already exists")
+                .busy
+        );
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_the_next_one_is_whole() {
+        let text = format!("{}\nshort\nlast", "x".repeat(9_000));
+        let mut pipe = BufReader::with_capacity(64, text.as_bytes());
+        let mut line = Vec::new();
+        let mut lengths = Vec::new();
+        while read_capped_line(&mut pipe, &mut line).unwrap() {
+            lengths.push(line.len());
+        }
+        assert_eq!(lengths, [2_000, 5, 4]);
+    }
+}

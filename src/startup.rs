@@ -1,0 +1,151 @@
+//! Putting a server together, and taking it apart again.
+//!
+//! Start: the database (our own, if none is given), migrations, engine, background services,
+//! HTTP. Stop, in the reverse order: no new connections, waiting workers are sent home with
+//! a 204, what is in flight is finished, the clocks stop, the database last.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use actix_web::dev::ServerHandle;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::background;
+use crate::config::{DatabaseArgs, ServeArgs};
+use crate::engine::Engine;
+use crate::engine::clock::Clock;
+use crate::error::Error;
+use crate::http;
+use crate::postgres::{Cluster, ClusterOptions, default_data_dir};
+use crate::store::database::Database;
+use crate::store::migrate::migrate;
+
+/// How long requests in flight may take once the server stops.
+const DRAIN_SECONDS: u64 = 5;
+
+/// How long background rounds may take to end.
+const BACKGROUND_STOP: Duration = Duration::from_secs(2);
+
+/// How long a database that is just starting is waited for.
+const DATABASE_WAIT: Duration = Duration::from_secs(30);
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Our own PostgreSQL.
+    #[error("{0}")]
+    Postgres(#[from] crate::postgres::PostgresError),
+    /// Any database.
+    #[error("the database: {0}")]
+    Database(#[from] Error),
+    /// The address.
+    #[error("cannot listen on {address}: {cause}")]
+    Bind {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        cause: std::io::Error,
+    },
+}
+
+/// A running server.
+pub struct Server {
+    address: SocketAddr,
+    engine: Engine,
+    http: ServerHandle,
+    http_task: JoinHandle<std::io::Result<()>>,
+    background: TaskTracker,
+    shutdown: CancellationToken,
+    cluster: Option<Cluster>,
+}
+
+impl Server {
+    /// Starts everything. Must be called on a multi-threaded runtime.
+    pub async fn start(args: &ServeArgs, clock: Clock) -> Result<Self, StartError> {
+        let (url, cluster) = open_database(&args.database).await?;
+        migrate_when_reachable(&url).await?;
+        let database = Database::new(&url, usize::from(args.db_connections))?;
+        let engine = Engine::new(database, clock, args.engine_settings());
+        let shutdown = CancellationToken::new();
+        let (server, address) = http::serve(&engine, args, DRAIN_SECONDS)
+            .map_err(|cause| StartError::Bind { address: args.bind, cause })?;
+        let background = background::start(&engine, &args.background_settings(), &shutdown);
+        let http = server.handle();
+        Ok(Server {
+            address,
+            engine,
+            http,
+            http_task: tokio::spawn(server),
+            background,
+            shutdown,
+            cluster,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Its own PostgreSQL, if it runs one.
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    /// Stops everything, in order.
+    pub async fn stop(self) {
+        self.engine.hub.close();
+        self.http.stop(true).await;
+        let _ = self.http_task.await;
+        self.shutdown.cancel();
+        let _ = tokio::time::timeout(BACKGROUND_STOP, self.background.wait()).await;
+        self.engine.database.close();
+        if let Some(cluster) = self.cluster {
+            // Blocks for some milliseconds; on a thread that may.
+            let stopped = tokio::task::spawn_blocking(move || cluster.stop()).await;
+            if let Ok(Err(error)) = stopped {
+                log::error!("PostgreSQL did not stop cleanly: {error}");
+            }
+        }
+    }
+}
+
+/// The database's URL, and our own cluster where none was given.
+pub async fn open_database(args: &DatabaseArgs) -> Result<(String, Option<Cluster>), StartError> {
+    if let Some(url) = &args.database_url {
+        return Ok((url.clone(), None));
+    }
+    let mut options = ClusterOptions::new(args.data_dir.clone().unwrap_or_else(default_data_dir));
+    options.bin_dir.clone_from(&args.pg_bin);
+    let cluster = tokio::task::spawn_blocking(move || Cluster::start(options))
+        .await
+        .map_err(|panic| Error::Internal(panic.to_string()))??;
+    log::info!("running PostgreSQL {} of its own; the data is in {}", cluster.version(), cluster.data_dir().display());
+    Ok((cluster.url("postgres"), Some(cluster)))
+}
+
+/// Migrates, waiting for a database that is just starting.
+async fn migrate_when_reachable(url: &str) -> Result<(), Error> {
+    let deadline = tokio::time::Instant::now() + DATABASE_WAIT;
+    loop {
+        match migrate(url).await {
+            Ok(ran) if ran.is_empty() => return Ok(()),
+            Ok(ran) => {
+                log::info!(migrations = ran.len(); "the schema was brought up to date");
+                return Ok(());
+            }
+            Err(Error::Unavailable(cause)) if tokio::time::Instant::now() < deadline => {
+                log::warn!("waiting for the database: {cause}");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Claims that may be asked for again, by their `request_id`.
+
+use chrono::{DateTime, Utc};
+use diesel::QueryResult;
+use diesel::prelude::QueryableByName;
+use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};
+use diesel::sql_query;
+use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+use super::events::EventRow;
+use super::schema::{deliveries, events};
+
+/// Who asked, and under which name.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestKey<'a> {
+    /// Whose queue.
+    pub namespace_id: i32,
+    /// The worker.
+    pub worker_id: &'a str,
+    /// Its name for the claim.
+    pub request_id: &'a str,
+}
+
+/// What a request was given when it was first asked.
+#[derive(Debug, QueryableByName)]
+pub struct Remembered {
+    /// The deliveries.
+    #[diesel(sql_type = Array<BigInt>)]
+    pub delivery_ids: Vec<i64>,
+    /// Their leases, in the same order.
+    #[diesel(sql_type = Array<Integer>)]
+    pub lease_ids: Vec<i32>,
+}
+
+/// Locks the request's row, making it if need be, and tells what it was given before.
+/// Simultaneous askers take turns here.
+pub async fn lock_request(
+    conn: &mut AsyncPgConnection,
+    key: RequestKey<'_>,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<Remembered> {
+    sql_query(
+        "INSERT INTO waybill.claim_requests AS c (namespace_id, worker_id, request_id, claimed_at) \
+         VALUES ($1, $2, $3, coalesce($4, now())) \
+         ON CONFLICT (namespace_id, worker_id, request_id) DO UPDATE SET claimed_at = c.claimed_at \
+         RETURNING delivery_ids, lease_ids",
+    )
+    .bind::<Integer, _>(key.namespace_id)
+    .bind::<Text, _>(key.worker_id)
+    .bind::<Text, _>(key.request_id)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .cached()
+    .get_result(conn)
+    .await
+}
+
+/// Remembers what the request was given.
+pub async fn remember_claim(
+    conn: &mut AsyncPgConnection,
+    key: RequestKey<'_>,
+    claimed: &Remembered,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<()> {
+    sql_query(
+        "UPDATE waybill.claim_requests SET delivery_ids = $4, lease_ids = $5, claimed_at = coalesce($6, now()) \
+         WHERE namespace_id = $1 AND worker_id = $2 AND request_id = $3",
+    )
+    .bind::<Integer, _>(key.namespace_id)
+    .bind::<Text, _>(key.worker_id)
+    .bind::<Text, _>(key.request_id)
+    .bind::<Array<BigInt>, _>(&claimed.delivery_ids)
+    .bind::<Array<Integer>, _>(&claimed.lease_ids)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .cached()
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// The events of these claims whose leases still stand, in the order remembered.
+pub async fn load_standing(conn: &mut AsyncPgConnection, remembered: &Remembered) -> QueryResult<Vec<EventRow>> {
+    let rows: Vec<EventRow> = deliveries::table
+        .inner_join(events::table)
+        .filter(deliveries::id.eq_any(&remembered.delivery_ids))
+        .filter(deliveries::status.eq("PROCESSING"))
+        .select(EventRow::as_select())
+        .load(conn)
+        .await?;
+    let standing = |id: i64, lease: i32| {
+        rows.iter().find(|row| row.event.id == id && row.work.lease_id == lease).cloned()
+    };
+    Ok(remembered
+        .delivery_ids
+        .iter()
+        .zip(&remembered.lease_ids)
+        .filter_map(|(id, lease)| standing(*id, *lease))
+        .collect())
+}

@@ -1,0 +1,340 @@
+//! Deliveries: claimed, loaded under lock, and written back.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+use super::columns::{ActionColumn, JsonColumn, StatusColumn};
+use super::events::EventRow;
+use crate::domain::backoff::Backoff;
+use crate::domain::delivery::{Delivery, Place, Settled};
+
+/// A claim, as the statement wants it.
+#[derive(Debug, Clone)]
+pub struct ClaimQuery<'a> {
+    /// Whose queues.
+    pub namespace_id: i32,
+    /// Which queues.
+    pub queues: &'a [String],
+    /// How many deliveries at most.
+    pub limit: i64,
+    /// How far to look into each queue.
+    pub window: i64,
+    /// Who claims.
+    pub worker_id: &'a str,
+    /// For how long.
+    pub lease_seconds: i32,
+    /// The time, if it is not the database's.
+    pub now: Option<DateTime<Utc>>,
+}
+
+/// What a claim found.
+#[derive(Debug)]
+pub struct Claimed {
+    /// What was claimed, in claim order.
+    pub events: Vec<EventRow>,
+    /// Nothing was, although work is there: others are just taking it, or it has expired.
+    pub out_of_reach: bool,
+}
+
+#[derive(QueryableByName)]
+struct ClaimedRow {
+    #[diesel(sql_type = Nullable<BigInt>)]
+    claimed_id: Option<i64>,
+    #[diesel(embed)]
+    row: EventRow,
+}
+
+/// Claims deliveries: PENDING → PROCESSING, out of `ready`, PICKED in the log.
+pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'_>) -> QueryResult<Claimed> {
+    let rows: Vec<ClaimedRow> = sql_query(include_str!("sql/claim_deliveries.sql"))
+        .bind::<Integer, _>(query.namespace_id)
+        .bind::<Array<Text>, _>(query.queues)
+        .bind::<BigInt, _>(query.limit)
+        .bind::<BigInt, _>(query.window)
+        .bind::<Text, _>(query.worker_id)
+        .bind::<Integer, _>(query.lease_seconds)
+        .bind::<Nullable<Timestamptz>, _>(query.now)
+        .cached()
+        .load(conn)
+        .await?;
+    let out_of_reach = rows.iter().any(|row| row.claimed_id.is_none());
+    let events = rows.into_iter().filter(|row| row.claimed_id.is_some()).map(|row| row.row).collect();
+    Ok(Claimed { events, out_of_reach })
+}
+
+/// A delivery under lock, with what is needed to decide about it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The delivery.
+    pub delivery: Delivery,
+    /// The event's tags.
+    pub tags: Vec<String>,
+    /// The event's backoff, if it has its own.
+    pub backoff: Option<Backoff>,
+    /// When the event becomes worthless, whatever became of the delivery.
+    pub event_expires_at: Option<DateTime<Utc>>,
+    /// The transaction's time.
+    pub now: DateTime<Utc>,
+}
+
+#[derive(QueryableByName)]
+struct LoadedRow {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = BigInt)]
+    event_id: i64,
+    #[diesel(sql_type = Text)]
+    status: StatusColumn,
+    #[diesel(sql_type = Integer)]
+    retry_count: i32,
+    #[diesel(sql_type = Integer)]
+    max_retries: i32,
+    #[diesel(sql_type = Integer)]
+    rescue_count: i32,
+    #[diesel(sql_type = Integer)]
+    lease_id: i32,
+    #[diesel(sql_type = Nullable<Text>)]
+    worker_id: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    lease_expires_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Bool)]
+    cancel_requested: bool,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    ready_seq: Option<i64>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    due_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    expires_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Text>)]
+    ordering_key: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    started_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    settled_lease_id: Option<i32>,
+    #[diesel(sql_type = Nullable<Text>)]
+    settled_action: Option<ActionColumn>,
+    #[diesel(sql_type = Nullable<Json>)]
+    progress: Option<JsonColumn>,
+    #[diesel(sql_type = Nullable<Json>)]
+    result: Option<JsonColumn>,
+    #[diesel(sql_type = Nullable<Text>)]
+    last_error: Option<String>,
+    #[diesel(sql_type = Array<Text>)]
+    tags: Vec<String>,
+    #[diesel(sql_type = Nullable<Json>)]
+    backoff: Option<JsonColumn>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    event_expires_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Timestamptz)]
+    now: DateTime<Utc>,
+}
+
+impl LoadedRow {
+    fn place(&self) -> Place {
+        match (self.status.0, self.ready_seq, self.due_at) {
+            (crate::domain::status::Status::Pending, Some(_), _) => Place::Ready,
+            (crate::domain::status::Status::Pending, None, Some(at)) => Place::Due(at),
+            (crate::domain::status::Status::Pending, None, None) => Place::Turn,
+            _ => Place::Nowhere,
+        }
+    }
+}
+
+impl From<LoadedRow> for Loaded {
+    fn from(row: LoadedRow) -> Self {
+        let place = row.place();
+        Loaded {
+            tags: row.tags,
+            // It was checked before it was stored; a later version may know strategies that
+            // this one does not, and then the server's default serves.
+            backoff: row.backoff.and_then(|json| serde_json::from_str(json.0.as_str()).ok()),
+            event_expires_at: row.event_expires_at,
+            now: row.now,
+            delivery: Delivery {
+                id: row.id,
+                event_id: row.event_id,
+                status: row.status.0,
+                place,
+                retry_count: row.retry_count,
+                max_retries: row.max_retries,
+                rescue_count: row.rescue_count,
+                lease_id: row.lease_id,
+                worker_id: row.worker_id,
+                lease_expires_at: row.lease_expires_at,
+                started_at: row.started_at,
+                cancel_requested: row.cancel_requested,
+                expires_at: row.expires_at,
+                ordering_key: row.ordering_key,
+                settled: row
+                    .settled_lease_id
+                    .zip(row.settled_action)
+                    .map(|(lease_id, action)| Settled { lease_id, action: action.0 }),
+                progress: row.progress.map(|json| json.0),
+                result: row.result.map(|json| json.0),
+                last_error: row.last_error,
+            },
+        }
+    }
+}
+
+/// Loads deliveries and locks their rows until the transaction ends.
+pub async fn load_deliveries(
+    conn: &mut AsyncPgConnection,
+    ids: &[i64],
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<Vec<Loaded>> {
+    let rows: Vec<LoadedRow> = sql_query(include_str!("sql/load_deliveries.sql"))
+        .bind::<Array<BigInt>, _>(ids)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .cached()
+        .load(conn)
+        .await?;
+    Ok(rows.into_iter().map(Loaded::from).collect())
+}
+
+/// A delivery to be written back.
+#[derive(Debug)]
+pub struct Save<'a> {
+    /// Its new state.
+    pub delivery: &'a Delivery,
+    /// Whether it queues up behind its key anew.
+    pub to_tail: bool,
+}
+
+/// Writes deliveries back that were loaded under lock, `ready` included.
+pub async fn save_deliveries(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+    saves: &[Save<'_>],
+) -> QueryResult<usize> {
+    let all = || saves.iter().map(|save| save.delivery);
+    let json = |value: &Option<crate::domain::json::RawJson>| value.clone().map(JsonColumn);
+    sql_query(include_str!("sql/save_deliveries.sql"))
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<BigInt>, _>(all().map(|d| d.id).collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(all().map(|d| d.status.as_str()).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(all().map(|d| d.retry_count).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(all().map(|d| d.rescue_count).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.worker_id.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.lease_expires_at).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(all().map(|d| d.cancel_requested).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(all().map(|d| d.place == Place::Ready).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(all().map(due_at).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.expires_at).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(all().map(is_in_order).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(saves.iter().map(|s| s.to_tail && is_in_order(s.delivery)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.started_at).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Integer>>, _>(all().map(|d| d.settled.map(|s| s.lease_id)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.settled.map(|s| s.action.as_str())).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Json>>, _>(all().map(|d| json(&d.progress)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Json>>, _>(all().map(|d| json(&d.result)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.last_error.as_deref()).collect::<Vec<_>>())
+        .cached()
+        .execute(conn)
+        .await
+}
+
+fn due_at(delivery: &Delivery) -> Option<DateTime<Utc>> {
+    match delivery.place {
+        Place::Due(at) => Some(at),
+        Place::Ready | Place::Turn | Place::Nowhere => None,
+    }
+}
+
+fn is_in_order(delivery: &Delivery) -> bool {
+    delivery.ordering_key.is_some() && !delivery.status.is_finished()
+}
+
+#[derive(QueryableByName)]
+struct IdRow {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// Which deliveries a sweep looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sweep {
+    /// Waiting for a time that has come.
+    Due,
+    /// Held under a lease that has run out.
+    LeaseExpired,
+    /// Pending and worthless.
+    Expired,
+}
+
+/// Ids of deliveries that a sweep would touch, the most overdue first. Not locked: whoever
+/// acts on them loads them under lock and looks again.
+pub async fn find_overdue(
+    conn: &mut AsyncPgConnection,
+    sweep: Sweep,
+    now: Option<DateTime<Utc>>,
+    limit: i64,
+) -> QueryResult<Vec<i64>> {
+    let text = match sweep {
+        Sweep::Due => {
+            "SELECT id FROM waybill.deliveries WHERE due_at <= coalesce($1, now()) ORDER BY due_at LIMIT $2"
+        }
+        Sweep::LeaseExpired => {
+            "SELECT id FROM waybill.deliveries WHERE status = 'PROCESSING' \
+             AND lease_expires_at <= coalesce($1, now()) ORDER BY lease_expires_at LIMIT $2"
+        }
+        Sweep::Expired => {
+            "SELECT id FROM waybill.deliveries WHERE expires_at <= coalesce($1, now()) AND status = 'PENDING' \
+             ORDER BY expires_at LIMIT $2"
+        }
+    };
+    ids(sql_query(text)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<BigInt, _>(limit)
+        .cached()
+        .load(conn)
+        .await)
+}
+
+/// Ids of deliveries that somebody holds and has not touched for `seconds`.
+pub async fn find_stale(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    seconds: f64,
+    now: Option<DateTime<Utc>>,
+    limit: i64,
+) -> QueryResult<Vec<i64>> {
+    ids(sql_query(
+        "SELECT id FROM waybill.deliveries WHERE status = 'PROCESSING' AND subscription_id IS NULL \
+         AND namespace_id = $1 AND updated_at <= coalesce($3, now()) - make_interval(secs => $2) \
+         ORDER BY lease_expires_at LIMIT $4",
+    )
+    .bind::<Integer, _>(namespace_id)
+    .bind::<Double, _>(seconds)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<BigInt, _>(limit)
+    .cached()
+    .load(conn)
+    .await)
+}
+
+/// When the next delivery falls due: now, later, or never.
+pub async fn next_due_in(conn: &mut AsyncPgConnection, now: Option<DateTime<Utc>>) -> QueryResult<Option<f64>> {
+    #[derive(QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = Nullable<Double>)]
+        seconds: Option<f64>,
+    }
+    let row: Row = sql_query(
+        "SELECT extract(epoch FROM (SELECT due_at FROM waybill.deliveries WHERE due_at IS NOT NULL \
+         ORDER BY due_at LIMIT 1) - coalesce($1, now()))::float8 AS seconds",
+    )
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .cached()
+    .get_result(conn)
+    .await?;
+    Ok(row.seconds)
+}
+
+fn ids(rows: QueryResult<Vec<IdRow>>) -> QueryResult<Vec<i64>> {
+    Ok(rows?.into_iter().map(|row| row.id).collect())
+}

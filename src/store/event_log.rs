@@ -1,0 +1,191 @@
+//! The audit trail: appended to, and read.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::pg::Pg;
+use diesel::prelude::{Queryable, QueryableByName, Selectable};
+use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+use super::columns::ActionColumn;
+use super::schema::event_log;
+use crate::domain::action::Action;
+use crate::domain::delivery::LogLine;
+use crate::domain::lease::PastClaim;
+
+/// One line, as it stands.
+#[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = event_log, check_for_backend(diesel::pg::Pg))]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct LogEntry {
+    pub id: i64,
+    pub event_id: i64,
+    pub delivery_id: i64,
+    pub action: ActionColumn,
+    pub worker_id: Option<String>,
+    pub lease_id: i32,
+    pub attempt: i32,
+    pub status_code: Option<i32>,
+    pub execution_time_ms: Option<i64>,
+    pub error_message: Option<String>,
+    pub reason: Option<String>,
+    pub next_retry_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+}
+
+/// Appends lines; the entries come back in the order given.
+pub async fn append_log(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    now: Option<DateTime<Utc>>,
+    lines: &[LogLine],
+) -> QueryResult<Vec<LogEntry>> {
+    let mut entries: Vec<LogEntry> = sql_query(include_str!("sql/append_log.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.event_id).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.delivery_id).collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(lines.iter().map(|l| l.action.as_str()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(lines.iter().map(|l| l.worker_id.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(lines.iter().map(|l| l.lease_id).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(lines.iter().map(|l| l.attempt).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Integer>>, _>(lines.iter().map(|l| l.status_code).collect::<Vec<_>>())
+        .bind::<Array<Nullable<BigInt>>, _>(lines.iter().map(|l| l.execution_time_ms).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(lines.iter().map(|l| l.error_message.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(lines.iter().map(|l| l.reason.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(lines.iter().map(|l| l.next_retry_at).collect::<Vec<_>>())
+        .cached()
+        .load(conn)
+        .await?;
+    // Ids were given out in the order of the lines.
+    entries.sort_by_key(|entry| entry.id);
+    Ok(entries)
+}
+
+/// The entry of `action` under one claim.
+pub async fn find_entry(
+    conn: &mut AsyncPgConnection,
+    delivery_id: i64,
+    event_id: i64,
+    lease_id: i32,
+    action: Action,
+) -> QueryResult<Option<LogEntry>> {
+    event_log::table
+        .filter(event_log::event_id.eq(event_id))
+        .filter(event_log::delivery_id.eq(delivery_id))
+        .filter(event_log::lease_id.eq(lease_id))
+        .filter(event_log::action.eq(action.as_str()))
+        .order(event_log::id.desc())
+        .select(LogEntry::as_select())
+        .first(conn)
+        .await
+        .optional()
+}
+
+/// What the trail knows of one claim, or of a worker's latest: for callers whose claim is
+/// not the delivery's present one.
+pub async fn find_past_claim(
+    conn: &mut AsyncPgConnection,
+    event_id: i64,
+    delivery_id: i64,
+    worker_id: &str,
+    lease_id: Option<i32>,
+) -> QueryResult<Option<PastClaim>> {
+    let of_delivery = event_log::event_id.eq(event_id).and(event_log::delivery_id.eq(delivery_id));
+    let lease_id = match lease_id {
+        Some(lease_id) => Some(lease_id),
+        None => event_log::table
+            .filter(of_delivery)
+            .filter(event_log::action.eq(Action::Picked.as_str()))
+            .filter(event_log::worker_id.eq(worker_id))
+            .order(event_log::id.desc())
+            .select(event_log::lease_id)
+            .first(conn)
+            .await
+            .optional()?,
+    };
+    let Some(lease_id) = lease_id else { return Ok(None) };
+    let settling = [Action::Completed, Action::Failed, Action::Released].map(Action::as_str);
+    let settled: Option<ActionColumn> = event_log::table
+        .filter(of_delivery)
+        .filter(event_log::lease_id.eq(lease_id))
+        .filter(event_log::action.eq_any(settling))
+        .filter(event_log::worker_id.is_not_null())
+        .order(event_log::id)
+        .select(event_log::action)
+        .first(conn)
+        .await
+        .optional()?;
+    Ok(Some(PastClaim { lease_id, settled: settled.map(|column| column.0) }))
+}
+
+/// The trail of one event, oldest first, at most `limit` entries.
+pub async fn logs_of_event(conn: &mut AsyncPgConnection, event_id: i64, limit: i64) -> QueryResult<Vec<LogEntry>> {
+    event_log::table
+        .filter(event_log::event_id.eq(event_id))
+        .order(event_log::id)
+        .limit(limit)
+        .select(LogEntry::as_select())
+        .load(conn)
+        .await
+}
+
+/// Which lines of the trail are wanted.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct LogFilter {
+    pub event_id: Option<i64>,
+    pub worker_id: Option<String>,
+    pub action: Option<Action>,
+    pub since: Option<DateTime<Utc>>,
+}
+
+/// A page of the trail across events, in the order of ids, and where to go on if there may
+/// be more. Filters that no index serves are applied to at most `scan` rows.
+pub async fn list_logs(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    filter: &LogFilter,
+    after: i64,
+    limit: i64,
+    scan: i64,
+) -> QueryResult<(Vec<LogEntry>, Option<i64>)> {
+    let mut query = indexed(namespace_id, filter, after).order(event_log::id).limit(limit);
+    let mut scan_end = None;
+    if filter.worker_id.is_some() || filter.action.is_some() {
+        scan_end = indexed(namespace_id, filter, after)
+            .order(event_log::id)
+            .offset(scan - 1)
+            .limit(1)
+            .select(event_log::id)
+            .first(conn)
+            .await
+            .optional()?;
+        query = query.filter(event_log::id.le(scan_end.unwrap_or(i64::MAX)));
+    }
+    if let Some(worker_id) = &filter.worker_id {
+        query = query.filter(event_log::worker_id.eq(worker_id));
+    }
+    if let Some(action) = filter.action {
+        query = query.filter(event_log::action.eq(action.as_str()));
+    }
+    let entries: Vec<LogEntry> = query.select(LogEntry::as_select()).load(conn).await?;
+    let page_end = entries.last().filter(|_| entries.len() as i64 == limit).map(|entry| entry.id);
+    Ok((entries, page_end.or(scan_end)))
+}
+
+fn indexed(namespace_id: i32, filter: &LogFilter, after: i64) -> event_log::BoxedQuery<'static, Pg> {
+    let mut query = event_log::table
+        .filter(event_log::namespace_id.eq(namespace_id))
+        .filter(event_log::id.gt(after))
+        .into_boxed();
+    if let Some(event_id) = filter.event_id {
+        query = query.filter(event_log::event_id.eq(event_id));
+    }
+    if let Some(since) = filter.since {
+        query = query.filter(event_log::created_at.ge(since));
+    }
+    query
+}

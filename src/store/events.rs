@@ -1,0 +1,153 @@
+//! Events: stored once, read often.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::{ExpressionMethods, JoinOnDsl, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::prelude::{Queryable, QueryableByName, Selectable};
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+use super::columns::{JsonColumn, StatusColumn};
+use super::schema::{deliveries, events};
+use crate::domain::event::{NewEvent, RunAt};
+use crate::domain::json::RawJson;
+
+/// The part of an event that never changes.
+#[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = events, check_for_backend(diesel::pg::Pg))]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct EventColumns {
+    pub id: i64,
+    pub title: String,
+    pub description: Option<String>,
+    pub event_type: Option<String>,
+    pub tags: Vec<String>,
+    pub labels: Option<JsonColumn>,
+    pub payload: Option<JsonColumn>,
+    pub priority: i16,
+    pub max_retries: i32,
+    pub ordering_key: Option<String>,
+    pub correlation_id: Option<String>,
+    pub traceparent: Option<String>,
+    pub run_at: Option<DateTime<Utc>>,
+    pub expires_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+}
+
+/// The part that does: the state of the event's own delivery.
+#[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = deliveries, check_for_backend(diesel::pg::Pg))]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct WorkColumns {
+    pub status: StatusColumn,
+    pub retry_count: i32,
+    pub lease_id: i32,
+    pub due_at: Option<DateTime<Utc>>,
+    pub worker_id: Option<String>,
+    pub lease_expires_at: Option<DateTime<Utc>>,
+    pub cancel_requested: bool,
+    pub progress: Option<JsonColumn>,
+    pub result: Option<JsonColumn>,
+    pub last_error: Option<String>,
+    pub updated_at: DateTime<Utc>,
+}
+
+/// An event and where it stands.
+#[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
+#[diesel(check_for_backend(diesel::pg::Pg))]
+pub struct EventRow {
+    /// The fact.
+    #[diesel(embed)]
+    pub event: EventColumns,
+    /// The work.
+    #[diesel(embed)]
+    pub work: WorkColumns,
+}
+
+/// What the database added to a published event.
+#[derive(Debug, Clone, QueryableByName)]
+pub struct StoredEvent {
+    /// Its id.
+    #[diesel(sql_type = BigInt)]
+    pub id: i64,
+    /// When it was stored.
+    #[diesel(sql_type = Timestamptz)]
+    pub created_at: DateTime<Utc>,
+    /// When it may run, if it said.
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub run_at: Option<DateTime<Utc>>,
+    /// The same, if that is still to come.
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub due_at: Option<DateTime<Utc>>,
+    /// Whether it can be claimed at once.
+    #[diesel(sql_type = Bool)]
+    pub is_ready: bool,
+}
+
+/// Stores events in the order given; the answer is in the same order.
+pub async fn publish_events(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    now: Option<DateTime<Utc>>,
+    new: &[NewEvent],
+) -> QueryResult<Vec<StoredEvent>> {
+    let json = |value: &Option<RawJson>| value.clone().map(JsonColumn);
+    let column = |pick: fn(&NewEvent) -> Option<&str>| new.iter().map(pick).collect::<Vec<_>>();
+    sql_query(include_str!("sql/publish_events.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<Text>, _>(new.iter().map(|e| e.title.as_str()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(column(|e| e.description.as_deref()))
+        .bind::<Array<Nullable<Text>>, _>(column(|e| e.event_type.as_deref()))
+        .bind::<Array<Text>, _>(new.iter().map(|e| e.tags.joined()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Json>>, _>(
+            new.iter().map(|e| (!e.labels.is_empty()).then(|| own_json(&e.labels))).collect::<Vec<_>>(),
+        )
+        .bind::<Array<Nullable<Json>>, _>(new.iter().map(|e| json(&e.payload)).collect::<Vec<_>>())
+        .bind::<Array<SmallInt>, _>(new.iter().map(|e| e.priority).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(new.iter().map(|e| e.max_retries).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Json>>, _>(
+            new.iter().map(|e| e.backoff.as_ref().map(own_json)).collect::<Vec<_>>(),
+        )
+        .bind::<Array<Nullable<Text>>, _>(column(|e| e.ordering_key.as_deref()))
+        .bind::<Array<Nullable<Text>>, _>(column(|e| e.correlation_id.as_deref()))
+        .bind::<Array<Nullable<Text>>, _>(column(|e| e.traceparent.as_deref()))
+        .bind::<Array<Nullable<Timestamptz>>, _>(new.iter().map(|e| run_at(e.run_at)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<BigInt>>, _>(new.iter().map(|e| delay(e.run_at)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(new.iter().map(|e| e.expires_at).collect::<Vec<_>>())
+        .cached()
+        .load(conn)
+        .await
+}
+
+/// An event and where it stands.
+pub async fn get_event(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64) -> QueryResult<Option<EventRow>> {
+    events::table
+        .inner_join(deliveries::table.on(deliveries::id.eq(events::id)))
+        .filter(events::id.eq(id))
+        .filter(events::namespace_id.eq(namespace_id))
+        .select(EventRow::as_select())
+        .first(conn)
+        .await
+        .optional()
+}
+
+fn own_json(value: &impl serde::Serialize) -> JsonColumn {
+    // Strings, numbers and maps with string keys always serialise.
+    JsonColumn(RawJson::of(value).expect("plain data serialises"))
+}
+
+fn run_at(run_at: RunAt) -> Option<DateTime<Utc>> {
+    match run_at {
+        RunAt::At(time) => Some(time),
+        RunAt::Now | RunAt::After(_) => None,
+    }
+}
+
+fn delay(run_at: RunAt) -> Option<i64> {
+    match run_at {
+        RunAt::After(seconds) => Some(seconds),
+        RunAt::Now | RunAt::At(_) => None,
+    }
+}

@@ -1,0 +1,28 @@
+//! SQL, and only here.
+//!
+//! Functions take a connection, return rows and never open a transaction: what must change
+//! together is the engine's business. Diesel's DSL is used where it can say the thing; a
+//! statement that needs CTEs or `UNNEST` is a file in `sql/`, named like the function that
+//! runs it.
+
+pub mod blocking;
+pub mod cached;
+pub mod claim_requests;
+pub mod columns;
+pub mod connect;
+pub mod database;
+pub mod deliveries;
+pub mod event_log;
+pub mod events;
+pub mod listing;
+pub mod maintenance;
+pub mod migrate;
+pub mod notify;
+pub mod ordering;
+pub mod ready;
+pub mod schema;
+pub mod tags;
+pub mod workers;
+
+/// The namespace of everything, until there are tenants.
+pub const DEFAULT_NAMESPACE: i32 = 1;

@@ -1,0 +1,46 @@
+//! Ordering keys: their locks, and who is next behind each.
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Integer, Text};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+
+#[derive(QueryableByName)]
+struct IdRow {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// Locks keys until the transaction ends.
+pub async fn lock_keys(conn: &mut AsyncPgConnection, namespace_id: i32, keys: &[String]) -> QueryResult<()> {
+    sql_query(include_str!("sql/lock_keys.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Array<Text>, _>(keys)
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+/// Locks the keys of these deliveries, if they have any, until the transaction ends.
+pub async fn lock_keys_of_deliveries(conn: &mut AsyncPgConnection, ids: &[i64]) -> QueryResult<()> {
+    sql_query(include_str!("sql/lock_keys_of_deliveries.sql"))
+        .bind::<Array<BigInt>, _>(ids)
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+/// The heads of these keys that wait for nothing but their turn. Hold the keys' locks.
+pub async fn find_heads(conn: &mut AsyncPgConnection, namespace_id: i32, keys: &[String]) -> QueryResult<Vec<i64>> {
+    let rows: Vec<IdRow> = sql_query(include_str!("sql/find_heads.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Array<Text>, _>(keys)
+        .cached()
+        .load(conn)
+        .await?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}

@@ -1,0 +1,122 @@
+//! The tables as Diesel sees them. Written by hand; `tests/schema.rs` holds every table and
+//! column here against the migrated database.
+
+diesel::table! {
+    /// Facts.
+    waybill.events (id) {
+        id -> BigInt,
+        namespace_id -> Integer,
+        title -> Text,
+        description -> Nullable<Text>,
+        event_type -> Nullable<Text>,
+        tags -> Array<Text>,
+        labels -> Nullable<Json>,
+        payload -> Nullable<Json>,
+        priority -> SmallInt,
+        max_retries -> Integer,
+        backoff -> Nullable<Json>,
+        ordering_key -> Nullable<Text>,
+        correlation_id -> Nullable<Text>,
+        traceparent -> Nullable<Text>,
+        run_at -> Nullable<Timestamptz>,
+        expires_at -> Nullable<Timestamptz>,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// Work.
+    waybill.deliveries (id) {
+        id -> BigInt,
+        event_id -> BigInt,
+        namespace_id -> Integer,
+        subscription_id -> Nullable<BigInt>,
+        status -> Text,
+        priority -> SmallInt,
+        retry_count -> Integer,
+        max_retries -> Integer,
+        rescue_count -> Integer,
+        lease_id -> Integer,
+        worker_id -> Nullable<Text>,
+        lease_expires_at -> Nullable<Timestamptz>,
+        cancel_requested -> Bool,
+        ready_seq -> Nullable<BigInt>,
+        due_at -> Nullable<Timestamptz>,
+        expires_at -> Nullable<Timestamptz>,
+        ordering_key -> Nullable<Text>,
+        order_seq -> Nullable<BigInt>,
+        started_at -> Nullable<Timestamptz>,
+        settled_lease_id -> Nullable<Integer>,
+        settled_action -> Nullable<Text>,
+        progress -> Nullable<Json>,
+        result -> Nullable<Json>,
+        last_error -> Nullable<Text>,
+        updated_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// What can be claimed now.
+    waybill.ready (namespace_id, queue, rank, seq) {
+        namespace_id -> Integer,
+        queue -> Text,
+        rank -> SmallInt,
+        seq -> BigInt,
+        delivery_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    /// The audit trail.
+    waybill.event_log (id, created_at) {
+        id -> BigInt,
+        namespace_id -> Integer,
+        event_id -> BigInt,
+        delivery_id -> BigInt,
+        action -> Text,
+        worker_id -> Nullable<Text>,
+        lease_id -> Integer,
+        attempt -> Integer,
+        status_code -> Nullable<Integer>,
+        execution_time_ms -> Nullable<BigInt>,
+        error_message -> Nullable<Text>,
+        reason -> Nullable<Text>,
+        next_retry_at -> Nullable<Timestamptz>,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// Claims that may be asked for again.
+    waybill.claim_requests (namespace_id, worker_id, request_id) {
+        namespace_id -> Integer,
+        worker_id -> Text,
+        request_id -> Text,
+        delivery_ids -> Array<BigInt>,
+        lease_ids -> Array<Integer>,
+        claimed_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// Who has been seen.
+    waybill.workers (namespace_id, worker_id) {
+        namespace_id -> Integer,
+        worker_id -> Text,
+        tags -> Array<Text>,
+        first_seen_at -> Timestamptz,
+        last_seen_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// Owners.
+    waybill.namespaces (id) {
+        id -> Integer,
+        name -> Text,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::joinable!(deliveries -> events (event_id));
+diesel::allow_tables_to_appear_in_same_query!(events, deliveries);

@@ -1,0 +1,49 @@
+-- Stores events, the row that holds each one's state, and what of it can be claimed at once.
+-- Work with an ordering key does not enter `ready` here: it waits for its turn, and
+-- advance_keys gives it to whoever is at the head.
+WITH input AS (
+    SELECT nextval('waybill.ids') AS id,
+           coalesce($2, now()) AS created_at,
+           t.title, t.description, t.event_type, string_to_array(t.tags, ',') AS tags, t.labels, t.payload,
+           t.priority, t.max_retries, t.backoff, t.ordering_key, t.correlation_id, t.traceparent,
+           coalesce(t.run_at, coalesce($2, now()) + make_interval(secs => t.delay_seconds)) AS run_at,
+           t.expires_at, t.ord
+    FROM unnest($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) WITH ORDINALITY
+         AS t(title, description, event_type, tags, labels, payload, priority, max_retries, backoff,
+              ordering_key, correlation_id, traceparent, run_at, delay_seconds, expires_at, ord)
+),
+placed AS (
+    SELECT input.*,
+           cardinality(tags) > 0 AS is_pull,
+           CASE WHEN cardinality(tags) > 0 AND run_at > created_at THEN run_at END AS due_at,
+           CASE WHEN cardinality(tags) > 0 AND ordering_key IS NULL AND (run_at IS NULL OR run_at <= created_at)
+                THEN nextval('waybill.ready_seq') END AS ready_seq
+    FROM input
+),
+stored AS (
+    INSERT INTO waybill.events
+           (id, namespace_id, title, description, event_type, tags, labels, payload, priority, max_retries,
+            backoff, ordering_key, correlation_id, traceparent, run_at, expires_at, created_at)
+    SELECT id, $1, title, description, event_type, tags, labels, payload, priority, max_retries,
+           backoff, ordering_key, correlation_id, traceparent, run_at, expires_at, created_at
+    FROM placed
+),
+work AS (
+    INSERT INTO waybill.deliveries
+           (id, event_id, namespace_id, status, priority, max_retries, ready_seq, due_at, expires_at,
+            ordering_key, order_seq, updated_at)
+    SELECT id, id, $1, CASE WHEN is_pull THEN 'PENDING' ELSE 'COMPLETED' END, priority, max_retries,
+           ready_seq, due_at,
+           CASE WHEN is_pull THEN expires_at END,
+           CASE WHEN is_pull THEN ordering_key END,
+           CASE WHEN is_pull AND ordering_key IS NOT NULL THEN id END,
+           created_at
+    FROM placed
+),
+shown AS (
+    INSERT INTO waybill.ready (namespace_id, queue, rank, seq, delivery_id)
+    SELECT $1, 't:' || tag, -priority, ready_seq, id
+    FROM placed CROSS JOIN LATERAL unnest(tags) AS tag
+    WHERE ready_seq IS NOT NULL
+)
+SELECT id, created_at, run_at, due_at, ready_seq IS NOT NULL AS is_ready FROM placed ORDER BY ord

@@ -1,0 +1,42 @@
+//! Tags: what waits under each, for how long, and who serves it.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Double, Integer, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+/// A tag, as operators see it.
+#[derive(Debug, QueryableByName)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct TagRow {
+    #[diesel(sql_type = Text)]
+    pub tag: String,
+    #[diesel(sql_type = BigInt)]
+    pub waiting: i64,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub oldest_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Double>)]
+    pub oldest_seconds: Option<f64>,
+    #[diesel(sql_type = BigInt)]
+    pub workers: i64,
+}
+
+/// A page of tags, by name. What waits is counted up to `count_cap` + 1.
+pub async fn list_tags(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    now: Option<DateTime<Utc>>,
+    after: &str,
+    limit: i64,
+    count_cap: i64,
+) -> QueryResult<Vec<TagRow>> {
+    sql_query(include_str!("sql/list_tags.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Text, _>(after)
+        .bind::<BigInt, _>(limit)
+        .bind::<BigInt, _>(count_cap)
+        .load(conn)
+        .await
+}

@@ -1,0 +1,91 @@
+//! Workers: who has been seen, and what they hold.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+
+/// One sighting.
+#[derive(Debug, Clone)]
+pub struct Sighting {
+    /// Who.
+    pub worker_id: String,
+    /// What it asked for, if it asked.
+    pub tags: Option<Vec<String>>,
+    /// How long ago.
+    pub seconds_ago: f64,
+}
+
+/// Writes sightings down.
+pub async fn record_sightings(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    now: Option<DateTime<Utc>>,
+    sightings: &[Sighting],
+) -> QueryResult<()> {
+    // Tags hold no commas, so a list of them travels as one string.
+    sql_query(
+        "INSERT INTO waybill.workers AS w (namespace_id, worker_id, tags, first_seen_at, last_seen_at) \
+         SELECT $1, t.worker_id, coalesce(string_to_array(t.tags, ','), '{}'), seen, seen \
+         FROM unnest($3, $4, $5) AS t(worker_id, tags, seconds_ago) \
+         CROSS JOIN LATERAL (SELECT coalesce($2, now()) - make_interval(secs => t.seconds_ago) AS seen) s \
+         ORDER BY t.worker_id \
+         ON CONFLICT (namespace_id, worker_id) DO UPDATE SET \
+             last_seen_at = greatest(w.last_seen_at, excluded.last_seen_at), \
+             tags = CASE WHEN excluded.tags = '{}' THEN w.tags ELSE excluded.tags END",
+    )
+    .bind::<Integer, _>(namespace_id)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Array<Text>, _>(sightings.iter().map(|s| s.worker_id.as_str()).collect::<Vec<_>>())
+    .bind::<Array<Nullable<Text>>, _>(
+        sightings.iter().map(|s| s.tags.as_ref().map(|tags| tags.join(","))).collect::<Vec<_>>(),
+    )
+    .bind::<Array<Double>, _>(sightings.iter().map(|s| s.seconds_ago).collect::<Vec<_>>())
+    .cached()
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// A worker, as operators see it.
+#[derive(Debug, QueryableByName)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct WorkerRow {
+    #[diesel(sql_type = Text)]
+    pub worker_id: String,
+    #[diesel(sql_type = Array<Text>)]
+    pub tags: Vec<String>,
+    #[diesel(sql_type = Timestamptz)]
+    pub first_seen_at: DateTime<Utc>,
+    #[diesel(sql_type = Timestamptz)]
+    pub last_seen_at: DateTime<Utc>,
+    #[diesel(sql_type = BigInt)]
+    pub holding: i64,
+    #[diesel(sql_type = BigInt)]
+    pub stale: i64,
+    #[diesel(sql_type = Array<BigInt>)]
+    pub event_ids: Vec<i64>,
+}
+
+/// A page of workers, by name, with what they hold (at most ten ids each) and how much of
+/// that has seen no sign of life for `stale_seconds`.
+pub async fn list_workers(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    now: Option<DateTime<Utc>>,
+    stale_seconds: f64,
+    after: &str,
+    limit: i64,
+) -> QueryResult<Vec<WorkerRow>> {
+    sql_query(include_str!("sql/list_workers.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Double, _>(stale_seconds)
+        .bind::<Text, _>(after)
+        .bind::<BigInt, _>(limit)
+        .load(conn)
+        .await
+}
