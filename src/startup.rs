@@ -73,15 +73,7 @@ impl Server {
             .map_err(|cause| StartError::Bind { address: args.bind, cause })?;
         let background = background::start(&engine, &args.background_settings(), &shutdown);
         let http = server.handle();
-        Ok(Server {
-            address,
-            engine,
-            http,
-            http_task: tokio::spawn(server),
-            background,
-            shutdown,
-            cluster,
-        })
+        Ok(Server { address, engine, http, http_task: tokio::spawn(server), background, shutdown, cluster })
     }
 
     /// Where it listens.

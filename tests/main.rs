@@ -1,1 +1,17 @@
+//! One binary, because linking several costs more than running them. Files under `api`
+//! mirror the routes.
 
+mod support;
+
+mod api;
+mod claim_cost;
+mod concurrency;
+mod configuration;
+mod contract;
+mod embedded;
+mod faults;
+mod long_poll;
+mod migrations;
+mod ordering;
+mod schema;
+mod walls;

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::engine::Engine;
+use crate::engine::clock::Clock;
 use crate::error::Error;
 
 /// Which services run, and how often.
@@ -35,13 +36,16 @@ pub struct BackgroundSettings {
 /// Starts all services; they end when `shutdown` is cancelled.
 pub fn start(engine: &Engine, settings: &BackgroundSettings, shutdown: &CancellationToken) -> TaskTracker {
     let tasks = TaskTracker::new();
-    tasks.spawn(promoter::run(engine.clone(), shutdown.clone()));
-    tasks.spawn(expirer::run(engine.clone(), shutdown.clone()));
+    // A clock that is moved by hand has its services run by hand, too.
+    if matches!(engine.clock, Clock::Database) {
+        tasks.spawn(promoter::run(engine.clone(), shutdown.clone()));
+        tasks.spawn(expirer::run(engine.clone(), shutdown.clone()));
+        if settings.auto_reset {
+            tasks.spawn(reaper::run(engine.clone(), shutdown.clone()));
+        }
+    }
     tasks.spawn(registrar::run(engine.clone(), shutdown.clone()));
     tasks.spawn(poller::run(engine.clone(), settings.poll_interval, shutdown.clone()));
-    if settings.auto_reset {
-        tasks.spawn(reaper::run(engine.clone(), shutdown.clone()));
-    }
     if settings.notify {
         tasks.spawn(notifier::run(engine.clone(), shutdown.clone()));
         tasks.spawn(listener::run(engine.clone(), shutdown.clone()));

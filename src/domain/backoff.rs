@@ -52,11 +52,7 @@ impl Backoff {
                 let step = (failures as usize).min(seconds.len()).max(1) - 1;
                 seconds.get(step).copied().unwrap_or(0) as f64
             }
-            Backoff::Exponential {
-                base_seconds,
-                max_seconds,
-                jitter,
-            } => {
+            Backoff::Exponential { base_seconds, max_seconds, jitter } => {
                 let doubled = *base_seconds as f64 * 2f64.powi((failures - 1).min(62));
                 let wait = doubled.min(*max_seconds as f64);
                 match jitter {
@@ -71,11 +67,7 @@ impl Backoff {
     pub fn check(&self) -> Result<(), Invalid> {
         match self {
             Backoff::Fixed { seconds } => check_seconds("seconds", *seconds),
-            Backoff::Exponential {
-                base_seconds,
-                max_seconds,
-                ..
-            } => {
+            Backoff::Exponential { base_seconds, max_seconds, .. } => {
                 check_seconds("base_seconds", *base_seconds)?;
                 check_seconds("max_seconds", *max_seconds)?;
                 if max_seconds < base_seconds {
@@ -111,27 +103,17 @@ mod tests {
 
     #[test]
     fn a_schedule_repeats_its_last_step() {
-        let backoff = Backoff::Schedule {
-            seconds: vec![5, 30, 300],
-        };
+        let backoff = Backoff::Schedule { seconds: vec![5, 30, 300] };
         let waits: Vec<f64> = (1..=5).map(|n| backoff.seconds_after(n, 0.5)).collect();
         assert_eq!(waits, [5.0, 30.0, 300.0, 300.0, 300.0]);
     }
 
     #[test]
     fn exponential_doubles_to_its_cap_and_jitter_spreads_it() {
-        let plain = Backoff::Exponential {
-            base_seconds: 5,
-            max_seconds: 300,
-            jitter: Jitter::None,
-        };
+        let plain = Backoff::Exponential { base_seconds: 5, max_seconds: 300, jitter: Jitter::None };
         let waits: Vec<f64> = [1, 2, 3, 7, 1000].map(|n| plain.seconds_after(n, 0.1)).into();
         assert_eq!(waits, [5.0, 10.0, 20.0, 300.0, 300.0]);
-        let spread = Backoff::Exponential {
-            base_seconds: 5,
-            max_seconds: 300,
-            jitter: Jitter::Full,
-        };
+        let spread = Backoff::Exponential { base_seconds: 5, max_seconds: 300, jitter: Jitter::Full };
         assert_eq!(spread.seconds_after(2, 0.25), 2.5);
     }
 

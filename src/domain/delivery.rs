@@ -186,7 +186,13 @@ impl Delivery {
     }
 
     /// → PENDING, no attempt spent.
-    pub fn release(&mut self, worker_id: &str, delay_seconds: f64, reason: Option<&str>, now: DateTime<Utc>) -> Vec<LogLine> {
+    pub fn release(
+        &mut self,
+        worker_id: &str,
+        delay_seconds: f64,
+        reason: Option<&str>,
+        now: DateTime<Utc>,
+    ) -> Vec<LogLine> {
         let mut line = self.line(Action::Released, Some(worker_id));
         line.reason = reason.map(str::to_owned);
         self.settle(Action::Released);

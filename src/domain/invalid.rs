@@ -14,10 +14,7 @@ pub struct Invalid {
 impl Invalid {
     /// `field` is wrong because of `reason`.
     pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            reason: reason.into(),
-        }
+        Self { field: field.into(), reason: reason.into() }
     }
 
     /// The same complaint, seen from the outside of the object called `parent`.

@@ -69,9 +69,7 @@ pub fn judge(delivery: &Delivery, means_latest: bool, past: Option<PastClaim>, a
     match delivery.status {
         Status::Processing => Verdict::Holds,
         Status::Pending => Verdict::WasReset,
-        Status::Completed | Status::Failed | Status::Cancelled => {
-            Verdict::Refused(Refusal::AlreadyFinished)
-        }
+        Status::Completed | Status::Failed | Status::Cancelled => Verdict::Refused(Refusal::AlreadyFinished),
     }
 }
 
@@ -84,11 +82,7 @@ fn judge_past(delivery: &Delivery, past: Option<PastClaim>, action: Action) -> V
 }
 
 fn judge_settled(lease_id: i32, settled: Action, action: Action) -> Verdict {
-    if settled == action {
-        Verdict::Repeats { lease_id }
-    } else {
-        Verdict::Refused(Refusal::AlreadySettled)
-    }
+    if settled == action { Verdict::Repeats { lease_id } } else { Verdict::Refused(Refusal::AlreadySettled) }
 }
 
 /// Judges what needs a live claim: `start`, `heartbeat` and `release`.

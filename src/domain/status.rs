@@ -20,13 +20,8 @@ pub enum Status {
 
 impl Status {
     /// All of them, as the contract lists them.
-    pub const ALL: [Status; 5] = [
-        Status::Pending,
-        Status::Processing,
-        Status::Completed,
-        Status::Failed,
-        Status::Cancelled,
-    ];
+    pub const ALL: [Status; 5] =
+        [Status::Pending, Status::Processing, Status::Completed, Status::Failed, Status::Cancelled];
 
     /// The word used in the database and on the wire.
     pub fn as_str(self) -> &'static str {

@@ -8,17 +8,9 @@ pub fn check(value: &str) -> Result<(), String> {
     const SHAPE: &str = "must be {hostname}:{pid}, such as worker-02:8742";
     text::check(value, limits::WORKER_ID_CHARS)?;
     let (host, pid) = value.rsplit_once(':').ok_or(SHAPE)?;
-    let host_is_fine = !host.is_empty()
-        && host
-            .chars()
-            .all(|c| !c.is_control() && !c.is_whitespace() && c != ',');
-    let pid_is_fine =
-        (1..=10).contains(&pid.len()) && pid.bytes().all(|digit| digit.is_ascii_digit());
-    if host_is_fine && pid_is_fine {
-        Ok(())
-    } else {
-        Err(SHAPE.into())
-    }
+    let host_is_fine = !host.is_empty() && host.chars().all(|c| !c.is_control() && !c.is_whitespace() && c != ',');
+    let pid_is_fine = (1..=10).contains(&pid.len()) && pid.bytes().all(|digit| digit.is_ascii_digit());
+    if host_is_fine && pid_is_fine { Ok(()) } else { Err(SHAPE.into()) }
 }
 
 #[cfg(test)]

@@ -41,20 +41,10 @@ impl Changes {
     /// Locks and loads deliveries; ids that do not exist are simply not there.
     pub async fn load(conn: &mut AsyncPgConnection, ids: &[i64], now: Option<DateTime<Utc>>) -> Result<Self, Error> {
         lock_keys_of_deliveries(conn, ids).await?;
-        let loaded: BTreeMap<i64, Loaded> = load_deliveries(conn, ids, now)
-            .await?
-            .into_iter()
-            .map(|loaded| (loaded.delivery.id, loaded))
-            .collect();
+        let loaded: BTreeMap<i64, Loaded> =
+            load_deliveries(conn, ids, now).await?.into_iter().map(|loaded| (loaded.delivery.id, loaded)).collect();
         let was_ready = loaded.values().filter(|l| l.delivery.place == Place::Ready).map(|l| l.delivery.id).collect();
-        Ok(Changes {
-            loaded,
-            was_ready,
-            touched: BTreeSet::new(),
-            to_tail: BTreeSet::new(),
-            lines: Vec::new(),
-            now,
-        })
+        Ok(Changes { loaded, was_ready, touched: BTreeSet::new(), to_tail: BTreeSet::new(), lines: Vec::new(), now })
     }
 
     /// Looks at a delivery.
@@ -111,7 +101,8 @@ impl Changes {
         if !self.lines.is_empty() {
             written.entries = append_log(conn, DEFAULT_NAMESPACE, self.now, &self.lines).await?;
         }
-        let is_new_in_ready = |l: &&Loaded| l.delivery.place == Place::Ready && !self.was_ready.contains(&l.delivery.id);
+        let is_new_in_ready =
+            |l: &&Loaded| l.delivery.place == Place::Ready && !self.was_ready.contains(&l.delivery.id);
         written.entered_ready = touched.iter().copied().filter(is_new_in_ready).map(|l| l.tags.clone()).collect();
         let keys: BTreeSet<String> = touched.iter().filter_map(|l| l.delivery.ordering_key.clone()).collect();
         written.entered_ready.extend(advance_keys(conn, keys, self.now).await?);

@@ -19,7 +19,7 @@ use crate::store::deliveries::{ClaimQuery, Claimed, claim_deliveries};
 use crate::store::events::EventRow;
 use crate::store::ready::queue_of_tag;
 
-use super::settle_deliveries::{WorkCall, Word};
+use super::settle_deliveries::{Word, WorkCall};
 use super::{Engine, transaction};
 
 /// How much further than needed a claim looks, so that work which others are just taking
@@ -80,17 +80,16 @@ async fn undo_claims(engine: Engine, events: Vec<EventRow>) {
         .into_iter()
         .map(|row| WorkCall {
             event_id: row.event.id,
-            caller: Caller {
-                worker_id: row.work.worker_id.unwrap_or_default(),
-                lease_id: Some(row.work.lease_id),
-            },
+            caller: Caller { worker_id: row.work.worker_id.unwrap_or_default(), lease_id: Some(row.work.lease_id) },
             word: Word::Release { delay_seconds: 0.0, reason: Some("client_gone".into()) },
         })
         .collect();
     for attempt in 1..=UNDO_TRIES {
         match engine.settle_deliveries(calls.clone()).await {
             Ok(_) => return,
-            Err(error) => log::warn!(attempt, claims = calls.len(); "could not give back the work of a worker that is gone: {error}"),
+            Err(error) => {
+                log::warn!(attempt, claims = calls.len(); "could not give back the work of a worker that is gone: {error}")
+            }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

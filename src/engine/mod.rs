@@ -33,6 +33,7 @@ use tokio::runtime::Handle;
 
 use crate::domain::backoff::Backoff;
 use crate::error::Error;
+use crate::logging::REQUEST_ID;
 use crate::store::database::Database;
 use crate::store::ready::queue_of_tag;
 
@@ -126,7 +127,11 @@ impl Engine {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        match tokio::time::timeout(ANSWER_WITHIN, self.runtime.spawn(work)).await {
+        let task = match REQUEST_ID.try_with(String::clone) {
+            Ok(id) => self.runtime.spawn(REQUEST_ID.scope(id, work)),
+            Err(_) => self.runtime.spawn(work),
+        };
+        match tokio::time::timeout(ANSWER_WITHIN, task).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(panic)) => Err(Error::Internal(format!("a task panicked: {panic}"))),
             Err(_) => Err(Error::unavailable("no answer from the database in time".into())),

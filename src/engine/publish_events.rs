@@ -38,11 +38,8 @@ async fn publish(
     engine: &Engine,
     events: &[NewEvent],
 ) -> Result<(Vec<StoredEvent>, Vec<Vec<String>>), Error> {
-    let keys: BTreeSet<String> = events
-        .iter()
-        .filter(|event| !event.tags.is_empty())
-        .filter_map(|event| event.ordering_key.clone())
-        .collect();
+    let keys: BTreeSet<String> =
+        events.iter().filter(|event| !event.tags.is_empty()).filter_map(|event| event.ordering_key.clone()).collect();
     if !keys.is_empty() {
         // Taken before the ids: the order of a key must be the order of commits.
         lock_keys(conn, DEFAULT_NAMESPACE, &keys.iter().cloned().collect::<Vec<_>>()).await?;

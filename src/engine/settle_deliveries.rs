@@ -157,11 +157,8 @@ async fn settle_one(
     };
     let delivery = &loaded.delivery;
     let means_latest = means_latest_claim(delivery, &call.caller);
-    let past = if means_latest || delivery.lease_id == 0 {
-        None
-    } else {
-        past_claim(conn, delivery, &call.caller).await?
-    };
+    let past =
+        if means_latest || delivery.lease_id == 0 { None } else { past_claim(conn, delivery, &call.caller).await? };
     let action = call.word.action();
     let verdict = match call.word {
         Word::Complete(_) | Word::Fail { .. } => lease::judge(delivery, means_latest, past, action),
@@ -246,9 +243,7 @@ fn carry_out(engine: &Engine, changes: &mut Changes, call: &WorkCall) -> Result<
             };
             delivery.fail(worker_id, report.clone(), follow_up, now)
         }
-        Word::Release { delay_seconds, reason } => {
-            delivery.release(worker_id, *delay_seconds, reason.as_deref(), now)
-        }
+        Word::Release { delay_seconds, reason } => delivery.release(worker_id, *delay_seconds, reason.as_deref(), now),
     };
     let (status, retry_count, max_retries) = (delivery.status, delivery.retry_count, delivery.max_retries);
     let line = changes.log_all(lines);
@@ -257,7 +252,9 @@ fn carry_out(engine: &Engine, changes: &mut Changes, call: &WorkCall) -> Result<
 
 fn finish(draft: Draft, entries: &[LogEntry]) -> Settled {
     match draft {
-        Draft::Extended { lease_expires_at, cancel_requested } => Settled::Extended { lease_expires_at, cancel_requested },
+        Draft::Extended { lease_expires_at, cancel_requested } => {
+            Settled::Extended { lease_expires_at, cancel_requested }
+        }
         Draft::New { line, status, retry_count, max_retries } => Settled::Recorded(Record {
             entry: entries[line].clone(),
             is_repeat: false,

@@ -20,7 +20,12 @@ const ROWS_PER_STATEMENT: usize = 5_000;
 /// Sightings, gathering.
 #[derive(Default)]
 pub struct Sightings {
-    seen: Mutex<HashMap<String, (Instant, Option<Vec<String>>)>>,
+    seen: Mutex<HashMap<String, Seen>>,
+}
+
+struct Seen {
+    at: Instant,
+    tags: Option<Vec<String>>,
 }
 
 impl Sightings {
@@ -28,26 +33,26 @@ impl Sightings {
     pub fn note(&self, worker_id: &str, tags: Option<&[String]>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if let Some((at, known)) = seen.get_mut(worker_id) {
-            *at = now;
+        if let Some(known) = seen.get_mut(worker_id) {
+            known.at = now;
             if let Some(tags) = tags {
-                *known = Some(tags.to_vec());
+                known.tags = Some(tags.to_vec());
             }
         } else if seen.len() < MAX_GATHERED {
-            seen.insert(worker_id.to_owned(), (now, tags.map(<[String]>::to_vec)));
+            seen.insert(worker_id.to_owned(), Seen { at: now, tags: tags.map(<[String]>::to_vec) });
         }
     }
 
     fn take(&self) -> Vec<Sighting> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let gathered = std::mem::take(&mut *seen);
-        drop(seen);
-        let sighting = |(worker_id, (at, tags)): (String, (Instant, Option<Vec<String>>))| Sighting {
-            worker_id,
-            tags,
-            seconds_ago: at.elapsed().as_secs_f64(),
-        };
-        gathered.into_iter().map(sighting).collect()
+        let gathered = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        gathered
+            .into_iter()
+            .map(|(worker_id, seen)| Sighting {
+                worker_id,
+                tags: seen.tags,
+                seconds_ago: seen.at.elapsed().as_secs_f64(),
+            })
+            .collect()
     }
 }
 

@@ -66,9 +66,7 @@ fn is_overdue(loaded: &Loaded, sweep: Sweep) -> bool {
     match sweep {
         Sweep::Due => matches!(delivery.place, Place::Due(at) if at <= loaded.now),
         Sweep::LeaseExpired => delivery.lease_expires_at.is_some_and(|at| at <= loaded.now),
-        Sweep::Expired => {
-            delivery.status == Status::Pending && delivery.expires_at.is_some_and(|at| at <= loaded.now)
-        }
+        Sweep::Expired => delivery.status == Status::Pending && delivery.expires_at.is_some_and(|at| at <= loaded.now),
     }
 }
 

@@ -51,19 +51,17 @@ impl MessageBody for ClaimBody {
 }
 
 /// A 200 that carries claimed work.
-pub fn respond(claimed: ClaimedBatch, view: impl FnOnce(&ClaimedBatch) -> serde_json::Result<Vec<u8>>) -> Result<HttpResponse, Error> {
+pub fn respond(
+    claimed: ClaimedBatch,
+    view: impl FnOnce(&ClaimedBatch) -> serde_json::Result<Vec<u8>>,
+) -> Result<HttpResponse, Error> {
     let bytes = view(&claimed).map_err(|error| Error::Internal(error.to_string()))?;
-    let body = ClaimBody {
-        length: bytes.len() as u64,
-        bytes: Some(bytes.into()),
-        pauses_left: PAUSES,
-        claimed,
-    };
-    Ok(HttpResponse::Ok()
+    let body = ClaimBody { length: bytes.len() as u64, bytes: Some(bytes.into()), pauses_left: PAUSES, claimed };
+    HttpResponse::Ok()
         .content_type("application/json")
         .insert_header((header::CACHE_CONTROL, "no-store"))
         .message_body(BoxBody::new(body))
-        .map_err(|error| Error::Internal(error.to_string()))?)
+        .map_err(|error| Error::Internal(error.to_string()))
 }
 
 /// The bytes of a view.

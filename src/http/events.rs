@@ -28,7 +28,11 @@ const LOGS_PER_EVENT: i64 = 1_000;
 const MAX_OFFSET: i64 = 10_000;
 
 /// `POST /events`.
-pub async fn publish_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub async fn publish_event(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     Query::of(&request)?.finish()?;
     let body = read_json(&request, payload, body::ONE_EVENT).await?;
     let mut fields = Fields::of_body(&body)?;
@@ -49,7 +53,11 @@ struct Events<'a> {
 }
 
 /// `POST /events/batch`.
-pub async fn publish_batch(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub async fn publish_batch(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     Query::of(&request)?.finish()?;
     let body = read_json(&request, payload, body::BATCH).await?;
     let mut fields = Fields::of_body(&body)?;

@@ -133,7 +133,8 @@ impl<'a> Fields<'a> {
         let parsed = if raw.get().starts_with('"') {
             serde_json::from_str::<String>(raw.get()).map(|text| Tags::from_comma_separated(&text))
         } else {
-            serde_json::from_str::<Vec<String>>(raw.get()).map(|words| Tags::from_words(words.iter().map(String::as_str)))
+            serde_json::from_str::<Vec<String>>(raw.get())
+                .map(|words| Tags::from_words(words.iter().map(String::as_str)))
         };
         match parsed {
             Ok(tags) => self.checked(name, tags),
@@ -313,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_field_given_twice_is_refused_and_null_means_left_out() {
-        assert_eq!(complaints(r#"{"a": 1, "a": 2}"#, |f| drop(f.raw("a"))), ["a"]);
+        assert_eq!(complaints(r#"{"a": 1, "a": 2}"#, |f| assert!(f.raw("a").is_some())), ["a"]);
         assert_eq!(complaints(r#"{"a": null}"#, |f| assert!(f.raw("a").is_none())), [""; 0]);
     }
 

@@ -35,8 +35,6 @@ pub async fn list_logs(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     let mut conn = engine.database.connection().await?;
     let scan = engine.settings.list_scan_rows;
     let (entries, next) = load_page(&mut conn, DEFAULT_NAMESPACE, &filter, after, limit, scan).await?;
-    Ok(HttpResponse::Ok().json(Logs {
-        logs: entries.iter().map(LogView::of).collect(),
-        next: next.map(|id| id.to_string()),
-    }))
+    Ok(HttpResponse::Ok()
+        .json(Logs { logs: entries.iter().map(LogView::of).collect(), next: next.map(|id| id.to_string()) }))
 }

@@ -84,7 +84,8 @@ fn read_labels(fields: &mut Fields<'_>) -> BTreeMap<String, String> {
 }
 
 fn read_backoff(fields: &mut Fields<'_>) -> Option<Backoff> {
-    const EXPECTED: &str = "an object with a strategy (fixed, exponential or schedule) and its numbers, and nothing else";
+    const EXPECTED: &str =
+        "an object with a strategy (fixed, exponential or schedule) and its numbers, and nothing else";
     let backoff: Backoff = fields.value("backoff", EXPECTED)?;
     if let Err(invalid) = backoff.check() {
         fields.refuse_inside("backoff", invalid);

@@ -70,7 +70,9 @@ impl Code {
             Code::NotClaimed => (StatusCode::CONFLICT, "not_claimed", "Nobody has claimed it"),
             Code::LeaseLost => (StatusCode::CONFLICT, "lease_lost", "The claim is no longer yours"),
             Code::AlreadySettled => (StatusCode::CONFLICT, "already_settled", "The claim was settled in another way"),
-            Code::AlreadyFinished => (StatusCode::CONFLICT, "already_finished", "It was finished, and not by this claim"),
+            Code::AlreadyFinished => {
+                (StatusCode::CONFLICT, "already_finished", "It was finished, and not by this claim")
+            }
             Code::WrongState => (StatusCode::CONFLICT, "wrong_state", "Its state does not allow that"),
             Code::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", "Too large"),
             Code::UnsupportedMediaType => {
@@ -178,7 +180,9 @@ impl From<&Error> for Problem {
                 Problem::new(code, format!("{field} {reason}"))
                     .with("errors", json!([Invalid::new(field.as_str(), reason)]))
             }
-            Error::WrongState { status, .. } => Problem::new(code, error.to_string()).with("event_status", status.as_str()),
+            Error::WrongState { status, .. } => {
+                Problem::new(code, error.to_string()).with("event_status", status.as_str())
+            }
             // The cause is in the log, and stays there.
             Error::Internal(_) | Error::Unavailable(_) => Problem::new(code, code.title()),
             Error::Refused(_) | Error::Overloaded | Error::UnsupportedMediaType => Problem::new(code, code.title()),

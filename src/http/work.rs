@@ -19,7 +19,7 @@ use crate::domain::limits;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::engine::claim_deliveries::ClaimRequest;
-use crate::engine::settle_deliveries::{Record, Settled, WorkCall, Word};
+use crate::engine::settle_deliveries::{Record, Settled, Word, WorkCall};
 use crate::error::Error;
 
 /// A heartbeat that does not say extends by this.
@@ -234,7 +234,9 @@ fn settled_members(settled: Settled) -> Map<String, Value> {
         _ => Map::new(),
     };
     match settled {
-        Settled::Extended { lease_expires_at, cancel_requested } => members(extended_view(lease_expires_at, cancel_requested)),
+        Settled::Extended { lease_expires_at, cancel_requested } => {
+            members(extended_view(lease_expires_at, cancel_requested))
+        }
         Settled::Recorded(record) => {
             let mut view = members(serde_json::to_value(RecordView::of(&record)).unwrap_or_default());
             if let Some(problem) = final_failure(&record) {

@@ -25,11 +25,7 @@ pub enum PostgresError {
          holds its `postgres`. Looked at: {looked_at}",
         cluster.display()
     )]
-    MajorMissing {
-        cluster: PathBuf,
-        major: u32,
-        looked_at: String,
-    },
+    MajorMissing { cluster: PathBuf, major: u32, looked_at: String },
 
     #[error(
         "WAYBILL_PG_BIN points to {}, which cannot be used: {reason}. Set it to the folder that holds \
@@ -78,11 +74,7 @@ pub enum PostgresError {
          as its owner, or hand it over with `chown -R {user} {place}`",
         place = cluster.display()
     )]
-    WrongOwner {
-        cluster: PathBuf,
-        owner: String,
-        user: String,
-    },
+    WrongOwner { cluster: PathBuf, owner: String, user: String },
 
     #[error(
         "{} holds files that are no PostgreSQL cluster (it has no PG_VERSION). Move it away, or choose another \
@@ -123,31 +115,20 @@ pub enum PostgresError {
     )]
     NotStopped { pid: u32 },
 
-    #[error(
-        "the thread that keeps PostgreSQL running has ended by a panic: this is a bug in Waybill; start again"
-    )]
+    #[error("the thread that keeps PostgreSQL running has ended by a panic: this is a bug in Waybill; start again")]
     KeeperLost,
 
     #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl PostgresError {
     /// For `map_err`: says what was being done to which file.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io {
-            action,
-            path: path.to_path_buf(),
-            source,
-        }
+        move |source| Self::Io { action, path: path.to_path_buf(), source }
     }
 }
 
 fn holder(pid: Option<u32>) -> String {
-    pid.map(|pid| format!(" (process {pid})"))
-        .unwrap_or_default()
+    pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
 }

@@ -58,11 +58,7 @@ impl Search<'_> {
     }
 
     fn named(&self, bin_dir: &Path) -> Result<Installation, PostgresError> {
-        self.inspect(bin_dir)?
-            .map_err(|reason| PostgresError::BinDir {
-                bin_dir: bin_dir.to_path_buf(),
-                reason,
-            })
+        self.inspect(bin_dir)?.map_err(|reason| PostgresError::BinDir { bin_dir: bin_dir.to_path_buf(), reason })
     }
 
     fn anywhere(&self) -> Result<Installation, PostgresError> {
@@ -85,9 +81,7 @@ impl Search<'_> {
     fn candidates(&self) -> impl Iterator<Item = PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::iter::once_with(move || on_path(&path))
-            .chain(std::iter::once_with(|| {
-                self.pg_config().into_iter().collect()
-            }))
+            .chain(std::iter::once_with(|| self.pg_config().into_iter().collect()))
             .chain(std::iter::once_with(usual_folders))
             .flatten()
             .map(|folder| resolved(&folder))
@@ -95,13 +89,7 @@ impl Search<'_> {
     }
 
     fn pg_config(&self) -> Option<PathBuf> {
-        let output = self
-            .owner
-            .command("pg_config")
-            .arg("--bindir")
-            .stderr(Stdio::null())
-            .output()
-            .ok()?;
+        let output = self.owner.command("pg_config").arg("--bindir").stderr(Stdio::null()).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
         Some(PathBuf::from(text.trim())).filter(|folder| folder.is_absolute())
     }
@@ -112,50 +100,28 @@ impl Search<'_> {
             return Ok(Err("it does not hold both `postgres` and `initdb`".into()));
         }
         // Asked as the user who will run it: a folder under /root is no use to `postgres`.
-        let asked = self
-            .owner
-            .command(bin_dir.join("postgres"))
-            .arg("--version")
-            .output();
+        let asked = self.owner.command(bin_dir.join("postgres")).arg("--version").output();
         let output = match asked {
             Ok(output) => output,
-            Err(error)
-                if self.owner.is_switched()
-                    && error.raw_os_error() == Some(Errno::EPERM as i32) =>
-            {
-                return Err(PostgresError::CannotSwitchUser {
-                    user: self.owner.name().to_owned(),
-                    source: error,
-                });
+            Err(error) if self.owner.is_switched() && error.raw_os_error() == Some(Errno::EPERM as i32) => {
+                return Err(PostgresError::CannotSwitchUser { user: self.owner.name().to_owned(), source: error });
             }
             Err(error) => {
-                return Ok(Err(format!(
-                    "user `{}` cannot run it: {error}",
-                    self.owner.name()
-                )));
+                return Ok(Err(format!("user `{}` cannot run it: {error}", self.owner.name())));
             }
         };
         let Some(version) = parse_version(&String::from_utf8_lossy(&output.stdout)) else {
-            return Ok(Err(format!(
-                "`postgres --version` gave no version ({})",
-                output.status
-            )));
+            return Ok(Err(format!("`postgres --version` gave no version ({})", output.status)));
         };
-        Ok(self.fits(&version).map(|()| Installation {
-            bin_dir: bin_dir.to_path_buf(),
-            version: version.text,
-        }))
+        Ok(self.fits(&version).map(|()| Installation { bin_dir: bin_dir.to_path_buf(), version: version.text }))
     }
 
     fn fits(&self, version: &Version) -> Result<(), String> {
         match self.cluster {
-            Some((_, major)) if version.major != major => Err(format!(
-                "PostgreSQL {}, but the data needs {major}",
-                version.text
-            )),
-            _ if version.major < MINIMUM_MAJOR => {
-                Err(format!("PostgreSQL {} is too old", version.text))
+            Some((_, major)) if version.major != major => {
+                Err(format!("PostgreSQL {}, but the data needs {major}", version.text))
             }
+            _ if version.major < MINIMUM_MAJOR => Err(format!("PostgreSQL {} is too old", version.text)),
             _ => Ok(()),
         }
     }
@@ -167,20 +133,14 @@ impl Search<'_> {
             rejected.join(", ")
         };
         match self.cluster {
-            Some((cluster, major)) => PostgresError::MajorMissing {
-                cluster: cluster.to_path_buf(),
-                major,
-                looked_at,
-            },
+            Some((cluster, major)) => PostgresError::MajorMissing { cluster: cluster.to_path_buf(), major, looked_at },
             None => PostgresError::NotFound { looked_at },
         }
     }
 }
 
 fn on_path(path: &OsStr) -> Vec<PathBuf> {
-    std::env::split_paths(path)
-        .filter(|folder| folder.is_absolute())
-        .collect()
+    std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect()
 }
 
 /// `PATH` often holds only links to the real folder, where `initdb` finds its share files.
@@ -197,10 +157,7 @@ fn holds_server(folder: &Path) -> bool {
 }
 
 fn usual_folders() -> Vec<PathBuf> {
-    let found = USUAL_FOLDERS
-        .iter()
-        .flat_map(|pattern| expand(pattern))
-        .collect();
+    let found = USUAL_FOLDERS.iter().flat_map(|pattern| expand(pattern)).collect();
     newest_first(found)
 }
 
@@ -240,21 +197,12 @@ struct Version {
 
 /// From `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`; also `19devel`, `18beta2`.
 fn parse_version(line: &str) -> Option<Version> {
-    let text = line
-        .split_once("(PostgreSQL)")?
-        .1
-        .split_whitespace()
-        .next()?;
-    Some(Version {
-        major: leading_number(text)?,
-        text: text.to_owned(),
-    })
+    let text = line.split_once("(PostgreSQL)")?.1.split_whitespace().next()?;
+    Some(Version { major: leading_number(text)?, text: text.to_owned() })
 }
 
 fn leading_number(text: &str) -> Option<u32> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok()
 }
 
@@ -268,50 +216,27 @@ mod tests {
 
     #[test]
     fn versions_are_read_from_packages_source_builds_and_prereleases() {
-        assert_eq!(
-            version("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"),
-            Some((15, "15.18".into()))
-        );
-        assert_eq!(
-            version("postgres (PostgreSQL) 17.2"),
-            Some((17, "17.2".into()))
-        );
-        assert_eq!(
-            version("postgres (PostgreSQL) 19devel"),
-            Some((19, "19devel".into()))
-        );
-        assert_eq!(
-            version("postgres (PostgreSQL) 18beta2"),
-            Some((18, "18beta2".into()))
-        );
+        assert_eq!(version("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"), Some((15, "15.18".into())));
+        assert_eq!(version("postgres (PostgreSQL) 17.2"), Some((17, "17.2".into())));
+        assert_eq!(version("postgres (PostgreSQL) 19devel"), Some((19, "19devel".into())));
+        assert_eq!(version("postgres (PostgreSQL) 18beta2"), Some((18, "18beta2".into())));
         assert_eq!(version("bash: postgres: command not found"), None);
         assert_eq!(version(""), None);
     }
 
     #[test]
     fn the_newest_folder_comes_first_by_number_not_by_letter() {
-        let folders = [
-            "/usr/lib/postgresql/9.6/bin",
-            "/usr/local/pgsql/bin",
-            "/usr/pgsql-17/bin",
-            "/opt/x/postgresql@16/bin",
-        ];
+        let folders =
+            ["/usr/lib/postgresql/9.6/bin", "/usr/local/pgsql/bin", "/usr/pgsql-17/bin", "/opt/x/postgresql@16/bin"];
         let sorted = newest_first(folders.map(PathBuf::from).to_vec());
-        let expected = [
-            "/usr/pgsql-17/bin",
-            "/opt/x/postgresql@16/bin",
-            "/usr/lib/postgresql/9.6/bin",
-            "/usr/local/pgsql/bin",
-        ];
+        let expected =
+            ["/usr/pgsql-17/bin", "/opt/x/postgresql@16/bin", "/usr/lib/postgresql/9.6/bin", "/usr/local/pgsql/bin"];
         assert_eq!(sorted, expected.map(PathBuf::from));
     }
 
     #[test]
     fn relative_entries_of_path_are_ignored() {
-        assert_eq!(
-            on_path(OsStr::new("bin:/usr/bin::/opt/pg")),
-            ["/usr/bin", "/opt/pg"].map(PathBuf::from)
-        );
+        assert_eq!(on_path(OsStr::new("bin:/usr/bin::/opt/pg")), ["/usr/bin", "/opt/pg"].map(PathBuf::from));
     }
 
     #[test]

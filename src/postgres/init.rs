@@ -33,10 +33,8 @@ pub(super) fn init_cluster(
 ) -> Result<String, PostgresError> {
     let known = read_password(&layout.password())?;
     if layout.cluster_major()?.is_some() {
-        return known.ok_or_else(|| PostgresError::PasswordLost {
-            cluster: layout.cluster(),
-            password: layout.password(),
-        });
+        return known
+            .ok_or_else(|| PostgresError::PasswordLost { cluster: layout.cluster(), password: layout.password() });
     }
     // A password without a cluster: an earlier try died in between. It is as good as a new one.
     let password = match known {
@@ -49,11 +47,7 @@ pub(super) fn init_cluster(
     Ok(password)
 }
 
-fn create_cluster(
-    layout: &Layout,
-    installation: &Installation,
-    owner: &Owner,
-) -> Result<(), PostgresError> {
+fn create_cluster(layout: &Layout, installation: &Installation, owner: &Owner) -> Result<(), PostgresError> {
     let unfinished = layout.unfinished_cluster();
     remove_leftovers(&unfinished)?;
     create_private(&unfinished, owner)?;
@@ -64,11 +58,7 @@ fn create_cluster(
     layout.sync()
 }
 
-fn run_initdb(
-    layout: &Layout,
-    installation: &Installation,
-    owner: &Owner,
-) -> Result<(), PostgresError> {
+fn run_initdb(layout: &Layout, installation: &Installation, owner: &Owner) -> Result<(), PostgresError> {
     let program = installation.program("initdb");
     let mut command = owner.command(&program);
     command
@@ -76,38 +66,23 @@ fn run_initdb(
         .arg(layout.unfinished_cluster())
         .arg("--pwfile")
         .arg(layout.password())
-        .args([
-            "--username",
-            ROLE,
-            "--auth",
-            "scram-sha-256",
-            "--encoding",
-            "UTF8",
-        ])
+        .args(["--username", ROLE, "--auth", "scram-sha-256", "--encoding", "UTF8"])
         // Plain byte order: indexes that no upgrade of the system's locales can spoil.
         .arg("--no-locale")
         // A disk that lies is found at the first read, not years later in a backup.
         .arg("--data-checksums");
     // Killed outright: it would otherwise go on writing where the next try cleans up.
     die_with_parent(&mut command, ParentDeath::Kill);
-    let output = command
-        .output()
-        .map_err(PostgresError::io("run", &program))?;
+    let output = command.output().map_err(PostgresError::io("run", &program))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(PostgresError::InitFailed {
-        status: output.status.to_string(),
-        lines: last_words(&output),
-    })
+    Err(PostgresError::InitFailed { status: output.status.to_string(), lines: last_words(&output) })
 }
 
 fn last_words(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(10)..].join(" | ")
 }
 
@@ -118,9 +93,7 @@ fn remove_leftovers(directory: &Path) -> Result<(), PostgresError> {
         match fs::remove_dir_all(directory) {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && tries < 20 => {
-                tries += 1
-            }
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && tries < 20 => tries += 1,
             Err(error) => return Err(PostgresError::io("remove", directory)(error)),
         }
         thread::sleep(Duration::from_millis(100));
@@ -132,9 +105,7 @@ fn remove_leftovers(directory: &Path) -> Result<(), PostgresError> {
 fn read_password(path: &Path) -> Result<Option<String>, PostgresError> {
     match fs::read_to_string(path) {
         Ok(text) if is_whole(text.trim()) => Ok(Some(text.trim().to_owned())),
-        Ok(_) => Err(PostgresError::PasswordDamaged {
-            path: path.to_path_buf(),
-        }),
+        Ok(_) => Err(PostgresError::PasswordDamaged { path: path.to_path_buf() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(PostgresError::io("read", path)(error)),
     }
@@ -160,11 +131,7 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     writeln!(file, "{text}")?;
     file.sync_all()
 }

@@ -66,24 +66,12 @@ impl Keeper {
         let (inbox, wakes) = mpsc::channel();
         let (report, reported) = mpsc::channel();
         let pid = Arc::new(AtomicU32::new(0));
-        let watch = Watch {
-            launch,
-            wakes,
-            inbox: inbox.clone(),
-            pid: Arc::clone(&pid),
-        };
+        let watch = Watch { launch, wakes, inbox: inbox.clone(), pid: Arc::clone(&pid) };
         let thread = thread::Builder::new()
             .name("pg-keeper".into())
             .spawn(move || watch.run(&report, holdings))
-            .map_err(PostgresError::io(
-                "start a thread for",
-                std::path::Path::new("PostgreSQL"),
-            ))?;
-        let keeper = Self {
-            inbox,
-            thread: Mutex::new(Some(thread)),
-            pid,
-        };
+            .map_err(PostgresError::io("start a thread for", std::path::Path::new("PostgreSQL")))?;
+        let keeper = Self { inbox, thread: Mutex::new(Some(thread)), pid };
         match reported.recv() {
             Ok(Ok(())) => Ok(keeper),
             // Joined, so that the lock is free again when the caller hears of it.
@@ -125,11 +113,7 @@ enum Started {
 
 impl Watch {
     /// The lock goes last: whoever takes it next must find everything else gone.
-    fn run(
-        self,
-        report: &Sender<Result<(), PostgresError>>,
-        holdings: Holdings,
-    ) -> Result<(), PostgresError> {
+    fn run(self, report: &Sender<Result<(), PostgresError>>, holdings: Holdings) -> Result<(), PostgresError> {
         let outcome = match self.start_first() {
             Ok(postmaster) => {
                 // The receiver waits for exactly this message.
@@ -159,10 +143,7 @@ impl Watch {
                 Started::Busy | Started::StopAsked => return Err(self.still_running()),
             }
             if !said {
-                log::info!(
-                    "waiting for an earlier PostgreSQL in {} to end",
-                    self.launch.cluster.display()
-                );
+                log::info!("waiting for an earlier PostgreSQL in {} to end", self.launch.cluster.display());
                 said = true;
             }
             thread::sleep(BUSY_PAUSE);
@@ -170,10 +151,7 @@ impl Watch {
     }
 
     fn still_running(&self) -> PostgresError {
-        PostgresError::StillRunning {
-            cluster: self.launch.cluster.clone(),
-            pid: recorded_pid(&self.launch.cluster),
-        }
+        PostgresError::StillRunning { cluster: self.launch.cluster.clone(), pid: recorded_pid(&self.launch.cluster) }
     }
 
     fn start_once(&self) -> Result<Started, PostgresError> {
@@ -203,10 +181,7 @@ impl Watch {
             if quiet_since.elapsed() >= QUIET_LIMIT {
                 let lines = postmaster.heard().last_lines();
                 postmaster.shut_down()?;
-                return Err(PostgresError::NotReady {
-                    seconds: QUIET_LIMIT.as_secs(),
-                    lines,
-                });
+                return Err(PostgresError::NotReady { seconds: QUIET_LIMIT.as_secs(), lines });
             }
             if self.stop_asked_within(TICK) {
                 postmaster.shut_down()?;
@@ -281,8 +256,5 @@ fn explain_exit(postmaster: &Postmaster, status: ExitStatus) -> Result<Started, 
     if postmaster.heard().is_busy() {
         return Ok(Started::Busy);
     }
-    Err(PostgresError::StartFailed {
-        status: status.to_string(),
-        lines,
-    })
+    Err(PostgresError::StartFailed { status: status.to_string(), lines })
 }

@@ -33,20 +33,12 @@ pub(super) struct Launch {
 
 impl Launch {
     /// `wake` is called when there is something new to see: ready, or no more output.
-    pub(super) fn spawn(
-        &self,
-        wake: impl Fn() + Send + 'static,
-    ) -> Result<Postmaster, PostgresError> {
+    pub(super) fn spawn(&self, wake: impl Fn() + Send + 'static) -> Result<Postmaster, PostgresError> {
         let mut command = self.command();
-        let mut child = command
-            .spawn()
-            .map_err(PostgresError::io("run", &self.program))?;
+        let mut child = command.spawn().map_err(PostgresError::io("run", &self.program))?;
         let pipe = child.stderr.take();
         let heard = Arc::new(Stderr::default());
-        let postmaster = Postmaster {
-            child,
-            heard: Arc::clone(&heard),
-        };
+        let postmaster = Postmaster { child, heard: Arc::clone(&heard) };
         // `command` asked for the pipe, so it is there.
         if let Some(Err(error)) = pipe.map(|pipe| heard.listen(pipe, wake)) {
             // Never leave a server behind that nobody hears or reaps.
@@ -107,11 +99,7 @@ impl Postmaster {
     /// everything, recover at the next start), then SIGKILL.
     pub(super) fn shut_down(mut self) -> Result<(), PostgresError> {
         // On SIGQUIT the server gives its own children 5 s before it kills them.
-        for (signal, patience) in [
-            (Signal::SIGINT, 5),
-            (Signal::SIGQUIT, 7),
-            (Signal::SIGKILL, 5),
-        ] {
+        for (signal, patience) in [(Signal::SIGINT, 5), (Signal::SIGQUIT, 7), (Signal::SIGKILL, 5)] {
             self.signal(signal);
             if self.exits_within(Duration::from_secs(patience)) {
                 return Ok(());
@@ -192,9 +180,7 @@ pub(super) fn die_with_parent(command: &mut Command, death: ParentDeath) {
         nix::sys::prctl::set_pdeathsig(signal)?;
         // We may have died between fork and here: then no signal will ever come.
         if nix::unistd::getppid() != parent {
-            return Err(std::io::Error::from_raw_os_error(
-                nix::errno::Errno::ESRCH as i32,
-            ));
+            return Err(std::io::Error::from_raw_os_error(nix::errno::Errno::ESRCH as i32));
         }
         Ok(())
     };

@@ -32,8 +32,7 @@ impl Layout {
     /// `data_dir` need not exist yet. Links are resolved as far as it does: the
     /// parents that PostgreSQL's user must pass are the real ones.
     pub(super) fn new(data_dir: &Path) -> Result<Self, PostgresError> {
-        let absolute =
-            std::path::absolute(data_dir).map_err(PostgresError::io("resolve", data_dir))?;
+        let absolute = std::path::absolute(data_dir).map_err(PostgresError::io("resolve", data_dir))?;
         let existing = nearest_existing(&absolute);
         let real = fs::canonicalize(existing).map_err(PostgresError::io("resolve", existing))?;
         let data_dir = match absolute.strip_prefix(existing) {
@@ -77,9 +76,7 @@ impl Layout {
                 Err(_) => Err(PostgresError::NotACluster { cluster }),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound && is_free(&cluster) => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(PostgresError::NotACluster { cluster })
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(PostgresError::NotACluster { cluster }),
             Err(error) => Err(PostgresError::io("read", &path)(error)),
         }
     }
@@ -88,11 +85,7 @@ impl Layout {
     /// that a refusal leaves nothing behind.
     pub(super) fn create(&self, owner: &Owner, probe: &Path) -> Result<(), PostgresError> {
         owner.check_reach(nearest_existing(&self.data_dir), probe)?;
-        let mut missing: Vec<&Path> = self
-            .data_dir
-            .ancestors()
-            .take_while(|path| !path.exists())
-            .collect();
+        let mut missing: Vec<&Path> = self.data_dir.ancestors().take_while(|path| !path.exists()).collect();
         missing.reverse();
         for directory in missing {
             create_parent(directory, owner)?;
@@ -110,10 +103,7 @@ impl Layout {
 
 /// Makes one directory that only `owner` may enter.
 pub(super) fn create_private(directory: &Path, owner: &Owner) -> Result<(), PostgresError> {
-    DirBuilder::new()
-        .mode(0o700)
-        .create(directory)
-        .map_err(PostgresError::io("create", directory))?;
+    DirBuilder::new().mode(0o700).create(directory).map_err(PostgresError::io("create", directory))?;
     owner.adopt(directory)
 }
 
@@ -126,16 +116,13 @@ fn create_parent(directory: &Path, owner: &Owner) -> Result<(), PostgresError> {
         Err(error) => return Err(PostgresError::io("create", directory)(error)),
     }
     if owner.is_switched() {
-        fs::set_permissions(directory, Permissions::from_mode(0o755))
-            .map_err(PostgresError::io("chmod", directory))?;
+        fs::set_permissions(directory, Permissions::from_mode(0o755)).map_err(PostgresError::io("chmod", directory))?;
     }
     Ok(())
 }
 
 fn nearest_existing(path: &Path) -> &Path {
-    path.ancestors()
-        .find(|ancestor| ancestor.exists())
-        .unwrap_or(Path::new("/"))
+    path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"))
 }
 
 /// Absent, or an empty directory: a cluster can be renamed onto either.
@@ -161,14 +148,10 @@ fn data_dir_for(root: bool, xdg_data_home: Option<OsString>, home: Option<OsStri
     if root {
         return PathBuf::from(SYSTEM_DATA_DIR);
     }
-    let absolute =
-        |value: Option<OsString>| value.map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute = |value: Option<OsString>| value.map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(xdg_data_home)
         .or_else(|| absolute(home).map(|home| home.join(".local/share")))
-        .map_or_else(
-            || PathBuf::from(SYSTEM_DATA_DIR),
-            |data| data.join("waybill"),
-        )
+        .map_or_else(|| PathBuf::from(SYSTEM_DATA_DIR), |data| data.join("waybill"))
 }
 
 #[cfg(test)]
@@ -184,14 +167,8 @@ mod tests {
     fn the_data_directory_follows_the_user() {
         assert_eq!(chosen(true, "/x", "/root"), Path::new("/var/lib/waybill"));
         assert_eq!(chosen(false, "/x", "/home/a"), Path::new("/x/waybill"));
-        assert_eq!(
-            chosen(false, "", "/home/a"),
-            Path::new("/home/a/.local/share/waybill")
-        );
-        assert_eq!(
-            chosen(false, "relative", "/home/a"),
-            Path::new("/home/a/.local/share/waybill")
-        );
+        assert_eq!(chosen(false, "", "/home/a"), Path::new("/home/a/.local/share/waybill"));
+        assert_eq!(chosen(false, "relative", "/home/a"), Path::new("/home/a/.local/share/waybill"));
         assert_eq!(chosen(false, "", ""), Path::new("/var/lib/waybill"));
     }
 }

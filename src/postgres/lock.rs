@@ -30,10 +30,7 @@ impl DirectoryLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(PostgresError::InUse {
-                    data_dir: data_dir.to_path_buf(),
-                    pid: holder(&mut file),
-                });
+                return Err(PostgresError::InUse { data_dir: data_dir.to_path_buf(), pid: holder(&mut file) });
             }
             Err(TryLockError::Error(error)) => return Err(PostgresError::io("lock", path)(error)),
         }

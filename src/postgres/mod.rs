@@ -62,11 +62,7 @@ pub struct ClusterOptions {
 
 impl ClusterOptions {
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            data_dir: data_dir.into(),
-            bin_dir: None,
-            settings: Vec::new(),
-        }
+        Self { data_dir: data_dir.into(), bin_dir: None, settings: Vec::new() }
     }
 }
 
@@ -94,21 +90,9 @@ impl Cluster {
         let socket_dir = sockets.path().to_path_buf();
         let mut settings = settings::supported(&owner, &program, &layout.cluster());
         settings.extend(options.settings);
-        let launch = Launch {
-            program,
-            cluster: layout.cluster(),
-            socket_dir: socket_dir.clone(),
-            settings,
-            owner,
-        };
+        let launch = Launch { program, cluster: layout.cluster(), socket_dir: socket_dir.clone(), settings, owner };
         let keeper = Keeper::start(launch, Holdings { lock, sockets })?;
-        Ok(Self {
-            layout,
-            installation,
-            socket_dir,
-            password,
-            keeper,
-        })
+        Ok(Self { layout, installation, socket_dir, password, keeper })
     }
 
     /// For any client; contains the password, so not for the log.
@@ -159,24 +143,11 @@ impl fmt::Debug for Cluster {
     }
 }
 
-fn find_installation(
-    options: &ClusterOptions,
-    layout: &Layout,
-    owner: &Owner,
-) -> Result<Installation, PostgresError> {
+fn find_installation(options: &ClusterOptions, layout: &Layout, owner: &Owner) -> Result<Installation, PostgresError> {
     let cluster = layout.cluster();
     let major = layout.cluster_major()?;
     // Made absolute: the programs are run from another working directory.
-    let named = options
-        .bin_dir
-        .as_ref()
-        .map(std::path::absolute)
-        .transpose();
+    let named = options.bin_dir.as_ref().map(std::path::absolute).transpose();
     let bin_dir = named.map_err(PostgresError::io("resolve", Path::new("WAYBILL_PG_BIN")))?;
-    Search {
-        owner,
-        bin_dir: bin_dir.as_deref(),
-        cluster: major.map(|major| (cluster.as_path(), major)),
-    }
-    .find()
+    Search { owner, bin_dir: bin_dir.as_deref(), cluster: major.map(|major| (cluster.as_path(), major)) }.find()
 }

@@ -30,14 +30,8 @@ impl Owner {
     /// The owner of the cluster in `cluster`, or of the one to be made there.
     pub(super) fn of(cluster: &Path) -> Result<Self, PostgresError> {
         // An error other than "not found" comes back, with its path, from the first write there.
-        let existing = fs::metadata(cluster)
-            .ok()
-            .map(|metadata| Uid::from_raw(metadata.uid()));
-        if geteuid().is_root() {
-            Self::for_root(cluster, existing)
-        } else {
-            Self::for_ordinary_user(cluster, existing)
-        }
+        let existing = fs::metadata(cluster).ok().map(|metadata| Uid::from_raw(metadata.uid()));
+        if geteuid().is_root() { Self::for_root(cluster, existing) } else { Self::for_ordinary_user(cluster, existing) }
     }
 
     fn for_root(cluster: &Path, existing: Option<Uid>) -> Result<Self, PostgresError> {
@@ -48,16 +42,9 @@ impl Owner {
                 let user = unprivileged().ok_or(PostgresError::NoUnprivilegedUser)?;
                 return Err(wrong_owner(cluster, uid, user.name));
             }
-            Some(uid) => {
-                user_of(uid).ok_or_else(|| wrong_owner(cluster, uid, "postgres".into()))?
-            }
+            Some(uid) => user_of(uid).ok_or_else(|| wrong_owner(cluster, uid, "postgres".into()))?,
         };
-        Ok(Self {
-            uid: user.uid,
-            gid: user.gid,
-            name: user.name,
-            switched: true,
-        })
+        Ok(Self { uid: user.uid, gid: user.gid, name: user.name, switched: true })
     }
 
     fn for_ordinary_user(cluster: &Path, existing: Option<Uid>) -> Result<Self, PostgresError> {
@@ -65,12 +52,7 @@ impl Owner {
         let name = user_of(uid).map_or_else(|| uid.to_string(), |user| user.name);
         match existing {
             Some(other) if other != uid => Err(wrong_owner(cluster, other, name)),
-            _ => Ok(Self {
-                uid,
-                gid: getegid(),
-                name,
-                switched: false,
-            }),
+            _ => Ok(Self { uid, gid: getegid(), name, switched: false }),
         }
     }
 
@@ -89,11 +71,7 @@ impl Owner {
         let mut command = Command::new(program);
         command
             .env_clear()
-            .envs(
-                ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"]
-                    .into_iter()
-                    .filter_map(inherited),
-            )
+            .envs(["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"].into_iter().filter_map(inherited))
             .env("LC_ALL", "C")
             // The cwd of root may be closed to this user, and initdb insists on reading it.
             .current_dir("/")
@@ -112,8 +90,7 @@ impl Owner {
         if !self.switched {
             return Ok(());
         }
-        lchown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw()))
-            .map_err(PostgresError::io("chown", path))
+        lchown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw())).map_err(PostgresError::io("chown", path))
     }
 
     /// Refuses `directory` when this user may not pass through it, naming the
@@ -151,10 +128,7 @@ impl Owner {
     }
 
     fn unreachable(&self, directory: &Path) -> PostgresError {
-        PostgresError::Unreachable {
-            user: self.name.clone(),
-            directory: directory.to_path_buf(),
-        }
+        PostgresError::Unreachable { user: self.name.clone(), directory: directory.to_path_buf() }
     }
 }
 
@@ -163,10 +137,7 @@ fn inherited(name: &'static str) -> Option<(&'static str, std::ffi::OsString)> {
 }
 
 fn user_named(name: &str) -> Option<User> {
-    User::from_name(name)
-        .ok()
-        .flatten()
-        .filter(|user| !user.uid.is_root())
+    User::from_name(name).ok().flatten().filter(|user| !user.uid.is_root())
 }
 
 fn user_of(uid: Uid) -> Option<User> {
@@ -176,10 +147,7 @@ fn user_of(uid: Uid) -> Option<User> {
 fn wrong_owner(cluster: &Path, owner: Uid, user: String) -> PostgresError {
     PostgresError::WrongOwner {
         cluster: PathBuf::from(cluster),
-        owner: user_of(owner).map_or_else(
-            || format!("user {owner}"),
-            |user| format!("`{}`", user.name),
-        ),
+        owner: user_of(owner).map_or_else(|| format!("user {owner}"), |user| format!("`{}`", user.name)),
         user,
     }
 }

@@ -77,9 +77,7 @@ pub(super) fn supported(owner: &Owner, program: &Path, cluster: &Path) -> Vec<(S
 
 /// All `-c name=value` arguments, in the order in which later ones win.
 pub(super) fn arguments(socket_dir: &Path, overrides: &[(String, String)]) -> Vec<OsString> {
-    let overrides = overrides
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()));
+    let overrides = overrides.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let tuning = TUNING.iter().copied();
     let wiring = WIRING.iter().copied();
     let port = PORT.to_string();
@@ -112,10 +110,7 @@ mod tests {
     use super::*;
 
     fn rendered(overrides: &[(&str, &str)]) -> Vec<String> {
-        let overrides: Vec<_> = overrides
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect();
+        let overrides: Vec<_> = overrides.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         arguments(Path::new("/run/a, b\"c"), &overrides)
             .into_iter()
             .map(|argument| argument.to_string_lossy().into_owned())
@@ -139,9 +134,7 @@ mod tests {
     #[test]
     fn our_wiring_comes_after_an_override() {
         let settings = rendered(&[("listen_addresses", "*")]);
-        assert!(
-            position(&settings, "listen_addresses=") > position(&settings, "listen_addresses=*")
-        );
+        assert!(position(&settings, "listen_addresses=") > position(&settings, "listen_addresses=*"));
     }
 
     #[test]

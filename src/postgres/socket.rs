@@ -34,17 +34,11 @@ impl SocketDir {
         let note = run.join("elsewhere");
         remove_noted(&note);
         if fits(run) {
-            return Ok(Self {
-                path: run.to_path_buf(),
-                note: None,
-            });
+            return Ok(Self { path: run.to_path_buf(), note: None });
         }
         let path = short_directory(owner, probe)?;
         write_note(&note, &path).map_err(PostgresError::io("write", &note))?;
-        Ok(Self {
-            path,
-            note: Some(note),
-        })
+        Ok(Self { path, note: Some(note) })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -75,13 +69,12 @@ fn ensure_private(run: &Path, owner: &Owner) -> Result<(), PostgresError> {
     match fs::symlink_metadata(run) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => create_private(run, owner),
         Err(error) => Err(PostgresError::io("read", run)(error)),
-        Ok(metadata) if !metadata.is_dir() => Err(PostgresError::io("use", run)(io::Error::from(
-            io::ErrorKind::NotADirectory,
-        ))),
+        Ok(metadata) if !metadata.is_dir() => {
+            Err(PostgresError::io("use", run)(io::Error::from(io::ErrorKind::NotADirectory)))
+        }
         Ok(_) => {
             owner.adopt(run)?;
-            fs::set_permissions(run, Permissions::from_mode(0o700))
-                .map_err(PostgresError::io("chmod", run))
+            fs::set_permissions(run, Permissions::from_mode(0o700)).map_err(PostgresError::io("chmod", run))
         }
     }
 }
@@ -91,11 +84,7 @@ fn short_directory(owner: &Owner, probe: &Path) -> Result<PathBuf, PostgresError
     let name = format!("{PREFIX}{}", random_hex(8)?);
     let preferred = std::env::temp_dir();
     let usable = fits(&preferred.join(&name)) && owner.check_reach(&preferred, probe).is_ok();
-    let parent = if usable {
-        preferred
-    } else {
-        PathBuf::from("/tmp")
-    };
+    let parent = if usable { preferred } else { PathBuf::from("/tmp") };
     // The name cannot be guessed, and mkdir fails on one that exists: nobody can have prepared it for us.
     let path = parent.join(name);
     create_private(&path, owner)?;
@@ -104,11 +93,7 @@ fn short_directory(owner: &Owner, probe: &Path) -> Result<PathBuf, PostgresError
 
 /// `create_new`: never through a link that stands where the note goes.
 fn write_note(note: &Path, path: &Path) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(note)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(note)?;
     file.write_all(path.as_os_str().as_bytes())
 }
 
@@ -117,11 +102,7 @@ fn write_note(note: &Path, path: &Path) -> io::Result<()> {
 fn remove_noted(note: &Path) {
     let Ok(text) = fs::read(note) else { return };
     let path = Path::new(std::ffi::OsStr::from_bytes(&text));
-    if path.is_absolute()
-        && path
-            .file_name()
-            .is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes()))
-    {
+    if path.is_absolute() && path.file_name().is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes())) {
         // Each may be gone already; what cannot be removed is an empty directory in the temp folder, no more.
         let _ = fs::remove_file(path.join(socket_name()));
         let _ = fs::remove_file(path.join(format!("{}.lock", socket_name())));

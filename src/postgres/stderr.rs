@@ -46,10 +46,7 @@ impl Stderr {
             self.changed.notify_all();
             wake();
         };
-        thread::Builder::new()
-            .name("pg-stderr".into())
-            .spawn(read)
-            .map(drop)
+        thread::Builder::new().name("pg-stderr".into()).spawn(read).map(drop)
     }
 
     fn read(&self, mut pipe: impl BufRead, wake: &impl Fn()) {
@@ -104,10 +101,7 @@ impl Stderr {
     pub(super) fn wait_closed(&self, patience: Duration) {
         let guard = self.lock();
         // On a timeout we go on with what we have.
-        drop(
-            self.changed
-                .wait_timeout_while(guard, patience, |heard| !heard.closed),
-        );
+        drop(self.changed.wait_timeout_while(guard, patience, |heard| !heard.closed));
     }
 
     /// A poisoned lock only means that a logger panicked; the lines are still true.
@@ -155,20 +149,13 @@ impl Voice {
     }
 
     fn follow(&self) -> Sign {
-        Sign {
-            level: self.following.unwrap_or(Some(Level::Warn)),
-            ready: false,
-            busy: false,
-        }
+        Sign { level: self.following.unwrap_or(Some(Level::Warn)), ready: false, busy: false }
     }
 }
 
 /// `[123] LOG:  text` gives `LOG` and `text`; the number of a `DEBUG1` is dropped.
 fn split(line: &str) -> (&str, &str) {
-    let unprefixed = match line
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once("] "))
-    {
+    let unprefixed = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
         Some((pid, rest)) if pid.bytes().all(|byte| byte.is_ascii_digit()) => rest,
         _ => line,
     };
@@ -179,16 +166,7 @@ fn split(line: &str) -> (&str, &str) {
 }
 
 fn is_continuation(line: &str, word: &str) -> bool {
-    line.starts_with('\t')
-        || [
-            "DETAIL",
-            "HINT",
-            "CONTEXT",
-            "STATEMENT",
-            "QUERY",
-            "LOCATION",
-        ]
-        .contains(&word)
+    line.starts_with('\t') || ["DETAIL", "HINT", "CONTEXT", "STATEMENT", "QUERY", "LOCATION"].contains(&word)
 }
 
 /// Of the data directory or of the socket; or orphans of a killed server still hold its memory.
@@ -248,46 +226,25 @@ mod tests {
 
     #[test]
     fn a_hint_shares_the_level_of_its_message() {
-        let lines = [
-            "[1] FATAL:  could not map memory",
-            "[1] HINT:  buy more",
-            "\tor use less",
-        ];
+        let lines = ["[1] FATAL:  could not map memory", "[1] HINT:  buy more", "\tor use less"];
         assert_eq!(levels(&lines), [Some(Level::Error); 3]);
     }
 
     #[test]
     fn the_details_of_a_failed_statement_are_not_logged() {
-        let lines = [
-            "[1] ERROR:  violates check",
-            "[1] DETAIL:  Failing row contains (secret",
-            "\tsecret).",
-            "[1] LOG:  x",
-        ];
-        assert_eq!(
-            levels(&lines),
-            [Some(Level::Warn), None, None, Some(Level::Debug)]
-        );
+        let lines =
+            ["[1] ERROR:  violates check", "[1] DETAIL:  Failing row contains (secret", "\tsecret).", "[1] LOG:  x"];
+        assert_eq!(levels(&lines), [Some(Level::Warn), None, None, Some(Level::Debug)]);
     }
 
     #[test]
     fn ready_is_said_by_the_server_and_by_nobody_who_quotes_it() {
         let ready = |line: &str| Voice::default().hear(line).ready;
-        assert!(ready(
-            "[7] LOG:  database system is ready to accept connections"
-        ));
-        assert!(ready(
-            "LOG:  database system is ready to accept connections"
-        ));
-        assert!(!ready(
-            "[7] ERROR:  LOG:  database system is ready to accept connections"
-        ));
-        assert!(!ready(
-            "\t[7] LOG:  database system is ready to accept connections"
-        ));
-        assert!(!ready(
-            "[7] LOG:  database system is ready to accept read-only connections"
-        ));
+        assert!(ready("[7] LOG:  database system is ready to accept connections"));
+        assert!(ready("LOG:  database system is ready to accept connections"));
+        assert!(!ready("[7] ERROR:  LOG:  database system is ready to accept connections"));
+        assert!(!ready("\t[7] LOG:  database system is ready to accept connections"));
+        assert!(!ready("[7] LOG:  database system is ready to accept read-only connections"));
     }
 
     #[test]
@@ -300,11 +257,7 @@ mod tests {
             let sign = Voice::default().hear(line);
             assert!(sign.busy && sign.level == Some(Level::Debug), "{line}");
         }
-        assert!(
-            !Voice::default()
-                .hear("[7] FATAL:  role \"x\" already exists")
-                .busy
-        );
+        assert!(!Voice::default().hear("[7] FATAL:  role \"x\" already exists").busy);
     }
 
     #[test]

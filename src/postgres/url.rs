@@ -33,18 +33,12 @@ mod tests {
     #[test]
     fn the_directory_becomes_the_host() {
         let url = socket_url(Path::new("/var/lib/way bill/run"), "abc", "postgres");
-        assert_eq!(
-            url,
-            "postgres://waybill:abc@%2Fvar%2Flib%2Fway%20bill%2Frun:5432/postgres"
-        );
+        assert_eq!(url, "postgres://waybill:abc@%2Fvar%2Flib%2Fway%20bill%2Frun:5432/postgres");
     }
 
     #[test]
     fn a_database_name_cannot_add_parameters() {
         let url = socket_url(Path::new("/run"), "abc", "a?host=evil/ü");
-        assert_eq!(
-            url,
-            "postgres://waybill:abc@%2Frun:5432/a%3Fhost%3Devil%2F%C3%BC"
-        );
+        assert_eq!(url, "postgres://waybill:abc@%2Frun:5432/a%3Fhost%3Devil%2F%C3%BC");
     }
 }

@@ -5,9 +5,9 @@
 //! file, so keeping them is safe; never use this on text that varies with its input, since the
 //! cache has no bound.
 
+use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::QueryResult;
 
 /// A query whose prepared statement is kept by its connection.
 #[derive(Debug)]

@@ -88,9 +88,8 @@ pub async fn load_standing(conn: &mut AsyncPgConnection, remembered: &Remembered
         .select(EventRow::as_select())
         .load(conn)
         .await?;
-    let standing = |id: i64, lease: i32| {
-        rows.iter().find(|row| row.event.id == id && row.work.lease_id == lease).cloned()
-    };
+    let standing =
+        |id: i64, lease: i32| rows.iter().find(|row| row.event.id == id && row.work.lease_id == lease).cloned();
     Ok(remembered
         .delivery_ids
         .iter()

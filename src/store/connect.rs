@@ -25,10 +25,7 @@ pub async fn connect(url: &str, setup: &str) -> ConnectionResult<AsyncPgConnecti
         let (client, driver) = config.connect(NoTls).await.map_err(bad)?;
         AsyncPgConnection::try_from_client_and_connection(client, driver).await?
     };
-    connection
-        .batch_execute(setup)
-        .await
-        .map_err(ConnectionError::CouldntSetupConfiguration)?;
+    connection.batch_execute(setup).await.map_err(ConnectionError::CouldntSetupConfiguration)?;
     Ok(connection)
 }
 
@@ -49,11 +46,7 @@ fn split_tls(url: &str) -> (String, bool) {
             None => true,
         })
         .collect();
-    if kept.is_empty() {
-        (base.to_owned(), wants_tls)
-    } else {
-        (format!("{base}?{}", kept.join("&")), wants_tls)
-    }
+    if kept.is_empty() { (base.to_owned(), wants_tls) } else { (format!("{base}?{}", kept.join("&")), wants_tls) }
 }
 
 fn verifying_tls() -> ConnectionResult<MakeRustlsConnect> {

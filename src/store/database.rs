@@ -47,12 +47,7 @@ impl Database {
         config.custom_setup = Box::new(move |url| {
             let url = url.to_owned();
             let opened = runtime.spawn(async move { connect(&url, SETUP).await });
-            async move {
-                opened
-                    .await
-                    .map_err(|error| ConnectionError::BadConnection(error.to_string()))?
-            }
-            .boxed()
+            async move { opened.await.map_err(|error| ConnectionError::BadConnection(error.to_string()))? }.boxed()
         });
         let manager = AsyncDieselConnectionManager::new_with_config(url, config);
         let pool = Pool::builder(manager)
@@ -68,11 +63,7 @@ impl Database {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let timeouts = Timeouts {
-                wait: Some(left),
-                create: Some(left),
-                recycle: Some(left),
-            };
+            let timeouts = Timeouts { wait: Some(left), create: Some(left), recycle: Some(left) };
             match self.pool.timeout_get(&timeouts).await {
                 Ok(connection) => return Ok(connection),
                 Err(error) if Instant::now() + RETRY_PAUSE >= deadline => {

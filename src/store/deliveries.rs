@@ -275,9 +275,7 @@ pub async fn find_overdue(
     limit: i64,
 ) -> QueryResult<Vec<i64>> {
     let text = match sweep {
-        Sweep::Due => {
-            "SELECT id FROM waybill.deliveries WHERE due_at <= coalesce($1, now()) ORDER BY due_at LIMIT $2"
-        }
+        Sweep::Due => "SELECT id FROM waybill.deliveries WHERE due_at <= coalesce($1, now()) ORDER BY due_at LIMIT $2",
         Sweep::LeaseExpired => {
             "SELECT id FROM waybill.deliveries WHERE status = 'PROCESSING' \
              AND lease_expires_at <= coalesce($1, now()) ORDER BY lease_expires_at LIMIT $2"
@@ -287,12 +285,7 @@ pub async fn find_overdue(
              ORDER BY expires_at LIMIT $2"
         }
     };
-    ids(sql_query(text)
-        .bind::<Nullable<Timestamptz>, _>(now)
-        .bind::<BigInt, _>(limit)
-        .cached()
-        .load(conn)
-        .await)
+    ids(sql_query(text).bind::<Nullable<Timestamptz>, _>(now).bind::<BigInt, _>(limit).cached().load(conn).await)
 }
 
 /// Ids of deliveries that somebody holds and has not touched for `seconds`.

@@ -1,8 +1,8 @@
 //! The audit trail: appended to, and read.
 
 use chrono::{DateTime, Utc};
-use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::pg::Pg;
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
 use diesel::{QueryResult, sql_query};
@@ -177,10 +177,8 @@ pub async fn list_logs(
 }
 
 fn indexed(namespace_id: i32, filter: &LogFilter, after: i64) -> event_log::BoxedQuery<'static, Pg> {
-    let mut query = event_log::table
-        .filter(event_log::namespace_id.eq(namespace_id))
-        .filter(event_log::id.gt(after))
-        .into_boxed();
+    let mut query =
+        event_log::table.filter(event_log::namespace_id.eq(namespace_id)).filter(event_log::id.gt(after)).into_boxed();
     if let Some(event_id) = filter.event_id {
         query = query.filter(event_log::event_id.eq(event_id));
     }

@@ -107,9 +107,7 @@ pub async fn publish_events(
         .bind::<Array<Nullable<Json>>, _>(new.iter().map(|e| json(&e.payload)).collect::<Vec<_>>())
         .bind::<Array<SmallInt>, _>(new.iter().map(|e| e.priority).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(new.iter().map(|e| e.max_retries).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Json>>, _>(
-            new.iter().map(|e| e.backoff.as_ref().map(own_json)).collect::<Vec<_>>(),
-        )
+        .bind::<Array<Nullable<Json>>, _>(new.iter().map(|e| e.backoff.as_ref().map(own_json)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(column(|e| e.ordering_key.as_deref()))
         .bind::<Array<Nullable<Text>>, _>(column(|e| e.correlation_id.as_deref()))
         .bind::<Array<Nullable<Text>>, _>(column(|e| e.traceparent.as_deref()))

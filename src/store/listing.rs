@@ -94,9 +94,21 @@ pub async fn list_events(
         .select((
             // All columns of the event but its payload.
             (
-                events::id, events::title, events::description, events::event_type, events::tags, events::labels,
-                sql::<Nullable<Json>>("NULL::json"), events::priority, events::max_retries, events::ordering_key,
-                events::correlation_id, events::traceparent, events::run_at, events::expires_at, events::created_at,
+                events::id,
+                events::title,
+                events::description,
+                events::event_type,
+                events::tags,
+                events::labels,
+                sql::<Nullable<Json>>("NULL::json"),
+                events::priority,
+                events::max_retries,
+                events::ordering_key,
+                events::correlation_id,
+                events::traceparent,
+                events::run_at,
+                events::expires_at,
+                events::created_at,
             ),
             WorkColumns::as_select(),
         ))
@@ -126,7 +138,12 @@ pub async fn find_events(
 }
 
 /// Counts what matches, from the first page on, reading at most `scan` rows.
-async fn count(conn: &mut AsyncPgConnection, namespace_id: i32, filter: &EventFilter, page: Page) -> QueryResult<(i64, bool)> {
+async fn count(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    filter: &EventFilter,
+    page: Page,
+) -> QueryResult<(i64, bool)> {
     let whole = Page { after: None, offset: 0, ..page };
     let scan_end = scan_end(conn, namespace_id, filter, whole).await?;
     let ids: Vec<i64> = ordered(filtered(namespace_id, filter, whole, scan_end), whole)
@@ -139,7 +156,12 @@ async fn count(conn: &mut AsyncPgConnection, namespace_id: i32, filter: &EventFi
 }
 
 /// The last id that a bounded scan may look at; none if that is the end of the table.
-async fn scan_end(conn: &mut AsyncPgConnection, namespace_id: i32, filter: &EventFilter, page: Page) -> QueryResult<Option<i64>> {
+async fn scan_end(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    filter: &EventFilter,
+    page: Page,
+) -> QueryResult<Option<i64>> {
     if !filter.needs_scan() {
         return Ok(None);
     }
@@ -164,17 +186,18 @@ fn indexed<'a>(namespace_id: i32, filter: &'a EventFilter, page: Page) -> Boxed<
     if let Some(correlation_id) = &filter.correlation_id {
         query = query.filter(events::correlation_id.eq(correlation_id));
     }
-    match filter.status {
-        Some(status @ (Status::Failed | Status::Cancelled)) => {
-            // The second condition is what the partial index asks for, word for word.
-            query = query
-                .filter(deliveries::status.eq(status.as_str()))
-                .filter(sql::<Bool>("deliveries.status IN ('FAILED', 'CANCELLED')"));
-            if let Some(after) = page.after {
-                query = if page.descending { query.filter(deliveries::id.lt(after)) } else { query.filter(deliveries::id.gt(after)) };
-            }
+    if let Some(status @ (Status::Failed | Status::Cancelled)) = filter.status {
+        // The second condition is what the partial index asks for, word for word.
+        query = query
+            .filter(deliveries::status.eq(status.as_str()))
+            .filter(sql::<Bool>("deliveries.status IN ('FAILED', 'CANCELLED')"));
+        if let Some(after) = page.after {
+            query = if page.descending {
+                query.filter(deliveries::id.lt(after))
+            } else {
+                query.filter(deliveries::id.gt(after))
+            };
         }
-        _ => {}
     }
     query
 }

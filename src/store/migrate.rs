@@ -17,7 +17,8 @@ const LOCK: i64 = 0x57_41_59_42_49_4c_4c;
 
 /// The table that remembers what ran lives in our schema, since the database may be an
 /// application's own, with migrations of its own.
-const SETUP: &str = "SET client_min_messages = warning; CREATE SCHEMA IF NOT EXISTS waybill; SET search_path = waybill, pg_catalog";
+const SETUP: &str =
+    "SET client_min_messages = warning; CREATE SCHEMA IF NOT EXISTS waybill; SET search_path = waybill, pg_catalog";
 
 /// Brings the schema up to date; answers the names of the migrations that ran.
 /// Needs the multi-threaded runtime.
@@ -48,17 +49,15 @@ pub async fn pending(conn: &mut AsyncPgConnection) -> Result<usize, Error> {
     }
     let known: Vec<Box<dyn Migration<diesel::pg::Pg>>> =
         MIGRATIONS.migrations().map_err(|error| Error::Internal(error.to_string()))?;
-    let applied: Vec<Version> = diesel::sql_query("SELECT version::text AS version FROM waybill.__diesel_schema_migrations")
-        .load(conn)
-        .await?;
+    let applied: Vec<Version> =
+        diesel::sql_query("SELECT version::text AS version FROM waybill.__diesel_schema_migrations").load(conn).await?;
     let is_applied = |name: &str| applied.iter().any(|row| row.version == name);
     Ok(known.iter().filter(|m| !is_applied(&m.name().version().to_string())).count())
 }
 
 async fn locked(url: &str) -> Result<AsyncPgConnection, Error> {
-    let mut conn = connect(url, "SET lock_timeout = '60s'")
-        .await
-        .map_err(|error| Error::unavailable(error.to_string()))?;
+    let mut conn =
+        connect(url, "SET lock_timeout = '60s'").await.map_err(|error| Error::unavailable(error.to_string()))?;
     // Held until the connection closes.
     diesel::sql_query("SELECT pg_advisory_lock($1)")
         .bind::<diesel::sql_types::BigInt, _>(LOCK)

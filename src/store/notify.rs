@@ -9,12 +9,7 @@ const CHANNEL: &str = "waybill_ready";
 
 /// Sends a word.
 pub async fn notify(conn: &mut AsyncPgConnection, text: &str) -> QueryResult<()> {
-    sql_query("SELECT pg_notify($1, $2)")
-        .bind::<Text, _>(CHANNEL)
-        .bind::<Text, _>(text)
-        .execute(conn)
-        .await
-        .map(drop)
+    sql_query("SELECT pg_notify($1, $2)").bind::<Text, _>(CHANNEL).bind::<Text, _>(text).execute(conn).await.map(drop)
 }
 
 /// Listens on this connection from now on.

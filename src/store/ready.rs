@@ -19,7 +19,11 @@ struct QueueRow {
 }
 
 /// Which of these queues hold anything.
-pub async fn find_busy_queues(conn: &mut AsyncPgConnection, namespace_id: i32, queues: &[String]) -> QueryResult<Vec<String>> {
+pub async fn find_busy_queues(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    queues: &[String],
+) -> QueryResult<Vec<String>> {
     let rows: Vec<QueueRow> = sql_query(
         "SELECT q.queue FROM unnest($2) AS q(queue) WHERE EXISTS \
          (SELECT 1 FROM waybill.ready r WHERE r.namespace_id = $1 AND r.queue = q.queue COLLATE \"C\")",

@@ -1,0 +1,6 @@
+mod claims;
+mod errors;
+mod events;
+mod operate;
+mod reads;
+mod work;

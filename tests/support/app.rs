@@ -1,0 +1,164 @@
+//! A server under test.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::Parser;
+use diesel_async::RunQueryDsl;
+use serde_json::{Value, json};
+use waybill::config::{Cli, Command, ServeArgs};
+use waybill::engine::Engine;
+use waybill::engine::clock::Clock;
+use waybill::startup::Server;
+
+use super::{Reply, database};
+
+/// How to start a server.
+#[derive(Default)]
+pub struct Options {
+    /// Flags of `waybill serve`.
+    pub flags: Vec<String>,
+    /// The database; a new one if none is given.
+    pub url: Option<String>,
+    /// Whether time stands still until [`App::advance`].
+    pub fixed_clock: bool,
+}
+
+/// A real server, in this process, with its own database.
+pub struct App {
+    pub server: Option<Server>,
+    pub url: String,
+    pub base: String,
+    pub client: reqwest::Client,
+}
+
+impl App {
+    /// A server by the database's clock.
+    pub async fn start() -> Self {
+        Self::start_with(Options::default()).await
+    }
+
+    /// A server whose time stands still until it is advanced. Sweeps that go by the clock
+    /// (promoter, reaper, expirer) do not run by themselves then: call their `run_once`.
+    pub async fn with_fixed_clock() -> Self {
+        Self::start_with(Options { fixed_clock: true, ..Options::default() }).await
+    }
+
+    pub async fn start_with(options: Options) -> Self {
+        let url = match options.url {
+            Some(url) => url,
+            None => database::migrated().await,
+        };
+        let clock = if options.fixed_clock { Clock::fixed(Utc::now()) } else { Clock::Database };
+        let server = Server::start(&serve_args(&url, &options.flags), clock).await.expect("the server starts");
+        let base = format!("http://{}", server.address());
+        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        App { server: Some(server), url, base, client }
+    }
+
+    pub fn engine(&self) -> &Engine {
+        self.server.as_ref().expect("a running server").engine()
+    }
+
+    /// Moves a fixed clock.
+    pub fn advance(&self, seconds: i64) {
+        self.engine().clock.advance(TimeDelta::seconds(seconds));
+    }
+
+    /// What a fixed clock shows.
+    pub fn now(&self) -> DateTime<Utc> {
+        self.engine().now().expect("a fixed clock")
+    }
+
+    pub async fn stop(mut self) {
+        self.server.take().expect("a running server").stop().await;
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        Reply::of(self.client.get(self.at(path)).send().await.expect("an answer")).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Reply {
+        self.post_text(path, &body.to_string()).await
+    }
+
+    /// Posts a body as it stands, which may be no JSON at all.
+    pub async fn post_text(&self, path: &str, body: &str) -> Reply {
+        self.post_bytes(path, body.as_bytes().to_vec()).await
+    }
+
+    pub async fn post_bytes(&self, path: &str, body: Vec<u8>) -> Reply {
+        let request = self.client.post(self.at(path)).header("content-type", "application/json").body(body);
+        Reply::of(request.send().await.expect("an answer")).await
+    }
+
+    /// Posts without a body.
+    pub async fn post_empty(&self, path: &str) -> Reply {
+        Reply::of(self.client.post(self.at(path)).send().await.expect("an answer")).await
+    }
+
+    /// Publishes an event; answers its id.
+    pub async fn publish(&self, event: Value) -> i64 {
+        self.post("/events", &event).await.expect(201).json()["id"].as_i64().expect("an id")
+    }
+
+    /// Publishes an event with these tags and nothing special; answers its id.
+    pub async fn publish_tagged(&self, tags: &str) -> i64 {
+        self.publish(json!({"title": "a job", "tags": tags})).await
+    }
+
+    /// Claims one event, if there is one.
+    pub async fn claim(&self, tags: &str, worker_id: &str) -> Option<Value> {
+        let reply = self.get(&format!("/events/subscribe?tags={tags}&worker_id={worker_id}")).await;
+        match reply.status {
+            204 => None,
+            _ => Some(reply.expect(200).json()),
+        }
+    }
+
+    /// Completes an event as this worker.
+    pub async fn complete(&self, id: i64, worker_id: &str) -> Reply {
+        self.post(&format!("/events/{id}/complete"), &json!({"worker_id": worker_id})).await
+    }
+
+    /// Fails an event as this worker.
+    pub async fn fail(&self, id: i64, worker_id: &str) -> Reply {
+        self.post(&format!("/events/{id}/fail"), &json!({"worker_id": worker_id})).await
+    }
+
+    /// An event as it stands, with its logs.
+    pub async fn event(&self, id: i64) -> Value {
+        self.get(&format!("/events/{id}?include_logs=true")).await.expect(200).json()
+    }
+
+    /// The actions in an event's log, oldest first.
+    pub async fn actions(&self, id: i64) -> Vec<String> {
+        let event = self.event(id).await;
+        let logs = event["logs"].as_array().expect("logs");
+        logs.iter().map(|log| log["action"].as_str().expect("an action").to_owned()).collect()
+    }
+
+    /// One number from the database.
+    pub async fn count(&self, sql: &str) -> i64 {
+        #[derive(diesel::QueryableByName)]
+        struct Row {
+            #[diesel(sql_type = diesel::sql_types::BigInt)]
+            n: i64,
+        }
+        let mut conn = database::connection(&self.url).await;
+        let row: Row =
+            diesel::sql_query(format!("SELECT ({sql})::bigint AS n")).get_result(&mut conn).await.expect(sql);
+        row.n
+    }
+
+    fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+}
+
+fn serve_args(url: &str, flags: &[String]) -> ServeArgs {
+    let fixed = ["waybill", "serve", "--bind", "127.0.0.1:0", "--database-url", url];
+    let cli = Cli::parse_from(fixed.into_iter().map(str::to_owned).chain(flags.iter().cloned()));
+    match cli.command {
+        Command::Serve(args) => args,
+        Command::Migrate(_) => unreachable!("the flags say serve"),
+    }
+}

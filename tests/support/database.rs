@@ -1,0 +1,82 @@
+//! One PostgreSQL for the whole run, started by the code under test, and a database per test,
+//! copied from a migrated template. It dies with the test process.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use waybill::postgres::{Cluster, ClusterOptions};
+use waybill::store::connect::connect;
+use waybill::store::migrate::migrate;
+
+const TEMPLATE: &str = "template_waybill";
+
+static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+static TEMPLATE_READY: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// The shared cluster. Not durable: these tests kill servers, not machines.
+pub fn cluster() -> &'static Cluster {
+    CLUSTER.get_or_init(|| {
+        remove_leftovers();
+        let mut options = ClusterOptions::new(directory_of(std::process::id()));
+        for (name, value) in [("fsync", "off"), ("max_connections", "500"), ("shared_buffers", "128MB")] {
+            options.settings.push((name.into(), value.into()));
+        }
+        Cluster::start(options).expect("PostgreSQL's server binaries are installed")
+    })
+}
+
+/// The URL of a new, migrated database.
+pub async fn migrated() -> String {
+    TEMPLATE_READY
+        .get_or_init(|| async {
+            execute(&admin_url().await, &format!("CREATE DATABASE {TEMPLATE}")).await;
+            let url = cluster().url(TEMPLATE);
+            migrate(&url).await.expect("the migrations run");
+        })
+        .await;
+    create(&format!("TEMPLATE {TEMPLATE}")).await
+}
+
+/// The URL of a new, empty database.
+pub async fn empty() -> String {
+    create("").await
+}
+
+async fn create(how: &str) -> String {
+    let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    execute(&admin_url().await, &format!("CREATE DATABASE {name} {how}")).await;
+    cluster().url(&name)
+}
+
+async fn admin_url() -> String {
+    tokio::task::spawn_blocking(|| cluster().url("postgres")).await.expect("the cluster starts")
+}
+
+/// A connection of the test's own.
+pub async fn connection(url: &str) -> AsyncPgConnection {
+    connect(url, "").await.expect("the database answers")
+}
+
+/// Runs statements that answer nothing.
+pub async fn execute(url: &str, sql: &str) {
+    connection(url).await.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+}
+
+fn directory_of(pid: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("waybill-tests-{pid}"))
+}
+
+/// Clusters of test runs whose process is gone.
+fn remove_leftovers() {
+    let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(pid) = name.strip_prefix("waybill-tests-") else { continue };
+        if !Path::new("/proc").join(pid).exists() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}

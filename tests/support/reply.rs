@@ -1,0 +1,63 @@
+//! An answer, read to the end.
+
+use serde_json::Value;
+
+/// Status, headers and body.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub text: String,
+}
+
+impl Reply {
+    pub async fn of(response: reqwest::Response) -> Self {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = response.text().await.expect("a body that is text");
+        Reply { status, headers, text }
+    }
+
+    /// The body as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("a header that is text"))
+    }
+
+    /// Insists on a status.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text);
+        self
+    }
+
+    /// Insists on a problem document with this status and code.
+    #[track_caller]
+    pub fn problem(self, status: u16, code: &str) -> Value {
+        let reply = self.expect(status);
+        assert_eq!(reply.header("content-type"), Some("application/problem+json"));
+        let body = reply.json();
+        assert_eq!(body["code"], code, "{body}");
+        assert_eq!(body["status"], status, "{body}");
+        assert_eq!(body["type"], format!("/problems/{code}"), "{body}");
+        for member in ["title", "detail", "error"] {
+            assert!(body[member].is_string(), "{member} in {body}");
+        }
+        body
+    }
+
+    /// Insists on a 400 that names exactly these fields.
+    #[track_caller]
+    pub fn names(self, fields: &[&str]) {
+        let body = self.problem(400, "invalid_request");
+        let errors = body["errors"].as_array().expect("errors");
+        let mut named: Vec<&str> = errors.iter().map(|error| error["field"].as_str().expect("a field")).collect();
+        let mut wanted = fields.to_vec();
+        named.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(named, wanted, "{body}");
+    }
+}
