@@ -27,7 +27,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Every pooled connection: bounded statements, and plans that do not depend on statistics.
 /// The hot tables swing between empty and full, and a plan made for one is ruinous for the
 /// other; every hot statement is written to be a chain of index look-ups.
-const SETUP: &str = "SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '15s'; \
+pub const SETUP: &str = "SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '15s'; \
      SET lock_timeout = '4s'; SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan;";
 

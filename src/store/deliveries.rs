@@ -48,9 +48,12 @@ struct ClaimedRow {
     row: EventRow,
 }
 
+/// The statement behind [`claim_deliveries`], for those who measure it.
+pub const CLAIM_DELIVERIES: &str = include_str!("sql/claim_deliveries.sql");
+
 /// Claims deliveries: PENDING → PROCESSING, out of `ready`, PICKED in the log.
 pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'_>) -> QueryResult<Claimed> {
-    let rows: Vec<ClaimedRow> = sql_query(include_str!("sql/claim_deliveries.sql"))
+    let rows: Vec<ClaimedRow> = sql_query(CLAIM_DELIVERIES)
         .bind::<Integer, _>(query.namespace_id)
         .bind::<Array<Text>, _>(query.queues)
         .bind::<BigInt, _>(query.limit)

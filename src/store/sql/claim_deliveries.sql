@@ -6,15 +6,23 @@
 -- our snapshot and our lock can never hand the work out twice, not even if it has come back
 -- to `ready` at another place meanwhile.
 --
+-- What is locked stays where it is until we commit, so it is then addressed by its place
+-- (ctid) and not looked up again. A row that was changed between snapshot and lock, and is
+-- still to be had, stands at a place that this statement cannot see: it is left for the next
+-- claim, and since everything after `claimed` goes by what was claimed, nothing else happens
+-- to it.
+--
 -- If work is there but none of it could be had (all locked, or expired and not yet swept),
 -- one row without an id says so.
 WITH locked AS MATERIALIZED (
-    SELECT d.id, d.event_id, c.rank, c.seq
+    SELECT d.ctid AS delivery_place, c.ready_place, c.queue, c.rank, c.seq,
+           e.id, e.title, e.description, e.event_type, e.tags, e.labels, e.payload, e.priority, e.max_retries,
+           e.ordering_key, e.correlation_id, e.traceparent, e.run_at, e.expires_at, e.created_at
     FROM (
-        SELECT DISTINCT ON (r.rank, r.seq) r.rank, r.seq, r.delivery_id
+        SELECT DISTINCT ON (r.rank, r.seq) r.ready_place, q.queue, r.rank, r.seq, r.delivery_id
         FROM unnest($2) AS q(queue)
         CROSS JOIN LATERAL (
-            SELECT rank, seq, delivery_id
+            SELECT ctid AS ready_place, rank, seq, delivery_id
             FROM waybill.ready
             WHERE namespace_id = $1 AND queue = q.queue COLLATE "C"
             ORDER BY rank, seq
@@ -23,6 +31,7 @@ WITH locked AS MATERIALIZED (
         ORDER BY r.rank, r.seq
     ) c
     JOIN waybill.deliveries d ON d.id = c.delivery_id AND d.ready_seq = c.seq
+    JOIN waybill.events e ON e.id = d.event_id
     WHERE d.expires_at IS NULL OR d.expires_at > coalesce($7, now())
     ORDER BY c.rank, c.seq
     LIMIT $3
@@ -38,34 +47,39 @@ claimed AS (
         ready_seq = NULL,
         updated_at = coalesce($7, now())
     FROM locked l
-    WHERE d.id = l.id
-    RETURNING d.id, d.event_id, l.rank, l.seq, d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id,
-              d.lease_expires_at, d.cancel_requested, d.progress, d.result, d.last_error, d.updated_at
+    WHERE d.ctid = l.delivery_place
+    RETURNING l.ready_place, l.queue, l.rank, l.seq, d.id AS claimed_id,
+              l.id, l.title, l.description, l.event_type, l.tags, l.labels, l.payload, l.priority, l.max_retries,
+              l.ordering_key, l.correlation_id, l.traceparent, l.run_at, l.expires_at, l.created_at,
+              d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id, d.lease_expires_at, d.cancel_requested,
+              d.progress, d.result, d.last_error, d.updated_at
 ),
 taken AS (
+    DELETE FROM waybill.ready r USING claimed c WHERE r.ctid = c.ready_place
+),
+taken_elsewhere AS (
     DELETE FROM waybill.ready r
-    USING locked l
-    JOIN waybill.events e ON e.id = l.event_id
-    CROSS JOIN LATERAL unnest(e.tags) AS tag
-    WHERE r.namespace_id = $1 AND r.queue = ('t:' || tag) COLLATE "C" AND r.rank = l.rank AND r.seq = l.seq
+    USING claimed c CROSS JOIN LATERAL unnest(c.tags) AS tag
+    WHERE 't:' || tag <> c.queue
+      AND r.namespace_id = $1 AND r.queue = ('t:' || tag) COLLATE "C" AND r.rank = c.rank AND r.seq = c.seq
 ),
 logged AS (
     INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)
-    SELECT $1, event_id, id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
+    SELECT $1, id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
 )
-SELECT c.rank, c.seq, c.id AS claimed_id,
-       e.id, e.title, e.description, e.event_type, e.tags, e.labels, e.payload, e.priority, e.max_retries,
-       e.ordering_key, e.correlation_id, e.traceparent, e.run_at, e.expires_at, e.created_at,
-       c.status, c.retry_count, c.lease_id, c.due_at, c.worker_id, c.lease_expires_at, c.cancel_requested,
-       c.progress, c.result, c.last_error, c.updated_at
-FROM claimed c JOIN waybill.events e ON e.id = c.event_id
+SELECT rank, seq, claimed_id,
+       id, title, description, event_type, tags, labels, payload, priority, max_retries,
+       ordering_key, correlation_id, traceparent, run_at, expires_at, created_at,
+       status, retry_count, lease_id, due_at, worker_id, lease_expires_at, cancel_requested,
+       progress, result, last_error, updated_at
+FROM claimed
 UNION ALL
 SELECT 0, 0, NULL,
        0, '', NULL, NULL, '{}', NULL, NULL, 0::smallint, 0,
        NULL, NULL, NULL, NULL, NULL, now(),
        'PENDING', 0, 0, NULL, NULL, NULL, false,
        NULL, NULL, NULL, now()
-WHERE NOT EXISTS (SELECT 1 FROM locked)
+WHERE NOT EXISTS (SELECT 1 FROM claimed)
   AND EXISTS (SELECT 1 FROM unnest($2) AS q(queue)
               CROSS JOIN LATERAL (SELECT 1 FROM waybill.ready
                                   WHERE namespace_id = $1 AND queue = q.queue COLLATE "C"
