@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use super::find::MINIMUM_MAJOR;
 
+/// Why the embedded cluster does not run.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant is its message")]
 pub enum PostgresError {
     #[error(
         "no PostgreSQL server of version {MINIMUM_MAJOR} or newer was found. Install one \

@@ -184,9 +184,12 @@ pub(super) fn die_with_parent(command: &mut Command, death: ParentDeath) {
         }
         Ok(())
     };
+    #[expect(unsafe_code, reason = "a hook between fork and exec has no safe form")]
     // SAFETY: runs in the forked child, where only async-signal-safe calls are
     // allowed: it makes two system calls and allocates nothing.
-    unsafe { command.pre_exec(arm) };
+    unsafe {
+        command.pre_exec(arm)
+    };
 }
 
 /// Elsewhere nobody tells the child; the next start finds it and says so.

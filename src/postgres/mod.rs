@@ -53,6 +53,7 @@ use socket::SocketDir;
 /// What to run, and where.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
+    /// Where everything lies; made if it is not there.
     pub data_dir: PathBuf,
     /// The folder of `postgres` and `initdb`; searched for when absent.
     pub bin_dir: Option<PathBuf>,
@@ -61,6 +62,7 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
+    /// The defaults, in this directory.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self { data_dir: data_dir.into(), bin_dir: None, settings: Vec::new() }
     }
@@ -100,10 +102,12 @@ impl Cluster {
         url::socket_url(&self.socket_dir, &self.password, database)
     }
 
+    /// Where everything lies.
     pub fn data_dir(&self) -> &Path {
         self.layout.data_dir()
     }
 
+    /// Whose binaries run.
     pub fn bin_dir(&self) -> &Path {
         &self.installation.bin_dir
     }

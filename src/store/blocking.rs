@@ -24,7 +24,7 @@ impl BlockOn for MainRuntime {
     }
 
     /// Called when a connection is wrapped, which only happens inside
-    /// [`BlockingConnections::connect`], where the runtime has been entered.
+    /// [`r2d2::ManageConnection::connect`] below, where the runtime has been entered.
     fn get_runtime() -> Self {
         MainRuntime(Handle::current())
     }
