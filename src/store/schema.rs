@@ -1,6 +1,8 @@
 //! The tables as Diesel sees them. Written by hand; `tests/schema.rs` holds every table and
 //! column here against the migrated database.
 
+#![expect(missing_docs, reason = "the columns are described in the migrations")]
+
 diesel::table! {
     /// Facts.
     waybill.events (id) {
