@@ -95,6 +95,10 @@ pub struct ServeArgs {
     #[arg(long, env = "WAYBILL_MAX_WAITING", default_value_t = 20_000)]
     pub max_waiting: usize,
 
+    /// Calls of one verb that may wait for the database; more are answered 429.
+    #[arg(long, env = "WAYBILL_MAX_QUEUED", default_value_t = 10_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    pub max_queued: usize,
+
     /// Seconds to wait after a failure, for events that bring no backoff of their own.
     #[arg(long, env = "WAYBILL_BACKOFF_SECONDS", default_value_t = 300, value_parser = clap::value_parser!(i64).range(0..=limits::DELAY_SECONDS))]
     pub backoff_seconds: i64,
@@ -145,6 +149,7 @@ impl ServeArgs {
             default_backoff: Backoff::Fixed { seconds: self.backoff_seconds },
             poison_after: self.poison_after,
             max_waiting: self.max_waiting,
+            max_queued: self.max_queued,
             list_scan_rows: self.list_scan_rows,
         }
     }

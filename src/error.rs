@@ -68,6 +68,16 @@ impl Error {
         Error::Unavailable(cause)
     }
 
+    /// The same, for another caller of the same batch.
+    #[must_use]
+    pub fn for_another(&self) -> Self {
+        match self {
+            Error::Unavailable(cause) => Error::Unavailable(cause.clone()),
+            Error::Overloaded => Error::Overloaded,
+            other => Error::Internal(other.to_string()),
+        }
+    }
+
     /// Whether the transaction was the victim of another one and may simply be run again.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Error::Unavailable(cause) if cause == CONFLICT)

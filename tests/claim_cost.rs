@@ -3,7 +3,7 @@
 //! The statement is the server's own, explained on a connection set up like the server's, and
 //! rolled back. Counting buffers is deterministic where timing is not.
 
-use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Integer, Nullable, SmallInt, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use serde_json::Value;
 use waybill::store::connect::connect;
@@ -60,9 +60,11 @@ async fn cost_of_claim(conn: &mut AsyncPgConnection, tag: &str) -> (u64, u64) {
         .bind::<Array<Text>, _>(vec![format!("t:{tag}")])
         .bind::<BigInt, _>(1)
         .bind::<BigInt, _>(4)
-        .bind::<Text, _>("measure:1")
-        .bind::<Integer, _>(300)
+        .bind::<Array<Text>, _>(vec!["measure:1"])
+        .bind::<Array<Integer>, _>(vec![300])
         .bind::<Nullable<Timestamptz>, _>(None::<chrono::DateTime<chrono::Utc>>)
+        .bind::<Array<SmallInt>, _>(vec![i16::MIN])
+        .bind::<Array<BigInt>, _>(vec![0])
         .get_result(conn)
         .await
         .expect("a plan");

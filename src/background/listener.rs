@@ -19,6 +19,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 pub async fn run_once(engine: &Engine) -> Result<(), Error> {
     let mut conn = engine.database.dedicated().await?;
     listen(&mut conn).await?;
+    engine.marks.forget();
     engine.hub.wake_all();
     let mut notifications = std::pin::pin!(conn.notifications_stream());
     while let Some(notification) = notifications.next().await {
@@ -31,12 +32,16 @@ fn hear(engine: &Engine, text: &str) {
     match serde_json::from_str::<Message>(text) {
         Ok(message) if message.from == engine.instance() => {}
         Ok(Message { queues: Some(queues), .. }) => {
-            for queue in queues {
+            for (queue, place) in queues {
+                engine.marks.lower(&queue, place);
                 engine.hub.wake_one(&[queue]);
             }
         }
         // Everything, or the word of a version that we do not understand.
-        Ok(Message { queues: None, .. }) | Err(_) => engine.hub.wake_all(),
+        Ok(Message { queues: None, .. }) | Err(_) => {
+            engine.marks.forget();
+            engine.hub.wake_all();
+        }
     }
 }
 

@@ -12,6 +12,7 @@ pub mod poller;
 pub mod promoter;
 pub mod reaper;
 pub mod registrar;
+pub mod stragglers;
 
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ pub fn start(engine: &Engine, settings: &BackgroundSettings, shutdown: &Cancella
         tasks.spawn(notifier::run(engine.clone(), shutdown.clone()));
         tasks.spawn(listener::run(engine.clone(), shutdown.clone()));
     }
+    tasks.spawn(stragglers::run(engine.clone(), shutdown.clone()));
     tasks.spawn(keeper::run(engine.clone(), shutdown.clone()));
     tasks.close();
     tasks

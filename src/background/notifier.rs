@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{pause, report};
 use crate::engine::Engine;
 use crate::engine::announcer::Announcement;
+use crate::engine::marks::Place;
 use crate::error::Error;
 use crate::store::notify::notify;
 
@@ -23,8 +24,8 @@ const DEBOUNCE: Duration = Duration::from_millis(5);
 pub struct Message {
     /// Which server says it: one does not listen to oneself.
     pub from: String,
-    /// Which queues have new work; none: look for yourselves.
-    pub queues: Option<Vec<String>>,
+    /// Which queues have new work, and the first place of it; none: look for yourselves.
+    pub queues: Option<Vec<(String, Place)>>,
 }
 
 impl Message {
@@ -69,9 +70,12 @@ mod tests {
 
     #[test]
     fn a_list_that_does_not_fit_is_left_out() {
-        let message = Message { from: "s".into(), queues: Some(vec!["t:".to_owned() + &"x".repeat(100); 100]) };
+        let message = Message {
+            from: "s".into(),
+            queues: Some(vec![("t:".to_owned() + &"x".repeat(100), Place::BEGINNING); 100]),
+        };
         assert_eq!(message.text(), r#"{"from":"s","queues":null}"#);
-        let short = Message { from: "s".into(), queues: Some(vec!["t:a".into()]) };
+        let short = Message { from: "s".into(), queues: Some(vec![("t:a".into(), Place::BEGINNING)]) };
         assert_eq!(serde_json::from_str::<Message>(&short.text()).unwrap(), short);
     }
 }

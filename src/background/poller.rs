@@ -21,7 +21,8 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     let mut busy = 0;
     for queues in awaited.chunks(QUEUES_PER_STATEMENT) {
         let mut conn = engine.database.connection().await?;
-        for queue in find_busy_queues(&mut conn, DEFAULT_NAMESPACE, queues).await? {
+        let from: Vec<(i16, i64)> = engine.marks.of(queues).into_iter().map(|mark| (mark.rank, mark.seq)).collect();
+        for queue in find_busy_queues(&mut conn, DEFAULT_NAMESPACE, queues, &from).await? {
             engine.hub.wake_one(&[queue]);
             busy += 1;
         }

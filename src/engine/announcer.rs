@@ -4,10 +4,12 @@
 //! many events are published, there is one `NOTIFY` at a time, outside of any publisher's
 //! transaction (a `NOTIFY` takes a global lock at commit).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
+
+use super::marks::Place;
 
 /// More distinct names than this are announced as "look for yourselves".
 const MAX_NAMES: usize = 200;
@@ -21,22 +23,22 @@ pub struct Announcer {
 
 #[derive(Default)]
 struct Gathered {
-    queues: HashSet<String>,
+    queues: HashMap<String, Place>,
     too_many: bool,
 }
 
 /// What is to be announced.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Announcement {
-    /// These queues have new work.
-    Queues(Vec<String>),
+    /// These queues have new work, the first of it at this place.
+    Queues(Vec<(String, Place)>),
     /// So many that it is not worth listing them.
     Everything,
 }
 
 impl Announcer {
     /// Adds names.
-    pub fn announce(&self, queues: HashSet<String>) {
+    pub fn announce(&self, queues: HashMap<String, Place>) {
         if queues.is_empty() {
             return;
         }
@@ -45,7 +47,10 @@ impl Announcer {
             gathered.too_many = true;
             gathered.queues.clear();
         } else {
-            gathered.queues.extend(queues);
+            for (queue, place) in queues {
+                let first = gathered.queues.entry(queue).or_insert(place);
+                *first = place.min(*first);
+            }
         }
         self.bell.notify_one();
     }
@@ -79,16 +84,17 @@ mod tests {
     #[tokio::test]
     async fn names_gather_until_they_are_taken() {
         let announcer = Announcer::default();
-        announcer.announce(["t:a".to_owned()].into());
-        announcer.announce(["t:a".to_owned()].into());
-        assert_eq!(announcer.next().await, Announcement::Queues(vec!["t:a".into()]));
+        let at = |seq| Place { rank: 0, seq };
+        announcer.announce([("t:a".to_owned(), at(7))].into());
+        announcer.announce([("t:a".to_owned(), at(5))].into());
+        assert_eq!(announcer.next().await, Announcement::Queues(vec![("t:a".into(), at(5))]));
         assert_eq!(announcer.take(), None);
     }
 
     #[tokio::test]
     async fn too_many_names_become_everything() {
         let announcer = Announcer::default();
-        announcer.announce((0..=MAX_NAMES).map(|n| n.to_string()).collect());
+        announcer.announce((0..=MAX_NAMES).map(|n| (n.to_string(), Place::BEGINNING)).collect());
         assert_eq!(announcer.next().await, Announcement::Everything);
         assert_eq!(announcer.take(), None);
     }

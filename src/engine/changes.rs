@@ -14,14 +14,15 @@ use diesel_async::AsyncPgConnection;
 use crate::domain::delivery::{LogLine, Place};
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::deliveries::{Loaded, Save, load_deliveries, save_deliveries};
+use crate::store::deliveries::{EnteredRow, Loaded, Save, load_deliveries, save_deliveries};
 use crate::store::event_log::{LogEntry, append_log};
 use crate::store::ordering::{find_heads, lock_keys_of_deliveries};
+
+use super::{Entered, marks};
 
 /// Deliveries under lock.
 pub struct Changes {
     loaded: BTreeMap<i64, Loaded>,
-    was_ready: BTreeSet<i64>,
     touched: BTreeSet<i64>,
     to_tail: BTreeSet<i64>,
     lines: Vec<LogLine>,
@@ -33,8 +34,8 @@ pub struct Changes {
 pub struct Written {
     /// The log entries, in the order in which the lines were given.
     pub entries: Vec<LogEntry>,
-    /// The tags of each delivery that entered `ready`.
-    pub entered_ready: Vec<Vec<String>>,
+    /// What entered `ready`.
+    pub entered_ready: Vec<Entered>,
 }
 
 impl Changes {
@@ -43,8 +44,7 @@ impl Changes {
         lock_keys_of_deliveries(conn, ids).await?;
         let loaded: BTreeMap<i64, Loaded> =
             load_deliveries(conn, ids, now).await?.into_iter().map(|loaded| (loaded.delivery.id, loaded)).collect();
-        let was_ready = loaded.values().filter(|l| l.delivery.place == Place::Ready).map(|l| l.delivery.id).collect();
-        Ok(Changes { loaded, was_ready, touched: BTreeSet::new(), to_tail: BTreeSet::new(), lines: Vec::new(), now })
+        Ok(Changes { loaded, touched: BTreeSet::new(), to_tail: BTreeSet::new(), lines: Vec::new(), now })
     }
 
     /// Looks at a delivery.
@@ -94,29 +94,28 @@ impl Changes {
             .iter()
             .map(|loaded| Save { delivery: &loaded.delivery, to_tail: self.to_tail.contains(&loaded.delivery.id) })
             .collect();
-        if !saves.is_empty() {
-            save_deliveries(conn, self.now, &saves).await?;
-        }
         let mut written = Written::default();
+        if !saves.is_empty() {
+            let entered = save_deliveries(conn, self.now, &saves).await?;
+            written.entered_ready =
+                entered.into_iter().filter_map(|row| entered_ready(row, self.loaded.get(&row.id))).collect();
+        }
         if !self.lines.is_empty() {
             written.entries = append_log(conn, DEFAULT_NAMESPACE, self.now, &self.lines).await?;
         }
-        let is_new_in_ready =
-            |l: &&Loaded| l.delivery.place == Place::Ready && !self.was_ready.contains(&l.delivery.id);
-        written.entered_ready = touched.iter().copied().filter(is_new_in_ready).map(|l| l.tags.clone()).collect();
         let keys: BTreeSet<String> = touched.iter().filter_map(|l| l.delivery.ordering_key.clone()).collect();
         written.entered_ready.extend(advance_keys(conn, keys, self.now).await?);
         Ok(written)
     }
 }
 
-/// Lets the heads of keys into `ready`; answers the tags of each that entered. The keys'
+/// Lets the heads of keys into `ready`; answers what entered. The keys'
 /// locks must be held.
 pub async fn advance_keys(
     conn: &mut AsyncPgConnection,
     keys: BTreeSet<String>,
     now: Option<DateTime<Utc>>,
-) -> Result<Vec<Vec<String>>, Error> {
+) -> Result<Vec<Entered>, Error> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
@@ -127,8 +126,14 @@ pub async fn advance_keys(
         head.delivery.place = Place::Ready;
     }
     let saves: Vec<Save<'_>> = heads.iter().map(|h| Save { delivery: &h.delivery, to_tail: false }).collect();
-    if !saves.is_empty() {
-        save_deliveries(conn, now, &saves).await?;
+    if saves.is_empty() {
+        return Ok(Vec::new());
     }
-    Ok(heads.into_iter().map(|head| head.tags).collect())
+    let entered = save_deliveries(conn, now, &saves).await?;
+    let head = |row: &EnteredRow| heads.iter().find(|head| head.delivery.id == row.id);
+    Ok(entered.into_iter().filter_map(|row| entered_ready(row, head(&row))).collect())
+}
+
+fn entered_ready(row: EnteredRow, loaded: Option<&Loaded>) -> Option<Entered> {
+    Some(Entered { tags: loaded?.tags.clone(), place: marks::Place { rank: row.rank, seq: row.seq } })
 }

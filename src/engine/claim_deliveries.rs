@@ -5,6 +5,8 @@
 //! it does not cut a transaction in two. What was claimed travels as a [`ClaimedBatch`], and
 //! whoever drops one without having delivered it gives the work back.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use diesel_async::AsyncPgConnection;
@@ -19,6 +21,8 @@ use crate::store::deliveries::{ClaimQuery, Claimed, claim_deliveries};
 use crate::store::events::EventRow;
 use crate::store::ready::queue_of_tag;
 
+use super::fusion::Answers;
+use super::marks::Place;
 use super::settle_deliveries::{Word, WorkCall};
 use super::{Engine, transaction};
 
@@ -99,14 +103,19 @@ impl Engine {
     /// Claims work, waiting for it if asked to. An empty batch: there was none.
     pub async fn claim_deliveries(&self, request: ClaimRequest) -> Result<ClaimedBatch, Error> {
         self.sightings.note(&request.worker_id, Some(request.tags.as_slice()));
-        let queues: Vec<String> = request.tags.as_slice().iter().map(|tag| queue_of_tag(tag)).collect();
+        let queues: Arc<[String]> = request.tags.as_slice().iter().map(|tag| queue_of_tag(tag)).collect();
         if request.wait.is_zero() {
             return self.look_once(&request, &queues).await;
         }
         let deadline = Instant::now() + request.wait;
         let ticket = self.hub.enter(queues.clone())?;
+        let mut batch = ClaimedBatch { events: Vec::new(), engine: None };
         loop {
-            let batch = self.look_once(&request, &queues).await?;
+            // Others wait for the same and have not been woken: there is nothing to find.
+            if !ticket.has_company() {
+                batch = self.look_once(&request, &queues).await?;
+            }
+            ticket.looked();
             if !batch.events.is_empty() {
                 ticket.pass_on();
                 return Ok(batch);
@@ -121,45 +130,82 @@ impl Engine {
         }
     }
 
-    async fn look_once(&self, request: &ClaimRequest, queues: &[String]) -> Result<ClaimedBatch, Error> {
-        let (engine, request, queues) = (self.clone(), request.clone(), queues.to_vec());
-        self.detached(async move {
-            let events = match &request.request_id {
-                None => engine.claim_some(&request, &queues).await?,
-                Some(request_id) => engine.claim_once_per_request(&request, &queues, request_id).await?,
-            };
-            Ok(ClaimedBatch { events, engine: Some(engine) })
-        })
-        .await
+    async fn look_once(&self, request: &ClaimRequest, queues: &Arc<[String]>) -> Result<ClaimedBatch, Error> {
+        if let Some(request_id) = request.request_id.clone() {
+            let (engine, request, queues) = (self.clone(), request.clone(), queues.clone());
+            return self
+                .detached(async move {
+                    let events = engine.claim_once_per_request(&request, &queues, &request_id).await?;
+                    Ok(ClaimedBatch { events, engine: Some(engine) })
+                })
+                .await;
+        }
+        let claimer = Claimer {
+            queues: queues.clone(),
+            worker_id: request.worker_id.clone(),
+            max: request.max,
+            lease_seconds: request.lease_seconds,
+        };
+        self.lanes().claim.call(claimer, request.max).await
     }
 
-    /// One statement, and a second, wider one if there is work that the first could not reach.
-    async fn claim_some(&self, request: &ClaimRequest, queues: &[String]) -> Result<Vec<EventRow>, Error> {
+    /// Claims for many workers at once: one statement for all that ask for the same queues.
+    pub(super) async fn claim_fused(&self, claimers: Vec<Claimer>) -> Answers<ClaimedBatch> {
+        let mut groups: BTreeMap<Arc<[String]>, Vec<usize>> = BTreeMap::new();
+        for (index, claimer) in claimers.iter().enumerate() {
+            groups.entry(claimer.queues.clone()).or_default().push(index);
+        }
+        let mut answers: Vec<Option<Result<ClaimedBatch, Error>>> = claimers.iter().map(|_| None).collect();
+        for (queues, members) in groups {
+            let asking: Vec<&Claimer> = members.iter().map(|index| &claimers[*index]).collect();
+            match self.claim_for(&queues, &asking).await {
+                Ok(shares) => {
+                    for (index, events) in members.into_iter().zip(shares) {
+                        answers[index] = Some(Ok(ClaimedBatch { events, engine: Some(self.clone()) }));
+                    }
+                }
+                Err(error) => members.into_iter().for_each(|index| answers[index] = Some(Err(error.for_another()))),
+            }
+        }
+        let unanswered = || Err(Error::Internal("a claim was not answered".into()));
+        answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
+    }
+
+    /// One statement, and a second, wider one if there is work that the first could not
+    /// reach. First come, first served: shares are in the order of the claimers.
+    async fn claim_for(&self, queues: &[String], claimers: &[&Claimer]) -> Result<Vec<Vec<EventRow>>, Error> {
         let mut conn = self.database.connection().await?;
-        let first = claim(&mut conn, self, request, queues, SLACK).await?;
+        let first = claim(&mut conn, self, queues, claimers, SLACK).await?;
         if !first.out_of_reach {
-            return Ok(first.events);
+            return Ok(share_out(first, claimers));
         }
         drop(conn);
         self.expire_deliveries().await?;
         let mut conn = self.database.connection().await?;
-        Ok(claim(&mut conn, self, request, queues, WIDE_SLACK).await?.events)
+        Ok(share_out(claim(&mut conn, self, queues, claimers, WIDE_SLACK).await?, claimers))
     }
 
     async fn claim_once_per_request(
         &self,
         request: &ClaimRequest,
-        queues: &[String],
+        queues: &Arc<[String]>,
         request_id: &str,
     ) -> Result<Vec<EventRow>, Error> {
         let key = RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &request.worker_id, request_id };
+        let claimer = Claimer {
+            queues: queues.clone(),
+            worker_id: request.worker_id.clone(),
+            max: request.max,
+            lease_seconds: request.lease_seconds,
+        };
         transaction!(self, |conn| {
             let remembered = lock_request(conn, key, self.now()).await?;
             let standing = load_standing(conn, &remembered).await?;
             if !standing.is_empty() {
                 return Ok(standing);
             }
-            let claimed = claim(conn, self, request, queues, WIDE_SLACK).await?.events;
+            let claimed = claim(conn, self, queues, &[&claimer], WIDE_SLACK).await?;
+            let claimed: Vec<EventRow> = claimed.events.into_iter().map(|event| event.row).collect();
             let given = Remembered {
                 delivery_ids: claimed.iter().map(|row| row.event.id).collect(),
                 lease_ids: claimed.iter().map(|row| row.work.lease_id).collect(),
@@ -170,22 +216,49 @@ impl Engine {
     }
 }
 
+/// One worker in a fused claim.
+#[derive(Debug, Clone)]
+pub struct Claimer {
+    queues: Arc<[String]>,
+    worker_id: String,
+    max: usize,
+    lease_seconds: i32,
+}
+
 async fn claim(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
-    request: &ClaimRequest,
     queues: &[String],
+    claimers: &[&Claimer],
     slack: i64,
 ) -> Result<Claimed, Error> {
-    let limit = request.max as i64;
+    let slots = || claimers.iter().flat_map(|claimer| std::iter::repeat_n(claimer, claimer.max));
+    let worker_ids: Vec<&str> = slots().map(|claimer| claimer.worker_id.as_str()).collect();
+    let lease_seconds: Vec<i32> = slots().map(|claimer| claimer.lease_seconds).collect();
+    let from: Vec<(i16, i64)> = engine.marks.of(queues).into_iter().map(|mark| (mark.rank, mark.seq)).collect();
     let query = ClaimQuery {
         namespace_id: DEFAULT_NAMESPACE,
         queues,
-        limit,
-        window: limit + slack,
-        worker_id: &request.worker_id,
-        lease_seconds: request.lease_seconds,
+        from: &from,
+        window: worker_ids.len() as i64 + slack,
+        worker_ids: &worker_ids,
+        lease_seconds: &lease_seconds,
         now: engine.now(),
     };
-    Ok(claim_deliveries(conn, &query).await?)
+    let claimed = claim_deliveries(conn, &query).await?;
+    for event in &claimed.events {
+        let (queue, rank, seq) = &event.found;
+        engine.marks.raise(queue, Place { rank: *rank, seq: *seq });
+    }
+    Ok(claimed)
+}
+
+fn share_out(claimed: Claimed, claimers: &[&Claimer]) -> Vec<Vec<EventRow>> {
+    let owner_of_slot: Vec<usize> =
+        claimers.iter().enumerate().flat_map(|(index, claimer)| std::iter::repeat_n(index, claimer.max)).collect();
+    let mut shares: Vec<Vec<EventRow>> = claimers.iter().map(|_| Vec::new()).collect();
+    for event in claimed.events {
+        shares[owner_of_slot[event.slot]].push(event.row);
+    }
+    shares
 }

@@ -32,7 +32,10 @@ struct Room {
 struct Waiter {
     queues: Arc<[String]>,
     bell: Arc<Notify>,
+    /// Was told of something and has not looked yet.
     is_woken: bool,
+    /// Is about to look, or looking: others may rely on it.
+    owes_look: bool,
 }
 
 impl Hub {
@@ -42,16 +45,16 @@ impl Hub {
     }
 
     /// Takes a place in the room.
-    pub fn enter(self: &Arc<Self>, queues: Vec<String>) -> Result<Ticket, Error> {
+    pub fn enter(self: &Arc<Self>, queues: Arc<[String]>) -> Result<Ticket, Error> {
         let mut room = self.lock();
         if room.waiters.len() >= self.capacity {
             return Err(Error::Overloaded);
         }
         let number = room.next_number;
         room.next_number += 1;
-        let queues: Arc<[String]> = queues.into();
         let bell = Arc::new(Notify::new());
-        room.waiters.insert(number, Waiter { queues: queues.clone(), bell: bell.clone(), is_woken: false });
+        room.waiters
+            .insert(number, Waiter { queues: queues.clone(), bell: bell.clone(), is_woken: false, owes_look: true });
         room.list(number, &queues);
         Ok(Ticket { hub: self.clone(), number, queues, bell })
     }
@@ -151,9 +154,26 @@ impl Ticket {
         let mut room = self.hub.lock();
         if let Some(waiter) = room.waiters.get_mut(&self.number) {
             waiter.is_woken = false;
+            waiter.owes_look = true;
         }
         let queues = self.queues.clone();
         room.list(self.number, &queues);
+    }
+
+    /// Says that we have looked, or that somebody else does.
+    pub fn looked(&self) {
+        if let Some(waiter) = self.hub.lock().waiters.get_mut(&self.number) {
+            waiter.owes_look = false;
+        }
+    }
+
+    /// Whether for each of its queues somebody else has been waiting longer and not been
+    /// woken. Then whatever there was, they would have found or been told of, and looking
+    /// would be in vain: idle workers that come and go cost no statements.
+    pub fn has_company(&self) -> bool {
+        let room = self.hub.lock();
+        let is_first = |numbers: &BTreeSet<u64>| numbers.first() == Some(&self.number);
+        self.queues.iter().all(|queue| room.by_queue.get(queue).is_some_and(|numbers| !is_first(numbers)))
     }
 
     /// Waits to be woken.
@@ -175,9 +195,9 @@ impl Drop for Ticket {
         let mut room = self.hub.lock();
         let queues = self.queues.clone();
         room.unlist(self.number, &queues);
-        let was_woken = room.waiters.remove(&self.number).is_some_and(|waiter| waiter.is_woken);
+        let left = room.waiters.remove(&self.number);
         // Woken and gone before looking: somebody else must look.
-        if was_woken && !room.closed {
+        if left.is_some_and(|waiter| waiter.is_woken || waiter.owes_look) && !room.closed {
             room.wake_one(&queues);
         }
     }
@@ -233,6 +253,24 @@ mod tests {
     }
 
     #[test]
+    fn who_leaves_while_others_rely_on_its_look_passes_the_word_on() {
+        let hub = hub();
+        let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["a"]));
+        assert!(!first.has_company());
+        assert!(second.has_company());
+        second.looked();
+        drop(first);
+        assert!(is_woken(&second));
+    }
+
+    #[test]
+    fn company_must_wait_for_every_queue() {
+        let hub = hub();
+        let (_first, second) = (enter(&hub, &["a"]), enter(&hub, &["a", "b"]));
+        assert!(!second.has_company());
+    }
+
+    #[test]
     fn who_looked_and_found_nothing_keeps_its_place() {
         let hub = hub();
         let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["a"]));
@@ -256,7 +294,7 @@ mod tests {
     fn a_full_room_refuses_and_an_empty_one_holds_nothing() {
         let hub = Arc::new(Hub::new(1));
         let ticket = enter(&hub, &["a"]);
-        assert!(hub.enter(vec!["a".into()]).is_err());
+        assert!(hub.enter(["a".to_owned()].into()).is_err());
         drop(ticket);
         assert!(hub.is_empty());
         assert!(hub.awaited_queues().is_empty());

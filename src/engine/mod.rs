@@ -16,16 +16,18 @@ pub mod announcer;
 pub mod changes;
 pub mod claim_deliveries;
 pub mod clock;
+pub mod fusion;
 pub mod hub;
+pub mod marks;
 pub mod operate;
 pub mod publish_events;
 pub mod settle_deliveries;
 pub mod sightings;
 pub mod sweep;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -35,15 +37,24 @@ use crate::domain::backoff::Backoff;
 use crate::error::Error;
 use crate::logging::REQUEST_ID;
 use crate::store::database::Database;
+use crate::store::events::StoredEvent;
 use crate::store::ready::queue_of_tag;
 
 use announcer::Announcer;
+use claim_deliveries::{ClaimedBatch, Claimer};
 use clock::Clock;
+use fusion::{Answers, Lane, LaneShape};
 use hub::Hub;
+use marks::{Marks, Place};
+use publish_events::Publication;
+use settle_deliveries::{Settled, WorkCall};
 use sightings::Sightings;
 
 /// By when a caller has an answer, whatever the database does.
 const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
+
+/// How many rows one fused statement takes at most.
+const FUSED_ROWS: usize = 500;
 
 /// How often a transaction that fell victim to another is run again.
 const CONFLICT_RETRIES: usize = 3;
@@ -57,6 +68,8 @@ pub struct EngineSettings {
     pub poison_after: i32,
     /// How many workers may wait at once.
     pub max_waiting: usize,
+    /// How many calls of one verb may wait for the database.
+    pub max_queued: usize,
     /// How many rows a filter without an index may read.
     pub list_scan_rows: i64,
 }
@@ -75,12 +88,22 @@ pub struct Parts {
     pub settings: EngineSettings,
     /// Who waits.
     pub hub: Arc<Hub>,
+    /// Where to begin looking.
+    pub marks: Marks,
     /// What other servers should hear.
     pub announcer: Announcer,
     /// Who was seen.
     pub sightings: Sightings,
     instance: String,
     runtime: Handle,
+    lanes: OnceLock<Lanes>,
+}
+
+/// The queues in front of the hot verbs.
+struct Lanes {
+    publish: Lane<Publication, Vec<StoredEvent>>,
+    claim: Lane<Claimer, ClaimedBatch>,
+    settle: Lane<Arc<Vec<WorkCall>>, Vec<Result<Settled, Error>>>,
 }
 
 impl std::ops::Deref for Engine {
@@ -93,10 +116,11 @@ impl std::ops::Deref for Engine {
 impl Engine {
     /// Puts an engine together. Must be called on the main runtime.
     pub fn new(database: Database, clock: Clock, settings: EngineSettings) -> Self {
-        Engine(Arc::new(Parts {
+        let engine = Engine(Arc::new(Parts {
             database,
             clock,
             hub: Arc::new(Hub::new(settings.max_waiting)),
+            marks: Marks::default(),
             announcer: Announcer::default(),
             sightings: Sightings::default(),
             settings,
@@ -107,7 +131,51 @@ impl Engine {
                 getrandom::u32().unwrap_or_default()
             ),
             runtime: Handle::current(),
-        }))
+            lanes: OnceLock::new(),
+        }));
+        engine.lanes.get_or_init(|| engine.open_lanes());
+        engine
+    }
+
+    fn lanes(&self) -> &Lanes {
+        self.lanes.get_or_init(|| self.open_lanes())
+    }
+
+    /// A lane must not keep the engine alive, or neither would ever end.
+    fn open_lanes(&self) -> Lanes {
+        let shape = |name, width| LaneShape { name, capacity: self.settings.max_queued, width, max_weight: FUSED_ROWS };
+        let weak = Arc::downgrade(&self.0);
+        let (for_publish, for_claim, for_settle) = (weak.clone(), weak.clone(), weak);
+        Lanes {
+            publish: Lane::open(&self.runtime, shape("publish", 2), move |calls| {
+                let engine = for_publish.upgrade().map(Engine);
+                async move {
+                    match engine {
+                        Some(engine) => engine.publish_fused(calls).await,
+                        None => stopping(calls.len()),
+                    }
+                }
+            }),
+            // Two claims at once would fight for the same head.
+            claim: Lane::open(&self.runtime, shape("claim", 1), move |calls| {
+                let engine = for_claim.upgrade().map(Engine);
+                async move {
+                    match engine {
+                        Some(engine) => engine.claim_fused(calls).await,
+                        None => stopping(calls.len()),
+                    }
+                }
+            }),
+            settle: Lane::open(&self.runtime, shape("settle", 2), move |calls| {
+                let engine = for_settle.upgrade().map(Engine);
+                async move {
+                    match engine {
+                        Some(engine) => engine.settle_fused(calls).await,
+                        None => stopping(calls.len()),
+                    }
+                }
+            }),
+        }
     }
 
     /// This server's name among those on the same database.
@@ -138,17 +206,35 @@ impl Engine {
         }
     }
 
-    /// Tells waiting workers, here and elsewhere, of deliveries that entered `ready`; one
-    /// list of tags per delivery. Call it after the commit.
-    fn wake(&self, entered: &[Vec<String>]) {
-        let mut queues = HashSet::new();
-        for tags in entered {
-            let of_delivery: Vec<String> = tags.iter().map(|tag| queue_of_tag(tag)).collect();
-            self.hub.wake_one(&of_delivery);
-            queues.extend(of_delivery);
+    /// Tells waiting workers, here and elsewhere, of deliveries that entered `ready`. Call it
+    /// after the commit.
+    fn wake(&self, entered: &[Entered]) {
+        let mut first_places: HashMap<String, Place> = HashMap::new();
+        for Entered { tags, place } in entered {
+            let queues: Vec<String> = tags.iter().map(|tag| queue_of_tag(tag)).collect();
+            for queue in &queues {
+                self.marks.lower(queue, *place);
+                let first = first_places.entry(queue.clone()).or_insert(*place);
+                *first = (*place).min(*first);
+            }
+            self.hub.wake_one(&queues);
         }
-        self.announcer.announce(queues);
+        self.announcer.announce(first_places);
     }
+}
+
+/// A delivery that has entered `ready`.
+#[derive(Debug, Clone)]
+pub struct Entered {
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// Its place in the queue of each.
+    pub place: Place,
+}
+
+/// The engine has gone before the calls in its lanes.
+fn stopping<A>(calls: usize) -> Answers<A> {
+    (0..calls).map(|_| Err(Error::unavailable("the server is stopping".into()))).collect()
 }
 
 /// Runs a transaction, again if it fell victim to another: `transaction!(engine, |conn| …)`.

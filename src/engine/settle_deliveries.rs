@@ -6,6 +6,7 @@
 //! is written at once. One caller's refusal is that caller's alone.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use diesel_async::AsyncPgConnection;
@@ -16,9 +17,12 @@ use crate::domain::json::RawJson;
 use crate::domain::lease::{self, Caller, PastClaim, Verdict};
 use crate::domain::status::Status;
 use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::deliveries::{Completion, complete_deliveries};
 use crate::store::event_log::{LogEntry, find_entry, find_past_claim};
 
 use super::changes::{Changes, Written};
+use super::fusion::{Answers, split};
 use super::{Engine, transaction};
 
 /// One call of one worker about one event.
@@ -118,20 +122,71 @@ impl Engine {
         for call in &calls {
             self.sightings.note(&call.caller.worker_id, None);
         }
-        let engine = self.clone();
-        self.detached(async move {
-            let (answers, written) = transaction!(engine, |conn| settle_all(conn, &engine, &calls).await)?;
-            engine.wake(&written.entered_ready);
-            Ok(answers)
+        let weight = calls.len();
+        self.lanes().settle.call(Arc::new(calls), weight).await
+    }
+
+    /// Settles the calls of many requests together.
+    pub(super) async fn settle_fused(&self, requests: Vec<Arc<Vec<WorkCall>>>) -> Answers<Vec<Result<Settled, Error>>> {
+        split(requests, &|requests: Vec<Arc<Vec<WorkCall>>>| {
+            let engine = self.clone();
+            async move { engine.settle_requests(&requests).await }
         })
         .await
     }
+
+    async fn settle_requests(
+        &self,
+        requests: &[Arc<Vec<WorkCall>>],
+    ) -> Result<Vec<Vec<Result<Settled, Error>>>, Error> {
+        let calls: Vec<&WorkCall> = requests.iter().flat_map(|calls| calls.iter()).collect();
+        let mut answers = self.complete_held(&calls).await?;
+        let open: Vec<usize> = (0..calls.len()).filter(|index| answers[*index].is_none()).collect();
+        if !open.is_empty() {
+            let judged: Vec<&WorkCall> = open.iter().map(|index| calls[*index]).collect();
+            let (outcomes, written) = transaction!(self, |conn| settle_all(conn, self, &judged).await)?;
+            self.wake(&written.entered_ready);
+            for (index, outcome) in open.into_iter().zip(outcomes) {
+                answers[index] = Some(outcome);
+            }
+        }
+        let mut answers = answers.into_iter().flatten();
+        Ok(requests.iter().map(|calls| answers.by_ref().take(calls.len()).collect()).collect())
+    }
+
+    /// The short way: completions by whoever simply holds the work are one statement. What
+    /// it leaves unanswered is judged.
+    async fn complete_held(&self, calls: &[&WorkCall]) -> Result<Vec<Option<Result<Settled, Error>>>, Error> {
+        let mut answers: Vec<Option<Result<Settled, Error>>> = calls.iter().map(|_| None).collect();
+        let (indices, completions): (Vec<usize>, Vec<Completion<'_>>) =
+            calls.iter().enumerate().filter_map(|(index, call)| Some((index, completion(call)?))).unzip();
+        if completions.is_empty() {
+            return Ok(answers);
+        }
+        let mut conn = self.database.connection().await?;
+        for done in complete_deliveries(&mut conn, DEFAULT_NAMESPACE, self.now(), &completions).await? {
+            let record = Record {
+                entry: done.entry,
+                is_repeat: false,
+                status: Status::Completed,
+                retry_count: done.retry_count,
+                max_retries: done.max_retries,
+            };
+            answers[indices[done.ord as usize - 1]] = Some(Ok(Settled::Recorded(record)));
+        }
+        Ok(answers)
+    }
+}
+
+fn completion(call: &WorkCall) -> Option<Completion<'_>> {
+    let Word::Complete(report) = &call.word else { return None };
+    Some(Completion { id: call.event_id, lease_id: call.caller.lease_id, worker_id: &call.caller.worker_id, report })
 }
 
 async fn settle_all(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
-    calls: &[WorkCall],
+    calls: &[&WorkCall],
 ) -> Result<(Vec<Result<Settled, Error>>, Written), Error> {
     let ids: BTreeSet<i64> = calls.iter().map(|call| call.event_id).collect();
     let ids: Vec<i64> = ids.into_iter().collect();

@@ -1,5 +1,7 @@
 //! `/events`: publishing and reading.
 
+use std::sync::Arc;
+
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -38,8 +40,9 @@ pub async fn publish_event(
     let mut fields = Fields::of_body(&body)?;
     let event = read_event(&mut fields, traceparent(&request).as_deref());
     let event = fields.finish_with(event)?;
-    let (events, stored) = engine.publish_events(vec![event]).await?;
-    let Some(row) = events.into_iter().zip(stored).map(|(new, stored)| published(new, stored)).next() else {
+    let events = Arc::new(vec![event]);
+    let stored = engine.publish_events(events.clone()).await?;
+    let Some(row) = published(events, stored).pop() else {
         return Err(Error::Internal("an event was stored and not answered".into()));
     };
     Ok(HttpResponse::Created()
@@ -64,8 +67,8 @@ pub async fn publish_batch(
     let items = fields.required("events", |fields| fields.items("events"));
     let items = fields.finish_with(items)?;
     let events = read_batch(&items, traceparent(&request).as_deref())?;
-    let (events, stored) = engine.publish_events(events).await?;
-    let rows: Vec<_> = events.into_iter().zip(stored).map(|(new, stored)| published(new, stored)).collect();
+    let events = Arc::new(events);
+    let rows = published(events.clone(), engine.publish_events(events).await?);
     Ok(HttpResponse::Created().json(Events { events: rows.iter().map(EventView::whole).collect() }))
 }
 

@@ -1,11 +1,16 @@
 //! What events and log entries look like on the wire.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Serialize, Serializer};
 
+use crate::domain::event::NewEvent;
 use crate::domain::json::RawJson;
+use crate::domain::status::Status;
+use crate::store::columns::{JsonColumn, StatusColumn};
 use crate::store::event_log::LogEntry;
-use crate::store::events::{EventColumns, EventRow, WorkColumns};
+use crate::store::events::{EventColumns, EventRow, StoredEvent, WorkColumns};
 
 /// A timestamp as the contract wants it: RFC 3339, UTC, ending in `Z`.
 #[derive(Debug, Clone, Copy)]
@@ -188,10 +193,14 @@ impl<'a> LogView<'a> {
     }
 }
 
-/// An event that has just been published, from what was sent and what the database added.
-pub fn published(new: crate::domain::event::NewEvent, stored: crate::store::events::StoredEvent) -> EventRow {
-    use crate::domain::status::Status;
-    use crate::store::columns::{JsonColumn, StatusColumn};
+/// Events that have just been published, from what was sent and what the database added.
+pub fn published(events: Arc<Vec<NewEvent>>, stored: Vec<StoredEvent>) -> Vec<EventRow> {
+    // The engine lets go of its share with the answer; only a straggler makes this a copy.
+    let events = Arc::try_unwrap(events).unwrap_or_else(|shared| shared.as_ref().clone());
+    events.into_iter().zip(stored).map(|(new, stored)| published_one(new, stored)).collect()
+}
+
+fn published_one(new: NewEvent, stored: StoredEvent) -> EventRow {
     let is_push_only = new.tags.is_empty();
     let labels = (!new.labels.is_empty()).then(|| RawJson::of(&new.labels).ok()).flatten();
     EventRow {

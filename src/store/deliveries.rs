@@ -2,15 +2,16 @@
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::{ActionColumn, JsonColumn, StatusColumn};
+use super::event_log::LogEntry;
 use super::events::EventRow;
 use crate::domain::backoff::Backoff;
-use crate::domain::delivery::{Delivery, Place, Settled};
+use crate::domain::delivery::{Delivery, Place, Report, Settled};
 
 /// A claim, as the statement wants it.
 #[derive(Debug, Clone)]
@@ -19,14 +20,14 @@ pub struct ClaimQuery<'a> {
     pub namespace_id: i32,
     /// Which queues.
     pub queues: &'a [String],
-    /// How many deliveries at most.
-    pub limit: i64,
+    /// Where to begin in each, by rank and number.
+    pub from: &'a [(i16, i64)],
     /// How far to look into each queue.
     pub window: i64,
-    /// Who claims.
-    pub worker_id: &'a str,
-    /// For how long.
-    pub lease_seconds: i32,
+    /// Who gets the first, the second, … delivery; as many as there are names, at most.
+    pub worker_ids: &'a [&'a str],
+    /// For how long each.
+    pub lease_seconds: &'a [i32],
     /// The time, if it is not the database's.
     pub now: Option<DateTime<Utc>>,
 }
@@ -35,13 +36,32 @@ pub struct ClaimQuery<'a> {
 #[derive(Debug)]
 pub struct Claimed {
     /// What was claimed, in claim order.
-    pub events: Vec<EventRow>,
+    pub events: Vec<ClaimedEvent>,
     /// Nothing was, although work is there: others are just taking it, or it has expired.
     pub out_of_reach: bool,
 }
 
+/// One of them.
+#[derive(Debug)]
+pub struct ClaimedEvent {
+    /// The number of the name that got it.
+    pub slot: usize,
+    /// The queue in which it was found, and its place there.
+    pub found: (String, i16, i64),
+    /// The event.
+    pub row: EventRow,
+}
+
 #[derive(QueryableByName)]
 struct ClaimedRow {
+    #[diesel(sql_type = Text)]
+    queue: String,
+    #[diesel(sql_type = SmallInt)]
+    rank: i16,
+    #[diesel(sql_type = BigInt)]
+    seq: i64,
+    #[diesel(sql_type = Integer)]
+    slot: i32,
     #[diesel(sql_type = Nullable<BigInt>)]
     claimed_id: Option<i64>,
     #[diesel(embed)]
@@ -56,16 +76,22 @@ pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'
     let rows: Vec<ClaimedRow> = sql_query(CLAIM_DELIVERIES)
         .bind::<Integer, _>(query.namespace_id)
         .bind::<Array<Text>, _>(query.queues)
-        .bind::<BigInt, _>(query.limit)
+        .bind::<BigInt, _>(query.worker_ids.len() as i64)
         .bind::<BigInt, _>(query.window)
-        .bind::<Text, _>(query.worker_id)
-        .bind::<Integer, _>(query.lease_seconds)
+        .bind::<Array<Text>, _>(query.worker_ids)
+        .bind::<Array<Integer>, _>(query.lease_seconds)
         .bind::<Nullable<Timestamptz>, _>(query.now)
+        .bind::<Array<SmallInt>, _>(query.from.iter().map(|from| from.0).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(query.from.iter().map(|from| from.1).collect::<Vec<_>>())
         .cached()
         .load(conn)
         .await?;
     let out_of_reach = rows.iter().any(|row| row.claimed_id.is_none());
-    let events = rows.into_iter().filter(|row| row.claimed_id.is_some()).map(|row| row.row).collect();
+    let claimed = rows.into_iter().filter(|row| row.claimed_id.is_some());
+    // Slots are counted from one over there.
+    let events = claimed
+        .map(|row| ClaimedEvent { slot: row.slot as usize - 1, found: (row.queue, row.rank, row.seq), row: row.row })
+        .collect();
     Ok(Claimed { events, out_of_reach })
 }
 
@@ -208,12 +234,13 @@ pub struct Save<'a> {
     pub to_tail: bool,
 }
 
-/// Writes deliveries back that were loaded under lock, `ready` included.
+/// Writes deliveries back that were loaded under lock, `ready` included; answers those that
+/// entered it.
 pub async fn save_deliveries(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
     saves: &[Save<'_>],
-) -> QueryResult<usize> {
+) -> QueryResult<Vec<EnteredRow>> {
     let all = || saves.iter().map(|save| save.delivery);
     let json = |value: &Option<crate::domain::json::RawJson>| value.clone().map(JsonColumn);
     sql_query(include_str!("sql/save_deliveries.sql"))
@@ -237,8 +264,22 @@ pub async fn save_deliveries(
         .bind::<Array<Nullable<Json>>, _>(all().map(|d| json(&d.result)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.last_error.as_deref()).collect::<Vec<_>>())
         .cached()
-        .execute(conn)
+        .load(conn)
         .await
+}
+
+/// A delivery that entered `ready`, and its place there.
+#[derive(Debug, Clone, Copy, QueryableByName)]
+pub struct EnteredRow {
+    /// The delivery.
+    #[diesel(sql_type = BigInt)]
+    pub id: i64,
+    /// Minus its priority.
+    #[diesel(sql_type = SmallInt)]
+    pub rank: i16,
+    /// Its number.
+    #[diesel(sql_type = BigInt)]
+    pub seq: i64,
 }
 
 fn due_at(delivery: &Delivery) -> Option<DateTime<Utc>> {
@@ -333,4 +374,57 @@ pub async fn next_due_in(conn: &mut AsyncPgConnection, now: Option<DateTime<Utc>
 
 fn ids(rows: QueryResult<Vec<IdRow>>) -> QueryResult<Vec<i64>> {
     Ok(rows?.into_iter().map(|row| row.id).collect())
+}
+
+/// A completion, as the short way wants it.
+#[derive(Debug)]
+pub struct Completion<'a> {
+    /// The delivery.
+    pub id: i64,
+    /// The claim meant, if the worker says.
+    pub lease_id: Option<i32>,
+    /// The worker.
+    pub worker_id: &'a str,
+    /// What it says.
+    pub report: &'a Report,
+}
+
+/// A completion that went the short way.
+#[derive(Debug, QueryableByName)]
+pub struct Completed {
+    /// Its place among those given, counted from one.
+    #[diesel(sql_type = BigInt)]
+    pub ord: i64,
+    /// The line that it left.
+    #[diesel(embed)]
+    pub entry: LogEntry,
+    /// Failures before it.
+    #[diesel(sql_type = Integer)]
+    pub retry_count: i32,
+    /// Attempts in all.
+    #[diesel(sql_type = Integer)]
+    pub max_retries: i32,
+}
+
+/// Completes what is simply held by its caller; whatever is missing in the answer was not
+/// touched and has to be judged.
+pub async fn complete_deliveries(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    now: Option<DateTime<Utc>>,
+    completions: &[Completion<'_>],
+) -> QueryResult<Vec<Completed>> {
+    let reports = || completions.iter().map(|completion| completion.report);
+    sql_query(include_str!("sql/complete_deliveries.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<BigInt>, _>(completions.iter().map(|c| c.id).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Integer>>, _>(completions.iter().map(|c| c.lease_id).collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(completions.iter().map(|c| c.worker_id).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Integer>>, _>(reports().map(|r| r.status_code).collect::<Vec<_>>())
+        .bind::<Array<Nullable<BigInt>>, _>(reports().map(|r| r.execution_time_ms).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Json>>, _>(reports().map(|r| r.result.clone().map(JsonColumn)).collect::<Vec<_>>())
+        .cached()
+        .load(conn)
+        .await
 }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use diesel::prelude::{ExpressionMethods, JoinOnDsl, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
-use diesel::sql_types::{Array, BigInt, Bool, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -80,9 +80,9 @@ pub struct StoredEvent {
     /// The same, if that is still to come.
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub due_at: Option<DateTime<Utc>>,
-    /// Whether it can be claimed at once.
-    #[diesel(sql_type = Bool)]
-    pub is_ready: bool,
+    /// Its number in `ready`, if it can be claimed at once.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub ready_seq: Option<i64>,
 }
 
 /// Stores events in the order given; the answer is in the same order.
@@ -90,10 +90,10 @@ pub async fn publish_events(
     conn: &mut AsyncPgConnection,
     namespace_id: i32,
     now: Option<DateTime<Utc>>,
-    new: &[NewEvent],
+    new: &[&NewEvent],
 ) -> QueryResult<Vec<StoredEvent>> {
     let json = |value: &Option<RawJson>| value.clone().map(JsonColumn);
-    let column = |pick: fn(&NewEvent) -> Option<&str>| new.iter().map(pick).collect::<Vec<_>>();
+    let column = |pick: fn(&NewEvent) -> Option<&str>| new.iter().map(|event| pick(event)).collect::<Vec<_>>();
     sql_query(include_str!("sql/publish_events.sql"))
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Timestamptz>, _>(now)

@@ -1,7 +1,7 @@
 //! `ready`: what can be claimed now.
 
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, Integer, Text};
+use diesel::sql_types::{Array, BigInt, Integer, SmallInt, Text};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -18,20 +18,56 @@ struct QueueRow {
     queue: String,
 }
 
-/// Which of these queues hold anything.
+/// Which of these queues hold anything, each from a place (rank and number) on.
 pub async fn find_busy_queues(
     conn: &mut AsyncPgConnection,
     namespace_id: i32,
     queues: &[String],
+    from: &[(i16, i64)],
 ) -> QueryResult<Vec<String>> {
     let rows: Vec<QueueRow> = sql_query(
-        "SELECT q.queue FROM unnest($2) AS q(queue) WHERE EXISTS \
-         (SELECT 1 FROM waybill.ready r WHERE r.namespace_id = $1 AND r.queue = q.queue COLLATE \"C\")",
+        "SELECT q.queue FROM unnest($2, $3, $4) AS q(queue, from_rank, from_seq) CROSS JOIN LATERAL \
+         (SELECT 1 FROM waybill.ready r WHERE r.namespace_id = $1 AND r.queue = q.queue COLLATE \"C\" \
+          AND (r.rank, r.seq) >= (q.from_rank, q.from_seq) ORDER BY r.rank, r.seq LIMIT 1) any_row",
+    )
+    .bind::<Integer, _>(namespace_id)
+    .bind::<Array<Text>, _>(queues)
+    .bind::<Array<SmallInt>, _>(from.iter().map(|from| from.0).collect::<Vec<_>>())
+    .bind::<Array<BigInt>, _>(from.iter().map(|from| from.1).collect::<Vec<_>>())
+    .cached()
+    .load(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.queue).collect())
+}
+
+/// The first entry of a queue.
+#[derive(Debug, QueryableByName)]
+pub struct QueueHead {
+    /// The queue.
+    #[diesel(sql_type = Text)]
+    pub queue: String,
+    /// Minus its priority.
+    #[diesel(sql_type = SmallInt)]
+    pub rank: i16,
+    /// Its number.
+    #[diesel(sql_type = BigInt)]
+    pub seq: i64,
+}
+
+/// The heads of these queues, looked for from the very beginning.
+pub async fn find_heads_of_queues(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    queues: &[String],
+) -> QueryResult<Vec<QueueHead>> {
+    sql_query(
+        "SELECT q.queue, head.rank, head.seq FROM unnest($2) AS q(queue) CROSS JOIN LATERAL \
+         (SELECT rank, seq FROM waybill.ready WHERE namespace_id = $1 AND queue = q.queue COLLATE \"C\" \
+          ORDER BY rank, seq LIMIT 1) head",
     )
     .bind::<Integer, _>(namespace_id)
     .bind::<Array<Text>, _>(queues)
     .cached()
     .load(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| row.queue).collect())
+    .await
 }

@@ -1,6 +1,7 @@
--- Hands out up to $3 deliveries of the queues $2 to worker $5, in claim order.
+-- Hands out up to $3 deliveries of the queues $2, in claim order: the first to worker $5[1]
+-- with a lease of $6[1] seconds, the second to $5[2], and so on.
 --
--- The candidates are the first $4 of each queue, merged. The row that decides is the
+-- The candidates are the first $4 of each queue, from its mark ($8, $9) on, merged. The row that decides is the
 -- delivery's: it is locked, skipping what others are just taking, and `d.ready_seq = c.seq`
 -- is checked again on the locked version, so that an entry of `ready` that was taken between
 -- our snapshot and our lock can never hand the work out twice, not even if it has come back
@@ -20,11 +21,11 @@ WITH locked AS MATERIALIZED (
            e.ordering_key, e.correlation_id, e.traceparent, e.run_at, e.expires_at, e.created_at
     FROM (
         SELECT DISTINCT ON (r.rank, r.seq) r.ready_place, q.queue, r.rank, r.seq, r.delivery_id
-        FROM unnest($2) AS q(queue)
+        FROM unnest($2, $8, $9) AS q(queue, from_rank, from_seq)
         CROSS JOIN LATERAL (
             SELECT ctid AS ready_place, rank, seq, delivery_id
             FROM waybill.ready
-            WHERE namespace_id = $1 AND queue = q.queue COLLATE "C"
+            WHERE namespace_id = $1 AND queue = q.queue COLLATE "C" AND (rank, seq) >= (q.from_rank, q.from_seq)
             ORDER BY rank, seq
             LIMIT $4
         ) r
@@ -37,18 +38,21 @@ WITH locked AS MATERIALIZED (
     LIMIT $3
     FOR UPDATE OF d SKIP LOCKED
 ),
+numbered AS (
+    SELECT row_number() OVER (ORDER BY rank, seq)::integer AS slot, locked.* FROM locked
+),
 claimed AS (
     UPDATE waybill.deliveries d
     SET status = 'PROCESSING',
-        worker_id = $5,
+        worker_id = ($5)[l.slot],
         lease_id = d.lease_id + 1,
-        lease_expires_at = coalesce($7, now()) + make_interval(secs => $6),
+        lease_expires_at = coalesce($7, now()) + make_interval(secs => ($6)[l.slot]),
         started_at = NULL,
         ready_seq = NULL,
         updated_at = coalesce($7, now())
-    FROM locked l
+    FROM numbered l
     WHERE d.ctid = l.delivery_place
-    RETURNING l.ready_place, l.queue, l.rank, l.seq, d.id AS claimed_id,
+    RETURNING l.slot, l.ready_place, l.queue, l.rank, l.seq, d.id AS claimed_id,
               l.id, l.title, l.description, l.event_type, l.tags, l.labels, l.payload, l.priority, l.max_retries,
               l.ordering_key, l.correlation_id, l.traceparent, l.run_at, l.expires_at, l.created_at,
               d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id, d.lease_expires_at, d.cancel_requested,
@@ -67,21 +71,22 @@ logged AS (
     INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)
     SELECT $1, id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
 )
-SELECT rank, seq, claimed_id,
+SELECT slot, claimed_id, queue, rank, seq,
        id, title, description, event_type, tags, labels, payload, priority, max_retries,
        ordering_key, correlation_id, traceparent, run_at, expires_at, created_at,
        status, retry_count, lease_id, due_at, worker_id, lease_expires_at, cancel_requested,
        progress, result, last_error, updated_at
 FROM claimed
 UNION ALL
-SELECT 0, 0, NULL,
+SELECT 0, NULL, '', 0::smallint, 0,
        0, '', NULL, NULL, '{}', NULL, NULL, 0::smallint, 0,
        NULL, NULL, NULL, NULL, NULL, now(),
        'PENDING', 0, 0, NULL, NULL, NULL, false,
        NULL, NULL, NULL, now()
 WHERE NOT EXISTS (SELECT 1 FROM claimed)
-  AND EXISTS (SELECT 1 FROM unnest($2) AS q(queue)
+  AND EXISTS (SELECT 1 FROM unnest($2, $8, $9) AS q(queue, from_rank, from_seq)
               CROSS JOIN LATERAL (SELECT 1 FROM waybill.ready
                                   WHERE namespace_id = $1 AND queue = q.queue COLLATE "C"
+                                    AND (rank, seq) >= (q.from_rank, q.from_seq)
                                   ORDER BY rank, seq LIMIT 1) r)
-ORDER BY 1, 2
+ORDER BY 1

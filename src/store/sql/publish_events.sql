@@ -46,4 +46,4 @@ shown AS (
     FROM placed CROSS JOIN LATERAL unnest(tags) AS tag
     WHERE ready_seq IS NOT NULL
 )
-SELECT id, created_at, run_at, due_at, ready_seq IS NOT NULL AS is_ready FROM placed ORDER BY ord
+SELECT id, created_at, run_at, due_at, ready_seq FROM placed ORDER BY ord

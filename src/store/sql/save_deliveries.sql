@@ -28,7 +28,7 @@ saved AS (
         updated_at = coalesce($1, now())
     FROM placed p
     WHERE d.id = p.id
-    RETURNING d.id
+    RETURNING d.id, d.priority, d.ready_seq, p.old_ready_seq
 ),
 left_ready AS (
     DELETE FROM waybill.ready r
@@ -43,4 +43,4 @@ entered_ready AS (
     FROM placed p CROSS JOIN LATERAL unnest(p.tags) AS tag
     WHERE p.old_ready_seq IS NULL AND p.new_ready_seq IS NOT NULL
 )
-SELECT id FROM saved
+SELECT id, (-priority)::smallint AS rank, ready_seq AS seq FROM saved WHERE ready_seq IS NOT NULL AND old_ready_seq IS NULL

@@ -1,0 +1,268 @@
+//! Fusion: concurrent calls of one verb become one statement.
+//!
+//! A [`Lane`] is the queue in front of a verb. While one batch is at the database the next
+//! one gathers, and leaves the moment the first is back: there is no timer, so a lone call
+//! waits for nobody, and under load batches grow by themselves until the database is the
+//! only thing that anybody waits for. Answers go out after the commit.
+//!
+//! What could go wrong, and where it is dealt with:
+//! - *One caller's bad row fails the others*: calls are checked before they come here, and a
+//!   batch that the database refuses is split until the culprit stands alone ([`split`]).
+//! - *A caller has gone*: its call is dropped before it is run, not after.
+//! - *Too many wait*: the lane is bounded, and says so at once instead of growing.
+//! - *A panic or a lost connection*: everybody in the batch is told, nobody waits for ever.
+//! - *One verb starves another*: each has its own lane and its own turn at the pool.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::error::Error;
+
+/// By when a caller has an answer, whatever the database does.
+const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
+
+/// What a lane runs: many calls in, as many answers out, in the same order.
+pub type Answers<A> = Vec<Result<A, Error>>;
+type Run<C, A> = dyn Fn(Vec<C>) -> Pin<Box<dyn Future<Output = Answers<A>> + Send>> + Send + Sync;
+
+/// How a lane behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct LaneShape {
+    /// For the log.
+    pub name: &'static str,
+    /// How many calls may wait.
+    pub capacity: usize,
+    /// How many batches may be at the database at once.
+    pub width: usize,
+    /// How much one batch may weigh.
+    pub max_weight: usize,
+}
+
+/// The queue in front of one verb.
+pub struct Lane<C, A> {
+    entrance: mpsc::Sender<Waiting<C, A>>,
+}
+
+struct Waiting<C, A> {
+    call: C,
+    weight: usize,
+    answer: oneshot::Sender<Result<A, Error>>,
+}
+
+impl<C: Send + 'static, A: Send + 'static> Lane<C, A> {
+    /// Opens a lane; it closes when it is dropped.
+    pub fn open<F, Fut>(runtime: &Handle, shape: LaneShape, run: F) -> Self
+    where
+        F: Fn(Vec<C>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Answers<A>> + Send + 'static,
+    {
+        let (entrance, exit) = mpsc::channel(shape.capacity);
+        let exit = Arc::new(Mutex::new(Exit { queue: exit, held_over: None }));
+        let run: Arc<Run<C, A>> = Arc::new(move |calls| run(calls).boxed());
+        for _ in 0..shape.width {
+            runtime.spawn(serve(shape, exit.clone(), run.clone()));
+        }
+        Lane { entrance }
+    }
+
+    /// Queues a call and waits for its answer. `weight` is its share of a batch, in rows.
+    pub async fn call(&self, call: C, weight: usize) -> Result<A, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.entrance.try_send(Waiting { call, weight, answer }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Error::Overloaded,
+            mpsc::error::TrySendError::Closed(_) => Error::unavailable("the server is stopping".into()),
+        })?;
+        match tokio::time::timeout(ANSWER_WITHIN, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Error::unavailable("the server is stopping".into())),
+            Err(_) => Err(Error::unavailable("no answer from the database in time".into())),
+        }
+    }
+}
+
+/// The end of the queue from which batches are taken, by one taker at a time.
+struct Exit<C, A> {
+    queue: mpsc::Receiver<Waiting<C, A>>,
+    held_over: Option<Waiting<C, A>>,
+}
+
+impl<C, A> Exit<C, A> {
+    /// Waits for a first call and takes along what has gathered behind it.
+    async fn next_batch(&mut self, max_weight: usize) -> Option<Vec<Waiting<C, A>>> {
+        let first = match self.held_over.take() {
+            Some(waiting) => waiting,
+            None => self.queue.recv().await?,
+        };
+        let mut weight = first.weight;
+        let mut batch = vec![first];
+        while let Ok(waiting) = self.queue.try_recv() {
+            if weight + waiting.weight > max_weight {
+                self.held_over = Some(waiting);
+                break;
+            }
+            weight += waiting.weight;
+            batch.push(waiting);
+        }
+        Some(batch)
+    }
+}
+
+async fn serve<C: Send + 'static, A: Send + 'static>(
+    shape: LaneShape,
+    exit: Arc<Mutex<Exit<C, A>>>,
+    run: Arc<Run<C, A>>,
+) {
+    loop {
+        let Some(batch) = exit.lock().await.next_batch(shape.max_weight).await else { return };
+        let here = batch.into_iter().filter(|waiting| !waiting.answer.is_closed());
+        let (calls, callers): (Vec<C>, Vec<_>) = here.map(|waiting| (waiting.call, waiting.answer)).unzip();
+        if calls.is_empty() {
+            continue;
+        }
+        let outcome = AssertUnwindSafe(run(calls)).catch_unwind().await;
+        match outcome {
+            Ok(answers) => answer_all(callers, answers),
+            Err(_) => {
+                log::error!(lane = shape.name, callers = callers.len(); "a batch panicked");
+                let told = callers.iter().map(|_| Err(Error::unavailable("the batch failed".into()))).collect();
+                answer_all(callers, told);
+            }
+        }
+    }
+}
+
+fn answer_all<A>(callers: Vec<oneshot::Sender<Result<A, Error>>>, answers: Answers<A>) {
+    for (caller, answer) in callers.into_iter().zip(answers) {
+        // Whoever has gone meanwhile leaves the answer to be dropped; claimed work notices.
+        let _ = caller.send(answer);
+    }
+}
+
+/// Runs calls together; if the database refuses the batch, runs its halves, down to the call
+/// that is to blame. A database that is away is nobody's fault, and splits nothing.
+pub async fn split<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
+where
+    C: Clone + Send,
+    A: Send,
+    F: Fn(Vec<C>) -> Fut + Sync,
+    Fut: Future<Output = Result<Vec<A>, Error>> + Send,
+{
+    let mut answers = Vec::with_capacity(calls.len());
+    let mut ahead = vec![calls];
+    while let Some(mut calls) = ahead.pop() {
+        match run(calls.clone()).await {
+            Ok(batch) => answers.extend(batch.into_iter().map(Ok)),
+            Err(Error::Internal(cause)) if calls.len() > 1 => {
+                log::warn!(calls = calls.len(); "a batch was refused and is split: {cause}");
+                let second = calls.split_off(calls.len() / 2);
+                ahead.push(second);
+                ahead.push(calls);
+            }
+            Err(error) => answers.extend(calls.iter().map(|_| Err(error.for_another()))),
+        }
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: LaneShape = LaneShape { name: "test", capacity: 100, width: 1, max_weight: 10 };
+
+    /// Calls that arrive while a batch is away form the next one; weights are kept to.
+    #[tokio::test]
+    async fn calls_gather_while_a_batch_is_away() {
+        let (gate, sizes) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
+        let (gate_in, sizes_in) = (gate.clone(), sizes.clone());
+        let lane: Lane<u32, u32> = Lane::open(&Handle::current(), SHAPE, move |calls| {
+            let (gate, sizes) = (gate_in.clone(), sizes_in.clone());
+            async move {
+                sizes.lock().unwrap().push(calls.len());
+                gate.acquire().await.unwrap().forget();
+                calls.into_iter().map(|call| Ok(call * 2)).collect()
+            }
+        });
+        let mut calls: Vec<_> = (0..1).map(|n| Box::pin(lane.call(n, 1))).collect();
+        // The first call leaves alone; the rest finds it away.
+        assert!(futures_util::poll!(&mut calls[0]).is_pending());
+        while sizes.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        calls.extend((1..16).map(|n| Box::pin(lane.call(n, 1))));
+        for call in &mut calls[1..] {
+            assert!(futures_util::poll!(call).is_pending());
+        }
+        gate.add_permits(3);
+        let answers = futures_util::future::join_all(calls).await;
+        let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
+        assert_eq!(answers, (0..16).map(|n| n * 2).collect::<Vec<_>>());
+        assert_eq!(*sizes.lock().unwrap(), [1, 10, 5]);
+    }
+
+    #[tokio::test]
+    async fn a_full_lane_refuses_at_once() {
+        let shape = LaneShape { capacity: 1, ..SHAPE };
+        let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, |_| std::future::pending());
+        let (mut first, mut second) = (Box::pin(lane.call((), 1)), Box::pin(lane.call((), 1)));
+        assert!(futures_util::poll!(&mut first).is_pending());
+        assert!(matches!(futures_util::poll!(&mut second), std::task::Poll::Ready(Err(Error::Overloaded))));
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_told_to_every_caller_and_the_lane_lives_on() {
+        let lane: Lane<bool, ()> = Lane::open(&Handle::current(), SHAPE, |calls: Vec<bool>| async move {
+            assert!(!calls.contains(&true), "on purpose");
+            calls.iter().map(|_| Ok(())).collect()
+        });
+        assert!(matches!(lane.call(true, 1).await, Err(Error::Unavailable(_))));
+        assert!(lane.call(false, 1).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_has_gone_is_not_run() {
+        let ran = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let ran_in = ran.clone();
+        let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, move |calls: Vec<u32>| {
+            ran_in.lock().unwrap().extend(calls.iter().copied());
+            async move { calls.iter().map(|_| Ok(())).collect() }
+        });
+        let mut gone = Box::pin(lane.call(1, 1));
+        assert!(futures_util::poll!(&mut gone).is_pending());
+        drop(gone);
+        lane.call(2, 1).await.unwrap();
+        assert_eq!(*ran.lock().unwrap(), [2]);
+    }
+
+    #[tokio::test]
+    async fn a_refused_batch_is_split_until_the_culprit_stands_alone() {
+        let run = |calls: Vec<i32>| async move {
+            match calls.iter().any(|call| *call < 0) {
+                true => Err(Error::Internal("refused".into())),
+                false => Ok(calls),
+            }
+        };
+        let answers = split(vec![1, 2, -3, 4, 5], &run).await;
+        let shown: Vec<Option<i32>> = answers.into_iter().map(Result::ok).collect();
+        assert_eq!(shown, [Some(1), Some(2), None, Some(4), Some(5)]);
+    }
+
+    #[tokio::test]
+    async fn a_database_that_is_away_is_asked_once() {
+        let tries = std::sync::atomic::AtomicUsize::new(0);
+        let run = |_: Vec<i32>| {
+            tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            async { Err::<Vec<i32>, _>(Error::unavailable("away".into())) }
+        };
+        let answers = split(vec![1, 2, 3], &run).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Err(Error::Unavailable(_)))));
+        assert_eq!((answers.len(), tries.into_inner()), (3, 1));
+    }
+}

@@ -1,0 +1,34 @@
+-- The short way for the common case: a worker completes what it holds, and no ordering key is
+-- involved. The guard is in the WHERE; whatever it does not let through is not touched, and
+-- is judged the long way. An event that comes twice is completed once, for one of the two.
+WITH input AS (
+    SELECT * FROM unnest($3, $4, $5, $6, $7, $8) WITH ORDINALITY
+         AS t(id, lease_id, worker_id, status_code, execution_time_ms, result, ord)
+    ORDER BY id
+),
+completed AS (
+    UPDATE waybill.deliveries d
+    SET status = 'COMPLETED', lease_expires_at = NULL, started_at = NULL, expires_at = NULL,
+        settled_lease_id = d.lease_id, settled_action = 'COMPLETED', result = i.result,
+        updated_at = coalesce($2, now())
+    FROM input i
+    WHERE d.id = i.id
+      AND d.status = 'PROCESSING'
+      AND d.ordering_key IS NULL
+      AND (d.lease_id = i.lease_id OR (i.lease_id IS NULL AND d.worker_id = i.worker_id))
+    RETURNING i.ord, nextval('waybill.event_log_ids') AS id, d.event_id, d.id AS delivery_id, 'COMPLETED' AS action,
+              i.worker_id, d.lease_id, d.retry_count + 1 AS attempt, i.status_code, i.execution_time_ms,
+              d.updated_at AS created_at, d.retry_count, d.max_retries
+),
+logged AS (
+    INSERT INTO waybill.event_log
+           (id, namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code,
+            execution_time_ms, created_at)
+    SELECT id, $1, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code,
+           execution_time_ms, created_at
+    FROM completed
+)
+SELECT ord, id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code, execution_time_ms,
+       NULL::text AS error_message, NULL::text AS reason, NULL::timestamptz AS next_retry_at, created_at,
+       retry_count, max_retries
+FROM completed
