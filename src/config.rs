@@ -28,6 +28,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Bring the database's schema up to date, and stop.
     Migrate(MigrateArgs),
+    /// Put load on a server and measure it.
+    Bench(BenchArgs),
 }
 
 /// Where the database is.
@@ -140,6 +142,80 @@ pub struct MigrateArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would show the comment as help")]
     pub logging: LogArgs,
+}
+
+/// What `waybill bench` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// One event per request.
+    Publish,
+    /// Publish, claim and complete, each its own request.
+    Life,
+    /// `--batch` events per request.
+    BatchPublish,
+    /// Publish, claim and settle `--batch` events, each its own request.
+    BatchLife,
+    /// Claim and settle what was published before (`--prefill`), in batches.
+    Drain,
+    /// One waiting worker, one publisher: from the publish to the worker's answer.
+    Pickup,
+    /// Publishers at `--rate`, and as many workers that wait for their events.
+    Steady,
+}
+
+impl std::fmt::Display for Workload {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // No variant is skipped, so each has a name.
+        out.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+/// Settings of `waybill bench`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchArgs {
+    /// The server to put load on.
+    #[arg(long, env = "WAYBILL_URL", default_value = "http://127.0.0.1:8080")]
+    pub url: String,
+
+    /// What to do.
+    #[arg(long, value_enum, default_value = "publish")]
+    pub workload: Workload,
+
+    /// Connections; `steady` opens as many again for workers.
+    #[arg(long, default_value_t = 64)]
+    pub connections: usize,
+
+    /// For how long.
+    #[arg(long, default_value_t = 10)]
+    pub seconds: u64,
+
+    /// Events per second, in all, due at fixed times (open loop); 0: as many as get through.
+    #[arg(long, default_value_t = 0)]
+    pub rate: u64,
+
+    /// Events per request, for the batch workloads and `drain`.
+    #[arg(long, default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    pub batch: usize,
+
+    /// Bytes of each payload.
+    #[arg(long, default_value_t = 120)]
+    pub payload_bytes: usize,
+
+    /// Events to publish before `drain` begins.
+    #[arg(long, default_value_t = 100_000)]
+    pub prefill: usize,
+
+    /// Events of another tag to publish first, to lie in the way.
+    #[arg(long, default_value_t = 0)]
+    pub foreign: usize,
+
+    /// The tag, to which a random part is added so that runs do not meet.
+    #[arg(long, default_value = "bench")]
+    pub tag: String,
+
+    /// Print one line of JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
 }
 
 impl ServeArgs {

@@ -7,6 +7,7 @@
 //! time:* [`background`]. `docs/architecture.md` walks through them.
 
 pub mod background;
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod domain;

@@ -1,5 +1,6 @@
 //! Sub-commands. Operators' verbs speak HTTP; only `migrate` touches the database.
 
+pub mod bench;
 pub mod migrate;
 pub mod serve;
 
@@ -12,6 +13,7 @@ pub async fn run(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(args).await,
         Command::Migrate(args) => migrate::run(args).await,
+        Command::Bench(args) => bench::run(args).await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,59 @@
+//! `waybill bench`: a load generator that speaks plain HTTP to any server.
+//!
+//! It shares the machine with the server when people try it, so it is lean: requests are
+//! bytes that were put together before the clock started, answers are read as far as their
+//! numbers are needed, and connections are kept. A [`workload`] says what each connection
+//! does; [`report`] gathers how long it took.
+//!
+//! Closed loop: every connection sends its next request when the last is answered, and what
+//! is measured is how much gets through. Open loop (`--rate`): requests are due at fixed
+//! times whatever the server does, and each is measured from the time at which it was due,
+//! so that a stall counts for everybody who had to wait behind it.
+
+pub mod connection;
+pub mod report;
+pub mod workload;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::time::Instant;
+
+use crate::config::BenchArgs;
+use report::Report;
+use workload::{Plan, Tally};
+
+/// Runs one workload and reports it.
+pub async fn run(args: &BenchArgs) -> Result<Report, String> {
+    let plan = Arc::new(Plan::new(args)?);
+    plan.prepare().await?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let started = Instant::now();
+    let tasks: Vec<_> = (0..plan.connections())
+        .map(|number| tokio::spawn(workload::run(plan.clone(), number, stop.clone(), started)))
+        .collect();
+    show_progress(args, &plan, started).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut tally = Tally::new();
+    for task in tasks {
+        tally.add(task.await.map_err(|error| error.to_string())??)?;
+    }
+    Ok(Report::new(args, &tally, started.elapsed()))
+}
+
+/// A bar on a terminal, nothing elsewhere; returns when the time is over.
+async fn show_progress(args: &BenchArgs, plan: &Plan, started: Instant) {
+    let style = ProgressStyle::with_template("{spinner} {wide_bar} {pos}/{len} s  {msg}");
+    let bar = ProgressBar::new(args.seconds).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut last = 0;
+    for second in 1..=args.seconds {
+        tokio::time::sleep_until(started + Duration::from_secs(second)).await;
+        let done = plan.done();
+        bar.set_position(second);
+        bar.set_message(format!("{} /s", done - last));
+        last = done;
+    }
+    bar.finish_and_clear();
+}
