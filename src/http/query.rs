@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::invalid::Invalid;
 use crate::domain::tags::Tags;
-use crate::domain::{text, worker_id};
+use crate::domain::{text, timestamp, worker_id};
 use crate::error::Error;
 
 /// The parameters of one request.
@@ -87,13 +87,7 @@ impl Query {
     pub fn timestamp(&mut self, name: &str) -> Option<DateTime<Utc>> {
         let value = self.raw(name)?;
         // A `+` of an offset arrives as a space unless it was encoded; the intent is plain.
-        match DateTime::parse_from_rfc3339(&value.replace(' ', "+")) {
-            Ok(time) => Some(time.with_timezone(&Utc)),
-            Err(_) => {
-                self.refuse(name, "must be an RFC 3339 timestamp, such as 2026-01-31T09:30:00Z");
-                None
-            }
-        }
+        self.checked(name, timestamp::parse(&value.replace(' ', "+")))
     }
 
     /// Takes comma-separated tags.
