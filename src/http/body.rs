@@ -9,8 +9,9 @@ use actix_web::{FromRequest as _, HttpRequest};
 use crate::domain::limits;
 use crate::error::Error;
 
-/// One event: a payload of the largest size, and room for everything around it.
-pub const ONE_EVENT: usize = limits::PAYLOAD_BYTES + 256 * 1024;
+/// One event: a payload of the largest size, and room for everything around it, even if all of
+/// it is at its limit and spelled in escapes of twelve bytes per character.
+pub const ONE_EVENT: usize = limits::PAYLOAD_BYTES + 512 * 1024;
 
 /// A batch of events or settlements.
 pub const BATCH: usize = 16 * 1024 * 1024;
