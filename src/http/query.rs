@@ -90,11 +90,16 @@ impl Query {
         self.checked(name, timestamp::parse(&value.replace(' ', "+")))
     }
 
-    /// Takes comma-separated tags.
+    /// Takes comma-separated tags, at least one: an empty filter would match everything.
     pub fn tags(&mut self, name: &str) -> Option<Tags> {
         let value = self.raw(name)?;
         let outcome = Tags::from_comma_separated(&value);
-        self.checked(name, outcome)
+        let tags = self.checked(name, outcome)?;
+        if tags.is_empty() {
+            self.refuse(name, "must not be empty");
+            return None;
+        }
+        Some(tags)
     }
 
     /// Takes a worker's id.
