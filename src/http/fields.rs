@@ -139,6 +139,19 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Takes an object of strings: its pairs in the order given, doubles included.
+    pub fn strings(&mut self, name: &str) -> Option<Vec<(String, String)>> {
+        let raw = self.raw(name)?;
+        let pairs = serde_json::from_str::<Entries<'_>>(raw.get()).and_then(|entries| {
+            let pair = |(name, value): (Cow<'_, str>, &RawValue)| Ok((name.into(), serde_json::from_str(value.get())?));
+            entries.0.into_iter().map(pair).collect()
+        });
+        if pairs.is_err() {
+            self.refuse(name, "must be an object of strings");
+        }
+        pairs.ok()
+    }
+
     /// Takes a list of 1 to [`limits::BATCH`] values, as they stand.
     pub fn items(&mut self, name: &str) -> Option<Vec<&'a RawValue>> {
         let raw = self.raw(name)?;
