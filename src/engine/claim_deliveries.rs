@@ -155,7 +155,7 @@ impl Engine {
         let key = RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &request.worker_id, request_id };
         transaction!(self, |conn| {
             let remembered = lock_request(conn, key, self.now()).await?;
-            let standing = load_standing(conn, &remembered).await?;
+            let standing = load_standing(conn, &remembered, self.now()).await?;
             if !standing.is_empty() {
                 return Ok(standing);
             }

@@ -2,10 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
+use diesel::dsl::sql;
 use diesel::prelude::QueryableByName;
 use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};
 use diesel::sql_query;
-use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
@@ -79,12 +80,18 @@ pub async fn remember_claim(
     .map(drop)
 }
 
-/// The events of these claims whose leases still stand, in the order remembered.
-pub async fn load_standing(conn: &mut AsyncPgConnection, remembered: &Remembered) -> QueryResult<Vec<EventRow>> {
+/// The events of these claims whose leases still stand, in the order remembered. A lease that
+/// has run out does not stand, even if nobody has taken the work back yet.
+pub async fn load_standing(
+    conn: &mut AsyncPgConnection,
+    remembered: &Remembered,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<Vec<EventRow>> {
     let rows: Vec<EventRow> = deliveries::table
         .inner_join(events::table)
         .filter(deliveries::id.eq_any(&remembered.delivery_ids))
         .filter(deliveries::status.eq("PROCESSING"))
+        .filter(sql::<Bool>("lease_expires_at > coalesce(").bind::<Nullable<Timestamptz>, _>(now).sql(", now())"))
         .select(EventRow::as_select())
         .load(conn)
         .await?;
