@@ -20,12 +20,12 @@ use crate::store::events::EventRow;
 use crate::store::ready::queue_of_tag;
 
 use super::settle_deliveries::{Word, WorkCall};
+use super::sweep::SWEEP_ROWS;
 use super::{Engine, transaction};
 
 /// How much further than needed a claim looks, so that work which others are just taking
-/// does not hide what is behind it; and how far the second time.
-const SLACK: i64 = 3;
-const WIDE_SLACK: i64 = 500;
+/// does not hide what is behind it: a little at first, and far if it has to look again.
+const SLACK: [i64; 5] = [3, 500, 500, 500, 500];
 
 /// How often giving work back is tried before it is left to the lease.
 const UNDO_TRIES: u32 = 5;
@@ -124,26 +124,27 @@ impl Engine {
     async fn look_once(&self, request: &ClaimRequest, queues: &[String]) -> Result<ClaimedBatch, Error> {
         let (engine, request, queues) = (self.clone(), request.clone(), queues.to_vec());
         self.detached(async move {
-            let events = match &request.request_id {
-                None => engine.claim_some(&request, &queues).await?,
-                Some(request_id) => engine.claim_once_per_request(&request, &queues, request_id).await?,
-            };
+            let events = engine.claim_within_reach(&request, &queues).await?;
             Ok(ClaimedBatch { events, engine: Some(engine) })
         })
         .await
     }
 
-    /// One statement, and a second, wider one if there is work that the first could not reach.
-    async fn claim_some(&self, request: &ClaimRequest, queues: &[String]) -> Result<Vec<EventRow>, Error> {
-        let mut conn = self.database.connection().await?;
-        let first = claim(&mut conn, self, request, queues, SLACK).await?;
-        if !first.out_of_reach {
-            return Ok(first.events);
+    /// One look, and wider ones if there is work that it could not reach: others are just
+    /// taking it, or it has expired and stands in the way until it is swept.
+    async fn claim_within_reach(&self, request: &ClaimRequest, queues: &[String]) -> Result<Vec<EventRow>, Error> {
+        let mut is_swept = false;
+        for slack in SLACK {
+            let claimed = match &request.request_id {
+                None => claim(&mut *self.database.connection().await?, self, request, queues, slack).await?,
+                Some(request_id) => self.claim_once_per_request(request, queues, request_id, slack).await?,
+            };
+            if !claimed.out_of_reach || is_swept {
+                return Ok(claimed.events);
+            }
+            is_swept = (self.expire_deliveries().await? as i64) < SWEEP_ROWS;
         }
-        drop(conn);
-        self.expire_deliveries().await?;
-        let mut conn = self.database.connection().await?;
-        Ok(claim(&mut conn, self, request, queues, WIDE_SLACK).await?.events)
+        Ok(Vec::new())
     }
 
     async fn claim_once_per_request(
@@ -151,18 +152,19 @@ impl Engine {
         request: &ClaimRequest,
         queues: &[String],
         request_id: &str,
-    ) -> Result<Vec<EventRow>, Error> {
+        slack: i64,
+    ) -> Result<Claimed, Error> {
         let key = RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &request.worker_id, request_id };
         transaction!(self, |conn| {
             let remembered = lock_request(conn, key, self.now()).await?;
             let standing = load_standing(conn, &remembered, self.now()).await?;
             if !standing.is_empty() {
-                return Ok(standing);
+                return Ok(Claimed { events: standing, out_of_reach: false });
             }
-            let claimed = claim(conn, self, request, queues, WIDE_SLACK).await?.events;
+            let claimed = claim(conn, self, request, queues, slack).await?;
             let given = Remembered {
-                delivery_ids: claimed.iter().map(|row| row.event.id).collect(),
-                lease_ids: claimed.iter().map(|row| row.work.lease_id).collect(),
+                delivery_ids: claimed.events.iter().map(|row| row.event.id).collect(),
+                lease_ids: claimed.events.iter().map(|row| row.work.lease_id).collect(),
             };
             remember_claim(conn, key, &given, self.now()).await?;
             Ok(claimed)
