@@ -129,7 +129,8 @@ impl Engine {
     }
 }
 
-async fn settle_all(
+/// One transaction's worth of calls.
+pub(super) async fn settle_all(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
     calls: &[WorkCall],

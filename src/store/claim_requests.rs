@@ -4,14 +4,14 @@ use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::dsl::sql;
 use diesel::prelude::QueryableByName;
-use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};
+use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::sql_query;
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::events::EventRow;
-use super::schema::{deliveries, events};
+use super::schema::{claim_requests, deliveries, events};
 
 /// Who asked, and under which name.
 #[derive(Debug, Clone, Copy)]
@@ -35,18 +35,29 @@ pub struct Remembered {
     pub lease_ids: Vec<i32>,
 }
 
+/// A request's row, locked.
+#[derive(Debug, QueryableByName)]
+pub struct LockedRequest {
+    /// What was given the last time.
+    #[diesel(embed)]
+    pub remembered: Remembered,
+    /// How often it was asked, this time included.
+    #[diesel(sql_type = Integer)]
+    pub asks: i32,
+}
+
 /// Locks the request's row, making it if need be, and tells what it was given before.
 /// Simultaneous askers take turns here.
 pub async fn lock_request(
     conn: &mut AsyncPgConnection,
     key: RequestKey<'_>,
     now: Option<DateTime<Utc>>,
-) -> QueryResult<Remembered> {
+) -> QueryResult<LockedRequest> {
     sql_query(
         "INSERT INTO waybill.claim_requests AS c (namespace_id, worker_id, request_id, claimed_at) \
          VALUES ($1, $2, $3, coalesce($4, now())) \
-         ON CONFLICT (namespace_id, worker_id, request_id) DO UPDATE SET claimed_at = c.claimed_at \
-         RETURNING delivery_ids, lease_ids",
+         ON CONFLICT (namespace_id, worker_id, request_id) DO UPDATE SET asks = c.asks + 1 \
+         RETURNING delivery_ids, lease_ids, asks",
     )
     .bind::<Integer, _>(key.namespace_id)
     .bind::<Text, _>(key.worker_id)
@@ -55,6 +66,19 @@ pub async fn lock_request(
     .cached()
     .get_result(conn)
     .await
+}
+
+/// Locks the request's row and tells whether nobody has asked since the `asks`-th time.
+pub async fn is_last_ask(conn: &mut AsyncPgConnection, key: RequestKey<'_>, asks: i32) -> QueryResult<bool> {
+    let last: Option<i32> = claim_requests::table
+        .find((key.namespace_id, key.worker_id, key.request_id))
+        .select(claim_requests::asks)
+        .for_update()
+        .first(conn)
+        .await
+        .optional()?;
+    // Forgotten: nobody has asked for a day.
+    Ok(last.is_none_or(|last| last == asks))
 }
 
 /// Remembers what the request was given.
