@@ -29,8 +29,13 @@ CREATE INDEX event_log_by_event ON waybill.event_log (event_id, id);
 -- The safety net: a day that nobody prepared must not cost anybody a write.
 CREATE TABLE waybill.event_log_default PARTITION OF waybill.event_log DEFAULT;
 
--- Prepares one day. Rows of that day that fell into the net meanwhile move along. Servers
--- that start together take turns, so that none serves before today is prepared.
+-- Prepares one day. Rows of that day that fell into the net meanwhile move along.
+--
+-- Everybody is kept waiting at the door, the parent's lock, for the moment that it takes:
+-- a writer that has already chosen the net would find that its row must not be there any
+-- more, and fail; a reader that has already listed the partitions would look for moved rows
+-- in the net alone, and miss them. It also lets two servers that prepare the same day take
+-- turns. Whoever calls this sets a `lock_timeout`, since all others queue up behind it.
 CREATE FUNCTION waybill.create_event_log_partition(day date) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -39,6 +44,10 @@ DECLARE
     ends      timestamptz := (day + 1)::timestamp AT TIME ZONE 'UTC';
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('waybill.create_event_log_partition'));
+    IF to_regclass('waybill.' || partition) IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    LOCK TABLE waybill.event_log IN ACCESS EXCLUSIVE MODE;
     IF to_regclass('waybill.' || partition) IS NOT NULL THEN
         RETURN false;
     END IF;

@@ -22,7 +22,7 @@ use crate::store::ordering::{find_heads, lock_keys_of_deliveries};
 pub struct Changes {
     loaded: BTreeMap<i64, Loaded>,
     was_ready: BTreeSet<i64>,
-    touched: BTreeSet<i64>,
+    touched: Vec<i64>,
     to_tail: BTreeSet<i64>,
     lines: Vec<LogLine>,
     now: Option<DateTime<Utc>>,
@@ -44,7 +44,7 @@ impl Changes {
         let loaded: BTreeMap<i64, Loaded> =
             load_deliveries(conn, ids, now).await?.into_iter().map(|loaded| (loaded.delivery.id, loaded)).collect();
         let was_ready = loaded.values().filter(|l| l.delivery.place == Place::Ready).map(|l| l.delivery.id).collect();
-        Ok(Changes { loaded, was_ready, touched: BTreeSet::new(), to_tail: BTreeSet::new(), lines: Vec::new(), now })
+        Ok(Changes { loaded, was_ready, touched: Vec::new(), to_tail: BTreeSet::new(), lines: Vec::new(), now })
     }
 
     /// Looks at a delivery.
@@ -57,10 +57,13 @@ impl Changes {
         self.loaded.keys().copied().collect()
     }
 
-    /// Takes a delivery in hand to change it.
+    /// Takes a delivery in hand to change it. What enters `ready` does so in the order in
+    /// which it was first touched.
     pub fn touch(&mut self, id: i64) -> Option<&mut Loaded> {
         let loaded = self.loaded.get_mut(&id)?;
-        self.touched.insert(id);
+        if !self.touched.contains(&id) {
+            self.touched.push(id);
+        }
         Some(loaded)
     }
 

@@ -14,18 +14,20 @@ use crate::domain::lease::Caller;
 use crate::domain::tags::Tags;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
+use crate::store::claim_requests::{Remembered, RequestKey, is_last_ask};
+use crate::store::claim_requests::{load_standing, lock_request, remember_claim};
 use crate::store::deliveries::{ClaimQuery, Claimed, claim_deliveries};
 use crate::store::events::EventRow;
 use crate::store::ready::queue_of_tag;
 
-use super::settle_deliveries::{Word, WorkCall};
+use super::changes::Written;
+use super::settle_deliveries::{Word, WorkCall, settle_all};
+use super::sweep::SWEEP_ROWS;
 use super::{Engine, transaction};
 
 /// How much further than needed a claim looks, so that work which others are just taking
-/// does not hide what is behind it; and how far the second time.
-const SLACK: i64 = 3;
-const WIDE_SLACK: i64 = 500;
+/// does not hide what is behind it: a little at first, and far if it has to look again.
+const SLACK: [i64; 5] = [3, 500, 500, 500, 500];
 
 /// How often giving work back is tried before it is left to the lease.
 const UNDO_TRIES: u32 = 5;
@@ -51,7 +53,33 @@ pub struct ClaimRequest {
 /// given back at once.
 pub struct ClaimedBatch {
     events: Vec<EventRow>,
+    undo: Undo,
     engine: Option<Engine>,
+}
+
+/// Whether claims are given back if the answer that carries them does not arrive.
+#[derive(Debug, Clone)]
+enum Undo {
+    /// Yes.
+    AtOnce,
+    /// Yes, unless the worker has asked again since: then they are the later answer's.
+    IfLast(Ask),
+    /// No: an earlier answer may have arrived, and the worker be at work.
+    Never,
+}
+
+/// One asking of a request that may be asked again.
+#[derive(Debug, Clone)]
+struct Ask {
+    worker_id: String,
+    request_id: String,
+    number: i32,
+}
+
+impl Ask {
+    fn key(&self) -> RequestKey<'_> {
+        RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &self.worker_id, request_id: &self.request_id }
+    }
 }
 
 impl ClaimedBatch {
@@ -68,14 +96,18 @@ impl ClaimedBatch {
 
 impl Drop for ClaimedBatch {
     fn drop(&mut self) {
-        if let Some(engine) = self.engine.take().filter(|_| !self.events.is_empty()) {
-            let events = std::mem::take(&mut self.events);
-            engine.runtime.clone().spawn(undo_claims(engine, events));
-        }
+        let Some(engine) = self.engine.take().filter(|_| !self.events.is_empty()) else { return };
+        let events = std::mem::take(&mut self.events);
+        let ask = match std::mem::replace(&mut self.undo, Undo::Never) {
+            Undo::AtOnce => None,
+            Undo::IfLast(ask) => Some(ask),
+            Undo::Never => return,
+        };
+        engine.runtime.clone().spawn(undo_claims(engine, events, ask));
     }
 }
 
-async fn undo_claims(engine: Engine, events: Vec<EventRow>) {
+async fn undo_claims(engine: Engine, events: Vec<EventRow>, ask: Option<Ask>) {
     let calls: Vec<WorkCall> = events
         .into_iter()
         .map(|row| WorkCall {
@@ -85,8 +117,8 @@ async fn undo_claims(engine: Engine, events: Vec<EventRow>) {
         })
         .collect();
     for attempt in 1..=UNDO_TRIES {
-        match engine.settle_deliveries(calls.clone()).await {
-            Ok(_) => return,
+        match engine.give_back(&calls, ask.as_ref()).await {
+            Ok(()) => return,
             Err(error) => {
                 log::warn!(attempt, claims = calls.len(); "could not give back the work of a worker that is gone: {error}")
             }
@@ -124,26 +156,34 @@ impl Engine {
     async fn look_once(&self, request: &ClaimRequest, queues: &[String]) -> Result<ClaimedBatch, Error> {
         let (engine, request, queues) = (self.clone(), request.clone(), queues.to_vec());
         self.detached(async move {
-            let events = match &request.request_id {
-                None => engine.claim_some(&request, &queues).await?,
-                Some(request_id) => engine.claim_once_per_request(&request, &queues, request_id).await?,
-            };
-            Ok(ClaimedBatch { events, engine: Some(engine) })
+            let (events, undo) = engine.claim_within_reach(&request, &queues).await?;
+            Ok(ClaimedBatch { events, undo, engine: Some(engine) })
         })
         .await
     }
 
-    /// One statement, and a second, wider one if there is work that the first could not reach.
-    async fn claim_some(&self, request: &ClaimRequest, queues: &[String]) -> Result<Vec<EventRow>, Error> {
-        let mut conn = self.database.connection().await?;
-        let first = claim(&mut conn, self, request, queues, SLACK).await?;
-        if !first.out_of_reach {
-            return Ok(first.events);
+    /// One look, and wider ones if there is work that it could not reach: others are just
+    /// taking it, or it has expired and stands in the way until it is swept.
+    async fn claim_within_reach(
+        &self,
+        request: &ClaimRequest,
+        queues: &[String],
+    ) -> Result<(Vec<EventRow>, Undo), Error> {
+        let mut is_swept = false;
+        for slack in SLACK {
+            let (claimed, undo) = match &request.request_id {
+                None => {
+                    let conn = &mut *self.database.connection().await?;
+                    (claim(conn, self, request, queues, slack).await?, Undo::AtOnce)
+                }
+                Some(request_id) => self.claim_once_per_request(request, queues, request_id, slack).await?,
+            };
+            if !claimed.out_of_reach || is_swept {
+                return Ok((claimed.events, undo));
+            }
+            is_swept = (self.expire_deliveries().await? as i64) < SWEEP_ROWS;
         }
-        drop(conn);
-        self.expire_deliveries().await?;
-        let mut conn = self.database.connection().await?;
-        Ok(claim(&mut conn, self, request, queues, WIDE_SLACK).await?.events)
+        Ok((Vec::new(), Undo::Never))
     }
 
     async fn claim_once_per_request(
@@ -151,22 +191,38 @@ impl Engine {
         request: &ClaimRequest,
         queues: &[String],
         request_id: &str,
-    ) -> Result<Vec<EventRow>, Error> {
+        slack: i64,
+    ) -> Result<(Claimed, Undo), Error> {
         let key = RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &request.worker_id, request_id };
         transaction!(self, |conn| {
-            let remembered = lock_request(conn, key, self.now()).await?;
-            let standing = load_standing(conn, &remembered).await?;
+            let locked = lock_request(conn, key, self.now()).await?;
+            let standing = load_standing(conn, &locked.remembered, self.now()).await?;
             if !standing.is_empty() {
-                return Ok(standing);
+                return Ok((Claimed { events: standing, out_of_reach: false }, Undo::Never));
             }
-            let claimed = claim(conn, self, request, queues, WIDE_SLACK).await?.events;
+            let claimed = claim(conn, self, request, queues, slack).await?;
             let given = Remembered {
-                delivery_ids: claimed.iter().map(|row| row.event.id).collect(),
-                lease_ids: claimed.iter().map(|row| row.work.lease_id).collect(),
+                delivery_ids: claimed.events.iter().map(|row| row.event.id).collect(),
+                lease_ids: claimed.events.iter().map(|row| row.work.lease_id).collect(),
             };
             remember_claim(conn, key, &given, self.now()).await?;
-            Ok(claimed)
+            let worker_id = request.worker_id.clone();
+            Ok((claimed, Undo::IfLast(Ask { worker_id, request_id: request_id.to_owned(), number: locked.asks })))
         })
+    }
+
+    /// Releases claims that did not reach their worker, unless it has asked again since.
+    async fn give_back(&self, calls: &[WorkCall], ask: Option<&Ask>) -> Result<(), Error> {
+        let written = transaction!(self, |conn| {
+            if let Some(ask) = ask
+                && !is_last_ask(conn, ask.key(), ask.number).await?
+            {
+                return Ok(Written::default());
+            }
+            Ok(settle_all(conn, self, calls).await?.1)
+        })?;
+        self.wake(&written.entered_ready);
+        Ok(())
     }
 }
 

@@ -3,7 +3,10 @@
 
 mod app;
 pub mod database;
+pub mod ledger;
+pub mod locks;
 mod reply;
+pub mod work;
 
 pub use app::{App, Options};
 pub use reply::Reply;
