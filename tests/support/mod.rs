@@ -4,6 +4,8 @@
 mod app;
 pub mod database;
 mod reply;
+mod wait;
 
 pub use app::{App, Options};
 pub use reply::Reply;
+pub use wait::{until, within_patience};
