@@ -5,14 +5,13 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use actix_web::body::MessageBody;
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::json;
 use waybill::domain::tags::Tags;
 use waybill::engine::claim_deliveries::ClaimRequest;
 use waybill::http::claim_body;
 
-use super::{Waiter, quiet_app};
-use crate::support::{App, database, until, within_patience};
+use super::{Waiter, quiet_app, until_asleep};
+use crate::support::{App, HeldTable, until, within_patience};
 
 /// A worker that can hang up: dropping it closes its socket.
 struct RawWorker(TcpStream);
@@ -31,7 +30,7 @@ impl RawWorker {
     async fn waiting(app: &App, worker_id: &str) -> Self {
         let before = app.engine().hub.len();
         let worker = Self::subscribe(app, &format!("tags=a&worker_id={worker_id}&wait=60"));
-        until("the worker waits", async || app.engine().hub.len() > before).await;
+        until_asleep(app, before + 1).await;
         worker
     }
 
@@ -40,26 +39,6 @@ impl RawWorker {
         let before = app.engine().hub.len();
         drop(self);
         until("the server notices", async || app.engine().hub.len() < before).await;
-    }
-}
-
-/// Keeps every claim from being committed while it lives.
-struct HeldBack(AsyncPgConnection);
-
-impl HeldBack {
-    async fn new(app: &App) -> Self {
-        let mut conn = database::connection(&app.url).await;
-        conn.batch_execute("BEGIN; LOCK TABLE waybill.event_log IN SHARE MODE").await.expect("the lock");
-        Self(conn)
-    }
-
-    async fn until_somebody_is(&self, app: &App) {
-        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'waybill.event_log'::regclass";
-        until("a claim is under way", async || app.count(waiting).await > 0).await;
-    }
-
-    async fn let_go(mut self) {
-        self.0.batch_execute("COMMIT").await.expect("a commit");
     }
 }
 
@@ -96,11 +75,11 @@ async fn the_place_of_a_worker_that_hung_up_goes_to_the_next_in_line() {
 async fn a_worker_that_hangs_up_while_its_claim_is_made_gives_it_back_at_once() {
     let app = quiet_app().await;
     let worker = RawWorker::waiting(&app, "w:1").await;
-    let held_back = HeldBack::new(&app).await;
+    let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     let id = app.publish_tagged("a").await;
-    held_back.until_somebody_is(&app).await;
+    held.until_awaited().await;
     worker.hang_up(&app).await;
-    held_back.let_go().await;
+    held.let_go().await;
     is_handed_to_another(&app, id).await;
 }
 
@@ -111,11 +90,11 @@ async fn a_claim_by_request_id_that_was_given_back_can_be_asked_for_again() {
     let body = json!({"tags": "a", "worker_id": "w:1", "request_id": "r1", "wait": 60});
     let text = body.to_string();
     let head = "POST /events/claim HTTP/1.1\r\nhost: waybill\r\ncontent-type: application/json\r\ncontent-length:";
-    let held_back = HeldBack::new(&app).await;
+    let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     let worker = RawWorker::ask(&app, &format!("{head} {}\r\n\r\n{text}", text.len()));
-    held_back.until_somebody_is(&app).await;
+    held.until_awaited().await;
     worker.hang_up(&app).await;
-    held_back.let_go().await;
+    held.let_go().await;
     let again = app.post("/events/claim", &body).await.expect(200).json();
     assert_eq!(again["events"][0]["id"], id);
     assert_eq!(app.actions(id).await, ["PICKED", "RELEASED", "PICKED"]);

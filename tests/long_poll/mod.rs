@@ -29,6 +29,12 @@ async fn quiet_app_with_fixed_clock() -> App {
     App::start_with(Options { flags: quiet(), fixed_clock: true, ..Options::default() }).await
 }
 
+/// Waits until so many workers wait, and all of them have looked for work and found none.
+async fn until_asleep(app: &App, workers: usize) {
+    let hub = &app.engine().hub;
+    until("the workers wait", async || hub.len() == workers && hub.asleep() == workers).await;
+}
+
 /// A worker in a long poll.
 struct Waiter(JoinHandle<Reply>);
 
@@ -47,7 +53,7 @@ impl Waiter {
     async fn send(app: &App, request: reqwest::RequestBuilder) -> Self {
         let before = app.engine().hub.len();
         let waiter = Self(tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await }));
-        until("the worker waits", async || app.engine().hub.len() > before).await;
+        until_asleep(app, before + 1).await;
         waiter
     }
 
