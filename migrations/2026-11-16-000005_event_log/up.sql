@@ -34,8 +34,8 @@ CREATE TABLE waybill.event_log_default PARTITION OF waybill.event_log DEFAULT;
 -- Everybody is kept waiting at the door, the parent's lock, for the moment that it takes:
 -- a writer that has already chosen the net would find that its row must not be there any
 -- more, and fail; a reader that has already listed the partitions would look for moved rows
--- in the net alone, and miss them. It also lets two servers that prepare the same day take
--- turns. Whoever calls this sets a `lock_timeout`, since all others queue up behind it.
+-- in the net alone, and miss them. Whoever calls this sets a `lock_timeout`, since all others
+-- queue up behind it. Servers that start together take turns.
 CREATE FUNCTION waybill.create_event_log_partition(day date) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -48,9 +48,6 @@ BEGIN
         RETURN false;
     END IF;
     LOCK TABLE waybill.event_log IN ACCESS EXCLUSIVE MODE;
-    IF to_regclass('waybill.' || partition) IS NOT NULL THEN
-        RETURN false;
-    END IF;
     EXECUTE format('CREATE TABLE waybill.%I (LIKE waybill.event_log INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', partition);
     EXECUTE format(
         'WITH moved AS (DELETE FROM waybill.event_log_default WHERE created_at >= $1 AND created_at < $2 RETURNING *)

@@ -58,9 +58,12 @@ impl Engine {
         let mut count = 0;
         loop {
             let limit = if dry_run { BULK_LIMIT as i64 + 1 } else { BULK };
-            let mut conn = self.database.connection().await?;
-            let ids = find_stale(&mut conn, DEFAULT_NAMESPACE, stale_for, self.now(), limit).await?;
-            drop(conn);
+            let engine = self.clone();
+            let found = self.detached(async move {
+                let mut conn = engine.database.connection().await?;
+                Ok(find_stale(&mut conn, DEFAULT_NAMESPACE, stale_for, engine.now(), limit).await?)
+            });
+            let ids = found.await?;
             if dry_run {
                 return Ok(capped(ids.len()));
             }
@@ -77,9 +80,12 @@ impl Engine {
         let mut after = None;
         loop {
             let page = Page { descending: false, after, offset: 0, limit: BULK, scan: self.settings.list_scan_rows };
-            let mut conn = self.database.connection().await?;
-            let (ids, next) = find_events(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?;
-            drop(conn);
+            let (engine, filter) = (self.clone(), filter.clone());
+            let found = self.detached(async move {
+                let mut conn = engine.database.connection().await?;
+                Ok(find_events(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?)
+            });
+            let (ids, next) = found.await?;
             count += if dry_run { ids.len() } else { self.operate_on_many(ids, Verb::Retry { reason: None }).await? };
             match next {
                 Some(next) if count < BULK_LIMIT => after = Some(next),

@@ -1,12 +1,18 @@
 //! What tests stand on: a real PostgreSQL shared by all, a database of its own for each, and
-//! a real server on a port of its own.
+//! a real server on a port of its own; or a PostgreSQL of the test's own, to be ill-treated.
 
 mod app;
 pub mod database;
 pub mod ledger;
 pub mod locks;
-mod reply;
 pub mod work;
+mod held_table;
+mod place;
+mod reply;
+mod wait;
 
 pub use app::{App, Options};
+pub use held_table::HeldTable;
+pub use place::Place;
 pub use reply::Reply;
+pub use wait::{until, within_patience};
