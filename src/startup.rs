@@ -68,6 +68,7 @@ impl Server {
         migrate_when_reachable(&url).await?;
         let database = Database::new(&url, usize::from(args.db_connections))?;
         let engine = Engine::new(database, clock, args.engine_settings());
+        background::keeper::prepare(&engine).await;
         let shutdown = CancellationToken::new();
         let (server, address) = http::serve(&engine, args, DRAIN_SECONDS)
             .map_err(|cause| StartError::Bind { address: args.bind, cause })?;

@@ -29,7 +29,8 @@ CREATE INDEX event_log_by_event ON waybill.event_log (event_id, id);
 -- The safety net: a day that nobody prepared must not cost anybody a write.
 CREATE TABLE waybill.event_log_default PARTITION OF waybill.event_log DEFAULT;
 
--- Prepares one day. Rows of that day that fell into the net meanwhile move along.
+-- Prepares one day. Rows of that day that fell into the net meanwhile move along. Servers
+-- that start together take turns, so that none serves before today is prepared.
 CREATE FUNCTION waybill.create_event_log_partition(day date) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -37,6 +38,7 @@ DECLARE
     begins    timestamptz := day::timestamp AT TIME ZONE 'UTC';
     ends      timestamptz := (day + 1)::timestamp AT TIME ZONE 'UTC';
 BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('waybill.create_event_log_partition'));
     IF to_regclass('waybill.' || partition) IS NOT NULL THEN
         RETURN false;
     END IF;
