@@ -30,7 +30,7 @@ pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     let mut query = Query::of(&request)?;
     let max = query.number("max", 1..=limits::BATCH);
     let worker_id = query.required("worker_id", |query| query.worker_id("worker_id"));
-    let claim = worker_id.and_then(|worker_id| read_claim(&mut query, worker_id, max.unwrap_or(1)));
+    let claim = read_claim(&mut query, worker_id, max.unwrap_or(1));
     let claimed = engine.claim_deliveries(query.finish_with(claim)?).await?;
     if claimed.events().is_empty() {
         return Ok(nothing());
@@ -70,8 +70,9 @@ pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload)
     claim_body::respond(claimed, |claimed| claim_body::bytes(&batch(claimed)))
 }
 
-/// Reads `tags`, `wait` and `lease`, which every claim by query shares.
-pub fn read_claim(query: &mut Query, worker_id: String, max: usize) -> Option<ClaimRequest> {
+/// Reads `tags`, `wait` and `lease`, which every claim by query shares; all of them, even for
+/// a worker that was refused, or they would count as unknown.
+pub fn read_claim(query: &mut Query, worker_id: Option<String>, max: usize) -> Option<ClaimRequest> {
     let tags = query.required("tags", |query| query.tags("tags"));
     if tags.as_ref().is_some_and(crate::domain::tags::Tags::is_empty) {
         query.refuse("tags", "must not be empty");
@@ -80,7 +81,7 @@ pub fn read_claim(query: &mut Query, worker_id: String, max: usize) -> Option<Cl
     let lease = query.number("lease", limits::LEASE_SECONDS);
     Some(ClaimRequest {
         tags: tags?,
-        worker_id,
+        worker_id: worker_id?,
         max,
         wait: Duration::from_secs(wait.unsigned_abs().into()),
         lease_seconds: lease.unwrap_or(DEFAULT_LEASE_SECONDS),

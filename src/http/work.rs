@@ -117,7 +117,7 @@ fn read_caller(fields: &mut Fields<'_>) -> Option<Caller> {
 }
 
 fn read_next(query: &mut Query, worker_id: &str) -> Option<ClaimRequest> {
-    if query.boolean("next").unwrap_or(false) { read_claim(query, worker_id.to_owned(), 1) } else { None }
+    if query.boolean("next").unwrap_or(false) { read_claim(query, Some(worker_id.to_owned()), 1) } else { None }
 }
 
 fn read_complete(fields: &mut Fields<'_>) -> Word {
