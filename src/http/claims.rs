@@ -17,9 +17,6 @@ use crate::engine::Engine;
 use crate::engine::claim_deliveries::{ClaimRequest, ClaimedBatch};
 use crate::error::Error;
 
-/// The lease of a claim that does not say.
-const DEFAULT_LEASE_SECONDS: i32 = 300;
-
 #[derive(Serialize)]
 struct ClaimedEvents<'a> {
     events: Vec<EventView<'a>>,
@@ -60,7 +57,7 @@ pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload)
         worker_id,
         max: max.unwrap_or(1),
         wait: Duration::from_secs(wait.unwrap_or(0).unsigned_abs().into()),
-        lease_seconds: lease.unwrap_or(DEFAULT_LEASE_SECONDS),
+        lease_seconds: lease.unwrap_or(limits::DEFAULT_LEASE_SECONDS),
         request_id,
     });
     let claimed = engine.claim_deliveries(fields.finish_with(claim)?).await?;
@@ -84,7 +81,7 @@ pub fn read_claim(query: &mut Query, worker_id: Option<String>, max: usize) -> O
         worker_id: worker_id?,
         max,
         wait: Duration::from_secs(wait.unsigned_abs().into()),
-        lease_seconds: lease.unwrap_or(DEFAULT_LEASE_SECONDS),
+        lease_seconds: lease.unwrap_or(limits::DEFAULT_LEASE_SECONDS),
         request_id: None,
     })
 }
