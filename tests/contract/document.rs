@@ -132,7 +132,7 @@ impl Document {
         let made = validators.entry(schema.to_owned()).or_insert_with(|| {
             // The whole document around it, so that its references find their targets.
             let mut root = self.root.clone();
-            root["$ref"] = format!("#{schema}").into();
+            root["$ref"] = format!("#{}", schema.replace('{', "%7B").replace('}', "%7D")).into();
             let options = jsonschema::options().with_draft(Draft::Draft202012).should_validate_formats(true);
             Arc::new(options.build(&root).unwrap_or_else(|error| panic!("{schema}: {error}")))
         });
