@@ -14,7 +14,7 @@ use crate::engine::EngineSettings;
 
 /// A durable job queue and webhook relay over PostgreSQL and plain HTTP.
 #[derive(Debug, Parser)]
-#[command(name = "waybill", version, propagate_version = true)]
+#[command(name = "waybill", version, propagate_version = true, flatten_help = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

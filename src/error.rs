@@ -108,6 +108,8 @@ impl From<DieselError> for Error {
                 match kind {
                     DatabaseErrorKind::SerializationFailure => Error::unavailable(CONFLICT.into()),
                     _ if text.contains("deadlock detected") => Error::unavailable(CONFLICT.into()),
+                    // A day of the log was attached while the row was on its way to the safety net.
+                    _ if text.contains("violates partition constraint") => Error::unavailable(CONFLICT.into()),
                     DatabaseErrorKind::ClosedConnection | DatabaseErrorKind::UnableToSendCommand => {
                         Error::unavailable(text.to_owned())
                     }

@@ -1,1 +1,348 @@
+//! Many at once: nothing is handed out twice, nothing is lost, and the books are balanced.
 
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use diesel_async::SimpleAsyncConnection;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use waybill::domain::tags::Tags;
+use waybill::engine::claim_deliveries::ClaimRequest;
+
+use crate::support::work::{Claim, Naming, W1, W2};
+use crate::support::{App, Options, database, ledger};
+
+const WORKERS: u64 = 16;
+const EVENTS: usize = 2_000;
+
+/// Tags that overlap: every worker asks for two of them, every event has two.
+const TAGS: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+fn two_tags(number: u64) -> String {
+    let at = |n: u64| TAGS[(n % TAGS.len() as u64) as usize];
+    format!("{},{}", at(number), at(number + 1 + number / 5 % 4))
+}
+
+/// Publishes events in batches, each made by `event` from its number.
+async fn publish_many(app: &App, count: usize, event: impl Fn(u64) -> Value) {
+    let numbers: Vec<u64> = (0..count as u64).collect();
+    for chunk in numbers.chunks(500) {
+        let events: Vec<Value> = chunk.iter().map(|number| event(*number)).collect();
+        app.post("/events/batch", &json!({"events": events})).await.expect(201);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixteen_workers_on_two_thousand_events_get_each_exactly_once() {
+    let app = App::start().await;
+    publish_many(&app, EVENTS, |n| json!({"title": "a job", "tags": two_tags(n), "priority": n % 3})).await;
+    let working = (0..WORKERS).map(|worker| {
+        let app = &app;
+        async move {
+            let (worker_id, tags) = (format!("worker:{worker}"), two_tags(worker));
+            let mut handed_out = Vec::new();
+            loop {
+                // Half of them take one at a time, the others a few.
+                let events = app.claim_batch(&tags, &worker_id, if worker % 2 == 0 { 1 } else { 7 }).await;
+                if events.is_empty() {
+                    return handed_out;
+                }
+                for claim in events.iter().map(Claim::of) {
+                    app.say(&claim, "complete", Naming::Lease).await.expect(200);
+                    handed_out.push(claim.event_id);
+                }
+            }
+        }
+    });
+    let handed_out: Vec<i64> = join_all(working).await.concat();
+    assert_eq!(handed_out.len(), EVENTS);
+    assert_eq!(handed_out.iter().collect::<HashSet<_>>().len(), EVENTS);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.event_log WHERE action = 'PICKED'").await, EVENTS as i64);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.event_log WHERE action = 'COMPLETED'").await, EVENTS as i64);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.ready").await, 0);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.deliveries WHERE status <> 'COMPLETED'").await, 0);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_gets_what_is_there_however_many_claim_beside_it() {
+    const ROUNDS: usize = 20;
+    let app = App::start().await;
+    for _ in 0..ROUNDS {
+        publish_many(&app, WORKERS as usize, |_| json!({"title": "a job", "tags": "a"})).await;
+        let claiming = (0..WORKERS).map(|worker| {
+            let app = &app;
+            async move { app.claim("a", &format!("worker:{worker}")).await }
+        });
+        let claimed = join_all(claiming).await;
+        assert!(claimed.iter().all(Option::is_some), "there was one for everybody");
+    }
+    ledger::check(&app).await;
+}
+
+/// A small source of chance, so that a run's choices can be told from its number.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// A worker that does whatever workers do, and sometimes does it twice, late or not at all.
+async fn work_erratically(app: &App, worker: u64, stop: &AtomicBool, claims: &AtomicU64) {
+    let (worker_id, tags) = (format!("worker:{worker}"), two_tags(worker));
+    let mut chance = Chance(0x9e37_79b9 * (worker + 1));
+    let mut held: Vec<Claim> = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let events = app.claim_batch(&tags, &worker_id, 1 + chance.below(4) as usize).await;
+        claims.fetch_add(events.len() as u64, Ordering::Relaxed);
+        held.extend(events.iter().map(Claim::of));
+        let Some(claim) = held.pop() else { continue };
+        match chance.below(10) {
+            0 => expect_one_of(app.say(&claim, "release", Naming::Lease).await.status, &[200, 409]),
+            1 => expect_one_of(app.say(&claim, "start", Naming::Lease).await.status, &[200, 409]),
+            2 => expect_one_of(app.say(&claim, "heartbeat", Naming::Lease).await.status, &[200, 409]),
+            3 | 4 => {
+                let after = json!({"retry_after_seconds": chance.below(2)});
+                expect_one_of(app.say_with(&claim, "fail", after).await.status, &[200, 400, 409]);
+            }
+            // Held until it is lost, and spoken for much later.
+            5 => held.insert(0, claim),
+            // Said twice at once: both must get the same answer.
+            6 => {
+                let (one, two) = tokio::join!(
+                    app.say(&claim, "complete", Naming::Lease),
+                    app.say(&claim, "complete", Naming::Lease)
+                );
+                assert!(one.status != 200 || one.text == two.text, "{one:?} {two:?}");
+            }
+            _ => expect_one_of(app.say(&claim, "complete", Naming::Lease).await.status, &[200, 409]),
+        }
+    }
+}
+
+#[track_caller]
+fn expect_one_of(status: u16, allowed: &[u16]) {
+    assert!(allowed.contains(&status), "{status} is none of {allowed:?}");
+}
+
+/// Operators and clocks that take work away from under the workers' hands.
+async fn interfere(app: &App, ids: i64, rounds: u64) {
+    let mut chance = Chance(0x1234_5678);
+    for _ in 0..rounds {
+        let id = 1 + chance.below(ids as u64) as i64;
+        match chance.below(8) {
+            0 | 1 => expect_one_of(app.operate(id, "reset").await.status, &[200, 409]),
+            2 => expect_one_of(app.operate(id, "retry").await.status, &[200, 409]),
+            3 => expect_one_of(app.operate(id, "cancel").await.status, &[200, 409]),
+            4 => expect_one_of(app.post_empty("/events/reset?stale_for=1").await.status, &[200]),
+            5 => expect_one_of(app.post_empty("/events/retry").await.status, &[200]),
+            6 => {
+                app.advance(1);
+                app.reap().await;
+            }
+            _ => {
+                app.advance(1);
+                app.promote().await;
+                app.expire().await;
+            }
+        }
+    }
+}
+
+/// Lets workers and operators loose on what was published, then lets everything be finished
+/// in peace, and balances the books.
+async fn run_in_chaos(app: &App, rounds: u64) {
+    let ids = app.count("SELECT max(id) FROM waybill.events").await;
+    let (stop, claims) = (AtomicBool::new(false), AtomicU64::new(0));
+    let working = join_all((0..WORKERS).map(|worker| work_erratically(app, worker, &stop, &claims)));
+    let interfering = async {
+        join_all((0..3).map(|_| interfere(app, ids, rounds))).await;
+        stop.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(working, interfering);
+    ledger::check(app).await;
+    let picked = app.count("SELECT count(*) FROM waybill.event_log WHERE action = 'PICKED'").await;
+    assert_eq!(picked as u64, claims.load(Ordering::Relaxed), "every hand-out is logged, and only those");
+    app.post_empty("/events/reset?stale_for=0").await.expect(200);
+    finish_in_peace(app).await;
+    assert_eq!(app.count("SELECT count(*) FROM waybill.ready").await, 0);
+    let open = "SELECT count(*) FROM waybill.deliveries WHERE status IN ('PENDING', 'PROCESSING')";
+    assert_eq!(app.count(open).await, 0);
+    ledger::check(app).await;
+}
+
+/// Completes all there is, until nothing comes back any more.
+async fn finish_in_peace(app: &App) {
+    loop {
+        app.advance(3_600);
+        app.promote().await;
+        let events = app.claim_batch(&TAGS.join(","), W1, 1000).await;
+        if events.is_empty() {
+            return;
+        }
+        let results: Vec<Value> =
+            events.iter().map(|event| json!({"event_id": event["id"], "action": "complete"})).collect();
+        app.post("/events/settle", &json!({"worker_id": W1, "results": results})).await.expect(200);
+    }
+}
+
+async fn chaotic_app() -> App {
+    let flags = vec!["--poison-after".into(), "3".into()];
+    App::start_with(Options { flags, fixed_clock: true, ..Options::default() }).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log_and_state_agree_while_operators_and_clocks_interfere() {
+    let app = chaotic_app().await;
+    publish_many(&app, 400, |n| json!({"title": "a job", "tags": two_tags(n), "priority": n % 3, "max_retries": 4}))
+        .await;
+    run_in_chaos(&app, 60).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log_state_and_order_agree_while_operators_and_clocks_interfere_with_keys() {
+    let app = chaotic_app().await;
+    let soon = app.now() + chrono::TimeDelta::seconds(40);
+    publish_many(&app, 400, |n| {
+        let mut event = json!({"title": "a job", "tags": two_tags(n), "ordering_key": format!("k{}", n % 23)});
+        if n % 11 == 0 {
+            event["expires_at"] = json!(soon);
+        }
+        if n % 13 == 0 {
+            event["delay_seconds"] = json!(n % 20);
+        }
+        event
+    })
+    .await;
+    run_in_chaos(&app, 60).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_completion_and_a_reset_that_meet_never_lose_the_completion() {
+    const MEETINGS: usize = 100;
+    let app = App::start().await;
+    publish_many(&app, MEETINGS, |_| json!({"title": "a job", "tags": "a"})).await;
+    let claims: Vec<Claim> = app.claim_batch("a", W1, MEETINGS).await.iter().map(Claim::of).collect();
+    for meeting in claims.chunks(10) {
+        let meet = meeting.iter().map(|claim| async {
+            let (completed, reset) =
+                tokio::join!(app.say(claim, "complete", Naming::Lease), app.operate(claim.event_id, "reset"));
+            completed.expect(200);
+            expect_one_of(reset.status, &[200, 409]);
+        });
+        join_all(meet).await;
+    }
+    assert_eq!(app.count("SELECT count(*) FROM waybill.deliveries WHERE status <> 'COMPLETED'").await, 0);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_workers_that_settle_at_once_the_later_claim_wins() {
+    const MEETINGS: usize = 50;
+    let app = App::start().await;
+    publish_many(&app, MEETINGS, |_| json!({"title": "a job", "tags": "a"})).await;
+    for _ in 0..MEETINGS {
+        let first = app.take("a", W1).await;
+        app.operate(first.event_id, "reset").await.expect(200);
+        let (late, second) = tokio::join!(app.say(&first, "complete", Naming::Lease), app.claim("a", W2));
+        let taken_again = second.as_ref().filter(|event| event["id"] == first.event_id);
+        match taken_again {
+            Some(event) => {
+                late.problem(409, "lease_lost");
+                app.say(&Claim::of(event), "complete", Naming::Lease).await.expect(200);
+            }
+            None => drop(late.expect(200)),
+        }
+        if let Some(event) = second.filter(|event| event["id"] != first.event_id) {
+            app.say(&Claim::of(&event), "release", Naming::Lease).await.expect(200);
+        }
+    }
+    ledger::check(&app).await;
+}
+
+/// What `POST /events/claim` with a `request_id` asks of the engine.
+fn repeatable_request() -> ClaimRequest {
+    ClaimRequest {
+        tags: Tags::from_comma_separated("a").expect("a tag"),
+        worker_id: W1.into(),
+        max: 1,
+        wait: Duration::ZERO,
+        lease_seconds: 300,
+        request_id: Some("r1".into()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_does_not_take_back_what_a_later_one_carries() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    let lost = app.engine().claim_deliveries(repeatable_request()).await.expect("a claim");
+    let mut later = app.engine().claim_deliveries(repeatable_request()).await.expect("a claim");
+    assert_eq!((lost.events().len(), later.events().len()), (1, 1));
+    later.delivered();
+
+    // The undoing of the lost answer is held up, and somebody queues behind it: when that one
+    // is through, so is the undoing.
+    let mut conn = database::connection(&app.url).await;
+    conn.batch_execute("BEGIN; SELECT 1 FROM waybill.claim_requests FOR UPDATE").await.expect("the row is locked");
+    drop(lost);
+    app.calls_waiting_for_locks(1).await;
+    let behind = app.engine().claim_deliveries(repeatable_request());
+    let release = async {
+        app.calls_waiting_for_locks(2).await;
+        conn.batch_execute("COMMIT").await.expect("a commit");
+    };
+    let (behind, ()) = tokio::join!(behind, release);
+    assert_eq!(behind.expect("a claim").events().len(), 1);
+    assert_eq!(app.actions(id).await, ["PICKED"]);
+    app.complete(id, W1).await.expect(200);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_lost_and_not_asked_for_again_is_undone() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    drop(app.engine().claim_deliveries(repeatable_request()).await.expect("a claim"));
+    let event = app.get(&format!("/events/subscribe?tags=a&worker_id={W2}&wait=60")).await.expect(200).json();
+    assert_eq!((&event["id"], &event["lease_id"]), (&id.into(), &2.into()));
+    assert_eq!(app.actions(id).await, ["PICKED", "RELEASED", "PICKED"]);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_day_of_the_log_costs_nobody_a_write_or_a_read() {
+    let app = App::with_fixed_clock().await;
+    app.advance(30 * 24 * 60 * 60);
+    for _ in 0..3 {
+        app.publish_tagged("a").await;
+    }
+    let first = app.take("a", W1).await;
+    let second = app.take("a", W1).await;
+    let entry = app.say(&first, "complete", Naming::Lease).await.expect(200).json();
+
+    let mut conn = database::connection(&app.url).await;
+    let prepare = format!("BEGIN; SELECT waybill.create_event_log_partition('{}')", app.now().date_naive());
+    conn.batch_execute(&prepare).await.expect("the day is prepared");
+    let commit = async {
+        app.calls_waiting_for_locks(3).await;
+        conn.batch_execute("COMMIT").await.expect("a commit");
+    };
+    let (claimed, completed, repeated, ()) = tokio::join!(
+        app.claim("a", W2),
+        app.say(&second, "complete", Naming::Lease),
+        app.say(&first, "complete", Naming::Lease),
+        commit
+    );
+    assert!(claimed.is_some());
+    completed.expect(200);
+    assert_eq!(repeated.expect(200).json(), entry);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.event_log_default").await, 0);
+    ledger::check(&app).await;
+}

@@ -1,1 +1,88 @@
+//! `src/store/schema.rs` is written by hand: every table, key and column of it is held
+//! against the migrated database, and the other way round.
 
+use std::collections::BTreeMap;
+
+use diesel_async::RunQueryDsl;
+
+use crate::support::database;
+
+/// `table.column` or `table (key)`, and what is said of it.
+type Facts = BTreeMap<String, String>;
+
+fn facts_of_the_code() -> Facts {
+    let mut facts = Facts::new();
+    let mut table = "";
+    for line in include_str!("../src/store/schema.rs").lines().map(str::trim) {
+        if let Some(head) = line.strip_prefix("waybill.") {
+            let (name, key) = head.split_once(" (").expect("a table and its key");
+            table = name;
+            facts.insert(format!("{table} (key)"), key.trim_end_matches(") {").to_owned());
+        } else if let Some((column, kind)) = line.split_once(" -> ").filter(|_| line.ends_with(',')) {
+            facts.insert(format!("{table}.{column}"), kind.trim_end_matches(',').to_owned());
+        }
+    }
+    facts
+}
+
+/// Partitions are tables of their own only to PostgreSQL; what ran is the migration tool's.
+const COLUMNS: &str = "SELECT c.relname || '.' || a.attname AS name, \
+        format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN '' ELSE ' null' END AS fact \
+     FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
+     WHERE c.relnamespace = 'waybill'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm') \
+       AND NOT c.relispartition AND c.relname <> '__diesel_schema_migrations' \
+     UNION ALL \
+     SELECT c.relname || ' (key)', (SELECT string_agg(a.attname, ', ' ORDER BY k.place) \
+        FROM unnest(i.indkey) WITH ORDINALITY AS k(attnum, place) \
+        JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum) \
+     FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary \
+     WHERE c.relnamespace = 'waybill'::regnamespace AND NOT c.relispartition \
+       AND c.relname <> '__diesel_schema_migrations'";
+
+async fn facts_of_the_database() -> Facts {
+    #[derive(diesel::QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = diesel::sql_types::Text)]
+        name: String,
+        #[diesel(sql_type = diesel::sql_types::Text)]
+        fact: String,
+    }
+    let url = database::migrated().await;
+    let rows: Vec<Row> = diesel::sql_query(COLUMNS).load(&mut database::connection(&url).await).await.expect("rows");
+    let facts = rows.into_iter().map(|row| {
+        let fact = if row.name.contains('.') { in_diesels_words(&row.fact) } else { row.fact };
+        (row.name, fact)
+    });
+    facts.collect()
+}
+
+fn in_diesels_words(column: &str) -> String {
+    if let Some(inner) = column.strip_suffix(" null") {
+        return format!("Nullable<{}>", in_diesels_words(inner));
+    }
+    if let Some(element) = column.strip_suffix("[]") {
+        return format!("Array<{}>", in_diesels_words(element));
+    }
+    let word = match column {
+        "bigint" => "BigInt",
+        "integer" => "Integer",
+        "smallint" => "SmallInt",
+        "boolean" => "Bool",
+        "text" => "Text",
+        "json" => "Json",
+        "timestamp with time zone" => "Timestamptz",
+        other => other,
+    };
+    word.to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_schema_in_the_code_is_the_schema_in_the_database() {
+    let (code, database) = (facts_of_the_code(), facts_of_the_database().await);
+    assert!(code.len() > 50, "the parser has found only {code:?}");
+    let only_in = |one: &Facts, other: &Facts| -> Vec<String> {
+        one.iter().filter(|(name, fact)| other.get(*name) != Some(*fact)).map(|(n, f)| format!("{n} {f}")).collect()
+    };
+    assert_eq!(only_in(&code, &database), [""; 0], "in schema.rs and not in the database");
+    assert_eq!(only_in(&database, &code), [""; 0], "in the database and not in schema.rs");
+}

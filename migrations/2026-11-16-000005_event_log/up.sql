@@ -30,6 +30,12 @@ CREATE INDEX event_log_by_event ON waybill.event_log (event_id, id);
 CREATE TABLE waybill.event_log_default PARTITION OF waybill.event_log DEFAULT;
 
 -- Prepares one day. Rows of that day that fell into the net meanwhile move along.
+--
+-- Everybody is kept waiting at the door, the parent's lock, for the moment that it takes:
+-- a writer that has already chosen the net would find that its row must not be there any
+-- more, and fail; a reader that has already listed the partitions would look for moved rows
+-- in the net alone, and miss them. Whoever calls this sets a `lock_timeout`, since all others
+-- queue up behind it. Servers that start together take turns.
 CREATE FUNCTION waybill.create_event_log_partition(day date) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -37,9 +43,11 @@ DECLARE
     begins    timestamptz := day::timestamp AT TIME ZONE 'UTC';
     ends      timestamptz := (day + 1)::timestamp AT TIME ZONE 'UTC';
 BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('waybill.create_event_log_partition'));
     IF to_regclass('waybill.' || partition) IS NOT NULL THEN
         RETURN false;
     END IF;
+    LOCK TABLE waybill.event_log IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('CREATE TABLE waybill.%I (LIKE waybill.event_log INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', partition);
     EXECUTE format(
         'WITH moved AS (DELETE FROM waybill.event_log_default WHERE created_at >= $1 AND created_at < $2 RETURNING *)

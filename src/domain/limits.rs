@@ -37,6 +37,8 @@ pub const PRIORITY: std::ops::RangeInclusive<i16> = -100..=100;
 pub const DELAY_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// The lease a worker may ask for, in seconds.
 pub const LEASE_SECONDS: std::ops::RangeInclusive<i32> = 1..=43_200;
+/// The lease of a claim or heartbeat that does not say, in seconds.
+pub const DEFAULT_LEASE_SECONDS: i32 = 300;
 /// How long a claim may wait, in seconds.
 pub const WAIT_SECONDS: std::ops::RangeInclusive<i32> = 0..=60;
 /// Events of one batch: published, claimed or settled.

@@ -16,4 +16,5 @@ pub mod limits;
 pub mod status;
 pub mod tags;
 pub mod text;
+pub mod timestamp;
 pub mod worker_id;

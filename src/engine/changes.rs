@@ -23,7 +23,7 @@ use super::{Entered, marks};
 /// Deliveries under lock.
 pub struct Changes {
     loaded: BTreeMap<i64, Loaded>,
-    touched: BTreeSet<i64>,
+    touched: Vec<i64>,
     to_tail: BTreeSet<i64>,
     lines: Vec<LogLine>,
     now: Option<DateTime<Utc>>,
@@ -44,7 +44,7 @@ impl Changes {
         lock_keys_of_deliveries(conn, ids).await?;
         let loaded: BTreeMap<i64, Loaded> =
             load_deliveries(conn, ids, now).await?.into_iter().map(|loaded| (loaded.delivery.id, loaded)).collect();
-        Ok(Changes { loaded, touched: BTreeSet::new(), to_tail: BTreeSet::new(), lines: Vec::new(), now })
+        Ok(Changes { loaded, touched: Vec::new(), to_tail: BTreeSet::new(), lines: Vec::new(), now })
     }
 
     /// Looks at a delivery.
@@ -57,10 +57,13 @@ impl Changes {
         self.loaded.keys().copied().collect()
     }
 
-    /// Takes a delivery in hand to change it.
+    /// Takes a delivery in hand to change it. What enters `ready` does so in the order in
+    /// which it was first touched.
     pub fn touch(&mut self, id: i64) -> Option<&mut Loaded> {
         let loaded = self.loaded.get_mut(&id)?;
-        self.touched.insert(id);
+        if !self.touched.contains(&id) {
+            self.touched.push(id);
+        }
         Some(loaded)
     }
 

@@ -1,9 +1,10 @@
 //! `claim_deliveries`: work is handed out under a lease.
 //!
 //! The wait happens in the caller's own future, so that a caller who goes away stops waiting;
-//! each look for work is a task of its own, so that a caller who goes away in the middle of
-//! it does not cut a transaction in two. What was claimed travels as a [`ClaimedBatch`], and
-//! whoever drops one without having delivered it gives the work back.
+//! each look for work goes through the claim lane, where all that ask at the same time are
+//! served together, and where a caller who goes away in the middle of it does not cut a
+//! transaction in two. What was claimed travels as a [`ClaimedBatch`], and whoever drops one
+//! without having delivered it gives the work back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use std::time::Duration;
 use diesel_async::AsyncPgConnection;
 use tokio::time::Instant;
 
-use crate::domain::lease::Caller;
 use crate::domain::tags::Tags;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
@@ -21,18 +21,16 @@ use crate::store::deliveries::{ClaimQuery, Claimed, claim_deliveries};
 use crate::store::events::EventRow;
 use crate::store::ready::queue_of_tag;
 
+pub use super::claimed_batch::ClaimedBatch;
+use super::claimed_batch::{Ask, Undo};
 use super::fusion::Answers;
 use super::marks::Place;
-use super::settle_deliveries::{Word, WorkCall};
+use super::sweep::SWEEP_ROWS;
 use super::{Engine, transaction};
 
 /// How much further than needed a claim looks, so that work which others are just taking
-/// does not hide what is behind it; and how far the second time.
-const SLACK: i64 = 3;
-const WIDE_SLACK: i64 = 500;
-
-/// How often giving work back is tried before it is left to the lease.
-const UNDO_TRIES: u32 = 5;
+/// does not hide what is behind it: a little at first, and far if it has to look again.
+const SLACK: [i64; 5] = [3, 500, 500, 500, 500];
 
 /// What a worker asks for.
 #[derive(Debug, Clone)]
@@ -51,72 +49,39 @@ pub struct ClaimRequest {
     pub request_id: Option<String>,
 }
 
-/// Claimed work on its way to its worker. Dropped before [`ClaimedBatch::delivered`], it is
-/// given back at once.
-pub struct ClaimedBatch {
-    events: Vec<EventRow>,
-    engine: Option<Engine>,
-}
-
-impl ClaimedBatch {
-    /// What was claimed.
-    pub fn events(&self) -> &[EventRow] {
-        &self.events
-    }
-
-    /// The worker has it.
-    pub fn delivered(&mut self) {
-        self.engine = None;
-    }
-}
-
-impl Drop for ClaimedBatch {
-    fn drop(&mut self) {
-        if let Some(engine) = self.engine.take().filter(|_| !self.events.is_empty()) {
-            let events = std::mem::take(&mut self.events);
-            engine.runtime.clone().spawn(undo_claims(engine, events));
-        }
-    }
-}
-
-async fn undo_claims(engine: Engine, events: Vec<EventRow>) {
-    let calls: Vec<WorkCall> = events
-        .into_iter()
-        .map(|row| WorkCall {
-            event_id: row.event.id,
-            caller: Caller { worker_id: row.work.worker_id.unwrap_or_default(), lease_id: Some(row.work.lease_id) },
-            word: Word::Release { delay_seconds: 0.0, reason: Some("client_gone".into()) },
-        })
-        .collect();
-    for attempt in 1..=UNDO_TRIES {
-        match engine.settle_deliveries(calls.clone()).await {
-            Ok(_) => return,
-            Err(error) => {
-                log::warn!(attempt, claims = calls.len(); "could not give back the work of a worker that is gone: {error}")
-            }
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
+/// One worker in a fused claim.
+#[derive(Debug, Clone)]
+pub struct Claimer {
+    queues: Arc<[String]>,
+    worker_id: String,
+    max: usize,
+    lease_seconds: i32,
 }
 
 impl Engine {
     /// Claims work, waiting for it if asked to. An empty batch: there was none.
     pub async fn claim_deliveries(&self, request: ClaimRequest) -> Result<ClaimedBatch, Error> {
         self.sightings.note(&request.worker_id, Some(request.tags.as_slice()));
-        let queues: Arc<[String]> = request.tags.as_slice().iter().map(|tag| queue_of_tag(tag)).collect();
+        let claimer = Claimer {
+            queues: request.tags.as_slice().iter().map(|tag| queue_of_tag(tag)).collect(),
+            worker_id: request.worker_id,
+            max: request.max,
+            lease_seconds: request.lease_seconds,
+        };
+        let request_id = request.request_id;
         if request.wait.is_zero() {
-            return self.look_once(&request, &queues).await;
+            return self.look_once(&claimer, request_id.as_deref()).await;
         }
         let deadline = Instant::now() + request.wait;
-        let ticket = self.hub.enter(queues.clone())?;
-        let mut batch = ClaimedBatch { events: Vec::new(), engine: None };
+        let ticket = self.hub.enter(claimer.queues.clone())?;
         loop {
-            // Others wait for the same and have not been woken: there is nothing to find.
-            if !ticket.has_company() {
-                batch = self.look_once(&request, &queues).await?;
-            }
+            // If others wait for the same and have not been woken, there is nothing to find.
+            let batch = match ticket.has_company() && request_id.is_none() {
+                true => ClaimedBatch::empty(),
+                false => self.look_once(&claimer, request_id.as_deref()).await?,
+            };
             ticket.looked();
-            if !batch.events.is_empty() {
+            if !batch.events().is_empty() {
                 ticket.pass_on();
                 return Ok(batch);
             }
@@ -130,23 +95,16 @@ impl Engine {
         }
     }
 
-    async fn look_once(&self, request: &ClaimRequest, queues: &Arc<[String]>) -> Result<ClaimedBatch, Error> {
-        if let Some(request_id) = request.request_id.clone() {
-            let (engine, request, queues) = (self.clone(), request.clone(), queues.clone());
-            return self
-                .detached(async move {
-                    let events = engine.claim_once_per_request(&request, &queues, &request_id).await?;
-                    Ok(ClaimedBatch { events, engine: Some(engine) })
-                })
-                .await;
-        }
-        let claimer = Claimer {
-            queues: queues.clone(),
-            worker_id: request.worker_id.clone(),
-            max: request.max,
-            lease_seconds: request.lease_seconds,
+    async fn look_once(&self, claimer: &Claimer, request_id: Option<&str>) -> Result<ClaimedBatch, Error> {
+        let Some(request_id) = request_id.map(str::to_owned) else {
+            return self.lanes().claim.call(claimer.clone(), claimer.max).await;
         };
-        self.lanes().claim.call(claimer, request.max).await
+        let (engine, claimer) = (self.clone(), claimer.clone());
+        self.detached(async move {
+            let (events, undo) = engine.claim_by_request(&claimer, &request_id).await?;
+            Ok(ClaimedBatch::new(engine, events, undo))
+        })
+        .await
     }
 
     /// Claims for many workers at once: one statement for all that ask for the same queues.
@@ -161,7 +119,7 @@ impl Engine {
             match self.claim_for(&queues, &asking).await {
                 Ok(shares) => {
                     for (index, events) in members.into_iter().zip(shares) {
-                        answers[index] = Some(Ok(ClaimedBatch { events, engine: Some(self.clone()) }));
+                        answers[index] = Some(Ok(ClaimedBatch::new(self.clone(), events, Undo::AtOnce)));
                     }
                 }
                 Err(error) => members.into_iter().for_each(|index| answers[index] = Some(Err(error.for_another()))),
@@ -171,58 +129,79 @@ impl Engine {
         answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
     }
 
-    /// One statement, and a second, wider one if there is work that the first could not
-    /// reach. First come, first served: shares are in the order of the claimers.
+    /// One look, and wider ones if there is work that it could not reach: others are just
+    /// taking it, or it has expired and stands in the way until it is swept. First come,
+    /// first served: shares are in the order of the claimers.
     async fn claim_for(&self, queues: &[String], claimers: &[&Claimer]) -> Result<Vec<Vec<EventRow>>, Error> {
-        let mut conn = self.database.connection().await?;
-        let first = claim(&mut conn, self, queues, claimers, SLACK).await?;
-        if !first.out_of_reach {
-            return Ok(share_out(first, claimers));
+        let mut is_swept = false;
+        for slack in SLACK {
+            let conn = &mut *self.database.connection().await?;
+            let claimed = claim(conn, self, queues, claimers, slack).await?;
+            self.raise_marks(&claimed);
+            if !claimed.out_of_reach || is_swept {
+                return Ok(share_out(claimed, claimers));
+            }
+            is_swept = (self.expire_deliveries().await? as i64) < SWEEP_ROWS;
         }
-        drop(conn);
-        self.expire_deliveries().await?;
-        let mut conn = self.database.connection().await?;
-        Ok(share_out(claim(&mut conn, self, queues, claimers, WIDE_SLACK).await?, claimers))
+        Ok(claimers.iter().map(|_| Vec::new()).collect())
     }
 
-    async fn claim_once_per_request(
-        &self,
-        request: &ClaimRequest,
-        queues: &Arc<[String]>,
-        request_id: &str,
-    ) -> Result<Vec<EventRow>, Error> {
-        let key = RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &request.worker_id, request_id };
-        let claimer = Claimer {
-            queues: queues.clone(),
-            worker_id: request.worker_id.clone(),
-            max: request.max,
-            lease_seconds: request.lease_seconds,
-        };
-        transaction!(self, |conn| {
-            let remembered = lock_request(conn, key, self.now()).await?;
-            let standing = load_standing(conn, &remembered).await?;
-            if !standing.is_empty() {
-                return Ok(standing);
+    /// The same for a claim that may be asked for again.
+    async fn claim_by_request(&self, claimer: &Claimer, request_id: &str) -> Result<(Vec<EventRow>, Undo), Error> {
+        let mut is_swept = false;
+        for slack in SLACK {
+            let (claimed, undo) = match self.claim_or_repeat(claimer, request_id, slack).await? {
+                Asked::Again(standing) => return Ok((standing, Undo::Never)),
+                Asked::First(claimed, undo) => (claimed, undo),
+            };
+            self.raise_marks(&claimed);
+            if !claimed.out_of_reach || is_swept {
+                return Ok((claimed.events.into_iter().map(|event| event.row).collect(), undo));
             }
-            let claimed = claim(conn, self, queues, &[&claimer], WIDE_SLACK).await?;
-            let claimed: Vec<EventRow> = claimed.events.into_iter().map(|event| event.row).collect();
+            is_swept = (self.expire_deliveries().await? as i64) < SWEEP_ROWS;
+        }
+        Ok((Vec::new(), Undo::Never))
+    }
+
+    async fn claim_or_repeat(&self, claimer: &Claimer, request_id: &str, slack: i64) -> Result<Asked, Error> {
+        let key = RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &claimer.worker_id, request_id };
+        transaction!(self, |conn| {
+            let locked = lock_request(conn, key).await?;
+            let standing = load_standing(conn, &locked.remembered, self.now()).await?;
+            if !standing.is_empty() {
+                return Ok(Asked::Again(standing));
+            }
+            let claimed = claim(conn, self, &claimer.queues, &[claimer], slack).await?;
+            if claimed.events.is_empty() {
+                return Ok(Asked::First(claimed, Undo::Never));
+            }
             let given = Remembered {
-                delivery_ids: claimed.iter().map(|row| row.event.id).collect(),
-                lease_ids: claimed.iter().map(|row| row.work.lease_id).collect(),
+                delivery_ids: claimed.events.iter().map(|event| event.row.event.id).collect(),
+                lease_ids: claimed.events.iter().map(|event| event.row.work.lease_id).collect(),
             };
             remember_claim(conn, key, &given, self.now()).await?;
-            Ok(claimed)
+            let ask = Ask {
+                worker_id: claimer.worker_id.clone(),
+                request_id: request_id.to_owned(),
+                number: locked.asks,
+            };
+            Ok(Asked::First(claimed, Undo::IfLast(ask)))
         })
+    }
+
+    /// What stands before something claimed is gone. Call it after the commit.
+    fn raise_marks(&self, claimed: &Claimed) {
+        for event in &claimed.events {
+            let (queue, rank, seq) = &event.found;
+            self.marks.raise(queue, Place { rank: *rank, seq: *seq });
+        }
     }
 }
 
-/// One worker in a fused claim.
-#[derive(Debug, Clone)]
-pub struct Claimer {
-    queues: Arc<[String]>,
-    worker_id: String,
-    max: usize,
-    lease_seconds: i32,
+/// What a request that may be asked again was given.
+enum Asked {
+    First(Claimed, Undo),
+    Again(Vec<EventRow>),
 }
 
 async fn claim(
@@ -245,12 +224,7 @@ async fn claim(
         lease_seconds: &lease_seconds,
         now: engine.now(),
     };
-    let claimed = claim_deliveries(conn, &query).await?;
-    for event in &claimed.events {
-        let (queue, rank, seq) = &event.found;
-        engine.marks.raise(queue, Place { rank: *rank, seq: *seq });
-    }
-    Ok(claimed)
+    Ok(claim_deliveries(conn, &query).await?)
 }
 
 fn share_out(claimed: Claimed, claimers: &[&Claimer]) -> Vec<Vec<EventRow>> {

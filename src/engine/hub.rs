@@ -7,6 +7,7 @@
 //! ticket and no statement.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -17,6 +18,7 @@ use crate::error::Error;
 pub struct Hub {
     room: Mutex<Room>,
     capacity: usize,
+    asleep: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -41,7 +43,7 @@ struct Waiter {
 impl Hub {
     /// A room for so many.
     pub fn new(capacity: usize) -> Self {
-        Hub { room: Mutex::default(), capacity }
+        Hub { room: Mutex::default(), capacity, asleep: AtomicUsize::new(0) }
     }
 
     /// Takes a place in the room.
@@ -87,6 +89,11 @@ impl Hub {
     /// How many wait.
     pub fn len(&self) -> usize {
         self.lock().waiters.len()
+    }
+
+    /// How many of them have looked for work, found none, and wait to be woken.
+    pub fn asleep(&self) -> usize {
+        self.asleep.load(Ordering::Acquire)
     }
 
     /// Whether nobody waits.
@@ -178,6 +185,7 @@ impl Ticket {
 
     /// Waits to be woken.
     pub async fn woken(&self) {
+        let _asleep = Asleep::in_room(&self.hub);
         self.bell.notified().await;
     }
 
@@ -200,6 +208,22 @@ impl Drop for Ticket {
         if left.is_some_and(|waiter| waiter.is_woken || waiter.owes_look) && !room.closed {
             room.wake_one(&queues);
         }
+    }
+}
+
+/// Counts somebody as asleep until it is dropped.
+struct Asleep<'a>(&'a Hub);
+
+impl<'a> Asleep<'a> {
+    fn in_room(hub: &'a Hub) -> Self {
+        hub.asleep.fetch_add(1, Ordering::AcqRel);
+        Asleep(hub)
+    }
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.0.asleep.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

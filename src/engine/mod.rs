@@ -15,6 +15,7 @@
 pub mod announcer;
 pub mod changes;
 pub mod claim_deliveries;
+mod claimed_batch;
 pub mod clock;
 pub mod fusion;
 pub mod hub;

@@ -1,5 +1,6 @@
 //! `reset`, `retry`, `cancel`: an operator's word.
 
+use chrono::TimeDelta;
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::delivery::LogLine;
@@ -31,7 +32,7 @@ pub struct BulkOutcome {
 /// An operator's verb, applied to one delivery.
 #[derive(Debug, Clone)]
 enum Verb {
-    Reset { reason: String },
+    Reset { reason: String, stale_for: f64 },
     Retry { reason: Option<String> },
     Cancel { reason: Option<String> },
 }
@@ -39,7 +40,7 @@ enum Verb {
 impl Engine {
     /// PROCESSING → PENDING.
     pub async fn reset_event(&self, id: i64, reason: String) -> Result<EventRow, Error> {
-        self.operate_on(id, Verb::Reset { reason }).await
+        self.operate_on(id, Verb::Reset { reason, stale_for: 0.0 }).await
     }
 
     /// FAILED or CANCELLED → PENDING, counters fresh.
@@ -57,13 +58,16 @@ impl Engine {
         let mut count = 0;
         loop {
             let limit = if dry_run { BULK_LIMIT as i64 + 1 } else { BULK };
-            let mut conn = self.database.connection().await?;
-            let ids = find_stale(&mut conn, DEFAULT_NAMESPACE, stale_for, self.now(), limit).await?;
-            drop(conn);
+            let engine = self.clone();
+            let found = self.detached(async move {
+                let mut conn = engine.database.connection().await?;
+                Ok(find_stale(&mut conn, DEFAULT_NAMESPACE, stale_for, engine.now(), limit).await?)
+            });
+            let ids = found.await?;
             if dry_run {
                 return Ok(capped(ids.len()));
             }
-            count += self.operate_on_many(ids.clone(), Verb::Reset { reason: reason.clone() }).await?;
+            count += self.operate_on_many(ids.clone(), Verb::Reset { reason: reason.clone(), stale_for }).await?;
             if (ids.len() as i64) < BULK || count >= BULK_LIMIT {
                 return Ok(BulkOutcome { count, more: ids.len() as i64 == BULK });
             }
@@ -76,9 +80,12 @@ impl Engine {
         let mut after = None;
         loop {
             let page = Page { descending: false, after, offset: 0, limit: BULK, scan: self.settings.list_scan_rows };
-            let mut conn = self.database.connection().await?;
-            let (ids, next) = find_events(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?;
-            drop(conn);
+            let (engine, filter) = (self.clone(), filter.clone());
+            let found = self.detached(async move {
+                let mut conn = engine.database.connection().await?;
+                Ok(find_events(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?)
+            });
+            let (ids, next) = found.await?;
             count += if dry_run { ids.len() } else { self.operate_on_many(ids, Verb::Retry { reason: None }).await? };
             match next {
                 Some(next) if count < BULK_LIMIT => after = Some(next),
@@ -133,7 +140,8 @@ impl Verb {
         use Status::{Cancelled, Completed, Failed, Pending, Processing};
         let status = loaded.delivery.status;
         let (fits, wanted) = match self {
-            Verb::Reset { .. } => (status == Processing, "PROCESSING"),
+            // Looked at again under the lock: its worker may have given a sign of life meanwhile.
+            Verb::Reset { stale_for, .. } => (status == Processing && is_stale(loaded, *stale_for), "PROCESSING"),
             Verb::Retry { .. } => (matches!(status, Failed | Cancelled), "FAILED or CANCELLED"),
             // Cancelling twice is no mistake.
             Verb::Cancel { .. } => (matches!(status, Pending | Processing | Cancelled), "PENDING or PROCESSING"),
@@ -150,7 +158,7 @@ impl Verb {
         let Some(loaded) = changes.touch(id) else { return };
         let now = loaded.now;
         let lines: Vec<LogLine> = match self {
-            Verb::Reset { reason } => loaded.delivery.reset(reason, now),
+            Verb::Reset { reason, .. } => loaded.delivery.reset(reason, now),
             Verb::Retry { reason } => {
                 let line = loaded.delivery.retry(reason.as_deref(), now);
                 // An expiry that has passed would end it again at once.
@@ -163,6 +171,11 @@ impl Verb {
         };
         changes.log_all(lines);
     }
+}
+
+/// Whether nothing was heard of it for so many seconds; 0 means whatever was heard.
+fn is_stale(loaded: &Loaded, seconds: f64) -> bool {
+    seconds <= 0.0 || loaded.updated_at <= loaded.now - TimeDelta::microseconds((seconds * 1e6).round() as i64)
 }
 
 async fn read_back(conn: &mut AsyncPgConnection, id: i64) -> Result<EventRow, Error> {

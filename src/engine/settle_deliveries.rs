@@ -15,6 +15,7 @@ use crate::domain::action::Action;
 use crate::domain::delivery::{Delivery, FollowUp, Report};
 use crate::domain::json::RawJson;
 use crate::domain::lease::{self, Caller, PastClaim, Verdict};
+use crate::domain::limits;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
@@ -43,8 +44,8 @@ pub enum Word {
     Start,
     /// I am alive; give me so much longer.
     Heartbeat {
-        /// From now.
-        lease_seconds: i32,
+        /// From now; left out, the default, but never less than what is left.
+        lease_seconds: Option<i32>,
         /// How far I am.
         progress: Option<RawJson>,
     },
@@ -183,7 +184,8 @@ fn completion(call: &WorkCall) -> Option<Completion<'_>> {
     Some(Completion { id: call.event_id, lease_id: call.caller.lease_id, worker_id: &call.caller.worker_id, report })
 }
 
-async fn settle_all(
+/// One transaction's worth of calls.
+pub(super) async fn settle_all(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
     calls: &[&WorkCall],
@@ -284,7 +286,7 @@ fn carry_out(engine: &Engine, changes: &mut Changes, call: &WorkCall) -> Result<
     let lines = match &call.word {
         Word::Start => vec![delivery.start(worker_id, now)],
         Word::Heartbeat { lease_seconds, progress } => {
-            let lease_expires_at = now + TimeDelta::seconds(i64::from(*lease_seconds));
+            let lease_expires_at = extended_lease(delivery, *lease_seconds, now);
             delivery.heartbeat(lease_expires_at, progress.clone());
             return Ok(Draft::Extended { lease_expires_at, cancel_requested: delivery.cancel_requested });
         }
@@ -303,6 +305,15 @@ fn carry_out(engine: &Engine, changes: &mut Changes, call: &WorkCall) -> Result<
     let (status, retry_count, max_retries) = (delivery.status, delivery.retry_count, delivery.max_retries);
     let line = changes.log_all(lines);
     Ok(Draft::New { line, status, retry_count, max_retries })
+}
+
+/// A worker that names no length must not lose what it asked for when it claimed.
+fn extended_lease(delivery: &Delivery, lease_seconds: Option<i32>, now: DateTime<Utc>) -> DateTime<Utc> {
+    let until = now + TimeDelta::seconds(i64::from(lease_seconds.unwrap_or(limits::DEFAULT_LEASE_SECONDS)));
+    match lease_seconds {
+        Some(_) => until,
+        None => delivery.lease_expires_at.map_or(until, |present| present.max(until)),
+    }
 }
 
 fn finish(draft: Draft, entries: &[LogEntry]) -> Settled {

@@ -4,6 +4,8 @@
 //! another server may have been faster. Each call takes one bounded batch; the clocks in
 //! [`crate::background`] call again while there is more.
 
+use chrono::{DateTime, Utc};
+
 use crate::domain::delivery::{LogLine, Place};
 use crate::domain::status::Status;
 use crate::error::Error;
@@ -47,8 +49,7 @@ impl Engine {
         let engine = self.clone();
         let (count, written) = transaction!(engine, |conn| {
             let mut changes = Changes::load(conn, &ids, engine.now()).await?;
-            let overdue: Vec<i64> =
-                changes.ids().into_iter().filter(|id| changes.get(*id).is_some_and(|l| is_overdue(l, sweep))).collect();
+            let overdue = overdue_first(&changes, sweep);
             for id in &overdue {
                 let poison_after = engine.settings.poison_after;
                 let lines = changes.touch(*id).map(|loaded| act(loaded, sweep, poison_after));
@@ -61,13 +62,23 @@ impl Engine {
     }
 }
 
-fn is_overdue(loaded: &Loaded, sweep: Sweep) -> bool {
+/// Those that are overdue still, the longest first: they have a right to be claimed first.
+fn overdue_first(changes: &Changes, sweep: Sweep) -> Vec<i64> {
+    let since = |id: i64| changes.get(id).and_then(|loaded| overdue_since(loaded, sweep)).map(|at| (at, id));
+    let mut overdue: Vec<(DateTime<Utc>, i64)> = changes.ids().into_iter().filter_map(since).collect();
+    overdue.sort_unstable();
+    overdue.into_iter().map(|(_, id)| id).collect()
+}
+
+fn overdue_since(loaded: &Loaded, sweep: Sweep) -> Option<DateTime<Utc>> {
     let delivery = &loaded.delivery;
-    match sweep {
-        Sweep::Due => matches!(delivery.place, Place::Due(at) if at <= loaded.now),
-        Sweep::LeaseExpired => delivery.lease_expires_at.is_some_and(|at| at <= loaded.now),
-        Sweep::Expired => delivery.status == Status::Pending && delivery.expires_at.is_some_and(|at| at <= loaded.now),
-    }
+    let moment = match (sweep, delivery.place) {
+        (Sweep::Due, Place::Due(at)) => Some(at),
+        (Sweep::Due, _) => None,
+        (Sweep::LeaseExpired, _) => delivery.lease_expires_at,
+        (Sweep::Expired, _) => delivery.expires_at.filter(|_| delivery.status == Status::Pending),
+    };
+    moment.filter(|at| *at <= loaded.now)
 }
 
 fn act(loaded: &mut Loaded, sweep: Sweep, poison_after: i32) -> Vec<LogLine> {

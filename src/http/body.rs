@@ -6,11 +6,13 @@ use actix_web::http::header;
 use actix_web::web::{Bytes, Payload};
 use actix_web::{FromRequest as _, HttpRequest};
 
+use super::fields::Fields;
 use crate::domain::limits;
 use crate::error::Error;
 
-/// One event: a payload of the largest size, and room for everything around it.
-pub const ONE_EVENT: usize = limits::PAYLOAD_BYTES + 256 * 1024;
+/// One event: a payload of the largest size, and room for everything around it, even if all of
+/// it is at its limit and spelled in escapes of twelve bytes per character.
+pub const ONE_EVENT: usize = limits::PAYLOAD_BYTES + 512 * 1024;
 
 /// A batch of events or settlements.
 pub const BATCH: usize = 16 * 1024 * 1024;
@@ -23,6 +25,23 @@ pub async fn read_json(request: &HttpRequest, payload: Payload, limit: usize) ->
     if !is_json(request) {
         return Err(Error::UnsupportedMediaType);
     }
+    read(payload, limit).await
+}
+
+/// Insists that a call whose parameters go into the query brings none in its body, where they
+/// would be dropped without a word: `{"dry_run":true}` must not become a wet run.
+pub async fn read_nothing(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
+    let body = read(payload, ONE_EVENT).await?;
+    if body.is_empty() {
+        return Ok(());
+    }
+    if !is_json(request) {
+        return Err(Error::UnsupportedMediaType);
+    }
+    Fields::of_body(&body)?.finish()
+}
+
+async fn read(payload: Payload, limit: usize) -> Result<Bytes, Error> {
     let reading = tokio::time::timeout(Duration::from_secs(READ_SECONDS), payload.to_bytes_limited(limit));
     match reading.await {
         Ok(Ok(Ok(bytes))) => Ok(bytes),

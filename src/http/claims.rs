@@ -17,9 +17,6 @@ use crate::engine::Engine;
 use crate::engine::claim_deliveries::{ClaimRequest, ClaimedBatch};
 use crate::error::Error;
 
-/// The lease of a claim that does not say.
-const DEFAULT_LEASE_SECONDS: i32 = 300;
-
 #[derive(Serialize)]
 struct ClaimedEvents<'a> {
     events: Vec<EventView<'a>>,
@@ -30,7 +27,7 @@ pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     let mut query = Query::of(&request)?;
     let max = query.number("max", 1..=limits::BATCH);
     let worker_id = query.required("worker_id", |query| query.worker_id("worker_id"));
-    let claim = worker_id.and_then(|worker_id| read_claim(&mut query, worker_id, max.unwrap_or(1)));
+    let claim = read_claim(&mut query, worker_id, max.unwrap_or(1));
     let claimed = engine.claim_deliveries(query.finish_with(claim)?).await?;
     if claimed.events().is_empty() {
         return Ok(nothing());
@@ -60,7 +57,7 @@ pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload)
         worker_id,
         max: max.unwrap_or(1),
         wait: Duration::from_secs(wait.unwrap_or(0).unsigned_abs().into()),
-        lease_seconds: lease.unwrap_or(DEFAULT_LEASE_SECONDS),
+        lease_seconds: lease.unwrap_or(limits::DEFAULT_LEASE_SECONDS),
         request_id,
     });
     let claimed = engine.claim_deliveries(fields.finish_with(claim)?).await?;
@@ -70,20 +67,18 @@ pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload)
     claim_body::respond(claimed, |claimed| claim_body::bytes(&batch(claimed)))
 }
 
-/// Reads `tags`, `wait` and `lease`, which every claim by query shares.
-pub fn read_claim(query: &mut Query, worker_id: String, max: usize) -> Option<ClaimRequest> {
+/// Reads `tags`, `wait` and `lease`, which every claim by query shares; all of them, even for
+/// a worker that was refused, or they would count as unknown.
+pub fn read_claim(query: &mut Query, worker_id: Option<String>, max: usize) -> Option<ClaimRequest> {
     let tags = query.required("tags", |query| query.tags("tags"));
-    if tags.as_ref().is_some_and(crate::domain::tags::Tags::is_empty) {
-        query.refuse("tags", "must not be empty");
-    }
     let wait = query.number("wait", limits::WAIT_SECONDS).unwrap_or(0);
     let lease = query.number("lease", limits::LEASE_SECONDS);
     Some(ClaimRequest {
         tags: tags?,
-        worker_id,
+        worker_id: worker_id?,
         max,
         wait: Duration::from_secs(wait.unsigned_abs().into()),
-        lease_seconds: lease.unwrap_or(DEFAULT_LEASE_SECONDS),
+        lease_seconds: lease.unwrap_or(limits::DEFAULT_LEASE_SECONDS),
         request_id: None,
     })
 }

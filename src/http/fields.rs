@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use crate::domain::invalid::Invalid;
 use crate::domain::json::{RawJson, is_too_deep};
 use crate::domain::tags::Tags;
-use crate::domain::{limits, text, worker_id};
+use crate::domain::{limits, text, timestamp, worker_id};
 use crate::error::Error;
 
 /// The fields of one object.
@@ -117,13 +117,7 @@ impl<'a> Fields<'a> {
     /// Takes an RFC 3339 timestamp.
     pub fn timestamp(&mut self, name: &str) -> Option<DateTime<Utc>> {
         let value: String = self.value(name, "an RFC 3339 timestamp")?;
-        match DateTime::parse_from_rfc3339(&value) {
-            Ok(time) => Some(time.with_timezone(&Utc)),
-            Err(_) => {
-                self.refuse(name, "must be an RFC 3339 timestamp, such as 2026-01-31T09:30:00Z");
-                None
-            }
-        }
+        self.checked(name, timestamp::parse(&value))
     }
 
     /// Takes tags, as a comma-separated string or a list of strings.
@@ -143,6 +137,19 @@ impl<'a> Fields<'a> {
                 None
             }
         }
+    }
+
+    /// Takes an object of strings: its pairs in the order given, doubles included.
+    pub fn strings(&mut self, name: &str) -> Option<Vec<(String, String)>> {
+        let raw = self.raw(name)?;
+        let pairs = serde_json::from_str::<Entries<'_>>(raw.get()).and_then(|entries| {
+            let pair = |(name, value): (Cow<'_, str>, &RawValue)| Ok((name.into(), serde_json::from_str(value.get())?));
+            entries.0.into_iter().map(pair).collect()
+        });
+        if pairs.is_err() {
+            self.refuse(name, "must be an object of strings");
+        }
+        pairs.ok()
     }
 
     /// Takes a list of 1 to [`limits::BATCH`] values, as they stand.

@@ -31,6 +31,7 @@ use actix_web::{App, Handler, HttpRequest, HttpResponse, HttpServer, Responder, 
 
 use crate::config::ServeArgs;
 use crate::engine::Engine;
+use crate::error::Error;
 use problem::{Code, Problem};
 
 /// Idle keep-alive connections are closed after this.
@@ -38,6 +39,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// A request's head must arrive within this.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// By when a read is answered, even if the database hangs. Writes see to it themselves, in
+/// the engine.
+const READ_WITHIN: Duration = Duration::from_millis(4_700);
 
 /// One method of one path.
 pub struct Endpoint {
@@ -52,14 +57,14 @@ pub struct Endpoint {
 pub fn routes() -> Vec<Endpoint> {
     vec![
         post("/events", events::publish_event),
-        get("/events", events::list_events),
+        read("/events", events::list_events),
         post("/events/batch", events::publish_batch),
         get("/events/subscribe", claims::subscribe),
         post("/events/claim", claims::claim),
         post("/events/settle", work::settle),
         post("/events/reset", operate::reset_stale),
         post("/events/retry", operate::retry_events),
-        get("/events/{id}", events::get_event),
+        read("/events/{id}", events::get_event),
         post("/events/{id}/start", work::start),
         post("/events/{id}/heartbeat", work::heartbeat),
         post("/events/{id}/complete", work::complete),
@@ -68,11 +73,11 @@ pub fn routes() -> Vec<Endpoint> {
         post("/events/{id}/reset", operate::reset_event),
         post("/events/{id}/retry", operate::retry_event),
         post("/events/{id}/cancel", operate::cancel_event),
-        get("/logs", logs::list_logs),
-        get("/workers", workers::list_workers),
-        get("/tags", tags::list_tags),
+        read("/logs", logs::list_logs),
+        read("/workers", workers::list_workers),
+        read("/tags", tags::list_tags),
         get("/health", health::health),
-        get("/ready", health::ready),
+        read("/ready", health::ready),
         get("/openapi.yaml", docs::openapi),
         get("/docs", docs::page),
         get("/docs/scalar.js", docs::script),
@@ -123,6 +128,18 @@ where
     F::Output: Responder + 'static,
 {
     Endpoint { method: Method::GET, path, route: web::get().to(handler) }
+}
+
+/// A `GET` that asks the database and does not wait for anybody else.
+fn read<F, Args>(path: &'static str, handler: F) -> Endpoint
+where
+    F: Handler<Args, Output = Result<HttpResponse, Error>>,
+    Args: actix_web::FromRequest + 'static,
+{
+    get(path, move |args: Args| {
+        let answer = tokio::time::timeout(READ_WITHIN, handler.call(args));
+        async move { answer.await.unwrap_or_else(|_| Err(Error::unavailable("a read took too long".into()))) }
+    })
 }
 
 fn post<F, Args>(path: &'static str, handler: F) -> Endpoint

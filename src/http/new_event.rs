@@ -68,16 +68,20 @@ fn read_run_at(fields: &mut Fields<'_>) -> RunAt {
 }
 
 fn read_labels(fields: &mut Fields<'_>) -> BTreeMap<String, String> {
-    let labels: BTreeMap<String, String> = fields.value("labels", "an object of strings").unwrap_or_default();
-    if labels.len() > limits::LABELS {
+    let pairs = fields.strings("labels").unwrap_or_default();
+    if pairs.len() > limits::LABELS {
         fields.refuse("labels", format!("must be at most {} pairs", limits::LABELS));
         return BTreeMap::new();
     }
-    for (name, value) in &labels {
-        let checked = text::check(name, limits::LABEL_CHARS).and(text::check_optional(value, limits::LABEL_CHARS));
+    let mut labels = BTreeMap::new();
+    for (name, value) in pairs {
+        let shown: String = name.chars().take(40).collect();
+        let checked = text::check(&name, limits::LABEL_CHARS).and(text::check_optional(&value, limits::LABEL_CHARS));
         if let Err(reason) = checked {
-            let shown: String = name.chars().take(40).collect();
             fields.refuse(format!("labels.{shown}"), reason);
+        }
+        if labels.insert(name, value).is_some() {
+            fields.refuse(format!("labels.{shown}"), "is given twice");
         }
     }
     labels

@@ -1,10 +1,10 @@
 //! `reset`, `retry`, `cancel`: operators' verbs.
 
-use actix_web::web::Data;
+use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
-use super::body::event_id;
+use super::body::{event_id, read_nothing};
 use super::events::read_filter;
 use super::query::Query;
 use super::view::EventView;
@@ -17,40 +17,46 @@ use crate::error::Error;
 pub const STALE_SECONDS: f64 = 30.0;
 
 /// `POST /events/{id}/reset`.
-pub async fn reset_event(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn reset_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     let id = event_id(&request).await?;
     let reason = read_reason(&request)?.unwrap_or_else(|| "operator".into());
+    read_nothing(&request, payload).await?;
     let row = engine.reset_event(id, reason).await?;
     Ok(HttpResponse::Ok().json(EventView::whole(&row)))
 }
 
 /// `POST /events/{id}/retry`.
-pub async fn retry_event(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn retry_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     let id = event_id(&request).await?;
-    let row = engine.retry_event(id, read_reason(&request)?).await?;
+    let reason = read_reason(&request)?;
+    read_nothing(&request, payload).await?;
+    let row = engine.retry_event(id, reason).await?;
     Ok(HttpResponse::Ok().json(EventView::whole(&row)))
 }
 
 /// `POST /events/{id}/cancel`.
-pub async fn cancel_event(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn cancel_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     let id = event_id(&request).await?;
-    let row = engine.cancel_event(id, read_reason(&request)?).await?;
+    let reason = read_reason(&request)?;
+    read_nothing(&request, payload).await?;
+    let row = engine.cancel_event(id, reason).await?;
     Ok(HttpResponse::Ok().json(EventView::whole(&row)))
 }
 
 /// `POST /events/reset`: all orphans at once.
-pub async fn reset_stale(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn reset_stale(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     let mut query = Query::of(&request)?;
     let reason = query.text("reason", limits::NAME_CHARS).unwrap_or_else(|| "operator".into());
     let stale_for = query.number("stale_for", 0.0..=limits::DELAY_SECONDS as f64).unwrap_or(STALE_SECONDS);
     let dry_run = query.boolean("dry_run").unwrap_or(false);
     query.finish()?;
+    read_nothing(&request, payload).await?;
     let outcome = engine.reset_stale(stale_for, reason, dry_run).await?;
     Ok(HttpResponse::Ok().json(json!({ "reset": outcome.count, "more": outcome.more, "dry_run": dry_run })))
 }
 
 /// `POST /events/retry`: all that match.
-pub async fn retry_events(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn retry_events(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     let mut query = Query::of(&request)?;
     let mut filter = read_filter(&mut query);
     let dry_run = query.boolean("dry_run").unwrap_or(false);
@@ -59,6 +65,7 @@ pub async fn retry_events(engine: Data<Engine>, request: HttpRequest) -> Result<
         query.refuse("status", "must be one of FAILED, CANCELLED");
     }
     query.finish()?;
+    read_nothing(&request, payload).await?;
     let outcome = engine.retry_events(filter, dry_run).await?;
     Ok(HttpResponse::Ok().json(json!({ "retried": outcome.count, "more": outcome.more, "dry_run": dry_run })))
 }

@@ -6,13 +6,14 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use actix_web::HttpRequest;
-use actix_web::web;
 use chrono::{DateTime, Utc};
 
 use crate::domain::invalid::Invalid;
 use crate::domain::tags::Tags;
-use crate::domain::{text, worker_id};
+use crate::domain::{text, timestamp, worker_id};
 use crate::error::Error;
+
+const NOT_UTF_8: &str = "must be UTF-8, URL-encoded";
 
 /// The parameters of one request.
 pub struct Query {
@@ -23,11 +24,11 @@ pub struct Query {
 impl Query {
     /// Reads them.
     pub fn of(request: &HttpRequest) -> Result<Self, Error> {
-        let pairs = web::Query::<Vec<(String, String)>>::from_query(request.query_string())
-            .map_err(|_| Error::invalid("query", "must be name=value pairs, URL-encoded"))?
-            .into_inner();
-        let mut query = Query { pairs: Vec::with_capacity(pairs.len()), errors: Vec::new() };
-        for (name, value) in pairs {
+        let mut query = Query { pairs: Vec::new(), errors: Vec::new() };
+        for pair in request.query_string().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = decode(name).ok_or_else(|| Error::invalid("query", NOT_UTF_8))?;
+            let value = decode(value).ok_or_else(|| Error::invalid(&*name, NOT_UTF_8))?;
             if query.pairs.iter().any(|(known, _)| *known == name) {
                 query.refuse(name, "is given twice");
             } else {
@@ -87,20 +88,19 @@ impl Query {
     pub fn timestamp(&mut self, name: &str) -> Option<DateTime<Utc>> {
         let value = self.raw(name)?;
         // A `+` of an offset arrives as a space unless it was encoded; the intent is plain.
-        match DateTime::parse_from_rfc3339(&value.replace(' ', "+")) {
-            Ok(time) => Some(time.with_timezone(&Utc)),
-            Err(_) => {
-                self.refuse(name, "must be an RFC 3339 timestamp, such as 2026-01-31T09:30:00Z");
-                None
-            }
-        }
+        self.checked(name, timestamp::parse(&value.replace(' ', "+")))
     }
 
-    /// Takes comma-separated tags.
+    /// Takes comma-separated tags, at least one: an empty filter would match everything.
     pub fn tags(&mut self, name: &str) -> Option<Tags> {
         let value = self.raw(name)?;
         let outcome = Tags::from_comma_separated(&value);
-        self.checked(name, outcome)
+        let tags = self.checked(name, outcome)?;
+        if tags.is_empty() {
+            self.refuse(name, "must not be empty");
+            return None;
+        }
+        Some(tags)
     }
 
     /// Takes a worker's id.
@@ -152,6 +152,51 @@ impl Query {
                 self.refuse(name, reason);
                 None
             }
+        }
+    }
+}
+
+/// Undoes URL encoding; `None` if what comes out is not UTF-8. (The usual decoders put U+FFFD
+/// in its place.) A `%` that starts no escape stands for itself.
+fn decode(encoded: &str) -> Option<String> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let escaped = match tail {
+            [high, low, ..] if *first == b'%' => digit(*high).zip(digit(*low)),
+            _ => None,
+        };
+        match escaped {
+            Some((high, low)) => bytes.push((high * 16 + low) as u8),
+            None => bytes.push(if *first == b'+' { b' ' } else { *first }),
+        }
+        rest = if escaped.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decode;
+
+    #[test]
+    fn escapes_are_undone() {
+        assert_eq!(decode("a+b%20c%2Bd%2bd").as_deref(), Some("a b c+d+d"));
+        assert_eq!(decode("%C3%BC%F0%9F%98%80ü").as_deref(), Some("ü😀ü"));
+    }
+
+    #[test]
+    fn a_percent_sign_that_starts_no_escape_stands_for_itself() {
+        for text in ["100%", "%", "%2", "%zz", "%%"] {
+            assert_eq!(decode(text).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_nothing() {
+        for text in ["%FF", "a%C3%28", "%ED%A0%80", "%C3"] {
+            assert_eq!(decode(text), None);
         }
     }
 }

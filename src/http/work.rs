@@ -22,9 +22,6 @@ use crate::engine::claim_deliveries::ClaimRequest;
 use crate::engine::settle_deliveries::{Record, Settled, Word, WorkCall};
 use crate::error::Error;
 
-/// A heartbeat that does not say extends by this.
-const DEFAULT_LEASE_SECONDS: i32 = 300;
-
 /// `POST /events/{id}/start`.
 pub async fn start(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     speak(&engine, &request, payload, |_| Some(Word::Start)).await
@@ -33,7 +30,7 @@ pub async fn start(engine: Data<Engine>, request: HttpRequest, payload: Payload)
 /// `POST /events/{id}/heartbeat`.
 pub async fn heartbeat(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     speak(&engine, &request, payload, |fields| {
-        let lease_seconds = fields.integer("lease", limits::LEASE_SECONDS).unwrap_or(DEFAULT_LEASE_SECONDS);
+        let lease_seconds = fields.integer("lease", limits::LEASE_SECONDS);
         let progress = fields.json("progress", limits::PROGRESS_BYTES);
         Some(Word::Heartbeat { lease_seconds, progress })
     })
@@ -117,7 +114,7 @@ fn read_caller(fields: &mut Fields<'_>) -> Option<Caller> {
 }
 
 fn read_next(query: &mut Query, worker_id: &str) -> Option<ClaimRequest> {
-    if query.boolean("next").unwrap_or(false) { read_claim(query, worker_id.to_owned(), 1) } else { None }
+    if query.boolean("next").unwrap_or(false) { read_claim(query, Some(worker_id.to_owned()), 1) } else { None }
 }
 
 fn read_complete(fields: &mut Fields<'_>) -> Word {

@@ -30,6 +30,9 @@ impl BlockOn for MainRuntime {
     }
 }
 
+/// Upkeep may be slow, but must not keep others waiting behind a lock that it waits for.
+const SETUP: &str = "SET statement_timeout = '60s'; SET lock_timeout = '1s'";
+
 /// Opens blocking connections.
 #[derive(Debug)]
 pub struct BlockingConnections {
@@ -45,7 +48,7 @@ impl r2d2::ManageConnection for BlockingConnections {
 
     fn connect(&self) -> Result<BlockingConnection, ConnectionError> {
         let _inside = self.runtime.enter();
-        let connection = self.runtime.block_on(connect(&self.url, "SET statement_timeout = '60s'"))?;
+        let connection = self.runtime.block_on(connect(&self.url, SETUP))?;
         Ok(BlockingConnection::from(connection))
     }
 

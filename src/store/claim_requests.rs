@@ -2,15 +2,16 @@
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
+use diesel::dsl::sql;
 use diesel::prelude::QueryableByName;
-use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};
+use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::sql_query;
-use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::events::EventRow;
-use super::schema::{deliveries, events};
+use super::schema::{claim_requests, deliveries, events};
 
 /// Who asked, and under which name.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +25,7 @@ pub struct RequestKey<'a> {
 }
 
 /// What a request was given when it was first asked.
-#[derive(Debug, QueryableByName)]
+#[derive(Debug, Default, QueryableByName)]
 pub struct Remembered {
     /// The deliveries.
     #[diesel(sql_type = Array<BigInt>)]
@@ -34,26 +35,54 @@ pub struct Remembered {
     pub lease_ids: Vec<i32>,
 }
 
-/// Locks the request's row, making it if need be, and tells what it was given before.
-/// Simultaneous askers take turns here.
-pub async fn lock_request(
-    conn: &mut AsyncPgConnection,
-    key: RequestKey<'_>,
-    now: Option<DateTime<Utc>>,
-) -> QueryResult<Remembered> {
-    sql_query(
-        "INSERT INTO waybill.claim_requests AS c (namespace_id, worker_id, request_id, claimed_at) \
-         VALUES ($1, $2, $3, coalesce($4, now())) \
-         ON CONFLICT (namespace_id, worker_id, request_id) DO UPDATE SET claimed_at = c.claimed_at \
-         RETURNING delivery_ids, lease_ids",
+/// A request, locked.
+#[derive(Debug, QueryableByName)]
+pub struct LockedRequest {
+    /// What was given the last time.
+    #[diesel(embed)]
+    pub remembered: Remembered,
+    /// How often it was asked, this time included.
+    #[diesel(sql_type = Integer)]
+    pub asks: i32,
+}
+
+/// Locks the request until the transaction ends, and tells what it was given before.
+/// Simultaneous askers take turns here. A request that was never given anything leaves no
+/// trace: idle workers ask all day, each time by another name.
+pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> QueryResult<LockedRequest> {
+    sql_query("SELECT pg_advisory_xact_lock(1463900498, hashtext($1 || ':' || $2 || ':' || $3))")
+        .bind::<Integer, _>(key.namespace_id)
+        .bind::<Text, _>(key.worker_id)
+        .bind::<Text, _>(key.request_id)
+        .cached()
+        .execute(conn)
+        .await?;
+    // A statement of its own: it must see what the last holder of the lock has written.
+    let asked_before: Option<LockedRequest> = sql_query(
+        "UPDATE waybill.claim_requests SET asks = asks + 1 \
+         WHERE namespace_id = $1 AND worker_id = $2 AND request_id = $3 RETURNING delivery_ids, lease_ids, asks",
     )
     .bind::<Integer, _>(key.namespace_id)
     .bind::<Text, _>(key.worker_id)
     .bind::<Text, _>(key.request_id)
-    .bind::<Nullable<Timestamptz>, _>(now)
     .cached()
     .get_result(conn)
     .await
+    .optional()?;
+    Ok(asked_before.unwrap_or(LockedRequest { remembered: Remembered::default(), asks: 1 }))
+}
+
+/// Locks the request's row and tells whether nobody has asked since the `asks`-th time.
+pub async fn is_last_ask(conn: &mut AsyncPgConnection, key: RequestKey<'_>, asks: i32) -> QueryResult<bool> {
+    let last: Option<i32> = claim_requests::table
+        .find((key.namespace_id, key.worker_id, key.request_id))
+        .select(claim_requests::asks)
+        .for_update()
+        .first(conn)
+        .await
+        .optional()?;
+    // Forgotten: nobody has asked for a day.
+    Ok(last.is_none_or(|last| last == asks))
 }
 
 /// Remembers what the request was given.
@@ -64,8 +93,10 @@ pub async fn remember_claim(
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<()> {
     sql_query(
-        "UPDATE waybill.claim_requests SET delivery_ids = $4, lease_ids = $5, claimed_at = coalesce($6, now()) \
-         WHERE namespace_id = $1 AND worker_id = $2 AND request_id = $3",
+        "INSERT INTO waybill.claim_requests (namespace_id, worker_id, request_id, delivery_ids, lease_ids, claimed_at) \
+         VALUES ($1, $2, $3, $4, $5, coalesce($6, now())) \
+         ON CONFLICT (namespace_id, worker_id, request_id) DO UPDATE \
+         SET delivery_ids = excluded.delivery_ids, lease_ids = excluded.lease_ids, claimed_at = excluded.claimed_at",
     )
     .bind::<Integer, _>(key.namespace_id)
     .bind::<Text, _>(key.worker_id)
@@ -79,12 +110,18 @@ pub async fn remember_claim(
     .map(drop)
 }
 
-/// The events of these claims whose leases still stand, in the order remembered.
-pub async fn load_standing(conn: &mut AsyncPgConnection, remembered: &Remembered) -> QueryResult<Vec<EventRow>> {
+/// The events of these claims whose leases still stand, in the order remembered. A lease that
+/// has run out does not stand, even if nobody has taken the work back yet.
+pub async fn load_standing(
+    conn: &mut AsyncPgConnection,
+    remembered: &Remembered,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<Vec<EventRow>> {
     let rows: Vec<EventRow> = deliveries::table
         .inner_join(events::table)
         .filter(deliveries::id.eq_any(&remembered.delivery_ids))
         .filter(deliveries::status.eq("PROCESSING"))
+        .filter(sql::<Bool>("lease_expires_at > coalesce(").bind::<Nullable<Timestamptz>, _>(now).sql(", now())"))
         .select(EventRow::as_select())
         .load(conn)
         .await?;

@@ -24,10 +24,19 @@ pub const PATIENCE: Duration = Duration::from_secs(4);
 /// Pause between two tries to reach a database that is away.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Every pooled connection: bounded statements, and plans that do not depend on statistics.
+/// Every pooled connection: promises that hold whatever the database's own defaults are,
+/// bounded statements, and plans that do not depend on statistics.
+///
+/// What is acknowledged is on disk, so commits are not left to be written later. Statements
+/// that follow a lock must see what its last holder committed, so each has a snapshot of its
+/// own.
+///
 /// The hot tables swing between empty and full, and a plan made for one is ruinous for the
 /// other; every hot statement is written to be a chain of index look-ups.
-pub const SETUP: &str = "SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '15s'; \
+pub const SETUP: &str = "SELECT set_config('synchronous_commit', 'on', false) \
+         WHERE current_setting('synchronous_commit') = 'off'; \
+     SET default_transaction_isolation = 'read committed'; \
+     SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '15s'; \
      SET lock_timeout = '4s'; SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan;";
 

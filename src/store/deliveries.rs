@@ -106,6 +106,8 @@ pub struct Loaded {
     pub backoff: Option<Backoff>,
     /// When the event becomes worthless, whatever became of the delivery.
     pub event_expires_at: Option<DateTime<Utc>>,
+    /// When it was last changed: of work that somebody holds, the last sign of life.
+    pub updated_at: DateTime<Utc>,
     /// The transaction's time.
     pub now: DateTime<Utc>,
 }
@@ -152,6 +154,8 @@ struct LoadedRow {
     result: Option<JsonColumn>,
     #[diesel(sql_type = Nullable<Text>)]
     last_error: Option<String>,
+    #[diesel(sql_type = Timestamptz)]
+    updated_at: DateTime<Utc>,
     #[diesel(sql_type = Array<Text>)]
     tags: Vec<String>,
     #[diesel(sql_type = Nullable<Json>)]
@@ -182,6 +186,7 @@ impl From<LoadedRow> for Loaded {
             // this one does not, and then the server's default serves.
             backoff: row.backoff.and_then(|json| serde_json::from_str(json.0.as_str()).ok()),
             event_expires_at: row.event_expires_at,
+            updated_at: row.updated_at,
             now: row.now,
             delivery: Delivery {
                 id: row.id,

@@ -181,7 +181,12 @@ fn indexed<'a>(namespace_id: i32, filter: &'a EventFilter, page: Page) -> Boxed<
         .into_boxed()
         .filter(events::namespace_id.eq(namespace_id));
     if let Some(after) = page.after {
-        query = if page.descending { query.filter(events::id.lt(after)) } else { query.filter(events::id.gt(after)) };
+        // Said of both tables: from either of them a plan may start.
+        query = if page.descending {
+            query.filter(events::id.lt(after)).filter(deliveries::id.lt(after))
+        } else {
+            query.filter(events::id.gt(after)).filter(deliveries::id.gt(after))
+        };
     }
     if let Some(correlation_id) = &filter.correlation_id {
         query = query.filter(events::correlation_id.eq(correlation_id));
@@ -191,13 +196,6 @@ fn indexed<'a>(namespace_id: i32, filter: &'a EventFilter, page: Page) -> Boxed<
         query = query
             .filter(deliveries::status.eq(status.as_str()))
             .filter(sql::<Bool>("deliveries.status IN ('FAILED', 'CANCELLED')"));
-        if let Some(after) = page.after {
-            query = if page.descending {
-                query.filter(deliveries::id.lt(after))
-            } else {
-                query.filter(deliveries::id.gt(after))
-            };
-        }
     }
     query
 }
@@ -205,7 +203,11 @@ fn indexed<'a>(namespace_id: i32, filter: &'a EventFilter, page: Page) -> Boxed<
 fn filtered<'a>(namespace_id: i32, filter: &'a EventFilter, page: Page, scan_end: Option<i64>) -> Boxed<'a> {
     let mut query = indexed(namespace_id, filter, page);
     if let Some(end) = scan_end {
-        query = if page.descending { query.filter(events::id.ge(end)) } else { query.filter(events::id.le(end)) };
+        query = if page.descending {
+            query.filter(events::id.ge(end)).filter(deliveries::id.ge(end))
+        } else {
+            query.filter(events::id.le(end)).filter(deliveries::id.le(end))
+        };
     }
     if let Some(status) = filter.status {
         query = query.filter(deliveries::status.eq(status.as_str()));

@@ -96,6 +96,7 @@ diesel::table! {
         request_id -> Text,
         delivery_ids -> Array<BigInt>,
         lease_ids -> Array<Integer>,
+        asks -> Integer,
         claimed_at -> Timestamptz,
     }
 }

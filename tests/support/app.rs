@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser;
-use diesel_async::RunQueryDsl;
 use serde_json::{Value, json};
 use waybill::config::{Cli, Command, ServeArgs};
 use waybill::engine::Engine;
@@ -138,15 +137,7 @@ impl App {
 
     /// One number from the database.
     pub async fn count(&self, sql: &str) -> i64 {
-        #[derive(diesel::QueryableByName)]
-        struct Row {
-            #[diesel(sql_type = diesel::sql_types::BigInt)]
-            n: i64,
-        }
-        let mut conn = database::connection(&self.url).await;
-        let row: Row =
-            diesel::sql_query(format!("SELECT ({sql})::bigint AS n")).get_result(&mut conn).await.expect(sql);
-        row.n
+        database::count(&self.url, sql).await
     }
 
     fn at(&self, path: &str) -> String {

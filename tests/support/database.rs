@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use waybill::postgres::{Cluster, ClusterOptions};
 use waybill::store::connect::connect;
 use waybill::store::migrate::migrate;
@@ -19,8 +19,7 @@ static NEXT: AtomicU32 = AtomicU32::new(1);
 /// The shared cluster. Not durable: these tests kill servers, not machines.
 pub fn cluster() -> &'static Cluster {
     CLUSTER.get_or_init(|| {
-        remove_leftovers();
-        let mut options = ClusterOptions::new(directory_of(std::process::id()));
+        let mut options = ClusterOptions::new(directory());
         for (name, value) in [("fsync", "off"), ("max_connections", "500"), ("shared_buffers", "128MB")] {
             options.settings.push((name.into(), value.into()));
         }
@@ -60,13 +59,30 @@ pub async fn connection(url: &str) -> AsyncPgConnection {
     connect(url, "").await.expect("the database answers")
 }
 
+/// One number.
+pub async fn count(url: &str, sql: &str) -> i64 {
+    #[derive(diesel::QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = diesel::sql_types::BigInt)]
+        n: i64,
+    }
+    let counting = diesel::sql_query(format!("SELECT ({sql})::bigint AS n"));
+    let row: Row = counting.get_result(&mut connection(url).await).await.expect(sql);
+    row.n
+}
+
 /// Runs statements that answer nothing.
 pub async fn execute(url: &str, sql: &str) {
     connection(url).await.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
 
-fn directory_of(pid: u32) -> PathBuf {
-    std::env::temp_dir().join(format!("waybill-tests-{pid}"))
+/// What this run keeps on disk; the next run clears it away.
+pub fn directory() -> &'static Path {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
+        remove_leftovers();
+        std::env::temp_dir().join(format!("waybill-tests-{}", std::process::id()))
+    })
 }
 
 /// Clusters of test runs whose process is gone.

@@ -1,9 +1,18 @@
 //! What tests stand on: a real PostgreSQL shared by all, a database of its own for each, and
-//! a real server on a port of its own.
+//! a real server on a port of its own; or a PostgreSQL of the test's own, to be ill-treated.
 
 mod app;
 pub mod database;
+mod held_table;
+pub mod ledger;
+pub mod locks;
+mod place;
 mod reply;
+mod wait;
+pub mod work;
 
 pub use app::{App, Options};
+pub use held_table::HeldTable;
+pub use place::Place;
 pub use reply::Reply;
+pub use wait::{until, within_patience};

@@ -1,11 +1,12 @@
 -- Writes back deliveries that were loaded under lock, and keeps `ready` in step: a row that
--- leaves `ready` takes its entries along, a row that enters gets new ones at the tail.
+-- leaves `ready` takes its entries along, a row that enters gets new ones at the tail, in the
+-- order in which the rows are given.
 WITH input AS (
     SELECT t.*
-    FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+    FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) WITH ORDINALITY
          AS t(id, status, retry_count, rescue_count, worker_id, lease_expires_at, cancel_requested, in_ready,
               due_at, expires_at, in_order, to_tail, started_at, settled_lease_id, settled_action,
-              progress, result, last_error)
+              progress, result, last_error, ord)
 ),
 placed AS (
     SELECT input.*,
@@ -17,6 +18,7 @@ placed AS (
     FROM input
     JOIN waybill.deliveries d ON d.id = input.id
     JOIN waybill.events e ON e.id = d.event_id
+    ORDER BY input.ord
 ),
 saved AS (
     UPDATE waybill.deliveries d

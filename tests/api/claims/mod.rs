@@ -1,1 +1,3 @@
-
+mod claim;
+mod due;
+mod subscribe;

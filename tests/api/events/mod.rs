@@ -1,1 +1,6 @@
+mod batch;
+mod get;
+mod list;
+mod list_cost;
+mod payload;
 mod publish;

@@ -1,1 +1,5 @@
-
+mod cancel;
+mod expire;
+mod rescue;
+mod reset;
+mod retry;

@@ -1,1 +1,4 @@
-
+mod health;
+mod logs;
+mod tags;
+mod workers;

@@ -1,0 +1,120 @@
+//! Claimed work on its way to its worker, and what happens to it if it does not arrive.
+
+use std::time::Duration;
+
+use crate::domain::lease::Caller;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::claim_requests::{RequestKey, is_last_ask};
+use crate::store::events::EventRow;
+
+use super::changes::Written;
+use super::settle_deliveries::{Word, WorkCall, settle_all};
+use super::{Engine, transaction};
+
+/// How often giving work back is tried before it is left to the lease.
+const UNDO_TRIES: u32 = 5;
+
+/// Claimed work on its way to its worker. Dropped before [`ClaimedBatch::delivered`], it is
+/// given back at once.
+pub struct ClaimedBatch {
+    events: Vec<EventRow>,
+    undo: Undo,
+    engine: Option<Engine>,
+}
+
+/// Whether claims are given back if the answer that carries them does not arrive.
+#[derive(Debug, Clone)]
+pub(super) enum Undo {
+    /// Yes.
+    AtOnce,
+    /// Yes, unless the worker has asked again since: then they are the later answer's.
+    IfLast(Ask),
+    /// No: an earlier answer may have arrived, and the worker be at work.
+    Never,
+}
+
+/// One asking of a request that may be asked again.
+#[derive(Debug, Clone)]
+pub(super) struct Ask {
+    pub worker_id: String,
+    pub request_id: String,
+    pub number: i32,
+}
+
+impl Ask {
+    fn key(&self) -> RequestKey<'_> {
+        RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &self.worker_id, request_id: &self.request_id }
+    }
+}
+
+impl ClaimedBatch {
+    pub(super) fn new(engine: Engine, events: Vec<EventRow>, undo: Undo) -> Self {
+        ClaimedBatch { events, undo, engine: Some(engine) }
+    }
+
+    /// There was nothing to claim.
+    pub(super) fn empty() -> Self {
+        ClaimedBatch { events: Vec::new(), undo: Undo::Never, engine: None }
+    }
+
+    /// What was claimed.
+    pub fn events(&self) -> &[EventRow] {
+        &self.events
+    }
+
+    /// The worker has it.
+    pub fn delivered(&mut self) {
+        self.engine = None;
+    }
+}
+
+impl Drop for ClaimedBatch {
+    fn drop(&mut self) {
+        let Some(engine) = self.engine.take().filter(|_| !self.events.is_empty()) else { return };
+        let events = std::mem::take(&mut self.events);
+        let ask = match std::mem::replace(&mut self.undo, Undo::Never) {
+            Undo::AtOnce => None,
+            Undo::IfLast(ask) => Some(ask),
+            Undo::Never => return,
+        };
+        engine.runtime.clone().spawn(undo_claims(engine, events, ask));
+    }
+}
+
+async fn undo_claims(engine: Engine, events: Vec<EventRow>, ask: Option<Ask>) {
+    let calls: Vec<WorkCall> = events
+        .into_iter()
+        .map(|row| WorkCall {
+            event_id: row.event.id,
+            caller: Caller { worker_id: row.work.worker_id.unwrap_or_default(), lease_id: Some(row.work.lease_id) },
+            word: Word::Release { delay_seconds: 0.0, reason: Some("client_gone".into()) },
+        })
+        .collect();
+    for attempt in 1..=UNDO_TRIES {
+        match engine.give_back(&calls, ask.as_ref()).await {
+            Ok(()) => return,
+            Err(error) => {
+                log::warn!(attempt, claims = calls.len(); "could not give back the work of a worker that is gone: {error}")
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+impl Engine {
+    /// Releases claims that did not reach their worker, unless it has asked again since.
+    async fn give_back(&self, calls: &[WorkCall], ask: Option<&Ask>) -> Result<(), Error> {
+        let calls: Vec<&WorkCall> = calls.iter().collect();
+        let written = transaction!(self, |conn| {
+            if let Some(ask) = ask
+                && !is_last_ask(conn, ask.key(), ask.number).await?
+            {
+                return Ok(Written::default());
+            }
+            Ok(settle_all(conn, self, &calls).await?.1)
+        })?;
+        self.wake(&written.entered_ready);
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! `POST /events/claim`: the claim that may be asked for again.
+
+use serde_json::{Value, json};
+
+use waybill::background::keeper;
+
+use crate::support::work::{Claim, Naming, W1, W2, ids};
+use crate::support::{App, database, ledger};
+
+async fn publish_some(app: &App, count: usize) {
+    for _ in 0..count {
+        app.publish_tagged("a").await;
+    }
+}
+
+async fn ask(app: &App, worker_id: &str, request_id: &str, max: usize) -> Vec<Value> {
+    let body = json!({"tags": "a", "worker_id": worker_id, "max": max, "request_id": request_id});
+    let reply = app.post("/events/claim", &body).await;
+    match reply.status {
+        204 => Vec::new(),
+        _ => reply.expect(200).json()["events"].as_array().expect("events").clone(),
+    }
+}
+
+fn claims(events: &[Value]) -> Vec<Claim> {
+    events.iter().map(Claim::of).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_always_answers_a_batch() {
+    let app = App::with_fixed_clock().await;
+    publish_some(&app, 3).await;
+    let one = app.post("/events/claim", &json!({"tags": ["b", "a"], "worker_id": W1})).await.expect(200);
+    assert_eq!(one.header("cache-control"), Some("no-store"));
+    assert_eq!(one.json()["events"].as_array().map(Vec::len), Some(1));
+    let body = json!({"tags": "a", "worker_id": W1, "max": 5, "lease": 10, "wait": 0});
+    let rest = app.post("/events/claim", &body).await.expect(200).json();
+    assert_eq!(rest["events"].as_array().map(Vec::len), Some(2));
+    assert_eq!(app.seconds_ahead(&rest["events"][0]["lease_expires_at"]), 10);
+    let none = app.post("/events/claim", &body).await.expect(204);
+    assert_eq!(none.header("cache-control"), Some("no-store"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_limits_are_those_of_subscribe() {
+    let app = App::start().await;
+    let bad = [
+        ("lease", json!(0)),
+        ("lease", json!(43_201)),
+        ("max", json!(0)),
+        ("max", json!(1001)),
+        ("wait", json!(61)),
+        ("wait", json!(-1)),
+        ("tags", json!("")),
+        ("tags", json!([])),
+        ("worker_id", json!("worker")),
+        ("request_id", json!("")),
+        ("request_id", json!("x".repeat(256))),
+        ("limit", json!(1)),
+    ];
+    for (name, value) in bad {
+        let mut body = json!({"tags": "a", "worker_id": W1});
+        body[name] = value;
+        app.post("/events/claim", &body).await.names(&[name]);
+    }
+    app.post("/events/claim", &json!({})).await.names(&["tags", "worker_id"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_request_gets_the_same_events_under_the_same_leases() {
+    let app = App::start().await;
+    publish_some(&app, 5).await;
+    let first = ask(&app, W1, "r1", 2).await;
+    assert_eq!(first.len(), 2);
+    assert_eq!(ask(&app, W1, "r1", 2).await, first);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.event_log").await, 2);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_request_id_every_call_gets_new_events() {
+    let app = App::start().await;
+    publish_some(&app, 2).await;
+    let body = json!({"tags": "a", "worker_id": W1});
+    let first = app.post("/events/claim", &body).await.expect(200).json();
+    let second = app.post("/events/claim", &body).await.expect(200).json();
+    assert_ne!(first["events"][0]["id"], second["events"][0]["id"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_id_is_one_workers_own() {
+    let app = App::start().await;
+    publish_some(&app, 3).await;
+    let mut given = Vec::new();
+    for (worker_id, request_id) in [(W1, "r1"), (W2, "r1"), (W1, "r2")] {
+        given.extend(ids(&ask(&app, worker_id, request_id, 1).await));
+    }
+    given.dedup();
+    assert_eq!(given.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_events_are_all_settled_gets_new_ones() {
+    let app = App::start().await;
+    publish_some(&app, 4).await;
+    let first = claims(&ask(&app, W1, "r1", 2).await);
+    app.say(&first[0], "complete", Naming::Lease).await.expect(200);
+    app.say(&first[1], "fail", Naming::Lease).await.expect(200);
+    let second = claims(&ask(&app, W1, "r1", 2).await);
+    assert_eq!(second.len(), 2);
+    assert!(second.iter().all(|claim| !first.contains(claim)));
+    assert_eq!(claims(&ask(&app, W1, "r1", 2).await), second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_partly_settled_gets_what_still_stands() {
+    let app = App::start().await;
+    publish_some(&app, 6).await;
+    let first = claims(&ask(&app, W1, "r1", 3).await);
+    app.say(&first[1], "complete", Naming::Lease).await.expect(200);
+    let again = claims(&ask(&app, W1, "r1", 3).await);
+    assert_eq!(again, [first[0].clone(), first[2].clone()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_event_was_reset_gets_it_under_a_new_lease() {
+    let app = App::start().await;
+    publish_some(&app, 1).await;
+    let first = claims(&ask(&app, W1, "r1", 1).await);
+    app.operate(first[0].event_id, "reset").await.expect(200);
+    let second = claims(&ask(&app, W1, "r1", 1).await);
+    assert_eq!((second[0].event_id, second[0].lease_id), (first[0].event_id, 2));
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_went_to_somebody_else_is_not_given_again() {
+    let app = App::start().await;
+    publish_some(&app, 1).await;
+    let first = claims(&ask(&app, W1, "r1", 1).await);
+    app.operate(first[0].event_id, "reset").await.expect(200);
+    app.take("a", W2).await;
+    assert!(ask(&app, W1, "r1", 1).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_has_run_out_does_not_stand() {
+    let app = App::with_fixed_clock().await;
+    publish_some(&app, 2).await;
+    let first = claims(&ask(&app, W1, "r1", 1).await);
+    app.advance(299);
+    assert_eq!(claims(&ask(&app, W1, "r1", 1).await), first);
+    app.advance(1);
+    assert_ne!(claims(&ask(&app, W1, "r1", 1).await), first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_found_nothing_may_find_something_later() {
+    let app = App::start().await;
+    assert!(ask(&app, W1, "r1", 1).await.is_empty());
+    publish_some(&app, 1).await;
+    let found = ask(&app, W1, "r1", 1).await;
+    assert_eq!(found.len(), 1);
+    assert_eq!(ask(&app, W1, "r1", 1).await, found);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_found_nothing_leaves_no_trace() {
+    let app = App::start().await;
+    for number in 0..3 {
+        assert!(ask(&app, W1, &format!("r{number}"), 1).await.is_empty());
+    }
+    assert_eq!(app.count("SELECT count(*) FROM waybill.claim_requests").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_forgotten_after_a_day_however_many_there_were() {
+    let app = App::start().await;
+    let remembered = "INSERT INTO waybill.claim_requests (worker_id, request_id, claimed_at)
+                      SELECT 'worker:1', n::text, now() - make_interval(hours => n / 150) FROM generate_series(0, 4799) n";
+    database::execute(&app.url, remembered).await;
+    let pool = keeper::pool(app.engine());
+    let round = tokio::task::spawn_blocking(move || keeper::run_once(&pool)).await.expect("no panic");
+    round.expect("a round of the keeper");
+    assert_eq!(app.count("SELECT count(*) FROM waybill.claim_requests").await, 24 * 150);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_simultaneous_calls_of_one_request_get_the_same_events() {
+    let app = App::start().await;
+    publish_some(&app, 60).await;
+    for round in 0..15 {
+        let request_id = format!("r{round}");
+        let (one, other) = tokio::join!(ask(&app, W1, &request_id, 2), ask(&app, W1, &request_id, 2));
+        assert_eq!(one.len(), 2);
+        assert_eq!(one, other);
+    }
+    assert_eq!(app.count("SELECT count(*) FROM waybill.event_log").await, 30);
+    ledger::check(&app).await;
+}

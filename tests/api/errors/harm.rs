@@ -1,0 +1,74 @@
+//! A bad request harms nobody else, and no error tells a client what it should not know.
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::{JSON_ROUTES, request};
+use crate::support::{App, database};
+
+const GOOD: &str = JSON_ROUTES[0].1;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_good_request_right_after_a_bad_one_works() {
+    let app = App::start().await;
+    for bad in ["{", "5", r#"{"title":""}"#, "\u{0}", &"[".repeat(100_000), &" ".repeat(2_000_000)] {
+        assert!(matches!(app.post_text("/events", bad).await.status, 400 | 413), "{bad:.20}");
+        app.post_text("/events", GOOD).await.expect(201);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn good_requests_among_bad_ones_all_work() {
+    let app = App::start().await;
+    let statuses = join_all((0..60).map(|n| {
+        let body = if n % 2 == 0 { GOOD } else { r#"{"title":"a\u0000b","tags":5}"# };
+        let app = &app;
+        async move { app.post_text("/events", body).await.status }
+    }));
+    let wanted: Vec<u16> = (0..60).map(|n| if n % 2 == 0 { 201 } else { 400 }).collect();
+    assert_eq!(statuses.await, wanted);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 30);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_hang_up_in_the_middle_of_a_request_harm_nobody() {
+    let app = App::start().await;
+    let address = app.server.as_ref().expect("a running server").address();
+    let head = "POST /events HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n";
+    for part in [&head[..20], head, &format!("{head}{{\"title\":\"a job\""), "\u{1}\u{2} nonsense\r\n\r\n"] {
+        let mut socket = TcpStream::connect(address).await.expect("a connection");
+        socket.write_all(part.as_bytes()).await.expect("sent");
+    }
+    app.post_text("/events", GOOD).await.expect(201);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fault_inside_tells_a_client_nothing_about_the_inside() {
+    let app = App::start().await;
+    let id = app.publish_tagged("email").await;
+    app.claim("email", "w:1").await.expect("an event");
+    database::execute(&app.url, "ALTER TABLE waybill.deliveries RENAME TO hidden").await;
+    let calls = [
+        ("POST", "/events".to_owned(), Some(GOOD)),
+        ("POST", "/events/batch".to_owned(), Some(JSON_ROUTES[1].1)),
+        ("POST", "/events/claim".to_owned(), Some(JSON_ROUTES[2].1)),
+        ("POST", format!("/events/{id}/complete"), Some(r#"{"worker_id":"w:1"}"#)),
+        ("POST", format!("/events/{id}/reset"), None),
+        ("GET", format!("/events/{id}"), None),
+        ("GET", "/events".to_owned(), None),
+        ("GET", "/workers".to_owned(), None),
+    ];
+    let told = json!({
+        "type": "/problems/internal_error", "title": "Internal error", "status": 500,
+        "detail": "Internal error", "code": "internal_error", "error": "Internal error",
+    });
+    for (method, path, body) in calls {
+        let reply = request(&app, method, &path, body).await;
+        assert_eq!(reply.problem(500, "internal_error"), told, "{method} {path}");
+    }
+    database::execute(&app.url, "ALTER TABLE waybill.hidden RENAME TO deliveries").await;
+    app.complete(id, "w:1").await.expect(200);
+}

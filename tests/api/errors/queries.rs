@@ -1,0 +1,197 @@
+//! Query parameters that are wrong, unknown or given twice.
+
+use super::{JSON_ROUTES, request};
+use crate::support::App;
+
+/// Asks with each query and insists that exactly `named` is named.
+async fn refuses(app: &App, method: &str, path: &str, named: &str, queries: &[&str]) {
+    for query in queries {
+        let reply = request(app, method, &format!("{path}?{query}"), None).await;
+        assert_eq!(reply.status, 400, "{path}?{query}: {}", reply.text);
+        reply.names(&[named]);
+    }
+}
+
+/// The same for one parameter and many values.
+async fn refuses_values(app: &App, method: &str, path: &str, name: &str, values: &[&str]) {
+    for value in values {
+        refuses(app, method, path, name, &[&format!("{name}={value}")]).await;
+    }
+}
+
+fn long(characters: usize) -> String {
+    "x".repeat(characters)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_of_events_are_checked_in_lists_and_in_bulk_retries() {
+    let app = App::start().await;
+    let many = (0..33).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let times = ["", "yesterday", "2026-01-31", "2026-13-01T00:00:00Z", "1767225600", "2026-01-31T09:30:00"];
+    let tags = ["", "%20", "a,,b", "a,", "%00", "a%07b", &many, &long(101)];
+    for (method, path) in [("GET", "/events"), ("POST", "/events/retry")] {
+        refuses_values(&app, method, path, "status", &["", "failed", "DONE", "FAILED,CANCELLED"]).await;
+        refuses_values(&app, method, path, "tags", &tags).await;
+        refuses_values(&app, method, path, "event_type", &["", "a%00b", &long(256)]).await;
+        refuses_values(&app, method, path, "worker_id", &["", "nobody", "a:b", "a%00:1"]).await;
+        refuses_values(&app, method, path, "correlation_id", &["", "%00", &long(256)]).await;
+        refuses_values(&app, method, path, "created_after", &times).await;
+        refuses_values(&app, method, path, "created_before", &times).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_events_are_checked() {
+    let app = App::start().await;
+    refuses_values(&app, "GET", "/events", "order", &["", "up", "DESC"]).await;
+    refuses_values(&app, "GET", "/events", "limit", &["", "0", "501", "-1", "ten", "1.5", "1e1"]).await;
+    refuses_values(&app, "GET", "/events", "offset", &["", "-1", "x", "9223372036854775808"]).await;
+    refuses_values(&app, "GET", "/events", "after", &["", "-1", "x", "9223372036854775808"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_asked_for_with_or_without_its_log() {
+    let app = App::start().await;
+    refuses_values(&app, "GET", "/events/1", "include_logs", &["", "yes", "1", "TRUE"]).await;
+    refuses(&app, "GET", "/events/1", "include_logs", &["include_logs"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscriptions_are_checked() {
+    let app = App::start().await;
+    let path = "/events/subscribe";
+    request(&app, "GET", path, None).await.names(&["tags", "worker_id"]);
+    for value in ["", ",", "a,,b", "%00", &long(101)] {
+        refuses(&app, "GET", path, "tags", &[&format!("worker_id=w:1&tags={value}")]).await;
+    }
+    for value in ["", "w", "w:", ":1", "w:x", "w%00:1", "a,b:1", "a%20b:1", "w:12345678901"] {
+        refuses(&app, "GET", path, "worker_id", &[&format!("tags=email&worker_id={value}")]).await;
+    }
+    let path = "/events/subscribe?tags=email&worker_id=w:1";
+    let numbers = [
+        ("wait", ["", "-1", "61", "1.5", "forever"]),
+        ("max", ["", "0", "1001", "-1", "all"]),
+        ("lease", ["", "0", "43201", "-1", "99999999999999"]),
+    ];
+    for (name, values) in numbers {
+        for value in values {
+            request(&app, "GET", &format!("{path}&{name}={value}"), None).await.names(&[name]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settling_with_next_takes_the_parameters_of_a_subscription() {
+    let app = App::start().await;
+    let cases = [
+        ("next=true", "tags"),
+        ("next=true&tags=", "tags"),
+        ("next=true&tags=email&wait=61", "wait"),
+        ("next=true&tags=email&lease=0", "lease"),
+        ("next=perhaps", "next"),
+        ("tags=email", "tags"),
+        ("next=false&lease=5", "lease"),
+    ];
+    for verb in ["complete", "fail"] {
+        for (query, named) in cases {
+            let path = format!("/events/1/{verb}?{query}");
+            request(&app, "POST", &path, Some(r#"{"worker_id":"w:1"}"#)).await.names(&[named]);
+        }
+    }
+    for verb in ["start", "heartbeat", "release"] {
+        let path = format!("/events/1/{verb}?next=true");
+        request(&app, "POST", &path, Some(r#"{"worker_id":"w:1"}"#)).await.names(&["next"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_of_the_trail_are_checked() {
+    let app = App::start().await;
+    refuses_values(&app, "GET", "/logs", "event_id", &["", "0", "-1", "x", "9223372036854775808"]).await;
+    refuses_values(&app, "GET", "/logs", "worker_id", &["", "nobody"]).await;
+    refuses_values(&app, "GET", "/logs", "action", &["", "picked", "LOST"]).await;
+    refuses_values(&app, "GET", "/logs", "since", &["", "yesterday", "2026-01-31"]).await;
+    refuses_values(&app, "GET", "/logs", "after", &["", "-1", "x"]).await;
+    refuses_values(&app, "GET", "/logs", "limit", &["", "0", "501", "x"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_workers_and_tags_are_checked() {
+    let app = App::start().await;
+    for (path, characters) in [("/workers", 256), ("/tags", 101)] {
+        refuses_values(&app, "GET", path, "limit", &["", "0", "501", "x"]).await;
+        refuses_values(&app, "GET", path, "after", &["", "a%00b", &long(characters)]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_verbs_are_checked() {
+    let app = App::start().await;
+    for path in ["/events/1/reset", "/events/1/retry", "/events/1/cancel", "/events/reset"] {
+        refuses_values(&app, "POST", path, "reason", &["", "a%00b", &long(256)]).await;
+    }
+    let seconds = ["", "-1", "x", "NaN", "inf", "2592001"];
+    refuses_values(&app, "POST", "/events/reset", "stale_for", &seconds).await;
+    for path in ["/events/reset", "/events/retry"] {
+        refuses_values(&app, "POST", path, "dry_run", &["", "1", "True"]).await;
+    }
+    refuses_values(&app, "POST", "/events/retry", "status", &["PENDING", "COMPLETED", "PROCESSING"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parameter_given_twice_is_refused() {
+    let app = App::start().await;
+    let cases = [
+        ("/events", "limit=1&limit=1", "limit"),
+        ("/events", "status=FAILED&status=CANCELLED", "status"),
+        ("/events/1", "include_logs=true&include_logs=true", "include_logs"),
+        ("/events/subscribe", "worker_id=w:1&tags=email&tags=sms", "tags"),
+        ("/logs", "event_id=1&event_id=2", "event_id"),
+        ("/workers", "limit=1&l%69mit=2", "limit"),
+        ("/tags", "after=a&after=b", "after"),
+    ];
+    for (path, query, named) in cases {
+        refuses(&app, "GET", path, named, &[query]).await;
+    }
+    refuses(&app, "POST", "/events/reset", "dry_run", &["dry_run=true&dry_run=false"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parameter_that_is_not_utf_8_is_refused() {
+    let app = App::start().await;
+    for (path, name) in [("/events", "tags"), ("/events", "event_type"), ("/workers", "after")] {
+        refuses_values(&app, "GET", path, name, &["%FF", "a%C3%28", "%ED%A0%80"]).await;
+    }
+    refuses_values(&app, "POST", "/events/1/reset", "reason", &["%FF"]).await;
+    refuses(&app, "GET", "/events", "query", &["%FF=1"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_parameter_is_named_on_every_route() {
+    let app = App::start().await;
+    let lists =
+        ["/events?", "/events/1?", "/events/subscribe?tags=email&worker_id=w:1&", "/logs?", "/workers?", "/tags?"];
+    let plain = ["/health?", "/ready?", "/openapi.yaml?", "/docs?"];
+    for path in lists.into_iter().chain(plain) {
+        request(&app, "GET", &format!("{path}colour=red&Limit=5"), None).await.names(&["Limit", "colour"]);
+    }
+    for path in ["/events/reset", "/events/retry", "/events/1/reset", "/events/1/retry", "/events/1/cancel"] {
+        request(&app, "POST", &format!("{path}?colour=red"), None).await.names(&["colour"]);
+    }
+    for (path, good) in JSON_ROUTES {
+        request(&app, "POST", &format!("{path}?colour=red"), Some(good)).await.names(&["colour"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_belongs_into_the_query_is_not_silently_dropped_from_a_body() {
+    let app = App::start().await;
+    let id = app.publish_tagged("email").await;
+    app.claim("email", "w:1").await.expect("an event");
+    for path in [format!("/events/{id}/reset"), "/events/reset?stale_for=0".to_owned()] {
+        let body = r#"{"reason":"worker_timeout","dry_run":true}"#;
+        request(&app, "POST", &path, Some(body)).await.names(&["dry_run", "reason"]);
+    }
+    assert_eq!(app.event(id).await["status"], "PROCESSING");
+    request(&app, "POST", &format!("/events/{id}/cancel"), Some("{}")).await.expect(200);
+}

@@ -1,0 +1,117 @@
+//! `POST /events/batch`.
+
+use serde_json::{Value, json};
+
+use crate::support::App;
+
+const EVENTS: &str = "SELECT count(*) FROM waybill.events";
+
+fn jobs(count: usize) -> Vec<Value> {
+    (0..count).map(|n| json!({"title": format!("job {n}"), "tags": "bulk"})).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_answered_in_the_order_given() {
+    let app = App::start().await;
+    let sent = [
+        json!({"title": "third by priority", "tags": "bulk", "priority": -5}),
+        json!({"event_type": "push.only"}),
+        json!({"title": "kept in order", "tags": ["bulk", "other"], "ordering_key": "k", "payload": {"n": 1}}),
+        json!({"title": "later", "tags": "bulk", "delay_seconds": 60}),
+        json!({"title": "kept in order", "tags": "bulk", "ordering_key": "k"}),
+    ];
+    let reply = app.post("/events/batch", &json!({"events": sent})).await.expect(201).json();
+    let events = reply["events"].as_array().expect("events");
+    let titles: Vec<&str> = events.iter().map(|event| event["title"].as_str().expect("a title")).collect();
+    assert_eq!(titles, ["third by priority", "push.only", "kept in order", "later", "kept in order"]);
+    let ids: Vec<i64> = events.iter().map(|event| event["id"].as_i64().expect("an id")).collect();
+    assert!(ids.is_sorted(), "{ids:?}");
+    for event in events {
+        assert_eq!(&app.get(&format!("/events/{}", event["id"])).await.expect(200).json(), event);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_handed_out_in_the_order_given() {
+    let app = App::start().await;
+    let reply = app.post("/events/batch", &json!({"events": jobs(20)})).await.expect(201).json();
+    let claimed = app.get("/events/subscribe?tags=bulk&worker_id=w:1&max=20").await.expect(200).json();
+    let ids = |reply: &Value| -> Vec<i64> {
+        let events = reply["events"].as_array().expect("events");
+        events.iter().map(|event| event["id"].as_i64().expect("an id")).collect()
+    };
+    assert_eq!(ids(&claimed), ids(&reply));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_bad_item_stores_nothing_and_is_named_by_its_index() {
+    let app = App::start().await;
+    let mut events = jobs(9);
+    events[7] = json!({"title": "a job", "tags": "bulk", "priority": 101});
+    app.post("/events/batch", &json!({"events": events})).await.names(&["events[7].priority"]);
+    assert_eq!(app.count(EVENTS).await, 0);
+    assert!(app.claim("bulk", "w:1").await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_bad_item_is_named() {
+    let app = App::start().await;
+    let events = json!([5, {"title": ""}, null, {"title": "fine", "tags": "a"}, {"tags": "a"}, {"title": "x", "tags": "a", "colour": 1}]);
+    let named = ["events[0]", "events[1].title", "events[2]", "events[4].title", "events[5].colour"];
+    app.post("/events/batch", &json!({"events": events})).await.names(&named);
+    assert_eq!(app.count(EVENTS).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_items_are_accepted_in_one_transaction() {
+    let app = App::start().await;
+    let reply = app.post("/events/batch", &json!({"events": jobs(1_000)})).await.expect(201).json();
+    assert_eq!(reply["events"].as_array().expect("events").len(), 1_000);
+    assert_eq!(app.count(EVENTS).await, 1_000);
+    for table in ["events", "deliveries", "ready"] {
+        let transactions = format!("SELECT count(DISTINCT xmin::text) FROM waybill.{table}");
+        assert_eq!(app.count(&transactions).await, 1, "{table}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_item_more_than_a_thousand_or_none_is_refused() {
+    let app = App::start().await;
+    app.post("/events/batch", &json!({"events": jobs(1_001)})).await.names(&["events"]);
+    app.post("/events/batch", &json!({"events": []})).await.names(&["events"]);
+    assert_eq!(app.count(EVENTS).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_of_sixteen_mebibytes_is_accepted_and_a_byte_more_is_not() {
+    let app = App::start().await;
+    let padded = |length: usize| {
+        let body = json!({"events": jobs(1)}).to_string();
+        format!("{body}{}", " ".repeat(length - body.len()))
+    };
+    app.post_text("/events/batch", &padded(16 * 1024 * 1024)).await.expect(201);
+    let problem = app.post_text("/events/batch", &padded(16 * 1024 * 1024 + 1)).await.problem(413, "payload_too_large");
+    assert_eq!(problem["errors"][0]["field"], "body");
+    assert_eq!(app.count(EVENTS).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_too_large_refuses_the_whole_batch_and_is_named_by_its_index() {
+    let app = App::start().await;
+    let mut events = jobs(3);
+    events[1]["payload"] = "x".repeat(1024 * 1024 - 1).into();
+    let problem = app.post("/events/batch", &json!({"events": events})).await.problem(413, "payload_too_large");
+    assert_eq!(problem["errors"][0]["field"], "events[1].payload");
+    assert_eq!(app.count(EVENTS).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_belongs_to_every_event_of_its_batch() {
+    let app = App::start().await;
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let request = app.client.post(format!("{}/events/batch", app.base)).header("traceparent", trace);
+    let response = request.json(&json!({"events": jobs(2)})).send().await.expect("an answer");
+    let reply: Value = response.json().await.expect("JSON");
+    assert_eq!(reply["events"][0]["traceparent"], trace);
+    assert_eq!(reply["events"][1]["traceparent"], trace);
+}

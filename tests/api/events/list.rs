@@ -1,0 +1,321 @@
+//! `GET /events`.
+
+use serde_json::{Value, json};
+
+use crate::support::{App, Options, database};
+
+/// The events of one page.
+async fn list(app: &App, query: &str) -> Value {
+    app.get(&format!("/events{query}")).await.expect(200).json()
+}
+
+fn ids(page: &Value) -> Vec<i64> {
+    page["events"].as_array().expect("events").iter().map(|event| event["id"].as_i64().expect("an id")).collect()
+}
+
+/// Follows cursors to the end; `query` starts with `?`. Answers the ids of each page.
+async fn walk(app: &App, query: &str) -> Vec<Vec<i64>> {
+    let mut pages: Vec<Vec<i64>> = Vec::new();
+    let mut after = String::new();
+    loop {
+        assert!(pages.len() < 100, "cursors lead nowhere: {pages:?}");
+        let page = list(app, &format!("{query}{after}")).await;
+        pages.push(ids(&page));
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return pages,
+        }
+    }
+}
+
+/// Publishes jobs under one tag; answers their ids.
+async fn publish_many(app: &App, count: usize, tag: &str) -> Vec<i64> {
+    let jobs: Vec<Value> = (0..count).map(|n| json!({"title": format!("job {n}"), "tags": tag})).collect();
+    let mut published = Vec::new();
+    for events in jobs.chunks(1_000) {
+        published.extend(ids(&app.post("/events/batch", &json!({"events": events})).await.expect(201).json()));
+    }
+    published
+}
+
+/// One event in each state, and one without tags.
+struct Zoo {
+    app: App,
+    pending: i64,
+    processing: i64,
+    completed: i64,
+    failed: i64,
+    cancelled: i64,
+    pushed: i64,
+}
+
+impl Zoo {
+    async fn new() -> Self {
+        let app = App::with_fixed_clock().await;
+        let job = |tags: &str, event_type: &str, story: &str| json!({"title": "a job", "tags": tags, "event_type": event_type, "correlation_id": story, "payload": [1]});
+        let failed = app.publish(job("sms,eu", "order.paid", "one")).await;
+        app.claim("sms", "fay:1").await.expect("an event");
+        let body = json!({"worker_id": "fay:1", "retryable": false});
+        app.post(&format!("/events/{failed}/fail"), &body).await.expect(400);
+        app.advance(10);
+        let completed = app.publish(job("sms", "order.created", "two")).await;
+        app.claim("sms", "cid:1").await.expect("an event");
+        app.complete(completed, "cid:1").await.expect(200);
+        app.advance(10);
+        let processing = app.publish(job("email,eu", "order.created", "one")).await;
+        app.claim("email", "cid:1").await.expect("an event");
+        app.advance(10);
+        let cancelled = app.publish(job("email", "order.paid", "two")).await;
+        app.post_empty(&format!("/events/{cancelled}/cancel")).await.expect(200);
+        app.advance(10);
+        let pushed = app.publish(json!({"event_type": "order.paid"})).await;
+        app.advance(10);
+        let pending = app.publish(job("email", "order.created", "one")).await;
+        Zoo { app, pending, processing, completed, failed, cancelled, pushed }
+    }
+
+    /// Checks that a filter finds exactly these, oldest first, and counts them.
+    async fn finds(&self, query: &str, wanted: &[i64]) {
+        let page = list(&self.app, query).await;
+        assert_eq!(ids(&page), wanted, "{query}");
+        assert_eq!(page["total"], wanted.len(), "{query}");
+        assert_eq!(page["total_is_exact"], true, "{query}");
+        let backwards = list(&self.app, &format!("{query}&order=desc")).await;
+        assert_eq!(ids(&backwards), wanted.iter().rev().copied().collect::<Vec<_>>(), "{query}, newest first");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_nothing_is_empty_and_has_no_next() {
+    let app = App::start().await;
+    let nothing = json!({"events": [], "total": 0, "total_is_exact": true, "limit": 20, "offset": 0, "next": null});
+    assert_eq!(list(&app, "").await, nothing);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_listed_oldest_first_or_newest_first() {
+    let app = App::start().await;
+    let mut published = publish_many(&app, 5, "email").await;
+    assert_eq!(ids(&list(&app, "").await), published);
+    assert_eq!(ids(&list(&app, "?order=asc").await), published);
+    published.reverse();
+    assert_eq!(ids(&list(&app, "?order=desc").await), published);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listed_event_is_the_event_without_its_payload() {
+    let app = App::start().await;
+    let sent = json!({"title": "a job", "tags": "email", "payload": {"secret": "long"}, "labels": {"a": "b"}});
+    let mut event = app.post("/events", &sent).await.expect(201).json();
+    event.as_object_mut().expect("an object").remove("payload");
+    let reply = app.get("/events").await.expect(200);
+    assert_eq!(reply.json()["events"], json!([event]));
+    assert!(!reply.text.contains("secret"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_has_twenty_events_unless_it_says_otherwise() {
+    let app = App::start().await;
+    let published = publish_many(&app, 501, "email").await;
+    assert_eq!(ids(&list(&app, "").await), published[..20]);
+    let page = list(&app, "?limit=500").await;
+    assert_eq!(ids(&page), published[..500]);
+    assert_eq!((&page["limit"], &page["total"]), (&json!(500), &json!(501)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offset_leaves_out_the_first_ones() {
+    let app = App::start().await;
+    let published = publish_many(&app, 10, "email").await;
+    let page = list(&app, "?limit=3&offset=4").await;
+    assert_eq!(ids(&page), published[4..7]);
+    assert_eq!((&page["limit"], &page["offset"], &page["total"]), (&json!(3), &json!(4), &json!(10)));
+    assert_eq!(ids(&list(&app, "?limit=3&offset=4&order=desc").await), [published[5], published[4], published[3]]);
+    assert_eq!(ids(&list(&app, "?offset=10").await), [0; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_found_by_status() {
+    let zoo = Zoo::new().await;
+    zoo.finds("?status=PENDING", &[zoo.pending]).await;
+    zoo.finds("?status=PROCESSING", &[zoo.processing]).await;
+    zoo.finds("?status=COMPLETED", &[zoo.completed, zoo.pushed]).await;
+    zoo.finds("?status=FAILED", &[zoo.failed]).await;
+    zoo.finds("?status=CANCELLED", &[zoo.cancelled]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_found_by_any_of_the_tags() {
+    let zoo = Zoo::new().await;
+    zoo.finds("?tags=sms", &[zoo.failed, zoo.completed]).await;
+    zoo.finds("?tags=eu,email", &[zoo.failed, zoo.processing, zoo.cancelled, zoo.pending]).await;
+    zoo.finds("?tags=%20eu%20", &[zoo.failed, zoo.processing]).await;
+    zoo.finds("?tags=e", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_found_by_type_worker_and_correlation() {
+    let zoo = Zoo::new().await;
+    zoo.finds("?event_type=order.paid", &[zoo.failed, zoo.cancelled, zoo.pushed]).await;
+    zoo.finds("?worker_id=cid:1", &[zoo.completed, zoo.processing]).await;
+    zoo.finds("?worker_id=nobody:1", &[]).await;
+    zoo.finds("?correlation_id=one", &[zoo.failed, zoo.processing, zoo.pending]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_found_by_when_they_were_created() {
+    let zoo = Zoo::new().await;
+    let created = zoo.app.event(zoo.processing).await["created_at"].as_str().expect("a time").to_owned();
+    zoo.finds(&format!("?created_after={created}"), &[zoo.cancelled, zoo.pushed, zoo.pending]).await;
+    zoo.finds(&format!("?created_before={created}"), &[zoo.failed, zoo.completed]).await;
+    let with_offset = created.replace('Z', "+00:00");
+    zoo.finds(&format!("?created_before={with_offset}"), &[zoo.failed, zoo.completed]).await;
+    let first = zoo.app.event(zoo.failed).await["created_at"].as_str().expect("a time").to_owned();
+    zoo.finds(&format!("?created_after={first}&created_before={created}"), &[zoo.completed]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_are_taken_together() {
+    let zoo = Zoo::new().await;
+    zoo.finds("?correlation_id=one&status=FAILED", &[zoo.failed]).await;
+    zoo.finds("?correlation_id=two&status=FAILED", &[]).await;
+    zoo.finds("?correlation_id=one&event_type=order.created&tags=eu", &[zoo.processing]).await;
+    zoo.finds("?status=COMPLETED&worker_id=cid:1", &[zoo.completed]).await;
+    zoo.finds("?status=CANCELLED&tags=email&event_type=order.paid", &[zoo.cancelled]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_lead_through_all_pages_with_nothing_skipped_or_repeated() {
+    let app = App::start().await;
+    let published = publish_many(&app, 60, "email").await;
+    let backwards: Vec<i64> = published.iter().rev().copied().collect();
+    for limit in [1, 7, 20, 59, 60, 61, 500] {
+        assert_eq!(walk(&app, &format!("?limit={limit}")).await.concat(), published, "limit {limit}");
+        assert_eq!(walk(&app, &format!("?limit={limit}&order=desc")).await.concat(), backwards, "limit {limit}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_keep_to_their_filter() {
+    let app = App::start().await;
+    let mut wanted = Vec::new();
+    for n in 0..30 {
+        let story = if n % 3 == 0 { "mine" } else { "other" };
+        let id = app.publish(json!({"title": "a job", "tags": story, "correlation_id": story})).await;
+        if n % 3 == 0 {
+            app.post_empty(&format!("/events/{id}/cancel")).await.expect(200);
+            wanted.push(id);
+        }
+    }
+    let backwards: Vec<i64> = wanted.iter().rev().copied().collect();
+    for filter in ["tags=mine", "correlation_id=mine", "status=CANCELLED", "status=CANCELLED&tags=mine"] {
+        assert_eq!(walk(&app, &format!("?{filter}&limit=3")).await.concat(), wanted, "{filter}");
+        assert_eq!(walk(&app, &format!("?{filter}&limit=3&order=desc")).await.concat(), backwards, "{filter}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_published_meanwhile_disturb_nobody_who_follows_cursors() {
+    let app = App::start().await;
+    let published = publish_many(&app, 6, "email").await;
+    let newest = list(&app, "?limit=3&order=desc").await;
+    let oldest = list(&app, "?limit=3").await;
+    let late = publish_many(&app, 2, "email").await;
+    let after = |page: &Value| page["next"].as_str().expect("a cursor").to_owned();
+    let rest = list(&app, &format!("?limit=3&order=desc&after={}", after(&newest))).await;
+    assert_eq!(ids(&rest), [published[2], published[1], published[0]]);
+    let rest = list(&app, &format!("?after={}", after(&oldest))).await;
+    assert_eq!(ids(&rest), [&published[3..], &late[..]].concat());
+}
+
+/// A server that reads as few rows as it may be told to.
+async fn with_short_scans() -> App {
+    let flags = vec!["--list-scan-rows=500".to_owned()];
+    App::start_with(Options { flags, ..Options::default() }).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_total_is_exact_up_to_the_cap_and_says_so_beyond_it() {
+    let app = with_short_scans().await;
+    publish_many(&app, 500, "email").await;
+    let page = list(&app, "?limit=1").await;
+    assert_eq!((&page["total"], &page["total_is_exact"]), (&json!(500), &json!(true)));
+    app.publish_tagged("email").await;
+    for query in ["?limit=1", "?limit=1&order=desc", "?limit=1&offset=400", "?tags=email", "?status=PENDING"] {
+        let page = list(&app, query).await;
+        assert_eq!((&page["total"], &page["total_is_exact"]), (&json!(500), &json!(false)), "{query}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_total_is_of_all_pages_and_not_of_what_is_left() {
+    let app = with_short_scans().await;
+    let published = publish_many(&app, 30, "email").await;
+    for query in [format!("?after={}", published[9]), "?offset=25".to_owned(), "?limit=1".to_owned()] {
+        assert_eq!(list(&app, &query).await["total"], 30, "{query}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_index_finds_is_counted_and_found_beyond_the_cap() {
+    let app = with_short_scans().await;
+    publish_many(&app, 700, "email").await;
+    let odd = app.publish(json!({"title": "a job", "tags": "email", "correlation_id": "story"})).await;
+    app.post_empty(&format!("/events/{odd}/cancel")).await.expect(200);
+    for query in [
+        "?status=CANCELLED",
+        "?correlation_id=story",
+        "?status=CANCELLED&tags=email",
+        "?correlation_id=story&tags=email",
+    ] {
+        let page = list(&app, query).await;
+        assert_eq!(ids(&page), [odd], "{query}");
+        assert_eq!((&page["total"], &page["total_is_exact"]), (&json!(1), &json!(true)), "{query}");
+        assert_eq!(page["next"], Value::Null, "{query}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_without_an_index_reads_a_bounded_number_of_rows_and_answers_a_cursor() {
+    let app = with_short_scans().await;
+    publish_many(&app, 1_100, "email").await;
+    let rare = app.publish_tagged("rare").await;
+    publish_many(&app, 300, "email").await;
+
+    let first = list(&app, "?tags=rare").await;
+    assert_eq!(ids(&first), [0; 0]);
+    assert!(first["next"].is_string(), "more may follow: {first}");
+    assert_eq!((&first["total"], &first["total_is_exact"]), (&json!(0), &json!(false)));
+
+    assert_eq!(walk(&app, "?tags=rare").await, [vec![], vec![], vec![rare]]);
+    assert_eq!(walk(&app, "?tags=rare&order=desc").await, [vec![rare], vec![], vec![]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn short_scans_and_short_pages_together_skip_and_repeat_nothing() {
+    let app = with_short_scans().await;
+    let mut wanted = Vec::new();
+    for _ in 0..4 {
+        publish_many(&app, 333, "email").await;
+        wanted.extend(publish_many(&app, 13, "rare").await);
+    }
+    let backwards: Vec<i64> = wanted.iter().rev().copied().collect();
+    for limit in [1, 5, 13, 500] {
+        assert_eq!(walk(&app, &format!("?tags=rare&limit={limit}")).await.concat(), wanted, "limit {limit}");
+        assert_eq!(
+            walk(&app, &format!("?tags=rare&limit={limit}&order=desc")).await.concat(),
+            backwards,
+            "limit {limit}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_other_namespaces_are_not_listed() {
+    let app = App::start().await;
+    let mine = app.publish_tagged("email").await;
+    let other = app.publish_tagged("email").await;
+    database::execute(&app.url, &format!("UPDATE waybill.events SET namespace_id = 2 WHERE id = {other}")).await;
+    assert_eq!(ids(&list(&app, "").await), [mine]);
+    app.get(&format!("/events/{other}")).await.problem(404, "event_not_found");
+}

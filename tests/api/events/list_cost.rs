@@ -1,0 +1,147 @@
+//! What lists cost in a long history: buffers, which are the same on every machine.
+//!
+//! PostgreSQL tells a transaction how many buffers it has asked for so far; the store's own
+//! function runs between two such questions, on one of the server's own connections.
+
+use chrono::DateTime;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use waybill::domain::status::Status;
+use waybill::store::DEFAULT_NAMESPACE;
+use waybill::store::listing::{EventFilter, EventPage, Page, list_events};
+
+use crate::support::{App, database};
+
+/// A server behind a history in which nothing waits. The statistics and the visibility map
+/// stay as they are until a test asks for others: they decide about plans.
+async fn with_history(events: i64) -> App {
+    let app = App::start().await;
+    let off = "SET (autovacuum_enabled = off)";
+    let tables = format!("ALTER TABLE waybill.events {off}; ALTER TABLE waybill.deliveries {off}");
+    database::execute(&app.url, &tables).await;
+    grow_history(&app, 1, events).await;
+    app
+}
+
+/// Every 5,000th event has failed, and every 9,000th belongs to a story.
+async fn grow_history(app: &App, first: i64, last: i64) {
+    let sql = format!(
+        "INSERT INTO waybill.events (id, title, tags, correlation_id) \
+             SELECT n, 'a job', ARRAY['bulk'], CASE WHEN n % 9000 = 0 THEN 'story' END \
+             FROM generate_series({first}, {last}) AS n; \
+         INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries) \
+             SELECT n, n, CASE WHEN n % 5000 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, 0, 3 \
+             FROM generate_series({first}, {last}) AS n; \
+         SELECT setval('waybill.ids', {last});"
+    );
+    database::execute(&app.url, &sql).await;
+}
+
+async fn analyze(app: &App) {
+    for table in ["events", "deliveries"] {
+        database::execute(&app.url, &format!("VACUUM ANALYZE waybill.{table}")).await;
+    }
+}
+
+fn filters() -> Vec<(&'static str, EventFilter)> {
+    let any = EventFilter::default;
+    vec![
+        ("none", any()),
+        ("failed", EventFilter { status: Some(Status::Failed), ..any() }),
+        ("failed and tagged", EventFilter { status: Some(Status::Failed), tags: vec!["bulk".into()], ..any() }),
+        ("correlation", EventFilter { correlation_id: Some("story".into()), ..any() }),
+        ("common tag", EventFilter { tags: vec!["bulk".into()], ..any() }),
+        ("unused tag", EventFilter { tags: vec!["rare".into()], ..any() }),
+        ("type", EventFilter { event_type: Some("rare".into()), ..any() }),
+        ("worker", EventFilter { worker_id: Some("rare:1".into()), ..any() }),
+        ("pending", EventFilter { status: Some(Status::Pending), ..any() }),
+        ("created", EventFilter { created_before: Some(DateTime::UNIX_EPOCH), ..any() }),
+    ]
+}
+
+fn page(after: Option<i64>, descending: bool) -> Page {
+    Page { descending, after, offset: 0, limit: 20, scan: 500 }
+}
+
+/// Lists, and answers the buffers that it took.
+async fn cost(app: &App, filter: &EventFilter, page: Page) -> (EventPage, i64) {
+    let mut conn = app.engine().database.connection().await.expect("a connection");
+    let conn: &mut AsyncPgConnection = &mut conn;
+    conn.transaction(async |conn| {
+        let before = buffers(conn).await?;
+        let found = list_events(conn, DEFAULT_NAMESPACE, filter, page).await?;
+        Ok::<_, diesel::result::Error>((found, buffers(conn).await? - before))
+    })
+    .await
+    .expect("a page")
+}
+
+async fn buffers(conn: &mut AsyncPgConnection) -> diesel::QueryResult<i64> {
+    #[derive(diesel::QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = diesel::sql_types::BigInt)]
+        n: i64,
+    }
+    let sql = "SELECT coalesce(sum(pg_stat_get_xact_blocks_fetched(oid)), 0)::bigint AS n \
+               FROM pg_class WHERE relnamespace = 'waybill'::regnamespace";
+    Ok(diesel::sql_query(sql).get_result::<Row>(conn).await?.n)
+}
+
+/// The buffers of the first page under each filter, in both orders.
+async fn costs(app: &App) -> Vec<(String, i64)> {
+    let mut costs = Vec::new();
+    for (name, filter) in filters() {
+        for descending in [false, true] {
+            let (_, buffers) = cost(app, &filter, page(None, descending)).await;
+            costs.push((format!("{name}, descending: {descending}"), buffers));
+        }
+    }
+    costs
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_deep_in_a_long_history_cost_what_the_first_page_costs() {
+    let app = with_history(120_000).await;
+    for analyzed in [false, true] {
+        if analyzed {
+            analyze(&app).await;
+        }
+        for (name, filter) in filters() {
+            for (descending, depths) in [(false, [60_000, 118_000]), (true, [60_000, 2_000])] {
+                let (_, first) = cost(&app, &filter, page(None, descending)).await;
+                for after in depths {
+                    let (_, deep) = cost(&app, &filter, page(Some(after), descending)).await;
+                    assert!(deep * 2 <= first * 3, "{name} after {after}: {deep} buffers, the first page {first}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_and_totals_cost_the_same_however_long_the_history() {
+    let app = with_history(20_000).await;
+    analyze(&app).await;
+    let short = costs(&app).await;
+    grow_history(&app, 20_001, 120_000).await;
+    analyze(&app).await;
+    let long = costs(&app).await;
+    for ((name, short), (_, long)) in short.into_iter().zip(long) {
+        // What has failed, or belongs to a story, is all counted, and there is more of it.
+        let is_counted = name.starts_with("failed") || name.starts_with("correlation");
+        let allowed = if is_counted { 500 } else { short * 3 / 2 };
+        assert!(long <= allowed, "{name}: {long} buffers in a long history, {short} in a short one");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn totals_in_a_long_history_are_exact_where_an_index_counts_and_capped_elsewhere() {
+    let app = with_history(100_000).await;
+    let total = async |filter: EventFilter| {
+        let (found, _) = cost(&app, &filter, page(None, false)).await;
+        (found.total, found.total_is_exact)
+    };
+    assert_eq!(total(EventFilter::default()).await, (500, false));
+    assert_eq!(total(EventFilter { status: Some(Status::Failed), ..EventFilter::default() }).await, (20, true));
+    assert_eq!(total(EventFilter { correlation_id: Some("story".into()), ..EventFilter::default() }).await, (11, true));
+    assert_eq!(total(EventFilter { tags: vec!["bulk".into()], ..EventFilter::default() }).await, (500, false));
+}

@@ -1,0 +1,104 @@
+//! `POST /events/{id}/cancel`.
+
+use serde_json::json;
+
+use crate::support::work::{Claim, Naming, W1, W2};
+use crate::support::{App, ledger};
+
+/// Claimed, and then called off.
+async fn held_and_called_off(app: &App) -> Claim {
+    let id = app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    let event = app.operate(id, "cancel").await.expect(200).json();
+    assert_eq!((&event["status"], &event["cancel_requested"]), (&"PROCESSING".into(), &true.into()));
+    claim
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pending_event_is_cancelled_and_never_handed_out() {
+    let app = App::with_fixed_clock().await;
+    let ready = app.publish_tagged("a").await;
+    let delayed = app.publish(json!({"title": "a job", "tags": "a", "delay_seconds": 60})).await;
+    let retrying = app.publish_tagged("b").await;
+    app.take("b", W1).await;
+    app.fail(retrying, W1).await.expect(200);
+    for id in [ready, delayed, retrying] {
+        let event = app.post_empty(&format!("/events/{id}/cancel?reason=obsolete")).await.expect(200).json();
+        assert_eq!((&event["status"], &event["next_retry_at"]), (&"CANCELLED".into(), &json!(null)));
+        let line = app.event(id).await["logs"].as_array().expect("logs").last().expect("a line").clone();
+        assert_eq!((&line["action"], &line["reason"]), (&"CANCELLED".into(), &"obsolete".into()));
+    }
+    assert_eq!(app.advance_and_promote(3_000).await, 0);
+    assert!(app.claim("a,b", W1).await.is_none());
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelling_twice_is_no_mistake_and_is_logged_once() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    app.operate(id, "cancel").await.expect(200);
+    app.operate(id, "cancel").await.expect(200);
+    assert_eq!(app.actions(id).await, ["CANCELLED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_holds_is_only_asked_to_stop_and_may_be_completed() {
+    let app = App::start().await;
+    let claim = held_and_called_off(&app).await;
+    app.operate(claim.event_id, "cancel").await.expect(200);
+    app.say(&claim, "complete", Naming::Lease).await.expect(200);
+    assert_eq!(app.status(claim.event_id).await, "COMPLETED");
+    assert_eq!(app.actions(claim.event_id).await, ["PICKED", "COMPLETED"]);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_of_what_was_called_off_cancels_it() {
+    let app = App::with_fixed_clock().await;
+    let claim = held_and_called_off(&app).await;
+    let entry = app.say(&claim, "fail", Naming::Lease).await.expect(200).json();
+    assert_eq!((&entry["action"], &entry["retry_scheduled"]), (&"FAILED".into(), &false.into()));
+    assert_eq!(app.say(&claim, "fail", Naming::Lease).await.expect(200).json(), entry);
+    app.say(&claim, "complete", Naming::Lease).await.problem(409, "already_settled");
+    assert_eq!(app.status(claim.event_id).await, "CANCELLED");
+    assert_eq!(app.actions(claim.event_id).await, ["PICKED", "FAILED", "CANCELLED"]);
+    assert_eq!(app.advance_and_promote(300).await, 0);
+    assert!(app.claim("a", W2).await.is_none());
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_a_reset_and_a_lost_lease_of_what_was_called_off_cancel_it() {
+    let app = App::with_fixed_clock().await;
+    let released = held_and_called_off(&app).await;
+    app.say(&released, "release", Naming::Lease).await.expect(200);
+    let reset = held_and_called_off(&app).await;
+    assert_eq!(app.operate(reset.event_id, "reset").await.expect(200).json()["status"], "CANCELLED");
+    let lost = held_and_called_off(&app).await;
+    app.advance(300);
+    assert_eq!(app.reap().await, 1);
+    for (claim, line) in [(&released, "RELEASED"), (&reset, "RESET"), (&lost, "RESET")] {
+        assert_eq!(app.status(claim.event_id).await, "CANCELLED");
+        assert_eq!(app.actions(claim.event_id).await, ["PICKED", line, "CANCELLED"]);
+    }
+    app.say(&lost, "complete", Naming::Lease).await.problem(409, "already_finished");
+    assert!(app.claim("a", W2).await.is_none());
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_over_cannot_be_called_off() {
+    let app = App::start().await;
+    let done = app.publish_tagged("a").await;
+    app.take("a", W1).await;
+    app.complete(done, W1).await.expect(200);
+    app.operate(done, "cancel").await.problem(409, "wrong_state");
+    let failed = app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1})).await;
+    app.take("a", W1).await;
+    app.fail(failed, W1).await.expect(400);
+    app.operate(failed, "cancel").await.problem(409, "wrong_state");
+    app.operate(4_711, "cancel").await.problem(404, "event_not_found");
+    let push_only = app.publish(json!({"event_type": "order.paid"})).await;
+    app.operate(push_only, "cancel").await.problem(409, "wrong_state");
+}

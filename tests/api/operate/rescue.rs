@@ -1,0 +1,135 @@
+//! Leases that run out are taken back by the server itself; what does it again and again is
+//! poison.
+
+use serde_json::json;
+
+use crate::support::work::{Naming, W1, W2};
+use crate::support::{App, Options, ledger};
+
+/// Claims the event and lets the lease run out.
+async fn lose(app: &App) {
+    app.take("a", W1).await;
+    app.advance(300);
+    assert_eq!(app.reap().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_runs_out_is_reset_and_not_a_second_before() {
+    let app = App::with_fixed_clock().await;
+    let id = app.publish_tagged("a").await;
+    app.take("a", W1).await;
+    app.advance(299);
+    assert_eq!(app.reap().await, 0);
+    app.advance(1);
+    assert_eq!(app.reap().await, 1);
+    let event = app.event(id).await;
+    assert_eq!((&event["status"], &event["retry_count"]), (&"PENDING".into(), &0.into()));
+    let line = &event["logs"][1];
+    assert_eq!(
+        (&line["action"], &line["reason"], &line["worker_id"]),
+        (&"RESET".into(), &"lease_expired".into(), &W1.into())
+    );
+    assert_eq!(app.take("a", W2).await.lease_id, 2);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_resets_by_itself_what_is_left_lying() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease=1")).await.expect(200);
+    let event = app.get(&format!("/events/subscribe?tags=a&worker_id={W2}&wait=60")).await.expect(200).json();
+    assert_eq!((&event["id"], &event["lease_id"]), (&id.into(), &2.into()));
+    assert_eq!(app.event(id).await["logs"][1]["reason"], "lease_expired");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_leases_that_run_out_are_all_reset() {
+    let app = App::with_fixed_clock().await;
+    for _ in 0..2 {
+        let events: Vec<_> = (0..600).map(|_| json!({"title": "a job", "tags": "a"})).collect();
+        app.post("/events/batch", &json!({"events": events})).await.expect(201);
+        app.claim_batch("a", W1, 1000).await;
+    }
+    app.advance(300);
+    assert_eq!(app.reap().await, 1200);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fifth_lease_in_a_row_that_runs_out_makes_it_poison() {
+    let app = App::with_fixed_clock().await;
+    let id = app.publish_tagged("a").await;
+    for _ in 0..4 {
+        lose(&app).await;
+        assert_eq!(app.status(id).await, "PENDING");
+    }
+    lose(&app).await;
+    let event = app.event(id).await;
+    assert_eq!((&event["status"], &event["retry_count"]), (&"FAILED".into(), &0.into()));
+    assert!(event["last_error"].as_str().expect("an error").contains("poison"));
+    let last = event["logs"].as_array().expect("logs").last().expect("a line").clone();
+    assert_eq!((&last["action"], &last["reason"]), (&"FAILED".into(), &"poison".into()));
+    assert_eq!(app.actions(id).await.iter().filter(|action| *action == "RESET").count(), 5);
+    assert!(app.claim("a", W1).await.is_none());
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_of_life_between_starts_the_count_anew() {
+    let app = App::with_fixed_clock().await;
+    for word in ["start", "heartbeat"] {
+        let id = app.publish_tagged("a").await;
+        for _ in 0..4 {
+            lose(&app).await;
+        }
+        let claim = app.take("a", W1).await;
+        app.say(&claim, word, Naming::Lease).await.expect(200);
+        app.advance(300);
+        assert_eq!(app.reap().await, 1);
+        for _ in 0..3 {
+            lose(&app).await;
+        }
+        assert_eq!(app.status(id).await, "PENDING", "{word}");
+        lose(&app).await;
+        assert_eq!(app.status(id).await, "FAILED", "{word}");
+    }
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operators_reset_is_no_sign_of_poison() {
+    let app = App::with_fixed_clock().await;
+    let id = app.publish_tagged("a").await;
+    for _ in 0..8 {
+        app.take("a", W1).await;
+        app.operate(id, "reset").await.expect(200);
+    }
+    assert_eq!(app.status(id).await, "PENDING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_much_is_poison_is_a_setting() {
+    let flags = vec!["--poison-after".into(), "2".into()];
+    let app = App::start_with(Options { flags, fixed_clock: true, ..Options::default() }).await;
+    let id = app.publish_tagged("a").await;
+    lose(&app).await;
+    assert_eq!(app.status(id).await, "PENDING");
+    lose(&app).await;
+    assert_eq!(app.status(id).await, "FAILED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poison_event_that_is_retried_has_all_its_lives_again() {
+    let app = App::with_fixed_clock().await;
+    let id = app.publish_tagged("a").await;
+    for _ in 0..5 {
+        lose(&app).await;
+    }
+    app.operate(id, "retry").await.expect(200);
+    for _ in 0..4 {
+        lose(&app).await;
+    }
+    assert_eq!(app.status(id).await, "PENDING");
+    ledger::check(&app).await;
+}

@@ -1,0 +1,138 @@
+//! `POST /events/{id}/reset` and `POST /events/reset`.
+
+use serde_json::{Value, json};
+
+use crate::support::locks::HeldRow;
+use crate::support::work::{Naming, W1, W2};
+use crate::support::{App, ledger};
+
+async fn reset_all(app: &App, query: &str) -> Value {
+    app.post_empty(&format!("/events/reset{query}")).await.expect(200).json()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_gives_the_event_back_and_says_why() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    app.take("a", W1).await;
+    let event = app.post_empty(&format!("/events/{id}/reset?reason=worker_timeout")).await.expect(200).json();
+    assert_eq!((&event["id"], &event["status"], &event["retry_count"]), (&id.into(), &"PENDING".into(), &0.into()));
+    let line = app.event(id).await["logs"][1].clone();
+    assert_eq!(
+        (&line["action"], &line["reason"], &line["worker_id"]),
+        (&"RESET".into(), &"worker_timeout".into(), &W1.into())
+    );
+    assert_eq!(app.take("a", W2).await.lease_id, 2);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_somebody_holds_can_be_reset() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["event_status"], "PENDING");
+    app.take("a", W1).await;
+    app.complete(id, W1).await.expect(200);
+    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["event_status"], "COMPLETED");
+    app.operate(4_711, "reset").await.problem(404, "event_not_found");
+    let push_only = app.publish(json!({"event_type": "order.paid"})).await;
+    app.operate(push_only, "reset").await.problem(409, "wrong_state");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resets_parameters_are_checked() {
+    let app = App::start().await;
+    for (path, field) in [
+        ("/events/1/reset?reason=", "reason"),
+        ("/events/1/reset?why=x", "why"),
+        ("/events/0/reset", "id"),
+        ("/events/x/reset", "id"),
+        ("/events/reset?stale_for=-1", "stale_for"),
+        ("/events/reset?stale_for=NaN", "stale_for"),
+        ("/events/reset?stale_for=x", "stale_for"),
+        ("/events/reset?dry_run=yes", "dry_run"),
+        ("/events/reset?status=PROCESSING", "status"),
+    ] {
+        app.post_empty(path).await.names(&[field]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_orphans_are_reset_at_once_and_nothing_else() {
+    let app = App::with_fixed_clock().await;
+    for _ in 0..5 {
+        app.publish_tagged("a").await;
+    }
+    let orphans = [app.take("a", W1).await, app.take("a", W1).await];
+    let alive = app.take("a", W2).await;
+    app.advance(20);
+    app.say(&alive, "heartbeat", Naming::Lease).await.expect(200);
+    let fresh = app.take("a", W2).await;
+    app.advance(10);
+    assert_eq!(reset_all(&app, "?reason=deploy").await["reset"], 2);
+    for orphan in &orphans {
+        assert_eq!(app.status(orphan.event_id).await, "PENDING");
+        assert_eq!(app.event(orphan.event_id).await["logs"][1]["reason"], "deploy");
+    }
+    assert_eq!(app.status(alive.event_id).await, "PROCESSING");
+    assert_eq!(app.status(fresh.event_id).await, "PROCESSING");
+    assert_eq!(reset_all(&app, "").await["reset"], 0);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_counts_as_stale_can_be_said_to_the_second() {
+    let app = App::with_fixed_clock().await;
+    app.publish_tagged("a").await;
+    app.take("a", W1).await;
+    assert_eq!(reset_all(&app, "?stale_for=100&dry_run=true").await["reset"], 0);
+    app.advance(99);
+    assert_eq!(reset_all(&app, "?stale_for=100").await["reset"], 0);
+    app.advance(1);
+    assert_eq!(reset_all(&app, "?stale_for=100").await["reset"], 1);
+    app.take("a", W1).await;
+    assert_eq!(reset_all(&app, "?stale_for=0").await["reset"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_counts_and_changes_nothing() {
+    let app = App::with_fixed_clock().await;
+    let id = app.publish_tagged("a").await;
+    app.take("a", W1).await;
+    app.advance(30);
+    let answer = reset_all(&app, "?dry_run=true").await;
+    assert_eq!((&answer["reset"], &answer["dry_run"], &answer["more"]), (&1.into(), &true.into(), &false.into()));
+    assert_eq!(app.actions(id).await, ["PICKED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_orphans_than_one_round_takes_are_all_reset() {
+    let app = App::with_fixed_clock().await;
+    for _ in 0..2 {
+        let events: Vec<Value> = (0..600).map(|_| json!({"title": "a job", "tags": "a"})).collect();
+        app.post("/events/batch", &json!({"events": events})).await.expect(201);
+        assert_eq!(app.claim_batch("a", W1, 1000).await.len(), 600);
+    }
+    app.advance(30);
+    let answer = reset_all(&app, "").await;
+    assert_eq!((&answer["reset"], &answer["more"]), (&1200.into(), &false.into()));
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_of_life_while_orphans_are_being_reset_saves_the_claim() {
+    let app = App::with_fixed_clock().await;
+    app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    app.advance(30);
+    let mut row = HeldRow::lock(&app, claim.event_id).await;
+    let sign_of_life = async {
+        app.calls_waiting_for_locks(1).await;
+        row.execute(&format!("UPDATE waybill.deliveries SET updated_at = '{}'", app.now())).await;
+        row.let_go().await;
+    };
+    let (answer, ()) = tokio::join!(reset_all(&app, ""), sign_of_life);
+    assert_eq!(answer["reset"], 0);
+    app.say(&claim, "heartbeat", Naming::Lease).await.expect(200);
+}

@@ -1,0 +1,144 @@
+//! `POST /events/{id}/retry` and `POST /events/retry`.
+
+use serde_json::{Value, json};
+
+use crate::support::work::{W1, W2};
+use crate::support::{App, ledger};
+
+/// Publishes an event and fails it for good.
+async fn failed(app: &App, event: Value) -> i64 {
+    let tags = event["tags"].as_str().expect("tags").to_owned();
+    let id = app.publish(event).await;
+    app.take(&tags, W1).await;
+    app.post(&format!("/events/{id}/fail"), &json!({"worker_id": W1, "retryable": false})).await.expect(400);
+    id
+}
+
+async fn retry_all(app: &App, query: &str) -> Value {
+    app.post_empty(&format!("/events/retry{query}")).await.expect(200).json()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_event_comes_back_with_fresh_counters_and_its_log() {
+    let app = App::with_fixed_clock().await;
+    let id = app.publish_tagged("a").await;
+    for _ in 0..3 {
+        app.take("a", W1).await;
+        app.fail(id, W1).await;
+        app.advance_and_promote(300).await;
+    }
+    let event = app.post_empty(&format!("/events/{id}/retry?reason=fixed")).await.expect(200).json();
+    assert_eq!((&event["status"], &event["retry_count"]), (&"PENDING".into(), &0.into()));
+    let log = app.event(id).await["logs"].clone();
+    assert_eq!((&log[6]["action"], &log[6]["reason"]), (&"RETRIED".into(), &"fixed".into()));
+    for attempt in 1..=2 {
+        assert_eq!(app.claim("a", W1).await.expect("it is back")["attempt"], attempt);
+        app.fail(id, W1).await.expect(200);
+        app.advance_and_promote(300).await;
+    }
+    app.take("a", W1).await;
+    app.fail(id, W1).await.problem(400, "max_retries_exceeded");
+    assert_eq!(app.event(id).await["logs"].as_array().map(Vec::len), Some(13));
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_event_comes_back() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    app.operate(id, "cancel").await.expect(200);
+    let event = app.operate(id, "retry").await.expect(200).json();
+    assert_eq!((&event["status"], &event["cancel_requested"]), (&"PENDING".into(), &false.into()));
+    assert_eq!(app.take("a", W1).await.event_id, id);
+    assert_eq!(app.actions(id).await, ["CANCELLED", "RETRIED", "PICKED"]);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_event_that_is_retried_does_not_expire_again() {
+    let app = App::with_fixed_clock().await;
+    let expires_at = app.now() + chrono::TimeDelta::seconds(10);
+    let id = app.publish(json!({"title": "a job", "tags": "a", "expires_at": expires_at})).await;
+    app.advance(10);
+    assert_eq!(app.expire().await, 1);
+    app.operate(id, "retry").await.expect(200);
+    assert_eq!(app.expire().await, 0);
+    assert_eq!(app.take("a", W1).await.event_id, id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_is_over_can_be_retried() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    app.operate(id, "retry").await.problem(409, "wrong_state");
+    app.take("a", W1).await;
+    app.operate(id, "retry").await.problem(409, "wrong_state");
+    app.complete(id, W1).await.expect(200);
+    app.operate(id, "retry").await.problem(409, "wrong_state");
+    app.operate(4_711, "retry").await.problem(404, "event_not_found");
+    let push_only = app.publish(json!({"event_type": "order.paid"})).await;
+    app.operate(push_only, "retry").await.problem(409, "wrong_state");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_match_a_filter_are_retried() {
+    let app = App::start().await;
+    let emails = [
+        failed(&app, json!({"title": "m", "tags": "email"})).await,
+        failed(&app, json!({"title": "m", "tags": "email,x"})).await,
+    ];
+    let sms = failed(&app, json!({"title": "s", "tags": "sms", "event_type": "sent", "correlation_id": "c1"})).await;
+    let cancelled = app.publish_tagged("email").await;
+    app.operate(cancelled, "cancel").await.expect(200);
+    let dry = retry_all(&app, "?tags=email&dry_run=true").await;
+    assert_eq!((&dry["retried"], &dry["dry_run"]), (&2.into(), &true.into()));
+    assert_eq!(app.status(emails[0]).await, "FAILED");
+    let answer = retry_all(&app, "?tags=email").await;
+    assert_eq!((&answer["retried"], &answer["more"]), (&2.into(), &false.into()));
+    assert_eq!(app.drain("email", W2).await, emails);
+    assert_eq!(app.status(sms).await, "FAILED");
+    for query in
+        ["?event_type=none", "?correlation_id=none", "?worker_id=other:1", "?created_before=2020-01-01T00:00:00Z"]
+    {
+        assert_eq!(retry_all(&app, query).await["retried"], 0, "{query}");
+    }
+    let query = format!("?event_type=sent&correlation_id=c1&worker_id={W1}&created_after=2020-01-01T00:00:00Z");
+    assert_eq!(retry_all(&app, &query).await["retried"], 1);
+    assert_eq!(retry_all(&app, "?status=CANCELLED").await["retried"], 1);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_one_round_takes_are_all_retried() {
+    let app = App::start().await;
+    for _ in 0..2 {
+        let events: Vec<Value> = (0..600).map(|_| json!({"title": "a job", "tags": "a"})).collect();
+        app.post("/events/batch", &json!({"events": events})).await.expect(201);
+        let results: Vec<Value> = app
+            .claim_batch("a", W1, 600)
+            .await
+            .iter()
+            .map(|event| json!({"event_id": event["id"], "action": "fail", "retryable": false}))
+            .collect();
+        app.post("/events/settle", &json!({"worker_id": W1, "results": results})).await.expect(200);
+    }
+    assert_eq!(retry_all(&app, "?dry_run=true").await["retried"], 1200);
+    assert_eq!(retry_all(&app, "").await["retried"], 1200);
+    assert_eq!(retry_all(&app, "").await["retried"], 0);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retrys_parameters_are_checked() {
+    let app = App::start().await;
+    for (query, field) in [
+        ("?status=PENDING", "status"),
+        ("?status=COMPLETED", "status"),
+        ("?status=failed", "status"),
+        ("?dry_run=1", "dry_run"),
+        ("?reason=x", "reason"),
+        ("?created_after=yesterday", "created_after"),
+    ] {
+        app.post_empty(&format!("/events/retry{query}")).await.names(&[field]);
+    }
+}

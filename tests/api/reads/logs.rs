@@ -1,0 +1,184 @@
+//! `GET /logs`.
+
+use serde_json::{Value, json};
+
+use crate::support::{App, Options, database};
+
+async fn list(app: &App, query: &str) -> Value {
+    app.get(&format!("/logs{query}")).await.expect(200).json()
+}
+
+fn ids(page: &Value) -> Vec<i64> {
+    page["logs"].as_array().expect("logs").iter().map(|entry| entry["id"].as_i64().expect("an id")).collect()
+}
+
+/// Event, worker and action of each entry.
+fn lines(page: &Value) -> Vec<(i64, &str, &str)> {
+    let entries = page["logs"].as_array().expect("logs").iter();
+    entries
+        .map(|entry| {
+            let text = |name: &str| entry[name].as_str().unwrap_or("");
+            (entry["event_id"].as_i64().expect("an event"), text("worker_id"), text("action"))
+        })
+        .collect()
+}
+
+/// Follows cursors to the end; `query` starts with `?`. Answers the ids of each page.
+async fn walk(app: &App, query: &str) -> Vec<Vec<i64>> {
+    let mut pages: Vec<Vec<i64>> = Vec::new();
+    let mut after = String::new();
+    loop {
+        assert!(pages.len() < 100, "cursors lead nowhere: {pages:?}");
+        let page = list(app, &format!("{query}{after}")).await;
+        pages.push(ids(&page));
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return pages,
+        }
+    }
+}
+
+/// Two events: the first is failed by ann and waits for its retry, the second is picked,
+/// started and completed by bob, all ten seconds apart.
+async fn with_two_lives() -> (App, i64, i64) {
+    let app = App::with_fixed_clock().await;
+    let first = app.publish_tagged("one").await;
+    let second = app.publish_tagged("two").await;
+    app.claim("one", "ann:1").await.expect("an event");
+    app.advance(10);
+    app.claim("two", "bob:2").await.expect("an event");
+    app.advance(10);
+    app.fail(first, "ann:1").await.expect(200);
+    app.advance(10);
+    app.post(&format!("/events/{second}/start"), &json!({"worker_id": "bob:2"})).await.expect(200);
+    app.advance(10);
+    app.complete(second, "bob:2").await.expect(200);
+    (app, first, second)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trail_runs_across_events_in_the_order_of_what_was_done() {
+    let (app, first, second) = with_two_lives().await;
+    let page = list(&app, "").await;
+    let expected = [
+        (first, "ann:1", "PICKED"),
+        (second, "bob:2", "PICKED"),
+        (first, "ann:1", "FAILED"),
+        (second, "bob:2", "STARTED"),
+        (second, "bob:2", "COMPLETED"),
+    ];
+    assert_eq!(lines(&page), expected);
+    assert_eq!(page["next"], Value::Null);
+    assert!(ids(&page).is_sorted());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_is_the_same_in_the_trail_and_in_the_answer_to_the_worker() {
+    let app = App::start().await;
+    let id = app.publish_tagged("email").await;
+    app.claim("email", "ann:1").await.expect("an event");
+    let body = json!({"worker_id": "ann:1", "status_code": 500, "execution_time_ms": 7, "error_message": "no route"});
+    let mut answer = app.post(&format!("/events/{id}/fail"), &body).await.expect(200).json();
+    answer.as_object_mut().expect("an object").remove("retry_scheduled");
+    assert_eq!(list(&app, "?action=FAILED").await["logs"], json!([answer]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_found_by_event_worker_and_action() {
+    let (app, first, second) = with_two_lives().await;
+    let found = async |query: String| {
+        let page = list(&app, &query).await;
+        lines(&page).into_iter().map(|(event, _, action)| (event, action.to_owned())).collect::<Vec<_>>()
+    };
+    let entry = |event: i64, action: &str| (event, action.to_owned());
+    assert_eq!(found(format!("?event_id={first}")).await, [entry(first, "PICKED"), entry(first, "FAILED")]);
+    assert_eq!(found("?worker_id=ann:1".into()).await, [entry(first, "PICKED"), entry(first, "FAILED")]);
+    assert_eq!(found("?action=PICKED".into()).await, [entry(first, "PICKED"), entry(second, "PICKED")]);
+    assert_eq!(found("?action=PICKED&worker_id=bob:2".into()).await, [entry(second, "PICKED")]);
+    assert_eq!(found(format!("?event_id={first}&worker_id=bob:2")).await, []);
+    assert_eq!(found("?action=EXPIRED".into()).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_found_since_a_moment_that_moment_included() {
+    let (app, ..) = with_two_lives().await;
+    let all = list(&app, "").await;
+    let moment = all["logs"][2]["created_at"].as_str().expect("a time").to_owned();
+    assert_eq!(ids(&list(&app, &format!("?since={moment}")).await), ids(&all)[2..]);
+    assert_eq!(ids(&list(&app, &format!("?since={}", moment.replace('Z', "%2B00:00"))).await), ids(&all)[2..]);
+    assert_eq!(ids(&list(&app, &format!("?since={moment}&worker_id=bob:2")).await), ids(&all)[3..]);
+    assert_eq!(ids(&list(&app, "?since=2999-01-01T00:00:00Z").await), [0; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_lead_through_the_whole_trail_with_nothing_skipped_or_repeated() {
+    let (app, _, second) = with_two_lives().await;
+    let all = ids(&list(&app, "").await);
+    for limit in [1, 2, 5, 500] {
+        assert_eq!(walk(&app, &format!("?limit={limit}")).await.concat(), all, "limit {limit}");
+        let of_second = walk(&app, &format!("?event_id={second}&limit={limit}")).await.concat();
+        assert_eq!(of_second, [all[1], all[3], all[4]], "limit {limit}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_follows_the_trail_gets_what_is_done_later() {
+    let app = App::start().await;
+    app.publish_tagged("email").await;
+    app.publish_tagged("email").await;
+    app.claim("email", "ann:1").await.expect("an event");
+    let cursor = list(&app, "?limit=1").await["next"].as_str().expect("a cursor").to_owned();
+    assert_eq!(ids(&list(&app, &format!("?after={cursor}")).await), [0; 0]);
+    app.claim("email", "bob:2").await.expect("an event");
+    let later = list(&app, &format!("?after={cursor}")).await;
+    assert_eq!(lines(&later)[0].1, "bob:2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_without_an_index_reads_a_bounded_number_of_entries_and_answers_a_cursor() {
+    let flags = vec!["--list-scan-rows=500".to_owned()];
+    let app = App::start_with(Options { flags, ..Options::default() }).await;
+    let sql = "INSERT INTO waybill.event_log (event_id, delivery_id, action, worker_id, lease_id, attempt) \
+               SELECT 1, 1, CASE WHEN n = 1100 THEN 'FAILED' ELSE 'PICKED' END, \
+                      CASE WHEN n = 1100 THEN 'rare:1' ELSE 'ann:1' END, 1, 1 \
+               FROM generate_series(1, 1400) AS n";
+    database::execute(&app.url, sql).await;
+    let rare = app.count("SELECT id FROM waybill.event_log WHERE action = 'FAILED'").await;
+    for filter in ["worker_id=rare:1", "action=FAILED", "action=FAILED&event_id=1"] {
+        assert_eq!(walk(&app, &format!("?{filter}")).await, [vec![], vec![], vec![rare]], "{filter}");
+    }
+    let all = walk(&app, "?worker_id=ann:1&limit=130").await.concat();
+    assert_eq!(all.len(), 1_399);
+    assert!(all.is_sorted_by(|one, next| one < next));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trail_outlives_the_event() {
+    let (app, first, _) = with_two_lives().await;
+    let before = list(&app, &format!("?event_id={first}")).await;
+    let sql =
+        format!("DELETE FROM waybill.deliveries WHERE id = {first}; DELETE FROM waybill.events WHERE id = {first}");
+    database::execute(&app.url, &sql).await;
+    app.get(&format!("/events/{first}")).await.problem(404, "event_not_found");
+    assert_eq!(list(&app, &format!("?event_id={first}")).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trail_is_one_across_days() {
+    let app = App::with_fixed_clock().await;
+    for _ in 0..6 {
+        app.publish_tagged("email").await;
+        app.claim("email", "ann:1").await.expect("an event");
+        app.advance(24 * 60 * 60);
+    }
+    let all = ids(&list(&app, "").await);
+    assert_eq!(all.len(), 6);
+    assert_eq!(walk(&app, "?limit=1").await.concat(), all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn today_has_its_partition_before_the_first_request() {
+    let app = App::start().await;
+    let today = "to_regclass('waybill.event_log_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD'))";
+    assert_eq!(app.count(&format!("SELECT count({today})")).await, 1);
+}

@@ -1,0 +1,165 @@
+//! `GET /workers`.
+
+use serde_json::{Value, json};
+
+use crate::support::{App, database};
+
+async fn workers(app: &App) -> Vec<Value> {
+    app.get("/workers").await.expect(200).json()["workers"].as_array().expect("workers").clone()
+}
+
+async fn worker(app: &App, worker_id: &str) -> Value {
+    let found = workers(app).await.into_iter().find(|worker| worker["worker_id"] == worker_id);
+    found.unwrap_or_else(|| panic!("{worker_id} is not listed"))
+}
+
+/// Seconds from the server's clock back to a timestamp in an answer.
+fn seconds_ago(app: &App, time: &Value) -> f64 {
+    let time: chrono::DateTime<chrono::Utc> = time.as_str().expect("a time").parse().expect("a time");
+    (app.now() - time).as_seconds_f64()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_listed_before_anybody_was_seen() {
+    let app = App::start().await;
+    assert_eq!(app.get("/workers").await.expect(200).json(), json!({"workers": [], "next": null}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_asked_in_vain_has_been_seen() {
+    let app = App::with_fixed_clock().await;
+    assert!(app.claim("email,sms", "ann:1").await.is_none());
+    let ann = worker(&app, "ann:1").await;
+    assert_eq!((&ann["tags"], &ann["holding"], &ann["event_ids"]), (&json!("email,sms"), &json!(0), &json!([])));
+    assert_eq!((&ann["stale"], &ann["stale_events"]), (&json!(false), &json!(0)));
+    // Sightings are written down later than they happen, and are then dated back.
+    assert!((0.0..600.0).contains(&seconds_ago(&app, &ann["last_seen_at"])), "{ann}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_seen_in_whatever_it_does() {
+    let app = App::start().await;
+    let id = app.publish_tagged("email").await;
+    app.post(&format!("/events/{id}/start"), &json!({"worker_id": "bob:2"})).await.expect(409);
+    app.post("/events/claim", &json!({"tags": ["sms"], "worker_id": "cid:3"})).await.expect(204);
+    let names: Vec<Value> = workers(&app).await.into_iter().map(|worker| worker["worker_id"].clone()).collect();
+    assert_eq!(names, ["bob:2", "cid:3"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_listed_with_what_it_asked_for_last() {
+    let app = App::start().await;
+    app.publish_tagged("email").await;
+    app.claim("sms", "ann:1").await;
+    assert_eq!(worker(&app, "ann:1").await["tags"], "sms");
+    let event = app.claim("email,push", "ann:1").await.expect("an event");
+    app.complete(event["id"].as_i64().expect("an id"), "ann:1").await.expect(200);
+    assert_eq!(worker(&app, "ann:1").await["tags"], "email,push");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_listed_with_what_it_holds() {
+    let app = App::start().await;
+    let first = app.publish_tagged("email").await;
+    let second = app.publish_tagged("email").await;
+    app.claim("email", "ann:1").await.expect("an event");
+    app.claim("email", "ann:1").await.expect("an event");
+    let ann = worker(&app, "ann:1").await;
+    assert_eq!((&ann["holding"], &ann["event_ids"]), (&json!(2), &json!([first, second])));
+    app.complete(first, "ann:1").await.expect(200);
+    app.fail(second, "ann:1").await.expect(200);
+    let ann = worker(&app, "ann:1").await;
+    assert_eq!((&ann["holding"], &ann["event_ids"]), (&json!(0), &json!([])));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_events_held_all_are_counted_and_the_oldest_ten_are_named() {
+    let app = App::start().await;
+    let jobs: Vec<Value> = (0..12).map(|_| json!({"title": "a job", "tags": "email"})).collect();
+    let published = app.post("/events/batch", &json!({"events": jobs})).await.expect(201).json();
+    app.get("/events/subscribe?tags=email&worker_id=ann:1&max=12").await.expect(200);
+    let ann = worker(&app, "ann:1").await;
+    assert_eq!(ann["holding"], 12);
+    let ids: Vec<&Value> = (0..10).map(|n| &published["events"][n]["id"]).collect();
+    assert_eq!(ann["event_ids"], json!(ids));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_looks_stale_when_it_holds_an_event_past_thirty_seconds_without_a_sign_of_life() {
+    let app = App::with_fixed_clock().await;
+    let id = app.publish_tagged("email").await;
+    app.publish_tagged("email").await;
+    app.claim("email", "ann:1").await.expect("an event");
+    app.advance(20);
+    app.claim("email", "ann:1").await.expect("another event");
+    app.advance(9);
+    assert_eq!(worker(&app, "ann:1").await["stale"], false);
+    app.advance(2);
+    let ann = worker(&app, "ann:1").await;
+    assert_eq!((&ann["stale"], &ann["stale_events"], &ann["holding"]), (&json!(true), &json!(1), &json!(2)));
+
+    app.post(&format!("/events/{id}/heartbeat"), &json!({"worker_id": "ann:1"})).await.expect(200);
+    assert_eq!(worker(&app, "ann:1").await["stale"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_holds_nothing_is_not_stale_however_long_it_is_away() {
+    let app = App::with_fixed_clock().await;
+    app.claim("email", "ann:1").await;
+    assert_eq!(worker(&app, "ann:1").await["stale"], false);
+    app.advance(3_600);
+    let ann = worker(&app, "ann:1").await;
+    assert_eq!(ann["stale"], false);
+    assert!(seconds_ago(&app, &ann["last_seen_at"]) >= 3_600.0, "{ann}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_seen_again_keeps_the_day_it_was_first_seen() {
+    let app = App::with_fixed_clock().await;
+    app.claim("email", "ann:1").await;
+    let first = worker(&app, "ann:1").await;
+    app.advance(3_600);
+    app.claim("email", "ann:1").await;
+    let again = worker(&app, "ann:1").await;
+    assert_eq!(again["first_seen_at"], first["first_seen_at"]);
+    assert!(seconds_ago(&app, &again["last_seen_at"]) < 3_600.0, "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_is_listed_although_the_server_that_saw_it_is_gone() {
+    let app = App::start().await;
+    let id = app.publish_tagged("email").await;
+    app.claim("email", "ann:1").await.expect("an event");
+    assert_eq!(worker(&app, "ann:1").await["holding"], 1);
+    database::execute(&app.url, "DELETE FROM waybill.workers").await;
+    let ann = worker(&app, "ann:1").await;
+    assert_eq!((&ann["holding"], &ann["event_ids"], &ann["tags"]), (&json!(1), &json!([id]), &json!("")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_are_listed_in_pages_with_nobody_skipped_or_repeated() {
+    let app = App::start().await;
+    app.publish_tagged("email").await;
+    let names = ["ann:1", "bob:2", "Cid:3", "dan:10", "dan:9", "eve-1.example:7"];
+    for name in names {
+        app.claim("email", name).await;
+    }
+    let mut wanted: Vec<String> = names.map(str::to_owned).to_vec();
+    wanted.sort();
+    for limit in [1, 2, 6, 500] {
+        let mut seen: Vec<String> = Vec::new();
+        let mut after = String::new();
+        loop {
+            assert!(seen.len() < 100, "cursors lead nowhere: {seen:?}");
+            let page = app.get(&format!("/workers?limit={limit}{after}")).await.expect(200).json();
+            let listed = page["workers"].as_array().expect("workers").iter();
+            seen.extend(listed.map(|worker| worker["worker_id"].as_str().expect("a name").to_owned()));
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => break,
+            }
+        }
+        seen.sort();
+        assert_eq!(seen, wanted, "limit {limit}");
+    }
+}

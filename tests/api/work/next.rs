@@ -1,0 +1,105 @@
+//! `complete?next=true` and `fail?next=true`: settle and claim in one round trip.
+
+use serde_json::json;
+
+use crate::support::work::{Claim, W1, W2};
+use crate::support::{App, Reply, ledger};
+
+async fn say_and_take(app: &App, claim: &Claim, word: &str, query: &str) -> Reply {
+    let path = format!("/events/{}/{word}?next=true{query}", claim.event_id);
+    app.post(&path, &claim.body(crate::support::work::Naming::Lease)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completing_hands_out_the_next_event() {
+    let app = App::with_fixed_clock().await;
+    let first = app.publish_tagged("a").await;
+    let second = app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    let reply = say_and_take(&app, &claim, "complete", "&tags=a,b&lease=20").await.expect(200);
+    assert_eq!(reply.header("cache-control"), Some("no-store"));
+    let answer = reply.json();
+    assert_eq!((&answer["settled"]["event_id"], &answer["settled"]["action"]), (&first.into(), &"COMPLETED".into()));
+    let next = &answer["next"];
+    assert_eq!((&next["id"], &next["status"], &next["worker_id"]), (&second.into(), &"PROCESSING".into(), &W1.into()));
+    assert_eq!((&next["lease_id"], app.seconds_ahead(&next["lease_expires_at"])), (&1.into(), 20));
+    assert_eq!(app.actions(second).await, ["PICKED"]);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_nothing_left_the_next_is_null() {
+    let app = App::start().await;
+    app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    let answer = say_and_take(&app, &claim, "complete", "&tags=a").await.expect(200).json();
+    assert_eq!(answer["settled"]["action"], "COMPLETED");
+    assert!(answer.as_object().expect("an object")["next"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_with_retries_left_says_when() {
+    let app = App::with_fixed_clock().await;
+    app.publish_tagged("a").await;
+    let second = app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    let answer = say_and_take(&app, &claim, "fail", "&tags=a").await.expect(200).json();
+    assert_eq!(answer["settled"]["retry_scheduled"], true);
+    assert_eq!(app.seconds_ahead(&answer["settled"]["next_retry_at"]), 300);
+    assert_eq!(answer["next"]["id"], second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_final_failure_is_a_200_that_says_so() {
+    let app = App::start().await;
+    let first = app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1})).await;
+    let second = app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    let answer = say_and_take(&app, &claim, "fail", "&tags=a").await.expect(200).json();
+    let settled = &answer["settled"];
+    assert_eq!((&settled["action"], &settled["retry_scheduled"]), (&"FAILED".into(), &false.into()));
+    assert_eq!((&settled["code"], &settled["error"]), (&"max_retries_exceeded".into(), &"Max retries exceeded".into()));
+    assert_eq!((&settled["retry_count"], &settled["max_retries"]), (&1.into(), &1.into()));
+    assert_eq!(answer["next"]["id"], second);
+    assert_eq!(app.status(first).await, "FAILED");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_word_claims_nothing() {
+    let app = App::start().await;
+    let first = app.publish_tagged("a").await;
+    let second = app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    app.operate(first, "reset").await.expect(200);
+    app.take("a", W2).await;
+    app.take("a", W2).await;
+    let third = app.publish_tagged("a").await;
+    say_and_take(&app, &claim, "complete", "&tags=a").await.problem(409, "lease_lost");
+    assert_eq!(app.status(second).await, "PROCESSING");
+    assert_eq!(app.status(third).await, "PENDING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_claim_parameters_settle_nothing() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    say_and_take(&app, &claim, "complete", "").await.names(&["tags"]);
+    say_and_take(&app, &claim, "complete", "&tags=a&lease=0").await.names(&["lease"]);
+    say_and_take(&app, &claim, "complete", "&tags=a&wait=61").await.names(&["wait"]);
+    say_and_take(&app, &claim, "release", "&tags=a").await.names(&["next", "tags"]);
+    assert_eq!(app.status(id).await, "PROCESSING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_call_settles_once_and_takes_another() {
+    let app = App::start().await;
+    let ids = [app.publish_tagged("a").await, app.publish_tagged("a").await, app.publish_tagged("a").await];
+    let claim = app.take("a", W1).await;
+    let one = say_and_take(&app, &claim, "complete", "&tags=a").await.expect(200).json();
+    let two = say_and_take(&app, &claim, "complete", "&tags=a").await.expect(200).json();
+    assert_eq!(one["settled"], two["settled"]);
+    assert_eq!((&one["next"]["id"], &two["next"]["id"]), (&ids[1].into(), &ids[2].into()));
+    ledger::check(&app).await;
+}

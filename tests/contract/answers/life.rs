@@ -1,0 +1,195 @@
+//! Events that go through everything that can happen to them.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use waybill::background::{expirer, promoter, reaper};
+use waybill::domain::action::Action;
+
+use crate::contract::witness::{Record, Witness};
+use crate::support::App;
+
+const WORKER: &str = "render-3:4127";
+
+pub async fn run(record: &Record) {
+    let server = Witness::of(App::with_fixed_clock().await, record);
+    publish(&server).await;
+    claim(&server).await;
+    work(&server).await;
+    settle_in_one_go(&server).await;
+    go_on_to_the_next(&server).await;
+    operate(&server).await;
+    let_time_pass(&server).await;
+    observe(&server).await;
+}
+
+async fn publish(server: &Witness<'_>) {
+    let everything = json!({
+        "title": "everything", "description": "", "tags": ["a", "b"], "event_type": "photo.uploaded",
+        "labels": {"album": "summer"}, "payload": [1, {"deep": null}], "priority": -100, "max_retries": 1000,
+        "backoff": {"strategy": "fixed", "seconds": 0}, "delay_seconds": 60, "ordering_key": "k",
+        "correlation_id": "c", "expires_at": "2099-01-01T00:00:00+02:00",
+    });
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let request = server.request("POST", "/events").header("traceparent", trace).json(&everything);
+    let event = server.send(request).await.expect(201).json();
+    assert_eq!(event["traceparent"], trace);
+    server.post("/events", &json!({"event_type": "pushed.only"})).await.expect(201);
+    server.post("/events/batch", &json!({"events": [everything, {"title": "t", "tags": "a"}]})).await.expect(201);
+}
+
+async fn claim(server: &Witness<'_>) {
+    for _ in 0..5 {
+        server.app.publish_tagged("claims").await;
+    }
+    let ask = format!("/events/subscribe?tags=claims&worker_id={WORKER}");
+    server.get(&ask).await.expect(200);
+    server.get(&format!("{ask}&max=2")).await.expect(200);
+    let repeatable = json!({"worker_id": WORKER, "tags": ["claims"], "max": 2, "request_id": "r1"});
+    let first = server.post("/events/claim", &repeatable).await.expect(200).json();
+    assert_eq!(server.post("/events/claim", &repeatable).await.expect(200).json(), first);
+    server.get(&ask).await.expect(204);
+    server.post("/events/claim", &json!({"worker_id": WORKER, "tags": "claims"})).await.expect(204);
+}
+
+/// Publishes an event and claims it.
+async fn hold(server: &Witness<'_>, event: Value) -> i64 {
+    let tags = event["tags"].as_str().expect("tags").to_owned();
+    let id = server.app.publish(event).await;
+    let claimed = server.app.claim(&tags, WORKER).await.expect("an event");
+    assert_eq!(claimed["id"], id);
+    id
+}
+
+async fn work(server: &Witness<'_>) {
+    let say = async |id: i64, word: &str, more: Value| {
+        let mut body = json!({"worker_id": WORKER});
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        server.post(&format!("/events/{id}/{word}"), &body).await
+    };
+    let done = hold(server, json!({"title": "done", "tags": "work"})).await;
+    say(done, "start", json!({})).await.expect(200);
+    say(done, "heartbeat", json!({"progress": {"done": 1}})).await.expect(200);
+    let report = json!({"lease_id": 1, "execution_time_ms": 5, "status_code": -1, "result": [1.0]});
+    say(done, "complete", report).await.expect(200);
+    say(done, "complete", json!({})).await.expect(200);
+    for word in ["start", "heartbeat", "release", "fail"] {
+        say(done, word, json!({})).await.problem(409, "already_settled");
+    }
+    say(done, "complete", json!({"lease_id": 9})).await.problem(409, "already_finished");
+    let failing = hold(server, json!({"title": "failing", "tags": "work", "max_retries": 2})).await;
+    let why = json!({"error_message": "no", "execution_time_ms": 5, "status_code": 1, "retry_after_seconds": 0});
+    say(failing, "fail", why).await.expect(200);
+    say(failing, "complete", json!({})).await.problem(409, "already_settled");
+    server.app.claim("work", WORKER).await.expect("the same again");
+    say(failing, "fail", json!({})).await.problem(400, "max_retries_exceeded");
+    say(failing, "fail", json!({})).await.expect(200);
+    let hopeless = hold(server, json!({"title": "hopeless", "tags": "work"})).await;
+    say(hopeless, "fail", json!({"retryable": false})).await.problem(400, "not_retryable");
+    let waiting = server.app.publish_tagged("untouched").await;
+    let released = hold(server, json!({"title": "released", "tags": "work"})).await;
+    say(released, "release", json!({"delay_seconds": 5})).await.expect(200);
+    for word in ["start", "heartbeat", "release", "complete", "fail"] {
+        say(waiting, word, json!({})).await.problem(409, "not_claimed");
+        let others = hold(server, json!({"title": "others", "tags": "work"})).await;
+        say(others, word, json!({"worker_id": "stranger:1"})).await.problem(409, "lease_lost");
+    }
+}
+
+async fn settle_in_one_go(server: &Witness<'_>) {
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(hold(server, json!({"title": "settled", "tags": "settle"})).await);
+    }
+    let waiting = server.app.publish_tagged("untouched").await;
+    let results = json!([
+        {"event_id": ids[0], "action": "complete", "result": {}},
+        {"event_id": ids[0], "action": "complete"},
+        {"event_id": ids[0], "action": "fail"},
+        {"event_id": ids[1], "action": "fail", "error_message": "no"},
+        {"event_id": ids[2], "action": "fail", "retryable": false},
+        {"event_id": ids[3], "action": "release"},
+        {"event_id": ids[4], "lease_id": 7, "action": "release"},
+        {"event_id": waiting, "action": "complete"},
+        {"event_id": i64::MAX, "action": "complete"},
+    ]);
+    let reply = server.post("/events/settle", &json!({"worker_id": WORKER, "results": results})).await.expect(200);
+    let statuses: Vec<Value> =
+        reply.json()["results"].as_array().expect("results").iter().map(|outcome| outcome["status"].clone()).collect();
+    assert_eq!(statuses, [200, 200, 409, 200, 400, 200, 409, 409, 404]);
+}
+
+async fn go_on_to_the_next(server: &Witness<'_>) {
+    let first = hold(server, json!({"title": "first", "tags": "next"})).await;
+    let second = server.app.publish(json!({"title": "second", "tags": "next", "max_retries": 1})).await;
+    let body = json!({"worker_id": WORKER});
+    let path = format!("/events/{first}/complete?next=true&tags=next&lease=60");
+    let reply = server.post(&path, &body).await.expect(200).json();
+    assert_eq!(reply["next"]["id"], second);
+    let path = format!("/events/{second}/fail?next=true&tags=next&wait=0");
+    let reply = server.post(&path, &body).await.expect(200).json();
+    assert_eq!((&reply["settled"]["code"], &reply["next"]), (&json!("max_retries_exceeded"), &Value::Null));
+}
+
+async fn operate(server: &Witness<'_>) {
+    let post = async |path: String| server.post_empty(&path).await;
+    let held = hold(server, json!({"title": "held", "tags": "operate"})).await;
+    post(format!("/events/{held}/retry")).await.problem(409, "wrong_state");
+    post(format!("/events/{held}/cancel")).await.expect(200);
+    post(format!("/events/{held}/reset?reason=worker_timeout")).await.expect(200);
+    post(format!("/events/{held}/reset")).await.problem(409, "wrong_state");
+    post(format!("/events/{held}/retry?reason=after+all")).await.expect(200);
+    server.app.claim("operate", WORKER).await.expect("the same again");
+    server.app.complete(held, WORKER).await.expect(200);
+    post(format!("/events/{held}/cancel")).await.problem(409, "wrong_state");
+    server.app.advance(40);
+    let count = post("/events/reset?stale_for=30&dry_run=true".into()).await.expect(200).json();
+    assert!(count["reset"].as_i64() > Some(0), "{count}");
+    post("/events/reset?reason=spring+cleaning".into()).await.expect(200);
+    post("/events/retry?tags=work&dry_run=true".into()).await.expect(200);
+    let count = post("/events/retry".into()).await.expect(200).json();
+    assert!(count["retried"].as_i64() > Some(0), "{count}");
+}
+
+async fn let_time_pass(server: &Witness<'_>) {
+    let app = &server.app;
+    let soon = (app.now() + chrono::TimeDelta::seconds(5)).to_rfc3339();
+    let worthless = app.publish(json!({"title": "worthless", "tags": "time", "expires_at": soon})).await;
+    app.publish(json!({"title": "later", "tags": "later", "delay_seconds": 5})).await;
+    app.advance(6);
+    expirer::run_once(app.engine()).await.expect("a sweep");
+    promoter::run_once(app.engine()).await.expect("a sweep");
+    let expired = server.get(&format!("/events/{worthless}?include_logs=true")).await.json();
+    assert_eq!((&expired["status"], &expired["logs"][0]["action"]), (&json!("FAILED"), &json!("EXPIRED")));
+    let poison = hold(server, json!({"title": "poison", "tags": "time"})).await;
+    for _ in 0..5 {
+        app.advance(301);
+        reaper::run_once(app.engine()).await.expect("a sweep");
+        app.claim("time", WORKER).await;
+    }
+    let poison = server.get(&format!("/events/{poison}?include_logs=true")).await.json();
+    assert_eq!(poison["status"], "FAILED");
+}
+
+async fn observe(server: &Witness<'_>) {
+    let list = server.get("/events?limit=2&order=desc").await.expect(200).json();
+    let next = list["next"].as_str().expect("a cursor");
+    server.get(&format!("/events?after={next}&limit=500")).await.expect(200);
+    server.get("/events?status=FAILED&tags=time&offset=1").await.expect(200);
+    let mut seen = BTreeSet::new();
+    let mut next = Some("0".to_owned());
+    while let Some(after) = next {
+        let page = server.get(&format!("/logs?limit=20&after={after}")).await.expect(200).json();
+        seen.extend(
+            page["logs"].as_array().expect("logs").iter().map(|log| log["action"].as_str().expect("a word").to_owned()),
+        );
+        next = page["next"].as_str().map(str::to_owned);
+    }
+    assert_eq!(seen, Action::ALL.map(|action| action.as_str().to_owned()).into(), "every action was logged");
+    server.get("/workers").await.expect(200);
+    server.get("/workers?limit=1").await.expect(200);
+    server.get("/tags").await.expect(200);
+    for path in ["/health", "/ready", "/openapi.yaml", "/docs", "/docs/scalar.js"] {
+        server.get(path).await.expect(200);
+    }
+}

@@ -1,0 +1,32 @@
+//! What every route refuses.
+
+use crate::contract::witness::{Record, Witness};
+use crate::support::App;
+
+/// More than any one event may take, and more than any batch may take.
+const TOO_LARGE: [usize; 2] = [2 * 1024 * 1024, 17 * 1024 * 1024];
+
+pub async fn run(record: &Record) {
+    let server = Witness::of(App::start().await, record);
+    server.get("/nowhere").await.problem(404, "route_not_found");
+    server.get("/events/zero").await.names(&["id"]);
+    for operation in record.document.operations() {
+        let unknown = i64::MAX;
+        server.send(server.example_of(&operation, unknown, "?colour=red")).await.problem(400, "invalid_request");
+        let reply = server.send(server.request("DELETE", &operation.with_id(unknown))).await;
+        reply.problem(405, "method_not_allowed");
+        if operation.path.contains("{id}") {
+            server.send(server.example_of(&operation, unknown, "")).await.problem(404, "event_not_found");
+        }
+        if record.document.request_example(&operation).is_some() {
+            let post = || server.request("POST", &operation.with_id(unknown));
+            let json = || post().header("content-type", "application/json");
+            server.send(json().body("{")).await.problem(400, "malformed_json");
+            server.send(json().body("[]")).await.names(&["body"]);
+            server.send(post().body("{}")).await.problem(415, "unsupported_media_type");
+            let is_batch = ["/events/batch", "/events/settle"].contains(&operation.path.as_str());
+            let body = " ".repeat(TOO_LARGE[usize::from(is_batch)]);
+            server.send(json().body(body)).await.problem(413, "payload_too_large");
+        }
+    }
+}

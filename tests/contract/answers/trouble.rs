@@ -1,0 +1,68 @@
+//! Servers that cannot do what they are asked.
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use crate::contract::document::Operation;
+use crate::contract::witness::{Record, Witness};
+use crate::support::{App, Options, database};
+
+pub async fn run(record: &Record) {
+    with_no_room_to_wait(record).await;
+    with_a_broken_schema(record).await;
+    with_the_database_gone(record).await;
+}
+
+/// Those that ask the database.
+fn in_need_of_the_database(record: &Record) -> Vec<Operation> {
+    let asks_nobody = ["/health", "/openapi.yaml", "/docs", "/docs/scalar.js"];
+    let mut operations = record.document.operations();
+    operations.retain(|operation| !asks_nobody.contains(&operation.path.as_str()));
+    operations
+}
+
+/// What an operation must be asked with.
+fn query_of(operation: &Operation) -> &'static str {
+    if operation.path == "/events/subscribe" { "?tags=a&worker_id=w:1" } else { "" }
+}
+
+async fn with_no_room_to_wait(record: &Record) {
+    let options = Options { flags: vec!["--max-waiting=0".into()], ..Options::default() };
+    let server = Witness::of(App::start_with(options).await, record);
+    let body = json!({"worker_id": "w:1", "tags": "none", "wait": 1});
+    server.get("/events/subscribe?tags=none&worker_id=w:1&wait=1").await.problem(429, "overloaded");
+    server.post("/events/claim", &body).await.problem(429, "overloaded");
+    for word in ["complete", "fail"] {
+        let id = server.app.publish_tagged("work").await;
+        server.app.claim("work", "w:1").await.expect("an event");
+        let path = format!("/events/{id}/{word}?next=true&tags=none&wait=1");
+        server.post(&path, &json!({"worker_id": "w:1"})).await.problem(429, "overloaded");
+        server.post(&format!("/events/{id}/{word}"), &json!({"worker_id": "w:1"})).await.expect(200);
+    }
+}
+
+async fn with_a_broken_schema(record: &Record) {
+    let server = Witness::of(App::start().await, record);
+    database::execute(&server.app.url, "ALTER SCHEMA waybill RENAME TO elsewhere").await;
+    for operation in in_need_of_the_database(record) {
+        let request = server.example_of(&operation, 7, query_of(&operation));
+        let problem = server.send(request).await.problem(500, "internal_error");
+        assert_eq!(problem["detail"], "Internal error", "the cause stays in the log");
+    }
+}
+
+async fn with_the_database_gone(record: &Record) {
+    let server = Witness::of(App::start().await, record);
+    let (rest, name) = server.app.url.split_once("/test_").expect("the name of a test's database");
+    let name = name.split('?').next().expect("a name");
+    let admin = server.app.url.replace(&format!("/test_{name}"), "/postgres");
+    assert_ne!(admin, server.app.url, "{rest}");
+    database::execute(&admin, &format!("DROP DATABASE test_{name} WITH (FORCE)")).await;
+    let operations = in_need_of_the_database(record);
+    // All at once: each waits for the database as long as it may.
+    join_all(operations.iter().map(async |operation| {
+        let request = server.example_of(operation, 7, query_of(operation));
+        server.send(request).await.problem(503, "database_unavailable");
+    }))
+    .await;
+}

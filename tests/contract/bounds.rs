@@ -1,0 +1,193 @@
+//! Bounds: the limits that the document states are those that the server keeps. Each is tried
+//! from both sides.
+
+use reqwest::Url;
+use serde_json::{Value, json};
+
+use super::document::{Document, Operation};
+use crate::support::{App, Reply};
+
+/// The pattern of text that may be anything but U+0000.
+const ANY_TEXT: &str = r"^[^\x00]*$";
+
+/// Values on either side of a schema's bounds.
+#[derive(Default)]
+struct Probes {
+    accepted: Vec<Value>,
+    refused: Vec<Value>,
+}
+
+fn probes_of(document: &Document, schema: &str) -> Probes {
+    let schema = document.at(schema);
+    let mut probes = Probes::default();
+    if let Some(words) = schema["enum"].as_array() {
+        probes.accepted.extend(words.iter().cloned());
+        probes.refused.push(json!("no_such_word"));
+        return probes;
+    }
+    match schema["type"].as_str() {
+        Some("integer" | "number") => probe_number(schema, &mut probes),
+        Some("boolean") => {
+            probes.accepted.extend([json!(true), json!(false)]);
+            probes.refused.push(json!("maybe"));
+        }
+        Some("string") => probe_text(schema, &mut probes),
+        _ => {}
+    }
+    probes
+}
+
+fn probe_number(schema: &Value, probes: &mut Probes) {
+    if let Some(minimum) = schema["minimum"].as_i64() {
+        probes.accepted.push(json!(minimum));
+        probes.refused.push(json!(minimum - 1));
+    }
+    if let Some(maximum) = schema["maximum"].as_i64() {
+        probes.accepted.push(json!(maximum));
+        probes.refused.push(json!(maximum + 1));
+    }
+    probes.refused.push(json!("a dozen"));
+}
+
+fn probe_text(schema: &Value, probes: &mut Probes) {
+    if schema["format"] == "date-time" {
+        probes.accepted.push(json!("2026-03-09T08:15:02+01:00"));
+        probes.refused.push(json!("yesterday"));
+    }
+    if schema["pattern"] == ANY_TEXT {
+        probes.refused.push(json!("a\0b"));
+        let longest = schema["maxLength"].as_u64().expect("text is bounded") as usize;
+        probes.accepted.push(json!("é".repeat(longest)));
+        probes.refused.push(json!("é".repeat(longest + 1)));
+        let shortest = schema["minLength"].as_u64().unwrap_or(0);
+        if shortest > 0 { &mut probes.refused } else { &mut probes.accepted }.push(json!(""));
+    }
+}
+
+/// A call that would really wait is not worth it: refusing one second more says enough.
+fn would_wait(name: &str, value: &Value) -> bool {
+    name == "wait" && value.as_i64() > Some(0)
+}
+
+#[track_caller]
+fn assert_accepted(reply: Reply, operation: &Operation, name: &str, value: &Value) {
+    assert_ne!(reply.status, 400, "{operation:?} {name}={value}: {}", reply.text);
+}
+
+#[track_caller]
+fn assert_refused(reply: Reply, operation: &Operation, name: &str, value: &Value) {
+    assert_eq!(reply.status, 400, "{operation:?} {name}={value}: {}", reply.text);
+    reply.names(&[name]);
+}
+
+/// Asks with one parameter set to a value, and with those that must go with it.
+async fn ask(app: &App, document: &Document, operation: &Operation, name: &str, value: &Value) -> Reply {
+    let mut query = vec![(name.to_owned(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))];
+    let mut needed = vec![];
+    if operation.path == "/events/subscribe" {
+        needed.extend([("tags", "nobody"), ("worker_id", "w:1")]);
+    }
+    if ["wait", "lease"].contains(&name) && operation.method == "POST" {
+        needed.extend([("next", "true"), ("tags", "nobody")]);
+    }
+    if name == "next" {
+        // The others belong to `next=true` alone.
+        needed.extend((value == true).then_some(("tags", "nobody")));
+    }
+    query.extend(needed.into_iter().filter(|(other, _)| *other != name).map(|(n, v)| (n.to_owned(), v.to_owned())));
+    let url = Url::parse_with_params(&format!("{}{}", app.base, operation.with_id(7)), query).expect("a URL");
+    let mut request = app.client.request(operation.method.parse().expect("a method"), url);
+    if let Some(body) = document.request_example(operation) {
+        request = request.json(body);
+    }
+    Reply::of(request.send().await.expect("an answer")).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bounds_of_parameters_are_those_of_the_server() {
+    let document = Document::load();
+    let app = App::start().await;
+    let mut tried = 0;
+    for operation in document.operations() {
+        for parameter in document.parameters(&operation) {
+            let described = document.at(&parameter);
+            let name = described["name"].as_str().expect("a name");
+            if described["in"] != "query" {
+                continue;
+            }
+            let probes = probes_of(&document, &document.follow(format!("{parameter}/schema")));
+            for value in probes.accepted.iter().filter(|value| !would_wait(name, value)) {
+                assert_accepted(ask(&app, &document, &operation, name, value).await, &operation, name, value);
+            }
+            for value in &probes.refused {
+                assert_refused(ask(&app, &document, &operation, name, value).await, &operation, name, value);
+            }
+            tried += probes.accepted.len() + probes.refused.len();
+        }
+    }
+    assert!(tried > 150, "only {tried} bounds were found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bounds_of_fields_are_those_of_the_server() {
+    let document = Document::load();
+    let app = App::start().await;
+    let mut tried = 0;
+    for operation in document.operations() {
+        let Some(example) = document.request_example(&operation) else { continue };
+        let schema = body_schema(&document, &operation);
+        for field in document.keys(&format!("{schema}/properties")) {
+            let inner = document.inside(&format!("{schema}/properties"), &field).expect("a field");
+            let probes = probes_of(&document, &inner);
+            let with = |value: &Value| {
+                let mut body = example.clone();
+                body[&field] = value.clone();
+                body
+            };
+            for value in probes.accepted.iter().filter(|value| !would_wait(&field, value)) {
+                let reply = app.post(&operation.with_id(7), &with(value)).await;
+                assert_accepted(reply, &operation, &field, value);
+            }
+            for value in &probes.refused {
+                let reply = app.post(&operation.with_id(7), &with(value)).await;
+                assert_refused(reply, &operation, &field, value);
+            }
+            tried += probes.accepted.len() + probes.refused.len();
+        }
+    }
+    assert!(tried > 100, "only {tried} bounds were found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_is_required_exactly_where_the_document_says_so() {
+    let document = Document::load();
+    let app = App::start().await;
+    for operation in document.operations() {
+        if document.request_example(&operation).is_none() {
+            continue;
+        }
+        let required = document.at(&body_schema(&document, &operation)).get("required");
+        // An event needs a type, or a title and tags, which is told once each.
+        let required = required.map_or(vec!["tags", "title"], |list| {
+            list.as_array().expect("a list").iter().map(|name| name.as_str().expect("a name")).collect()
+        });
+        app.post(&operation.with_id(7), &json!({})).await.names(&required);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_is_not_documented_is_refused_by_name() {
+    let document = Document::load();
+    let app = App::start().await;
+    for operation in document.operations() {
+        let Some(example) = document.request_example(&operation) else { continue };
+        let mut body = example.clone();
+        body["colour"] = json!("red");
+        app.post(&operation.with_id(7), &body).await.names(&["colour"]);
+        assert_eq!(document.at(&body_schema(&document, &operation))["additionalProperties"], false, "{operation:?}");
+    }
+}
+
+fn body_schema(document: &Document, operation: &Operation) -> String {
+    document.follow(format!("{}/requestBody/content/application~1json/schema", operation.place()))
+}

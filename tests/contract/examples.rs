@@ -1,0 +1,85 @@
+//! Examples: each fits its schema, and those of requests are accepted.
+
+use serde_json::Value;
+
+use super::document::{Document, escape};
+use crate::support::App;
+
+#[test]
+fn every_example_and_every_default_fits_its_schema() {
+    let document = Document::load();
+    assert!(check_below(&document, "") > 60, "the examples were found");
+}
+
+/// Checks the examples and defaults at a place and below it; answers how many.
+fn check_below(document: &Document, place: &str) -> usize {
+    let members = match document.at(place) {
+        Value::Object(members) => members,
+        Value::Array(items) => return (0..items.len()).map(|n| check_below(document, &format!("{place}/{n}"))).sum(),
+        _ => return 0,
+    };
+    let mut checked = 0;
+    for (name, value) in members {
+        let inner = format!("{place}/{}", escape(name));
+        match (name.as_str(), value) {
+            // Of a schema.
+            ("examples", Value::Array(examples)) => {
+                examples.iter().for_each(|example| document.validate(place, example));
+                checked += examples.len();
+            }
+            ("default", default) => {
+                document.validate(place, default);
+                checked += 1;
+            }
+            // Of a body, a parameter or a header.
+            ("example", example) => {
+                document.validate(&format!("{place}/schema"), example);
+                checked += 1;
+            }
+            ("examples", Value::Object(examples)) if members.contains_key("schema") => {
+                for name in examples.keys() {
+                    let example = document.inside(&inner, name).expect("an example");
+                    document.validate(&format!("{place}/schema"), &document.at(&example)["value"]);
+                }
+                checked += examples.len();
+            }
+            // Reusable ones are checked where they are used.
+            ("examples", _) => {}
+            _ => checked += check_below(document, &inner),
+        }
+    }
+    checked
+}
+
+#[test]
+fn every_request_that_has_a_body_has_an_example_of_it() {
+    let document = Document::load();
+    for operation in document.operations() {
+        let has_body = document.get(&format!("{}/requestBody", operation.place())).is_some();
+        assert_eq!(has_body, document.request_example(&operation).is_some(), "{operation:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_example_of_a_request_is_accepted_by_the_server() {
+    let document = Document::load();
+    let app = App::start().await;
+    let id = app.publish_tagged("unclaimed").await;
+    for operation in document.operations() {
+        for example in document.request_examples(&operation) {
+            let reply = app.post(&operation.with_id(id), example).await;
+            // A call about an event that nobody has claimed is understood, and refused.
+            assert!([200, 201, 204, 409].contains(&reply.status), "{operation:?} {example}: {reply:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_backoff_of_the_document_is_accepted() {
+    let document = Document::load();
+    let app = App::start().await;
+    for strategy in ["FixedBackoff", "ExponentialBackoff", "ScheduleBackoff"] {
+        let backoff = document.at(&format!("/components/schemas/{strategy}/examples/0"));
+        app.publish(serde_json::json!({"title": strategy, "tags": "any", "backoff": backoff})).await;
+    }
+}

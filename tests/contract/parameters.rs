@@ -1,0 +1,82 @@
+//! Query parameters: all that are documented are accepted, and no other.
+
+use reqwest::Url;
+
+use super::document::{Document, Operation};
+use crate::support::{App, Reply};
+
+/// A value that a parameter accepts.
+fn fitting_value(document: &Document, parameter: &str) -> String {
+    let described = document.at(parameter);
+    let name = described["name"].as_str().expect("a name");
+    let schema = document.at(&document.follow(format!("{parameter}/schema")));
+    let known = [&described["example"], &schema["default"], &schema["enum"][0]];
+    match (known.into_iter().find(|value| !value.is_null()), name) {
+        (_, "next") => "true".into(),
+        (Some(value), _) => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        (None, "worker_id") => "render-3:4127".into(),
+        (None, _) if schema["format"] == "date-time" => "2026-03-09T08:15:02Z".into(),
+        (None, _) => schema["minimum"].as_i64().unwrap_or(7).to_string(),
+    }
+}
+
+/// All query parameters of an operation, with values that it accepts.
+fn whole_query(document: &Document, operation: &Operation) -> Vec<(String, String)> {
+    let parameters = document.parameters(operation);
+    let of_query = parameters.iter().filter(|place| document.at(place)["in"] == "query");
+    of_query
+        .map(|place| (document.at(place)["name"].as_str().expect("a name").to_owned(), fitting_value(document, place)))
+        .collect()
+}
+
+async fn ask(app: &App, document: &Document, operation: &Operation, query: &[(String, String)]) -> Reply {
+    let url = Url::parse_with_params(&format!("{}{}", app.base, operation.with_id(7)), query).expect("a URL");
+    let mut request = app.client.request(operation.method.parse().expect("a method"), url);
+    if let Some(body) = document.request_example(operation) {
+        request = request.json(body);
+    }
+    Reply::of(request.send().await.expect("an answer")).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_documented_parameter_is_accepted() {
+    let document = Document::load();
+    let app = App::start().await;
+    for operation in document.operations() {
+        let query = whole_query(&document, &operation);
+        let reply = ask(&app, &document, &operation, &query).await;
+        assert_ne!(reply.status, 400, "{operation:?} {query:?}: {}", reply.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parameter_that_is_not_documented_is_refused_by_name() {
+    let document = Document::load();
+    let app = App::start().await;
+    for operation in document.operations() {
+        let mut query = whole_query(&document, &operation);
+        query.push(("colour".into(), "red".into()));
+        ask(&app, &document, &operation, &query).await.names(&["colour"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parameter_is_required_exactly_where_the_document_says_so() {
+    let document = Document::load();
+    let app = App::start().await;
+    for operation in document.operations() {
+        let required: Vec<String> = document
+            .parameters(&operation)
+            .iter()
+            .map(|place| document.at(place))
+            .filter(|parameter| parameter["in"] == "query" && parameter["required"] == true)
+            .map(|parameter| parameter["name"].as_str().expect("a name").to_owned())
+            .collect();
+        let reply = ask(&app, &document, &operation, &[]).await;
+        if required.is_empty() {
+            assert_ne!(reply.status, 400, "{operation:?}: {}", reply.text);
+        } else {
+            reply.names(&required.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+}

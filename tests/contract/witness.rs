@@ -1,0 +1,159 @@
+//! Somebody who watches every answer: it must be documented, fit its schema, and carry its
+//! headers; and who remembers what was seen.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use serde_json::Value;
+
+use super::document::{Document, Operation};
+use crate::support::{App, Reply};
+
+/// Headers that belong to HTTP itself.
+const OF_HTTP: [&str; 5] = ["connection", "content-length", "content-type", "date", "transfer-encoding"];
+
+/// What was seen, by all witnesses of a test.
+pub struct Record {
+    pub document: Document,
+    answers: Mutex<BTreeSet<(Operation, u16)>>,
+    codes: Mutex<BTreeSet<String>>,
+}
+
+impl Record {
+    pub fn new() -> Self {
+        Record { document: Document::load(), answers: Mutex::default(), codes: Mutex::default() }
+    }
+
+    /// Documented answers that nobody gave.
+    pub fn unseen_answers(&self) -> Vec<(Operation, u16)> {
+        let seen = self.answers.lock().expect("no panic");
+        let documented = self.document.operations().into_iter().flat_map(|operation| {
+            let statuses = self.document.keys(&format!("{}/responses", operation.place()));
+            statuses.into_iter().map(move |status| (operation.clone(), status.parse().expect("a status")))
+        });
+        documented.filter(|answer| !seen.contains(answer)).collect()
+    }
+
+    /// Documented codes that nobody met.
+    pub fn unseen_codes(&self) -> Vec<&str> {
+        let seen = self.codes.lock().expect("no panic");
+        let codes = self.document.words("/components/schemas/ErrorCode/enum");
+        codes.into_iter().filter(|code| !seen.contains(*code)).collect()
+    }
+
+    /// Judges an answer.
+    #[track_caller]
+    fn judge(&self, method: &str, path: &str, reply: &Reply) {
+        let response = self.response_for(method, path, reply.status);
+        self.judge_headers(&response, reply);
+        let content_type = reply.header("content-type").unwrap_or_default();
+        let essence = content_type.split(';').next().unwrap_or_default();
+        let Some(content) = self.document.inside(&response, "content") else {
+            assert!(reply.text.is_empty(), "{method} {path} answers {} with a body: {reply:?}", reply.status);
+            return;
+        };
+        let media = self.document.inside(&content, essence);
+        let media = media.unwrap_or_else(|| panic!("{method} {path} answers {essence:?}: {reply:?}"));
+        let body = if essence.ends_with("json") { reply.json() } else { Value::from(reply.text.as_str()) };
+        self.document.validate(&format!("{media}/schema"), &body);
+        if let Some(code) = body["code"].as_str() {
+            self.codes.lock().expect("no panic").insert(code.to_owned());
+        }
+    }
+
+    /// Where the document describes this answer.
+    #[track_caller]
+    fn response_for(&self, method: &str, path: &str, status: u16) -> String {
+        let Some(documented) = self.path_for(path) else {
+            assert_eq!(status, 404, "{path} is in no document");
+            return "/components/responses/RouteNotFound".into();
+        };
+        let operation = Operation { method: method.to_owned(), path: documented };
+        if self.document.get(&operation.place()).is_none() {
+            assert_eq!(status, 405, "{operation:?} is not documented");
+            return "/components/responses/MethodNotAllowed".into();
+        }
+        let responses = format!("{}/responses", operation.place());
+        let response = self.document.inside(&responses, &status.to_string());
+        let response = response.unwrap_or_else(|| panic!("{operation:?} answers {status}, which is not documented"));
+        self.answers.lock().expect("no panic").insert((operation, status));
+        response
+    }
+
+    /// The documented path that a real one stands for; fixed ones come first.
+    fn path_for(&self, path: &str) -> Option<String> {
+        let documented = self.document.keys("/paths");
+        let stands_for = |pattern: &&String| {
+            let (ours, theirs): (Vec<_>, Vec<_>) = (path.split('/').collect(), pattern.split('/').collect());
+            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(our, their)| *our == their || their == "{id}")
+        };
+        documented.iter().find(|known| *known == path).or_else(|| documented.iter().find(stands_for)).cloned()
+    }
+
+    #[track_caller]
+    fn judge_headers(&self, response: &str, reply: &Reply) {
+        let headers = self.document.inside(response, "headers").expect("every answer has headers");
+        let documented = self.document.keys(&headers);
+        for name in &documented {
+            let header = self.document.inside(&headers, name).expect("a header");
+            match reply.header(name) {
+                Some(value) => {
+                    let value = value.parse::<i64>().map_or_else(|_| value.into(), Value::from);
+                    self.document.validate(&format!("{header}/schema"), &value);
+                }
+                None => assert_ne!(self.document.at(&header)["required"], true, "{name} is missing in {reply:?}"),
+            }
+        }
+        for name in reply.headers.keys().map(|name| name.as_str()).filter(|name| !OF_HTTP.contains(name)) {
+            assert!(documented.iter().any(|known| known.eq_ignore_ascii_case(name)), "{name} is not in {response}");
+        }
+    }
+}
+
+/// A server under watch.
+pub struct Witness<'a> {
+    pub app: App,
+    pub record: &'a Record,
+}
+
+impl<'a> Witness<'a> {
+    pub fn of(app: App, record: &'a Record) -> Self {
+        Witness { app, record }
+    }
+
+    /// Sends a request, and judges the answer.
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> Reply {
+        let request = request.build().expect("a request");
+        let (method, path) = (request.method().to_string(), request.url().path().to_owned());
+        let sent = self.app.client.execute(request).await;
+        let reply = Reply::of(sent.unwrap_or_else(|error| panic!("{method} {path}: {error:?}"))).await;
+        self.record.judge(&method, &path, &reply);
+        reply
+    }
+
+    /// A request, not sent yet.
+    pub fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
+        self.app.client.request(method.parse().expect("a method"), format!("{}{path}", self.app.base))
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        self.send(self.request("GET", path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Reply {
+        self.send(self.request("POST", path).json(body)).await
+    }
+
+    pub async fn post_empty(&self, path: &str) -> Reply {
+        self.send(self.request("POST", path)).await
+    }
+
+    /// An operation with its example body, if it has one, on an event.
+    pub fn example_of(&self, operation: &Operation, id: i64, query: &str) -> reqwest::RequestBuilder {
+        let request = self.request(&operation.method, &format!("{}{query}", operation.with_id(id)));
+        match self.record.document.request_example(operation) {
+            Some(body) => request.json(body),
+            None => request,
+        }
+    }
+}

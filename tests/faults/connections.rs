@@ -1,0 +1,93 @@
+//! Single connections are cut, at rest and in the middle of a statement.
+
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::support::{App, HeldTable, Options, Reply, database, until, within_patience};
+
+/// A server with one connection for requests: the one that is cut.
+async fn app_with_one_connection() -> App {
+    App::start_with(Options { flags: vec!["--db-connections=1".into()], ..Options::default() }).await
+}
+
+/// The connection that was cut may be handed out once more before its end is noticed.
+async fn settle_down(app: &App) {
+    until("the server is ready", async || app.get("/ready").await.status == 200).await;
+}
+
+fn in_background(request: reqwest::RequestBuilder) -> JoinHandle<Reply> {
+    tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publish_whose_connection_is_cut_is_503_and_stores_nothing() {
+    let app = app_with_one_connection().await;
+    let mut held = HeldTable::lock(&app.url, "waybill.events").await;
+    let event = json!({"title": "t", "tags": "a"});
+    let publish = in_background(app.client.post(format!("{}/events", app.base)).json(&event));
+    held.cut_whoever_waits().await;
+    within_patience(publish).await.expect("no panic").problem(503, "database_unavailable");
+    held.let_go().await;
+    settle_down(&app).await;
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 0);
+    app.publish(event).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_connection_is_cut_is_503_and_claims_nothing() {
+    let app = app_with_one_connection().await;
+    let id = app.publish_tagged("a").await;
+    let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
+    let claim = in_background(app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1", app.base)));
+    held.cut_whoever_waits().await;
+    within_patience(claim).await.expect("no panic").problem(503, "database_unavailable");
+    held.let_go().await;
+    settle_down(&app).await;
+    assert_eq!(app.event(id).await["status"], "PENDING");
+    assert_eq!(app.claim("a", "w:2").await.expect("an event")["lease_id"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_completion_whose_connection_is_cut_is_503_and_can_be_repeated() {
+    let app = app_with_one_connection().await;
+    let id = app.publish_tagged("a").await;
+    app.claim("a", "w:1").await.expect("an event");
+    let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
+    let path = format!("{}/events/{id}/complete", app.base);
+    let complete = in_background(app.client.post(path).json(&json!({"worker_id": "w:1"})));
+    held.cut_whoever_waits().await;
+    within_patience(complete).await.expect("no panic").problem(503, "database_unavailable");
+    held.let_go().await;
+    settle_down(&app).await;
+    assert_eq!(app.event(id).await["status"], "PROCESSING");
+    app.complete(id, "w:1").await.expect(200);
+    assert_eq!(app.actions(id).await, ["PICKED", "COMPLETED"]);
+}
+
+/// A statement that has to wait too long for others is given up before its caller is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publish_that_another_transaction_holds_up_is_503_in_time() {
+    let app = App::start().await;
+    let held = HeldTable::lock(&app.url, "waybill.events").await;
+    let asked_at = std::time::Instant::now();
+    let reply = app.post("/events", &json!({"title": "t", "tags": "a"})).await;
+    assert!(asked_at.elapsed() < std::time::Duration::from_secs(5));
+    reply.problem(503, "database_unavailable");
+    held.let_go().await;
+    app.publish_tagged("a").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_were_cut_at_rest_are_replaced() {
+    let app = App::start().await;
+    let event = json!({"title": "t", "tags": "a"});
+    let publishing: Vec<_> =
+        (0..32).map(|_| in_background(app.client.post(format!("{}/events", app.base)).json(&event))).collect();
+    for publish in publishing {
+        publish.await.expect("no panic").expect(201);
+    }
+    let idle = "FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle'";
+    database::execute(&app.url, &format!("SELECT pg_terminate_backend(pid) {idle}")).await;
+    until("a publish succeeds", async || app.post("/events", &event).await.status == 201).await;
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 33, "no more and no less than acknowledged");
+}

@@ -1,0 +1,143 @@
+//! The whole database goes away, and comes back.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use super::Fragile;
+use crate::support::{App, Reply, until, within_patience};
+
+/// The contract: by then, every caller knows.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// Calls that need the database, about an event that its worker holds.
+fn calls(id: i64) -> Vec<(&'static str, String, Option<Value>)> {
+    let event = json!({"title": "t", "tags": "a"});
+    let by_worker = json!({"worker_id": "w:1"});
+    let get = |path: &str| ("GET", path.to_owned(), None);
+    let post = |path: String, body: &Value| ("POST", path, Some(body.clone()));
+    let of_event = |verb: &str| format!("/events/{id}/{verb}");
+    vec![
+        post("/events".into(), &event),
+        post("/events/batch".into(), &json!({"events": [event]})),
+        get("/events/subscribe?tags=a&worker_id=w:2"),
+        get("/events/subscribe?tags=a&worker_id=w:2&wait=60"),
+        post("/events/claim".into(), &json!({"tags": "a", "worker_id": "w:2", "request_id": "r"})),
+        post(of_event("start"), &by_worker),
+        post(of_event("heartbeat"), &by_worker),
+        post(of_event("complete"), &by_worker),
+        post(of_event("fail"), &by_worker),
+        post(of_event("release"), &by_worker),
+        post(of_event("complete?next=true&tags=a&wait=60"), &by_worker),
+        post("/events/settle".into(), &json!({"worker_id": "w:1", "results": [{"event_id": id, "action": "fail"}]})),
+        ("POST", of_event("reset"), None),
+        ("POST", of_event("retry"), None),
+        ("POST", of_event("cancel"), None),
+        ("POST", "/events/reset".into(), None),
+        ("POST", "/events/retry".into(), None),
+        get(&format!("/events/{id}")),
+        get("/events"),
+        get("/logs"),
+        get("/workers"),
+        get("/tags"),
+        get("/ready"),
+    ]
+}
+
+/// Sends all at once; each is told within the time of the contract to come back later.
+async fn all_are_told_to_come_back(app: &App, calls: Vec<(&'static str, String, Option<Value>)>) {
+    let mut answers = tokio::task::JoinSet::new();
+    for (method, path, body) in calls {
+        let mut request = app.client.request(method.parse().expect("a method"), format!("{}{path}", app.base));
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        answers.spawn(async move {
+            let asked_at = Instant::now();
+            let reply = Reply::of(request.send().await.expect("an answer")).await;
+            (format!("{method} {path}"), asked_at.elapsed(), reply)
+        });
+    }
+    for (call, elapsed, reply) in within_patience(answers.join_all()).await {
+        assert_eq!(reply.status, 503, "{call}: {}", reply.text);
+        assert!(elapsed < ANSWER_WITHIN, "{call} took {elapsed:?}");
+        assert_eq!(reply.header("retry-after"), Some("1"), "{call}");
+        reply.problem(503, "database_unavailable");
+    }
+}
+
+/// One event pending, one in the hands of `w:1`; answers their ids.
+async fn some_work(app: &App) -> (i64, i64) {
+    let held = app.publish_tagged("a").await;
+    assert_eq!(app.claim("a", "w:1").await.expect("an event")["id"], held);
+    (app.publish_tagged("a").await, held)
+}
+
+/// What was acknowledged before is still true, and work goes on.
+async fn work_goes_on(app: &App, (pending, held): (i64, i64)) {
+    app.complete(held, "w:1").await.expect(200);
+    assert_eq!(app.actions(held).await, ["PICKED", "COMPLETED"]);
+    assert_eq!(app.claim("a", "w:2").await.expect("an event")["id"], pending);
+    assert_eq!(app.claim("a", "w:2").await, None, "nothing that was refused has been stored");
+    app.complete(pending, "w:2").await.expect(200);
+    app.publish_tagged("a").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_database_is_stopped_every_caller_is_told_in_time_and_afterwards_work_goes_on() {
+    let mut fragile = Fragile::start().await;
+    let work = some_work(&fragile.app).await;
+    fragile.stop_database();
+    all_are_told_to_come_back(&fragile.app, calls(work.1)).await;
+    fragile.app.get("/health").await.expect(200);
+    fragile.start_database().await;
+    work_goes_on(&fragile.app, work).await;
+}
+
+/// Every process of a PostgreSQL, the first one first.
+fn processes_of(postmaster: u32) -> Vec<Pid> {
+    let children = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children"));
+    let children = children.expect("its children");
+    let children = children.split_whitespace().map(|pid| pid.parse().expect("a pid"));
+    std::iter::once(postmaster.cast_signed()).chain(children).map(Pid::from_raw).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_database_hangs_every_caller_is_told_in_time() {
+    let fragile = Fragile::start().await;
+    let work = some_work(&fragile.app).await;
+    let processes = processes_of(fragile.place.postmaster().expect("it runs"));
+    processes.iter().for_each(|pid| kill(*pid, Signal::SIGSTOP).expect("it runs"));
+    let reads =
+        calls(work.1).into_iter().filter(|(method, path, _)| *method == "GET" || path.starts_with("/events/reset"));
+    all_are_told_to_come_back(&fragile.app, reads.collect()).await;
+    all_are_told_to_come_back(&fragile.app, calls(work.1)).await;
+    fragile.app.get("/health").await.expect(200);
+    processes.iter().for_each(|pid| kill(*pid, Signal::SIGCONT).expect("it runs"));
+    until("the server is ready again", async || fragile.app.get("/ready").await.status == 200).await;
+    fragile.app.publish_tagged("b").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_poll_outlives_a_restart_of_the_database() {
+    let mut fragile = Fragile::start().await;
+    let request = fragile.app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1&wait=60", fragile.app.base));
+    let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
+    until("the worker waits", async || fragile.app.engine().hub.asleep() == 1).await;
+    fragile.stop_database();
+    fragile.start_database().await;
+    let id = fragile.app.publish_tagged("a").await;
+    assert_eq!(within_patience(waiter).await.expect("no panic").expect(200).json()["id"], id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_poll_that_ends_while_the_database_is_stopped_ends_as_always() {
+    let mut fragile = Fragile::start().await;
+    let request = fragile.app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1&wait=2", fragile.app.base));
+    let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
+    until("the worker waits", async || fragile.app.engine().hub.asleep() == 1).await;
+    fragile.stop_database();
+    within_patience(waiter).await.expect("no panic").expect(204);
+}

@@ -1,0 +1,144 @@
+//! Workers that go away are not left holding work. Real sockets, closed at every stage.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use actix_web::body::MessageBody;
+use serde_json::json;
+use waybill::domain::tags::Tags;
+use waybill::engine::claim_deliveries::ClaimRequest;
+use waybill::http::claim_body;
+
+use super::{Waiter, quiet_app, until_asleep};
+use crate::support::{App, HeldTable, until, within_patience};
+
+/// A worker that can hang up: dropping it closes its socket.
+struct RawWorker(TcpStream);
+
+impl RawWorker {
+    fn ask(app: &App, request: &str) -> Self {
+        let mut socket = TcpStream::connect(app.base.trim_start_matches("http://")).expect("the server listens");
+        socket.write_all(request.as_bytes()).expect("the server reads");
+        Self(socket)
+    }
+
+    fn subscribe(app: &App, query: &str) -> Self {
+        Self::ask(app, &format!("GET /events/subscribe?{query} HTTP/1.1\r\nhost: waybill\r\n\r\n"))
+    }
+
+    async fn waiting(app: &App, worker_id: &str) -> Self {
+        let before = app.engine().hub.len();
+        let worker = Self::subscribe(app, &format!("tags=a&worker_id={worker_id}&wait=60"));
+        until_asleep(app, before + 1).await;
+        worker
+    }
+
+    /// Closes the socket, and waits until the server has noticed.
+    async fn hang_up(self, app: &App) {
+        let before = app.engine().hub.len();
+        drop(self);
+        until("the server notices", async || app.engine().hub.len() < before).await;
+    }
+}
+
+/// Somebody else gets the event, in its first attempt, and the log says what happened.
+async fn is_handed_to_another(app: &App, id: i64) {
+    let event = within_patience(app.get("/events/subscribe?tags=a&worker_id=w:9&wait=60")).await.expect(200).json();
+    assert_eq!((&event["id"], &event["attempt"], &event["lease_id"]), (&json!(id), &json!(1), &json!(2)));
+    assert_eq!(app.actions(id).await, ["PICKED", "RELEASED", "PICKED"]);
+    let released = &app.event(id).await["logs"][1];
+    assert_eq!((&released["reason"], &released["worker_id"]), (&json!("client_gone"), &json!("w:1")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_hangs_up_while_waiting_claims_nothing() {
+    let app = quiet_app().await;
+    RawWorker::waiting(&app, "w:1").await.hang_up(&app).await;
+    let id = app.publish_tagged("a").await;
+    assert_eq!(app.event(id).await["status"], "PENDING");
+    assert_eq!(app.actions(id).await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_place_of_a_worker_that_hung_up_goes_to_the_next_in_line() {
+    let app = quiet_app().await;
+    let gone = RawWorker::waiting(&app, "w:1").await;
+    let waiter = Waiter::enter(&app, "a", "w:2").await;
+    gone.hang_up(&app).await;
+    let id = app.publish_tagged("a").await;
+    assert_eq!(waiter.event().await["worker_id"], "w:2");
+    assert_eq!(app.actions(id).await, ["PICKED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_hangs_up_while_its_claim_is_made_gives_it_back_at_once() {
+    let app = quiet_app().await;
+    let worker = RawWorker::waiting(&app, "w:1").await;
+    let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
+    let id = app.publish_tagged("a").await;
+    held.until_awaited().await;
+    worker.hang_up(&app).await;
+    held.let_go().await;
+    is_handed_to_another(&app, id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_hung_up_and_asks_again_by_request_id_holds_what_it_is_told() {
+    let app = quiet_app().await;
+    let id = app.publish_tagged("a").await;
+    let body = json!({"tags": "a", "worker_id": "w:1", "request_id": "r1", "wait": 60});
+    let text = body.to_string();
+    let head = "POST /events/claim HTTP/1.1\r\nhost: waybill\r\ncontent-type: application/json\r\ncontent-length:";
+    let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
+    let worker = RawWorker::ask(&app, &format!("{head} {}\r\n\r\n{text}", text.len()));
+    held.until_awaited().await;
+    worker.hang_up(&app).await;
+    held.let_go().await;
+    let again = app.post("/events/claim", &body).await.expect(200).json();
+    assert_eq!(again["events"][0]["id"], id);
+    // Whether the claim was given back before or is kept for the one who asks again.
+    let told = json!({"worker_id": "w:1", "lease_id": again["events"][0]["lease_id"]});
+    app.post(&format!("/events/{id}/complete"), &told).await.expect(200);
+}
+
+/// More than the kernel holds for a peer that does not read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_hangs_up_in_the_middle_of_its_answer_gives_all_of_it_back() {
+    const EVENTS: usize = 16;
+    let app = quiet_app().await;
+    let payload = "x".repeat(1_000_000);
+    for _ in 0..EVENTS {
+        app.publish(json!({"title": "t", "tags": "a", "payload": payload})).await;
+    }
+    let mut worker = RawWorker::subscribe(&app, &format!("tags=a&worker_id=w:1&max={EVENTS}"));
+    worker.0.read_exact(&mut [0; 12]).expect("the answer begins");
+    assert_eq!(app.claim("a", "w:2").await, None);
+    drop(worker);
+    let path = format!("/events/subscribe?tags=a&worker_id=w:9&wait=60&max={EVENTS}");
+    let events = within_patience(app.get(&path)).await.expect(200).json();
+    assert_eq!(events["events"].as_array().expect("events").len(), EVENTS);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.event_log WHERE reason = 'client_gone'").await, EVENTS as i64);
+}
+
+/// The server drops a body whose peer it finds closed before it has asked for the end of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_dropped_before_its_end_gives_the_claim_back() {
+    let app = quiet_app().await;
+    let id = app.publish_tagged("a").await;
+    let request = ClaimRequest {
+        tags: Tags::from_comma_separated("a").expect("a tag"),
+        worker_id: "w:1".into(),
+        max: 1,
+        wait: Duration::ZERO,
+        lease_seconds: 300,
+        request_id: None,
+    };
+    let claimed = app.engine().claim_deliveries(request).await.expect("a claim");
+    let response = claim_body::respond(claimed, |_| Ok(b"{}".to_vec())).expect("a response");
+    let mut body = Box::pin(response.into_body());
+    let bytes = std::future::poll_fn(|context| body.as_mut().poll_next(context)).await;
+    assert_eq!(bytes.expect("bytes").expect("bytes"), "{}");
+    drop(body);
+    is_handed_to_another(&app, id).await;
+}

@@ -1,0 +1,73 @@
+//! Waiting for work. The servers here look for work by themselves only once a minute, which
+//! is longer than any of these tests has patience: what is delivered was delivered by a
+//! wake-up.
+
+mod hangups;
+mod servers;
+mod waiting;
+mod waking;
+
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use crate::support::{App, Options, Reply, until, within_patience};
+
+/// Flags of a server that hears of new work only from itself.
+fn quiet() -> Vec<String> {
+    flags("--poll-interval-ms 60000 --notify false")
+}
+
+fn flags(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+async fn quiet_app() -> App {
+    App::start_with(Options { flags: quiet(), ..Options::default() }).await
+}
+
+async fn quiet_app_with_fixed_clock() -> App {
+    App::start_with(Options { flags: quiet(), fixed_clock: true, ..Options::default() }).await
+}
+
+/// Waits until so many workers wait, and all of them have looked for work and found none.
+async fn until_asleep(app: &App, workers: usize) {
+    let hub = &app.engine().hub;
+    until("the workers wait", async || hub.len() == workers && hub.asleep() == workers).await;
+}
+
+/// A worker in a long poll.
+struct Waiter(JoinHandle<Reply>);
+
+impl Waiter {
+    /// Asks for work, with a wait of a minute, and has taken its place in the line.
+    async fn enter(app: &App, tags: &str, worker_id: &str) -> Self {
+        Self::enter_by(app, &format!("/events/subscribe?tags={tags}&worker_id={worker_id}&wait=60")).await
+    }
+
+    /// The same by any path.
+    async fn enter_by(app: &App, path: &str) -> Self {
+        let request = app.client.get(format!("{}{path}", app.base));
+        Self::send(app, request).await
+    }
+
+    async fn send(app: &App, request: reqwest::RequestBuilder) -> Self {
+        let before = app.engine().hub.len();
+        let waiter = Self(tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await }));
+        until_asleep(app, before + 1).await;
+        waiter
+    }
+
+    fn is_still_waiting(&self) -> bool {
+        !self.0.is_finished()
+    }
+
+    /// What it was answered.
+    async fn reply(self) -> Reply {
+        within_patience(self.0).await.expect("the worker did not panic")
+    }
+
+    /// The event that it was given.
+    async fn event(self) -> Value {
+        self.reply().await.expect(200).json()
+    }
+}

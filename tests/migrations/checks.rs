@@ -1,0 +1,104 @@
+//! Rows that must not be: one test for each named CHECK.
+
+use std::collections::BTreeSet;
+
+use diesel::result::Error::DatabaseError;
+use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
+
+use crate::support::database;
+
+/// The name of the constraint that a statement violates.
+pub async fn violated(url: &str, statement: &str) -> String {
+    match database::connection(url).await.batch_execute(statement).await {
+        Err(DatabaseError(_, information)) => information.constraint_name().unwrap_or_default().to_owned(),
+        outcome => panic!("{statement}: {outcome:?}"),
+    }
+}
+
+/// A delivery that waits to be claimed; each test then makes it impossible.
+const DELIVERY: &str = "INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries, ready_seq) \
+     VALUES (1, 1, 'PENDING', 0, 3, 1)";
+
+async fn is_refused(constraint: &str, statement: &str) {
+    let url = database::migrated().await;
+    database::execute(&url, DELIVERY).await;
+    assert_eq!(violated(&url, statement).await, constraint);
+}
+
+macro_rules! refused {
+    ($($constraint:ident: $statement:expr;)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $constraint() {
+                is_refused(stringify!($constraint), $statement).await;
+            }
+        )*
+
+        const TESTED: &[&str] = &[$(stringify!($constraint)),*];
+    };
+}
+
+refused! {
+    namespaces_name_is_short:
+        "INSERT INTO waybill.namespaces (id, name) VALUES (2, '')";
+    events_have_tags_or_a_type:
+        "INSERT INTO waybill.events (title, tags) VALUES ('t', '{}')";
+    events_title_is_short:
+        "INSERT INTO waybill.events (title, tags) VALUES (repeat('t', 256), '{a}')";
+    events_priority_in_range:
+        "INSERT INTO waybill.events (title, tags, priority) VALUES ('t', '{a}', 101)";
+    events_max_retries_in_range:
+        "INSERT INTO waybill.events (title, tags, max_retries) VALUES ('t', '{a}', 0)";
+    deliveries_status_is_known:
+        "UPDATE waybill.deliveries SET status = 'LOST', ready_seq = NULL";
+    deliveries_own_row_has_the_events_id:
+        "UPDATE waybill.deliveries SET subscription_id = 7";
+    deliveries_lease_exactly_while_processing:
+        "UPDATE waybill.deliveries SET lease_expires_at = now()";
+    deliveries_processing_by_a_claim:
+        "UPDATE waybill.deliveries SET status = 'PROCESSING', ready_seq = NULL, lease_expires_at = now(), lease_id = 1";
+    deliveries_ready_only_while_pending_and_due:
+        "UPDATE waybill.deliveries SET due_at = now()";
+    deliveries_due_only_while_pending:
+        "UPDATE waybill.deliveries SET status = 'COMPLETED', ready_seq = NULL, due_at = now()";
+    deliveries_pending_is_ready_or_waits_for_something:
+        "UPDATE waybill.deliveries SET ready_seq = NULL";
+    deliveries_ordered_exactly_while_unfinished:
+        "UPDATE waybill.deliveries SET ordering_key = 'k'";
+    deliveries_expire_only_while_unfinished:
+        "UPDATE waybill.deliveries SET status = 'COMPLETED', ready_seq = NULL, expires_at = now()";
+    deliveries_retries_within_limit:
+        "UPDATE waybill.deliveries SET retry_count = 4";
+    deliveries_settlement_is_whole:
+        "UPDATE waybill.deliveries SET settled_lease_id = 0";
+    deliveries_settled_by_a_claim_that_was:
+        "UPDATE waybill.deliveries SET settled_lease_id = 1, settled_action = 'FAILED'";
+    event_log_action_is_known:
+        "INSERT INTO waybill.event_log (event_id, delivery_id, action, lease_id, attempt) VALUES (1, 1, 'EATEN', 1, 1)";
+    claim_requests_pair_up:
+        "INSERT INTO waybill.claim_requests (worker_id, request_id, delivery_ids, claimed_at) \
+         VALUES ('w:1', 'r', '{1}', now())";
+}
+
+/// The lease is there without the work as little as the work without the lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn processing_without_a_lease_is_refused_too() {
+    let processing =
+        "UPDATE waybill.deliveries SET status = 'PROCESSING', ready_seq = NULL, worker_id = 'w:1', lease_id = 1";
+    is_refused("deliveries_lease_exactly_while_processing", processing).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_check_has_a_test() {
+    #[derive(diesel::QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = diesel::sql_types::Text)]
+        conname: String,
+    }
+    let url = database::migrated().await;
+    let named = "SELECT DISTINCT conname::text FROM pg_constraint \
+                 WHERE contype = 'c' AND connamespace = 'waybill'::regnamespace";
+    let rows: Vec<Row> = diesel::sql_query(named).load(&mut database::connection(&url).await).await.expect("rows");
+    let named: BTreeSet<&str> = rows.iter().map(|row| row.conname.as_str()).collect();
+    assert_eq!(named, TESTED.iter().copied().collect());
+}

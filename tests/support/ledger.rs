@@ -1,0 +1,225 @@
+//! The books are balanced: what the audit trail says was done must lead to exactly the state
+//! that is stored, and `ready` must hold exactly what can be claimed.
+
+use std::collections::BTreeMap;
+
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text};
+use diesel::{QueryableByName, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+
+use super::{App, database};
+
+#[derive(Debug, QueryableByName)]
+struct Line {
+    #[diesel(sql_type = BigInt)]
+    delivery_id: i64,
+    #[diesel(sql_type = Text)]
+    action: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    worker_id: Option<String>,
+    #[diesel(sql_type = Integer)]
+    lease_id: i32,
+    #[diesel(sql_type = Integer)]
+    attempt: i32,
+    #[diesel(sql_type = Bool)]
+    retries: bool,
+}
+
+#[derive(Debug, QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Array<Text>)]
+    tags: Vec<String>,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Integer)]
+    retry_count: i32,
+    #[diesel(sql_type = Integer)]
+    max_retries: i32,
+    #[diesel(sql_type = Integer)]
+    lease_id: i32,
+    #[diesel(sql_type = Nullable<Text>)]
+    worker_id: Option<String>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    settled_lease_id: Option<i32>,
+    #[diesel(sql_type = Nullable<Text>)]
+    settled_action: Option<String>,
+}
+
+#[derive(QueryableByName)]
+struct Complaint {
+    #[diesel(sql_type = Text)]
+    complaint: String,
+}
+
+/// What the lines so far add up to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Replayed {
+    status: &'static str,
+    retry_count: i32,
+    lease_id: i32,
+    worker_id: Option<String>,
+    settled: Option<(i32, String)>,
+    is_started: bool,
+}
+
+/// Compares the whole trail with the whole state. Nothing may be under way.
+pub async fn check(app: &App) {
+    let mut conn = database::connection(&app.url).await;
+    conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.expect("a transaction");
+    let mut complaints = replay_all(&mut conn).await;
+    for query in [READY_IS_EXACT, READY_OR_WAITING, KEYS_IN_ORDER] {
+        let found: Vec<Complaint> = sql_query(query).load(&mut conn).await.expect(query);
+        complaints.extend(found.into_iter().map(|row| row.complaint));
+    }
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+async fn replay_all(conn: &mut AsyncPgConnection) -> Vec<String> {
+    let lines: Vec<Line> = sql_query(
+        "SELECT delivery_id, action, worker_id, lease_id, attempt, next_retry_at IS NOT NULL AS retries \
+         FROM waybill.event_log ORDER BY id",
+    )
+    .load(conn)
+    .await
+    .expect("the trail");
+    let rows: Vec<Row> = sql_query(
+        "SELECT d.id, e.tags, d.status, d.retry_count, d.max_retries, d.lease_id, d.worker_id, \
+                d.settled_lease_id, d.settled_action \
+         FROM waybill.deliveries d JOIN waybill.events e ON e.id = d.event_id ORDER BY d.id",
+    )
+    .load(conn)
+    .await
+    .expect("the deliveries");
+    let mut by_delivery: BTreeMap<i64, Vec<&Line>> = BTreeMap::new();
+    for line in &lines {
+        by_delivery.entry(line.delivery_id).or_default().push(line);
+    }
+    rows.iter().filter_map(|row| disagreement(row, by_delivery.get(&row.id).map_or(&[], Vec::as_slice))).collect()
+}
+
+/// Why a row and its trail do not agree, if they do not.
+fn disagreement(row: &Row, lines: &[&Line]) -> Option<String> {
+    let mut state = Replayed {
+        status: if row.tags.is_empty() { "COMPLETED" } else { "PENDING" },
+        retry_count: 0,
+        lease_id: 0,
+        worker_id: None,
+        settled: None,
+        is_started: false,
+    };
+    let mut before = None;
+    for line in lines {
+        if let Err(why) = state.follow(line, before) {
+            return Some(format!("event {}: {why} at {line:?} in {}; before it: {state:?}", row.id, trail(lines)));
+        }
+        before = Some(line.action.as_str());
+    }
+    let stored = Replayed {
+        status: state.status,
+        retry_count: row.retry_count,
+        lease_id: row.lease_id,
+        worker_id: row.worker_id.clone(),
+        settled: row.settled_lease_id.zip(row.settled_action.clone()),
+        is_started: state.is_started,
+    };
+    let agrees = stored == state && row.status == state.status && row.retry_count <= row.max_retries;
+    (!agrees).then(|| format!("{row:?} does not follow from {}, which leads to {state:?}", trail(lines)))
+}
+
+fn trail(lines: &[&Line]) -> String {
+    lines.iter().map(|line| format!("{}#{}", line.action, line.lease_id)).collect::<Vec<_>>().join(" ")
+}
+
+impl Replayed {
+    /// Takes one line into account, if it may follow what came before.
+    fn follow(&mut self, line: &Line, before: Option<&str>) -> Result<(), &'static str> {
+        let is_present_claim = line.lease_id == self.lease_id;
+        let is_settled = self.settled.as_ref().is_some_and(|(lease_id, _)| *lease_id == self.lease_id);
+        let must = |holds: bool, why| if holds { Ok(()) } else { Err(why) };
+        must(line.action == "PICKED" || is_present_claim, "not the present claim")?;
+        match line.action.as_str() {
+            "PICKED" => {
+                must(self.status == "PENDING", "claimed while not pending")?;
+                must(line.lease_id == self.lease_id + 1, "the claims do not count up")?;
+                must(line.attempt == self.retry_count + 1, "a wrong attempt")?;
+                self.status = "PROCESSING";
+                self.lease_id = line.lease_id;
+                self.worker_id.clone_from(&line.worker_id);
+                self.is_started = false;
+            }
+            "STARTED" => {
+                must(self.status == "PROCESSING" && !self.is_started, "started twice, or not claimed")?;
+                self.is_started = true;
+            }
+            "FAILED" if line.worker_id.is_none() => {
+                must(self.status == "PENDING" && before == Some("RESET"), "poison without a reset")?;
+                self.status = "FAILED";
+            }
+            "COMPLETED" | "FAILED" => {
+                must(self.status == "PROCESSING" || self.status == "PENDING", "settled after the end")?;
+                must(self.lease_id > 0 && !is_settled, "settled twice, or never claimed")?;
+                self.settled = Some((self.lease_id, line.action.clone()));
+                let is_failure = line.action == "FAILED";
+                self.retry_count += i32::from(is_failure);
+                self.status = match (is_failure, line.retries) {
+                    (false, _) => "COMPLETED",
+                    (true, true) => "PENDING",
+                    (true, false) => "FAILED",
+                };
+            }
+            "RELEASED" => {
+                must(self.status == "PROCESSING", "released while not held")?;
+                self.settled = Some((self.lease_id, line.action.clone()));
+                self.status = "PENDING";
+            }
+            "RESET" => {
+                must(self.status == "PROCESSING", "reset while not held")?;
+                self.status = "PENDING";
+            }
+            "RETRIED" => {
+                must(self.status == "FAILED" || self.status == "CANCELLED", "retried while not finished")?;
+                (self.status, self.retry_count) = ("PENDING", 0);
+            }
+            "CANCELLED" => {
+                let ends_a_claim = matches!(before, Some("FAILED" | "RELEASED" | "RESET"));
+                must(self.status == "PENDING" || ends_a_claim, "cancelled while not pending")?;
+                self.status = "CANCELLED";
+            }
+            "EXPIRED" => {
+                must(self.status == "PENDING", "expired while not pending")?;
+                self.status = "FAILED";
+            }
+            _ => return Err("an unknown action"),
+        }
+        Ok(())
+    }
+}
+
+/// One row per tag of every delivery that has a place in `ready`, and no other row.
+const READY_IS_EXACT: &str = "
+    WITH wanted AS (
+        SELECT d.namespace_id, 't:' || tag AS queue, -d.priority AS rank, d.ready_seq AS seq, d.id
+        FROM waybill.deliveries d JOIN waybill.events e ON e.id = d.event_id CROSS JOIN LATERAL unnest(e.tags) AS tag
+        WHERE d.ready_seq IS NOT NULL
+    ), held AS (
+        SELECT namespace_id, queue, rank::integer, seq, delivery_id FROM waybill.ready
+    )
+    SELECT 'missing in ready: ' || m::text AS complaint FROM (SELECT * FROM wanted EXCEPT ALL SELECT * FROM held) m
+    UNION ALL
+    SELECT 'too much in ready: ' || m::text FROM (SELECT * FROM held EXCEPT ALL SELECT * FROM wanted) m";
+
+/// Pending work without a key is claimable, or waits for its time.
+const READY_OR_WAITING: &str = "
+    SELECT 'pending and nowhere: ' || id AS complaint FROM waybill.deliveries
+    WHERE status = 'PENDING' AND ordering_key IS NULL AND (ready_seq IS NULL) = (due_at IS NULL)";
+
+/// Of each key only the head may be claimable or in flight, and it is claimable if it waits
+/// for nothing.
+const KEYS_IN_ORDER: &str = "
+    SELECT 'key ' || ordering_key || ' out of order: ' || id AS complaint
+    FROM (SELECT d.*, row_number() OVER (PARTITION BY namespace_id, ordering_key ORDER BY order_seq) AS place
+          FROM waybill.deliveries d WHERE order_seq IS NOT NULL) k
+    WHERE (place > 1 AND (ready_seq IS NOT NULL OR status = 'PROCESSING'))
+       OR (place = 1 AND status = 'PENDING' AND (ready_seq IS NULL) = (due_at IS NULL))";

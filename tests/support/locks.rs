@@ -1,0 +1,42 @@
+//! Rows held by the test itself, so that the order in which calls meet is no accident.
+
+use std::time::Duration;
+
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+
+use super::{App, database};
+
+/// A delivery's row, locked until it is let go.
+pub struct HeldRow {
+    conn: AsyncPgConnection,
+}
+
+impl HeldRow {
+    /// Locks the row of an event.
+    pub async fn lock(app: &App, event_id: i64) -> Self {
+        let mut conn = database::connection(&app.url).await;
+        let sql = format!("BEGIN; SELECT 1 FROM waybill.deliveries WHERE id = {event_id} FOR UPDATE");
+        conn.batch_execute(&sql).await.expect("the row is locked");
+        HeldRow { conn }
+    }
+
+    /// Changes something under the lock.
+    pub async fn execute(&mut self, sql: &str) {
+        self.conn.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// Lets the row go, changes included.
+    pub async fn let_go(mut self) {
+        self.execute("COMMIT").await;
+    }
+}
+
+impl App {
+    /// Waits until so many of the server's calls wait for a lock.
+    pub async fn calls_waiting_for_locks(&self, wanted: i64) {
+        let waiting = "SELECT count(*) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let arrived = async { while self.count(waiting).await < wanted {} };
+        tokio::time::timeout(Duration::from_secs(30), arrived).await.expect("the calls reach the lock");
+    }
+}

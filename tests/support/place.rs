@@ -1,0 +1,75 @@
+//! Data directories for tests that need a PostgreSQL of their own.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+use waybill::postgres::{Cluster, ClusterOptions};
+
+use super::database;
+
+/// A data directory that every user can reach, gone with the test.
+pub struct Place {
+    root: TempDir,
+}
+
+impl Place {
+    /// With nothing in it.
+    pub fn new() -> Self {
+        let root = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(root.path(), Permissions::from_mode(0o755)).expect("a folder of ours");
+        Self { root }
+    }
+
+    /// With a cluster in it that has been started and stopped before.
+    pub fn with_cluster() -> Self {
+        let place = Self::new();
+        let copied = Command::new("cp").arg("-a").arg(template()).arg(place.data_dir()).status();
+        assert!(copied.expect("cp runs").success());
+        place
+    }
+
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.root.path().join("data")
+    }
+
+    /// Starts the cluster, in this process.
+    pub fn start(&self) -> Cluster {
+        Cluster::start(ClusterOptions::new(self.data_dir())).expect("the cluster starts")
+    }
+
+    /// The URL of its database, whoever runs it.
+    pub fn url(&self) -> String {
+        let password = fs::read_to_string(self.data_dir().join("password")).expect("a password");
+        let socket = self.data_dir().join("run").display().to_string().replace('/', "%2F");
+        format!("postgres://waybill:{}@{socket}:5432/postgres", password.trim())
+    }
+
+    /// The process that PostgreSQL last ran as.
+    pub fn postmaster(&self) -> Option<u32> {
+        let text = fs::read_to_string(self.data_dir().join("postgres/postmaster.pid")).ok()?;
+        text.lines().next()?.trim().parse().ok()
+    }
+}
+
+/// One cluster, made once and copied often. It may forget what it wrote when the machine
+/// fails: no test switches the machine off.
+fn template() -> &'static Path {
+    static TEMPLATE: OnceLock<PathBuf> = OnceLock::new();
+    TEMPLATE.get_or_init(|| {
+        let path = database::directory().join("template");
+        drop(Cluster::start(ClusterOptions::new(&path)).expect("the cluster starts"));
+        let mut file = fs::OpenOptions::new().append(true).open(path.join("postgres/postgresql.conf"));
+        let written = file.as_mut().map(|file| file.write_all(b"fsync = off\nfull_page_writes = off\n"));
+        written.expect("the cluster's settings").expect("the cluster's settings");
+        path
+    })
+}
