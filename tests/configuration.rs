@@ -19,7 +19,8 @@ struct Setting {
 /// All settings, by flag, as the program knows them.
 fn settings_of_the_program() -> BTreeMap<String, Setting> {
     let mut settings: BTreeMap<String, Setting> = BTreeMap::new();
-    for command in Cli::command().get_subcommands() {
+    // The flags of `bench` describe a measurement, and not how a server is to behave.
+    for command in Cli::command().get_subcommands().filter(|command| command.get_name() != "bench") {
         for arg in command.get_arguments() {
             let flag = format!("--{}", arg.get_long().expect("every setting has a long flag"));
             let defaults = arg.get_default_values();
