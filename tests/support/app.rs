@@ -150,6 +150,6 @@ fn serve_args(url: &str, flags: &[String]) -> ServeArgs {
     let cli = Cli::parse_from(fixed.into_iter().map(str::to_owned).chain(flags.iter().cloned()));
     match cli.command {
         Command::Serve(args) => args,
-        Command::Migrate(_) => unreachable!("the flags say serve"),
+        Command::Migrate(_) | Command::Bench(_) => unreachable!("the flags say serve"),
     }
 }
