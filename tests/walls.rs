@@ -18,7 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("config", &["background", "domain", "engine"]),
     // Those who put the house together know all of it.
     ("startup", &["background", "config", "engine", "error", "http", "postgres", "store"]),
-    ("cli", &["config", "engine", "error", "logging", "startup", "store"]),
+    ("bench", &["config"]),
+    ("cli", &["bench", "config", "engine", "error", "logging", "startup", "store"]),
     ("lib", &[]),
     ("main", &["cli", "config"]),
 ];

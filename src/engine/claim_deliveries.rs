@@ -24,7 +24,7 @@ use crate::store::ready::queue_of_tag;
 pub use super::claimed_batch::ClaimedBatch;
 use super::claimed_batch::{Ask, Undo};
 use super::fusion::Answers;
-use super::marks::Place;
+use super::marks::{Look, Place};
 use super::sweep::SWEEP_ROWS;
 use super::{Engine, transaction};
 
@@ -136,8 +136,9 @@ impl Engine {
         let mut is_swept = false;
         for slack in SLACK {
             let conn = &mut *self.database.connection().await?;
-            let claimed = claim(conn, self, queues, claimers, slack).await?;
-            self.raise_marks(&claimed);
+            let look = self.marks.look(queues);
+            let claimed = claim(conn, self, &look, queues, claimers, slack).await?;
+            raise_marks(&look, &claimed);
             if !claimed.out_of_reach || is_swept {
                 return Ok(share_out(claimed, claimers));
             }
@@ -150,11 +151,12 @@ impl Engine {
     async fn claim_by_request(&self, claimer: &Claimer, request_id: &str) -> Result<(Vec<EventRow>, Undo), Error> {
         let mut is_swept = false;
         for slack in SLACK {
-            let (claimed, undo) = match self.claim_or_repeat(claimer, request_id, slack).await? {
+            let look = self.marks.look(&claimer.queues);
+            let (claimed, undo) = match self.claim_or_repeat(claimer, &look, request_id, slack).await? {
                 Asked::Again(standing) => return Ok((standing, Undo::Never)),
                 Asked::First(claimed, undo) => (claimed, undo),
             };
-            self.raise_marks(&claimed);
+            raise_marks(&look, &claimed);
             if !claimed.out_of_reach || is_swept {
                 return Ok((claimed.events.into_iter().map(|event| event.row).collect(), undo));
             }
@@ -163,7 +165,13 @@ impl Engine {
         Ok((Vec::new(), Undo::Never))
     }
 
-    async fn claim_or_repeat(&self, claimer: &Claimer, request_id: &str, slack: i64) -> Result<Asked, Error> {
+    async fn claim_or_repeat(
+        &self,
+        claimer: &Claimer,
+        look: &Look<'_>,
+        request_id: &str,
+        slack: i64,
+    ) -> Result<Asked, Error> {
         let key = RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &claimer.worker_id, request_id };
         transaction!(self, |conn| {
             let locked = lock_request(conn, key).await?;
@@ -171,7 +179,7 @@ impl Engine {
             if !standing.is_empty() {
                 return Ok(Asked::Again(standing));
             }
-            let claimed = claim(conn, self, &claimer.queues, &[claimer], slack).await?;
+            let claimed = claim(conn, self, look, &claimer.queues, &[claimer], slack).await?;
             if claimed.events.is_empty() {
                 return Ok(Asked::First(claimed, Undo::Never));
             }
@@ -180,21 +188,18 @@ impl Engine {
                 lease_ids: claimed.events.iter().map(|event| event.row.work.lease_id).collect(),
             };
             remember_claim(conn, key, &given, self.now()).await?;
-            let ask = Ask {
-                worker_id: claimer.worker_id.clone(),
-                request_id: request_id.to_owned(),
-                number: locked.asks,
-            };
+            let ask =
+                Ask { worker_id: claimer.worker_id.clone(), request_id: request_id.to_owned(), number: locked.asks };
             Ok(Asked::First(claimed, Undo::IfLast(ask)))
         })
     }
+}
 
-    /// What stands before something claimed is gone. Call it after the commit.
-    fn raise_marks(&self, claimed: &Claimed) {
-        for event in &claimed.events {
-            let (queue, rank, seq) = &event.found;
-            self.marks.raise(queue, Place { rank: *rank, seq: *seq });
-        }
+/// Call it after the commit.
+fn raise_marks(look: &Look<'_>, claimed: &Claimed) {
+    for event in &claimed.events {
+        let (queue, rank, seq) = &event.head;
+        look.raise(queue, Place { rank: *rank, seq: *seq });
     }
 }
 
@@ -207,6 +212,7 @@ enum Asked {
 async fn claim(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
+    look: &Look<'_>,
     queues: &[String],
     claimers: &[&Claimer],
     slack: i64,
@@ -214,7 +220,7 @@ async fn claim(
     let slots = || claimers.iter().flat_map(|claimer| std::iter::repeat_n(claimer, claimer.max));
     let worker_ids: Vec<&str> = slots().map(|claimer| claimer.worker_id.as_str()).collect();
     let lease_seconds: Vec<i32> = slots().map(|claimer| claimer.lease_seconds).collect();
-    let from: Vec<(i16, i64)> = engine.marks.of(queues).into_iter().map(|mark| (mark.rank, mark.seq)).collect();
+    let from: Vec<(i16, i64)> = look.from.iter().map(|mark| (mark.rank, mark.seq)).collect();
     let query = ClaimQuery {
         namespace_id: DEFAULT_NAMESPACE,
         queues,

@@ -5,9 +5,11 @@
 //! queue, the place of what it claimed last, and the next claim begins there.
 //!
 //! A mark is only a hint, and must never hide work for long:
-//! - Places grow with every entry, so what comes back to `ready` comes back behind the mark
-//!   or, with a higher priority or a late commit, before it; whoever lets it in then lowers
-//!   the mark, on this server directly and on others by the word that wakes them.
+//! - A claim tells where the head of each queue stood, whether it could be had or not; marks
+//!   are raised to that, and never past what was there and left.
+//! - Whoever lets something into `ready` lowers the mark to it, on this server directly and
+//!   on others by the word that wakes them. Where that happens while a claim is under way,
+//!   which may not have seen it, the claim raises the mark no further than that.
 //! - A word can be lost. The stragglers' service looks at marked queues from their very
 //!   beginning every few seconds, and lowers marks that are too high.
 //! - Marks are forgotten when there are too many; a queue without one is looked at from its
@@ -37,47 +39,99 @@ impl Place {
 
 /// The marks of one server.
 #[derive(Default)]
-pub struct Marks(Mutex<HashMap<String, Place>>);
+pub struct Marks(Mutex<HashMap<String, Mark>>);
+
+struct Mark {
+    at: Place,
+    /// How many claims are looking at the queue.
+    lookers: u32,
+    /// The first place that was let in since the first of them began.
+    let_in: Option<Place>,
+}
+
+/// A look at some queues, from their marks on; ends when it is dropped.
+pub struct Look<'a> {
+    marks: &'a Marks,
+    queues: &'a [String],
+    /// Where to begin in each.
+    pub from: Vec<Place>,
+}
 
 impl Marks {
-    /// Where to begin in each of these queues.
+    /// Begins to look at queues.
+    pub fn look<'a>(&'a self, queues: &'a [String]) -> Look<'a> {
+        let mut marks = self.lock();
+        if marks.len() + queues.len() > MAX_MARKS {
+            marks.retain(|_, mark| mark.lookers > 0);
+        }
+        let begin = |queue: &String| {
+            let fresh = Mark { at: Place::BEGINNING, lookers: 0, let_in: None };
+            let mark = marks.entry(queue.clone()).or_insert(fresh);
+            mark.lookers += 1;
+            mark.at
+        };
+        let from = queues.iter().map(begin).collect();
+        Look { marks: self, queues, from }
+    }
+
+    /// Where to begin in each of these queues, for a mere glance.
     pub fn of(&self, queues: &[String]) -> Vec<Place> {
         let marks = self.lock();
-        queues.iter().map(|queue| marks.get(queue).copied().unwrap_or(Place::BEGINNING)).collect()
+        queues.iter().map(|queue| marks.get(queue).map_or(Place::BEGINNING, |mark| mark.at)).collect()
     }
 
-    /// Something was claimed here: whatever stood before it is gone.
-    pub fn raise(&self, queue: &str, place: Place) {
-        let mut marks = self.lock();
-        if let Some(mark) = marks.get_mut(queue) {
-            *mark = place.max(*mark);
-            return;
-        }
-        if marks.len() >= MAX_MARKS {
-            marks.clear();
-        }
-        marks.insert(queue.to_owned(), place);
-    }
-
-    /// Something entered here: nobody may begin behind it.
+    /// Something was let in here: nobody may begin behind it.
     pub fn lower(&self, queue: &str, place: Place) {
         if let Some(mark) = self.lock().get_mut(queue) {
-            *mark = place.min(*mark);
+            mark.at = place.min(mark.at);
+            if mark.lookers > 0 {
+                mark.let_in = Some(mark.let_in.map_or(place, |first| place.min(first)));
+            }
         }
     }
 
-    /// All of them, for those who look for stragglers.
+    /// The queues that are not looked at from their beginning, for those who look for stragglers.
     pub fn all(&self) -> Vec<String> {
-        self.lock().keys().cloned().collect()
+        let marks = self.lock();
+        marks.iter().filter(|(_, mark)| mark.at > Place::BEGINNING).map(|(queue, _)| queue.clone()).collect()
     }
 
     /// Forgets them all: words were missed.
     pub fn forget(&self) {
-        self.lock().clear();
+        for mark in self.lock().values_mut() {
+            mark.at = Place::BEGINNING;
+            mark.let_in = Some(Place::BEGINNING);
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Place>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Mark>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Look<'_> {
+    /// The head of a queue stood here: whatever was before it is gone.
+    pub fn raise(&self, queue: &str, head: Place) {
+        if let Some(mark) = self.marks.lock().get_mut(queue) {
+            let safe = mark.let_in.map_or(head, |first| head.min(first));
+            mark.at = safe.max(mark.at);
+        }
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        let mut marks = self.marks.lock();
+        for queue in self.queues {
+            let Some(mark) = marks.get_mut(queue) else { continue };
+            mark.lookers -= 1;
+            if mark.lookers == 0 {
+                mark.let_in = None;
+                if mark.at == Place::BEGINNING {
+                    marks.remove(queue);
+                }
+            }
+        }
     }
 }
 
@@ -89,8 +143,12 @@ mod tests {
         Place { rank, seq }
     }
 
+    fn queues() -> Vec<String> {
+        vec!["q".to_owned()]
+    }
+
     fn mark(marks: &Marks) -> Place {
-        marks.of(&["q".to_owned()])[0]
+        marks.of(&queues())[0]
     }
 
     #[test]
@@ -102,14 +160,31 @@ mod tests {
     }
 
     #[test]
-    fn claims_raise_a_mark_and_entries_before_it_lower_it() {
-        let marks = Marks::default();
-        marks.raise("q", at(0, 7));
-        marks.raise("q", at(0, 5));
+    fn looks_raise_a_mark_and_entries_before_it_lower_it() {
+        let (marks, queues) = (Marks::default(), queues());
+        marks.look(&queues).raise("q", at(0, 7));
+        marks.look(&queues).raise("q", at(0, 5));
         assert_eq!(mark(&marks), at(0, 7));
         marks.lower("q", at(0, 9));
         assert_eq!(mark(&marks), at(0, 7));
         marks.lower("q", at(-3, 12));
         assert_eq!(mark(&marks), at(-3, 12));
+    }
+
+    #[test]
+    fn what_is_let_in_during_a_look_is_not_passed_by_it() {
+        let (marks, queues) = (Marks::default(), queues());
+        let look = marks.look(&queues);
+        marks.lower("q", at(0, 95));
+        look.raise("q", at(0, 100));
+        drop(look);
+        assert_eq!(mark(&marks), at(0, 95));
+    }
+
+    #[test]
+    fn looks_that_find_nothing_leave_nothing_behind() {
+        let (marks, queues) = (Marks::default(), queues());
+        drop(marks.look(&queues));
+        assert!(marks.all().is_empty() && marks.lock().is_empty());
     }
 }

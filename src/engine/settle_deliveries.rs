@@ -5,7 +5,7 @@
 //! calls before it left behind (the same event may come twice in one batch), and everything
 //! is written at once. One caller's refusal is that caller's alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -159,8 +159,18 @@ impl Engine {
     /// it leaves unanswered is judged.
     async fn complete_held(&self, calls: &[&WorkCall]) -> Result<Vec<Option<Result<Settled, Error>>>, Error> {
         let mut answers: Vec<Option<Result<Settled, Error>>> = calls.iter().map(|_| None).collect();
-        let (indices, completions): (Vec<usize>, Vec<Completion<'_>>) =
-            calls.iter().enumerate().filter_map(|(index, call)| Some((index, completion(call)?))).unzip();
+        let mut mentions: HashMap<i64, u32> = HashMap::new();
+        for call in calls {
+            *mentions.entry(call.event_id).or_default() += 1;
+        }
+        // Several words on one event must be heard in their order, so they are all judged.
+        let plain = |call: &&WorkCall| mentions[&call.event_id] == 1;
+        let (indices, completions): (Vec<usize>, Vec<Completion<'_>>) = calls
+            .iter()
+            .enumerate()
+            .filter(|(_, call)| plain(call))
+            .filter_map(|(index, call)| Some((index, completion(call)?)))
+            .unzip();
         if completions.is_empty() {
             return Ok(answers);
         }

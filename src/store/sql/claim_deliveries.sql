@@ -13,23 +13,30 @@
 -- claim, and since everything after `claimed` goes by what was claimed, nothing else happens
 -- to it.
 --
+-- Each row says where its queue's head stood, claimed or not: nothing before it is left, so
+-- the next claim may begin there.
+--
 -- If work is there but none of it could be had (all locked, or expired and not yet swept),
 -- one row without an id says so.
-WITH locked AS MATERIALIZED (
+WITH candidates AS MATERIALIZED (
+    SELECT r.ready_place, q.queue, r.rank, r.seq, r.delivery_id
+    FROM unnest($2, $8, $9) AS q(queue, from_rank, from_seq)
+    CROSS JOIN LATERAL (
+        SELECT ctid AS ready_place, rank, seq, delivery_id
+        FROM waybill.ready
+        WHERE namespace_id = $1 AND queue = q.queue COLLATE "C" AND (rank, seq) >= (q.from_rank, q.from_seq)
+        ORDER BY rank, seq
+        LIMIT $4
+    ) r
+),
+locked AS MATERIALIZED (
     SELECT d.ctid AS delivery_place, c.ready_place, c.queue, c.rank, c.seq,
            e.id, e.title, e.description, e.event_type, e.tags, e.labels, e.payload, e.priority, e.max_retries,
            e.ordering_key, e.correlation_id, e.traceparent, e.run_at, e.expires_at, e.created_at
     FROM (
-        SELECT DISTINCT ON (r.rank, r.seq) r.ready_place, q.queue, r.rank, r.seq, r.delivery_id
-        FROM unnest($2, $8, $9) AS q(queue, from_rank, from_seq)
-        CROSS JOIN LATERAL (
-            SELECT ctid AS ready_place, rank, seq, delivery_id
-            FROM waybill.ready
-            WHERE namespace_id = $1 AND queue = q.queue COLLATE "C" AND (rank, seq) >= (q.from_rank, q.from_seq)
-            ORDER BY rank, seq
-            LIMIT $4
-        ) r
-        ORDER BY r.rank, r.seq
+        SELECT DISTINCT ON (rank, seq) ready_place, queue, rank, seq, delivery_id
+        FROM candidates
+        ORDER BY rank, seq
     ) c
     JOIN waybill.deliveries d ON d.id = c.delivery_id AND d.ready_seq = c.seq
     JOIN waybill.events e ON e.id = d.event_id
@@ -71,12 +78,13 @@ logged AS (
     INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)
     SELECT $1, id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
 )
-SELECT slot, claimed_id, queue, rank, seq,
+SELECT slot, claimed_id, c.queue, head.rank, head.seq,
        id, title, description, event_type, tags, labels, payload, priority, max_retries,
        ordering_key, correlation_id, traceparent, run_at, expires_at, created_at,
        status, retry_count, lease_id, due_at, worker_id, lease_expires_at, cancel_requested,
        progress, result, last_error, updated_at
-FROM claimed
+FROM claimed c
+JOIN (SELECT DISTINCT ON (queue) queue, rank, seq FROM candidates ORDER BY queue, rank, seq) head ON head.queue = c.queue
 UNION ALL
 SELECT 0, NULL, '', 0::smallint, 0,
        0, '', NULL, NULL, '{}', NULL, NULL, 0::smallint, 0,
@@ -84,9 +92,5 @@ SELECT 0, NULL, '', 0::smallint, 0,
        'PENDING', 0, 0, NULL, NULL, NULL, false,
        NULL, NULL, NULL, now()
 WHERE NOT EXISTS (SELECT 1 FROM claimed)
-  AND EXISTS (SELECT 1 FROM unnest($2, $8, $9) AS q(queue, from_rank, from_seq)
-              CROSS JOIN LATERAL (SELECT 1 FROM waybill.ready
-                                  WHERE namespace_id = $1 AND queue = q.queue COLLATE "C"
-                                    AND (rank, seq) >= (q.from_rank, q.from_seq)
-                                  ORDER BY rank, seq LIMIT 1) r)
+  AND EXISTS (SELECT 1 FROM candidates)
 ORDER BY 1

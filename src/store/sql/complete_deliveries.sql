@@ -1,6 +1,6 @@
 -- The short way for the common case: a worker completes what it holds, and no ordering key is
 -- involved. The guard is in the WHERE; whatever it does not let through is not touched, and
--- is judged the long way. An event that comes twice is completed once, for one of the two.
+-- is judged the long way. Each event comes once.
 WITH input AS (
     SELECT * FROM unnest($3, $4, $5, $6, $7, $8) WITH ORDINALITY
          AS t(id, lease_id, worker_id, status_code, execution_time_ms, result, ord)
