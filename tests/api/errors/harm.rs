@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{JSON_ROUTES, request};
@@ -43,6 +43,20 @@ async fn clients_that_hang_up_in_the_middle_of_a_request_harm_nobody() {
     }
     app.post_text("/events", GOOD).await.expect(201);
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_of_no_stated_length_is_bounded_too() {
+    let app = App::start().await;
+    let address = app.server.as_ref().expect("a running server").address();
+    let mut socket = TcpStream::connect(address).await.expect("a connection");
+    let head =
+        "POST /events HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    let chunk = format!("100000\r\n{}\r\n", " ".repeat(0x10_0000));
+    socket.write_all(format!("{head}{chunk}{chunk}0\r\n\r\n").as_bytes()).await.expect("sent");
+    let mut status = [0; 12];
+    socket.read_exact(&mut status).await.expect("an answer");
+    assert_eq!(&status, b"HTTP/1.1 413");
 }
 
 #[tokio::test(flavor = "multi_thread")]

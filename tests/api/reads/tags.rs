@@ -68,6 +68,7 @@ async fn a_tag_is_served_by_those_who_asked_for_it_lately() {
 async fn a_worker_serves_its_tag_for_as_long_as_a_poll_may_last() {
     let app = App::with_fixed_clock().await;
     app.claim("email", "ann:1").await;
+    assert_eq!(tag(&app, "email").await["workers"], 1);
     app.advance(60);
     assert_eq!(tag(&app, "email").await["workers"], 1);
 }
