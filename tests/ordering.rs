@@ -358,7 +358,7 @@ async fn publishers_and_workers_of_a_few_keys_never_lose_or_overtake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_order_holds_in_a_database_with_stricter_isolation_of_its_own() {
+async fn connections_do_not_inherit_isolation_or_lazy_commits_from_the_database() {
     let url = database::migrated().await;
     let name = url_database(&url);
     database::execute(
