@@ -3,13 +3,13 @@
 
 mod app;
 pub mod database;
+mod held_table;
 pub mod ledger;
 pub mod locks;
-pub mod work;
-mod held_table;
 mod place;
 mod reply;
 mod wait;
+pub mod work;
 
 pub use app::{App, Options};
 pub use held_table::HeldTable;
