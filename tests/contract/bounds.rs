@@ -179,12 +179,15 @@ async fn a_field_is_required_exactly_where_the_document_says_so() {
 async fn a_field_that_is_not_documented_is_refused_by_name() {
     let document = Document::load();
     let app = App::start().await;
-    for operation in document.operations() {
-        let Some(example) = document.request_example(&operation) else { continue };
-        let mut body = example.clone();
+    for operation in document.operations().iter().filter(|operation| operation.method == "POST") {
+        let mut body = json!({});
+        if let Some(example) = document.request_example(operation) {
+            let schema = body_schema(&document, operation);
+            assert_eq!(document.at(&schema)["additionalProperties"], false, "{operation:?}");
+            body = example.clone();
+        }
         body["colour"] = json!("red");
         app.post(&operation.with_id(7), &body).await.names(&["colour"]);
-        assert_eq!(document.at(&body_schema(&document, &operation))["additionalProperties"], false, "{operation:?}");
     }
 }
 

@@ -54,7 +54,11 @@ impl Record {
         };
         let media = self.document.inside(&content, essence);
         let media = media.unwrap_or_else(|| panic!("{method} {path} answers {essence:?}: {reply:?}"));
-        let body = if essence.ends_with("json") { reply.json() } else { Value::from(reply.text.as_str()) };
+        let body = match essence.rsplit(['/', '+']).next() {
+            Some("json") => reply.json(),
+            Some("yaml") => serde_saphyr::from_str(&reply.text).expect("YAML"),
+            _ => Value::from(reply.text.as_str()),
+        };
         self.document.validate(&format!("{media}/schema"), &body);
         if let Some(code) = body["code"].as_str() {
             self.codes.lock().expect("no panic").insert(code.to_owned());
@@ -98,8 +102,10 @@ impl Record {
             let header = self.document.inside(&headers, name).expect("a header");
             match reply.header(name) {
                 Some(value) => {
-                    let value = value.parse::<i64>().map_or_else(|_| value.into(), Value::from);
-                    self.document.validate(&format!("{header}/schema"), &value);
+                    let schema = format!("{header}/schema");
+                    let is_number = self.document.at(&schema)["type"] == "integer";
+                    let number = value.parse::<i64>().ok().filter(|_| is_number);
+                    self.document.validate(&schema, &number.map_or_else(|| value.into(), Value::from));
                 }
                 None => assert_ne!(self.document.at(&header)["required"], true, "{name} is missing in {reply:?}"),
             }
