@@ -25,12 +25,17 @@ impl HeldTable {
 
     /// Waits until a statement waits for it; answers whose.
     pub async fn until_awaited(&mut self) -> i32 {
+        self.until_awaited_by(1).await
+    }
+
+    /// Waits until so many do; answers who is one of them.
+    pub async fn until_awaited_by(&mut self, statements: usize) -> i32 {
         let waiting = "SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
                        WHERE NOT l.granted AND d.datname = current_database()";
         let mut found = Vec::<Waiting>::new();
         until("a statement is held up", async || {
             found = diesel::sql_query(waiting).load(&mut self.conn).await.expect("rows");
-            !found.is_empty()
+            found.len() >= statements
         })
         .await;
         found[0].pid

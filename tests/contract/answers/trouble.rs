@@ -1,14 +1,16 @@
 //! Servers that cannot do what they are asked.
 
-use futures_util::future::join_all;
-use serde_json::json;
+use futures_util::future::{join_all, select_all};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use crate::contract::document::Operation;
 use crate::contract::witness::{Record, Witness};
-use crate::support::{App, Options, database};
+use crate::support::{App, HeldTable, Options, Reply, database};
 
 pub async fn run(record: &Record) {
     with_no_room_to_wait(record).await;
+    with_full_lanes(record).await;
     with_a_broken_schema(record).await;
     with_the_database_gone(record).await;
 }
@@ -39,6 +41,58 @@ async fn with_no_room_to_wait(record: &Record) {
         server.post(&path, &json!({"worker_id": "w:1"})).await.problem(429, "overloaded");
         server.post(&format!("/events/{id}/{word}"), &json!({"worker_id": "w:1"})).await.expect(200);
     }
+}
+
+/// Of each verb two batches are stuck at the database and a third call waits for its turn: no
+/// more fit.
+async fn with_full_lanes(record: &Record) {
+    let options = Options { flags: vec!["--max-queued=1".into()], ..Options::default() };
+    let server = Witness::of(App::start_with(options).await, record);
+    let id = server.app.publish_tagged("work").await;
+    server.app.claim("work", "w:1").await.expect("an event");
+    let mut held = HeldTable::lock(&server.app.url, "waybill.events, waybill.deliveries").await;
+    let event = json!({"title": "a job", "tags": "work"});
+    let word = json!({"worker_id": "w:1"});
+    let stuck = [
+        fill(&server.app, &mut held, 0, "/events", &event).await,
+        fill(&server.app, &mut held, 2, &format!("/events/{id}/complete"), &word).await,
+    ];
+    server.post("/events", &event).await.problem(429, "overloaded");
+    server.post("/events/batch", &json!({"events": [event]})).await.problem(429, "overloaded");
+    for verb in ["start", "heartbeat", "complete", "fail", "release"] {
+        server.post(&format!("/events/{id}/{verb}"), &word).await.problem(429, "overloaded");
+    }
+    let results = json!({"worker_id": "w:1", "results": [{"event_id": id, "action": "complete"}]});
+    server.post("/events/settle", &results).await.problem(429, "overloaded");
+    held.let_go().await;
+    for reply in stuck.into_iter().flatten() {
+        expect_done(reply.await.expect("an answer"));
+    }
+}
+
+/// Sends calls of one verb until its lane is full; answers those that are stuck. `before` is
+/// how many statements were stuck already.
+async fn fill(app: &App, held: &mut HeldTable, before: usize, path: &str, body: &Value) -> Vec<JoinHandle<Reply>> {
+    let send = || {
+        let request = app.client.post(format!("{}{path}", app.base)).json(body);
+        tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
+    };
+    let mut stuck = Vec::new();
+    for statements in 1..=2 {
+        stuck.push(send());
+        held.until_awaited_by(before + statements).await;
+    }
+    // One of the next two takes the last place, and the other is refused.
+    let (refused, _, waiting) = select_all([send(), send()]).await;
+    refused.expect("an answer").problem(429, "overloaded");
+    stuck.extend(waiting);
+    stuck
+}
+
+/// What was stuck is done once it can be.
+#[track_caller]
+fn expect_done(reply: Reply) {
+    assert!([200, 201].contains(&reply.status), "{reply:?}");
 }
 
 async fn with_a_broken_schema(record: &Record) {
