@@ -19,6 +19,7 @@ use crate::engine::clock::Clock;
 use crate::error::Error;
 use crate::http;
 use crate::postgres::{Cluster, ClusterOptions, default_data_dir};
+use crate::store::connect::is_address;
 use crate::store::database::Database;
 use crate::store::migrate::migrate;
 
@@ -31,12 +32,18 @@ const BACKGROUND_STOP: Duration = Duration::from_secs(2);
 /// How long a database that is just starting is waited for.
 const DATABASE_WAIT: Duration = Duration::from_secs(30);
 
+/// What a database says that does not want us, however long we wait.
+const REFUSALS: [&str; 3] = ["authentication failed", "does not exist", "no pg_hba.conf entry"];
+
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Our own PostgreSQL.
     #[error("{0}")]
     Postgres(#[from] crate::postgres::PostgresError),
+    /// Somebody else's PostgreSQL. The address is not repeated: it may hold a password.
+    #[error("DATABASE_URL is no address of a PostgreSQL; it should look like postgres://user:password@host:5432/name")]
+    DatabaseUrl,
     /// Any database.
     #[error("the database: {0}")]
     Database(#[from] Error),
@@ -112,8 +119,9 @@ impl Server {
 
 /// The database's URL, and our own cluster where none was given.
 pub async fn open_database(args: &DatabaseArgs) -> Result<(String, Option<Cluster>), StartError> {
-    if let Some(url) = &args.database_url {
-        return Ok((url.clone(), None));
+    // Set to nothing is not set: a variable that is passed on from nowhere.
+    if let Some(url) = args.database_url.as_ref().filter(|url| !url.is_empty()) {
+        return if is_address(url) { Ok((url.clone(), None)) } else { Err(StartError::DatabaseUrl) };
     }
     let mut options = ClusterOptions::new(args.data_dir.clone().unwrap_or_else(default_data_dir));
     options.bin_dir.clone_from(&args.pg_bin);
@@ -134,11 +142,15 @@ async fn migrate_when_reachable(url: &str) -> Result<(), Error> {
                 log::info!(migrations = ran.len(); "the schema was brought up to date");
                 return Ok(());
             }
-            Err(Error::Unavailable(cause)) if tokio::time::Instant::now() < deadline => {
+            Err(Error::Unavailable(cause)) if tokio::time::Instant::now() < deadline && !is_refusal(&cause) => {
                 log::warn!("waiting for the database: {cause}");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             Err(error) => return Err(error),
         }
     }
+}
+
+fn is_refusal(cause: &str) -> bool {
+    REFUSALS.iter().any(|refusal| cause.contains(refusal))
 }

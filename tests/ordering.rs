@@ -2,6 +2,8 @@
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
+use waybill::store::DEFAULT_NAMESPACE;
+use waybill::store::ordering::lock_keys;
 
 use crate::support::work::{Claim, Naming, W1, W2, ids};
 use crate::support::{App, database, ledger};
@@ -387,4 +389,18 @@ async fn setting(conn: &mut diesel_async::AsyncPgConnection, name: &str) -> Stri
     }
     let query = diesel::sql_query(format!("SELECT current_setting('{name}') AS value"));
     query.get_result::<Row>(conn).await.expect(name).value
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_number_of_keys_at_once_takes_a_bounded_number_of_locks() {
+    use diesel_async::SimpleAsyncConnection;
+    let app = App::start().await;
+    let keys: Vec<String> = (0..20_000).map(|number| format!("key-{number}")).collect();
+    let mut conn = database::connection(&app.url).await;
+    conn.batch_execute("BEGIN").await.expect("a transaction");
+    lock_keys(&mut conn, DEFAULT_NAMESPACE, &keys).await.expect("the locks");
+    let held = "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database \
+                WHERE locktype = 'advisory' AND datname = current_database()";
+    let locks = app.count(held).await;
+    assert!((1_000..=1_024).contains(&locks), "{locks}");
 }

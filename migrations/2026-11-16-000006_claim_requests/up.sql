@@ -1,6 +1,6 @@
 -- WHY: a worker whose claim was answered into the void asks again with the same request id
 -- and must get the same events, not new ones. One row per such claim remembers what was
--- handed out; its row lock makes two simultaneous askers take turns. An answer that did not
+-- handed out (simultaneous askers take turns by an advisory lock). An answer that did not
 -- arrive is undone, but only if it was the last: `asks` tells whether another was given since.
 CREATE TABLE waybill.claim_requests (
     namespace_id integer     NOT NULL DEFAULT 1,

@@ -195,12 +195,15 @@ impl Engine {
     ) -> Result<(Claimed, Undo), Error> {
         let key = RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &request.worker_id, request_id };
         transaction!(self, |conn| {
-            let locked = lock_request(conn, key, self.now()).await?;
+            let locked = lock_request(conn, key).await?;
             let standing = load_standing(conn, &locked.remembered, self.now()).await?;
             if !standing.is_empty() {
                 return Ok((Claimed { events: standing, out_of_reach: false }, Undo::Never));
             }
             let claimed = claim(conn, self, request, queues, slack).await?;
+            if claimed.events.is_empty() {
+                return Ok((claimed, Undo::Never));
+            }
             let given = Remembered {
                 delivery_ids: claimed.events.iter().map(|row| row.event.id).collect(),
                 lease_ids: claimed.events.iter().map(|row| row.work.lease_id).collect(),

@@ -31,7 +31,8 @@ pub enum PostgresError {
 
     #[error(
         "WAYBILL_PG_BIN points to {}, which cannot be used: {reason}. Set it to the folder that holds \
-         `postgres` and `initdb`, or unset it to let Waybill search",
+         `postgres` and `initdb`, or unset it to let Waybill search. If there is none, install one \
+         (Debian, Ubuntu: `apt-get install postgresql-{MINIMUM_MAJOR}`)",
         bin_dir.display()
     )]
     BinDir { bin_dir: PathBuf, reason: String },

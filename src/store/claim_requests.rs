@@ -25,7 +25,7 @@ pub struct RequestKey<'a> {
 }
 
 /// What a request was given when it was first asked.
-#[derive(Debug, QueryableByName)]
+#[derive(Debug, Default, QueryableByName)]
 pub struct Remembered {
     /// The deliveries.
     #[diesel(sql_type = Array<BigInt>)]
@@ -35,7 +35,7 @@ pub struct Remembered {
     pub lease_ids: Vec<i32>,
 }
 
-/// A request's row, locked.
+/// A request, locked.
 #[derive(Debug, QueryableByName)]
 pub struct LockedRequest {
     /// What was given the last time.
@@ -46,26 +46,30 @@ pub struct LockedRequest {
     pub asks: i32,
 }
 
-/// Locks the request's row, making it if need be, and tells what it was given before.
-/// Simultaneous askers take turns here.
-pub async fn lock_request(
-    conn: &mut AsyncPgConnection,
-    key: RequestKey<'_>,
-    now: Option<DateTime<Utc>>,
-) -> QueryResult<LockedRequest> {
-    sql_query(
-        "INSERT INTO waybill.claim_requests AS c (namespace_id, worker_id, request_id, claimed_at) \
-         VALUES ($1, $2, $3, coalesce($4, now())) \
-         ON CONFLICT (namespace_id, worker_id, request_id) DO UPDATE SET asks = c.asks + 1 \
-         RETURNING delivery_ids, lease_ids, asks",
+/// Locks the request until the transaction ends, and tells what it was given before.
+/// Simultaneous askers take turns here. A request that was never given anything leaves no
+/// trace: idle workers ask all day, each time by another name.
+pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> QueryResult<LockedRequest> {
+    sql_query("SELECT pg_advisory_xact_lock(1463900498, hashtext($1 || ':' || $2 || ':' || $3))")
+        .bind::<Integer, _>(key.namespace_id)
+        .bind::<Text, _>(key.worker_id)
+        .bind::<Text, _>(key.request_id)
+        .cached()
+        .execute(conn)
+        .await?;
+    // A statement of its own: it must see what the last holder of the lock has written.
+    let asked_before: Option<LockedRequest> = sql_query(
+        "UPDATE waybill.claim_requests SET asks = asks + 1 \
+         WHERE namespace_id = $1 AND worker_id = $2 AND request_id = $3 RETURNING delivery_ids, lease_ids, asks",
     )
     .bind::<Integer, _>(key.namespace_id)
     .bind::<Text, _>(key.worker_id)
     .bind::<Text, _>(key.request_id)
-    .bind::<Nullable<Timestamptz>, _>(now)
     .cached()
     .get_result(conn)
     .await
+    .optional()?;
+    Ok(asked_before.unwrap_or(LockedRequest { remembered: Remembered::default(), asks: 1 }))
 }
 
 /// Locks the request's row and tells whether nobody has asked since the `asks`-th time.
@@ -89,8 +93,10 @@ pub async fn remember_claim(
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<()> {
     sql_query(
-        "UPDATE waybill.claim_requests SET delivery_ids = $4, lease_ids = $5, claimed_at = coalesce($6, now()) \
-         WHERE namespace_id = $1 AND worker_id = $2 AND request_id = $3",
+        "INSERT INTO waybill.claim_requests (namespace_id, worker_id, request_id, delivery_ids, lease_ids, claimed_at) \
+         VALUES ($1, $2, $3, $4, $5, coalesce($6, now())) \
+         ON CONFLICT (namespace_id, worker_id, request_id) DO UPDATE \
+         SET delivery_ids = excluded.delivery_ids, lease_ids = excluded.lease_ids, claimed_at = excluded.claimed_at",
     )
     .bind::<Integer, _>(key.namespace_id)
     .bind::<Text, _>(key.worker_id)

@@ -29,6 +29,12 @@ pub async fn connect(url: &str, setup: &str) -> ConnectionResult<AsyncPgConnecti
     Ok(connection)
 }
 
+/// Whether this can be the address of a PostgreSQL at all.
+pub fn is_address(url: &str) -> bool {
+    let config = split_tls(url).0.parse::<tokio_postgres::Config>();
+    config.is_ok_and(|config| !config.get_hosts().is_empty() || !config.get_hostaddrs().is_empty())
+}
+
 /// Takes `sslmode` out of the URL (the driver refuses the verifying modes) and says whether
 /// TLS is wanted.
 fn split_tls(url: &str) -> (String, bool) {
@@ -64,7 +70,16 @@ fn bad(error: tokio_postgres::Error) -> ConnectionError {
 
 #[cfg(test)]
 mod tests {
-    use super::split_tls;
+    use super::{is_address, split_tls};
+
+    #[test]
+    fn an_address_names_a_host() {
+        assert!(is_address("postgres://user:word@%2Frun%2Fpg:5432/db?sslmode=require"));
+        assert!(is_address("host=localhost user=me"));
+        assert!(!is_address("postgres//user:word@localhost"));
+        assert!(!is_address("localhost"));
+        assert!(!is_address(""));
+    }
 
     #[test]
     fn sslmode_is_taken_out_of_the_url() {

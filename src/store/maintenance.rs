@@ -2,10 +2,13 @@
 //! prepared ahead, and what may be forgotten forgotten.
 
 use diesel::prelude::{QueryableByName, RunQueryDsl};
-use diesel::sql_types::{Bool, Integer};
+use diesel::sql_types::{BigInt, Bool, Integer};
 use diesel::{QueryResult, sql_query};
 
 use super::blocking::BlockingConnection;
+
+/// Rows that one statement deletes at most.
+const ROWS_PER_DELETE: i64 = 1_000;
 
 #[derive(QueryableByName)]
 struct Created {
@@ -26,20 +29,33 @@ pub fn create_log_partitions(conn: &mut BlockingConnection, days_ahead: i32) -> 
 
 /// Forgets claim requests that nobody will ask for again; answers how many.
 pub fn forget_claim_requests(conn: &mut BlockingConnection) -> QueryResult<usize> {
-    sql_query(
+    delete_in_batches(
+        conn,
         "DELETE FROM waybill.claim_requests WHERE (namespace_id, worker_id, request_id) IN \
          (SELECT namespace_id, worker_id, request_id FROM waybill.claim_requests \
-          WHERE claimed_at < now() - interval '24 hours' ORDER BY claimed_at LIMIT 1000)",
+          WHERE claimed_at < now() - interval '24 hours' ORDER BY claimed_at LIMIT $1)",
     )
-    .execute(conn)
 }
 
 /// Forgets workers that have not been seen for a week; answers how many.
 pub fn forget_workers(conn: &mut BlockingConnection) -> QueryResult<usize> {
-    sql_query(
+    delete_in_batches(
+        conn,
         "DELETE FROM waybill.workers WHERE (namespace_id, worker_id) IN \
          (SELECT namespace_id, worker_id FROM waybill.workers \
-          WHERE last_seen_at < now() - interval '7 days' ORDER BY last_seen_at LIMIT 1000)",
+          WHERE last_seen_at < now() - interval '7 days' ORDER BY last_seen_at LIMIT $1)",
     )
-    .execute(conn)
+}
+
+/// Runs a bounded delete until it has nothing left: a busy queue leaves more behind between
+/// two rounds than one statement should take away.
+fn delete_in_batches(conn: &mut BlockingConnection, statement: &str) -> QueryResult<usize> {
+    let mut deleted = 0;
+    loop {
+        let batch = sql_query(statement).bind::<BigInt, _>(ROWS_PER_DELETE).execute(conn)?;
+        deleted += batch;
+        if (batch as i64) < ROWS_PER_DELETE {
+            return Ok(deleted);
+        }
+    }
 }

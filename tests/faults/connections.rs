@@ -3,9 +3,14 @@
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::support::{App, HeldTable, Reply, database, until, within_patience};
+use crate::support::{App, HeldTable, Options, Reply, database, until, within_patience};
 
-/// A connection that was just cut may be handed out once more before its end is noticed.
+/// A server with one connection for requests: the one that is cut.
+async fn app_with_one_connection() -> App {
+    App::start_with(Options { flags: vec!["--db-connections=1".into()], ..Options::default() }).await
+}
+
+/// The connection that was cut may be handed out once more before its end is noticed.
 async fn settle_down(app: &App) {
     until("the server is ready", async || app.get("/ready").await.status == 200).await;
 }
@@ -16,7 +21,7 @@ fn in_background(request: reqwest::RequestBuilder) -> JoinHandle<Reply> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_publish_whose_connection_is_cut_is_503_and_stores_nothing() {
-    let app = App::start().await;
+    let app = app_with_one_connection().await;
     let mut held = HeldTable::lock(&app.url, "waybill.events").await;
     let event = json!({"title": "t", "tags": "a"});
     let publish = in_background(app.client.post(format!("{}/events", app.base)).json(&event));
@@ -30,7 +35,7 @@ async fn a_publish_whose_connection_is_cut_is_503_and_stores_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_connection_is_cut_is_503_and_claims_nothing() {
-    let app = App::start().await;
+    let app = app_with_one_connection().await;
     let id = app.publish_tagged("a").await;
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     let claim = in_background(app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1", app.base)));
@@ -44,7 +49,7 @@ async fn a_claim_whose_connection_is_cut_is_503_and_claims_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_completion_whose_connection_is_cut_is_503_and_can_be_repeated() {
-    let app = App::start().await;
+    let app = app_with_one_connection().await;
     let id = app.publish_tagged("a").await;
     app.claim("a", "w:1").await.expect("an event");
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
+use waybill::background::keeper;
+
 use crate::support::work::{Claim, Naming, W1, W2, ids};
-use crate::support::{App, ledger};
+use crate::support::{App, database, ledger};
 
 async fn publish_some(app: &App, count: usize) {
     for _ in 0..count {
@@ -160,6 +162,27 @@ async fn a_request_that_found_nothing_may_find_something_later() {
     let found = ask(&app, W1, "r1", 1).await;
     assert_eq!(found.len(), 1);
     assert_eq!(ask(&app, W1, "r1", 1).await, found);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_found_nothing_leaves_no_trace() {
+    let app = App::start().await;
+    for number in 0..3 {
+        assert!(ask(&app, W1, &format!("r{number}"), 1).await.is_empty());
+    }
+    assert_eq!(app.count("SELECT count(*) FROM waybill.claim_requests").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_forgotten_after_a_day_however_many_there_were() {
+    let app = App::start().await;
+    let remembered = "INSERT INTO waybill.claim_requests (worker_id, request_id, claimed_at)
+                      SELECT 'worker:1', n::text, now() - make_interval(hours => n / 150) FROM generate_series(0, 4799) n";
+    database::execute(&app.url, remembered).await;
+    let pool = keeper::pool(app.engine());
+    let round = tokio::task::spawn_blocking(move || keeper::run_once(&pool)).await.expect("no panic");
+    round.expect("a round of the keeper");
+    assert_eq!(app.count("SELECT count(*) FROM waybill.claim_requests").await, 24 * 150);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,9 +25,10 @@ fn lines(page: &Value) -> Vec<(i64, &str, &str)> {
 
 /// Follows cursors to the end; `query` starts with `?`. Answers the ids of each page.
 async fn walk(app: &App, query: &str) -> Vec<Vec<i64>> {
-    let mut pages = Vec::new();
+    let mut pages: Vec<Vec<i64>> = Vec::new();
     let mut after = String::new();
     loop {
+        assert!(pages.len() < 100, "cursors lead nowhere: {pages:?}");
         let page = list(app, &format!("{query}{after}")).await;
         pages.push(ids(&page));
         match page["next"].as_str() {

@@ -1,0 +1,114 @@
+//! Who is killed, and what happens then. What was acknowledged is still there.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+use nix::unistd::geteuid;
+use serde_json::json;
+
+use super::{Process, send, serve, until_gone};
+use crate::support::{Place, until};
+
+/// Both die at the same moment: the server must not have the time to start another PostgreSQL.
+async fn kill_both(server: Process, place: &Place) {
+    let postmaster = place.postmaster().expect("it runs");
+    send(server.pid(), Signal::SIGSTOP);
+    send(postmaster, Signal::SIGKILL);
+    server.kill_9().await;
+    until_gone(postmaster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_server_takes_its_postgresql_along_and_the_next_finds_everything() {
+    let place = Place::with_cluster();
+    let server = Process::start(&place);
+    let postmaster = place.postmaster().expect("it runs");
+    let id = server.app.publish_tagged("a").await;
+    server.app.claim("a", "w:1").await.expect("an event");
+    server.kill_9().await;
+    until_gone(postmaster).await;
+    let server = Process::start(&place);
+    assert_eq!(server.app.event(id).await["status"], "PROCESSING");
+    server.app.complete(id, "w:1").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_follows_a_killed_one_at_once_waits_for_its_postgresql_to_end() {
+    let place = Place::with_cluster();
+    let server = Process::start(&place);
+    let id = server.app.publish_tagged("a").await;
+    server.kill_9().await;
+    assert_eq!(Process::start(&place).app.event(id).await["status"], "PENDING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_postgresql_comes_back_under_the_running_server() {
+    let place = Place::with_cluster();
+    let server = Process::start(&place);
+    let event = json!({"title": "t", "tags": "a"});
+    for _ in 0..2 {
+        let acknowledged = server.app.publish_tagged("a").await;
+        let killed = place.postmaster().expect("it runs");
+        send(killed, Signal::SIGKILL);
+        until_gone(killed).await;
+        let reply = server.app.post("/events", &event).await;
+        if reply.status != 201 {
+            reply.problem(503, "database_unavailable");
+        }
+        until("work goes on", async || server.app.post("/events", &event).await.status == 201).await;
+        assert_eq!(server.app.event(acknowledged).await["status"], "PENDING");
+        assert_ne!(place.postmaster(), Some(killed));
+    }
+    server.app.get("/ready").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_and_a_postgresql_killed_together_recover() {
+    let place = Place::with_cluster();
+    let server = Process::start(&place);
+    let id = server.app.publish_tagged("a").await;
+    kill_both(server, &place).await;
+    assert!(place.postmaster().is_some(), "its pid file is left behind");
+    assert_eq!(Process::start(&place).app.event(id).await["status"], "PENDING");
+}
+
+/// After a power cut the recorded pid may belong to anybody, and PostgreSQL alone would
+/// refuse to start for as long as that process lives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_pid_file_that_names_a_stranger_is_no_obstacle() {
+    let place = Place::with_cluster();
+    let server = Process::start(&place);
+    let id = server.app.publish_tagged("a").await;
+    kill_both(server, &place).await;
+    let owner = fs::metadata(place.data_dir().join("postgres")).expect("a cluster");
+    let mut stranger = Command::new("sleep");
+    stranger.arg("600");
+    if geteuid().is_root() {
+        stranger.uid(owner.uid()).gid(owner.gid());
+    }
+    let mut stranger = stranger.spawn().expect("it runs");
+    for file in ["postgres/postmaster.pid", "run/.s.PGSQL.5432.lock"].map(|file| place.data_dir().join(file)) {
+        let text = fs::read_to_string(&file).expect("it is left behind");
+        let (_, rest) = text.split_once('\n').expect("several lines");
+        fs::write(&file, format!("{}\n{rest}", stranger.id())).expect("we may");
+    }
+    let next = Process::spawn(serve(&place));
+    stranger.kill().expect("our child");
+    stranger.wait().expect("our child");
+    let next = next.unwrap_or_else(|ended| panic!("{}", ended.stderr));
+    assert_eq!(next.app.event(id).await["status"], "PENDING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_killed_while_it_makes_the_database_can_be_followed() {
+    let place = Place::new();
+    let mut child = serve(&place).stderr(Stdio::null()).spawn().expect("it runs");
+    until("the database is being made", async || place.data_dir().join("postgres.init/base").exists()).await;
+    send(child.id(), Signal::SIGKILL);
+    child.wait().expect("our child");
+    Process::start(&place).app.publish_tagged("a").await;
+    assert!(!place.data_dir().join("postgres.init").exists());
+}

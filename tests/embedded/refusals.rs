@@ -1,0 +1,115 @@
+//! What `waybill serve` will not do, and what it says then.
+
+use std::fs;
+use std::process::Command;
+
+use nix::unistd::geteuid;
+
+use super::{Ended, Process, serve, waybill};
+use crate::support::{Place, database};
+
+/// Insists that it ended with an error that says these things.
+#[track_caller]
+fn refused(started: Result<Process, Ended>, says: &[&str]) {
+    let Err(ended) = started else { panic!("it started") };
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    for word in says {
+        assert!(ended.stderr.contains(word), "{word} in {}", ended.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_on_the_same_directory_is_refused_and_the_first_does_not_notice() {
+    let place = Place::with_cluster();
+    let first = Process::start(&place);
+    let id = first.app.publish_tagged("a").await;
+    let holder = format!("in use by another Waybill server (process {})", first.pid());
+    refused(Process::spawn(serve(&place)), &[&holder, "choose another data directory"]);
+    assert_eq!(first.app.event(id).await["status"], "PENDING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_without_postgresql_is_refused_and_it_says_what_to_install() {
+    let place = Place::new();
+    let mut command = serve(&place);
+    command.env("PATH", "").env("WAYBILL_PG_BIN", place.root());
+    let bin = place.root().display().to_string();
+    refused(Process::spawn(command), &["WAYBILL_PG_BIN", &bin, "apt-get install postgresql-15"]);
+    assert!(!place.data_dir().exists(), "a refusal leaves nothing behind");
+}
+
+/// Hides the installed PostgreSQL behind an empty folder, where the kernel lets us.
+fn without_postgresql(place: &Place) -> Option<Command> {
+    let namespaces: &[&str] =
+        if geteuid().is_root() { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
+    let hide = "mount -t tmpfs none /usr/lib/postgresql";
+    let works = Command::new("unshare").args(namespaces).args(["sh", "-c", hide]).status();
+    if !works.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    let script = format!("{hide} && PATH=/usr/bin:/bin exec \"$0\" serve --bind 127.0.0.1:0 --data-dir \"$1\"");
+    command.args(namespaces).args(["sh", "-c", &script, env!("CARGO_BIN_EXE_waybill")]).arg(place.data_dir());
+    Some(command)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_without_postgresql_is_told_what_to_install() {
+    let place = Place::new();
+    let Some(mut command) = without_postgresql(&place) else {
+        eprintln!("not tried: this machine does not let us hide its PostgreSQL");
+        return;
+    };
+    command.env_remove("DATABASE_URL");
+    refused(Process::spawn(command), &["apt-get install postgresql-15", "WAYBILL_PG_BIN", "DATABASE_URL"]);
+    assert!(!place.data_dir().exists(), "a refusal leaves nothing behind");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_of_another_version_names_the_package_that_can_read_it() {
+    let place = Place::with_cluster();
+    fs::write(place.data_dir().join("postgres/PG_VERSION"), "99\n").expect("we may");
+    refused(Process::spawn(serve(&place)), &["apt-get install postgresql-99"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_taken_is_refused_and_no_postgresql_is_left_behind() {
+    let place = Place::with_cluster();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let mut command = waybill(&["serve", "--bind", &address, "--data-dir"]);
+    command.arg(place.data_dir());
+    refused(Process::spawn(command), &[&format!("cannot listen on {address}")]);
+    assert_eq!(place.postmaster(), None);
+}
+
+fn serve_with_url(url: &str) -> Command {
+    let mut command = waybill(&["serve", "--bind", "127.0.0.1:0"]);
+    command.env("DATABASE_URL", url);
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_url_that_makes_no_sense_is_refused_and_not_repeated() {
+    let Err(ended) = Process::spawn(serve_with_url("postgres//waybill:hunter2@localhost")) else {
+        panic!("it started")
+    };
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.stderr.contains("DATABASE_URL"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+}
+
+/// A database that is not there yet is waited for; one that refuses us is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_refuses_us_is_not_waited_for() {
+    let url = database::empty().await;
+    let wrong = [
+        (url.replace("waybill:", "waybill:x"), "password authentication failed"),
+        (format!("{url}_but_another"), "does not exist"),
+    ];
+    for (url, reason) in wrong {
+        let started = Process::spawn(serve_with_url(&url));
+        assert!(started.as_ref().is_err_and(|ended| !ended.stderr.contains("waiting for the database")));
+        refused(started, &[reason]);
+    }
+}

@@ -1,0 +1,126 @@
+//! First starts and later ones, as root and as an ordinary user.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use nix::unistd::geteuid;
+
+use super::{OrdinaryUser, Process, serve, waybill};
+use crate::support::{Place, database};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_start_just_works_and_a_later_one_finds_the_data() {
+    let place = Place::new();
+    let server = Process::start(&place);
+    let id = server.app.publish_tagged("a").await;
+    let data = place.data_dir().canonicalize().expect("a folder");
+    let said = server.stderr().matches(&format!("the data is in {}", data.display())).count();
+    assert_eq!(said, 1, "{}", server.stderr());
+    server.stop().await;
+    let server = Process::start(&place);
+    assert_eq!(server.app.claim("a", "w:1").await.expect("an event")["id"], id);
+    server.stop().await;
+    let server = Process::start(&place);
+    server.app.complete(id, "w:1").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ordinary_user_needs_to_say_nothing_at_all() {
+    let place = Place::new();
+    let user = OrdinaryUser::find();
+    let home = user.home(&place);
+    let start = || {
+        let mut command = user.waybill(&place, &["serve", "--bind", "127.0.0.1:0"]);
+        command.env("HOME", &home).current_dir("/");
+        Process::spawn(command).unwrap_or_else(|ended| panic!("{}", ended.stderr))
+    };
+    let server = start();
+    let id = server.app.publish_tagged("a").await;
+    let data = home.join(".local/share/waybill");
+    assert_eq!(
+        fs::metadata(data.join("postgres")).expect("a cluster").uid(),
+        fs::metadata(&home).expect("a folder").uid()
+    );
+    server.stop().await;
+    assert_eq!(start().app.event(id).await["status"], "PENDING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgresql_never_runs_as_root() {
+    let place = Place::with_cluster();
+    let server = Process::start(&place);
+    let process = |pid: u32| fs::metadata(format!("/proc/{pid}")).expect("a process").uid();
+    let postmaster = process(place.postmaster().expect("it runs"));
+    assert_ne!(postmaster, 0);
+    if !geteuid().is_root() {
+        assert_eq!(postmaster, process(server.pid()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_may_come_from_the_environment() {
+    let place = Place::with_cluster();
+    let mut command = waybill(&["serve"]);
+    command.env("WAYBILL_BIND", "127.0.0.1:0").env("WAYBILL_DATA_DIR", place.data_dir());
+    command.env("WAYBILL_LOG_FORMAT", "json").env("DATABASE_URL", "");
+    let server = Process::spawn(command).unwrap_or_else(|ended| panic!("{}", ended.stderr));
+    server.app.publish_tagged("a").await;
+    for line in server.stderr().lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn port_0_picks_a_port_and_prints_it() {
+    let place = Place::with_cluster();
+    let server = Process::start(&place);
+    let port: u16 = server.app.base.strip_prefix("http://127.0.0.1:").expect("an address").parse().expect("a port");
+    assert_ne!(port, 0);
+    server.app.get("/health").await.expect(200);
+    server.app.get("/ready").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_files_in_the_data_directory_stay() {
+    let place = Place::new();
+    let data = place.data_dir();
+    fs::create_dir_all(data.join("backups")).expect("a folder");
+    fs::write(data.join("notes.txt"), "mine").expect("a file");
+    fs::write(data.join("backups/monday"), "also mine").expect("a file");
+    Process::start(&place).stop().await;
+    Process::start(&place).stop().await;
+    assert_eq!(fs::read_to_string(data.join("notes.txt")).expect("a file"), "mine");
+    assert_eq!(fs::read_to_string(data.join("backups/monday")).expect("a file"), "also mine");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn four_servers_may_start_at_once_on_one_empty_database() {
+    let url = database::empty().await;
+    let starting: Vec<_> = (0..4)
+        .map(|_| {
+            let mut command = waybill(&["serve", "--bind", "127.0.0.1:0"]);
+            command.env("DATABASE_URL", &url);
+            std::thread::spawn(|| Process::spawn(command).unwrap_or_else(|ended| panic!("{}", ended.stderr)))
+        })
+        .collect();
+    let servers: Vec<Process> = starting.into_iter().map(|thread| thread.join().expect("a server")).collect();
+    for server in &servers {
+        server.app.get("/ready").await.expect(200);
+        server.app.publish_tagged("a").await;
+    }
+    let claimed = servers[0].app.get("/events/subscribe?tags=a&worker_id=w:1&max=10").await.expect(200).json();
+    assert_eq!(claimed["events"].as_array().expect("events").len(), servers.len());
+    for server in servers {
+        assert!(!server.stderr().contains("ERROR"), "{}", server.stderr());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_a_database_url_starts_no_postgresql() {
+    let place = Place::new();
+    let mut command = serve(&place);
+    command.env("DATABASE_URL", database::empty().await);
+    let server = Process::spawn(command).unwrap_or_else(|ended| panic!("{}", ended.stderr));
+    server.app.publish_tagged("a").await;
+    assert!(!place.data_dir().exists());
+}

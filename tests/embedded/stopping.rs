@@ -1,0 +1,83 @@
+//! SIGTERM and Ctrl-C: in order, and soon.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{Process, is_alive, send, serve};
+use crate::support::{HeldTable, Place, Reply, database, until, within_patience};
+
+/// The promise.
+const STOPPED_WITHIN: Duration = Duration::from_secs(10);
+
+fn in_background(request: reqwest::RequestBuilder) -> tokio::task::JoinHandle<Reply> {
+    tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
+}
+
+/// A long poll that has reached the server: its worker has been seen.
+async fn wait_for_work(server: &Process, worker_id: &str) -> tokio::task::JoinHandle<Reply> {
+    let path = format!("{}/events/subscribe?tags=a&worker_id={worker_id}&wait=60", server.app.base);
+    let waiter = in_background(server.app.client.get(path));
+    until("the worker is seen", async || server.app.get("/workers").await.text.contains(worker_id)).await;
+    waiter
+}
+
+async fn stops_in_order_on(signal: Signal) {
+    let place = Place::with_cluster();
+    let mut server = Process::start(&place);
+    let postmaster = place.postmaster().expect("it runs");
+    let waiters = [wait_for_work(&server, "w:1").await, wait_for_work(&server, "w:2").await];
+    let asked_at = Instant::now();
+    send(server.pid(), signal);
+    assert_eq!(server.exit().await.code(), Some(0), "{}", server.stderr());
+    assert!(asked_at.elapsed() < STOPPED_WITHIN, "{:?}", asked_at.elapsed());
+    for waiter in waiters {
+        within_patience(waiter).await.expect("no panic").expect(204);
+    }
+    assert!(!is_alive(postmaster));
+    assert_eq!(place.postmaster(), None, "PostgreSQL was stopped cleanly");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_sends_waiting_workers_home_stops_postgresql_and_exits_with_0() {
+    stops_in_order_on(Signal::SIGTERM).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_does_the_same() {
+    stops_in_order_on(Signal::SIGINT).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_flight_is_finished() {
+    let place = Place::with_cluster();
+    let mut server = Process::start(&place);
+    let mut held = HeldTable::lock(&place.url(), "waybill.events").await;
+    let body = json!({"title": "t", "tags": "a"});
+    let publish = in_background(server.app.client.post(format!("{}/events", server.app.base)).json(&body));
+    held.until_awaited().await;
+    send(server.pid(), Signal::SIGTERM);
+    let address = server.app.base.trim_start_matches("http://").to_owned();
+    until("nobody new is let in", async || std::net::TcpStream::connect(&address).is_err()).await;
+    held.let_go().await;
+    let published = within_patience(publish).await.expect("no panic").expect(201).json();
+    assert_eq!(server.exit().await.code(), Some(0), "{}", server.stderr());
+    let cluster = place.start();
+    let stored = format!("SELECT count(*) FROM waybill.events WHERE id = {}", published["id"]);
+    assert_eq!(database::count(&cluster.url("postgres"), &stored).await, 1);
+}
+
+/// Somebody presses Ctrl-C while the first start still makes the database.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_can_be_called_off() {
+    let place = Place::new();
+    let mut child = serve(&place).stderr(Stdio::null()).spawn().expect("it runs");
+    until("the database is being made", async || place.data_dir().join("postgres.init").exists()).await;
+    send(child.id(), Signal::SIGINT);
+    until("it ends", async || child.try_wait().expect("our child").is_some()).await;
+    assert_eq!(child.wait().expect("our child").code(), Some(0));
+    assert_eq!(place.postmaster(), None);
+    Process::start(&place).app.publish_tagged("a").await;
+}
