@@ -26,7 +26,7 @@ fn every_error_code_is_documented_with_its_status_and_no_other_is() {
     assert_eq!(meanings.len(), codes.len());
     for code in Code::ALL {
         let meaning = meanings[code.word()].as_str().expect("a meaning");
-        assert!(meaning.starts_with(&format!("{}. ", code.status().as_u16())), "{}: {meaning}", code.word());
+        assert!(meaning.starts_with(&format!("`{}` ", code.status().as_u16())), "{}: {meaning}", code.word());
     }
 }
 
