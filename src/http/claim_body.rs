@@ -5,10 +5,14 @@
 //! has to the socket, the second lets it read from the socket again, and so learn that the
 //! peer has closed it. Only a server that comes back after both gets to the end, and only
 //! then is the work delivered; a body dropped earlier gives it back.
+//!
+//! A pause must reach the thread's reactor: a task that merely wakes itself is polled again
+//! before anybody has asked the kernel for news, and a thread that was busy with another
+//! request would hear of the hang-up when the work is long delivered.
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use actix_web::HttpResponse;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
@@ -25,7 +29,7 @@ const PAUSES: u8 = 2;
 pub struct ClaimBody {
     bytes: Option<Bytes>,
     length: u64,
-    pauses_left: u8,
+    pauses: Pin<Box<dyn Future<Output = ()>>>,
     claimed: ClaimedBatch,
 }
 
@@ -40,11 +44,7 @@ impl MessageBody for ClaimBody {
         if let Some(bytes) = self.bytes.take() {
             return Poll::Ready(Some(Ok(bytes)));
         }
-        if self.pauses_left > 0 {
-            self.pauses_left -= 1;
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
+        ready!(self.pauses.as_mut().poll(context));
         self.claimed.delivered();
         Poll::Ready(None)
     }
@@ -56,12 +56,20 @@ pub fn respond(
     view: impl FnOnce(&ClaimedBatch) -> serde_json::Result<Vec<u8>>,
 ) -> Result<HttpResponse, Error> {
     let bytes = view(&claimed).map_err(|error| Error::Internal(error.to_string()))?;
-    let body = ClaimBody { length: bytes.len() as u64, bytes: Some(bytes.into()), pauses_left: PAUSES, claimed };
+    let pauses = Box::pin(hesitate());
+    let body = ClaimBody { length: bytes.len() as u64, bytes: Some(bytes.into()), pauses, claimed };
     HttpResponse::Ok()
         .content_type("application/json")
         .insert_header((header::CACHE_CONTROL, "no-store"))
         .message_body(BoxBody::new(body))
         .map_err(|error| Error::Internal(error.to_string()))
+}
+
+async fn hesitate() {
+    for _ in 0..PAUSES {
+        // Comes back after the reactor has had its turn.
+        tokio::task::yield_now().await;
+    }
 }
 
 /// The bytes of a view.

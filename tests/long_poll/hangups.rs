@@ -10,8 +10,10 @@ use waybill::domain::tags::Tags;
 use waybill::engine::claim_deliveries::ClaimRequest;
 use waybill::http::claim_body;
 
-use super::{Waiter, quiet_app, until_asleep};
-use crate::support::{App, HeldTable, until, within_patience};
+use super::{Waiter, flags, quiet, quiet_app, until_asleep};
+use crate::support::{App, HeldTable, Options, until, within_patience};
+
+const GIVEN_BACK: &str = "SELECT count(*) FROM waybill.event_log WHERE reason = 'client_gone'";
 
 /// A worker that can hang up: dropping it closes its socket.
 struct RawWorker(TcpStream);
@@ -42,9 +44,11 @@ impl RawWorker {
     }
 }
 
-/// Somebody else gets the event, in its first attempt, and the log says what happened.
+/// The event is given back, somebody else gets it in its first attempt, and the log says what
+/// happened.
 async fn is_handed_to_another(app: &App, id: i64) {
-    let event = within_patience(app.get("/events/subscribe?tags=a&worker_id=w:9&wait=60")).await.expect(200).json();
+    until("it is given back", async || app.count(GIVEN_BACK).await == 1).await;
+    let event = app.claim("a", "w:9").await.expect("an event");
     assert_eq!((&event["id"], &event["attempt"], &event["lease_id"]), (&json!(id), &json!(1), &json!(2)));
     assert_eq!(app.actions(id).await, ["PICKED", "RELEASED", "PICKED"]);
     let released = &app.event(id).await["logs"][1];
@@ -102,6 +106,43 @@ async fn a_worker_that_hung_up_and_asks_again_by_request_id_holds_what_it_is_tol
     app.post(&format!("/events/{id}/complete"), &told).await.expect(200);
 }
 
+/// A batch that takes long to read, and is refused in the end.
+fn long_request() -> String {
+    let payload = "[".repeat(100) + &"]".repeat(100) + ",";
+    let payload = format!("[{}0]", payload.repeat(70));
+    let event = format!("{{\"title\": \"t\", \"tags\": \"z\", \"payload\": {payload}}},");
+    let body = format!("{{\"events\": [{}{{}}]}}", event.repeat(500));
+    let head = "POST /events/batch HTTP/1.1\r\nhost: waybill\r\ncontent-type: application/json\r\ncontent-length:";
+    format!("{head} {}\r\n\r\n{body}", body.len())
+}
+
+/// Waits until the server has no time for a trifle, or was too fast for us to see it.
+async fn until_busy(app: &App) {
+    let answers = async || tokio::time::timeout(Duration::from_millis(20), app.get("/health")).await.is_ok();
+    let mut trials = 100;
+    while answers().await && trials > 0 {
+        trials -= 1;
+    }
+}
+
+/// The one thread that serves HTTP has something else to do while the claim is committed and
+/// the worker hangs up, so that it learns of both at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_is_found_gone_when_its_answer_is_ready_gives_it_back_at_once() {
+    let app = App::start_with(Options { flags: [quiet(), flags("--http-workers 1")].concat(), ..Options::default() });
+    let app = app.await;
+    let worker = RawWorker::waiting(&app, "w:1").await;
+    let request = long_request();
+    let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
+    let id = app.publish_tagged("a").await;
+    held.until_awaited().await;
+    let _busy = RawWorker::ask(&app, &request);
+    until_busy(&app).await;
+    drop(worker);
+    held.let_go().await;
+    is_handed_to_another(&app, id).await;
+}
+
 /// More than the kernel holds for a peer that does not read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_hangs_up_in_the_middle_of_its_answer_gives_all_of_it_back() {
@@ -118,7 +159,7 @@ async fn a_worker_that_hangs_up_in_the_middle_of_its_answer_gives_all_of_it_back
     let path = format!("/events/subscribe?tags=a&worker_id=w:9&wait=60&max={EVENTS}");
     let events = within_patience(app.get(&path)).await.expect(200).json();
     assert_eq!(events["events"].as_array().expect("events").len(), EVENTS);
-    assert_eq!(app.count("SELECT count(*) FROM waybill.event_log WHERE reason = 'client_gone'").await, EVENTS as i64);
+    assert_eq!(app.count(GIVEN_BACK).await, EVENTS as i64);
 }
 
 /// The server drops a body whose peer it finds closed before it has asked for the end of it.
