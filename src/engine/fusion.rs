@@ -8,7 +8,9 @@
 //! What could go wrong, and where it is dealt with:
 //! - *One caller's bad row fails the others*: calls are checked before they come here, and a
 //!   batch that the database refuses is split until the culprit stands alone ([`split`]).
-//! - *A caller has gone*: its call is dropped before it is run, not after.
+//! - *A caller has gone*: its call is dropped before it is run, not after. A batch is put
+//!   together only when the database can be had ([`Gate`]), or what was answered with "come
+//!   back later" would be carried out all the same when the database comes back.
 //! - *Too many wait*: the lane is bounded, and says so at once instead of growing.
 //! - *A panic or a lost connection*: everybody in the batch is told, nobody waits for ever.
 //! - *One verb starves another*: each has its own lane and its own turn at the pool.
@@ -30,6 +32,8 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
 
 /// What a lane runs: many calls in, as many answers out, in the same order.
 pub type Answers<A> = Vec<Result<A, Error>>;
+/// Opens when the database can be had, or says that it cannot.
+pub type Gate = dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> + Send + Sync;
 type Run<C, A> = dyn Fn(Vec<C>) -> Pin<Box<dyn Future<Output = Answers<A>> + Send>> + Send + Sync;
 
 /// How a lane behaves.
@@ -58,7 +62,7 @@ struct Waiting<C, A> {
 
 impl<C: Send + 'static, A: Send + 'static> Lane<C, A> {
     /// Opens a lane; it closes when it is dropped.
-    pub fn open<F, Fut>(runtime: &Handle, shape: LaneShape, run: F) -> Self
+    pub fn open<F, Fut>(runtime: &Handle, shape: LaneShape, gate: Arc<Gate>, run: F) -> Self
     where
         F: Fn(Vec<C>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Answers<A>> + Send + 'static,
@@ -67,7 +71,7 @@ impl<C: Send + 'static, A: Send + 'static> Lane<C, A> {
         let exit = Arc::new(Mutex::new(Exit { queue: exit, held_over: None }));
         let run: Arc<Run<C, A>> = Arc::new(move |calls| run(calls).boxed());
         for _ in 0..shape.width {
-            runtime.spawn(serve(shape, exit.clone(), run.clone()));
+            runtime.spawn(serve(shape, exit.clone(), gate.clone(), run.clone()));
         }
         Lane { entrance }
     }
@@ -94,14 +98,18 @@ struct Exit<C, A> {
 }
 
 impl<C, A> Exit<C, A> {
-    /// Waits for a first call and takes along what has gathered behind it.
-    async fn next_batch(&mut self, max_weight: usize) -> Option<Vec<Waiting<C, A>>> {
-        let first = match self.held_over.take() {
-            Some(waiting) => waiting,
-            None => self.queue.recv().await?,
-        };
-        let mut weight = first.weight;
-        let mut batch = vec![first];
+    /// Waits for a first call; answers whether there will ever be one.
+    async fn wait_for_first(&mut self) -> bool {
+        if self.held_over.is_none() {
+            self.held_over = self.queue.recv().await;
+        }
+        self.held_over.is_some()
+    }
+
+    /// Takes that call along with what has gathered behind it.
+    fn take_batch(&mut self, max_weight: usize) -> Vec<Waiting<C, A>> {
+        let mut batch: Vec<Waiting<C, A>> = self.held_over.take().into_iter().collect();
+        let mut weight: usize = batch.iter().map(|waiting| waiting.weight).sum();
         while let Ok(waiting) = self.queue.try_recv() {
             if weight + waiting.weight > max_weight {
                 self.held_over = Some(waiting);
@@ -110,20 +118,32 @@ impl<C, A> Exit<C, A> {
             weight += waiting.weight;
             batch.push(waiting);
         }
-        Some(batch)
+        batch
     }
 }
 
 async fn serve<C: Send + 'static, A: Send + 'static>(
     shape: LaneShape,
     exit: Arc<Mutex<Exit<C, A>>>,
+    gate: Arc<Gate>,
     run: Arc<Run<C, A>>,
 ) {
     loop {
-        let Some(batch) = exit.lock().await.next_batch(shape.max_weight).await else { return };
+        let mut taking = exit.lock().await;
+        if !taking.wait_for_first().await {
+            return;
+        }
+        let gate = gate().await;
+        let batch = taking.take_batch(shape.max_weight);
+        drop(taking);
         let here = batch.into_iter().filter(|waiting| !waiting.answer.is_closed());
         let (calls, callers): (Vec<C>, Vec<_>) = here.map(|waiting| (waiting.call, waiting.answer)).unzip();
         if calls.is_empty() {
+            continue;
+        }
+        if let Err(error) = gate {
+            let told = callers.iter().map(|_| Err(error.for_another())).collect();
+            answer_all(callers, told);
             continue;
         }
         let outcome = AssertUnwindSafe(run(calls)).catch_unwind().await;
@@ -177,12 +197,45 @@ mod tests {
 
     const SHAPE: LaneShape = LaneShape { name: "test", capacity: 100, width: 1, max_weight: 10 };
 
+    fn open_gate() -> Arc<Gate> {
+        Arc::new(|| async { Ok(()) }.boxed())
+    }
+
+    #[tokio::test]
+    async fn behind_a_closed_gate_everybody_is_told_and_nothing_is_run() {
+        let gate: Arc<Gate> = Arc::new(|| async { Err(Error::unavailable("away".into())) }.boxed());
+        let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, gate, |_| async { panic!("must not run") });
+        assert!(matches!(lane.call(1, 1).await, Err(Error::Unavailable(cause)) if cause == "away"));
+    }
+
+    #[tokio::test]
+    async fn who_leaves_while_the_gate_is_closed_is_not_run_when_it_opens() {
+        let (opened, ran) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
+        let (opened_in, ran_in) = (opened.clone(), ran.clone());
+        let gate: Arc<Gate> = Arc::new(move || {
+            let opened = opened_in.clone();
+            async move { opened.acquire().await.map(|permit| permit.forget()).map_err(|_| Error::Overloaded) }.boxed()
+        });
+        let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, gate, move |calls: Vec<u32>| {
+            ran_in.lock().unwrap().extend(calls.iter().copied());
+            async move { calls.iter().map(|_| Ok(())).collect() }
+        });
+        let mut gone = Box::pin(lane.call(1, 1));
+        assert!(futures_util::poll!(&mut gone).is_pending());
+        tokio::task::yield_now().await;
+        drop(gone);
+        let stays = lane.call(2, 1);
+        opened.add_permits(5);
+        stays.await.unwrap();
+        assert_eq!(*ran.lock().unwrap(), [2]);
+    }
+
     /// Calls that arrive while a batch is away form the next one; weights are kept to.
     #[tokio::test]
     async fn calls_gather_while_a_batch_is_away() {
         let (gate, sizes) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
         let (gate_in, sizes_in) = (gate.clone(), sizes.clone());
-        let lane: Lane<u32, u32> = Lane::open(&Handle::current(), SHAPE, move |calls| {
+        let lane: Lane<u32, u32> = Lane::open(&Handle::current(), SHAPE, open_gate(), move |calls| {
             let (gate, sizes) = (gate_in.clone(), sizes_in.clone());
             async move {
                 sizes.lock().unwrap().push(calls.len());
@@ -210,7 +263,7 @@ mod tests {
     #[tokio::test]
     async fn a_full_lane_refuses_at_once() {
         let shape = LaneShape { capacity: 1, ..SHAPE };
-        let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, |_| std::future::pending());
+        let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_gate(), |_| std::future::pending());
         let (mut first, mut second) = (Box::pin(lane.call((), 1)), Box::pin(lane.call((), 1)));
         assert!(futures_util::poll!(&mut first).is_pending());
         assert!(matches!(futures_util::poll!(&mut second), std::task::Poll::Ready(Err(Error::Overloaded))));
@@ -218,7 +271,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_told_to_every_caller_and_the_lane_lives_on() {
-        let lane: Lane<bool, ()> = Lane::open(&Handle::current(), SHAPE, |calls: Vec<bool>| async move {
+        let lane: Lane<bool, ()> = Lane::open(&Handle::current(), SHAPE, open_gate(), |calls: Vec<bool>| async move {
             assert!(!calls.contains(&true), "on purpose");
             calls.iter().map(|_| Ok(())).collect()
         });
@@ -230,7 +283,7 @@ mod tests {
     async fn a_caller_that_has_gone_is_not_run() {
         let ran = Arc::new(std::sync::Mutex::new(Vec::new()));
         let ran_in = ran.clone();
-        let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, move |calls: Vec<u32>| {
+        let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, open_gate(), move |calls: Vec<u32>| {
             ran_in.lock().unwrap().extend(calls.iter().copied());
             async move { calls.iter().map(|_| Ok(())).collect() }
         });

@@ -32,6 +32,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use futures_util::FutureExt;
 use tokio::runtime::Handle;
 
 use crate::domain::backoff::Backoff;
@@ -44,7 +45,7 @@ use crate::store::ready::queue_of_tag;
 use announcer::Announcer;
 use claim_deliveries::{ClaimedBatch, Claimer};
 use clock::Clock;
-use fusion::{Answers, Lane, LaneShape};
+use fusion::{Answers, Gate, Lane, LaneShape};
 use hub::Hub;
 use marks::{Marks, Place};
 use publish_events::Publication;
@@ -146,9 +147,14 @@ impl Engine {
     fn open_lanes(&self) -> Lanes {
         let shape = |name, width| LaneShape { name, capacity: self.settings.max_queued, width, max_weight: FUSED_ROWS };
         let weak = Arc::downgrade(&self.0);
+        let database = self.database.clone();
+        let gate: Arc<Gate> = Arc::new(move || {
+            let database = database.clone();
+            async move { database.connection().await.map(drop) }.boxed()
+        });
         let (for_publish, for_claim, for_settle) = (weak.clone(), weak.clone(), weak);
         Lanes {
-            publish: Lane::open(&self.runtime, shape("publish", 2), move |calls| {
+            publish: Lane::open(&self.runtime, shape("publish", 2), gate.clone(), move |calls| {
                 let engine = for_publish.upgrade().map(Engine);
                 async move {
                     match engine {
@@ -158,7 +164,7 @@ impl Engine {
                 }
             }),
             // Two claims at once would fight for the same head.
-            claim: Lane::open(&self.runtime, shape("claim", 1), move |calls| {
+            claim: Lane::open(&self.runtime, shape("claim", 1), gate.clone(), move |calls| {
                 let engine = for_claim.upgrade().map(Engine);
                 async move {
                     match engine {
@@ -167,7 +173,7 @@ impl Engine {
                     }
                 }
             }),
-            settle: Lane::open(&self.runtime, shape("settle", 2), move |calls| {
+            settle: Lane::open(&self.runtime, shape("settle", 2), gate.clone(), move |calls| {
                 let engine = for_settle.upgrade().map(Engine);
                 async move {
                     match engine {
