@@ -32,6 +32,9 @@ use super::{Engine, transaction};
 /// does not hide what is behind it: a little at first, and far if it has to look again.
 const SLACK: [i64; 5] = [3, 500, 500, 500, 500];
 
+/// Between two looks of a worker that waits while the database is away.
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
+
 /// What a worker asks for.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
@@ -74,24 +77,35 @@ impl Engine {
         }
         let deadline = Instant::now() + request.wait;
         let ticket = self.hub.enter(claimer.queues.clone())?;
+        let mut has_waited = false;
         loop {
+            let mut look_again_at = deadline;
             // If others wait for the same and have not been woken, there is nothing to find.
-            let batch = match ticket.has_company() && request_id.is_none() {
-                true => ClaimedBatch::empty(),
-                false => self.look_once(&claimer, request_id.as_deref()).await?,
-            };
+            if !ticket.has_company() || request_id.is_some() {
+                match self.look_once(&claimer, request_id.as_deref()).await {
+                    Ok(batch) if !batch.events().is_empty() => {
+                        ticket.looked();
+                        ticket.pass_on();
+                        return Ok(batch);
+                    }
+                    Ok(_) => {}
+                    // Who waits already outlives a restart of the database.
+                    Err(Error::Unavailable(_)) if has_waited => {
+                        look_again_at = deadline.min(Instant::now() + LOOK_PAUSE)
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
             ticket.looked();
-            if !batch.events().is_empty() {
-                ticket.pass_on();
-                return Ok(batch);
-            }
-            if self.hub.is_closed() || tokio::time::timeout_at(deadline, ticket.woken()).await.is_err() {
-                return Ok(batch);
-            }
-            ticket.look_again();
             if self.hub.is_closed() {
-                return Ok(batch);
+                return Ok(ClaimedBatch::empty());
             }
+            let woken = tokio::time::timeout_at(look_again_at, ticket.woken()).await.is_ok();
+            if self.hub.is_closed() || (!woken && Instant::now() >= deadline) {
+                return Ok(ClaimedBatch::empty());
+            }
+            has_waited = true;
+            ticket.look_again();
         }
     }
 
