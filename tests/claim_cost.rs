@@ -6,9 +6,9 @@
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, SmallInt, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use serde_json::Value;
+use waybill::store::claims::CLAIM_DELIVERIES;
 use waybill::store::connect::connect;
 use waybill::store::database::SETUP;
-use waybill::store::deliveries::CLAIM_DELIVERIES;
 
 use crate::support::database;
 

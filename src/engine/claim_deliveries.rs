@@ -17,7 +17,7 @@ use crate::domain::tags::Tags;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
-use crate::store::deliveries::{ClaimQuery, Claimed, claim_deliveries};
+use crate::store::claims::{ClaimQuery, Claimed, claim_deliveries};
 use crate::store::events::EventRow;
 use crate::store::ready::queue_of_tag;
 

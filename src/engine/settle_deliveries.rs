@@ -19,7 +19,7 @@ use crate::domain::limits;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::deliveries::{Completion, complete_deliveries};
+use crate::store::completions::{Completion, complete_deliveries};
 use crate::store::event_log::{LogEntry, find_entry, find_past_claim};
 
 use super::changes::{Changes, Written};

@@ -1,4 +1,4 @@
-//! Deliveries: claimed, loaded under lock, and written back.
+//! Deliveries: loaded under lock, written back, and looked for when time has passed.
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::QueryableByName;
@@ -8,92 +8,8 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::{ActionColumn, JsonColumn, StatusColumn};
-use super::event_log::LogEntry;
-use super::events::EventRow;
 use crate::domain::backoff::Backoff;
-use crate::domain::delivery::{Delivery, Place, Report, Settled};
-
-/// A claim, as the statement wants it.
-#[derive(Debug, Clone)]
-pub struct ClaimQuery<'a> {
-    /// Whose queues.
-    pub namespace_id: i32,
-    /// Which queues.
-    pub queues: &'a [String],
-    /// Where to begin in each, by rank and number.
-    pub from: &'a [(i16, i64)],
-    /// How far to look into each queue.
-    pub window: i64,
-    /// Who gets the first, the second, … delivery; as many as there are names, at most.
-    pub worker_ids: &'a [&'a str],
-    /// For how long each.
-    pub lease_seconds: &'a [i32],
-    /// The time, if it is not the database's.
-    pub now: Option<DateTime<Utc>>,
-}
-
-/// What a claim found.
-#[derive(Debug)]
-pub struct Claimed {
-    /// What was claimed, in claim order.
-    pub events: Vec<ClaimedEvent>,
-    /// Nothing was, although work is there: others are just taking it, or it has expired.
-    pub out_of_reach: bool,
-}
-
-/// One of them.
-#[derive(Debug)]
-pub struct ClaimedEvent {
-    /// The number of the name that got it.
-    pub slot: usize,
-    /// The queue in which it was found, and the place of that queue's head, by rank and number.
-    pub head: (String, i16, i64),
-    /// The event.
-    pub row: EventRow,
-}
-
-#[derive(QueryableByName)]
-struct ClaimedRow {
-    #[diesel(sql_type = Text)]
-    queue: String,
-    #[diesel(sql_type = SmallInt)]
-    rank: i16,
-    #[diesel(sql_type = BigInt)]
-    seq: i64,
-    #[diesel(sql_type = Integer)]
-    slot: i32,
-    #[diesel(sql_type = Nullable<BigInt>)]
-    claimed_id: Option<i64>,
-    #[diesel(embed)]
-    row: EventRow,
-}
-
-/// The statement behind [`claim_deliveries`], for those who measure it.
-pub const CLAIM_DELIVERIES: &str = include_str!("sql/claim_deliveries.sql");
-
-/// Claims deliveries: PENDING → PROCESSING, out of `ready`, PICKED in the log.
-pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'_>) -> QueryResult<Claimed> {
-    let rows: Vec<ClaimedRow> = sql_query(CLAIM_DELIVERIES)
-        .bind::<Integer, _>(query.namespace_id)
-        .bind::<Array<Text>, _>(query.queues)
-        .bind::<BigInt, _>(query.worker_ids.len() as i64)
-        .bind::<BigInt, _>(query.window)
-        .bind::<Array<Text>, _>(query.worker_ids)
-        .bind::<Array<Integer>, _>(query.lease_seconds)
-        .bind::<Nullable<Timestamptz>, _>(query.now)
-        .bind::<Array<SmallInt>, _>(query.from.iter().map(|from| from.0).collect::<Vec<_>>())
-        .bind::<Array<BigInt>, _>(query.from.iter().map(|from| from.1).collect::<Vec<_>>())
-        .cached()
-        .load(conn)
-        .await?;
-    let out_of_reach = rows.iter().any(|row| row.claimed_id.is_none());
-    let claimed = rows.into_iter().filter(|row| row.claimed_id.is_some());
-    // Slots are counted from one over there.
-    let events = claimed
-        .map(|row| ClaimedEvent { slot: row.slot as usize - 1, head: (row.queue, row.rank, row.seq), row: row.row })
-        .collect();
-    Ok(Claimed { events, out_of_reach })
-}
+use crate::domain::delivery::{Delivery, Place, Settled};
 
 /// A delivery under lock, with what is needed to decide about it.
 #[derive(Debug)]
@@ -379,57 +295,4 @@ pub async fn next_due_in(conn: &mut AsyncPgConnection, now: Option<DateTime<Utc>
 
 fn ids(rows: QueryResult<Vec<IdRow>>) -> QueryResult<Vec<i64>> {
     Ok(rows?.into_iter().map(|row| row.id).collect())
-}
-
-/// A completion, as the short way wants it.
-#[derive(Debug)]
-pub struct Completion<'a> {
-    /// The delivery.
-    pub id: i64,
-    /// The claim meant, if the worker says.
-    pub lease_id: Option<i32>,
-    /// The worker.
-    pub worker_id: &'a str,
-    /// What it says.
-    pub report: &'a Report,
-}
-
-/// A completion that went the short way.
-#[derive(Debug, QueryableByName)]
-pub struct Completed {
-    /// Its place among those given, counted from one.
-    #[diesel(sql_type = BigInt)]
-    pub ord: i64,
-    /// The line that it left.
-    #[diesel(embed)]
-    pub entry: LogEntry,
-    /// Failures before it.
-    #[diesel(sql_type = Integer)]
-    pub retry_count: i32,
-    /// Attempts in all.
-    #[diesel(sql_type = Integer)]
-    pub max_retries: i32,
-}
-
-/// Completes what is simply held by its caller; whatever is missing in the answer was not
-/// touched and has to be judged.
-pub async fn complete_deliveries(
-    conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    now: Option<DateTime<Utc>>,
-    completions: &[Completion<'_>],
-) -> QueryResult<Vec<Completed>> {
-    let reports = || completions.iter().map(|completion| completion.report);
-    sql_query(include_str!("sql/complete_deliveries.sql"))
-        .bind::<Integer, _>(namespace_id)
-        .bind::<Nullable<Timestamptz>, _>(now)
-        .bind::<Array<BigInt>, _>(completions.iter().map(|c| c.id).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Integer>>, _>(completions.iter().map(|c| c.lease_id).collect::<Vec<_>>())
-        .bind::<Array<Text>, _>(completions.iter().map(|c| c.worker_id).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Integer>>, _>(reports().map(|r| r.status_code).collect::<Vec<_>>())
-        .bind::<Array<Nullable<BigInt>>, _>(reports().map(|r| r.execution_time_ms).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Json>>, _>(reports().map(|r| r.result.clone().map(JsonColumn)).collect::<Vec<_>>())
-        .cached()
-        .load(conn)
-        .await
 }

@@ -8,7 +8,9 @@
 pub mod blocking;
 pub mod cached;
 pub mod claim_requests;
+pub mod claims;
 pub mod columns;
+pub mod completions;
 pub mod connect;
 pub mod database;
 pub mod deliveries;

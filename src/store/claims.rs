@@ -1,0 +1,92 @@
+//! Claims: the one statement that hands work out.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Integer, Nullable, SmallInt, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+use super::events::EventRow;
+
+/// A claim, as the statement wants it.
+#[derive(Debug, Clone)]
+pub struct ClaimQuery<'a> {
+    /// Whose queues.
+    pub namespace_id: i32,
+    /// Which queues.
+    pub queues: &'a [String],
+    /// Where to begin in each, by rank and number.
+    pub from: &'a [(i16, i64)],
+    /// How far to look into each queue.
+    pub window: i64,
+    /// Who gets the first, the second, … delivery; as many as there are names, at most.
+    pub worker_ids: &'a [&'a str],
+    /// For how long each.
+    pub lease_seconds: &'a [i32],
+    /// The time, if it is not the database's.
+    pub now: Option<DateTime<Utc>>,
+}
+
+/// What a claim found.
+#[derive(Debug)]
+pub struct Claimed {
+    /// What was claimed, in claim order.
+    pub events: Vec<ClaimedEvent>,
+    /// Nothing was, although work is there: others are just taking it, or it has expired.
+    pub out_of_reach: bool,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct ClaimedEvent {
+    /// The number of the name that got it.
+    pub slot: usize,
+    /// The queue in which it was found, and the place of that queue's head, by rank and number.
+    pub head: (String, i16, i64),
+    /// The event.
+    pub row: EventRow,
+}
+
+#[derive(QueryableByName)]
+struct ClaimedRow {
+    #[diesel(sql_type = Text)]
+    queue: String,
+    #[diesel(sql_type = SmallInt)]
+    rank: i16,
+    #[diesel(sql_type = BigInt)]
+    seq: i64,
+    #[diesel(sql_type = Integer)]
+    slot: i32,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    claimed_id: Option<i64>,
+    #[diesel(embed)]
+    row: EventRow,
+}
+
+/// The statement behind [`claim_deliveries`], for those who measure it.
+pub const CLAIM_DELIVERIES: &str = include_str!("sql/claim_deliveries.sql");
+
+/// Claims deliveries: PENDING → PROCESSING, out of `ready`, PICKED in the log.
+pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'_>) -> QueryResult<Claimed> {
+    let rows: Vec<ClaimedRow> = sql_query(CLAIM_DELIVERIES)
+        .bind::<Integer, _>(query.namespace_id)
+        .bind::<Array<Text>, _>(query.queues)
+        .bind::<BigInt, _>(query.worker_ids.len() as i64)
+        .bind::<BigInt, _>(query.window)
+        .bind::<Array<Text>, _>(query.worker_ids)
+        .bind::<Array<Integer>, _>(query.lease_seconds)
+        .bind::<Nullable<Timestamptz>, _>(query.now)
+        .bind::<Array<SmallInt>, _>(query.from.iter().map(|from| from.0).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(query.from.iter().map(|from| from.1).collect::<Vec<_>>())
+        .cached()
+        .load(conn)
+        .await?;
+    let out_of_reach = rows.iter().any(|row| row.claimed_id.is_none());
+    let claimed = rows.into_iter().filter(|row| row.claimed_id.is_some());
+    // Slots are counted from one over there.
+    let events = claimed
+        .map(|row| ClaimedEvent { slot: row.slot as usize - 1, head: (row.queue, row.rank, row.seq), row: row.row })
+        .collect();
+    Ok(Claimed { events, out_of_reach })
+}

@@ -1,0 +1,65 @@
+//! Completions by whoever simply holds the work: one guarded statement.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+use super::columns::JsonColumn;
+use super::event_log::LogEntry;
+use crate::domain::delivery::Report;
+
+/// A completion, as the short way wants it.
+#[derive(Debug)]
+pub struct Completion<'a> {
+    /// The delivery.
+    pub id: i64,
+    /// The claim meant, if the worker says.
+    pub lease_id: Option<i32>,
+    /// The worker.
+    pub worker_id: &'a str,
+    /// What it says.
+    pub report: &'a Report,
+}
+
+/// A completion that went the short way.
+#[derive(Debug, QueryableByName)]
+pub struct Completed {
+    /// Its place among those given, counted from one.
+    #[diesel(sql_type = BigInt)]
+    pub ord: i64,
+    /// The line that it left.
+    #[diesel(embed)]
+    pub entry: LogEntry,
+    /// Failures before it.
+    #[diesel(sql_type = Integer)]
+    pub retry_count: i32,
+    /// Attempts in all.
+    #[diesel(sql_type = Integer)]
+    pub max_retries: i32,
+}
+
+/// Completes what is simply held by its caller; whatever is missing in the answer was not
+/// touched and has to be judged.
+pub async fn complete_deliveries(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    now: Option<DateTime<Utc>>,
+    completions: &[Completion<'_>],
+) -> QueryResult<Vec<Completed>> {
+    let reports = || completions.iter().map(|completion| completion.report);
+    sql_query(include_str!("sql/complete_deliveries.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<BigInt>, _>(completions.iter().map(|c| c.id).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Integer>>, _>(completions.iter().map(|c| c.lease_id).collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(completions.iter().map(|c| c.worker_id).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Integer>>, _>(reports().map(|r| r.status_code).collect::<Vec<_>>())
+        .bind::<Array<Nullable<BigInt>>, _>(reports().map(|r| r.execution_time_ms).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Json>>, _>(reports().map(|r| r.result.clone().map(JsonColumn)).collect::<Vec<_>>())
+        .cached()
+        .load(conn)
+        .await
+}
