@@ -149,9 +149,11 @@ impl Engine {
     async fn claim_for(&self, queues: &[String], claimers: &[&Claimer]) -> Result<Vec<Vec<EventRow>>, Error> {
         let mut is_swept = false;
         for slack in SLACK {
-            let conn = &mut *self.database.connection().await?;
+            let mut conn = self.database.connection().await?;
             let look = self.marks.look(queues);
-            let claimed = claim(conn, self, &look, queues, claimers, slack).await?;
+            let claimed = claim(&mut conn, self, &look, queues, claimers, slack).await?;
+            // The sweep below wants one, too, and there may be only one.
+            drop(conn);
             raise_marks(&look, &claimed);
             if !claimed.out_of_reach || is_swept {
                 return Ok(share_out(claimed, claimers));

@@ -4,7 +4,7 @@ use chrono::{SecondsFormat, TimeDelta};
 use serde_json::json;
 
 use crate::support::work::W1;
-use crate::support::{App, ledger};
+use crate::support::{App, Options, ledger};
 
 fn in_seconds(app: &App, seconds: i64) -> String {
     (app.now() + TimeDelta::seconds(seconds)).to_rfc3339_opts(SecondsFormat::Micros, true)
@@ -107,6 +107,14 @@ async fn expired_events_do_not_hide_the_work_behind_them() {
     let fresh = publish_behind_expired(&app).await;
     assert_eq!(app.take("a", W1).await.event_id, fresh);
     ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_connection_is_enough_to_get_past_expired_events() {
+    let flags = vec!["--db-connections=1".into()];
+    let app = App::start_with(Options { flags, fixed_clock: true, ..Options::default() }).await;
+    let fresh = publish_behind_expired(&app).await;
+    assert_eq!(app.claim("a", W1).await.expect("an event")["id"], fresh);
 }
 
 #[tokio::test(flavor = "multi_thread")]
