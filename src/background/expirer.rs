@@ -4,23 +4,15 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::{jittered, pause, report, sweep_all};
 use crate::engine::Engine;
-use crate::engine::sweep::SWEEP_ROWS;
 use crate::error::Error;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Gives up everything that has expired; answers how much.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
-    let mut expired = 0;
-    loop {
-        let batch = engine.expire_deliveries().await?;
-        expired += batch;
-        if (batch as i64) < SWEEP_ROWS {
-            return Ok(expired);
-        }
-    }
+    sweep_all(|| engine.expire_deliveries()).await
 }
 
 /// Repeats until the server stops.

@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::engine::Engine;
 use crate::engine::clock::Clock;
+use crate::engine::sweep::SWEEP_ROWS;
 use crate::error::Error;
 
 /// Which services run, and how often.
@@ -60,6 +61,18 @@ pub fn start(engine: &Engine, settings: &BackgroundSettings, shutdown: &Cancella
 /// Waits, unless the server stops; answers whether to go on.
 async fn pause(length: Duration, shutdown: &CancellationToken) -> bool {
     shutdown.run_until_cancelled(tokio::time::sleep(length)).await.is_some()
+}
+
+/// Sweeps until a batch is not full; answers how much was swept.
+async fn sweep_all<F: Future<Output = Result<usize, Error>>>(batch: impl Fn() -> F) -> Result<usize, Error> {
+    let mut swept = 0;
+    loop {
+        let rows = batch().await?;
+        swept += rows;
+        if (rows as i64) < SWEEP_ROWS {
+            return Ok(swept);
+        }
+    }
 }
 
 /// Up to a quarter more or less, so that servers started together do not act together.

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::{jittered, pause, report, sweep_all};
 use crate::engine::Engine;
-use crate::engine::sweep::SWEEP_ROWS;
 use crate::error::Error;
 
 /// The longest nap between two looks.
@@ -17,14 +16,7 @@ const SHORTEST_NAP: Duration = Duration::from_millis(20);
 
 /// Promotes all that is due; answers how much.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
-    let mut promoted = 0;
-    loop {
-        let batch = engine.promote_deliveries().await?;
-        promoted += batch;
-        if (batch as i64) < SWEEP_ROWS {
-            return Ok(promoted);
-        }
-    }
+    sweep_all(|| engine.promote_deliveries()).await
 }
 
 /// Repeats until the server stops, sleeping until the next delivery falls due.

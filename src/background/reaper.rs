@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::{jittered, pause, report, sweep_all};
 use crate::engine::Engine;
-use crate::engine::sweep::SWEEP_ROWS;
 use crate::error::Error;
 
 /// Within two seconds is promised; a jittered second keeps it.
@@ -14,14 +13,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Takes back everything whose lease has run out; answers how much.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
-    let mut rescued = 0;
-    loop {
-        let batch = engine.rescue_deliveries().await?;
-        rescued += batch;
-        if (batch as i64) < SWEEP_ROWS {
-            return Ok(rescued);
-        }
-    }
+    sweep_all(|| engine.rescue_deliveries()).await
 }
 
 /// Repeats until the server stops.

@@ -19,7 +19,6 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
@@ -27,8 +26,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::error::Error;
 
-/// By when a caller has an answer, whatever the database does.
-const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
+use super::ANSWER_WITHIN;
 
 /// What a lane runs: many calls in, as many answers out, in the same order.
 pub type Answers<A> = Vec<Result<A, Error>>;
