@@ -71,7 +71,7 @@ async fn cost_of_claim(conn: &mut AsyncPgConnection, tag: &str) -> (u64, u64) {
     conn.batch_execute("ROLLBACK").await.expect("ROLLBACK");
     let root = &explained.plan[0]["Plan"];
     // Parts that nothing reads from run after the main plan, and count for themselves.
-    let late = ["CTE taken", "CTE taken_elsewhere", "CTE logged"]
+    let late = ["CTE taken", "CTE taken_elsewhere", "CTE watched", "CTE logged"]
         .map(|name| buffers(find(root, name).expect("the statement has this part")));
     let claimed = find(root, "CTE claimed").and_then(|node| node["Actual Rows"].as_u64()).expect("rows");
     (buffers(root) + late.iter().sum::<u64>(), claimed)

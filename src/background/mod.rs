@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::engine::Engine;
 use crate::engine::clock::Clock;
-use crate::engine::sweep::SWEEP_ROWS;
+use crate::engine::sweep::Swept;
 use crate::error::Error;
 
 /// Which services run, and how often.
@@ -63,14 +63,14 @@ async fn pause(length: Duration, shutdown: &CancellationToken) -> bool {
     shutdown.run_until_cancelled(tokio::time::sleep(length)).await.is_some()
 }
 
-/// Sweeps until a batch is not full; answers how much was swept.
-async fn sweep_all<F: Future<Output = Result<usize, Error>>>(batch: impl Fn() -> F) -> Result<usize, Error> {
-    let mut swept = 0;
+/// Sweeps until there is no more to do at once; answers what it came to.
+async fn sweep_all<F: Future<Output = Result<Swept, Error>>>(batch: impl Fn() -> F) -> Result<Swept, Error> {
+    let mut count = 0;
     loop {
-        let rows = batch().await?;
-        swept += rows;
-        if (rows as i64) < SWEEP_ROWS {
-            return Ok(swept);
+        let swept = batch().await?;
+        count += swept.count;
+        if !swept.more {
+            return Ok(Swept { count, ..swept });
         }
     }
 }

@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Takes back everything whose lease has run out; answers how much.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
-    sweep_all(|| engine.rescue_deliveries()).await
+    Ok(sweep_all(|| engine.rescue_deliveries()).await?.count)
 }
 
 /// Repeats until the server stops.

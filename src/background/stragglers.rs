@@ -1,18 +1,27 @@
-//! Looks at queues from their very beginning, past the marks at which claims begin, in case
-//! the word that should have lowered a mark was lost.
+//! Looks at queues, and at what waits for a moment, from their very beginning, past the marks
+//! at which others begin, in case the word that should have lowered a mark was lost.
+//!
+//! That is the look which marks are there to avoid: while an old snapshot is held it gets
+//! slower with everything that passes through. So it takes no more than a share of the time.
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{jittered, pause, report};
 use crate::engine::Engine;
 use crate::engine::marks::Place;
+use crate::engine::moments::Moment;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
+use crate::store::deliveries::find_first_moments;
 use crate::store::ready::find_heads_of_queues;
 
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// How many times as long as a round the pause after it is at least.
+const REST: u32 = 50;
 
 /// How many queues one statement looks at.
 const QUEUES_PER_STATEMENT: usize = 1_000;
@@ -33,14 +42,22 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
             }
         }
     }
+    let mut conn = engine.database.connection().await?;
+    let first = find_first_moments(&mut conn).await?;
+    engine.moments.wait_for(Moment::Due, first.due_at);
+    engine.moments.wait_for(Moment::Expiry, first.expires_at);
+    engine.moments.wait_for(Moment::LeaseEnd, first.look_at);
     Ok(found)
 }
 
 /// Repeats until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    while pause(jittered(INTERVAL), &shutdown).await {
+    let mut rest = INTERVAL;
+    while pause(jittered(rest), &shutdown).await {
+        let began = Instant::now();
         if let Err(error) = run_once(&engine).await {
             report("stragglers", &error);
         }
+        rest = INTERVAL.max(began.elapsed() * REST);
     }
 }

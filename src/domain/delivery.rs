@@ -127,12 +127,17 @@ impl Delivery {
         self.retry_count + 1
     }
 
+    /// When it falls due, if it waits for that.
+    pub fn due_at(&self) -> Option<DateTime<Utc>> {
+        match self.place {
+            Place::Due(at) => Some(at),
+            Place::Ready | Place::Turn | Place::Nowhere => None,
+        }
+    }
+
     /// When a retry is due, as the contract shows it.
     pub fn next_retry_at(&self) -> Option<DateTime<Utc>> {
-        match self.place {
-            Place::Due(at) if self.lease_id > 0 => Some(at),
-            _ => None,
-        }
+        self.due_at().filter(|_| self.lease_id > 0)
     }
 
     /// PROCESSING, STARTED: a sign of life.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use diesel_async::AsyncPgConnection;
 
-use crate::domain::delivery::{LogLine, Place};
+use crate::domain::delivery::{Delivery, LogLine, Place};
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::deliveries::{EnteredRow, Loaded, Save, load_deliveries, save_deliveries};
@@ -36,6 +36,12 @@ pub struct Written {
     pub entries: Vec<LogEntry>,
     /// What entered `ready`.
     pub entered_ready: Vec<Entered>,
+    /// The first moment at which any of it falls due,
+    pub first_due: Option<DateTime<Utc>>,
+    /// becomes worthless,
+    pub first_expiry: Option<DateTime<Utc>>,
+    /// or loses its lease.
+    pub first_lease_end: Option<DateTime<Utc>>,
 }
 
 impl Changes {
@@ -97,7 +103,14 @@ impl Changes {
             .iter()
             .map(|loaded| Save { delivery: &loaded.delivery, to_tail: self.to_tail.contains(&loaded.delivery.id) })
             .collect();
-        let mut written = Written::default();
+        let first =
+            |pick: fn(&Delivery) -> Option<DateTime<Utc>>| touched.iter().filter_map(|l| pick(&l.delivery)).min();
+        let mut written = Written {
+            first_due: first(Delivery::due_at),
+            first_expiry: first(|delivery| delivery.expires_at),
+            first_lease_end: first(|delivery| delivery.lease_expires_at),
+            ..Written::default()
+        };
         if !saves.is_empty() {
             let entered = save_deliveries(conn, self.now, &saves).await?;
             written.entered_ready =

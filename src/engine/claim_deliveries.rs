@@ -25,7 +25,7 @@ pub use super::claimed_batch::ClaimedBatch;
 use super::claimed_batch::{Ask, Undo};
 use super::fusion::Answers;
 use super::marks::{Look, Place};
-use super::sweep::SWEEP_ROWS;
+use super::moments::Moment;
 use super::{Engine, transaction};
 
 /// How much further than needed a claim looks, so that work which others are just taking
@@ -154,11 +154,11 @@ impl Engine {
             let claimed = claim(&mut conn, self, &look, queues, claimers, slack).await?;
             // The sweep below wants one, too, and there may be only one.
             drop(conn);
-            raise_marks(&look, &claimed);
+            self.note_claim(&look, &claimed);
             if !claimed.out_of_reach || is_swept {
                 return Ok(share_out(claimed, claimers));
             }
-            is_swept = (self.expire_deliveries().await? as i64) < SWEEP_ROWS;
+            is_swept = !self.expire_deliveries().await?.more;
         }
         Ok(claimers.iter().map(|_| Vec::new()).collect())
     }
@@ -172,13 +172,23 @@ impl Engine {
                 Asked::Again(standing) => return Ok((standing, Undo::Never)),
                 Asked::First(claimed, undo) => (claimed, undo),
             };
-            raise_marks(&look, &claimed);
+            self.note_claim(&look, &claimed);
             if !claimed.out_of_reach || is_swept {
                 return Ok((claimed.events.into_iter().map(|event| event.row).collect(), undo));
             }
-            is_swept = (self.expire_deliveries().await? as i64) < SWEEP_ROWS;
+            is_swept = !self.expire_deliveries().await?.more;
         }
         Ok((Vec::new(), Undo::Never))
+    }
+
+    /// Call it after the commit.
+    fn note_claim(&self, look: &Look<'_>, claimed: &Claimed) {
+        for event in &claimed.events {
+            let (queue, rank, seq) = &event.head;
+            look.raise(queue, Place { rank: *rank, seq: *seq });
+        }
+        // Leases are looked at some time after the claim, and never before it.
+        self.moments.wait_for(Moment::LeaseEnd, claimed.events.first().map(|event| event.row.work.updated_at));
     }
 
     async fn claim_or_repeat(
@@ -208,14 +218,6 @@ impl Engine {
                 Ask { worker_id: claimer.worker_id.clone(), request_id: request_id.to_owned(), number: locked.asks };
             Ok(Asked::First(claimed, Undo::IfLast(ask)))
         })
-    }
-}
-
-/// Call it after the commit.
-fn raise_marks(look: &Look<'_>, claimed: &Claimed) {
-    for event in &claimed.events {
-        let (queue, rank, seq) = &event.head;
-        look.raise(queue, Place { rank: *rank, seq: *seq });
     }
 }
 

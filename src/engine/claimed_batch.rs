@@ -114,7 +114,7 @@ impl Engine {
             }
             Ok(settle_all(conn, self, &calls).await?.1)
         })?;
-        self.wake(&written.entered_ready);
+        self.follow_up(&written);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Low-water marks: where in a queue to begin looking.
+//! Low-water marks: where in a queue, or in time, to begin looking.
 //!
 //! While anybody holds an old snapshot, PostgreSQL cannot remove what was deleted from
 //! `ready`, and every claim would have to step over all of it. So the server remembers, per
@@ -14,10 +14,14 @@
 //!   beginning every few seconds, and lowers marks that are too high.
 //! - Marks are forgotten when there are too many; a queue without one is looked at from its
 //!   beginning.
+//!
+//! What waits for a moment is looked for in the same way: whatever waits for its due time is
+//! one queue, and a moment is a place in it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 /// More marks than this are forgotten, all at once.
@@ -35,6 +39,16 @@ pub struct Place {
 impl Place {
     /// Before everything.
     pub const BEGINNING: Place = Place { rank: i16::MIN, seq: 0 };
+
+    /// A moment, as a place in a queue that is ordered by time.
+    pub fn at(moment: DateTime<Utc>) -> Place {
+        Place { rank: 0, seq: moment.timestamp_micros() }
+    }
+
+    /// The moment; none before everything.
+    pub fn moment(self) -> Option<DateTime<Utc>> {
+        if self == Place::BEGINNING { None } else { DateTime::from_timestamp_micros(self.seq) }
+    }
 }
 
 /// The marks of one server.
@@ -179,6 +193,13 @@ mod tests {
         look.raise("q", at(0, 100));
         drop(look);
         assert_eq!(mark(&marks), at(0, 95));
+    }
+
+    #[test]
+    fn a_moment_is_a_place() {
+        let moment = DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap();
+        assert_eq!(Place::at(moment).moment(), Some(moment));
+        assert!(Place::BEGINNING.moment().is_none() && Place::BEGINNING < Place::at(DateTime::UNIX_EPOCH));
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod clock;
 pub mod fusion;
 pub mod hub;
 pub mod marks;
+pub mod moments;
 pub mod operate;
 pub mod publish_events;
 pub mod settle_deliveries;
@@ -43,11 +44,13 @@ use crate::store::events::StoredEvent;
 use crate::store::ready::queue_of_tag;
 
 use announcer::Announcer;
+use changes::Written;
 use claim_deliveries::{ClaimedBatch, Claimer};
 use clock::Clock;
 use fusion::{Answers, Gate, Lane, LaneShape};
 use hub::Hub;
 use marks::{Marks, Place};
+use moments::{Moment, Moments};
 use publish_events::Publication;
 use settle_deliveries::{Settled, WorkCall};
 use sightings::Sightings;
@@ -90,8 +93,10 @@ pub struct Parts {
     pub settings: EngineSettings,
     /// Who waits.
     pub hub: Arc<Hub>,
-    /// Where to begin looking.
+    /// Where to begin looking in a queue.
     pub marks: Marks,
+    /// Where to begin looking for moments that have come.
+    pub moments: Moments,
     /// What other servers should hear.
     pub announcer: Announcer,
     /// Who was seen.
@@ -123,6 +128,7 @@ impl Engine {
             clock,
             hub: Arc::new(Hub::new(settings.max_waiting)),
             marks: Marks::default(),
+            moments: Moments::default(),
             announcer: Announcer::default(),
             sightings: Sightings::default(),
             settings,
@@ -211,6 +217,14 @@ impl Engine {
             Ok(Err(panic)) => Err(Error::Internal(format!("a task panicked: {panic}"))),
             Err(_) => Err(Error::unavailable("no answer from the database in time".into())),
         }
+    }
+
+    /// Sees to what a transaction's changes call for. Call it after the commit.
+    fn follow_up(&self, written: &Written) {
+        self.moments.wait_for(Moment::Due, written.first_due);
+        self.moments.wait_for(Moment::Expiry, written.first_expiry);
+        self.moments.wait_for(Moment::LeaseEnd, written.first_lease_end);
+        self.wake(&written.entered_ready);
     }
 
     /// Tells waiting workers, here and elsewhere, of deliveries that entered `ready`. Call it

@@ -7,8 +7,9 @@ use crate::domain::delivery::LogLine;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::deliveries::{Loaded, find_stale};
+use crate::store::deliveries::Loaded;
 use crate::store::events::{EventRow, get_event};
+use crate::store::lease_watch::find_stale;
 use crate::store::listing::{EventFilter, Page, find_events};
 
 use super::changes::{Changes, Written};
@@ -106,7 +107,7 @@ impl Engine {
                 let row = read_back(conn, id).await?;
                 Ok((row, written))
             })?;
-            engine.wake(&written.entered_ready);
+            engine.follow_up(&written);
             Ok(row)
         })
         .await
@@ -128,7 +129,7 @@ impl Engine {
                 }
                 Ok((fitting.len(), changes.write(conn).await?))
             })?;
-            engine.wake(&written.entered_ready);
+            engine.follow_up(&written);
             Ok(count)
         })
         .await

@@ -14,6 +14,7 @@ use crate::store::ordering::lock_keys;
 use super::changes::advance_keys;
 use super::fusion::{Answers, split};
 use super::marks::Place;
+use super::moments::Moment;
 use super::{Engine, Entered, transaction};
 
 /// The events of one request, which are stored together or not at all.
@@ -50,6 +51,8 @@ impl Engine {
         };
         let mut entered: Vec<Entered> = events.iter().zip(&stored).filter_map(entered).collect();
         entered.extend(released);
+        self.moments.wait_for(Moment::Due, stored.iter().filter_map(|stored| stored.due_at).min());
+        self.moments.wait_for(Moment::Expiry, events.iter().filter_map(|event| event.expires_at).min());
         self.wake(&entered);
         let mut stored = stored.into_iter();
         Ok(publications.iter().map(|events| stored.by_ref().take(events.len()).collect()).collect())

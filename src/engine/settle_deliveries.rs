@@ -146,7 +146,7 @@ impl Engine {
         if !open.is_empty() {
             let judged: Vec<&WorkCall> = open.iter().map(|index| calls[*index]).collect();
             let (outcomes, written) = transaction!(self, |conn| settle_all(conn, self, &judged).await)?;
-            self.wake(&written.entered_ready);
+            self.follow_up(&written);
             for (index, outcome) in open.into_iter().zip(outcomes) {
                 answers[index] = Some(outcome);
             }

@@ -6,65 +6,98 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::domain::delivery::{LogLine, Place};
+use crate::domain::delivery::LogLine;
 use crate::domain::status::Status;
 use crate::error::Error;
-use crate::store::deliveries::{Loaded, Sweep, find_overdue, next_due_in};
+use crate::store::deliveries::{Loaded, Sweep, find_overdue};
+use crate::store::lease_watch::take_watched_leases;
 
-use super::changes::Changes;
+use super::changes::{Changes, Written};
+use super::moments::Moment;
 use super::{Engine, transaction};
 
-/// Rows per transaction.
-pub const SWEEP_ROWS: i64 = 500;
+/// Deliveries per transaction.
+const SWEEP_ROWS: i64 = 500;
+
+/// Rows of the list of leases per transaction; each stands for one claim.
+const WATCH_ROWS: i64 = 100;
+
+/// What one batch came to.
+#[derive(Debug, Clone, Copy)]
+pub struct Swept {
+    /// How many deliveries were changed.
+    pub count: usize,
+    /// Whether there may be more to do at once.
+    pub more: bool,
+    /// In how many seconds there will be, if that is known.
+    pub next_in: Option<f64>,
+}
 
 impl Engine {
-    /// Lets work whose time has come into `ready` (or to its turn); answers how many.
-    pub async fn promote_deliveries(&self) -> Result<usize, Error> {
-        self.sweep(Sweep::Due).await
+    /// Lets work whose time has come into `ready` (or to its turn).
+    pub async fn promote_deliveries(&self) -> Result<Swept, Error> {
+        self.sweep(Sweep::Due, Moment::Due).await
     }
 
-    /// Takes back work whose lease has run out; answers how many.
-    pub async fn rescue_deliveries(&self) -> Result<usize, Error> {
-        self.sweep(Sweep::LeaseExpired).await
+    /// Gives up pending work that has become worthless.
+    pub async fn expire_deliveries(&self) -> Result<Swept, Error> {
+        self.sweep(Sweep::Expired, Moment::Expiry).await
     }
 
-    /// Gives up pending work that has become worthless; answers how many.
-    pub async fn expire_deliveries(&self) -> Result<usize, Error> {
-        self.sweep(Sweep::Expired).await
-    }
-
-    /// In how many seconds the next delivery falls due, if any waits.
-    pub async fn next_due_in(&self) -> Result<Option<f64>, Error> {
+    async fn sweep(&self, sweep: Sweep, moment: Moment) -> Result<Swept, Error> {
+        let look = self.moments.look(moment);
         let mut conn = self.database.connection().await?;
-        Ok(next_due_in(&mut conn, self.now()).await?)
-    }
-
-    async fn sweep(&self, sweep: Sweep) -> Result<usize, Error> {
-        let mut conn = self.database.connection().await?;
-        let ids = find_overdue(&mut conn, sweep, self.now(), SWEEP_ROWS).await?;
+        let found = find_overdue(&mut conn, sweep, self.now(), look.from(), SWEEP_ROWS).await?;
         drop(conn);
-        if ids.is_empty() {
-            return Ok(0);
+        look.found_head(found.head);
+        let mut swept = Swept { count: 0, more: found.ids.len() as i64 == SWEEP_ROWS, next_in: found.head_in_seconds };
+        if found.ids.is_empty() {
+            return Ok(swept);
         }
-        let engine = self.clone();
-        let (count, written) = transaction!(engine, |conn| {
-            let mut changes = Changes::load(conn, &ids, engine.now()).await?;
-            let overdue = overdue_first(&changes, sweep);
+        let (count, written) = transaction!(self, |conn| {
+            let mut changes = Changes::load(conn, &found.ids, self.now()).await?;
+            let overdue = overdue_first(&changes, |loaded| overdue_since(loaded, sweep));
             for id in &overdue {
-                let poison_after = engine.settings.poison_after;
-                let lines = changes.touch(*id).map(|loaded| act(loaded, sweep, poison_after));
+                let lines = changes.touch(*id).map(|loaded| act(loaded, sweep));
                 changes.log_all(lines.unwrap_or_default());
             }
             Ok((overdue.len(), changes.write(conn).await?))
         })?;
-        self.wake(&written.entered_ready);
-        Ok(count)
+        self.follow_up(&written);
+        swept.count = count;
+        Ok(swept)
+    }
+
+    /// Takes back work whose lease has run out.
+    pub async fn rescue_deliveries(&self) -> Result<Swept, Error> {
+        let look = self.moments.look(Moment::LeaseEnd);
+        let (watched, count, written) = transaction!(self, |conn| {
+            let watched = take_watched_leases(conn, self.now(), look.from(), WATCH_ROWS, SWEEP_ROWS).await?;
+            if watched.expired.is_empty() {
+                return Ok((watched, 0, Written::default()));
+            }
+            let mut changes = Changes::load(conn, &watched.expired, self.now()).await?;
+            let overdue = overdue_first(&changes, |loaded| loaded.delivery.lease_expires_at);
+            for id in &overdue {
+                let rescue = |loaded: &mut Loaded| loaded.delivery.rescue(self.settings.poison_after, loaded.now);
+                let lines = changes.touch(*id).map(rescue);
+                changes.log_all(lines.unwrap_or_default());
+            }
+            Ok((watched, overdue.len(), changes.write(conn).await?))
+        })?;
+        look.found_head(watched.head);
+        self.follow_up(&written);
+        let more = watched.taken == WATCH_ROWS || watched.expired.len() as i64 == SWEEP_ROWS;
+        Ok(Swept { count, more, next_in: None })
     }
 }
 
 /// Those that are overdue still, the longest first: they have a right to be claimed first.
-fn overdue_first(changes: &Changes, sweep: Sweep) -> Vec<i64> {
-    let since = |id: i64| changes.get(id).and_then(|loaded| overdue_since(loaded, sweep)).map(|at| (at, id));
+fn overdue_first(changes: &Changes, moment: impl Fn(&Loaded) -> Option<DateTime<Utc>>) -> Vec<i64> {
+    let since = |id: i64| {
+        let loaded = changes.get(id)?;
+        moment(loaded).filter(|at| *at <= loaded.now).map(|at| (at, id))
+    };
     let mut overdue: Vec<(DateTime<Utc>, i64)> = changes.ids().into_iter().filter_map(since).collect();
     overdue.sort_unstable();
     overdue.into_iter().map(|(_, id)| id).collect()
@@ -72,23 +105,18 @@ fn overdue_first(changes: &Changes, sweep: Sweep) -> Vec<i64> {
 
 fn overdue_since(loaded: &Loaded, sweep: Sweep) -> Option<DateTime<Utc>> {
     let delivery = &loaded.delivery;
-    let moment = match (sweep, delivery.place) {
-        (Sweep::Due, Place::Due(at)) => Some(at),
-        (Sweep::Due, _) => None,
-        (Sweep::LeaseExpired, _) => delivery.lease_expires_at,
-        (Sweep::Expired, _) => delivery.expires_at.filter(|_| delivery.status == Status::Pending),
-    };
-    moment.filter(|at| *at <= loaded.now)
+    match sweep {
+        Sweep::Due => delivery.due_at(),
+        Sweep::Expired => delivery.expires_at.filter(|_| delivery.status == Status::Pending),
+    }
 }
 
-fn act(loaded: &mut Loaded, sweep: Sweep, poison_after: i32) -> Vec<LogLine> {
-    let now = loaded.now;
+fn act(loaded: &mut Loaded, sweep: Sweep) -> Vec<LogLine> {
     match sweep {
         Sweep::Due => {
             loaded.delivery.become_due();
             Vec::new()
         }
-        Sweep::LeaseExpired => loaded.delivery.rescue(poison_after, now),
         Sweep::Expired => vec![loaded.delivery.expire()],
     }
 }

@@ -174,7 +174,7 @@ pub async fn save_deliveries(
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.lease_expires_at).collect::<Vec<_>>())
         .bind::<Array<Bool>, _>(all().map(|d| d.cancel_requested).collect::<Vec<_>>())
         .bind::<Array<Bool>, _>(all().map(|d| d.place == Place::Ready).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Timestamptz>>, _>(all().map(due_at).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(all().map(Delivery::due_at).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.expires_at).collect::<Vec<_>>())
         .bind::<Array<Bool>, _>(all().map(is_in_order).collect::<Vec<_>>())
         .bind::<Array<Bool>, _>(saves.iter().map(|s| s.to_tail && is_in_order(s.delivery)).collect::<Vec<_>>())
@@ -203,21 +203,8 @@ pub struct EnteredRow {
     pub seq: i64,
 }
 
-fn due_at(delivery: &Delivery) -> Option<DateTime<Utc>> {
-    match delivery.place {
-        Place::Due(at) => Some(at),
-        Place::Ready | Place::Turn | Place::Nowhere => None,
-    }
-}
-
 fn is_in_order(delivery: &Delivery) -> bool {
     delivery.ordering_key.is_some() && !delivery.status.is_finished()
-}
-
-#[derive(QueryableByName)]
-struct IdRow {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
 }
 
 /// Which deliveries a sweep looks for.
@@ -225,74 +212,72 @@ struct IdRow {
 pub enum Sweep {
     /// Waiting for a time that has come.
     Due,
-    /// Held under a lease that has run out.
-    LeaseExpired,
     /// Pending and worthless.
     Expired,
 }
 
-/// Ids of deliveries that a sweep would touch, the most overdue first. Not locked: whoever
-/// acts on them loads them under lock and looks again.
+/// What a sweep found.
+#[derive(Debug, QueryableByName)]
+pub struct Overdue {
+    /// Whose time has come, the most overdue first. Not locked: whoever acts on them loads
+    /// them under lock and looks again.
+    #[diesel(sql_type = Array<BigInt>)]
+    pub ids: Vec<i64>,
+    /// The first moment that anything waits for, come or not: nothing lies before it.
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub head: Option<DateTime<Utc>>,
+    /// How many seconds that is from now.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub head_in_seconds: Option<f64>,
+}
+
+/// The statements behind [`find_overdue`], for those who measure them.
+pub fn find_overdue_sql(sweep: Sweep) -> &'static str {
+    match sweep {
+        Sweep::Due => include_str!("sql/find_due_deliveries.sql"),
+        Sweep::Expired => include_str!("sql/find_expired_deliveries.sql"),
+    }
+}
+
+/// The first moments that anything waits for.
+#[derive(Debug, QueryableByName)]
+pub struct FirstMoments {
+    /// Falling due.
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub due_at: Option<DateTime<Utc>>,
+    /// Becoming worthless.
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub expires_at: Option<DateTime<Utc>>,
+    /// Having its lease looked at.
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub look_at: Option<DateTime<Utc>>,
+}
+
+/// Finds the first moments, looking from the very beginning.
+pub async fn find_first_moments(conn: &mut AsyncPgConnection) -> QueryResult<FirstMoments> {
+    sql_query(
+        "SELECT (SELECT due_at FROM waybill.deliveries WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1), \
+                (SELECT expires_at FROM waybill.deliveries WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1), \
+                (SELECT look_at FROM waybill.lease_watch ORDER BY look_at, id LIMIT 1)",
+    )
+    .cached()
+    .get_result(conn)
+    .await
+}
+
+/// Looks for deliveries whose time has come, from a moment on.
 pub async fn find_overdue(
     conn: &mut AsyncPgConnection,
     sweep: Sweep,
     now: Option<DateTime<Utc>>,
+    from: Option<DateTime<Utc>>,
     limit: i64,
-) -> QueryResult<Vec<i64>> {
-    let text = match sweep {
-        Sweep::Due => "SELECT id FROM waybill.deliveries WHERE due_at <= coalesce($1, now()) ORDER BY due_at LIMIT $2",
-        Sweep::LeaseExpired => {
-            "SELECT id FROM waybill.deliveries WHERE status = 'PROCESSING' \
-             AND lease_expires_at <= coalesce($1, now()) ORDER BY lease_expires_at LIMIT $2"
-        }
-        Sweep::Expired => {
-            "SELECT id FROM waybill.deliveries WHERE expires_at <= coalesce($1, now()) AND status = 'PENDING' \
-             ORDER BY expires_at LIMIT $2"
-        }
-    };
-    ids(sql_query(text).bind::<Nullable<Timestamptz>, _>(now).bind::<BigInt, _>(limit).cached().load(conn).await)
-}
-
-/// Ids of deliveries that somebody holds and has not touched for `seconds`.
-pub async fn find_stale(
-    conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    seconds: f64,
-    now: Option<DateTime<Utc>>,
-    limit: i64,
-) -> QueryResult<Vec<i64>> {
-    ids(sql_query(
-        "SELECT id FROM waybill.deliveries WHERE status = 'PROCESSING' AND subscription_id IS NULL \
-         AND namespace_id = $1 AND updated_at <= coalesce($3, now()) - make_interval(secs => $2) \
-         ORDER BY lease_expires_at LIMIT $4",
-    )
-    .bind::<Integer, _>(namespace_id)
-    .bind::<Double, _>(seconds)
-    .bind::<Nullable<Timestamptz>, _>(now)
-    .bind::<BigInt, _>(limit)
-    .cached()
-    .load(conn)
-    .await)
-}
-
-/// When the next delivery falls due: now, later, or never.
-pub async fn next_due_in(conn: &mut AsyncPgConnection, now: Option<DateTime<Utc>>) -> QueryResult<Option<f64>> {
-    #[derive(QueryableByName)]
-    struct Row {
-        #[diesel(sql_type = Nullable<Double>)]
-        seconds: Option<f64>,
-    }
-    let row: Row = sql_query(
-        "SELECT extract(epoch FROM (SELECT due_at FROM waybill.deliveries WHERE due_at IS NOT NULL \
-         ORDER BY due_at LIMIT 1) - coalesce($1, now()))::float8 AS seconds",
-    )
-    .bind::<Nullable<Timestamptz>, _>(now)
-    .cached()
-    .get_result(conn)
-    .await?;
-    Ok(row.seconds)
-}
-
-fn ids(rows: QueryResult<Vec<IdRow>>) -> QueryResult<Vec<i64>> {
-    Ok(rows?.into_iter().map(|row| row.id).collect())
+) -> QueryResult<Overdue> {
+    sql_query(find_overdue_sql(sweep))
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<BigInt, _>(limit)
+        .bind::<Nullable<Timestamptz>, _>(from)
+        .cached()
+        .get_result(conn)
+        .await
 }

@@ -16,6 +16,7 @@ pub mod database;
 pub mod deliveries;
 pub mod event_log;
 pub mod events;
+pub mod lease_watch;
 pub mod listing;
 pub mod maintenance;
 pub mod migrate;

@@ -54,6 +54,7 @@ diesel::table! {
         result -> Nullable<Json>,
         last_error -> Nullable<Text>,
         updated_at -> Timestamptz,
+        unhappy_status -> Nullable<Text>,
     }
 }
 
@@ -65,6 +66,15 @@ diesel::table! {
         rank -> SmallInt,
         seq -> BigInt,
         delivery_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    /// Leases to look at.
+    waybill.lease_watch (look_at, id) {
+        look_at -> Timestamptz,
+        id -> BigInt,
+        delivery_ids -> Array<BigInt>,
     }
 }
 

@@ -69,7 +69,7 @@ pub async fn check(app: &App) {
     let mut conn = database::connection(&app.url).await;
     conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.expect("a transaction");
     let mut complaints = replay_all(&mut conn).await;
-    for query in [READY_IS_EXACT, READY_OR_WAITING, KEYS_IN_ORDER] {
+    for query in [READY_IS_EXACT, READY_OR_WAITING, KEYS_IN_ORDER, LEASES_ARE_WATCHED] {
         let found: Vec<Complaint> = sql_query(query).load(&mut conn).await.expect(query);
         complaints.extend(found.into_iter().map(|row| row.complaint));
     }
@@ -223,3 +223,9 @@ const KEYS_IN_ORDER: &str = "
           FROM waybill.deliveries d WHERE order_seq IS NOT NULL) k
     WHERE (place > 1 AND (ready_seq IS NOT NULL OR status = 'PROCESSING'))
        OR (place = 1 AND status = 'PENDING' AND (ready_seq IS NULL) = (due_at IS NULL))";
+
+/// Whatever is held is on the list of leases to look at, for no later than its lease ends.
+const LEASES_ARE_WATCHED: &str = "
+    SELECT 'held and not watched: ' || id AS complaint FROM waybill.deliveries d
+    WHERE status = 'PROCESSING' AND NOT EXISTS (
+        SELECT 1 FROM waybill.lease_watch w WHERE d.id = ANY (w.delivery_ids) AND w.look_at <= d.lease_expires_at)";

@@ -1,11 +1,15 @@
 -- Hands out up to $3 deliveries of the queues $2, in claim order: the first to worker $5[1]
 -- with a lease of $6[1] seconds, the second to $5[2], and so on.
 --
--- The candidates are the first $4 of each queue, from its mark ($8, $9) on, merged. The row that decides is the
--- delivery's: it is locked, skipping what others are just taking, and `d.ready_seq = c.seq`
--- is checked again on the locked version, so that an entry of `ready` that was taken between
--- our snapshot and our lock can never hand the work out twice, not even if it has come back
--- to `ready` at another place meanwhile.
+-- The candidates are the first $4 of each queue, from its mark ($8, $9) on, merged. The row
+-- that decides is the delivery's: it is locked, skipping what others are just taking, and
+-- `ready_seq = c.seq` is checked again on the locked version, so that an entry of `ready` that
+-- was taken between our snapshot and our lock can never hand the work out twice, not even if
+-- it has come back to `ready` at another place meanwhile.
+--
+-- The shape leaves the planner no choice, whatever the statistics say of tables that swing
+-- between empty and full: each step takes the rows of the one before and looks up one row for
+-- each, by its key (LATERAL, fenced by OFFSET 0 or FOR UPDATE) or by its place (ctid).
 --
 -- What is locked stays where it is until we commit, so it is then addressed by its place
 -- (ctid) and not looked up again. A row that was changed between snapshot and lock, and is
@@ -30,20 +34,27 @@ WITH candidates AS MATERIALIZED (
     ) r
 ),
 locked AS MATERIALIZED (
-    SELECT d.ctid AS delivery_place, c.ready_place, c.queue, c.rank, c.seq,
-           e.id, e.title, e.description, e.event_type, e.tags, e.labels, e.payload, e.priority, e.max_retries,
-           e.ordering_key, e.correlation_id, e.traceparent, e.run_at, e.expires_at, e.created_at
+    SELECT d.delivery_place, c.ready_place, c.queue, c.rank, c.seq, e.*
     FROM (
         SELECT DISTINCT ON (rank, seq) ready_place, queue, rank, seq, delivery_id
         FROM candidates
         ORDER BY rank, seq
     ) c
-    JOIN waybill.deliveries d ON d.id = c.delivery_id AND d.ready_seq = c.seq
-    JOIN waybill.events e ON e.id = d.event_id
-    WHERE d.expires_at IS NULL OR d.expires_at > coalesce($7, now())
-    ORDER BY c.rank, c.seq
+    CROSS JOIN LATERAL (
+        SELECT ctid AS delivery_place, event_id
+        FROM waybill.deliveries
+        WHERE id = c.delivery_id AND ready_seq = c.seq
+          AND (expires_at IS NULL OR expires_at > coalesce($7, now()))
+        FOR UPDATE SKIP LOCKED
+    ) d
+    CROSS JOIN LATERAL (
+        SELECT id, title, description, event_type, tags, labels, payload, priority, max_retries,
+               ordering_key, correlation_id, traceparent, run_at, expires_at, created_at
+        FROM waybill.events
+        WHERE id = d.event_id
+        OFFSET 0
+    ) e
     LIMIT $3
-    FOR UPDATE OF d SKIP LOCKED
 ),
 numbered AS (
     SELECT row_number() OVER (ORDER BY rank, seq)::integer AS slot, locked.* FROM locked
@@ -68,11 +79,26 @@ claimed AS (
 taken AS (
     DELETE FROM waybill.ready r USING claimed c WHERE r.ctid = c.ready_place
 ),
+elsewhere AS MATERIALIZED (
+    SELECT r.place
+    FROM claimed c
+    CROSS JOIN LATERAL (SELECT 't:' || tag AS queue FROM unnest(c.tags) AS tag OFFSET 0) q
+    CROSS JOIN LATERAL (
+        SELECT ctid AS place
+        FROM waybill.ready
+        WHERE namespace_id = $1 AND queue = q.queue COLLATE "C" AND rank = c.rank AND seq = c.seq
+        OFFSET 0
+    ) r
+    WHERE q.queue <> c.queue
+),
 taken_elsewhere AS (
-    DELETE FROM waybill.ready r
-    USING claimed c CROSS JOIN LATERAL unnest(c.tags) AS tag
-    WHERE 't:' || tag <> c.queue
-      AND r.namespace_id = $1 AND r.queue = ('t:' || tag) COLLATE "C" AND r.rank = c.rank AND r.seq = c.seq
+    DELETE FROM waybill.ready r USING elsewhere e WHERE r.ctid = e.place
+),
+watched AS (
+    INSERT INTO waybill.lease_watch (look_at, delivery_ids)
+    SELECT least(min(lease_expires_at), coalesce($7, now()) + interval '10 seconds'), array_agg(claimed_id)
+    FROM claimed
+    HAVING count(*) > 0
 ),
 logged AS (
     INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)

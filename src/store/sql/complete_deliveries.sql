@@ -1,18 +1,25 @@
 -- The short way for the common case: a worker completes what it holds, and no ordering key is
 -- involved. The guard is in the WHERE; whatever it does not let through is not touched, and
--- is judged the long way. Each event comes once.
-WITH input AS (
+-- is judged the long way. Each event comes once. A row is addressed by the place at which it was
+-- found; one that somebody changes at this very moment may not be there any more, and is judged, too.
+WITH input AS MATERIALIZED (
     SELECT * FROM unnest($3, $4, $5, $6, $7, $8) WITH ORDINALITY
          AS t(id, lease_id, worker_id, status_code, execution_time_ms, result, ord)
     ORDER BY id
+),
+found AS MATERIALIZED (
+    SELECT i.*, d.place
+    FROM input i CROSS JOIN LATERAL (
+        SELECT ctid AS place FROM waybill.deliveries WHERE id = i.id OFFSET 0
+    ) d
 ),
 completed AS (
     UPDATE waybill.deliveries d
     SET status = 'COMPLETED', lease_expires_at = NULL, started_at = NULL, expires_at = NULL,
         settled_lease_id = d.lease_id, settled_action = 'COMPLETED', result = i.result,
         updated_at = coalesce($2, now())
-    FROM input i
-    WHERE d.id = i.id
+    FROM found i
+    WHERE d.ctid = i.place
       AND d.status = 'PROCESSING'
       AND d.ordering_key IS NULL
       AND (d.lease_id = i.lease_id OR (i.lease_id IS NULL AND d.worker_id = i.worker_id))

@@ -1,9 +1,15 @@
 -- A page of workers with what each holds. A worker that holds something is listed even if
 -- its sighting has not been written down yet.
 WITH held AS MATERIALIZED (
-    SELECT d.worker_id, d.id, d.updated_at
-    FROM waybill.deliveries d
-    WHERE d.status = 'PROCESSING' AND d.subscription_id IS NULL AND d.namespace_id = $1
+    SELECT DISTINCT d.worker_id, d.id, d.updated_at
+    FROM waybill.lease_watch w
+    CROSS JOIN LATERAL unnest(w.delivery_ids) AS watched(id)
+    CROSS JOIN LATERAL (
+        SELECT worker_id, id, updated_at
+        FROM waybill.deliveries
+        WHERE id = watched.id AND lease_expires_at IS NOT NULL AND subscription_id IS NULL AND namespace_id = $1
+        OFFSET 0
+    ) d
 ),
 holders AS (
     SELECT worker_id,

@@ -4,7 +4,10 @@ SELECT d.id, d.event_id, d.status, d.retry_count, d.max_retries, d.rescue_count,
        d.lease_expires_at, d.cancel_requested, d.ready_seq, d.due_at, d.expires_at, d.ordering_key,
        d.started_at, d.settled_lease_id, d.settled_action, d.progress, d.result, d.last_error, d.updated_at,
        e.tags, e.backoff, e.expires_at AS event_expires_at, coalesce($2, now()) AS now
-FROM waybill.deliveries d JOIN waybill.events e ON e.id = d.event_id
+FROM waybill.deliveries d
+CROSS JOIN LATERAL (
+    SELECT tags, backoff, expires_at FROM waybill.events WHERE id = d.event_id OFFSET 0
+) e
 WHERE d.id = ANY($1)
 ORDER BY d.id
 FOR UPDATE OF d

@@ -1,6 +1,6 @@
 -- Writes back deliveries that were loaded under lock, and keeps `ready` in step: a row that
 -- leaves `ready` takes its entries along, a row that enters gets new ones at the tail, in the
--- order in which the rows are given.
+-- order in which the rows are given. A lease that now ends earlier is looked at earlier.
 WITH input AS (
     SELECT t.*
     FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) WITH ORDINALITY
@@ -8,16 +8,21 @@ WITH input AS (
               due_at, expires_at, in_order, to_tail, started_at, settled_lease_id, settled_action,
               progress, result, last_error, ord)
 ),
-placed AS (
+placed AS MATERIALIZED (
     SELECT input.*,
-           d.ready_seq AS old_ready_seq,
+           d.place, d.ready_seq AS old_ready_seq, d.lease_expires_at AS old_lease_expires_at,
            CASE WHEN input.in_ready THEN coalesce(d.ready_seq, nextval('waybill.ready_seq')) END AS new_ready_seq,
            CASE WHEN input.to_tail THEN nextval('waybill.ids')
                 WHEN input.in_order THEN d.order_seq END AS new_order_seq,
            d.namespace_id, d.priority, e.tags
     FROM input
-    JOIN waybill.deliveries d ON d.id = input.id
-    JOIN waybill.events e ON e.id = d.event_id
+    CROSS JOIN LATERAL (
+        SELECT ctid AS place, event_id, namespace_id, priority, ready_seq, order_seq, lease_expires_at
+        FROM waybill.deliveries WHERE id = input.id OFFSET 0
+    ) d
+    CROSS JOIN LATERAL (
+        SELECT tags FROM waybill.events WHERE id = d.event_id OFFSET 0
+    ) e
     ORDER BY input.ord
 ),
 saved AS (
@@ -29,20 +34,36 @@ saved AS (
         progress = p.progress, result = p.result, last_error = p.last_error,
         updated_at = coalesce($1, now())
     FROM placed p
-    WHERE d.id = p.id
+    WHERE d.ctid = p.place
     RETURNING d.id, d.priority, d.ready_seq, p.old_ready_seq
 ),
-left_ready AS (
-    DELETE FROM waybill.ready r
-    USING placed p CROSS JOIN LATERAL unnest(p.tags) AS tag
+leaving AS MATERIALIZED (
+    SELECT r.place
+    FROM placed p
+    CROSS JOIN LATERAL unnest(p.tags) AS tag
+    CROSS JOIN LATERAL (
+        SELECT ctid AS place
+        FROM waybill.ready
+        WHERE namespace_id = p.namespace_id AND queue = ('t:' || tag) COLLATE "C"
+          AND rank = -p.priority AND seq = p.old_ready_seq
+        OFFSET 0
+    ) r
     WHERE p.old_ready_seq IS NOT NULL AND p.new_ready_seq IS NULL
-      AND r.namespace_id = p.namespace_id AND r.queue = ('t:' || tag) COLLATE "C"
-      AND r.rank = -p.priority AND r.seq = p.old_ready_seq
+),
+left_ready AS (
+    DELETE FROM waybill.ready r USING leaving l WHERE r.ctid = l.place
 ),
 entered_ready AS (
     INSERT INTO waybill.ready (namespace_id, queue, rank, seq, delivery_id)
     SELECT p.namespace_id, 't:' || tag, -p.priority, p.new_ready_seq, p.id
     FROM placed p CROSS JOIN LATERAL unnest(p.tags) AS tag
     WHERE p.old_ready_seq IS NULL AND p.new_ready_seq IS NOT NULL
+),
+watched AS (
+    INSERT INTO waybill.lease_watch (look_at, delivery_ids)
+    SELECT min(lease_expires_at), array_agg(id)
+    FROM placed
+    WHERE lease_expires_at < old_lease_expires_at
+    HAVING count(*) > 0
 )
 SELECT id, (-priority)::smallint AS rank, ready_seq AS seq FROM saved WHERE ready_seq IS NOT NULL AND old_ready_seq IS NULL

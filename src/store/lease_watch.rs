@@ -1,0 +1,70 @@
+//! The list of leases to look at: what is held, and what was held until a moment ago.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+
+/// What was found on the rows that were taken off the list.
+#[derive(Debug, QueryableByName)]
+pub struct Watched {
+    /// Where the first row stood, its time come or not: nothing lies before it.
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub head: Option<DateTime<Utc>>,
+    /// How many rows were taken.
+    #[diesel(sql_type = BigInt)]
+    pub taken: i64,
+    /// Deliveries whose lease has run out, the longest first.
+    #[diesel(sql_type = Array<BigInt>)]
+    pub expired: Vec<i64>,
+}
+
+/// The statement behind [`take_watched_leases`], for those who measure it.
+pub const TAKE_WATCHED_LEASES: &str = include_str!("sql/take_watched_leases.sql");
+
+/// Takes up to `rows` rows off the list whose time has come, from a moment on, and puts back
+/// what is still held; answers up to `limit` deliveries whose lease has run out. Whoever acts
+/// on them does so in the same transaction: nothing else will remind anybody of them.
+pub async fn take_watched_leases(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+    from: Option<DateTime<Utc>>,
+    rows: i64,
+    limit: i64,
+) -> QueryResult<Watched> {
+    sql_query(TAKE_WATCHED_LEASES)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<BigInt, _>(rows)
+        .bind::<Nullable<Timestamptz>, _>(from)
+        .bind::<BigInt, _>(limit)
+        .cached()
+        .get_result(conn)
+        .await
+}
+
+/// Ids of deliveries that somebody holds and has not touched for `seconds`.
+pub async fn find_stale(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    seconds: f64,
+    now: Option<DateTime<Utc>>,
+    limit: i64,
+) -> QueryResult<Vec<i64>> {
+    #[derive(QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = BigInt)]
+        id: i64,
+    }
+    let rows: Vec<Row> = sql_query(include_str!("sql/find_stale_deliveries.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Double, _>(seconds)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<BigInt, _>(limit)
+        .cached()
+        .load(conn)
+        .await?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}

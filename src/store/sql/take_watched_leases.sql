@@ -1,0 +1,46 @@
+-- Takes up to $2 rows off the list of leases to look at, those whose time has come, and sees
+-- what became of the deliveries on them. What is settled falls out. What is held goes back on
+-- the list, for when its lease ends, or for a few seconds from now if that is sooner. What is
+-- held under a lease that has run out is the answer: up to $4 ids, the longest overdue first;
+-- more than that go back on the list as they are.
+--
+-- The look begins at $3; the answer also says where the first row stood, due or not, so that
+-- the next may begin there.
+WITH due AS MATERIALIZED (
+    SELECT ctid AS place, delivery_ids
+    FROM waybill.lease_watch
+    WHERE look_at >= coalesce($3, '-infinity') AND look_at <= coalesce($1, now())
+    ORDER BY look_at, id
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+taken AS (
+    DELETE FROM waybill.lease_watch w USING due WHERE w.ctid = due.place
+),
+held AS MATERIALIZED (
+    SELECT id, lease_expires_at,
+           lease_expires_at <= coalesce($1, now()) AS has_expired,
+           row_number() OVER (ORDER BY lease_expires_at, id) AS place
+    FROM (
+        SELECT DISTINCT d.id, d.lease_expires_at
+        FROM due
+        CROSS JOIN LATERAL unnest(due.delivery_ids) AS watched(id)
+        CROSS JOIN LATERAL (
+            SELECT id, lease_expires_at
+            FROM waybill.deliveries
+            WHERE id = watched.id AND lease_expires_at IS NOT NULL
+            OFFSET 0
+        ) d
+    ) distinct_held
+),
+put_back AS (
+    INSERT INTO waybill.lease_watch (look_at, delivery_ids)
+    SELECT least(lease_expires_at, coalesce($1, now()) + interval '10 seconds') AS look_at, array_agg(id)
+    FROM held
+    WHERE NOT has_expired OR place > $4
+    GROUP BY 1
+)
+SELECT (SELECT look_at FROM waybill.lease_watch
+        WHERE look_at >= coalesce($3, '-infinity') ORDER BY look_at, id LIMIT 1) AS head,
+       (SELECT count(*) FROM due) AS taken,
+       (SELECT coalesce(array_agg(id ORDER BY place), '{}') FROM held WHERE has_expired AND place <= $4) AS expired
