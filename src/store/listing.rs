@@ -3,17 +3,20 @@
 //! Pages go by id. A filter that no index serves is applied to a bounded number of rows (the
 //! *scan*), and the answer then carries a cursor even if it found less than a page. `total`
 //! is counted the same way, and says whether it is exact.
+//!
+//! That a scan is bounded is worth nothing if the planner may begin it at the other end of a
+//! join, so the join's order is part of the statement: see [`Listing`].
 
 use chrono::{DateTime, Utc};
-use diesel::QueryResult;
-use diesel::dsl::sql;
+use diesel::deserialize::QueryableByName;
 use diesel::pg::Pg;
-use diesel::prelude::{ExpressionMethods, JoinOnDsl, OptionalExtension, QueryDsl, SelectableHelper};
-use diesel::sql_types::{Json, Nullable};
+use diesel::query_builder::{BoxedSqlQuery, SqlQuery};
+use diesel::serialize::ToSql;
+use diesel::sql_types::{Array, BigInt, HasSqlType, Integer, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use super::events::{EventColumns, EventRow, WorkColumns};
-use super::schema::{deliveries, events};
+use super::events::EventRow;
 use crate::domain::status::Status;
 
 /// Which events are wanted.
@@ -73,11 +76,25 @@ pub struct EventPage {
     pub total_is_exact: bool,
 }
 
-type Joined = diesel::dsl::InnerJoin<
-    events::table,
-    diesel::dsl::On<deliveries::table, diesel::dsl::Eq<deliveries::id, events::id>>,
->;
-type Boxed<'a> = diesel::dsl::IntoBoxed<'a, Joined, Pg>;
+/// An event with its state, but without its payload.
+const ROWS: &str = "e.id, e.title, e.description, e.event_type, e.tags, e.labels, NULL::json AS payload, e.priority, \
+     e.max_retries, e.ordering_key, e.correlation_id, e.traceparent, e.run_at, e.expires_at, e.created_at, \
+     d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id, d.lease_expires_at, d.cancel_requested, \
+     d.progress, d.result, d.last_error, d.updated_at";
+const IDS: &str = "e.id";
+
+/// Events in their order, each with its state looked up.
+const FROM_EVENTS: &str =
+    "waybill.events e CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE id = e.id OFFSET 0) d";
+/// What has gone wrong in its order, each with its event looked up.
+const FROM_UNHAPPY: &str =
+    "waybill.deliveries d CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.id OFFSET 0) e";
+
+#[derive(QueryableByName)]
+struct IdRow {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
 
 /// Lists events.
 pub async fn list_events(
@@ -87,34 +104,8 @@ pub async fn list_events(
     page: Page,
 ) -> QueryResult<EventPage> {
     let scan_end = scan_end(conn, namespace_id, filter, page).await?;
-    let query = filtered(namespace_id, filter, page, scan_end);
-    let rows: Vec<(EventColumns, WorkColumns)> = ordered(query, page)
-        .offset(page.offset)
-        .limit(page.limit)
-        .select((
-            // All columns of the event but its payload.
-            (
-                events::id,
-                events::title,
-                events::description,
-                events::event_type,
-                events::tags,
-                events::labels,
-                sql::<Nullable<Json>>("NULL::json"),
-                events::priority,
-                events::max_retries,
-                events::ordering_key,
-                events::correlation_id,
-                events::traceparent,
-                events::run_at,
-                events::expires_at,
-                events::created_at,
-            ),
-            WorkColumns::as_select(),
-        ))
-        .load(conn)
-        .await?;
-    let events: Vec<EventRow> = rows.into_iter().map(|(event, work)| EventRow { event, work }).collect();
+    let events: Vec<EventRow> =
+        Listing::filtered(ROWS, namespace_id, filter, page, scan_end).load(conn, page.offset, page.limit).await?;
     let page_end = events.last().filter(|_| events.len() as i64 == page.limit).map(|row| row.event.id);
     let (total, total_is_exact) = count(conn, namespace_id, filter, page).await?;
     Ok(EventPage { events, next: page_end.or(scan_end), total, total_is_exact })
@@ -128,13 +119,10 @@ pub async fn find_events(
     page: Page,
 ) -> QueryResult<(Vec<i64>, Option<i64>)> {
     let scan_end = scan_end(conn, namespace_id, filter, page).await?;
-    let ids: Vec<i64> = ordered(filtered(namespace_id, filter, page, scan_end), page)
-        .limit(page.limit)
-        .select(events::id)
-        .load(conn)
-        .await?;
-    let page_end = ids.last().copied().filter(|_| ids.len() as i64 == page.limit);
-    Ok((ids, page_end.or(scan_end)))
+    let rows: Vec<IdRow> =
+        Listing::filtered(IDS, namespace_id, filter, page, scan_end).load(conn, 0, page.limit).await?;
+    let page_end = rows.last().filter(|_| rows.len() as i64 == page.limit).map(|row| row.id);
+    Ok((rows.into_iter().map(|row| row.id).collect(), page_end.or(scan_end)))
 }
 
 /// Counts what matches, from the first page on, reading at most `scan` rows.
@@ -146,12 +134,9 @@ async fn count(
 ) -> QueryResult<(i64, bool)> {
     let whole = Page { after: None, offset: 0, ..page };
     let scan_end = scan_end(conn, namespace_id, filter, whole).await?;
-    let ids: Vec<i64> = ordered(filtered(namespace_id, filter, whole, scan_end), whole)
-        .limit(page.scan + 1)
-        .select(events::id)
-        .load(conn)
-        .await?;
-    let counted = ids.len() as i64;
+    let rows: Vec<IdRow> =
+        Listing::filtered(IDS, namespace_id, filter, whole, scan_end).load(conn, 0, page.scan + 1).await?;
+    let counted = rows.len() as i64;
     Ok((counted.min(page.scan), scan_end.is_none() && counted <= page.scan))
 }
 
@@ -165,69 +150,99 @@ async fn scan_end(
     if !filter.needs_scan() {
         return Ok(None);
     }
-    ordered(indexed(namespace_id, filter, page), page)
-        .offset(page.scan - 1)
-        .limit(1)
-        .select(events::id)
-        .first(conn)
-        .await
-        .optional()
+    let rows: Vec<IdRow> = Listing::indexed(IDS, namespace_id, filter, page).load(conn, page.scan - 1, 1).await?;
+    Ok(rows.last().map(|row| row.id))
 }
 
-/// What the indexes can answer: ids, unhappy states, correlation.
-fn indexed<'a>(namespace_id: i32, filter: &'a EventFilter, page: Page) -> Boxed<'a> {
-    let mut query: Boxed<'a> = events::table
-        .inner_join(deliveries::table.on(deliveries::id.eq(events::id)))
-        .into_boxed()
-        .filter(events::namespace_id.eq(namespace_id));
-    if let Some(after) = page.after {
-        // Said of both tables: from either of them a plan may start.
-        query = if page.descending {
-            query.filter(events::id.lt(after)).filter(deliveries::id.lt(after))
-        } else {
-            query.filter(events::id.gt(after)).filter(deliveries::id.gt(after))
+/// A statement that grows by conditions.
+///
+/// One table leads: its rows are read in the order of ids, from the page's beginning to the
+/// end of the scan, and for each the row of the other table is looked up. `OFFSET 0` keeps the
+/// planner from looking into the lookup, and so from turning the join around, whatever its
+/// statistics tell: read from the other end, nothing would bound the scan.
+struct Listing<'a> {
+    query: BoxedSqlQuery<'a, Pg, SqlQuery>,
+    parameters: usize,
+    /// The leading table's id.
+    id: &'static str,
+    descending: bool,
+}
+
+impl<'a> Listing<'a> {
+    /// What the indexes can answer: ids, unhappy states, correlation.
+    fn indexed(columns: &str, namespace_id: i32, filter: &'a EventFilter, page: Page) -> Self {
+        let unhappy = filter.status.filter(|status| matches!(status, Status::Failed | Status::Cancelled));
+        let (from, id) = match (unhappy, &filter.correlation_id) {
+            // A story has fewer events than there are failures.
+            (Some(_), None) => (FROM_UNHAPPY, "d.id"),
+            _ => (FROM_EVENTS, "e.id"),
         };
+        let query = sql_query(format!("SELECT {columns} FROM {from} WHERE true")).into_boxed();
+        let mut listing = Listing { query, parameters: 0, id, descending: page.descending };
+        listing = listing.and::<Integer, _>("e.namespace_id =", namespace_id);
+        if let Some(after) = page.after {
+            listing = listing.and_id(if page.descending { "<" } else { ">" }, after);
+        }
+        if let Some(correlation_id) = &filter.correlation_id {
+            listing = listing.and::<Text, _>("e.correlation_id =", correlation_id.as_str());
+        }
+        if let Some(status) = unhappy {
+            listing = listing.and::<Text, _>("d.unhappy_status =", status.as_str());
+        }
+        listing
     }
-    if let Some(correlation_id) = &filter.correlation_id {
-        query = query.filter(events::correlation_id.eq(correlation_id));
-    }
-    if let Some(status @ (Status::Failed | Status::Cancelled)) = filter.status {
-        query = query.filter(deliveries::unhappy_status.eq(status.as_str()));
-    }
-    query
-}
 
-fn filtered<'a>(namespace_id: i32, filter: &'a EventFilter, page: Page, scan_end: Option<i64>) -> Boxed<'a> {
-    let mut query = indexed(namespace_id, filter, page);
-    if let Some(end) = scan_end {
-        query = if page.descending {
-            query.filter(events::id.ge(end)).filter(deliveries::id.ge(end))
-        } else {
-            query.filter(events::id.le(end)).filter(deliveries::id.le(end))
-        };
+    /// All that is asked for, up to the end of the scan.
+    fn filtered(columns: &str, namespace_id: i32, filter: &'a EventFilter, page: Page, scan_end: Option<i64>) -> Self {
+        let mut listing = Self::indexed(columns, namespace_id, filter, page);
+        if let Some(end) = scan_end {
+            listing = listing.and_id(if page.descending { ">=" } else { "<=" }, end);
+        }
+        if let Some(status) = filter.status {
+            listing = listing.and::<Text, _>("d.status =", status.as_str());
+        }
+        if !filter.tags.is_empty() {
+            listing = listing.and::<Array<Text>, _>("e.tags &&", &filter.tags);
+        }
+        if let Some(event_type) = &filter.event_type {
+            listing = listing.and::<Text, _>("e.event_type =", event_type.as_str());
+        }
+        if let Some(worker_id) = &filter.worker_id {
+            listing = listing.and::<Text, _>("d.worker_id =", worker_id.as_str());
+        }
+        if let Some(time) = filter.created_after {
+            listing = listing.and::<Timestamptz, _>("e.created_at >", time);
+        }
+        if let Some(time) = filter.created_before {
+            listing = listing.and::<Timestamptz, _>("e.created_at <", time);
+        }
+        listing
     }
-    if let Some(status) = filter.status {
-        query = query.filter(deliveries::status.eq(status.as_str()));
-    }
-    if !filter.tags.is_empty() {
-        use diesel::PgArrayExpressionMethods as _;
-        query = query.filter(events::tags.overlaps_with(&filter.tags));
-    }
-    if let Some(event_type) = &filter.event_type {
-        query = query.filter(events::event_type.eq(event_type));
-    }
-    if let Some(worker_id) = &filter.worker_id {
-        query = query.filter(deliveries::worker_id.eq(worker_id));
-    }
-    if let Some(time) = filter.created_after {
-        query = query.filter(events::created_at.gt(time));
-    }
-    if let Some(time) = filter.created_before {
-        query = query.filter(events::created_at.lt(time));
-    }
-    query
-}
 
-fn ordered<'a>(query: Boxed<'a>, page: Page) -> Boxed<'a> {
-    if page.descending { query.order(events::id.desc()) } else { query.order(events::id.asc()) }
+    fn and<T, V>(mut self, condition: &str, value: V) -> Self
+    where
+        Pg: HasSqlType<T>,
+        T: Send + 'a,
+        V: ToSql<T, Pg> + Send + 'a,
+    {
+        self.parameters += 1;
+        self.query = self.query.sql(format!(" AND {condition} ${}", self.parameters)).bind::<T, _>(value);
+        self
+    }
+
+    fn and_id(self, comparison: &str, id: i64) -> Self {
+        let condition = format!("{} {comparison}", self.id);
+        self.and::<BigInt, _>(&condition, id)
+    }
+
+    async fn load<Row>(self, conn: &mut AsyncPgConnection, offset: i64, limit: i64) -> QueryResult<Vec<Row>>
+    where
+        Row: QueryableByName<Pg> + Send + 'static,
+    {
+        let Listing { query, parameters, id, descending } = self;
+        let direction = if descending { "DESC" } else { "ASC" };
+        let (skip, take) = (parameters + 1, parameters + 2);
+        let order = format!(" ORDER BY {id} {direction} OFFSET ${skip} LIMIT ${take}");
+        query.sql(order).bind::<BigInt, _>(offset).bind::<BigInt, _>(limit).load(conn).await
+    }
 }
