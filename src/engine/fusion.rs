@@ -74,6 +74,11 @@ impl<C: Send + 'static, A: Send + 'static> Lane<C, A> {
         Lane { entrance }
     }
 
+    /// How many calls wait for the next batch.
+    pub fn queued(&self) -> usize {
+        self.entrance.max_capacity() - self.entrance.capacity()
+    }
+
     /// Queues a call and waits for its answer. `weight` is its share of a batch, in rows.
     pub async fn call(&self, call: C, weight: usize) -> Result<A, Error> {
         let (answer, answered) = oneshot::channel();

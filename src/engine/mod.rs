@@ -113,6 +113,15 @@ struct Lanes {
     settle: Lane<Arc<Vec<WorkCall>>, Vec<Result<Settled, Error>>>,
 }
 
+/// How many calls of each verb wait to be taken to the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named like the verbs")]
+pub struct Queued {
+    pub publish: usize,
+    pub claim: usize,
+    pub settle: usize,
+}
+
 impl std::ops::Deref for Engine {
     type Target = Parts;
     fn deref(&self) -> &Parts {
@@ -189,6 +198,12 @@ impl Engine {
                 }
             }),
         }
+    }
+
+    /// How many calls wait to be taken to the database.
+    pub fn queued(&self) -> Queued {
+        let Lanes { publish, claim, settle } = self.lanes();
+        Queued { publish: publish.queued(), claim: claim.queued(), settle: settle.queued() }
     }
 
     /// This server's name among those on the same database.

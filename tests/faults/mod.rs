@@ -1,6 +1,7 @@
 //! What happens to callers when something happens to the database.
 
 mod connections;
+mod fused;
 mod outage;
 
 use waybill::postgres::Cluster;

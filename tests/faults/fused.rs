@@ -1,0 +1,357 @@
+//! What fusion must not do: let one caller's trouble become another's, or leave anybody
+//! without an answer.
+//!
+//! The lanes are kept busy by calls whose statements wait for a table that the test holds;
+//! whatever is sent meanwhile gathers, and leaves as one batch.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use waybill::engine::Queued;
+
+use crate::support::work::{Claim, Naming, W1};
+use crate::support::{App, HeldTable, Options, Reply, database, ledger, until, within_patience};
+
+/// How many calls are fused.
+const MANY: usize = 30;
+
+/// How many batches of a lane are at the database at once.
+const WIDTH: usize = 2;
+
+type Call = JoinHandle<Reply>;
+
+fn post(app: &App, path: &str, body: Value) -> Call {
+    let request = app.client.post(format!("{}{path}", app.base)).json(&body);
+    tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
+}
+
+fn publish(app: &App, title: &str) -> Call {
+    post(app, "/events", json!({"title": title, "tags": "a"}))
+}
+
+fn say(app: &App, claim: &Claim, word: &str, more: Value) -> Call {
+    let mut body = claim.body(Naming::Lease);
+    body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    post(app, &format!("/events/{}/{word}", claim.event_id), body)
+}
+
+fn complete(app: &App, claim: &Claim) -> Call {
+    say(app, claim, "complete", json!({}))
+}
+
+async fn answer(call: Call) -> Reply {
+    within_patience(call).await.expect("no panic")
+}
+
+async fn answers(calls: Vec<Call>) -> Vec<Reply> {
+    join_all(calls.into_iter().map(answer)).await
+}
+
+async fn until_queued(app: &App, wanted: impl Fn(Queued) -> usize, calls: usize) {
+    until("the calls have gathered", async || wanted(app.engine().queued()) == calls).await;
+}
+
+/// Events that one worker holds.
+async fn held_claims(app: &App, count: usize) -> Vec<Claim> {
+    let events: Vec<Value> = (0..count).map(|_| json!({"title": "a job", "tags": "a"})).collect();
+    app.post("/events/batch", &json!({"events": events})).await.expect(201);
+    let claims: Vec<Claim> = app.claim_batch("a", W1, count).await.iter().map(Claim::of).collect();
+    assert_eq!(claims.len(), count);
+    claims
+}
+
+/// A lane with as many batches at the database as it may have, each of one call, all of them
+/// held up.
+struct BusyLane {
+    held: HeldTable,
+    ahead: Vec<Call>,
+}
+
+impl BusyLane {
+    /// Publishes wait for the table of events.
+    async fn of_publishing(app: &App) -> Self {
+        let mut lane = Self { held: HeldTable::lock(&app.url, "waybill.events").await, ahead: Vec::new() };
+        for busy in 1..=WIDTH {
+            lane.ahead.push(publish(app, "ahead"));
+            lane.held.until_awaited_by(busy).await;
+        }
+        lane
+    }
+
+    /// Words about work wait for the table of the log.
+    async fn of_settling(app: &App) -> Self {
+        let claims = held_claims(app, WIDTH).await;
+        let mut lane = Self { held: HeldTable::lock(&app.url, "waybill.event_log").await, ahead: Vec::new() };
+        for (ahead, claim) in claims.iter().enumerate() {
+            lane.ahead.push(complete(app, claim));
+            lane.held.until_awaited_by(ahead + 1).await;
+        }
+        lane
+    }
+
+    /// Lets everything run; those ahead succeed.
+    async fn let_go(self) {
+        self.held.let_go().await;
+        for reply in answers(self.ahead).await {
+            assert!(reply.status < 300, "{reply:?}");
+        }
+    }
+
+    /// Lets the rest run after a cut; answers how many of those ahead succeeded.
+    async fn let_go_of_the_rest(self) -> usize {
+        self.held.let_go().await;
+        answers(self.ahead).await.iter().filter(|reply| reply.status < 300).count()
+    }
+}
+
+/// Calls off one of the batches ahead, so that the one which has gathered behind them runs, and
+/// is held up in its turn; then cuts the connection of that one.
+async fn cut_the_next_batch(app: &App) {
+    const HELD_UP: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let now = app.count("SELECT extract(epoch FROM clock_timestamp()) * 1000000").await;
+    let called_off = format!("SELECT pg_cancel_backend(min(pid))::int {HELD_UP}");
+    assert_eq!(app.count(&called_off).await, 1);
+    let newcomer = format!("{HELD_UP} AND extract(epoch FROM query_start) * 1000000 > {now}");
+    until("the next batch is held up", async || app.count(&format!("SELECT count(*) {newcomer}")).await == 1).await;
+    assert_eq!(app.count(&format!("SELECT pg_terminate_backend(pid)::int {newcomer}")).await, 1);
+}
+
+/// The one answer that is not like the others, which have this status.
+fn odd_one_out(replies: Vec<Reply>, status: u16) -> Reply {
+    let (others, mut odd): (Vec<Reply>, Vec<Reply>) = replies.into_iter().partition(|reply| reply.status == status);
+    assert_eq!((others.len(), odd.len()), (MANY - 1, 1), "{odd:?}");
+    odd.remove(0)
+}
+
+/// Makes the database refuse rows, and count how often it did: a sequence does not roll back.
+async fn refuse(app: &App, table: &str, condition: &str) {
+    let sql = format!(
+        "CREATE SEQUENCE refusals; \
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             PERFORM nextval('refusals'); RAISE check_violation USING MESSAGE = 'no culprits here'; END $$; \
+         CREATE TRIGGER no_culprits BEFORE INSERT OR UPDATE ON waybill.{table} \
+             FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION refuse()"
+    );
+    database::execute(&app.url, &sql).await;
+}
+
+/// Refused with others, and with half as many, until it was refused alone.
+async fn assert_it_was_fused(app: &App) {
+    let refusals = app.count("SELECT last_value FROM refusals").await;
+    assert!((5..=6).contains(&refusals), "thirty are halved five times or so, not {refusals}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_the_database_refuses_fails_its_own_publisher_and_nobody_else() {
+    let app = App::start().await;
+    refuse(&app, "events", "NEW.title = 'culprit'").await;
+    let lane = BusyLane::of_publishing(&app).await;
+    let title = |n: usize| if n == 17 { "culprit".to_owned() } else { format!("job {n}") };
+    let calls: Vec<Call> = (0..MANY).map(|n| publish(&app, &title(n))).collect();
+    until_queued(&app, |queued| queued.publish, MANY).await;
+    lane.let_go().await;
+    let culprit = odd_one_out(answers(calls).await, 201);
+    assert!(!culprit.text.contains("no culprits here"), "{culprit:?}");
+    culprit.problem(500, "internal_error");
+    assert_it_was_fused(&app).await;
+    let jobs = "SELECT count(DISTINCT title) FROM waybill.events WHERE title LIKE 'job %'";
+    assert_eq!(app.count(jobs).await, MANY as i64 - 1);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, (MANY - 1 + WIDTH) as i64);
+    ledger::check(&app).await;
+}
+
+/// Thirty workers say the same word, one of them about work of which the database will not
+/// take it; the others are answered with 200, and only the one is where it was.
+async fn one_word_is_refused(word: &str, culprit: Value, condition: &str, status: &str) {
+    let app = App::start().await;
+    refuse(&app, "deliveries", condition).await;
+    let claims = held_claims(&app, MANY).await;
+    let lane = BusyLane::of_settling(&app).await;
+    let more = |n: usize| if n == 17 { culprit.clone() } else { json!({}) };
+    let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| say(&app, claim, word, more(n))).collect();
+    until_queued(&app, |queued| queued.settle, MANY).await;
+    lane.let_go().await;
+    odd_one_out(answers(calls).await, 200).problem(500, "internal_error");
+    assert_it_was_fused(&app).await;
+    for (n, claim) in claims.iter().enumerate() {
+        assert_eq!(app.status(claim.event_id).await, if n == 17 { "PROCESSING" } else { status });
+    }
+    ledger::check(&app).await;
+    say(&app, &claims[17], word, json!({})).await.expect("no panic").expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_the_database_refuses_fails_its_own_worker_and_nobody_else() {
+    one_word_is_refused("complete", json!({"result": "culprit"}), "NEW.result::text = '\"culprit\"'", "COMPLETED")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_that_the_database_refuses_fails_its_own_worker_and_nobody_else() {
+    one_word_is_refused("fail", json!({"error_message": "culprit"}), "NEW.last_error = 'culprit'", "PENDING").await;
+}
+
+/// Completions are written before words that have to be judged; when those are refused, what
+/// was completed stays so, and is answered as if nothing had happened.
+#[tokio::test(flavor = "multi_thread")]
+async fn completions_beside_a_failure_that_the_database_refuses_are_completed_once() {
+    let app = App::start().await;
+    refuse(&app, "deliveries", "NEW.last_error = 'culprit'").await;
+    let claims = held_claims(&app, MANY).await;
+    let lane = BusyLane::of_settling(&app).await;
+    let mut calls: Vec<Call> = claims[1..].iter().map(|claim| complete(&app, claim)).collect();
+    calls.push(say(&app, &claims[0], "fail", json!({"error_message": "culprit"})));
+    until_queued(&app, |queued| queued.settle, MANY).await;
+    lane.let_go().await;
+    odd_one_out(answers(calls).await, 200).problem(500, "internal_error");
+    assert_it_was_fused(&app).await;
+    for claim in &claims[1..] {
+        assert_eq!(app.actions(claim.event_id).await, ["PICKED", "COMPLETED"]);
+    }
+    assert_eq!(app.actions(claims[0].event_id).await, ["PICKED"]);
+    ledger::check(&app).await;
+}
+
+/// Says words about one event, in this order, in one batch; answers what each was answered.
+async fn say_in_one_batch(app: &App, words: &[&str]) -> (Claim, Vec<Reply>) {
+    let claim = held_claims(app, 1).await.remove(0);
+    let lane = BusyLane::of_settling(app).await;
+    let mut calls = Vec::new();
+    for (said, word) in words.iter().enumerate() {
+        calls.push(say(app, &claim, word, json!({})));
+        until_queued(app, |queued| queued.settle, said + 1).await;
+    }
+    lane.let_go().await;
+    let replies = answers(calls).await;
+    let transactions = "SELECT count(DISTINCT xmin::text) FROM waybill.event_log WHERE action <> 'PICKED'";
+    assert_eq!(app.count(&format!("{transactions} AND event_id = {}", claim.event_id)).await, 1);
+    ledger::check(app).await;
+    (claim, replies)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_completion_thrice_in_one_batch_is_one_line_and_three_times_the_same_answer() {
+    let app = App::start().await;
+    let (claim, replies) = say_in_one_batch(&app, &["complete", "complete", "complete"]).await;
+    let entry = replies[0].json();
+    for reply in replies {
+        assert_eq!(reply.expect(200).json(), entry);
+    }
+    assert_eq!(app.actions(claim.event_id).await, ["PICKED", "COMPLETED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_completion_and_a_failure_in_one_batch_the_first_counts() {
+    let app = App::start().await;
+    for (words, action) in [(["complete", "fail"], "COMPLETED"), (["fail", "complete"], "FAILED")] {
+        let (claim, replies) = say_in_one_batch(&app, &words).await;
+        let [first, second] = <[Reply; 2]>::try_from(replies).expect("two answers");
+        first.expect(200);
+        second.problem(409, "already_settled");
+        assert_eq!(app.actions(claim.event_id).await, ["PICKED", action]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_a_completion_and_a_heartbeat_in_one_batch_are_heard_in_their_order() {
+    let app = App::start().await;
+    let (claim, replies) = say_in_one_batch(&app, &["start", "complete", "heartbeat"]).await;
+    let [start, complete, heartbeat] = <[Reply; 3]>::try_from(replies).expect("three answers");
+    assert_eq!(start.expect(200).json()["action"], "STARTED");
+    assert_eq!(complete.expect(200).json()["action"], "COMPLETED");
+    heartbeat.problem(409, "already_settled");
+    assert_eq!(app.actions(claim.event_id).await, ["PICKED", "STARTED", "COMPLETED"]);
+}
+
+/// Everybody was told to come back later.
+fn all_unavailable(replies: Vec<Reply>) {
+    assert_eq!(replies.len(), MANY);
+    for reply in replies {
+        assert_eq!(reply.header("retry-after"), Some("1"));
+        reply.problem(503, "database_unavailable");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn publishers_whose_batch_loses_its_connection_are_all_told_and_none_of_it_is_stored() {
+    let app = App::start().await;
+    let lane = BusyLane::of_publishing(&app).await;
+    let calls: Vec<Call> = (0..MANY).map(|n| publish(&app, &format!("job {n}"))).collect();
+    until_queued(&app, |queued| queued.publish, MANY).await;
+    cut_the_next_batch(&app).await;
+    all_unavailable(answers(calls).await);
+    let stored = lane.let_go_of_the_rest().await;
+    assert_eq!(stored, WIDTH - 1, "one of those ahead was called off");
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, stored as i64);
+    ledger::check(&app).await;
+    app.publish_tagged("a").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_whose_batch_loses_its_connection_are_all_told_and_can_say_it_again() {
+    let app = App::start().await;
+    let claims = held_claims(&app, MANY).await;
+    let lane = BusyLane::of_settling(&app).await;
+    // Half of them take the short way, half are judged.
+    let word = |n: usize| if n % 2 == 0 { "complete" } else { "fail" };
+    let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| say(&app, claim, word(n), json!({}))).collect();
+    until_queued(&app, |queued| queued.settle, MANY).await;
+    cut_the_next_batch(&app).await;
+    all_unavailable(answers(calls).await);
+    lane.let_go_of_the_rest().await;
+    for claim in &claims {
+        assert_eq!(app.actions(claim.event_id).await, ["PICKED"]);
+    }
+    ledger::check(&app).await;
+    for (n, claim) in claims.iter().enumerate() {
+        app.say(claim, word(n), Naming::Lease).await.expect(200);
+    }
+    ledger::check(&app).await;
+}
+
+/// More publishers than their lane takes, on two connections to the database, and a few
+/// workers beside them.
+#[tokio::test(flavor = "multi_thread")]
+async fn publishers_at_full_speed_do_not_keep_workers_from_claiming_and_settling() {
+    const PUBLISHERS: usize = 200;
+    const EVENTS_EACH: usize = 20;
+    const WORKERS: usize = 8;
+    let flags = ["--db-connections=2", "--max-queued=50"].map(str::to_owned).to_vec();
+    let app = App::start_with(Options { flags, ..Options::default() }).await;
+    let (refused, lives, is_over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let publishing = join_all((0..PUBLISHERS).map(async |_| {
+        let mut stored = Vec::new();
+        while stored.len() < EVENTS_EACH {
+            let reply = app.post("/events", &json!({"title": "a job", "tags": "a"})).await;
+            match reply.status {
+                429 => drop(refused.fetch_add(1, Ordering::Relaxed)),
+                _ => stored.push(reply.expect(201).json()["id"].as_i64().expect("an id")),
+            }
+        }
+        stored
+    }));
+    let working = join_all((0..WORKERS).map(async |worker| {
+        while !is_over.load(Ordering::Relaxed) {
+            let Some(event) = app.claim("a", &format!("worker:{worker}")).await else { continue };
+            app.say(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
+            lives.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    let publishing = async {
+        let stored = publishing.await.concat();
+        is_over.store(true, Ordering::Relaxed);
+        (stored, lives.load(Ordering::Relaxed))
+    };
+    let ((stored, lives_meanwhile), _) = tokio::join!(publishing, working);
+    assert!(refused.into_inner() > 0, "the lane was never full");
+    assert_eq!(stored.iter().collect::<BTreeSet<_>>().len(), PUBLISHERS * EVENTS_EACH);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, stored.len() as i64);
+    // A life takes two calls: where all get their turn, a worker finishes half as many as a
+    // publisher stores, and where workers have to stand back, none.
+    let fair = WORKERS * EVENTS_EACH / 2;
+    assert!(lives_meanwhile >= fair / 4, "{lives_meanwhile} lives, where {fair} would be fair");
+    ledger::check(&app).await;
+}
