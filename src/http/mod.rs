@@ -21,7 +21,7 @@ pub mod view;
 pub mod work;
 pub mod workers;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use actix_web::dev::Server;
@@ -36,6 +36,11 @@ use problem::{Code, Problem};
 
 /// Idle keep-alive connections are closed after this.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
+
+/// Connections that may wait to be accepted, as far as the system allows. Workers come back
+/// all at once when a server is restarted; whoever finds the line full tries again only after
+/// seconds.
+const BACKLOG: u32 = 8_192;
 
 /// A request's head must arrive within this.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -86,8 +91,6 @@ pub fn routes() -> Vec<Endpoint> {
 
 /// Binds and prepares the server; it runs when it is awaited.
 pub fn serve(engine: &Engine, args: &ServeArgs, drain_seconds: u64) -> std::io::Result<(Server, SocketAddr)> {
-    let listener = TcpListener::bind(args.bind)?;
-    let address = listener.local_addr()?;
     let engine = web::Data::new(engine.clone());
     let server = HttpServer::new(move || {
         App::new()
@@ -105,9 +108,10 @@ pub fn serve(engine: &Engine, args: &ServeArgs, drain_seconds: u64) -> std::io::
     .h1_allow_half_closed(false)
     .shutdown_timeout(drain_seconds)
     .disable_signals()
-    .listen(listener)?
-    .run();
-    Ok((server, address))
+    .backlog(BACKLOG)
+    .bind(args.bind)?;
+    let address = server.addrs().first().copied().unwrap_or(args.bind);
+    Ok((server.run(), address))
 }
 
 fn configure(config: &mut web::ServiceConfig) {
