@@ -1,5 +1,6 @@
 //! `waybill serve`.
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::ServeArgs;
@@ -11,6 +12,7 @@ use crate::startup::{Server, StartError};
 /// Serves until SIGTERM or Ctrl-C.
 pub async fn run(args: ServeArgs) -> Result<(), StartError> {
     logging::init(&args.logging);
+    raise_file_limit();
     let no_signals = |error: std::io::Error| Error::Internal(format!("cannot listen for signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
@@ -28,4 +30,16 @@ pub async fn run(args: ServeArgs) -> Result<(), StartError> {
     server.stop().await;
     log::info!("stopped");
     Ok(())
+}
+
+/// Every worker that waits is an open file, and the usual limit of 1,024 stands only for the
+/// sake of programs that call `select`. Takes what the system allows.
+fn raise_file_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| match soft < hard {
+        true => setrlimit(Resource::RLIMIT_NOFILE, hard, hard),
+        false => Ok(()),
+    });
+    if let Err(error) = raised {
+        log::warn!("cannot raise the limit of open files: {error}");
+    }
 }
