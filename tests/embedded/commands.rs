@@ -1,6 +1,6 @@
 //! `waybill migrate`, and words that it does not know.
 
-use super::{Process, run, waybill};
+use super::{run, start, waybill};
 use crate::support::{Place, database};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,7 +29,7 @@ async fn migrate_without_a_database_url_migrates_the_servers_own() {
     assert!(ended.status.success(), "{}", ended.stderr);
     assert!(stdout.ends_with(" migrations ran\n"), "{stdout}");
     assert_eq!(place.postmaster(), None, "PostgreSQL is stopped afterwards");
-    let server = Process::start(&place);
+    let server = start(&place);
     assert!(!server.stderr().contains("brought up to date"), "{}", server.stderr());
 }
 

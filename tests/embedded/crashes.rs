@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 use serde_json::json;
 
-use super::{Process, send, serve, until_gone};
+use super::{Process, send, serve, start, until_gone};
 use crate::support::{Place, until};
 
 /// Both die at the same moment: the server must not have the time to start another PostgreSQL.
@@ -24,13 +24,13 @@ async fn kill_both(server: Process, place: &Place) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_server_takes_its_postgresql_along_and_the_next_finds_everything() {
     let place = Place::with_cluster();
-    let server = Process::start(&place);
+    let server = start(&place);
     let postmaster = place.postmaster().expect("it runs");
     let id = server.app.publish_tagged("a").await;
     server.app.claim("a", "w:1").await.expect("an event");
     server.kill_9().await;
     until_gone(postmaster).await;
-    let server = Process::start(&place);
+    let server = start(&place);
     assert_eq!(server.app.event(id).await["status"], "PROCESSING");
     server.app.complete(id, "w:1").await.expect(200);
 }
@@ -38,16 +38,16 @@ async fn a_killed_server_takes_its_postgresql_along_and_the_next_finds_everythin
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_follows_a_killed_one_at_once_waits_for_its_postgresql_to_end() {
     let place = Place::with_cluster();
-    let server = Process::start(&place);
+    let server = start(&place);
     let id = server.app.publish_tagged("a").await;
     server.kill_9().await;
-    assert_eq!(Process::start(&place).app.event(id).await["status"], "PENDING");
+    assert_eq!(start(&place).app.event(id).await["status"], "PENDING");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_postgresql_comes_back_under_the_running_server() {
     let place = Place::with_cluster();
-    let server = Process::start(&place);
+    let server = start(&place);
     let event = json!({"title": "t", "tags": "a"});
     for _ in 0..2 {
         let acknowledged = server.app.publish_tagged("a").await;
@@ -68,11 +68,11 @@ async fn a_killed_postgresql_comes_back_under_the_running_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_and_a_postgresql_killed_together_recover() {
     let place = Place::with_cluster();
-    let server = Process::start(&place);
+    let server = start(&place);
     let id = server.app.publish_tagged("a").await;
     kill_both(server, &place).await;
     assert!(place.postmaster().is_some(), "its pid file is left behind");
-    assert_eq!(Process::start(&place).app.event(id).await["status"], "PENDING");
+    assert_eq!(start(&place).app.event(id).await["status"], "PENDING");
 }
 
 /// After a power cut the recorded pid may belong to anybody, and PostgreSQL alone would
@@ -80,7 +80,7 @@ async fn a_server_and_a_postgresql_killed_together_recover() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_pid_file_that_names_a_stranger_is_no_obstacle() {
     let place = Place::with_cluster();
-    let server = Process::start(&place);
+    let server = start(&place);
     let id = server.app.publish_tagged("a").await;
     kill_both(server, &place).await;
     let owner = fs::metadata(place.data_dir().join("postgres")).expect("a cluster");
@@ -109,6 +109,6 @@ async fn a_server_killed_while_it_makes_the_database_can_be_followed() {
     until("the database is being made", async || place.data_dir().join("postgres.init/base").exists()).await;
     send(child.id(), Signal::SIGKILL);
     child.wait().expect("our child");
-    Process::start(&place).app.publish_tagged("a").await;
+    start(&place).app.publish_tagged("a").await;
     assert!(!place.data_dir().join("postgres.init").exists());
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 
-use super::{Ended, Process, serve, waybill};
+use super::{Ended, Process, serve, start, waybill};
 use crate::support::{Place, database};
 
 /// Insists that it ended with an error that says these things.
@@ -21,7 +21,7 @@ fn refused(started: Result<Process, Ended>, says: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_server_on_the_same_directory_is_refused_and_the_first_does_not_notice() {
     let place = Place::with_cluster();
-    let first = Process::start(&place);
+    let first = start(&place);
     let id = first.app.publish_tagged("a").await;
     let holder = format!("in use by another Waybill server (process {})", first.pid());
     refused(Process::spawn(serve(&place)), &[&holder, "choose another data directory"]);

@@ -5,22 +5,22 @@ use std::os::unix::fs::MetadataExt;
 
 use nix::unistd::geteuid;
 
-use super::{OrdinaryUser, Process, serve, waybill};
+use super::{OrdinaryUser, Process, serve, start, waybill};
 use crate::support::{Place, database};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_start_just_works_and_a_later_one_finds_the_data() {
     let place = Place::new();
-    let server = Process::start(&place);
+    let server = start(&place);
     let id = server.app.publish_tagged("a").await;
     let data = place.data_dir().canonicalize().expect("a folder");
     let said = server.stderr().matches(&format!("the data is in {}", data.display())).count();
     assert_eq!(said, 1, "{}", server.stderr());
     server.stop().await;
-    let server = Process::start(&place);
+    let server = start(&place);
     assert_eq!(server.app.claim("a", "w:1").await.expect("an event")["id"], id);
     server.stop().await;
-    let server = Process::start(&place);
+    let server = start(&place);
     server.app.complete(id, "w:1").await.expect(200);
 }
 
@@ -48,7 +48,7 @@ async fn an_ordinary_user_needs_to_say_nothing_at_all() {
 #[tokio::test(flavor = "multi_thread")]
 async fn postgresql_never_runs_as_root() {
     let place = Place::with_cluster();
-    let server = Process::start(&place);
+    let server = start(&place);
     let process = |pid: u32| fs::metadata(format!("/proc/{pid}")).expect("a process").uid();
     let postmaster = process(place.postmaster().expect("it runs"));
     assert_ne!(postmaster, 0);
@@ -73,7 +73,7 @@ async fn settings_may_come_from_the_environment() {
 #[tokio::test(flavor = "multi_thread")]
 async fn port_0_picks_a_port_and_prints_it() {
     let place = Place::with_cluster();
-    let server = Process::start(&place);
+    let server = start(&place);
     let port: u16 = server.app.base.strip_prefix("http://127.0.0.1:").expect("an address").parse().expect("a port");
     assert_ne!(port, 0);
     server.app.get("/health").await.expect(200);
@@ -87,8 +87,8 @@ async fn other_files_in_the_data_directory_stay() {
     fs::create_dir_all(data.join("backups")).expect("a folder");
     fs::write(data.join("notes.txt"), "mine").expect("a file");
     fs::write(data.join("backups/monday"), "also mine").expect("a file");
-    Process::start(&place).stop().await;
-    Process::start(&place).stop().await;
+    start(&place).stop().await;
+    start(&place).stop().await;
     assert_eq!(fs::read_to_string(data.join("notes.txt")).expect("a file"), "mine");
     assert_eq!(fs::read_to_string(data.join("backups/monday")).expect("a file"), "also mine");
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{Process, is_alive, send, serve};
+use super::{Process, is_alive, send, serve, start};
 use crate::support::{HeldTable, Place, Reply, database, until, within_patience};
 
 /// The promise.
@@ -26,7 +26,7 @@ async fn wait_for_work(server: &Process, worker_id: &str) -> tokio::task::JoinHa
 
 async fn stops_in_order_on(signal: Signal) {
     let place = Place::with_cluster();
-    let mut server = Process::start(&place);
+    let mut server = start(&place);
     let postmaster = place.postmaster().expect("it runs");
     let waiters = [wait_for_work(&server, "w:1").await, wait_for_work(&server, "w:2").await];
     let asked_at = Instant::now();
@@ -53,7 +53,7 @@ async fn ctrl_c_does_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_in_flight_is_finished() {
     let place = Place::with_cluster();
-    let mut server = Process::start(&place);
+    let mut server = start(&place);
     let mut held = HeldTable::lock(&place.url(), "waybill.events").await;
     let body = json!({"title": "t", "tags": "a"});
     let publish = in_background(server.app.client.post(format!("{}/events", server.app.base)).json(&body));
@@ -79,5 +79,5 @@ async fn a_start_can_be_called_off() {
     until("it ends", async || child.try_wait().expect("our child").is_some()).await;
     assert_eq!(child.wait().expect("our child").code(), Some(0));
     assert_eq!(place.postmaster(), None);
-    Process::start(&place).app.publish_tagged("a").await;
+    start(&place).app.publish_tagged("a").await;
 }

@@ -7,12 +7,14 @@ mod held_table;
 pub mod ledger;
 pub mod locks;
 mod place;
+pub mod process;
 mod reply;
 mod wait;
+pub mod wire;
 pub mod work;
 
 pub use app::{App, Options};
 pub use held_table::HeldTable;
 pub use place::Place;
 pub use reply::Reply;
-pub use wait::{until, within_patience};
+pub use wait::{PATIENCE, until, within_patience};
