@@ -1,9 +1,13 @@
 //! Several servers on one database wake each other's waiters.
 
+use diesel_async::SimpleAsyncConnection;
+use futures_util::StreamExt;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
+use waybill::engine::marks::Place;
 
 use super::{Waiter, flags};
-use crate::support::{App, Options, database, until};
+use crate::support::{App, Options, database, until, within_patience};
 
 const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity \
      WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
@@ -103,4 +107,114 @@ async fn what_was_published_while_nobody_listened_is_found_when_somebody_listens
     cut_listeners(&one).await;
     let id = one.publish_tagged("a").await;
     assert_eq!(waiter.event().await["id"], id);
+}
+
+/// Sends many events through both servers, so that each remembers how far it has come.
+async fn raise_marks(one: &App, other: &App) {
+    for (publisher, worker) in [(one, other), (other, one)] {
+        let events: Vec<Value> = (0..300).map(|_| json!({"title": "t", "tags": "a"})).collect();
+        publisher.post("/events/batch", &json!({"events": events})).await.expect(201);
+        while !worker.claim_batch("a", "w:1", 100).await.is_empty() {}
+        assert!(mark(worker) > Place::BEGINNING);
+    }
+}
+
+fn mark(app: &App) -> Place {
+    app.engine().marks.of(&["t:a".to_owned()])[0]
+}
+
+/// Events of several priorities, most of which belong before what the other server has seen
+/// last, are published on one and delivered by the other, in turns.
+async fn deliver_in_turns(one: &App, other: &App, priorities: &[i64]) {
+    raise_marks(one, other).await;
+    for priority in priorities {
+        for (publisher, deliverer) in [(one, other), (other, one)] {
+            let waiter = Waiter::enter(deliverer, "a", "w:1").await;
+            let id = publisher.publish(json!({"title": "t", "tags": "a", "priority": priority})).await;
+            assert_eq!(waiter.event().await["id"], id);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_server_has_seen_does_not_hide_what_is_published_on_the_other() {
+    let (one, other) = two_listening_servers().await;
+    let priorities: Vec<i64> = (0..20).map(|n| [0, 5, -3, 100, 1][n % 5]).collect();
+    deliver_in_turns(&one, &other, &priorities).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_notifications_what_one_server_has_seen_does_not_hide_what_is_published_on_the_other() {
+    let (one, other) = two_servers("--poll-interval-ms 10 --notify false").await;
+    deliver_in_turns(&one, &other, &[0; 20]).await;
+    // What belongs before a mark is found by the look for stragglers, some seconds later.
+    deliver_in_turns(&one, &other, &[5]).await;
+}
+
+/// A publisher on one server takes its number and is held up until the other server has
+/// claimed what came after it; then it commits, and the other server delivers it.
+async fn deliver_a_latecomer(one: &App, other: &App) {
+    raise_marks(one, other).await;
+    let hold_up = "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                       PERFORM pg_advisory_xact_lock(1); RETURN NEW; END $$; \
+                   CREATE TRIGGER hold_up BEFORE INSERT ON waybill.events \
+                       FOR EACH ROW WHEN (NEW.title = 'late') EXECUTE FUNCTION hold_up()";
+    database::execute(&one.url, hold_up).await;
+    let mut holder = database::connection(&one.url).await;
+    holder.batch_execute("SELECT pg_advisory_lock(1)").await.expect("a lock");
+    let number = one.count("SELECT last_value + 1 FROM waybill.ready_seq").await;
+
+    let late = one.client.post(format!("{}/events", one.base)).json(&json!({"title": "late", "tags": "a"}));
+    let late = tokio::spawn(async move { late.send().await.expect("an answer").status() });
+    one.calls_waiting_for_locks(1).await;
+    let events: Vec<Value> = (0..50).map(|_| json!({"title": "t", "tags": "a"})).collect();
+    one.post("/events/batch", &json!({"events": events})).await.expect(201);
+    assert_eq!(other.claim_batch("a", "w:1", 50).await.len(), 50);
+    assert!(mark(other).seq > number, "the other server looks only behind the latecomer");
+    let waiter = Waiter::enter(other, "a", "w:2").await;
+
+    holder.batch_execute("SELECT pg_advisory_unlock(1)").await.expect("no lock");
+    assert_eq!(within_patience(late).await.expect("no panic"), 201);
+    assert_eq!(waiter.event().await["title"], "late");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publisher_that_commits_late_is_not_overlooked_by_the_other_server() {
+    let (one, other) = two_listening_servers().await;
+    deliver_a_latecomer(&one, &other).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_notifications_a_publisher_that_commits_late_is_not_overlooked_by_the_other_server() {
+    let (one, other) = two_servers("--poll-interval-ms 10 --notify false").await;
+    deliver_a_latecomer(&one, &other).await;
+}
+
+/// Publishes this often, from so many callers at once; answers how many notifications that was.
+async fn notifications_for(app: &App, callers: usize, publishes: usize) -> usize {
+    let mut listener = database::connection(&app.url).await;
+    listener.batch_execute("LISTEN waybill_ready").await.expect("it listens");
+    join_all((0..callers).map(async |_| {
+        for _ in 0..publishes / callers {
+            app.publish_tagged("a").await;
+        }
+    }))
+    .await;
+    database::execute(&app.url, "NOTIFY waybill_ready, 'the end'").await;
+    let heard = listener.notifications_stream().map(|heard| heard.expect("a notification").payload);
+    let heard = heard.take_while(|payload| std::future::ready(payload != "the end"));
+    within_patience(heard.count()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_publishes_at_once_are_few_notifications() {
+    let app = App::start().await;
+    let heard = notifications_for(&app, 50, 500).await;
+    assert!((1..=100).contains(&heard), "{heard} notifications of 500 publishes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_notifications_there_are_none() {
+    let app = App::start_with(Options { flags: flags("--notify false"), ..Options::default() }).await;
+    assert_eq!(notifications_for(&app, 1, 50).await, 0);
 }
