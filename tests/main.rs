@@ -4,10 +4,10 @@
 mod support;
 
 mod api;
-mod claim_cost;
 mod concurrency;
 mod configuration;
 mod contract;
+mod costs;
 mod embedded;
 mod faults;
 mod long_poll;

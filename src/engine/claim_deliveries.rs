@@ -184,7 +184,7 @@ impl Engine {
     /// Call it after the commit.
     fn note_claim(&self, look: &Look<'_>, claimed: &Claimed) {
         for event in &claimed.events {
-            let (queue, rank, seq) = &event.head;
+            let (queue, rank, seq) = &event.next;
             look.raise(queue, Place { rank: *rank, seq: *seq });
         }
         // Leases are looked at some time after the claim, and never before it.

@@ -5,7 +5,8 @@
 //! queue, the place of what it claimed last, and the next claim begins there.
 //!
 //! A mark is only a hint, and must never hide work for long:
-//! - A claim tells where the head of each queue stood, whether it could be had or not; marks
+//! - A claim tells up to where nothing is left: behind what it claimed, if it had to skip
+//!   nothing, else where the head of the queue stood, whether it could be had or not. Marks
 //!   are raised to that, and never past what was there and left.
 //! - Whoever lets something into `ready` lowers the mark to it, on this server directly and
 //!   on others by the word that wakes them. Where that happens while a claim is under way,
@@ -124,7 +125,7 @@ impl Marks {
 }
 
 impl Look<'_> {
-    /// The head of a queue stood here: whatever was before it is gone.
+    /// Whatever was before this is gone.
     pub fn raise(&self, queue: &str, head: Place) {
         if let Some(mark) = self.marks.lock().get_mut(queue) {
             let safe = mark.let_in.map_or(head, |first| head.min(first));

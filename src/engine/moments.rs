@@ -20,7 +20,6 @@ pub enum Moment {
     LeaseEnd,
 }
 
-
 /// The marks of one server.
 pub struct Moments {
     names: [String; 3],
@@ -38,6 +37,11 @@ impl Moments {
     pub fn look(&self, moment: Moment) -> MomentLook<'_> {
         let name = &self.names[moment as usize];
         MomentLook { name, look: self.marks.look(std::slice::from_ref(name)) }
+    }
+
+    /// Forgets the marks, so that the next looks begin at the very beginning.
+    pub fn forget(&self) {
+        self.marks.forget();
     }
 
     /// Something waits for this, perhaps.
@@ -61,9 +65,7 @@ impl MomentLook<'_> {
     }
 
     /// The first moment that anything waits for is this: nothing lies before it.
-    pub fn found_head(&self, head: Option<DateTime<Utc>>) {
-        if let Some(head) = head {
-            self.look.raise(self.name, Place::at(head));
-        }
+    pub fn found_head(&self, head: DateTime<Utc>) {
+        self.look.raise(self.name, Place::at(head));
     }
 }

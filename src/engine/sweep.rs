@@ -87,8 +87,8 @@ impl Engine {
         })?;
         look.found_head(watched.head);
         self.follow_up(&written);
-        let more = watched.taken == WATCH_ROWS || watched.expired.len() as i64 == SWEEP_ROWS;
-        Ok(Swept { count, more, next_in: None })
+        // Looked at until nothing is found, so that the mark comes to stand behind what was.
+        Ok(Swept { count, more: watched.taken > 0, next_in: None })
     }
 }
 

@@ -42,8 +42,9 @@ pub struct Claimed {
 pub struct ClaimedEvent {
     /// The number of the name that got it.
     pub slot: usize,
-    /// The queue in which it was found, and the place of that queue's head, by rank and number.
-    pub head: (String, i16, i64),
+    /// The queue in which it was found, and where the next claim may begin there, by rank and
+    /// number.
+    pub next: (String, i16, i64),
     /// The event.
     pub row: EventRow,
 }
@@ -86,7 +87,7 @@ pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'
     let claimed = rows.into_iter().filter(|row| row.claimed_id.is_some());
     // Slots are counted from one over there.
     let events = claimed
-        .map(|row| ClaimedEvent { slot: row.slot as usize - 1, head: (row.queue, row.rank, row.seq), row: row.row })
+        .map(|row| ClaimedEvent { slot: row.slot as usize - 1, next: (row.queue, row.rank, row.seq), row: row.row })
         .collect();
     Ok(Claimed { events, out_of_reach })
 }

@@ -41,6 +41,9 @@ pub struct Completed {
     pub max_retries: i32,
 }
 
+/// The statement behind [`complete_deliveries`], for those who measure it.
+pub const COMPLETE_DELIVERIES: &str = include_str!("sql/complete_deliveries.sql");
+
 /// Completes what is simply held by its caller; whatever is missing in the answer was not
 /// touched and has to be judged.
 pub async fn complete_deliveries(
@@ -50,7 +53,7 @@ pub async fn complete_deliveries(
     completions: &[Completion<'_>],
 ) -> QueryResult<Vec<Completed>> {
     let reports = || completions.iter().map(|completion| completion.report);
-    sql_query(include_str!("sql/complete_deliveries.sql"))
+    sql_query(COMPLETE_DELIVERIES)
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(completions.iter().map(|c| c.id).collect::<Vec<_>>())

@@ -38,7 +38,7 @@ pub const SETUP: &str = "SELECT set_config('synchronous_commit', 'on', false) \
      SET default_transaction_isolation = 'read committed'; \
      SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '15s'; \
      SET lock_timeout = '4s'; SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; \
-     SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan;";
+     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off; SET plan_cache_mode = force_generic_plan;";
 
 /// A PostgreSQL database, reached through a handful of connections.
 #[derive(Clone)]

@@ -131,13 +131,19 @@ impl From<LoadedRow> for Loaded {
     }
 }
 
+/// The statement behind [`load_deliveries`], for those who measure it.
+pub const LOAD_DELIVERIES: &str = include_str!("sql/load_deliveries.sql");
+
+/// The statement behind [`save_deliveries`], for those who measure it.
+pub const SAVE_DELIVERIES: &str = include_str!("sql/save_deliveries.sql");
+
 /// Loads deliveries and locks their rows until the transaction ends.
 pub async fn load_deliveries(
     conn: &mut AsyncPgConnection,
     ids: &[i64],
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<Loaded>> {
-    let rows: Vec<LoadedRow> = sql_query(include_str!("sql/load_deliveries.sql"))
+    let rows: Vec<LoadedRow> = sql_query(LOAD_DELIVERIES)
         .bind::<Array<BigInt>, _>(ids)
         .bind::<Nullable<Timestamptz>, _>(now)
         .cached()
@@ -164,7 +170,7 @@ pub async fn save_deliveries(
 ) -> QueryResult<Vec<EnteredRow>> {
     let all = || saves.iter().map(|save| save.delivery);
     let json = |value: &Option<crate::domain::json::RawJson>| value.clone().map(JsonColumn);
-    sql_query(include_str!("sql/save_deliveries.sql"))
+    sql_query(SAVE_DELIVERIES)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(all().map(|d| d.id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(all().map(|d| d.status.as_str()).collect::<Vec<_>>())
@@ -224,9 +230,9 @@ pub struct Overdue {
     #[diesel(sql_type = Array<BigInt>)]
     pub ids: Vec<i64>,
     /// The first moment that anything waits for, come or not: nothing lies before it.
-    #[diesel(sql_type = Nullable<Timestamptz>)]
-    pub head: Option<DateTime<Utc>>,
-    /// How many seconds that is from now.
+    #[diesel(sql_type = Timestamptz)]
+    pub head: DateTime<Utc>,
+    /// How many seconds that is from now, if anything waits at all.
     #[diesel(sql_type = Nullable<Double>)]
     pub head_in_seconds: Option<f64>,
 }

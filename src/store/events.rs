@@ -85,6 +85,9 @@ pub struct StoredEvent {
     pub ready_seq: Option<i64>,
 }
 
+/// The statement behind [`publish_events`], for those who measure it.
+pub const PUBLISH_EVENTS: &str = include_str!("sql/publish_events.sql");
+
 /// Stores events in the order given; the answer is in the same order.
 pub async fn publish_events(
     conn: &mut AsyncPgConnection,
@@ -94,7 +97,7 @@ pub async fn publish_events(
 ) -> QueryResult<Vec<StoredEvent>> {
     let json = |value: &Option<RawJson>| value.clone().map(JsonColumn);
     let column = |pick: fn(&NewEvent) -> Option<&str>| new.iter().map(|event| pick(event)).collect::<Vec<_>>();
-    sql_query(include_str!("sql/publish_events.sql"))
+    sql_query(PUBLISH_EVENTS)
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<Text>, _>(new.iter().map(|e| e.title.as_str()).collect::<Vec<_>>())

@@ -12,8 +12,8 @@ use super::cached::CachedExt;
 #[derive(Debug, QueryableByName)]
 pub struct Watched {
     /// Where the first row stood, its time come or not: nothing lies before it.
-    #[diesel(sql_type = Nullable<Timestamptz>)]
-    pub head: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Timestamptz)]
+    pub head: DateTime<Utc>,
     /// How many rows were taken.
     #[diesel(sql_type = BigInt)]
     pub taken: i64,

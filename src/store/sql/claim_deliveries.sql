@@ -17,8 +17,9 @@
 -- claim, and since everything after `claimed` goes by what was claimed, nothing else happens
 -- to it.
 --
--- Each row says where its queue's head stood, claimed or not: nothing before it is left, so
--- the next claim may begin there.
+-- Each row says where the next claim may begin in its queue, since nothing is left before: if
+-- none of the candidates had to be skipped, behind the last that was claimed; else where the
+-- queue's head stood, claimed or not.
 --
 -- If work is there but none of it could be had (all locked, or expired and not yet swept),
 -- one row without an id says so.
@@ -76,6 +77,12 @@ claimed AS (
               d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id, d.lease_expires_at, d.cancel_requested,
               d.progress, d.result, d.last_error, d.updated_at
 ),
+last AS MATERIALIZED (
+    SELECT l.rank, l.seq,
+           (SELECT count(DISTINCT seq) FROM candidates WHERE (rank, seq) <= (l.rank, l.seq))
+           = (SELECT count(*) FROM claimed) AS is_gapless
+    FROM (SELECT rank, seq FROM claimed ORDER BY rank DESC, seq DESC LIMIT 1) l
+),
 taken AS (
     DELETE FROM waybill.ready r USING claimed c WHERE r.ctid = c.ready_place
 ),
@@ -104,12 +111,15 @@ logged AS (
     INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)
     SELECT $1, id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
 )
-SELECT slot, claimed_id, c.queue, head.rank, head.seq,
+SELECT slot, claimed_id, c.queue,
+       CASE WHEN last.is_gapless THEN last.rank ELSE head.rank END AS rank,
+       CASE WHEN last.is_gapless THEN last.seq + 1 ELSE head.seq END AS seq,
        id, title, description, event_type, tags, labels, payload, priority, max_retries,
        ordering_key, correlation_id, traceparent, run_at, expires_at, created_at,
        status, retry_count, lease_id, due_at, worker_id, lease_expires_at, cancel_requested,
        progress, result, last_error, updated_at
 FROM claimed c
+CROSS JOIN last
 JOIN (SELECT DISTINCT ON (queue) queue, rank, seq FROM candidates ORDER BY queue, rank, seq) head ON head.queue = c.queue
 UNION ALL
 SELECT 0, NULL, '', 0::smallint, 0,

@@ -1,5 +1,6 @@
 -- Pending work that has become worthless, the most overdue first, up to $2 of it, and when the
--- first of all becomes so. The look begins at $3.
+-- first of all becomes so. If nothing waits, nothing does so
+-- before the next moment. The look begins at $3.
 SELECT coalesce((
            SELECT array_agg(id)
            FROM (SELECT id FROM waybill.deliveries
@@ -7,7 +8,7 @@ SELECT coalesce((
                    AND status = 'PENDING'
                  ORDER BY expires_at LIMIT $2) overdue
        ), '{}') AS ids,
-       head.expires_at AS head,
+       coalesce(head.expires_at, coalesce($1, now()) + interval '1 microsecond') AS head,
        extract(epoch FROM head.expires_at - coalesce($1, now()))::float8 AS head_in_seconds
 FROM (SELECT) one
 LEFT JOIN (

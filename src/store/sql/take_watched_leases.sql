@@ -4,8 +4,8 @@
 -- held under a lease that has run out is the answer: up to $4 ids, the longest overdue first;
 -- more than that go back on the list as they are.
 --
--- The look begins at $3; the answer also says where the first row stood, due or not, so that
--- the next may begin there.
+-- The look begins at $3; the answer also says where the first row stood, due or not (if there
+-- is none: the next moment), so that the next may begin there.
 WITH due AS MATERIALIZED (
     SELECT ctid AS place, delivery_ids
     FROM waybill.lease_watch
@@ -40,7 +40,8 @@ put_back AS (
     WHERE NOT has_expired OR place > $4
     GROUP BY 1
 )
-SELECT (SELECT look_at FROM waybill.lease_watch
-        WHERE look_at >= coalesce($3, '-infinity') ORDER BY look_at, id LIMIT 1) AS head,
+SELECT coalesce((SELECT look_at FROM waybill.lease_watch
+                 WHERE look_at >= coalesce($3, '-infinity') ORDER BY look_at, id LIMIT 1),
+                coalesce($1, now()) + interval '1 microsecond') AS head,
        (SELECT count(*) FROM due) AS taken,
        (SELECT coalesce(array_agg(id ORDER BY place), '{}') FROM held WHERE has_expired AND place <= $4) AS expired

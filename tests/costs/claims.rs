@@ -1,0 +1,77 @@
+//! What a claim costs, in buffers: the same whatever else waits.
+
+use super::{Lab, buffers, claim, find};
+use crate::support::database;
+
+/// Claims of one may touch this many buffers, and behind a backlog this many times what they
+/// touch in an empty queue.
+const MOST_BUFFERS: u64 = 60;
+const MOST_GROWTH: f64 = 1.5;
+
+/// A million events by SQL: about a third each `email`, `payment` and `report`, ten `rare`,
+/// and a tag of its own for two in five.
+const BACKLOG: &str = "
+    CREATE TEMP TABLE backlog AS
+    SELECT nextval('waybill.ids') AS id, nextval('waybill.ready_seq') AS seq,
+           CASE WHEN g % 10 < 3 THEN ARRAY['email'] WHEN g % 10 < 6 THEN ARRAY['payment']
+                ELSE ARRAY['report', 'user-' || g] END
+           || CASE WHEN g > 999990 THEN ARRAY['rare'] ELSE '{}'::text[] END AS tags
+    FROM generate_series(1, 1000000) g;
+    INSERT INTO waybill.events (id, title, tags, payload) SELECT id, 'job', tags, '{\"user\":1}' FROM backlog;
+    INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries, ready_seq)
+    SELECT id, id, 'PENDING', 0, 3, seq FROM backlog;
+    INSERT INTO waybill.ready (queue, rank, seq, delivery_id)
+    SELECT 't:' || tag, 0, seq, id FROM backlog, unnest(tags) AS tag ORDER BY 1, 2, 3;";
+
+/// Claims one event of `tag` and takes it back; answers buffers touched and rows claimed.
+async fn cost_of_claim(lab: &mut Lab, tag: &str) -> (u64, u64) {
+    lab.execute("BEGIN").await;
+    let root = lab.explain(&claim(1, tag)).await;
+    lab.execute("ROLLBACK").await;
+    let claimed = find(&root, "CTE claimed").and_then(|node| node["Actual Rows"].as_u64()).expect("rows");
+    (buffers(&root), claimed)
+}
+
+async fn prepared_lab(url: &str) -> Lab {
+    let mut lab = Lab::open(url).await;
+    // The first use of a table on a connection reads its catalogue entries, too.
+    lab.publish(1, "warm-up").await;
+    cost_of_claim(&mut lab, "warm-up").await;
+    lab
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_costs_the_same_behind_a_million_foreign_events() {
+    // What is asked for, and all tags of the event that is found: each costs an entry.
+    let cases: [(&str, &[&str]); 5] = [
+        ("mine", &["mine"]),
+        ("email", &["email"]),
+        ("user-500009", &["report", "user-500009"]),
+        ("rare", &["report", "user-999997", "rare"]),
+        ("nobody", &[]),
+    ];
+    let mut alone = Vec::new();
+    for (tag, tags) in cases {
+        let url = database::migrated().await;
+        let mut lab = prepared_lab(&url).await;
+        if !tags.is_empty() {
+            lab.publish(1, &tags.join(",")).await;
+        }
+        alone.push(cost_of_claim(&mut lab, tag).await);
+    }
+
+    let url = database::migrated().await;
+    database::execute(&url, BACKLOG).await;
+    database::execute(&url, "ANALYZE waybill.events, waybill.deliveries, waybill.ready").await;
+    let mut lab = prepared_lab(&url).await;
+    lab.publish(1, "mine").await;
+    for ((tag, tags), (cost_alone, claimed_alone)) in cases.into_iter().zip(alone) {
+        let (cost, claimed) = cost_of_claim(&mut lab, tag).await;
+        println!("{tag}: {cost} buffers, {cost_alone} in an empty queue");
+        assert_eq!((claimed, claimed_alone), if tags.is_empty() { (0, 0) } else { (1, 1) }, "{tag}");
+        assert!(cost <= MOST_BUFFERS, "{tag}: {cost} buffers");
+        // An empty index has no root to look at; looking into a tall one costs its height.
+        let most = (cost_alone as f64 * MOST_GROWTH).max(9.0);
+        assert!(cost as f64 <= most, "{tag}: {cost} buffers against {cost_alone} in an empty queue");
+    }
+}

@@ -1,0 +1,143 @@
+//! A connection that was left idle in a transaction keeps PostgreSQL from removing what is
+//! deleted, and whoever looks for work steps over all of it. That is how most queues on
+//! PostgreSQL die, so it must not cost anything here.
+
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use diesel_async::SimpleAsyncConnection;
+use waybill::background::{promoter, reaper};
+use waybill::domain::delivery::Report;
+use waybill::domain::event::{NewEvent, RunAt};
+use waybill::domain::lease::Caller;
+use waybill::domain::tags::Tags;
+use waybill::engine::claim_deliveries::ClaimRequest;
+use waybill::engine::moments::Moment;
+use waybill::engine::settle_deliveries::{Word, WorkCall};
+
+use super::{Lab, buffers, claim_from};
+use crate::support::{App, database};
+
+/// How many events pass through while the snapshot is held.
+const EVENTS: usize = 200_000;
+const BATCH: usize = 500;
+
+/// How much more a look may cost afterwards.
+const MOST_GROWTH: u64 = 3;
+
+/// Some events that wait for their time.
+fn delayed(app: &App) -> Vec<NewEvent> {
+    let event = NewEvent {
+        title: "a job".into(),
+        description: None,
+        event_type: None,
+        tags: Tags::from_comma_separated("a").expect("a tag"),
+        labels: Default::default(),
+        payload: None,
+        priority: 0,
+        max_retries: 3,
+        backoff: None,
+        ordering_key: None,
+        correlation_id: None,
+        traceparent: None,
+        run_at: RunAt::At(app.now() + Duration::from_secs(1)),
+        expires_at: None,
+    };
+    vec![event; BATCH]
+}
+
+/// A batch of events falls due, is claimed and completed, and its leases are looked at.
+async fn pass_through(app: &App) {
+    let engine = app.engine();
+    engine.publish_events(delayed(app).into()).await.expect("stored");
+    app.advance(1);
+    assert_eq!(promoter::run_once(engine).await.expect("a round"), BATCH);
+    // Claimed in several goes, each of which leaves its row in the list of leases.
+    for _ in 0..10 {
+        let request = ClaimRequest {
+            tags: Tags::from_comma_separated("a").expect("a tag"),
+            worker_id: "host:1".into(),
+            max: BATCH / 10,
+            wait: Duration::ZERO,
+            lease_seconds: 5,
+            request_id: None,
+        };
+        let mut claimed = engine.claim_deliveries(request).await.expect("work");
+        let calls: Vec<WorkCall> = claimed
+            .events()
+            .iter()
+            .map(|row| WorkCall {
+                event_id: row.event.id,
+                caller: Caller { worker_id: "host:1".into(), lease_id: Some(row.work.lease_id) },
+                word: Word::Complete(Report::default()),
+            })
+            .collect();
+        assert_eq!(calls.len(), BATCH / 10);
+        claimed.delivered();
+        let settled = engine.settle_deliveries(calls).await.expect("settled");
+        assert!(settled.iter().all(Result::is_ok));
+    }
+    app.advance(6);
+    assert_eq!(reaper::run_once(engine).await.expect("a round"), 0);
+}
+
+/// What the server's looks would touch now: a claim of one event that is there, the look for
+/// due work and the look for expired leases.
+async fn costs(app: &App, lab: &mut Lab) -> [u64; 3] {
+    let engine = app.engine();
+    app.publish_tagged("a").await;
+    let mark = engine.marks.of(&["t:a".to_owned()])[0];
+    let from = |moment| engine.moments.look(moment).from().map_or("NULL".to_owned(), quoted);
+    let now = quoted(app.now());
+    let looks = [
+        claim_from(1, "a", mark, &now),
+        format!("EXECUTE due({now}, 500, {})", from(Moment::Due)),
+        format!("EXECUTE watched({now}, 100, {}, 500)", from(Moment::LeaseEnd)),
+    ];
+    let mut costs = [0; 3];
+    for (cost, look) in costs.iter_mut().zip(looks) {
+        lab.execute("BEGIN").await;
+        *cost = buffers(&lab.explain(&look).await);
+        lab.execute("ROLLBACK").await;
+    }
+    let claimed = app.claim("a", "host:1").await.expect("the event");
+    app.complete(claimed["id"].as_i64().expect("an id"), "host:1").await.expect(200);
+    costs
+}
+
+fn quoted(time: DateTime<Utc>) -> String {
+    format!("'{}'", time.to_rfc3339_opts(SecondsFormat::Micros, true))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_thousand_events_under_a_held_snapshot_cost_the_next_look_nothing() {
+    let app = App::with_fixed_clock().await;
+    let mut lab = Lab::open(&app.url).await;
+    pass_through(&app).await;
+    costs(&app, &mut lab).await;
+    let fresh = costs(&app, &mut lab).await;
+
+    let mut holder = database::connection(&app.url).await;
+    let hold = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM waybill.ready";
+    holder.batch_execute(hold).await.expect("a snapshot");
+    for _ in 0..EVENTS / BATCH {
+        pass_through(&app).await;
+    }
+    let dead = app.count("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'ready'").await;
+    let aged = costs(&app, &mut lab).await;
+    println!("claim, due, leases: {fresh:?} buffers when fresh, {aged:?} after {EVENTS} events, {dead} of them dead");
+    for (name, (fresh, aged)) in ["claim", "due", "leases"].iter().zip(fresh.into_iter().zip(aged)) {
+        assert!(fresh > 0 && aged <= fresh * MOST_GROWTH, "{name}: {aged} buffers, {fresh} when fresh");
+    }
+
+    // Without the marks the same looks step over everything: the snapshot was really held.
+    engine_forgets(&app);
+    let unmarked = costs(&app, &mut lab).await;
+    assert!(unmarked[0] > aged[0] * 20 && unmarked[1] > aged[1] * 20, "{unmarked:?} buffers without marks");
+    holder.batch_execute("COMMIT").await.expect("the snapshot is let go");
+}
+
+fn engine_forgets(app: &App) {
+    app.engine().marks.forget();
+    app.engine().moments.forget();
+}

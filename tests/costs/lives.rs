@@ -1,0 +1,64 @@
+//! What a whole life leaves in the log of the database, and how the rows change.
+
+use super::{Lab, claim, complete, publish, wal_bytes};
+use crate::support::database;
+
+/// Bytes of WAL per life, at a third of 64 connections per batch, commits apart.
+const MOST_WAL_BYTES: u64 = 1_750;
+
+/// How many events one batch carries.
+const BATCH: usize = 21;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_life_writes_a_bounded_number_of_bytes() {
+    let url = database::migrated().await;
+    let mut lab = Lab::open(&url).await;
+    // First pages and first uses cost more.
+    for _ in 0..3 {
+        lab.publish(BATCH, "mail").await;
+        let claimed = lab.claim(BATCH, "mail").await;
+        lab.execute(&complete(&claimed)).await;
+    }
+    let mut bytes = [0, 0, 0];
+    const ROUNDS: usize = 20;
+    for _ in 0..ROUNDS {
+        bytes[0] += wal_bytes(&lab.explain(&publish(BATCH, "mail")).await);
+        bytes[1] += wal_bytes(&lab.explain(&claim(BATCH, "mail")).await);
+        let held = held(&mut lab).await;
+        bytes[2] += wal_bytes(&lab.explain(&complete(&held)).await);
+    }
+    let each = bytes.map(|bytes| bytes / (ROUNDS * BATCH) as u64);
+    println!(
+        "WAL per life: {} (publish {}, claim {}, complete {})",
+        each.iter().sum::<u64>(),
+        each[0],
+        each[1],
+        each[2]
+    );
+    assert!(each.iter().all(|bytes| *bytes > 100), "every step leaves its mark: {each:?}");
+    assert!(each.iter().sum::<u64>() <= MOST_WAL_BYTES, "{each:?} bytes");
+}
+
+/// What is held.
+async fn held(lab: &mut Lab) -> Vec<super::Claimed> {
+    use diesel_async::RunQueryDsl as _;
+    let sql = "SELECT id AS claimed_id, lease_id FROM waybill.deliveries WHERE status = 'PROCESSING' ORDER BY id";
+    diesel::sql_query(sql).load(&mut lab.conn).await.expect("rows")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_changes_in_place() {
+    let url = database::migrated().await;
+    let mut lab = Lab::open(&url).await;
+    lab.publish(BATCH, "mail").await;
+    let claimed = lab.claim(BATCH, "mail").await;
+    lab.execute(&complete(&claimed)).await;
+    // A row that moved would have left a second entry in the primary key's index.
+    lab.execute("CREATE EXTENSION pageinspect").await;
+    let entries = database::count(
+        &url,
+        "SELECT count(*) FROM bt_page_items('waybill.deliveries_pkey', 1) WHERE NOT coalesce(dead, false)",
+    )
+    .await;
+    assert_eq!((claimed.len(), entries), (BATCH, BATCH as i64));
+}

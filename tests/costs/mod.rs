@@ -1,0 +1,188 @@
+//! What the hot statements cost, in what can be counted: buffers, WAL, statements. The same
+//! whatever else waits, and whatever the planner believes.
+//!
+//! The statements are the server's own, prepared on a connection set up like the server's.
+
+mod claims;
+mod held_snapshot;
+mod lives;
+mod plans;
+mod statements;
+
+use diesel::sql_types::{BigInt, Integer, Json, Nullable};
+use diesel::{QueryableByName, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use serde_json::Value;
+use waybill::engine::marks::Place;
+use waybill::store::claims::CLAIM_DELIVERIES;
+use waybill::store::completions::COMPLETE_DELIVERIES;
+use waybill::store::connect::connect;
+use waybill::store::database::SETUP;
+use waybill::store::deliveries::{LOAD_DELIVERIES, SAVE_DELIVERIES, Sweep, find_overdue_sql};
+use waybill::store::events::PUBLISH_EVENTS;
+use waybill::store::lease_watch::TAKE_WATCHED_LEASES;
+
+/// A payload of 120 bytes.
+const PAYLOAD: &str = r#"{"data":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}"#;
+
+/// The statement's name, its text, and the types of its parameters.
+fn statements() -> [(&'static str, &'static str, &'static str); 7] {
+    [
+        (
+            "publish",
+            PUBLISH_EVENTS,
+            "int, timestamptz, text[], text[], text[], text[], json[], json[], smallint[], int[], json[], text[], \
+             text[], text[], timestamptz[], bigint[], timestamptz[]",
+        ),
+        ("claim", CLAIM_DELIVERIES, "int, text[], bigint, bigint, text[], int[], timestamptz, smallint[], bigint[]"),
+        ("complete", COMPLETE_DELIVERIES, "int, timestamptz, bigint[], int[], text[], int[], bigint[], json[]"),
+        ("load", LOAD_DELIVERIES, "bigint[], timestamptz"),
+        (
+            "save",
+            SAVE_DELIVERIES,
+            "timestamptz, bigint[], text[], int[], int[], text[], timestamptz[], bool[], bool[], timestamptz[], \
+             timestamptz[], bool[], bool[], timestamptz[], int[], text[], json[], json[], text[]",
+        ),
+        ("due", find_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
+        ("watched", TAKE_WATCHED_LEASES, "timestamptz, bigint, timestamptz, bigint"),
+    ]
+}
+
+/// A connection like one of the server's, with the hot statements prepared.
+struct Lab {
+    conn: AsyncPgConnection,
+}
+
+#[derive(QueryableByName)]
+struct Plan {
+    #[diesel(sql_type = Json, column_name = "QUERY PLAN")]
+    plan: Value,
+}
+
+#[derive(Debug, Clone, QueryableByName)]
+struct Claimed {
+    #[diesel(sql_type = Nullable<BigInt>)]
+    claimed_id: Option<i64>,
+    #[diesel(sql_type = Integer)]
+    lease_id: i32,
+}
+
+impl Lab {
+    async fn open(url: &str) -> Self {
+        let mut lab = Lab { conn: connect(url, SETUP).await.expect("the database answers") };
+        lab.prepare().await;
+        lab
+    }
+
+    /// Prepares the statements anew, so that they are planned anew.
+    async fn prepare(&mut self) {
+        let mut text = String::from("DEALLOCATE ALL;");
+        for (name, sql, types) in statements() {
+            text.push_str(&format!("PREPARE {name}({types}) AS {};", without_comments(sql)));
+        }
+        self.execute(&text).await;
+    }
+
+    async fn execute(&mut self, sql: &str) {
+        self.conn.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// Publishes `count` events with these tags.
+    async fn publish(&mut self, count: usize, tags: &str) {
+        self.execute(&publish(count, tags)).await;
+    }
+
+    /// Claims up to `count` events of a tag.
+    async fn claim(&mut self, count: usize, tag: &str) -> Vec<Claimed> {
+        sql_query(claim(count, tag)).load(&mut self.conn).await.expect("a claim")
+    }
+
+    /// Runs a statement and says what it did.
+    async fn explain(&mut self, call: &str) -> Value {
+        self.explained("EXPLAIN (ANALYZE, BUFFERS, WAL, FORMAT JSON)", call).await
+    }
+
+    /// Says how a statement would be run.
+    async fn plan(&mut self, call: &str) -> Value {
+        self.explained("EXPLAIN (FORMAT JSON)", call).await
+    }
+
+    async fn explained(&mut self, how: &str, call: &str) -> Value {
+        let explained: Plan = sql_query(format!("{how} {call}")).get_result(&mut self.conn).await.expect(call);
+        explained.plan[0]["Plan"].clone()
+    }
+}
+
+fn without_comments(sql: &str) -> String {
+    sql.lines().filter(|line| !line.trim_start().starts_with("--")).collect::<Vec<_>>().join("\n")
+}
+
+fn array(value: &str, count: usize) -> String {
+    format!("'{{{}}}'", vec![value; count].join(","))
+}
+
+fn publish(count: usize, tags: &str) -> String {
+    let nulls = array("NULL", count);
+    let payloads = array(&format!("\"{}\"", PAYLOAD.replace('"', "\\\"")), count);
+    format!(
+        "EXECUTE publish(1, NULL, {}, {nulls}, {nulls}, {}, {nulls}, {payloads}, {}, {}, {nulls}, {nulls}, {nulls}, \
+         {nulls}, {nulls}, {nulls}, {nulls})",
+        array("a job", count),
+        array(&format!("\"{tags}\""), count),
+        array("0", count),
+        array("3", count)
+    )
+}
+
+fn claim(count: usize, tag: &str) -> String {
+    claim_from(count, tag, Place::BEGINNING, "NULL")
+}
+
+/// A claim that begins at a mark, at a time.
+fn claim_from(count: usize, tag: &str, Place { rank, seq }: Place, now: &str) -> String {
+    format!(
+        "EXECUTE claim(1, '{{t:{tag}}}', {count}, {}, {}, {}, {now}, '{{{rank}}}', '{{{seq}}}')",
+        count + 3,
+        array("host:1", count),
+        array("300", count)
+    )
+}
+
+fn complete(claimed: &[Claimed]) -> String {
+    let ids: Vec<String> = claimed.iter().filter_map(|row| row.claimed_id).map(|id| id.to_string()).collect();
+    let leases: Vec<String> = claimed.iter().map(|row| row.lease_id.to_string()).collect();
+    format!(
+        "EXECUTE complete(1, NULL, '{{{}}}', '{{{}}}', {}, {}, {}, {})",
+        ids.join(","),
+        leases.join(","),
+        array("host:1", ids.len()),
+        array("200", ids.len()),
+        array("12", ids.len()),
+        array("NULL", ids.len())
+    )
+}
+
+/// The sum of a count over a whole statement. Parts that nothing reads from run after the main
+/// plan, and count for themselves; those that are read from are counted where they are read.
+fn total(root: &Value, fields: &[&str]) -> u64 {
+    let late = ["taken", "taken_elsewhere", "watched", "logged", "stored", "work", "shown", "put_back"];
+    let of = |node: &Value| fields.iter().filter_map(|field| node[field].as_u64()).sum::<u64>();
+    let late = late.iter().filter_map(|name| find(root, &format!("CTE {name}"))).map(of).sum::<u64>();
+    of(root) + late
+}
+
+fn buffers(root: &Value) -> u64 {
+    total(root, &["Shared Hit Blocks", "Shared Read Blocks"])
+}
+
+fn wal_bytes(root: &Value) -> u64 {
+    total(root, &["WAL Bytes"])
+}
+
+/// The part of a plan with this name.
+fn find<'a>(node: &'a Value, name: &str) -> Option<&'a Value> {
+    if node["Subplan Name"] == name {
+        return Some(node);
+    }
+    node["Plans"].as_array()?.iter().find_map(|child| find(child, name))
+}

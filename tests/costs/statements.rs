@@ -1,0 +1,87 @@
+//! How many statements the calls of many become: fused calls share one.
+
+use std::path::Path;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use waybill::engine::Queued;
+use waybill::postgres::{Cluster, ClusterOptions};
+use waybill::store::migrate::migrate;
+
+use crate::support::{App, HeldTable, Options, Place, database, until};
+
+/// Callers at once.
+const CALLERS: usize = 64;
+
+/// Statements of one verb for all of them: one for each that left ahead, and one for the rest.
+const MOST_STATEMENTS: i64 = 3;
+
+/// A PostgreSQL that counts statements.
+fn counting_cluster(data_dir: &Path) -> Cluster {
+    let mut options = ClusterOptions::new(data_dir);
+    options.settings.push(("shared_preload_libraries".into(), "pg_stat_statements".into()));
+    Cluster::start(options).expect("the cluster starts")
+}
+
+/// How often the statement that begins with these words was run.
+async fn runs(app: &App, words: &str) -> i64 {
+    app.count(&format!("SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE '{words}%'")).await
+}
+
+/// Makes a call for each caller while `table` is held. The first calls fill the lane, one
+/// batch each; the others have all gathered before anything is carried out.
+async fn at_once<F: Future<Output = Value>>(
+    app: &App,
+    table: &str,
+    width: usize,
+    queued: fn(Queued) -> usize,
+    call: impl Fn(usize) -> F,
+) -> Vec<Value> {
+    let mut held = HeldTable::lock(&app.url, table).await;
+    let (open, door) = tokio::sync::watch::channel(0);
+    let calls = (0..CALLERS).map(|number| {
+        let (mut door, call) = (door.clone(), &call);
+        async move {
+            door.wait_for(|open| number < *open).await.expect("the door opens");
+            call(number).await
+        }
+    });
+    let gather = async {
+        for ahead in 1..=width {
+            open.send(ahead).expect("callers wait");
+            held.until_awaited_by(ahead).await;
+        }
+        open.send(CALLERS).expect("callers wait");
+        until("the calls have gathered", async || queued(app.engine().queued()) == CALLERS - width).await;
+        held.let_go().await;
+    };
+    let (answers, ()) = tokio::join!(join_all(calls), gather);
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_calls_of_sixty_four_share_a_handful_of_statements() {
+    let place = Place::new();
+    let cluster = tokio::task::block_in_place(|| counting_cluster(&place.data_dir()));
+    let url = cluster.url("postgres");
+    migrate(&url).await.expect("the migrations run");
+    database::execute(&url, "CREATE EXTENSION pg_stat_statements").await;
+    let app = App::start_with(Options { url: Some(url), ..Options::default() }).await;
+
+    let publish = async |_| app.post("/events", &json!({"title": "a job", "tags": "a"})).await.expect(201).json();
+    at_once(&app, "waybill.events", 2, |queued| queued.publish, publish).await;
+    let claim = async |n: usize| app.claim("a", &format!("host:{n}")).await.expect("an event");
+    let claimed = at_once(&app, "waybill.deliveries", 1, |queued| queued.claim, claim).await;
+    let complete = async |n: usize| {
+        let body = json!({"worker_id": format!("host:{n}"), "lease_id": claimed[n]["lease_id"]});
+        app.post(&format!("/events/{}/complete", claimed[n]["id"]), &body).await.expect(200).json()
+    };
+    at_once(&app, "waybill.event_log", 2, |queued| queued.settle, complete).await;
+
+    assert_eq!(app.count("SELECT count(*) FROM waybill.deliveries WHERE status = 'COMPLETED'").await, CALLERS as i64);
+    for words in ["-- Stores events", "-- Hands out up to", "-- The short way"] {
+        let runs = runs(&app, words).await;
+        assert!((1..=MOST_STATEMENTS).contains(&runs), "{runs} statements: {words}");
+    }
+    app.stop().await;
+}
