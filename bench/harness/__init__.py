@@ -1,0 +1,1 @@
+"""What `bench/compare`, `bench/soak` and `bench/report` are made of. Standard library only."""

@@ -1,0 +1,52 @@
+"""Under which conditions was measured: what a reader needs to judge the figures, or to repeat them."""
+
+import datetime
+import os
+import platform
+import re
+import sys
+
+from .processes import Failed, run
+
+
+def read(path):
+    """A file's text, or nothing where there is no such file."""
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def first(pattern, text, otherwise="unknown"):
+    """What the pattern's group finds first."""
+    found = re.search(pattern, text, re.M)
+    return found.group(1).strip() if found else otherwise
+
+
+def version_of(command):
+    """The first line that a program says of itself."""
+    try:
+        return run(command, 20).strip().splitlines()[0]
+    except (Failed, OSError, IndexError):
+        return "unknown"
+
+
+def describe(cluster, waybill, peers):
+    """Machine, PostgreSQL, versions and date."""
+    memory = int(first(r"^MemTotal:\s+(\d+)", read("/proc/meminfo"), "0"))
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "cpu": first(r"^model name\s*:\s*(.+)$", read("/proc/cpuinfo")),
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory / 1024 / 1024, 1),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "system": first(r'^PRETTY_NAME="?(.*?)"?$', read("/etc/os-release")),
+        "load_average_before": os.getloadavg(),
+        "postgresql": version_of([cluster.binaries / "postgres", "--version"]),
+        "postgresql_settings": {name: value for name, value in cluster.settings.items()
+                                if name != "unix_socket_directories"},
+        "python": sys.version.split()[0],
+        "waybill": version_of([waybill, "--version"]),
+        "peers": {peer.name: peer.about["version"] for peer in peers},
+    }

@@ -1,0 +1,108 @@
+"""The peers: each is a folder with a driver that obeys the contract of bench/README.md."""
+
+import json
+import os
+
+from .cluster import ROOT
+from .processes import Failed, run
+
+FOLDER = ROOT / "bench/peers"
+CALLERS = 16
+BATCH_CALLERS = 4
+BATCH = 100
+PICKUP_SAMPLES = 200
+
+
+class Peer:
+    """One system beside Waybill, as its folder describes it."""
+
+    def __init__(self, folder):
+        self.folder, self.name = folder, folder.name
+        self.about = json.loads((folder / "peer.json").read_text())
+
+    def is_installed(self):
+        """Whether bench/prepare got it in."""
+        return (self.folder / ".installed").exists()
+
+    def drive(self, workload, url, timeout, **options):
+        """Runs the driver for one workload and returns the figures that it printed."""
+        program, *rest = self.about["command"]
+        pairs = [f"{name}={value}" for name, value in options.items()]
+        printed = run([self.folder / program, *rest, workload, url, *pairs], timeout, cwd=self.folder,
+                      env={"PATH": os.environ.get("PATH", ""), "HOME": os.environ.get("HOME", "/")})
+        lines = printed.strip().splitlines()
+        if not lines:
+            raise Failed(f"{self.name}'s driver printed nothing for {workload}")
+        figures = json.loads(lines[-1])
+        if "events" in figures:
+            if not figures["events"] or not figures["seconds"]:
+                raise Failed(f"{self.name} did nothing in {workload}: {figures}")
+            figures["events_per_second"] = figures["events"] / figures["seconds"]
+        return figures
+
+
+def all_peers():
+    """Every folder that describes one."""
+    return [Peer(path.parent) for path in sorted(FOLDER.glob("*/peer.json"))]
+
+
+def measure(peer, cluster, options):
+    """Yields each workload's name with figures, or with the reason why there are none."""
+    seconds = options.peer_seconds
+    plan = [
+        ("publish-one", publish_one, {}),
+        ("publish-batch", publish_batch, {}),
+        ("drain", drain, {"foreign": 0}),
+        ("pickup", pickup, {}),
+    ]
+    for variant in peer.about.get("variants", {}):
+        plan.append((variant, publish_one, {"notify": "on"}))
+    if options.peers_foreign:
+        plan.append(("drain-foreign", drain, {"foreign": options.foreign}))
+    for name, workload, more in plan:
+        try:
+            yield name, workload(peer, cluster, seconds, **more)
+        except Failed as failure:
+            yield name, {"failed": str(failure)}
+
+
+def fresh(peer, cluster, **options):
+    """A database of its own for each workload, with the peer's schema in it, and nothing else."""
+    database = f"peer_{peer.name}"
+    cluster.create(database)
+    peer.drive("setup", cluster.url(database), 120, **options)
+    return database, cluster.url(database)
+
+
+def publish_one(peer, cluster, seconds, **options):
+    """So many callers, one job per call, each durable before the caller's next."""
+    database, url = fresh(peer, cluster, **options)
+    cluster.settle(database)
+    return peer.drive("publish-one", url, seconds + 60, callers=CALLERS, seconds=seconds)
+
+
+def publish_batch(peer, cluster, seconds):
+    """A hundred jobs per call."""
+    database, url = fresh(peer, cluster)
+    cluster.settle(database)
+    return peer.drive("publish-batch", url, seconds + 60, callers=BATCH_CALLERS, batch=BATCH, seconds=seconds)
+
+
+def drain(peer, cluster, seconds, foreign):
+    """What was published before, by handlers that do nothing."""
+    database, url = fresh(peer, cluster)
+    jobs = peer.about["prefill_per_second"] * seconds
+    if foreign:
+        peer.drive("fill", url, 3600, jobs=foreign, queue="foreign")
+    peer.drive("fill", url, 600, jobs=jobs)
+    cluster.settle(database)
+    return peer.drive("drain", url, seconds + 120, jobs=jobs, seconds=seconds)
+
+
+def pickup(peer, cluster, seconds):
+    """One idle worker, one job at a time."""
+    # Long enough for the samples of a peer that takes 20 ms for each.
+    limit = max(10, seconds)
+    database, url = fresh(peer, cluster, notify="on")
+    cluster.settle(database)
+    return peer.drive("pickup", url, limit + 60, samples=PICKUP_SAMPLES, seconds=limit)

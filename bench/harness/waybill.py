@@ -1,0 +1,155 @@
+"""Waybill's side: the server as a child, and `waybill bench` as its load."""
+
+import json
+import os
+import re
+import select
+import subprocess
+import threading
+
+from .processes import Failed, run, stop
+
+EMPTY, BEHIND_FOREIGN = "waybill", "waybill_foreign"
+
+
+class Server:
+    """A Waybill server over one database, for as long as the `with` block lasts."""
+
+    def __init__(self, binary, database_url):
+        self.binary, self.database_url = binary, database_url
+
+    def __enter__(self):
+        environment = {**os.environ, "DATABASE_URL": self.database_url, "WAYBILL_LOG": "warn"}
+        self.child = subprocess.Popen(
+            [self.binary, "serve", "--bind", "127.0.0.1:0"], env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        )
+        try:
+            ready, _, _ = select.select([self.child.stdout], [], [], 60)
+            line = self.child.stdout.readline().decode() if ready else ""
+            found = re.search(r"http://\S+", line)
+            if not found:
+                raise Failed(f"the server did not say where it listens, but: {line!r}")
+            self.url = found.group(0)
+        except BaseException:
+            stop(self.child)
+            raise
+        return self
+
+    def __exit__(self, *_):
+        stop(self.child)
+        self.child.stdout.close()
+
+    def bench(self, workload, seconds, connections, **options):
+        """One run of `waybill bench`; returns its report."""
+        command = [self.binary, "bench", "--json", "--url", self.url, "--workload", workload,
+                   "--seconds", seconds, "--connections", connections]
+        for name, value in options.items():
+            command += [f"--{name.replace('_', '-')}", value]
+        return json.loads(run(command, seconds + 900))
+
+    def memory_kb(self, name):
+        """VmRSS or VmHWM of the server's process, in KiB."""
+        with open(f"/proc/{self.child.pid}/status") as status:
+            return int(re.search(rf"{name}:\s+(\d+)", status.read()).group(1))
+
+
+class MemoryWatch:
+    """Looks at the server's resident memory while a load runs, and keeps the highest."""
+
+    def __init__(self, server):
+        self.server, self.highest, self.over = server, 0, threading.Event()
+        self.thread = threading.Thread(target=self._look, daemon=True)
+
+    def _look(self):
+        while not self.over.wait(0.1):
+            self.highest = max(self.highest, self.server.memory_kb("VmRSS"))
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
+def fill_foreign(binary, cluster, foreign):
+    """Publishes the events that are to lie in the way, once, into a database of their own."""
+    cluster.create(BEHIND_FOREIGN)
+    with Server(binary, cluster.url(BEHIND_FOREIGN)) as server:
+        server.bench("drain", 1, 1, foreign=foreign, prefill=1)
+    cluster.settle(BEHIND_FOREIGN)
+
+
+def measure(binary, cluster, options):
+    """Yields each workload's name and figures, in the order in which they are run."""
+    seconds = options.seconds
+    cluster.create(EMPTY)
+    with Server(binary, cluster.url(EMPTY)) as server:
+        plan = [
+            ("publish-64", "publish", 64, {}),
+            ("publish-16", "publish", 16, {}),
+            ("life-64", "life", 64, {}),
+            ("batch-publish-100", "batch-publish", options.batch_connections, {"batch": 100}),
+            ("batch-life-100", "batch-life", options.batch_connections, {"batch": 100}),
+            ("pickup", "pickup", 2, {}),
+        ]
+        for name, workload, connections, more in plan:
+            cluster.settle(EMPTY)
+            with MemoryWatch(server) as watch:
+                figures = server.bench(workload, seconds, connections, **more)
+            figures["highest_rss_kb"] = watch.highest
+            figures["server_hwm_kb"] = server.memory_kb("VmHWM")
+            yield name, figures
+    # A database without the rows of the workloads above, so that only the foreign events differ.
+    cluster.create(EMPTY)
+    yield from queue_depth(binary, cluster, options, EMPTY, "")
+    yield from queue_depth(binary, cluster, options, BEHIND_FOREIGN, "-foreign")
+    yield from economy(binary, cluster, options)
+
+
+def queue_depth(binary, cluster, options, database, suffix):
+    """Draining, and single claims, with or without foreign events in the way."""
+    with Server(binary, cluster.url(database)) as server:
+        # A first, unmeasured drain gives the planner something to know about: no queue in use
+        # is as ignorant as one that was made a second ago. The peers' jobs are analysed as well.
+        server.bench("drain", options.seconds * 6, options.drain_connections,
+                     batch=options.drain_batch, prefill=5_000)
+        cluster.settle(database)
+        yield f"drain{suffix}", server.bench(
+            "drain", options.seconds * 6, options.drain_connections,
+            batch=options.drain_batch, prefill=options.drain_events)
+        cluster.settle(database)
+        # One connection, one event at a time: what is timed is a claim and its completion.
+        yield f"claim-one{suffix}", server.bench("drain", max(1, options.seconds // 2), 1, batch=1,
+                                                 prefill=options.seconds * 2_000)
+
+
+def economy(binary, cluster, options):
+    """Statements per event and bytes of log per life, in short runs of their own: counting costs time."""
+    seconds = max(1, options.seconds // 2)
+    with Server(binary, cluster.url(EMPTY)) as server:
+        for workload in ("publish", "life"):
+            cluster.set("pg_stat_statements.track", "top")
+            try:
+                cluster.sql("postgres", "select pg_stat_statements_reset()")
+                figures = server.bench(workload, seconds, 64)
+                calls = int(cluster.sql(
+                    "postgres", "select coalesce(sum(calls), 0)::bigint from pg_stat_statements s "
+                    f"join pg_database d on d.oid = s.dbid where d.datname = '{EMPTY}'"))
+            finally:
+                cluster.set("pg_stat_statements.track", "none")
+            yield f"statements-{workload}-64", {
+                "events": figures["events"], "statements": calls,
+                "statements_per_event": calls / max(1, figures["events"])}
+        cluster.set("full_page_writes", "off")
+        try:
+            cluster.settle(EMPTY)
+            before = cluster.sql("postgres", "select pg_current_wal_insert_lsn()")
+            figures = server.bench("life", seconds, 64)
+            written = int(cluster.sql("postgres", f"select (pg_current_wal_insert_lsn() - '{before}')::bigint"))
+        finally:
+            cluster.set("full_page_writes", "on")
+        yield "wal-life-64", {"events": figures["events"], "wal_bytes": written,
+                              "wal_bytes_per_event": written / max(1, figures["events"])}

@@ -1,0 +1,1 @@
+insert into naive_events (title, tags, payload) values ('bench', array['bench'], (:payload)::jsonb);
