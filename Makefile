@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` and `make test`.
 
-.PHONY: run test prepare check
+.PHONY: run test prepare check bench bench-soak
 
 # Build and serve; the first start makes a database of its own.
 run: prepare
@@ -18,3 +18,16 @@ check:
 
 prepare:
 	@scripts/prepare
+
+# Waybill beside raw SQL and its peers, on this machine: bench/RESULTS.md. About 15 minutes.
+bench: prepare
+	cargo build --release
+	bench/prepare
+	bench/compare
+	bench/report
+
+# Ten minutes at 800 lives per second under a held snapshot; the report takes it in.
+bench-soak: prepare
+	cargo build --release
+	bench/soak
+	if [ -e bench/results.json ]; then bench/report; fi

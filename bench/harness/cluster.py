@@ -145,9 +145,14 @@ class Cluster:
             command += ["-c", statement]
         return run(command, 600).strip()
 
-    def create(self, database):
+    def create(self, database, template="template1"):
         """A fresh database, in place of what may have that name."""
-        self.sql("postgres", f'drop database if exists "{database}" with (force)', f'create database "{database}"')
+        self.sql("postgres", f'drop database if exists "{database}" with (force)',
+                 f'create database "{database}" template "{template}"')
+
+    def exists(self, database):
+        """Whether there is one of that name."""
+        return bool(self.sql("postgres", f"select 1 from pg_database where datname = '{database}'"))
 
     def settle(self, database):
         """The same start for every workload of every system: vacuumed, analysed, checkpointed."""

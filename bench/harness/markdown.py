@@ -1,0 +1,163 @@
+"""bench/RESULTS.md: the figures for people."""
+
+from . import targets
+
+PEER_COLUMNS = [
+    ("publish-one", "events_per_second", "publish one by one, 16 callers"),
+    ("publish-batch", "events_per_second", "publish 100 per call"),
+    ("drain", "events_per_second", "drain"),
+    ("pickup", "p50_ms", "pickup p50"),
+    ("pickup", "p99_ms", "pickup p99"),
+]
+OURS = {"publish-one": "publish-16", "publish-batch": "batch-publish-100"}
+
+
+def table(head, body):
+    """A table of Markdown."""
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+def spread(values, key):
+    """Median, and in brackets the lowest and the highest round."""
+    if not values:
+        return "not measured"
+    unit, digits = (" ms", 2) if key.endswith("_ms") else (" /s", 0)
+    middle = targets.median(values)
+    return f"{middle:,.{digits}f}{unit} ({min(values):,.{digits}f}–{max(values):,.{digits}f})"
+
+
+def conditions(results):
+    """What the figures were measured on."""
+    at = results["conditions"]
+    load = " / ".join(f"{value:.2f}" for value in at["load_average_before"])
+    body = [
+        ["date", at["date"]],
+        ["processor", f"{at['cpu']}, {at['cores']} cores for everything: PostgreSQL, the system measured, and its load"],
+        ["memory", f"{at['memory_gib']} GiB"],
+        ["system", f"{at['system']}, {at['kernel']}"],
+        ["load average before", load],
+        ["PostgreSQL", f"{at['postgresql']}, one cluster for all, over its Unix socket"],
+        ["its settings", ", ".join(f"`{name}={value}`" for name, value in sorted(at["postgresql_settings"].items()))],
+        ["Waybill", at["waybill"]],
+        ["peers", ", ".join(f"{name} {version}" for name, version in at["peers"].items())],
+        ["rounds", f"{results['options']['rounds']}, all sides in each; {results['options']['seconds']} s per workload, "
+                   f"{results['options']['peer_seconds']} s per workload of a peer"],
+    ]
+    return table(["condition", "value"], body)
+
+
+def target_table(results, soak):
+    """What was asked for, and what came out."""
+    body = [[row["name"], row["ours"], row["theirs"], row["value"] or "–", row["least"], row["aim"], row["reached"]]
+            for row in targets.rows(results, soak)]
+    return table(["workload", "Waybill", "against", "figure", "at least", "aim", "result"], body)
+
+
+def peer_table(measured):
+    """Everybody's own figures, Waybill's first."""
+    body = []
+    for side in ["waybill", *measured.peers]:
+        cells = [f"**{side}**" if side == "waybill" else side]
+        for workload, key, _ in PEER_COLUMNS:
+            workload = OURS.get(workload, workload) if side == "waybill" else workload
+            cells.append(spread(measured.values(side, workload, key), key))
+        body.append(cells)
+    return table(["system", *(title for _, _, title in PEER_COLUMNS)], body)
+
+
+def more_table(measured):
+    """Every other figure of every side, for those who want to look closer."""
+    shown = {(side, workload) for side in ["waybill", *measured.peers] for workload, _, _ in PEER_COLUMNS}
+    shown |= {("waybill", workload) for workload in OURS.values()}
+    body = []
+    for side in ["waybill", "pgbench", *measured.peers]:
+        of_side = [one["peers"].get(side, {}) if side in measured.peers else one.get(side, {})
+                   for one in measured.rounds]
+        for workload in dict.fromkeys(name for figures in of_side for name in figures if name != "failed"):
+            values = measured.values(side, workload)
+            if values and (side, workload) not in shown:
+                latency = measured.values(side, workload, "p50_ms")
+                body.append([side, workload, spread(values, "events_per_second"),
+                             spread(latency, "p50_ms") if latency else "–"])
+    return table(["system", "workload", "events", "p50"], body)
+
+
+def failures(results):
+    """What could not be measured, and why: silence would look like a figure."""
+    lines = []
+    for number, one in enumerate(results["rounds"], 1):
+        for side, figures in [("waybill", one["waybill"]), ("pgbench", one["pgbench"]), *one["peers"].items()]:
+            reasons = [("", figures["failed"])] if "failed" in figures else []
+            reasons += [(f", {name}", result["failed"]) for name, result in figures.items()
+                        if isinstance(result, dict) and "failed" in result]
+            lines += [f"- round {number}, {side}{name}: {reason}" for name, reason in reasons]
+    return "\n## Not measured\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def about_peers(peers, measured):
+    """With which settings each peer ran and why, and what its figure does not include."""
+    parts = []
+    for peer in peers:
+        if peer.name in measured.peers:
+            settings = table(["setting", "why"], peer.about["settings"])
+            limits = "\n".join(f"- {limit}" for limit in peer.about["limits"])
+            parts.append(f"### {peer.name} {peer.about['version']} ({peer.about['language']})\n\n"
+                         f"{settings}\nWhat to know when comparing:\n\n{limits}\n")
+    return "\n".join(parts)
+
+
+def soak_part(soak):
+    """The long run's minutes."""
+    if not soak:
+        return ""
+    body = [[number, f"{minute['events_per_second']:.1f} /s", f"{minute['p50_ms']:.2f} ms", f"{minute['p99_ms']:.2f} ms",
+             f"{minute['p99_ratio']:.2f} ×"] for number, minute in enumerate(soak["minutes"], 1)]
+    return (f"\n## {soak['seconds'] // 60} minutes at {soak['rate']} lives per second, with a held snapshot\n\n"
+            "A transaction that was opened before the run and stays open keeps PostgreSQL from removing any dead row. "
+            "Latency is from the time at which an event was due to be published until its completion was answered. "
+            f"Measured on {soak['date']}.\n\n"
+            + table(["interval", "lives", "p50", "p99", "p99 against the first"], body))
+
+
+def page(results, soak, peers):
+    """The whole page."""
+    measured = targets.Measured(results)
+    return f"""# Comparison
+
+Written by `bench/report` from `bench/results.json`; do not edit. How it is measured: [README.md](README.md).
+
+![Publish one by one, whole life, pickup](results.svg)
+
+## Conditions
+
+{conditions(results)}
+## Targets
+
+Medians of the rounds. Ratios are of two figures of this very run.
+
+{target_table(results, soak)}
+“Whole life” against a peer is N events divided by the time to publish N and the time to drain N, on both sides.
+
+## Waybill and the peers
+
+Medians, and in brackets the lowest and highest round. Waybill's callers speak HTTP to a server; the peers are
+libraries that speak to PostgreSQL from within the caller's process. Waybill fences every completion by a lease
+and writes an audit trail in the same transaction; what each peer does is said below.
+
+{peer_table(measured)}
+## Everything else
+
+{more_table(measured)}{failures(results)}{soak_part(soak)}
+## Settings and limits of the peers
+
+All of them: 120 bytes of JSON as payload, `synchronous_commit=on`, handlers that do nothing.
+
+{about_peers(peers, measured)}
+## How to repeat it
+
+```sh
+make bench        # builds, installs the peers, measures, writes this page
+make bench-soak   # ten minutes at 800 lives per second
+```
+"""

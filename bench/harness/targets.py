@@ -1,0 +1,134 @@
+"""The targets: what is held against what, how much is asked for, and whether it was reached."""
+
+from statistics import median
+
+
+def together(publish, drain):
+    """Events per second when all of them are published first and drained then."""
+    return 1 / (1 / publish + 1 / drain)
+
+
+class Measured:
+    """The rounds of a run, asked for medians and spreads. What failed is simply not there."""
+
+    def __init__(self, results):
+        self.rounds = results.get("rounds", [])
+        self.peers = sorted({name for one in self.rounds for name in one["peers"]})
+
+    def values(self, side, workload, key="events_per_second"):
+        """One value per round in which there is one."""
+        sides = (one["peers"].get(side, {}) if side in self.peers else one.get(side, {}) for one in self.rounds)
+        return [figures[workload][key] for figures in sides if key in figures.get(workload, {})]
+
+    def middle(self, side, workload, key="events_per_second"):
+        """The median, or nothing."""
+        values = self.values(side, workload, key)
+        return median(values) if values else None
+
+    def life(self, side, publish, drain="drain"):
+        """Publishing all and then draining all, from the medians of both."""
+        both = self.middle(side, publish), self.middle(side, drain)
+        return together(*both) if all(both) else None
+
+    def best_peer(self, figure, best=max):
+        """The peer with the best figure: its name, and the figure."""
+        found = [(figure(name), name) for name in self.peers if figure(name) is not None]
+        return best(found) if found else (None, None)
+
+
+def ratio_row(name, ours, theirs, against, least, aim):
+    """A row whose figure is a ratio of two rates: the more, the better."""
+    value = ours / theirs if ours and theirs else None
+    return {"name": name, "ours": rate_text(ours), "theirs": f"{against}: {rate_text(theirs)}" if theirs else against,
+            "value": f"{value:.2f} ×" if value else None, "least": f"{least} ×", "aim": f"{aim} ×",
+            "reached": verdict(value, least, aim)}
+
+
+def bound_row(name, value, unit, least, aim, theirs="", digits=2):
+    """A row whose figure has an upper bound: the less, the better."""
+    text = f"{value:.{digits}f} {unit}".strip() if value is not None else None
+    return {"name": name, "ours": text or "not measured", "theirs": theirs, "value": text,
+            "least": f"{least} {unit}".strip(), "aim": f"{aim} {unit}".strip(),
+            "reached": verdict(None if value is None else -value, -least, -aim)}
+
+
+def rate_text(value):
+    return f"{value:,.0f} /s" if value else "not measured"
+
+
+def verdict(value, least, aim):
+    """Reached, reached as aimed for, or not reached."""
+    if value is None:
+        return "not measured"
+    if value >= aim:
+        return "reached, and the aim"
+    return "reached" if value >= least else "not reached"
+
+
+def rows(results, soak):
+    """The whole table."""
+    measured = Measured(results)
+    ours = lambda workload, key="events_per_second": measured.middle("waybill", workload, key)
+    raw = lambda workload: measured.middle("pgbench", workload)
+    table = [
+        ratio_row("publish, one event per request, 64 connections", ours("publish-64"), raw("insert-16"),
+                  "pgbench, single inserts, 16 clients", 2, 3.5),
+        ratio_row("whole life, each step its own request, 64 connections", ours("life-64"), raw("life-16"),
+                  "pgbench, naive life, 16 clients", 2.5, 5),
+        ratio_row("whole life by batch endpoints, 100 per request", ours("batch-life-100"), raw("batch-life-2"),
+                  "pgbench, 100 per statement, 2 clients", 0.7, 0.9),
+    ]
+    fastest, name = measured.best_peer(lambda peer: measured.middle(peer, "publish-one"))
+    table.append(ratio_row("publish one by one, 16 callers", ours("publish-16"), fastest,
+                           f"fastest peer ({name})", 5, 8))
+    fastest, name = measured.best_peer(lambda peer: measured.life(peer, "publish-one"))
+    table.append(ratio_row("whole life: published one by one (16 callers), drained at the best setting",
+                           measured.life("waybill", "publish-16"), fastest, f"fastest peer ({name})", 2, 4))
+    fastest, name = measured.best_peer(lambda peer: measured.life(peer, "publish-batch"))
+    table.append(ratio_row("whole life: published and drained 100 to 500 at a time",
+                           measured.life("waybill", "batch-publish-100"), fastest, f"fastest peer ({name})", 0.7, 1.2))
+    foreign = f"{results['options']['foreign']:,} foreign events"
+    table.append(ratio_row(f"drain rate behind {foreign}", ours("drain-foreign"), ours("drain"),
+                           "an empty queue", 0.9, 1.0))
+    table += pickup_rows(measured, ours)
+    alone, behind = ours("claim-one", "p50_ms"), ours("claim-one-foreign", "p50_ms")
+    table.append(bound_row(f"claim (and completion) behind {foreign}, p50", behind / alone if alone and behind else None,
+                           "×", 1.2, 1.0, f"{behind:.2f} ms; an empty queue: {alone:.2f} ms" if alone and behind else ""))
+    table += [soak_row(soak), statements_row(ours)]
+    wal = ours("wal-life-64", "wal_bytes_per_event")
+    table.append(bound_row("WAL per life, 120-byte payload, without full-page images",
+                           wal / 1000 if wal else None, "KB", 1.6, 1.0))
+    memory = ours("life-64", "highest_rss_kb")
+    table.append(bound_row("resident memory at 64 busy connections", memory * 1.024 / 1000 if memory else None,
+                           "MB", 60, 40, digits=1))
+    return table
+
+
+def pickup_rows(measured, ours):
+    """Two bounds, and for the median that no peer is below it."""
+    best, name = measured.best_peer(lambda peer: measured.middle(peer, "pickup", "p50_ms"), min)
+    median_row = bound_row("idle pickup, p50", ours("pickup", "p50_ms"), "ms", 2.5, 1.5,
+                           f"best peer ({name}): {best:.2f} ms" if best else "")
+    if best and ours("pickup", "p50_ms") and ours("pickup", "p50_ms") >= best:
+        median_row["reached"] = "not reached: a peer is quicker"
+    return [median_row, bound_row("idle pickup, p99", ours("pickup", "p99_ms"), "ms", 8, 5)]
+
+
+def statements_row(ours):
+    """Both workloads must stay below; the table shows the higher one."""
+    publish, life = (ours(f"statements-{name}-64", "statements_per_event") for name in ("publish", "life"))
+    both = [value for value in (publish, life) if value is not None]
+    return bound_row("statements per event at 64 connections", max(both) if both else None, "", 0.3, 0.1,
+                     f"publish {publish:.3f}, life {life:.3f}" if len(both) == 2 else "", digits=3)
+
+
+def soak_row(soak):
+    """Flat: every minute keeps the rate, and its p99 stays within 1.5 times the first minute's."""
+    name = "steady 800 lives/s with a held snapshot: p99 of the worst minute against the first"
+    if not soak:
+        return bound_row(name, None, "×", 1.5, 1.0)
+    row = bound_row(name, soak["worst_p99_ratio"], "×", 1.5, 1.0,
+                    f"slowest minute: {soak['lowest_rate']:.0f} of {soak['rate']} lives/s")
+    if soak["lowest_rate"] < 0.99 * soak["rate"]:
+        row["reached"] = "not reached: the rate falls"
+    return row
