@@ -1,5 +1,6 @@
 """bench/results.svg: three groups of horizontal bars. Plain SVG, no fonts from elsewhere."""
 
+import re
 from xml.sax.saxutils import escape
 
 from .targets import Measured
@@ -7,7 +8,7 @@ from .targets import Measured
 WIDTH, LEFT, RIGHT = 860, 190, 120
 BAR, GAP, HEAD = 20, 8, 62
 OURS, THEIRS = "#0b6e4f", "#b9c4cf"
-FONT = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"
+FONT = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, DejaVu Sans, sans-serif'"
 
 
 def groups(results):
@@ -47,7 +48,8 @@ def draw(results):
             y += BAR + GAP
         y += 24
     at = results["conditions"]
-    foot = f"{at['cpu']}, {at['cores']} cores; {at['postgresql'].split('(')[0].strip()} with synchronous_commit=on; {at['date'][:10]}"
+    version = re.search(r"\d+(\.\d+)*", at["postgresql"]).group(0)
+    foot = f"{at['cpu']}, {at['cores']} cores; PostgreSQL {version}, synchronous_commit=on; {at['date'][:10]}"
     parts.append(f"<text x='24' y='{y + 2}' font-size='11.5' fill='#5a6875'>{escape(foot)}</text>")
     height = y + 20
     return (f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}' "

@@ -113,7 +113,7 @@ def soak_part(soak):
         return ""
     body = [[number, f"{minute['events_per_second']:.1f} /s", f"{minute['p50_ms']:.2f} ms", f"{minute['p99_ms']:.2f} ms",
              f"{minute['p99_ratio']:.2f} ×"] for number, minute in enumerate(soak["minutes"], 1)]
-    return (f"\n## {soak['seconds'] // 60} minutes at {soak['rate']} lives per second, with a held snapshot\n\n"
+    return (f"\n## {soak['seconds'] / 60:g} minutes at {soak['rate']} lives per second, with a held snapshot\n\n"
             "A transaction that was opened before the run and stays open keeps PostgreSQL from removing any dead row. "
             "Latency is from the time at which an event was due to be published until its completion was answered. "
             f"Measured on {soak['date']}.\n\n"

@@ -33,7 +33,7 @@ class Measured:
     def best_peer(self, figure, best=max):
         """The peer with the best figure: its name, and the figure."""
         found = [(figure(name), name) for name in self.peers if figure(name) is not None]
-        return best(found) if found else (None, None)
+        return best(found) if found else (None, "none was measured")
 
 
 def ratio_row(name, ours, theirs, against, least, aim):
