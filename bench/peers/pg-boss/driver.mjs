@@ -37,7 +37,7 @@ await main({
     const settings =
       options.workload === "pickup"
         ? { batchSize: 1, localConcurrency: 1 }
-        : { batchSize: 500, localConcurrency: 2, burstWhenBatchFull: true, pollingIntervalSeconds: 0.5 };
+        : { batchSize: 500, localConcurrency: 4, burstWhenBatchFull: true, pollingIntervalSeconds: 0.5 };
     await boss.work("bench", settings, async (jobs) => onJobs(jobs.length));
     return { close: () => boss.stop() };
   },
