@@ -189,6 +189,10 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 10)]
     pub seconds: u64,
 
+    /// Report per interval of so many seconds as well; 0: only in all.
+    #[arg(long, default_value_t = 0)]
+    pub interval_seconds: u64,
+
     /// Events per second, in all, due at fixed times (open loop); 0: as many as get through.
     #[arg(long, default_value_t = 0)]
     pub rate: u64,

@@ -8,9 +8,11 @@
 //! Closed loop: every connection sends its next request when the last is answered, and what
 //! is measured is how much gets through. Open loop (`--rate`): requests are due at fixed
 //! times whatever the server does, and each is measured from the time at which it was due,
-//! so that a stall counts for everybody who had to wait behind it.
+//! so that a stall counts for everybody who had to wait behind it; in `steady` until its
+//! completion is answered. [`intervals`] tells a slow decline from a steady pace.
 
 pub mod connection;
+pub mod intervals;
 pub mod report;
 pub mod workload;
 
@@ -34,13 +36,18 @@ pub async fn run(args: &BenchArgs) -> Result<Report, String> {
     let tasks: Vec<_> = (0..plan.connections())
         .map(|number| tokio::spawn(workload::run(plan.clone(), number, stop.clone(), started)))
         .collect();
-    show_progress(args, &plan, started).await;
+    // A drained backlog ends the run before its time: what remains is not idled away, nor measured.
+    tokio::select! {
+        () = show_progress(args, &plan, started) => {}
+        () = plan.drained() => {}
+    }
     stop.store(true, Ordering::Relaxed);
     let mut tally = Tally::new();
     for task in tasks {
         tally.add(task.await.map_err(|error| error.to_string())??)?;
     }
-    Ok(Report::new(args, &tally, started.elapsed()))
+    let intervals = plan.intervals.as_ref().map(|intervals| intervals.report()).unwrap_or_default();
+    Ok(Report::new(args, &tally, started.elapsed(), intervals))
 }
 
 /// A bar on a terminal, nothing elsewhere; returns when the time is over.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::intervals::IntervalReport;
 use super::workload::Tally;
 use crate::config::BenchArgs;
 
@@ -23,11 +24,13 @@ pub struct Report {
     pub p99_ms: f64,
     pub p999_ms: f64,
     pub max_ms: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<IntervalReport>,
 }
 
 impl Report {
     /// Sums up.
-    pub fn new(args: &BenchArgs, tally: &Tally, elapsed: Duration) -> Self {
+    pub fn new(args: &BenchArgs, tally: &Tally, elapsed: Duration, intervals: Vec<IntervalReport>) -> Self {
         let at = |quantile: f64| tally.latency.value_at_quantile(quantile) as f64 / 1000.0;
         Report {
             workload: args.workload.to_string(),
@@ -41,6 +44,7 @@ impl Report {
             p99_ms: at(0.99),
             p999_ms: at(0.999),
             max_ms: tally.latency.max() as f64 / 1000.0,
+            intervals,
         }
     }
 }
@@ -55,6 +59,17 @@ impl fmt::Display for Report {
             out,
             "             {:7.2}  {:7.2}  {:7.2}  {:7.2}  {:7.2}",
             self.p50_ms, self.p90_ms, self.p99_ms, self.p999_ms, self.max_ms
-        )
+        )?;
+        if !self.intervals.is_empty() {
+            write!(out, "\nfrom second     events /s      p50      p99      max")?;
+        }
+        for interval in &self.intervals {
+            write!(
+                out,
+                "\n{:11.0}  {:12.0}  {:7.2}  {:7.2}  {:7.2}",
+                interval.from_second, interval.events_per_second, interval.p50_ms, interval.p99_ms, interval.max_ms
+            )?;
+        }
+        Ok(())
     }
 }

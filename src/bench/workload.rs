@@ -8,10 +8,14 @@ use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
 use super::connection::Connection;
+use super::intervals::Intervals;
 use crate::config::{BenchArgs, Workload};
 
 /// Rows per request while a backlog is being prepared.
 const PREPARE_BATCH: usize = 1_000;
+
+/// Where a payload of `steady` says when it was due.
+const DUE: &str = "\"due_us\":";
 
 /// What was measured: how many, and how long each took, in microseconds.
 pub struct Tally {
@@ -26,8 +30,7 @@ pub struct Tally {
 impl Tally {
     /// Nothing yet.
     pub fn new() -> Self {
-        // Up to a minute, to three digits: always valid bounds.
-        Tally { events: 0, requests: 0, latency: Histogram::new_with_bounds(1, 60_000_000, 3).expect("valid bounds") }
+        Tally { events: 0, requests: 0, latency: new_histogram() }
     }
 
     /// Adds another connection's.
@@ -36,10 +39,11 @@ impl Tally {
         self.requests += other.requests;
         self.latency.add(&other.latency).map_err(|error| error.to_string())
     }
+}
 
-    fn note(&mut self, since: Instant) {
-        self.latency.saturating_record(since.elapsed().as_micros() as u64);
-    }
+/// Microseconds, up to a minute, to three digits.
+pub fn new_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000, 3).expect("valid bounds")
 }
 
 impl Default for Tally {
@@ -57,6 +61,9 @@ pub struct Plan {
     batch: Vec<u8>,
     done: AtomicU64,
     left_to_drain: AtomicU64,
+    drained: tokio::sync::Notify,
+    /// Of the run, if they were asked for.
+    pub intervals: Option<Intervals>,
     /// When the event that is under way was published, for `pickup`.
     published_at: tokio::sync::Mutex<Option<Instant>>,
     worker_waits: tokio::sync::Notify,
@@ -66,6 +73,9 @@ pub struct Plan {
 impl Plan {
     /// Puts requests together.
     pub fn new(args: &BenchArgs) -> Result<Self, String> {
+        if args.workload == Workload::Steady && args.rate == 0 {
+            return Err("steady needs --rate".into());
+        }
         let host = args.url.strip_prefix("http://").ok_or("--url must begin with http://")?;
         let host = host.trim_end_matches('/').to_owned();
         let tag = format!("{}-{:08x}", args.tag, getrandom::u32().unwrap_or_default());
@@ -79,6 +89,9 @@ impl Plan {
             args: args.clone(),
             done: AtomicU64::new(0),
             left_to_drain: AtomicU64::new(0),
+            drained: tokio::sync::Notify::new(),
+            intervals: (args.interval_seconds > 0)
+                .then(|| Intervals::new(Duration::from_secs(args.interval_seconds), Duration::from_secs(args.seconds))),
             published_at: tokio::sync::Mutex::new(None),
             worker_waits: tokio::sync::Notify::new(),
             worker_done: tokio::sync::Notify::new(),
@@ -131,9 +144,9 @@ impl Plan {
         Ok(())
     }
 
-    fn count(&self, tally: &mut Tally, events: u64) {
-        tally.events += events;
-        self.done.fetch_add(events, Ordering::Relaxed);
+    /// Returns when `drain` has nothing left to do; never, for the other workloads.
+    pub async fn drained(&self) {
+        self.drained.notified().await;
     }
 }
 
@@ -142,12 +155,20 @@ fn event(tag: &str, payload_bytes: usize) -> String {
     format!("{{\"title\":\"bench\",\"tags\":\"{tag}\",\"payload\":{payload}}}")
 }
 
+/// An event that says when it was due, in microseconds since the start of the run.
+fn due_event(tag: &str, payload_bytes: usize, due: Duration) -> String {
+    let due = format!("{DUE}{}", due.as_micros());
+    let data = "x".repeat(payload_bytes.saturating_sub(due.len() + 12));
+    format!("{{\"title\":\"bench\",\"tags\":\"{tag}\",\"payload\":{{{due},\"data\":\"{data}\"}}}}")
+}
+
 /// Runs connection `number` of a plan until `stop`.
 pub async fn run(plan: Arc<Plan>, number: usize, stop: Arc<AtomicBool>, started: Instant) -> Result<Tally, String> {
     let connection = Connection::open(&plan.host).await?;
-    let mut worker = Worker { plan: &plan, connection, tally: Tally::new(), id: format!("bench:{}", number + 1), stop };
+    let id = format!("bench:{}", number + 1);
+    let mut worker = Worker { plan: &plan, connection, tally: Tally::new(), id, stop, started };
     match plan.args.workload {
-        Workload::Publish if plan.args.rate > 0 => worker.publish_at_rate(number, started).await?,
+        Workload::Publish if plan.args.rate > 0 => worker.publish_at_rate(number).await?,
         Workload::Publish => worker.repeat_publish().await?,
         Workload::BatchPublish => worker.repeat_batch_publish().await?,
         Workload::Life => worker.repeat_life().await?,
@@ -155,7 +176,7 @@ pub async fn run(plan: Arc<Plan>, number: usize, stop: Arc<AtomicBool>, started:
         Workload::Drain => worker.drain().await?,
         Workload::Pickup if number == 0 => worker.publish_when_awaited().await?,
         Workload::Pickup => worker.wait_for_pickup().await?,
-        Workload::Steady if number < plan.args.connections => worker.publish_at_rate(number, started).await?,
+        Workload::Steady if number < plan.args.connections => worker.publish_at_rate(number).await?,
         Workload::Steady => worker.work_steadily().await?,
     }
     Ok(worker.tally)
@@ -167,6 +188,16 @@ struct Worker<'a> {
     tally: Tally,
     id: String,
     stop: Arc<AtomicBool>,
+    /// Of the run.
+    started: Instant,
+}
+
+/// What an answer to a claim of one event says.
+struct Claimed {
+    id: u64,
+    lease: u64,
+    /// When it was due, if its payload tells.
+    due: Option<Duration>,
 }
 
 impl Worker<'_> {
@@ -174,12 +205,23 @@ impl Worker<'_> {
         !self.stop.load(Ordering::Relaxed)
     }
 
+    /// Counts events that are done, and how long that took.
+    fn done(&mut self, since: Instant, events: u64) {
+        let now = Instant::now();
+        let took = now - since;
+        self.tally.latency.saturating_record(took.as_micros() as u64);
+        self.tally.events += events;
+        self.plan.done.fetch_add(events, Ordering::Relaxed);
+        if let Some(intervals) = &self.plan.intervals {
+            intervals.note(now - self.started, took, events);
+        }
+    }
+
     async fn repeat_publish(&mut self) -> Result<(), String> {
         while self.goes_on() {
             let since = Instant::now();
             self.publish().await?;
-            self.tally.note(since);
-            self.plan.count(&mut self.tally, 1);
+            self.done(since, 1);
         }
         Ok(())
     }
@@ -189,16 +231,20 @@ impl Worker<'_> {
         expect(self.connection.post("/events", &self.plan.one).await?.status, 201)
     }
 
-    /// Open loop: each request is due at its time and measured from then.
-    async fn publish_at_rate(&mut self, number: usize, started: Instant) -> Result<(), String> {
+    /// Open loop: each request is due at its time and measured from then. In `steady` the
+    /// worker measures, until its completion is answered, so the event tells it when.
+    async fn publish_at_rate(&mut self, number: usize) -> Result<(), String> {
         let interval = Duration::from_secs_f64(self.plan.args.connections as f64 / self.plan.args.rate as f64);
-        let mut due = started + interval.mul_f64(number as f64 / self.plan.args.connections as f64);
+        let mut due = self.started + interval.mul_f64(number as f64 / self.plan.args.connections as f64);
         while self.goes_on() {
             tokio::time::sleep_until(due).await;
-            self.publish().await?;
             if self.plan.args.workload == Workload::Publish {
-                self.tally.note(due);
-                self.plan.count(&mut self.tally, 1);
+                self.publish().await?;
+                self.done(due, 1);
+            } else {
+                let event = due_event(&self.plan.tag, self.plan.args.payload_bytes, due - self.started);
+                self.tally.requests += 1;
+                expect(self.connection.post("/events", event.as_bytes()).await?.status, 201)?;
             }
             due += interval;
         }
@@ -210,8 +256,7 @@ impl Worker<'_> {
             let since = Instant::now();
             self.tally.requests += 1;
             expect(self.connection.post("/events/batch", &self.plan.batch).await?.status, 201)?;
-            self.tally.note(since);
-            self.plan.count(&mut self.tally, self.plan.args.batch as u64);
+            self.done(since, self.plan.args.batch as u64);
         }
         Ok(())
     }
@@ -220,30 +265,36 @@ impl Worker<'_> {
         while self.goes_on() {
             let since = Instant::now();
             self.publish().await?;
-            if self.claim_and_complete(0).await? {
-                self.tally.note(since);
-                self.plan.count(&mut self.tally, 1);
+            if let Some(claimed) = self.claim(0).await? {
+                self.complete(&claimed).await?;
+                self.done(since, 1);
             }
         }
         Ok(())
     }
 
-    async fn claim_and_complete(&mut self, wait: u32) -> Result<bool, String> {
+    async fn claim(&mut self, wait: u32) -> Result<Option<Claimed>, String> {
         let path = format!("/events/subscribe?tags={}&worker_id={}&wait={wait}", self.plan.tag, self.id);
         self.tally.requests += 1;
         let answer = self.connection.get(&path).await?;
         if answer.status == 204 {
-            return Ok(false);
+            return Ok(None);
         }
         expect(answer.status, 200)?;
-        let (id, lease) = (number_after(answer.body, b"{\"id\":")?, number_after(answer.body, b"\"lease_id\":")?);
+        Ok(Some(Claimed {
+            id: number_after(answer.body, b"{\"id\":")?,
+            lease: number_after(answer.body, b"\"lease_id\":")?,
+            due: number_after(answer.body, DUE.as_bytes()).ok().map(Duration::from_micros),
+        }))
+    }
+
+    async fn complete(&mut self, claimed: &Claimed) -> Result<(), String> {
         let body = format!(
-            "{{\"worker_id\":\"{}\",\"lease_id\":{lease},\"execution_time_ms\":1,\"status_code\":200}}",
-            self.id
+            "{{\"worker_id\":\"{}\",\"lease_id\":{},\"execution_time_ms\":1,\"status_code\":200}}",
+            self.id, claimed.lease
         );
         self.tally.requests += 1;
-        expect(self.connection.post(&format!("/events/{id}/complete"), body.as_bytes()).await?.status, 200)?;
-        Ok(true)
+        expect(self.connection.post(&format!("/events/{}/complete", claimed.id), body.as_bytes()).await?.status, 200)
     }
 
     async fn repeat_batch_life(&mut self) -> Result<(), String> {
@@ -252,8 +303,7 @@ impl Worker<'_> {
             self.tally.requests += 1;
             expect(self.connection.post("/events/batch", &self.plan.batch).await?.status, 201)?;
             let done = self.claim_and_settle_batch().await?;
-            self.tally.note(since);
-            self.plan.count(&mut self.tally, done);
+            self.done(since, done);
         }
         Ok(())
     }
@@ -263,9 +313,10 @@ impl Worker<'_> {
             let since = Instant::now();
             let done = self.claim_and_settle_batch().await?;
             if done > 0 {
-                self.tally.note(since);
-                self.plan.count(&mut self.tally, done);
-                self.plan.left_to_drain.fetch_sub(done, Ordering::Relaxed);
+                self.done(since, done);
+                if self.plan.left_to_drain.fetch_sub(done, Ordering::Relaxed) == done {
+                    self.plan.drained.notify_one();
+                }
             }
         }
         Ok(())
@@ -288,10 +339,10 @@ impl Worker<'_> {
 
     async fn work_steadily(&mut self) -> Result<(), String> {
         while self.goes_on() {
-            let since = Instant::now();
-            if self.claim_and_complete(1).await? {
-                self.tally.note(since);
-                self.plan.count(&mut self.tally, 1);
+            if let Some(claimed) = self.claim(1).await? {
+                self.complete(&claimed).await?;
+                let due = claimed.due.ok_or("an event that does not say when it was due")?;
+                self.done(self.started + due, 1);
             }
         }
         Ok(())
@@ -318,8 +369,7 @@ impl Worker<'_> {
             expect(answer.status, 200)?;
             let id = number_after(answer.body, b"{\"id\":")?;
             let since = self.plan.published_at.lock().await.take();
-            self.tally.note(since.ok_or("an event that nobody published")?);
-            self.plan.count(&mut self.tally, 1);
+            self.done(since.ok_or("an event that nobody published")?, 1);
             let body = format!("{{\"worker_id\":\"{}\"}}", self.id);
             expect(self.connection.post(&format!("/events/{id}/complete"), body.as_bytes()).await?.status, 200)?;
             self.plan.worker_done.notify_one();
@@ -361,4 +411,18 @@ fn settle_body(claimed: &[u8], worker_id: &str) -> Result<(String, u64), String>
         .map(|event| format!("{{\"event_id\":{},\"lease_id\":{},\"action\":\"complete\"}}", event.id, event.lease_id))
         .collect();
     Ok((format!("{{\"worker_id\":\"{worker_id}\",\"results\":[{}]}}", results.join(",")), batch.events.len() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_due_event_has_the_size_asked_for_and_tells_its_time() {
+        let event = due_event("t", 120, Duration::from_millis(1_500));
+        let payload = &event[event.find("\"payload\":").unwrap() + 10..event.len() - 1];
+        assert_eq!(payload.len(), 120);
+        assert_eq!(number_after(event.as_bytes(), DUE.as_bytes()), Ok(1_500_000));
+        serde_json::from_str::<serde_json::Value>(&event).unwrap();
+    }
 }
