@@ -5,6 +5,11 @@
 //! waits for nobody, and under load batches grow by themselves until the database is the
 //! only thing that anybody waits for. Answers go out after the commit.
 //!
+//! Two batches at once gain nothing, on a database that is fast: each is half as large, and
+//! there are twice as many statements. But a batch can be slow (it is large, or it waits for a
+//! row that somebody holds), and must not hold everybody up. So where a lane is wider than
+//! one, a second batch leaves while the first is away only if that takes longer than usual.
+//!
 //! What could go wrong, and where it is dealt with:
 //! - *One caller's bad row fails the others*: calls are checked before they come here, and a
 //!   batch that the database refuses is split until the culprit stands alone ([`split`]).
@@ -19,10 +24,11 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use crate::error::Error;
 
@@ -43,6 +49,8 @@ pub struct LaneShape {
     pub capacity: usize,
     /// How many batches may be at the database at once.
     pub width: usize,
+    /// How long a batch may be away before the next one leaves beside it.
+    pub patience: Duration,
     /// How much one batch may weigh.
     pub max_weight: usize,
 }
@@ -68,8 +76,9 @@ impl<C: Send + 'static, A: Send + 'static> Lane<C, A> {
         let (entrance, exit) = mpsc::channel(shape.capacity);
         let exit = Arc::new(Mutex::new(Exit { queue: exit, held_over: None }));
         let run: Arc<Run<C, A>> = Arc::new(move |calls| run(calls).boxed());
+        let away = watch::Sender::new(0);
         for _ in 0..shape.width {
-            runtime.spawn(serve(shape, exit.clone(), gate.clone(), run.clone()));
+            runtime.spawn(serve(shape, exit.clone(), gate.clone(), run.clone(), away.clone()));
         }
         Lane { entrance }
     }
@@ -130,15 +139,17 @@ async fn serve<C: Send + 'static, A: Send + 'static>(
     exit: Arc<Mutex<Exit<C, A>>>,
     gate: Arc<Gate>,
     run: Arc<Run<C, A>>,
+    away: watch::Sender<usize>,
 ) {
     loop {
         let mut taking = exit.lock().await;
         if !taking.wait_for_first().await {
             return;
         }
+        // More gather until the batch ahead is back; if it is slow, they wait no longer.
+        let _ = tokio::time::timeout(shape.patience, away.subscribe().wait_for(|batches| *batches == 0)).await;
         let gate = gate().await;
         let batch = taking.take_batch(shape.max_weight);
-        drop(taking);
         let here = batch.into_iter().filter(|waiting| !waiting.answer.is_closed());
         let (calls, callers): (Vec<C>, Vec<_>) = here.map(|waiting| (waiting.call, waiting.answer)).unzip();
         if calls.is_empty() {
@@ -149,7 +160,10 @@ async fn serve<C: Send + 'static, A: Send + 'static>(
             answer_all(callers, told);
             continue;
         }
+        away.send_modify(|batches| *batches += 1);
+        drop(taking);
         let outcome = AssertUnwindSafe(run(calls)).catch_unwind().await;
+        away.send_modify(|batches| *batches -= 1);
         match outcome {
             Ok(answers) => answer_all(callers, answers),
             Err(_) => {
@@ -198,7 +212,8 @@ where
 mod tests {
     use super::*;
 
-    const SHAPE: LaneShape = LaneShape { name: "test", capacity: 100, width: 1, max_weight: 10 };
+    const SHAPE: LaneShape =
+        LaneShape { name: "test", capacity: 100, width: 1, patience: Duration::ZERO, max_weight: 10 };
 
     fn open_gate() -> Arc<Gate> {
         Arc::new(|| async { Ok(()) }.boxed())
@@ -261,6 +276,50 @@ mod tests {
         let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
         assert_eq!(answers, (0..16).map(|n| n * 2).collect::<Vec<_>>());
         assert_eq!(*sizes.lock().unwrap(), [1, 10, 5]);
+    }
+
+    /// A lane of two whose batches never come back, and how large those were that have left: a
+    /// lone call has, and two more wait behind it.
+    async fn lone_call_away_and_two_behind(patience: Duration) -> Arc<std::sync::Mutex<Vec<usize>>> {
+        let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let sizes_in = sizes.clone();
+        let shape = LaneShape { width: 2, patience, ..SHAPE };
+        let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_gate(), move |calls| {
+            sizes_in.lock().unwrap().push(calls.len());
+            std::future::pending()
+        });
+        let lane = Arc::new(lane);
+        let call = || {
+            let lane = lane.clone();
+            tokio::spawn(async move { lane.call((), 1).await })
+        };
+        call();
+        while sizes.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        call();
+        call();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        sizes
+    }
+
+    #[tokio::test]
+    async fn while_a_batch_is_away_the_next_one_gathers() {
+        let sizes = lone_call_away_and_two_behind(Duration::from_secs(3600)).await;
+        assert_eq!(*sizes.lock().unwrap(), [1]);
+    }
+
+    #[tokio::test]
+    async fn a_slow_batch_does_not_hold_up_the_next() {
+        let sizes = lone_call_away_and_two_behind(Duration::from_millis(1)).await;
+        let all_left = async {
+            while sizes.lock().unwrap().iter().sum::<usize>() < 3 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), all_left).await.expect("the others leave, too");
     }
 
     #[tokio::test]

@@ -61,6 +61,9 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
 /// How many rows one fused statement takes at most.
 const FUSED_ROWS: usize = 500;
 
+/// A batch that is away for longer does not hold up the next.
+const SLOW_BATCH: Duration = Duration::from_millis(10);
+
 /// How often a transaction that fell victim to another is run again.
 const CONFLICT_RETRIES: usize = 3;
 
@@ -160,7 +163,13 @@ impl Engine {
 
     /// A lane must not keep the engine alive, or neither would ever end.
     fn open_lanes(&self) -> Lanes {
-        let shape = |name, width| LaneShape { name, capacity: self.settings.max_queued, width, max_weight: FUSED_ROWS };
+        let shape = |name, width| LaneShape {
+            name,
+            capacity: self.settings.max_queued,
+            width,
+            patience: SLOW_BATCH,
+            max_weight: FUSED_ROWS,
+        };
         let weak = Arc::downgrade(&self.0);
         let database = self.database.clone();
         let gate: Arc<Gate> = Arc::new(move || {

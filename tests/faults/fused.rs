@@ -296,7 +296,7 @@ async fn workers_whose_batch_loses_its_connection_are_all_told_and_can_say_it_ag
     let claims = held_claims(&app, MANY).await;
     let lane = BusyLane::of_settling(&app).await;
     // Half of them take the short way, half are judged.
-    let word = |n: usize| if n % 2 == 0 { "complete" } else { "fail" };
+    let word = |n: usize| if n.is_multiple_of(2) { "complete" } else { "fail" };
     let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| say(&app, claim, word(n), json!({}))).collect();
     until_queued(&app, |queued| queued.settle, MANY).await;
     cut_the_next_batch(&app).await;
