@@ -97,6 +97,11 @@ pub struct ServeArgs {
     #[arg(long, env = "WAYBILL_MAX_WAITING", default_value_t = 20_000)]
     pub max_waiting: usize,
 
+    /// Fused batches at the database at a time; a slow one does not count. More, and smaller
+    /// ones, gain only where the database has cores to spare [default: half the cores].
+    #[arg(long, env = "WAYBILL_BATCHES_AT_ONCE", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub batches_at_once: Option<u16>,
+
     /// Calls of one verb that may wait for the database; more are answered 429.
     #[arg(long, env = "WAYBILL_MAX_QUEUED", default_value_t = 10_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub max_queued: usize,
@@ -230,6 +235,7 @@ impl ServeArgs {
             poison_after: self.poison_after,
             max_waiting: self.max_waiting,
             max_queued: self.max_queued,
+            batches_at_once: self.batches_at_once.map_or_else(half_the_cores, usize::from),
             list_scan_rows: self.list_scan_rows,
         }
     }
@@ -242,4 +248,8 @@ impl ServeArgs {
             poll_interval: Duration::from_millis(self.poll_interval_ms),
         }
     }
+}
+
+fn half_the_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
 }

@@ -5,10 +5,12 @@
 //! waits for nobody, and under load batches grow by themselves until the database is the
 //! only thing that anybody waits for. Answers go out after the commit.
 //!
-//! Two batches at once gain nothing, on a database that is fast: each is half as large, and
-//! there are twice as many statements. But a batch can be slow (it is large, or it waits for a
-//! row that somebody holds), and must not hold everybody up. So where a lane is wider than
-//! one, a second batch leaves while the first is away only if that takes longer than usual.
+//! Most of what a small statement costs is the statement itself, so fewer and larger ones win
+//! even if the database could run several at once: where two batches are away each is half as
+//! large. So all lanes share a [`Door`] that lets a few batches through at a time, in
+//! turn, and of one lane only one. But a batch can be slow (it is large, or it waits for a row
+//! that somebody holds), and must not hold everybody up: whoever has waited for its turn for
+//! longer than a batch usually takes goes all the same.
 //!
 //! What could go wrong, and where it is dealt with:
 //! - *One caller's bad row fails the others*: calls are checked before they come here, and a
@@ -18,7 +20,7 @@
 //!   back later" would be carried out all the same when the database comes back.
 //! - *Too many wait*: the lane is bounded, and says so at once instead of growing.
 //! - *A panic or a lost connection*: everybody in the batch is told, nobody waits for ever.
-//! - *One verb starves another*: each has its own lane and its own turn at the pool.
+//! - *One verb starves another*: each has its own lane, and their turns alternate.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -28,7 +30,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::error::Error;
 
@@ -38,6 +40,15 @@ use super::ANSWER_WITHIN;
 pub type Answers<A> = Vec<Result<A, Error>>;
 /// Opens when the database can be had, or says that it cannot.
 pub type Gate = dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> + Send + Sync;
+
+/// What all batches pass on their way to the database.
+pub struct Door {
+    /// Lets so many through at a time, first come, first served.
+    pub turnstile: Arc<Semaphore>,
+    /// Whether there is a database.
+    pub gate: Box<Gate>,
+}
+
 type Run<C, A> = dyn Fn(Vec<C>) -> Pin<Box<dyn Future<Output = Answers<A>> + Send>> + Send + Sync;
 
 /// How a lane behaves.
@@ -47,9 +58,9 @@ pub struct LaneShape {
     pub name: &'static str,
     /// How many calls may wait.
     pub capacity: usize,
-    /// How many batches may be at the database at once.
+    /// How many of its batches may be at the database at once.
     pub width: usize,
-    /// How long a batch may be away before the next one leaves beside it.
+    /// How long a batch waits for its turn before it goes without one.
     pub patience: Duration,
     /// How much one batch may weigh.
     pub max_weight: usize,
@@ -68,7 +79,7 @@ struct Waiting<C, A> {
 
 impl<C: Send + 'static, A: Send + 'static> Lane<C, A> {
     /// Opens a lane; it closes when it is dropped.
-    pub fn open<F, Fut>(runtime: &Handle, shape: LaneShape, gate: Arc<Gate>, run: F) -> Self
+    pub fn open<F, Fut>(runtime: &Handle, shape: LaneShape, door: Arc<Door>, run: F) -> Self
     where
         F: Fn(Vec<C>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Answers<A>> + Send + 'static,
@@ -76,9 +87,9 @@ impl<C: Send + 'static, A: Send + 'static> Lane<C, A> {
         let (entrance, exit) = mpsc::channel(shape.capacity);
         let exit = Arc::new(Mutex::new(Exit { queue: exit, held_over: None }));
         let run: Arc<Run<C, A>> = Arc::new(move |calls| run(calls).boxed());
-        let away = watch::Sender::new(0);
+        let own_turn = Arc::new(Semaphore::new(1));
         for _ in 0..shape.width {
-            runtime.spawn(serve(shape, exit.clone(), gate.clone(), run.clone(), away.clone()));
+            runtime.spawn(serve(shape, exit.clone(), own_turn.clone(), door.clone(), run.clone()));
         }
         Lane { entrance }
     }
@@ -137,19 +148,20 @@ impl<C, A> Exit<C, A> {
 async fn serve<C: Send + 'static, A: Send + 'static>(
     shape: LaneShape,
     exit: Arc<Mutex<Exit<C, A>>>,
-    gate: Arc<Gate>,
+    own_turn: Arc<Semaphore>,
+    door: Arc<Door>,
     run: Arc<Run<C, A>>,
-    away: watch::Sender<usize>,
 ) {
     loop {
         let mut taking = exit.lock().await;
         if !taking.wait_for_first().await {
             return;
         }
-        // More gather until the batch ahead is back; if it is slow, they wait no longer.
-        let _ = tokio::time::timeout(shape.patience, away.subscribe().wait_for(|batches| *batches == 0)).await;
-        let gate = gate().await;
+        // More gather meanwhile.
+        let turn = tokio::time::timeout(shape.patience, next_turn(&own_turn, &door.turnstile)).await;
+        let gate = (door.gate)().await;
         let batch = taking.take_batch(shape.max_weight);
+        drop(taking);
         let here = batch.into_iter().filter(|waiting| !waiting.answer.is_closed());
         let (calls, callers): (Vec<C>, Vec<_>) = here.map(|waiting| (waiting.call, waiting.answer)).unzip();
         if calls.is_empty() {
@@ -160,10 +172,8 @@ async fn serve<C: Send + 'static, A: Send + 'static>(
             answer_all(callers, told);
             continue;
         }
-        away.send_modify(|batches| *batches += 1);
-        drop(taking);
         let outcome = AssertUnwindSafe(run(calls)).catch_unwind().await;
-        away.send_modify(|batches| *batches -= 1);
+        drop(turn);
         match outcome {
             Ok(answers) => answer_all(callers, answers),
             Err(_) => {
@@ -173,6 +183,14 @@ async fn serve<C: Send + 'static, A: Send + 'static>(
             }
         }
     }
+}
+
+/// Waits until the batch ahead is back, and for a turn among all lanes. It ends when the permits
+/// are dropped.
+async fn next_turn(own: &Arc<Semaphore>, shared: &Arc<Semaphore>) -> [Option<OwnedSemaphorePermit>; 2] {
+    // Nobody closes these semaphores, so there is always a permit to come.
+    let own = own.clone().acquire_owned().await.ok();
+    [own, shared.clone().acquire_owned().await.ok()]
 }
 
 fn answer_all<A>(callers: Vec<oneshot::Sender<Result<A, Error>>>, answers: Answers<A>) {
@@ -213,16 +231,21 @@ mod tests {
     use super::*;
 
     const SHAPE: LaneShape =
-        LaneShape { name: "test", capacity: 100, width: 1, patience: Duration::ZERO, max_weight: 10 };
+        LaneShape { name: "test", capacity: 100, width: 1, patience: Duration::from_secs(3600), max_weight: 10 };
 
-    fn open_gate() -> Arc<Gate> {
-        Arc::new(|| async { Ok(()) }.boxed())
+    fn door(gate: Box<Gate>) -> Arc<Door> {
+        Arc::new(Door { turnstile: Arc::new(Semaphore::new(1)), gate })
+    }
+
+    fn open_door() -> Arc<Door> {
+        door(Box::new(|| async { Ok(()) }.boxed()))
     }
 
     #[tokio::test]
     async fn behind_a_closed_gate_everybody_is_told_and_nothing_is_run() {
-        let gate: Arc<Gate> = Arc::new(|| async { Err(Error::unavailable("away".into())) }.boxed());
-        let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, gate, |_| async { panic!("must not run") });
+        let gate: Box<Gate> = Box::new(|| async { Err(Error::unavailable("away".into())) }.boxed());
+        let lane: Lane<u32, ()> =
+            Lane::open(&Handle::current(), SHAPE, door(gate), |_| async { panic!("must not run") });
         assert!(matches!(lane.call(1, 1).await, Err(Error::Unavailable(cause)) if cause == "away"));
     }
 
@@ -230,11 +253,11 @@ mod tests {
     async fn who_leaves_while_the_gate_is_closed_is_not_run_when_it_opens() {
         let (opened, ran) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
         let (opened_in, ran_in) = (opened.clone(), ran.clone());
-        let gate: Arc<Gate> = Arc::new(move || {
+        let gate: Box<Gate> = Box::new(move || {
             let opened = opened_in.clone();
             async move { opened.acquire().await.map(|permit| permit.forget()).map_err(|_| Error::Overloaded) }.boxed()
         });
-        let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, gate, move |calls: Vec<u32>| {
+        let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, door(gate), move |calls: Vec<u32>| {
             ran_in.lock().unwrap().extend(calls.iter().copied());
             async move { calls.iter().map(|_| Ok(())).collect() }
         });
@@ -253,7 +276,7 @@ mod tests {
     async fn calls_gather_while_a_batch_is_away() {
         let (gate, sizes) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
         let (gate_in, sizes_in) = (gate.clone(), sizes.clone());
-        let lane: Lane<u32, u32> = Lane::open(&Handle::current(), SHAPE, open_gate(), move |calls| {
+        let lane: Lane<u32, u32> = Lane::open(&Handle::current(), SHAPE, open_door(), move |calls| {
             let (gate, sizes) = (gate_in.clone(), sizes_in.clone());
             async move {
                 sizes.lock().unwrap().push(calls.len());
@@ -284,7 +307,7 @@ mod tests {
         let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
         let sizes_in = sizes.clone();
         let shape = LaneShape { width: 2, patience, ..SHAPE };
-        let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_gate(), move |calls| {
+        let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_door(), move |calls| {
             sizes_in.lock().unwrap().push(calls.len());
             std::future::pending()
         });
@@ -325,7 +348,7 @@ mod tests {
     #[tokio::test]
     async fn a_full_lane_refuses_at_once() {
         let shape = LaneShape { capacity: 1, ..SHAPE };
-        let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_gate(), |_| std::future::pending());
+        let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_door(), |_| std::future::pending());
         let (mut first, mut second) = (Box::pin(lane.call((), 1)), Box::pin(lane.call((), 1)));
         assert!(futures_util::poll!(&mut first).is_pending());
         assert!(matches!(futures_util::poll!(&mut second), std::task::Poll::Ready(Err(Error::Overloaded))));
@@ -333,7 +356,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_told_to_every_caller_and_the_lane_lives_on() {
-        let lane: Lane<bool, ()> = Lane::open(&Handle::current(), SHAPE, open_gate(), |calls: Vec<bool>| async move {
+        let lane: Lane<bool, ()> = Lane::open(&Handle::current(), SHAPE, open_door(), |calls: Vec<bool>| async move {
             assert!(!calls.contains(&true), "on purpose");
             calls.iter().map(|_| Ok(())).collect()
         });
@@ -345,7 +368,7 @@ mod tests {
     async fn a_caller_that_has_gone_is_not_run() {
         let ran = Arc::new(std::sync::Mutex::new(Vec::new()));
         let ran_in = ran.clone();
-        let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, open_gate(), move |calls: Vec<u32>| {
+        let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, open_door(), move |calls: Vec<u32>| {
             ran_in.lock().unwrap().extend(calls.iter().copied());
             async move { calls.iter().map(|_| Ok(())).collect() }
         });

@@ -35,6 +35,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use crate::domain::backoff::Backoff;
 use crate::error::Error;
@@ -47,7 +48,7 @@ use announcer::Announcer;
 use changes::Written;
 use claim_deliveries::{ClaimedBatch, Claimer};
 use clock::Clock;
-use fusion::{Answers, Gate, Lane, LaneShape};
+use fusion::{Answers, Door, Gate, Lane, LaneShape};
 use hub::Hub;
 use marks::{Marks, Place};
 use moments::{Moment, Moments};
@@ -61,7 +62,7 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
 /// How many rows one fused statement takes at most.
 const FUSED_ROWS: usize = 500;
 
-/// A batch that is away for longer does not hold up the next.
+/// A batch that waits for its turn for longer goes all the same.
 const SLOW_BATCH: Duration = Duration::from_millis(10);
 
 /// How often a transaction that fell victim to another is run again.
@@ -78,6 +79,8 @@ pub struct EngineSettings {
     pub max_waiting: usize,
     /// How many calls of one verb may wait for the database.
     pub max_queued: usize,
+    /// How many fused batches, of whatever verb, are at the database at a time.
+    pub batches_at_once: usize,
     /// How many rows a filter without an index may read.
     pub list_scan_rows: i64,
 }
@@ -172,13 +175,14 @@ impl Engine {
         };
         let weak = Arc::downgrade(&self.0);
         let database = self.database.clone();
-        let gate: Arc<Gate> = Arc::new(move || {
+        let gate: Box<Gate> = Box::new(move || {
             let database = database.clone();
             async move { database.connection().await.map(drop) }.boxed()
         });
+        let door = Arc::new(Door { turnstile: Arc::new(Semaphore::new(self.settings.batches_at_once)), gate });
         let (for_publish, for_claim, for_settle) = (weak.clone(), weak.clone(), weak);
         Lanes {
-            publish: Lane::open(&self.runtime, shape("publish", 2), gate.clone(), move |calls| {
+            publish: Lane::open(&self.runtime, shape("publish", 2), door.clone(), move |calls| {
                 let engine = for_publish.upgrade().map(Engine);
                 async move {
                     match engine {
@@ -188,7 +192,7 @@ impl Engine {
                 }
             }),
             // Two claims at once would fight for the same head.
-            claim: Lane::open(&self.runtime, shape("claim", 1), gate.clone(), move |calls| {
+            claim: Lane::open(&self.runtime, shape("claim", 1), door.clone(), move |calls| {
                 let engine = for_claim.upgrade().map(Engine);
                 async move {
                     match engine {
@@ -197,7 +201,7 @@ impl Engine {
                     }
                 }
             }),
-            settle: Lane::open(&self.runtime, shape("settle", 2), gate.clone(), move |calls| {
+            settle: Lane::open(&self.runtime, shape("settle", 2), door.clone(), move |calls| {
                 let engine = for_settle.upgrade().map(Engine);
                 async move {
                     match engine {

@@ -58,7 +58,8 @@ pub struct Endpoint {
     route: Route,
 }
 
-/// Everything that is served. Fixed paths come before those with an id.
+/// Everything that is served. Fixed paths come before those with an id; among these, each of
+/// which costs the router a match, those of which there are most come first.
 pub fn routes() -> Vec<Endpoint> {
     vec![
         post("/events", events::publish_event),
@@ -69,11 +70,11 @@ pub fn routes() -> Vec<Endpoint> {
         post("/events/settle", work::settle),
         post("/events/reset", operate::reset_stale),
         post("/events/retry", operate::retry_events),
-        read("/events/{id}", events::get_event),
-        post("/events/{id}/start", work::start),
-        post("/events/{id}/heartbeat", work::heartbeat),
         post("/events/{id}/complete", work::complete),
+        post("/events/{id}/heartbeat", work::heartbeat),
+        post("/events/{id}/start", work::start),
         post("/events/{id}/fail", work::fail),
+        read("/events/{id}", events::get_event),
         post("/events/{id}/release", work::release),
         post("/events/{id}/reset", operate::reset_event),
         post("/events/{id}/retry", operate::retry_event),

@@ -1,6 +1,8 @@
 //! `X-Request-ID`: accepted or made, echoed, and on every log line of the request; and one
 //! line per request in the log.
 
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use actix_web::body::MessageBody;
@@ -21,16 +23,18 @@ pub async fn follow_request(
 ) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
     let id = given(&request).unwrap_or_else(make);
     let started = Instant::now();
-    let (method, path) = (request.method().clone(), request.path().to_owned());
+    let shown = log::log_enabled!(log::Level::Debug).then(|| (request.method().clone(), request.path().to_owned()));
     REQUEST_ID
         .scope(id.clone(), async move {
             let mut response = next.call(request).await?;
             if let Ok(value) = HeaderValue::from_str(&id) {
                 response.headers_mut().insert(HEADER.clone(), value);
             }
-            let status = response.status().as_u16();
-            let ms = started.elapsed().as_millis() as u64;
-            log::debug!(method = method.as_str(), path = path.as_str(), status, ms; "request");
+            if let Some((method, path)) = shown {
+                let status = response.status().as_u16();
+                let ms = started.elapsed().as_millis() as u64;
+                log::debug!(method = method.as_str(), path = path.as_str(), status, ms; "request");
+            }
             Ok(response)
         })
         .await
@@ -42,6 +46,13 @@ fn given(request: &ServiceRequest) -> Option<String> {
     is_fine.then(|| text.to_owned())
 }
 
+/// Sixteen digits that do not repeat within a process, and hardly between two: a counter from
+/// a random beginning, stirred (by the mixing steps of SplitMix64, which map no two numbers to
+/// the same).
 fn make() -> String {
-    format!("{:016x}", getrandom::u64().unwrap_or_default())
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(getrandom::u64().unwrap_or_default()));
+    let number = NEXT.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+    let stirred = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let stirred = (stirred ^ (stirred >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    format!("{:016x}", stirred ^ (stirred >> 31))
 }
