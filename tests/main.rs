@@ -13,5 +13,6 @@ mod faults;
 mod long_poll;
 mod migrations;
 mod ordering;
+mod pgbouncer;
 mod schema;
 mod walls;

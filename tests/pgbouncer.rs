@@ -1,0 +1,231 @@
+//! Behind a real PgBouncer, without notifications: what `docs/operations.md` promises.
+//!
+//! `scripts/prepare` installs one; `WAYBILL_TEST_PGBOUNCER` names another.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use diesel_async::RunQueryDsl;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_postgres::config::Host;
+
+use crate::support::work::{Claim, Naming};
+use crate::support::{App, Options, database, ledger, until};
+
+/// What `docs/operations.md` says to tell PgBouncer where connections are shared.
+const CONNECT_QUERY: &str = "SET synchronous_commit = on; SET default_transaction_isolation = ''read committed''; \
+     SET statement_timeout = ''10s''; SET idle_in_transaction_session_timeout = ''15s''; SET lock_timeout = ''4s''; \
+     SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
+     SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan";
+
+/// A PgBouncer in front of the shared cluster, reached through a socket in a folder of its own.
+/// Ends when it is dropped, and with this process at the latest.
+struct PgBouncer {
+    shell: Child,
+    folder: TempDir,
+}
+
+fn program() -> PathBuf {
+    let named = std::env::var_os("WAYBILL_TEST_PGBOUNCER").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = std::env::split_paths(&path).chain(["/usr/sbin".into()]).map(|folder| folder.join("pgbouncer"));
+    named.into_iter().chain(usual).find(|file| file.exists()).expect("PgBouncer is installed: see scripts/prepare")
+}
+
+/// Whether it carries named prepared statements from one connection to another.
+fn carries_prepared_statements() -> bool {
+    let output = Command::new(program()).arg("--version").output().expect("it runs").stdout;
+    let text = String::from_utf8(output).expect("text");
+    let version = text.lines().next().and_then(|line| line.strip_prefix("PgBouncer ")).expect("its version");
+    let numbers: Vec<u32> = version.split('.').map(|number| number.parse().expect("a number")).collect();
+    numbers >= vec![1, 21]
+}
+
+impl PgBouncer {
+    async fn start(settings: &str, of_databases: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let direct: tokio_postgres::Config = database::cluster().url("postgres").parse().expect("an address");
+        let Host::Unix(socket) = &direct.get_hosts()[0] else { panic!("the shared cluster has a socket") };
+        let password = String::from_utf8_lossy(direct.get_password().expect("a password")).into_owned();
+        let (port, user) = (direct.get_ports()[0], direct.get_user().expect("a user"));
+        let ini = format!(
+            "[databases]\n* = host={} port={port} user={user} password={password} {of_databases}\n\
+             [pgbouncer]\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = {}\nauth_type = any\n\
+             max_client_conn = 500\n{settings}\n",
+            socket.display(),
+            folder.path().display(),
+        );
+        fs::write(folder.path().join("pgbouncer.ini"), ini).expect("its settings");
+        let shell = Self::run(folder.path(), socket);
+        let front = folder.path().join(".s.PGSQL.6432");
+        until("PgBouncer listens", async || UnixStream::connect(&front).is_ok()).await;
+        Self { shell, folder }
+    }
+
+    /// Runs it as whoever owns the cluster: it refuses root, and the socket everybody else. A
+    /// shell ends it when the pipe to this process is closed, in whatever way.
+    fn run(folder: &Path, socket: &Path) -> Child {
+        let owner = fs::metadata(socket).expect("the cluster runs");
+        let log = fs::File::create(folder.join("log")).expect("a file");
+        let mut command = Command::new("sh");
+        command.args(["-c", "\"$@\" & read -r _; kill -9 $!; wait $!", "sh"]).arg(program());
+        command.arg(folder.join("pgbouncer.ini")).current_dir("/");
+        command.stdin(Stdio::piped()).stdout(log.try_clone().expect("a file")).stderr(log);
+        if nix::unistd::geteuid().is_root() {
+            for path in [folder.to_path_buf(), folder.join("pgbouncer.ini")] {
+                chown(path, Some(owner.uid()), Some(owner.gid())).expect("we are root");
+            }
+            command.uid(owner.uid()).gid(owner.gid());
+        }
+        fs::set_permissions(folder, Permissions::from_mode(0o700)).expect("a folder of ours");
+        command.spawn().expect("it runs")
+    }
+
+    /// A server without notifications that reaches its database only through PgBouncer. The
+    /// test itself goes straight to it.
+    async fn serve(&self, direct: &str) -> App {
+        let name = direct.rsplit_once('/').expect("a database").1;
+        let folder = self.folder.path().display().to_string().replace('/', "%2F");
+        let url = Some(format!("postgres://waybill@{folder}:6432/{name}"));
+        let flags = ["--notify=false", "--poll-interval-ms=20"].map(str::to_owned).to_vec();
+        let mut app = App::start_with(Options { url, flags, ..Options::default() }).await;
+        direct.clone_into(&mut app.url);
+        app
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
+/// Two servers on one database that was empty before the first; all they do goes through
+/// PgBouncer, their migrations included.
+async fn two_servers(bouncer: &PgBouncer) -> (App, App) {
+    let direct = database::empty().await;
+    let one = bouncer.serve(&direct).await;
+    let other = bouncer.serve(&direct).await;
+    (one, other)
+}
+
+/// Many publish and work at once, on both servers, with and without ordering keys.
+async fn live_many_lives(one: &App, other: &App) {
+    const EVENTS: usize = 400;
+    const CALLERS: usize = 16;
+    let servers = [one, other];
+    join_all((0..CALLERS).map(async |caller| {
+        for n in 0..EVENTS / CALLERS {
+            let mut event = json!({"title": "a job", "tags": "a"});
+            if n % 4 == 0 {
+                event["ordering_key"] = format!("k{caller}").into();
+            }
+            servers[(caller + n) % 2].publish(event).await;
+        }
+    }))
+    .await;
+    let finished = join_all((0..CALLERS).map(async |caller| {
+        let mut finished = 0;
+        // The last of a key may be in the hands of others: whoever waits in vain is done.
+        let path = format!("/events/subscribe?tags=a&worker_id=w:{caller}&wait=2");
+        while let (app, 200, event) = claim(servers[(caller + finished) % 2], &path).await {
+            app.say(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
+            finished += 1;
+        }
+        finished
+    }))
+    .await;
+    assert_eq!(finished.iter().sum::<usize>(), EVENTS);
+    ledger::check(one).await;
+}
+
+async fn claim<'a>(app: &'a App, path: &str) -> (&'a App, u16, Value) {
+    let reply = app.get(path).await;
+    let event = if reply.status == 200 { reply.json() } else { Value::Null };
+    (app, reply.status, event)
+}
+
+/// Work that is published on one server is delivered by the other, to somebody who waits.
+async fn deliver_across(one: &App, other: &App) {
+    let request = other.client.get(format!("{}/events/subscribe?tags=b&worker_id=w:1&wait=60", other.base));
+    let waiter = tokio::spawn(async move { request.send().await.expect("an answer").json::<Value>().await });
+    until("the worker waits", async || other.engine().hub.asleep() == 1).await;
+    let id = one.publish_tagged("b").await;
+    let event = waiter.await.expect("no panic").expect("an event");
+    assert_eq!(event["id"], id);
+    other.say(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
+}
+
+/// What holds on the connections that a server is given, many of them at once.
+async fn settings_of(app: &App, name: &str) -> Vec<String> {
+    #[derive(diesel::QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = diesel::sql_types::Text)]
+        value: String,
+    }
+    join_all((0..8).map(async |_| {
+        let mut conn = app.engine().database.connection().await.expect("a connection");
+        // Long enough for all to be asked at once.
+        let sql = format!("SELECT current_setting('{name}') AS value FROM pg_sleep(0.1)");
+        diesel::sql_query(sql).get_result::<Row>(&mut conn).await.expect("a row").value
+    }))
+    .await
+}
+
+/// The promise that what is acknowledged is on disk must not depend on where it was made.
+async fn assert_commits_are_durable(app: &App) {
+    assert_eq!(settings_of(app, "synchronous_commit").await, ["on"; 8]);
+    assert_eq!(settings_of(app, "default_transaction_isolation").await, ["read committed"; 8]);
+    assert_eq!(settings_of(app, "enable_seqscan").await, ["off"; 8]);
+}
+
+/// A database whose own defaults are not good enough for a queue.
+async fn spoil_defaults(app: &App) {
+    let name = app.url.rsplit_once('/').expect("a database").1;
+    let spoil = format!(
+        "ALTER DATABASE {name} SET synchronous_commit = off; \
+         ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'"
+    );
+    database::execute(&app.url, &spoil).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_session_pooling_servers_work_as_without_a_proxy() {
+    let bouncer = PgBouncer::start("pool_mode = session\ndefault_pool_size = 40", "").await;
+    let (one, other) = two_servers(&bouncer).await;
+    deliver_across(&one, &other).await;
+    live_many_lives(&one, &other).await;
+    spoil_defaults(&one).await;
+    let another = bouncer.serve(&one.url).await;
+    assert_commits_are_durable(&another).await;
+}
+
+/// Fewer connections than the servers have, so that they are handed from one to another.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_transaction_pooling_servers_work_if_prepared_statements_and_settings_are_carried() {
+    if !carries_prepared_statements() {
+        eprintln!("not tried: PgBouncer carries prepared statements from 1.21 on");
+        return;
+    }
+    let settings = "pool_mode = transaction\ndefault_pool_size = 6\nmax_prepared_statements = 200";
+    let bouncer = PgBouncer::start(settings, &format!("connect_query='{CONNECT_QUERY}'")).await;
+    let (one, other) = two_servers(&bouncer).await;
+    deliver_across(&one, &other).await;
+    live_many_lives(&one, &other).await;
+    spoil_defaults(&one).await;
+    database::execute(
+        &one.url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    .await;
+    until("the server is ready again", async || one.get("/ready").await.status == 200).await;
+    assert_commits_are_durable(&one).await;
+}
