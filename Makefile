@@ -7,7 +7,8 @@ run: prepare
 	cargo run --release -- serve
 
 # All tests, against a real PostgreSQL that they start themselves.
-test: prepare
+test:
+	@scripts/prepare --tests
 	cargo test
 
 # Formatting, lints and documentation, as CI sees them.

@@ -1,4 +1,4 @@
-//! Behind a real PgBouncer, without notifications: what `docs/operations.md` promises.
+//! Behind a real PgBouncer: what `docs/operations.md` promises.
 //!
 //! `scripts/prepare` installs one; `WAYBILL_TEST_PGBOUNCER` names another.
 
@@ -87,18 +87,23 @@ impl PgBouncer {
         command.spawn().expect("it runs")
     }
 
-    /// A server without notifications that reaches its database only through PgBouncer. The
-    /// test itself goes straight to it.
-    async fn serve(&self, direct: &str) -> App {
+    /// A server that reaches its database only through PgBouncer. The test itself goes straight
+    /// to it.
+    async fn serve(&self, direct: &str, flags: [&str; 2]) -> App {
         let name = direct.rsplit_once('/').expect("a database").1;
         let folder = self.folder.path().display().to_string().replace('/', "%2F");
         let url = Some(format!("postgres://waybill@{folder}:6432/{name}"));
-        let flags = ["--notify=false", "--poll-interval-ms=20"].map(str::to_owned).to_vec();
+        let flags = flags.map(str::to_owned).to_vec();
         let mut app = App::start_with(Options { url, flags, ..Options::default() }).await;
         direct.clone_into(&mut app.url);
         app
     }
 }
+
+/// Looks for work often.
+const POLLING: [&str; 2] = ["--notify=false", "--poll-interval-ms=20"];
+/// Looks for work so seldom that what is delivered was delivered by a notification.
+const LISTENING: [&str; 2] = ["--notify=true", "--poll-interval-ms=60000"];
 
 impl Drop for PgBouncer {
     fn drop(&mut self) {
@@ -109,10 +114,10 @@ impl Drop for PgBouncer {
 
 /// Two servers on one database that was empty before the first; all they do goes through
 /// PgBouncer, their migrations included.
-async fn two_servers(bouncer: &PgBouncer) -> (App, App) {
+async fn two_servers(bouncer: &PgBouncer, flags: [&str; 2]) -> (App, App) {
     let direct = database::empty().await;
-    let one = bouncer.serve(&direct).await;
-    let other = bouncer.serve(&direct).await;
+    let one = bouncer.serve(&direct, flags).await;
+    let other = bouncer.serve(&direct, flags).await;
     (one, other)
 }
 
@@ -199,12 +204,25 @@ async fn spoil_defaults(app: &App) {
 #[tokio::test(flavor = "multi_thread")]
 async fn in_session_pooling_servers_work_as_without_a_proxy() {
     let bouncer = PgBouncer::start("pool_mode = session\ndefault_pool_size = 40", "").await;
-    let (one, other) = two_servers(&bouncer).await;
+    let (one, other) = two_servers(&bouncer, POLLING).await;
     deliver_across(&one, &other).await;
     live_many_lives(&one, &other).await;
     spoil_defaults(&one).await;
-    let another = bouncer.serve(&one.url).await;
+    let another = bouncer.serve(&one.url, POLLING).await;
     assert_commits_are_durable(&another).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_session_pooling_servers_wake_each_other() {
+    let bouncer = PgBouncer::start("pool_mode = session\ndefault_pool_size = 40", "").await;
+    let (one, other) = two_servers(&bouncer, LISTENING).await;
+    let listeners = "SELECT count(*) FROM pg_stat_activity \
+         WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
+    until("both listen", async || one.count(listeners).await == 2).await;
+    // Twice: a server looks once by itself when it begins to listen.
+    for _ in 0..2 {
+        deliver_across(&one, &other).await;
+    }
 }
 
 /// Fewer connections than the servers have, so that they are handed from one to another.
@@ -216,7 +234,7 @@ async fn in_transaction_pooling_servers_work_if_prepared_statements_and_settings
     }
     let settings = "pool_mode = transaction\ndefault_pool_size = 6\nmax_prepared_statements = 200";
     let bouncer = PgBouncer::start(settings, &format!("connect_query='{CONNECT_QUERY}'")).await;
-    let (one, other) = two_servers(&bouncer).await;
+    let (one, other) = two_servers(&bouncer, POLLING).await;
     deliver_across(&one, &other).await;
     live_many_lives(&one, &other).await;
     spoil_defaults(&one).await;
