@@ -235,6 +235,10 @@ async fn in_transaction_pooling_servers_work_if_prepared_statements_and_settings
     let settings = "pool_mode = transaction\ndefault_pool_size = 6\nmax_prepared_statements = 200";
     let bouncer = PgBouncer::start(settings, &format!("connect_query='{CONNECT_QUERY}'")).await;
     let (one, other) = two_servers(&bouncer, POLLING).await;
+    // On a connection that is handed on, whoever starts next would wait for it in vain.
+    let locks = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+         WHERE l.locktype = 'advisory' AND d.datname = current_database()";
+    until("no lock of the migrations is left", async || one.count(locks).await == 0).await;
     deliver_across(&one, &other).await;
     live_many_lives(&one, &other).await;
     spoil_defaults(&one).await;

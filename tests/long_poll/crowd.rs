@@ -71,7 +71,8 @@ impl Scene {
 
     /// One more worker waits; its number is its place in line.
     fn enter(&mut self, tag: &str) {
-        let mut socket = TcpStream::connect(self.address()).expect("a connection");
+        let address = self.address().parse().expect("an address");
+        let mut socket = TcpStream::connect_timeout(&address, PATIENCE).expect("a connection");
         let path = format!("/events/subscribe?tags={tag}&worker_id=crowd:{}&wait=60", self.waiting.len() + 1);
         let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address());
         socket.write_all(request.as_bytes()).expect("the request is sent");
