@@ -22,7 +22,7 @@ use crate::support::{App, Options, database, ledger, until};
 const CONNECT_QUERY: &str = "SET synchronous_commit = on; SET default_transaction_isolation = ''read committed''; \
      SET statement_timeout = ''10s''; SET idle_in_transaction_session_timeout = ''15s''; SET lock_timeout = ''4s''; \
      SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
-     SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan";
+     SET enable_mergejoin = off; SET enable_memoize = off; SET plan_cache_mode = force_generic_plan";
 
 /// A PgBouncer in front of the shared cluster, reached through a socket in a folder of its own.
 /// Ends when it is dropped, and with this process at the latest.
@@ -85,6 +85,16 @@ impl PgBouncer {
         }
         fs::set_permissions(folder, Permissions::from_mode(0o700)).expect("a folder of ours");
         command.spawn().expect("it runs")
+    }
+
+    /// A connection of the test's own, through PgBouncer.
+    async fn client(&self, direct: &str) -> tokio_postgres::Client {
+        let mut config = tokio_postgres::Config::new();
+        config.host_path(self.folder.path()).port(6432).user("waybill");
+        config.dbname(direct.rsplit_once('/').expect("a database").1);
+        let (client, connection) = config.connect(tokio_postgres::NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        client
     }
 
     /// A server that reaches its database only through PgBouncer. The test itself goes straight
@@ -223,6 +233,18 @@ async fn in_session_pooling_servers_wake_each_other() {
     for _ in 0..2 {
         deliver_across(&one, &other).await;
     }
+}
+
+/// What transaction pooling stands or falls with, and from which version on it stands.
+#[tokio::test(flavor = "multi_thread")]
+async fn prepared_statements_are_carried_from_1_21_on() {
+    let carried = if carries_prepared_statements() { "max_prepared_statements = 200" } else { "" };
+    let bouncer = PgBouncer::start(&format!("pool_mode = transaction\ndefault_pool_size = 2\n{carried}"), "").await;
+    let direct = database::empty().await;
+    let (one, other) = (bouncer.client(&direct).await, bouncer.client(&direct).await);
+    let statement = one.prepare("SELECT 1").await.expect("prepared, on the only connection there is");
+    other.batch_execute("BEGIN").await.expect("that connection is taken");
+    assert_eq!(one.query(&statement, &[]).await.is_ok(), carries_prepared_statements());
 }
 
 /// Fewer connections than the servers have, so that they are handed from one to another.
