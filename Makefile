@@ -22,13 +22,13 @@ prepare:
 
 # Waybill beside raw SQL and its peers, on this machine: bench/RESULTS.md. About 15 minutes.
 bench: prepare
-	cargo build --release
+	cargo build --profile dist
 	bench/prepare
 	bench/compare
 	bench/report
 
 # Ten minutes at 800 lives per second under a held snapshot; the report takes it in.
 bench-soak: prepare
-	cargo build --release
+	cargo build --profile dist
 	bench/soak
 	if [ -e bench/results.json ]; then bench/report; fi

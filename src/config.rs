@@ -2,6 +2,7 @@
 //! lists them all, and a test holds the two together.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -98,7 +99,7 @@ pub struct ServeArgs {
     pub max_waiting: usize,
 
     /// Fused batches at the database at a time; a slow one does not count. More, and smaller
-    /// ones, gain only where the database has cores to spare [default: half the cores].
+    /// ones, gain only where the database has cores to spare [default: the number of cores].
     #[arg(long, env = "WAYBILL_BATCHES_AT_ONCE", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub batches_at_once: Option<u16>,
 
@@ -235,7 +236,7 @@ impl ServeArgs {
             poison_after: self.poison_after,
             max_waiting: self.max_waiting,
             max_queued: self.max_queued,
-            batches_at_once: self.batches_at_once.map_or_else(half_the_cores, usize::from),
+            batches_at_once: self.batches_at_once.map_or_else(number_of_cores, usize::from),
             list_scan_rows: self.list_scan_rows,
         }
     }
@@ -250,6 +251,6 @@ impl ServeArgs {
     }
 }
 
-fn half_the_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
+fn number_of_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }

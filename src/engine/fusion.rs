@@ -6,11 +6,11 @@
 //! only thing that anybody waits for. Answers go out after the commit.
 //!
 //! Most of what a small statement costs is the statement itself, so fewer and larger ones win
-//! even if the database could run several at once: where two batches are away each is half as
-//! large. So all lanes share a [`Door`] that lets a few batches through at a time, in
-//! turn, and of one lane only one. But a batch can be slow (it is large, or it waits for a row
-//! that somebody holds), and must not hold everybody up: whoever has waited for its turn for
-//! longer than a batch usually takes goes all the same.
+//! even if the database could run several at once. So a second batch of a lane leaves beside
+//! the first only once as many calls have gathered as are away, and all lanes share a [`Door`]
+//! that lets a few batches through at a time, in turn. But a batch can be slow (it is large, or
+//! it waits for a row that somebody holds), and must not hold everybody up: whoever has waited
+//! for longer than a batch usually takes goes all the same.
 //!
 //! What could go wrong, and where it is dealt with:
 //! - *One caller's bad row fails the others*: calls are checked before they come here, and a
@@ -26,11 +26,12 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Mutex, Notify, Semaphore, mpsc, oneshot};
 
 use crate::error::Error;
 
@@ -69,6 +70,36 @@ pub struct LaneShape {
 /// The queue in front of one verb.
 pub struct Lane<C, A> {
     entrance: mpsc::Sender<Waiting<C, A>>,
+    traffic: Arc<Traffic>,
+}
+
+/// How much of a lane is away, and when that, or what has gathered, changes.
+#[derive(Default)]
+struct Traffic {
+    calls_away: AtomicUsize,
+    changed: Notify,
+}
+
+impl Traffic {
+    /// Waits until at least as many calls have gathered as are away.
+    async fn balance(&self, gathered: impl Fn() -> usize) {
+        loop {
+            let changed = self.changed.notified();
+            if gathered() >= self.calls_away.load(Ordering::Acquire) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn leave(&self, calls: usize) {
+        self.calls_away.fetch_add(calls, Ordering::AcqRel);
+    }
+
+    fn come_back(&self, calls: usize) {
+        self.calls_away.fetch_sub(calls, Ordering::AcqRel);
+        self.changed.notify_one();
+    }
 }
 
 struct Waiting<C, A> {
@@ -77,7 +108,7 @@ struct Waiting<C, A> {
     answer: oneshot::Sender<Result<A, Error>>,
 }
 
-impl<C: Send + 'static, A: Send + 'static> Lane<C, A> {
+impl<C: Send + Sync + 'static, A: Send + 'static> Lane<C, A> {
     /// Opens a lane; it closes when it is dropped.
     pub fn open<F, Fut>(runtime: &Handle, shape: LaneShape, door: Arc<Door>, run: F) -> Self
     where
@@ -87,11 +118,11 @@ impl<C: Send + 'static, A: Send + 'static> Lane<C, A> {
         let (entrance, exit) = mpsc::channel(shape.capacity);
         let exit = Arc::new(Mutex::new(Exit { queue: exit, held_over: None }));
         let run: Arc<Run<C, A>> = Arc::new(move |calls| run(calls).boxed());
-        let own_turn = Arc::new(Semaphore::new(1));
+        let traffic = Arc::new(Traffic::default());
         for _ in 0..shape.width {
-            runtime.spawn(serve(shape, exit.clone(), own_turn.clone(), door.clone(), run.clone()));
+            runtime.spawn(serve(shape, exit.clone(), traffic.clone(), door.clone(), run.clone()));
         }
-        Lane { entrance }
+        Lane { entrance, traffic }
     }
 
     /// How many calls wait for the next batch.
@@ -106,6 +137,7 @@ impl<C: Send + 'static, A: Send + 'static> Lane<C, A> {
             mpsc::error::TrySendError::Full(_) => Error::Overloaded,
             mpsc::error::TrySendError::Closed(_) => Error::unavailable("the server is stopping".into()),
         })?;
+        self.traffic.changed.notify_one();
         match tokio::time::timeout(ANSWER_WITHIN, answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(Error::unavailable("the server is stopping".into())),
@@ -129,6 +161,11 @@ impl<C, A> Exit<C, A> {
         self.held_over.is_some()
     }
 
+    /// How many calls wait.
+    fn gathered(&self) -> usize {
+        self.queue.len() + usize::from(self.held_over.is_some())
+    }
+
     /// Takes that call along with what has gathered behind it.
     fn take_batch(&mut self, max_weight: usize) -> Vec<Waiting<C, A>> {
         let mut batch: Vec<Waiting<C, A>> = self.held_over.take().into_iter().collect();
@@ -145,10 +182,10 @@ impl<C, A> Exit<C, A> {
     }
 }
 
-async fn serve<C: Send + 'static, A: Send + 'static>(
+async fn serve<C: Send + Sync + 'static, A: Send + 'static>(
     shape: LaneShape,
     exit: Arc<Mutex<Exit<C, A>>>,
-    own_turn: Arc<Semaphore>,
+    traffic: Arc<Traffic>,
     door: Arc<Door>,
     run: Arc<Run<C, A>>,
 ) {
@@ -157,11 +194,14 @@ async fn serve<C: Send + 'static, A: Send + 'static>(
         if !taking.wait_for_first().await {
             return;
         }
-        // More gather meanwhile.
-        let turn = tokio::time::timeout(shape.patience, next_turn(&own_turn, &door.turnstile)).await;
+        let next_turn = async {
+            traffic.balance(|| taking.gathered()).await;
+            // Nobody closes the turnstile, so there is always a permit to come.
+            door.turnstile.clone().acquire_owned().await.ok()
+        };
+        let turn = tokio::time::timeout(shape.patience, next_turn).await;
         let gate = (door.gate)().await;
         let batch = taking.take_batch(shape.max_weight);
-        drop(taking);
         let here = batch.into_iter().filter(|waiting| !waiting.answer.is_closed());
         let (calls, callers): (Vec<C>, Vec<_>) = here.map(|waiting| (waiting.call, waiting.answer)).unzip();
         if calls.is_empty() {
@@ -172,8 +212,12 @@ async fn serve<C: Send + 'static, A: Send + 'static>(
             answer_all(callers, told);
             continue;
         }
+        let size = calls.len();
+        traffic.leave(size);
+        drop(taking);
         let outcome = AssertUnwindSafe(run(calls)).catch_unwind().await;
         drop(turn);
+        traffic.come_back(size);
         match outcome {
             Ok(answers) => answer_all(callers, answers),
             Err(_) => {
@@ -183,14 +227,6 @@ async fn serve<C: Send + 'static, A: Send + 'static>(
             }
         }
     }
-}
-
-/// Waits until the batch ahead is back, and for a turn among all lanes. It ends when the permits
-/// are dropped.
-async fn next_turn(own: &Arc<Semaphore>, shared: &Arc<Semaphore>) -> [Option<OwnedSemaphorePermit>; 2] {
-    // Nobody closes these semaphores, so there is always a permit to come.
-    let own = own.clone().acquire_owned().await.ok();
-    [own, shared.clone().acquire_owned().await.ok()]
 }
 
 fn answer_all<A>(callers: Vec<oneshot::Sender<Result<A, Error>>>, answers: Answers<A>) {

@@ -16,12 +16,23 @@ pub struct JsonColumn(pub RawJson);
 
 impl FromSql<Json, Pg> for JsonColumn {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
-        let text = std::str::from_utf8(value.as_bytes())?.to_owned();
-        Ok(JsonColumn(RawJson::from_text(text)?))
+        Ok(JsonColumn(RawJson::from_column(std::str::from_utf8(value.as_bytes())?.to_owned())))
     }
 }
 
 impl ToSql<Json, Pg> for JsonColumn {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+        out.write_all(self.0.as_str().as_bytes())?;
+        Ok(IsNull::No)
+    }
+}
+
+/// The same on its way in, borrowed: payloads are not copied to be bound.
+#[derive(Debug, Clone, Copy, AsExpression)]
+#[diesel(sql_type = Json)]
+pub struct JsonParameter<'a>(pub &'a RawJson);
+
+impl ToSql<Json, Pg> for JsonParameter<'_> {
     fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
         out.write_all(self.0.as_str().as_bytes())?;
         Ok(IsNull::No)

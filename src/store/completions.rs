@@ -7,8 +7,9 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
-use super::columns::JsonColumn;
+use super::columns::JsonParameter;
 use super::event_log::LogEntry;
+use super::events::used;
 use crate::domain::delivery::Report;
 
 /// A completion, as the short way wants it.
@@ -52,16 +53,16 @@ pub async fn complete_deliveries(
     now: Option<DateTime<Utc>>,
     completions: &[Completion<'_>],
 ) -> QueryResult<Vec<Completed>> {
-    let reports = || completions.iter().map(|completion| completion.report);
+    let reports: Vec<&Report> = completions.iter().map(|completion| completion.report).collect();
     sql_query(COMPLETE_DELIVERIES)
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(completions.iter().map(|c| c.id).collect::<Vec<_>>())
         .bind::<Array<Nullable<Integer>>, _>(completions.iter().map(|c| c.lease_id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(completions.iter().map(|c| c.worker_id).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Integer>>, _>(reports().map(|r| r.status_code).collect::<Vec<_>>())
-        .bind::<Array<Nullable<BigInt>>, _>(reports().map(|r| r.execution_time_ms).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Json>>, _>(reports().map(|r| r.result.clone().map(JsonColumn)).collect::<Vec<_>>())
+        .bind::<Nullable<Array<Nullable<Integer>>>, _>(used(&reports, |r| r.status_code))
+        .bind::<Nullable<Array<Nullable<BigInt>>>, _>(used(&reports, |r| r.execution_time_ms))
+        .bind::<Nullable<Array<Nullable<Json>>>, _>(used(&reports, |r| r.result.as_ref().map(JsonParameter)))
         .cached()
         .load(conn)
         .await

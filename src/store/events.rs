@@ -8,7 +8,7 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
-use super::columns::{JsonColumn, StatusColumn};
+use super::columns::{JsonColumn, JsonParameter, StatusColumn};
 use super::schema::{deliveries, events};
 use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::json::RawJson;
@@ -95,28 +95,24 @@ pub async fn publish_events(
     now: Option<DateTime<Utc>>,
     new: &[&NewEvent],
 ) -> QueryResult<Vec<StoredEvent>> {
-    let json = |value: &Option<RawJson>| value.clone().map(JsonColumn);
-    let column = |pick: fn(&NewEvent) -> Option<&str>| new.iter().map(|event| pick(event)).collect::<Vec<_>>();
     sql_query(PUBLISH_EVENTS)
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<Text>, _>(new.iter().map(|e| e.title.as_str()).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Text>>, _>(column(|e| e.description.as_deref()))
-        .bind::<Array<Nullable<Text>>, _>(column(|e| e.event_type.as_deref()))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(new, |e| e.description.as_deref()))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(new, |e| e.event_type.as_deref()))
         .bind::<Array<Text>, _>(new.iter().map(|e| e.tags.joined()).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Json>>, _>(
-            new.iter().map(|e| (!e.labels.is_empty()).then(|| own_json(&e.labels))).collect::<Vec<_>>(),
-        )
-        .bind::<Array<Nullable<Json>>, _>(new.iter().map(|e| json(&e.payload)).collect::<Vec<_>>())
+        .bind::<Nullable<Array<Nullable<Json>>>, _>(used(new, |e| (!e.labels.is_empty()).then(|| own_json(&e.labels))))
+        .bind::<Nullable<Array<Nullable<Json>>>, _>(used(new, |e| e.payload.as_ref().map(JsonParameter)))
         .bind::<Array<SmallInt>, _>(new.iter().map(|e| e.priority).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(new.iter().map(|e| e.max_retries).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Json>>, _>(new.iter().map(|e| e.backoff.as_ref().map(own_json)).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Text>>, _>(column(|e| e.ordering_key.as_deref()))
-        .bind::<Array<Nullable<Text>>, _>(column(|e| e.correlation_id.as_deref()))
-        .bind::<Array<Nullable<Text>>, _>(column(|e| e.traceparent.as_deref()))
-        .bind::<Array<Nullable<Timestamptz>>, _>(new.iter().map(|e| run_at(e.run_at)).collect::<Vec<_>>())
-        .bind::<Array<Nullable<BigInt>>, _>(new.iter().map(|e| delay(e.run_at)).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Timestamptz>>, _>(new.iter().map(|e| e.expires_at).collect::<Vec<_>>())
+        .bind::<Nullable<Array<Nullable<Json>>>, _>(used(new, |e| e.backoff.as_ref().map(own_json)))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(new, |e| e.ordering_key.as_deref()))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(new, |e| e.correlation_id.as_deref()))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(new, |e| e.traceparent.as_deref()))
+        .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used(new, |e| run_at(e.run_at)))
+        .bind::<Nullable<Array<Nullable<BigInt>>>, _>(used(new, |e| delay(e.run_at)))
+        .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used(new, |e| e.expires_at))
         .cached()
         .load(conn)
         .await
@@ -132,6 +128,13 @@ pub async fn get_event(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64)
         .first(conn)
         .await
         .optional()
+}
+
+/// A column's values, or nothing at all if no row has one: most events use few of them, and a
+/// list of nulls is not free.
+pub(super) fn used<'a, R, V>(rows: &[&'a R], pick: impl Fn(&'a R) -> Option<V>) -> Option<Vec<Option<V>>> {
+    let values: Vec<Option<V>> = rows.iter().map(|row| pick(row)).collect();
+    values.iter().any(Option::is_some).then_some(values)
 }
 
 fn own_json(value: &impl serde::Serialize) -> JsonColumn {

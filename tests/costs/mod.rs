@@ -165,7 +165,7 @@ fn complete(claimed: &[Claimed]) -> String {
 /// The sum of a count over a whole statement. Parts that nothing reads from run after the main
 /// plan, and count for themselves; those that are read from are counted where they are read.
 fn total(root: &Value, fields: &[&str]) -> u64 {
-    let late = ["taken", "taken_elsewhere", "watched", "logged", "stored", "work", "shown", "put_back"];
+    let late = ["taken", "taken_elsewhere", "watched", "logged", "work", "shown", "put_back"];
     let of = |node: &Value| fields.iter().filter_map(|field| node[field].as_u64()).sum::<u64>();
     let late = late.iter().filter_map(|name| find(root, &format!("CTE {name}"))).map(of).sum::<u64>();
     of(root) + late

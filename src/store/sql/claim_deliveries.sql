@@ -35,30 +35,20 @@ WITH candidates AS MATERIALIZED (
     ) r
 ),
 locked AS MATERIALIZED (
-    SELECT d.delivery_place, c.ready_place, c.queue, c.rank, c.seq, e.*
+    SELECT row_number() OVER ()::integer AS slot, d.delivery_place, c.ready_place, c.queue, c.rank, c.seq
     FROM (
         SELECT DISTINCT ON (rank, seq) ready_place, queue, rank, seq, delivery_id
         FROM candidates
         ORDER BY rank, seq
     ) c
     CROSS JOIN LATERAL (
-        SELECT ctid AS delivery_place, event_id
+        SELECT ctid AS delivery_place
         FROM waybill.deliveries
         WHERE id = c.delivery_id AND ready_seq = c.seq
           AND (expires_at IS NULL OR expires_at > coalesce($7, now()))
         FOR UPDATE SKIP LOCKED
     ) d
-    CROSS JOIN LATERAL (
-        SELECT id, title, description, event_type, tags, labels, payload, priority, max_retries,
-               ordering_key, correlation_id, traceparent, run_at, expires_at, created_at
-        FROM waybill.events
-        WHERE id = d.event_id
-        OFFSET 0
-    ) e
     LIMIT $3
-),
-numbered AS (
-    SELECT row_number() OVER (ORDER BY rank, seq)::integer AS slot, locked.* FROM locked
 ),
 claimed AS (
     UPDATE waybill.deliveries d
@@ -69,13 +59,22 @@ claimed AS (
         started_at = NULL,
         ready_seq = NULL,
         updated_at = coalesce($7, now())
-    FROM numbered l
+    FROM locked l
     WHERE d.ctid = l.delivery_place
-    RETURNING l.slot, l.ready_place, l.queue, l.rank, l.seq, d.id AS claimed_id,
-              l.id, l.title, l.description, l.event_type, l.tags, l.labels, l.payload, l.priority, l.max_retries,
-              l.ordering_key, l.correlation_id, l.traceparent, l.run_at, l.expires_at, l.created_at,
+    RETURNING l.slot, l.ready_place, l.queue, l.rank, l.seq, d.id AS claimed_id, d.event_id,
               d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id, d.lease_expires_at, d.cancel_requested,
               d.progress, d.result, d.last_error, d.updated_at
+),
+fetched AS MATERIALIZED (
+    SELECT c.*, e.*
+    FROM claimed c
+    CROSS JOIN LATERAL (
+        SELECT id, title, description, event_type, tags, labels, payload, priority, max_retries,
+               ordering_key, correlation_id, traceparent, run_at, expires_at, created_at
+        FROM waybill.events
+        WHERE id = c.event_id
+        OFFSET 0
+    ) e
 ),
 last AS MATERIALIZED (
     SELECT l.rank, l.seq,
@@ -88,7 +87,7 @@ taken AS (
 ),
 elsewhere AS MATERIALIZED (
     SELECT r.place
-    FROM claimed c
+    FROM fetched c
     CROSS JOIN LATERAL (SELECT 't:' || tag AS queue FROM unnest(c.tags) AS tag OFFSET 0) q
     CROSS JOIN LATERAL (
         SELECT ctid AS place
@@ -109,7 +108,7 @@ watched AS (
 ),
 logged AS (
     INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)
-    SELECT $1, id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
+    SELECT $1, event_id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
 )
 SELECT slot, claimed_id, c.queue,
        CASE WHEN last.is_gapless THEN last.rank ELSE head.rank END AS rank,
@@ -118,7 +117,7 @@ SELECT slot, claimed_id, c.queue,
        ordering_key, correlation_id, traceparent, run_at, expires_at, created_at,
        status, retry_count, lease_id, due_at, worker_id, lease_expires_at, cancel_requested,
        progress, result, last_error, updated_at
-FROM claimed c
+FROM fetched c
 CROSS JOIN last
 JOIN (SELECT DISTINCT ON (queue) queue, rank, seq FROM candidates ORDER BY queue, rank, seq) head ON head.queue = c.queue
 UNION ALL
