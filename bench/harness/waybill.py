@@ -84,25 +84,27 @@ def fill_foreign(binary, cluster, foreign):
 
 def measure(binary, cluster, options):
     """Yields each workload's name and figures, in the order in which they are run."""
-    seconds = options.seconds
-    cluster.create(EMPTY)
-    with Server(binary, cluster.url(EMPTY)) as server:
-        plan = [
-            ("publish-64", "publish", 64, {}),
-            ("publish-16", "publish", 16, {}),
-            ("life-64", "life", 64, {}),
-            ("batch-publish-100", "batch-publish", options.batch_connections, {"batch": 100}),
-            ("batch-life-100", "batch-life", options.batch_connections, {"batch": 100}),
-            ("pickup", "pickup", 2, {}),
-        ]
-        for name, workload, connections, more in plan:
+    plan = [
+        ("publish-64", "publish", 64, {}),
+        ("publish-16", "publish", 16, {}),
+        ("life-64", "life", 64, {}),
+        ("batch-publish-100", "batch-publish", options.batch_connections, {"batch": 100}),
+        ("batch-life-100", "batch-life", options.batch_connections, {"batch": 100}),
+        ("pickup", "pickup", 2, {}),
+    ]
+    for name, workload, connections, more in plan:
+        # A database of its own for each, as the peers have it: no vacuum after the last one.
+        cluster.create(EMPTY)
+        with Server(binary, cluster.url(EMPTY)) as server:
+            # The peers' connections are open before the clock starts, too.
+            server.bench(workload, 1, connections, **more)
             cluster.settle(EMPTY)
             with MemoryWatch(server) as watch:
-                figures = server.bench(workload, seconds, connections, **more)
+                figures = server.bench(workload, options.seconds, connections, **more)
             figures["highest_rss_kb"] = watch.highest
             figures["server_hwm_kb"] = server.memory_kb("VmHWM")
             yield name, figures
-    # A database without the rows of the workloads above, so that only the foreign events differ.
+    # Only the foreign events differ.
     cluster.create(EMPTY)
     yield from queue_depth(binary, cluster, options, EMPTY, "")
     yield from queue_depth(binary, cluster, options, BEHIND_FOREIGN, "-foreign")

@@ -42,9 +42,7 @@ pub fn start(engine: &Engine, settings: &BackgroundSettings, shutdown: &Cancella
     if matches!(engine.clock, Clock::Database) {
         tasks.spawn(promoter::run(engine.clone(), shutdown.clone()));
         tasks.spawn(expirer::run(engine.clone(), shutdown.clone()));
-        if settings.auto_reset {
-            tasks.spawn(reaper::run(engine.clone(), shutdown.clone()));
-        }
+        tasks.spawn(reaper::run(engine.clone(), settings.auto_reset, shutdown.clone()));
     }
     tasks.spawn(registrar::run(engine.clone(), shutdown.clone()));
     tasks.spawn(poller::run(engine.clone(), settings.poll_interval, shutdown.clone()));

@@ -16,10 +16,16 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     Ok(sweep_all(|| engine.rescue_deliveries()).await?.count)
 }
 
+/// Where leases are not reset by themselves: only forgets what has been settled.
+pub async fn tidy_once(engine: &Engine) -> Result<(), Error> {
+    sweep_all(|| engine.tidy_leases()).await.map(drop)
+}
+
 /// Repeats until the server stops.
-pub async fn run(engine: Engine, shutdown: CancellationToken) {
+pub async fn run(engine: Engine, auto_reset: bool, shutdown: CancellationToken) {
     while pause(jittered(INTERVAL), &shutdown).await {
-        match run_once(&engine).await {
+        let round = if auto_reset { run_once(&engine).await } else { tidy_once(&engine).await.map(|()| 0) };
+        match round {
             Ok(0) => {}
             Ok(rescued) => log::info!(rescued; "leases ran out; their work was taken back"),
             Err(error) => report("reaper", &error),

@@ -10,7 +10,7 @@ use crate::domain::delivery::LogLine;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::deliveries::{Loaded, Sweep, find_overdue};
-use crate::store::lease_watch::take_watched_leases;
+use crate::store::lease_watch::{WatchLook, take_watched_leases};
 
 use super::changes::{Changes, Written};
 use super::moments::Moment;
@@ -21,6 +21,9 @@ const SWEEP_ROWS: i64 = 500;
 
 /// Rows of the list of leases per transaction; each stands for one claim.
 const WATCH_ROWS: i64 = 100;
+
+/// A row of that list that is overdue for so long is not being looked after by any reaper.
+const LEFT_ALONE_SECONDS: f64 = 60.0;
 
 /// What one batch came to.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +75,8 @@ impl Engine {
     pub async fn rescue_deliveries(&self) -> Result<Swept, Error> {
         let look = self.moments.look(Moment::LeaseEnd);
         let (watched, count, written) = transaction!(self, |conn| {
-            let watched = take_watched_leases(conn, self.now(), look.from(), WATCH_ROWS, SWEEP_ROWS).await?;
+            let due = WatchLook { from: look.from(), rows: WATCH_ROWS, limit: SWEEP_ROWS, overdue_seconds: 0.0 };
+            let watched = take_watched_leases(conn, self.now(), due).await?;
             if watched.expired.is_empty() {
                 return Ok((watched, 0, Written::default()));
             }
@@ -89,6 +93,15 @@ impl Engine {
         self.follow_up(&written);
         // Looked at until nothing is found, so that the mark comes to stand behind what was.
         Ok(Swept { count, more: watched.taken > 0, next_in: None })
+    }
+
+    /// Keeps the list of leases short where nobody takes work back by itself: what is settled
+    /// falls out, what is held stays. Rows that a server with a reaper would have looked at by
+    /// now are left to it.
+    pub async fn tidy_leases(&self) -> Result<Swept, Error> {
+        let left_alone = WatchLook { from: None, rows: WATCH_ROWS, limit: 0, overdue_seconds: LEFT_ALONE_SECONDS };
+        let watched = transaction!(self, |conn| Ok(take_watched_leases(conn, self.now(), left_alone).await?))?;
+        Ok(Swept { count: 0, more: watched.taken == WATCH_ROWS, next_in: None })
     }
 }
 

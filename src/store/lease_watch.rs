@@ -25,21 +25,33 @@ pub struct Watched {
 /// The statement behind [`take_watched_leases`], for those who measure it.
 pub const TAKE_WATCHED_LEASES: &str = include_str!("sql/take_watched_leases.sql");
 
-/// Takes up to `rows` rows off the list whose time has come, from a moment on, and puts back
-/// what is still held; answers up to `limit` deliveries whose lease has run out. Whoever acts
-/// on them does so in the same transaction: nothing else will remind anybody of them.
+/// What to take off the list.
+#[derive(Debug, Clone, Copy)]
+pub struct WatchLook {
+    /// From when on; none: from the very beginning.
+    pub from: Option<DateTime<Utc>>,
+    /// How many rows at most.
+    pub rows: i64,
+    /// How many deliveries at most whose lease has run out.
+    pub limit: i64,
+    /// For how many seconds their time must have come.
+    pub overdue_seconds: f64,
+}
+
+/// Takes rows off the list whose time has come, and puts back what is still held; answers
+/// deliveries whose lease has run out. Whoever acts on them does so in the same transaction:
+/// nothing else will remind anybody of them.
 pub async fn take_watched_leases(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
-    from: Option<DateTime<Utc>>,
-    rows: i64,
-    limit: i64,
+    look: WatchLook,
 ) -> QueryResult<Watched> {
     sql_query(TAKE_WATCHED_LEASES)
         .bind::<Nullable<Timestamptz>, _>(now)
-        .bind::<BigInt, _>(rows)
-        .bind::<Nullable<Timestamptz>, _>(from)
-        .bind::<BigInt, _>(limit)
+        .bind::<BigInt, _>(look.rows)
+        .bind::<Nullable<Timestamptz>, _>(look.from)
+        .bind::<BigInt, _>(look.limit)
+        .bind::<Double, _>(look.overdue_seconds)
         .cached()
         .get_result(conn)
         .await

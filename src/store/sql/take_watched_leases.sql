@@ -1,15 +1,16 @@
--- Takes up to $2 rows off the list of leases to look at, those whose time has come, and sees
--- what became of the deliveries on them. What is settled falls out. What is held goes back on
--- the list, for when its lease ends, or for a few seconds from now if that is sooner. What is
--- held under a lease that has run out is the answer: up to $4 ids, the longest overdue first;
--- more than that go back on the list as they are.
+-- Takes up to $2 rows off the list of leases to look at, those whose time came $5 seconds ago,
+-- and sees what became of the deliveries on them. What is settled falls out. What is held goes
+-- back on the list, for when its lease ends, or for a few seconds from now if that is sooner.
+-- What is held under a lease that has run out is the answer: up to $4 ids, the longest overdue
+-- first; more than that go back on the list as they are. Whoever wants none of them has them
+-- put back for later.
 --
 -- The look begins at $3; the answer also says where the first row stood, due or not (if there
 -- is none: the next moment), so that the next may begin there.
 WITH due AS MATERIALIZED (
     SELECT ctid AS place, delivery_ids
     FROM waybill.lease_watch
-    WHERE look_at >= coalesce($3, '-infinity') AND look_at <= coalesce($1, now())
+    WHERE look_at >= coalesce($3, '-infinity') AND look_at <= coalesce($1, now()) - make_interval(secs => $5)
     ORDER BY look_at, id
     LIMIT $2
     FOR UPDATE SKIP LOCKED
@@ -35,7 +36,8 @@ held AS MATERIALIZED (
 ),
 put_back AS (
     INSERT INTO waybill.lease_watch (look_at, delivery_ids)
-    SELECT least(lease_expires_at, coalesce($1, now()) + interval '10 seconds') AS look_at, array_agg(id)
+    SELECT least(CASE WHEN $4 > 0 THEN lease_expires_at END, coalesce($1, now()) + interval '10 seconds') AS look_at,
+           array_agg(id)
     FROM held
     WHERE NOT has_expired OR place > $4
     GROUP BY 1

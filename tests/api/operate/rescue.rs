@@ -2,6 +2,7 @@
 //! poison.
 
 use serde_json::json;
+use waybill::background::reaper;
 
 use crate::support::work::{Naming, W1, W2};
 use crate::support::{App, Options, ledger};
@@ -54,6 +55,74 @@ async fn many_leases_that_run_out_are_all_reset() {
     app.advance(300);
     assert_eq!(app.reap().await, 1200);
     ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_a_heartbeat_made_shorter_is_reset_when_that_ends() {
+    let app = App::with_fixed_clock().await;
+    app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    app.say_with(&claim, "heartbeat", json!({"lease": 2})).await.expect(200);
+    ledger::check(&app).await;
+    app.advance(1);
+    assert_eq!(app.reap().await, 0);
+    app.advance(1);
+    assert_eq!(app.reap().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_heartbeats_extend_is_not_forgotten() {
+    let app = App::with_fixed_clock().await;
+    app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    for _ in 0..5 {
+        app.advance(250);
+        app.say_with(&claim, "heartbeat", json!({"lease": 300})).await.expect(200);
+        assert_eq!(app.reap().await, 0);
+        ledger::check(&app).await;
+    }
+    app.advance(300);
+    assert_eq!(app.reap().await, 1);
+}
+
+/// What is on the list of leases to look at.
+async fn watched(app: &App) -> i64 {
+    app.count("SELECT coalesce(sum(cardinality(delivery_ids)), 0) FROM waybill.lease_watch").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_settled_falls_off_the_list_of_leases_within_seconds() {
+    let app = App::with_fixed_clock().await;
+    for _ in 0..3 {
+        app.publish_tagged("a").await;
+        let claim = app.take("a", W1).await;
+        app.say(&claim, "complete", Naming::Lease).await.expect(200);
+    }
+    assert_eq!(watched(&app).await, 3);
+    app.advance(10);
+    assert_eq!(app.reap().await, 0);
+    assert_eq!(watched(&app).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_resets_nothing_keeps_the_list_of_leases_short_all_the_same() {
+    let app = App::with_fixed_clock().await;
+    for settled in [true, false, true] {
+        app.publish_tagged("a").await;
+        let claim = app.take("a", W1).await;
+        if settled {
+            app.say(&claim, "complete", Naming::Lease).await.expect(200);
+        }
+    }
+    app.advance(60);
+    reaper::tidy_once(app.engine()).await.expect("a round");
+    assert_eq!(watched(&app).await, 3, "another server might be about to look at them");
+    app.advance(1_000);
+    reaper::tidy_once(app.engine()).await.expect("a round");
+    assert_eq!(watched(&app).await, 1, "what is held stays on the list");
+    assert_eq!(app.count("SELECT count(*) FROM waybill.deliveries WHERE status = 'PROCESSING'").await, 1);
+    app.advance(10);
+    assert_eq!(app.reap().await, 1, "a server that does reset finds it there");
 }
 
 #[tokio::test(flavor = "multi_thread")]
