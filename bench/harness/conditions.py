@@ -32,6 +32,25 @@ def version_of(command):
         return "unknown"
 
 
+class Steal:
+    """How much of the processors' time the host gave to others: on a virtual machine the one
+    condition that can spoil a figure without leaving any other trace."""
+
+    def __init__(self):
+        self.before = self._read()
+
+    @staticmethod
+    def _read():
+        numbers = [int(number) for number in first(r"^cpu\s+(.+)$", read("/proc/stat"), "0").split()]
+        return sum(numbers[:8]), numbers[7] if len(numbers) > 7 else 0
+
+    def since_last(self):
+        """In percent, since it was last asked."""
+        (all_before, stolen_before), self.before = self.before, self._read()
+        passed = self.before[0] - all_before
+        return round(100 * (self.before[1] - stolen_before) / passed, 1) if passed else 0.0
+
+
 def describe(cluster, waybill, peers):
     """Machine, PostgreSQL, versions and date."""
     memory = int(first(r"^MemTotal:\s+(\d+)", read("/proc/meminfo"), "0"))

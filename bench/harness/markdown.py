@@ -27,6 +27,13 @@ def spread(values, key):
     return f"{middle:,.{digits}f}{unit} ({min(values):,.{digits}f}–{max(values):,.{digits}f})"
 
 
+def steal_text(results):
+    """The host's share over all workloads of all sides."""
+    sides = (side for one in results["rounds"] for side in [one["waybill"], one["pgbench"], *one["peers"].values()])
+    shares = [figures["steal_percent"] for side in sides for figures in side.values() if "steal_percent" in figures]
+    return f"{targets.median(shares)} % (median of all workloads), at most {max(shares)} %" if shares else "not recorded"
+
+
 def conditions(results):
     """What the figures were measured on."""
     at = results["conditions"]
@@ -37,6 +44,7 @@ def conditions(results):
         ["memory", f"{at['memory_gib']} GiB"],
         ["system", f"{at['system']}, {at['kernel']}"],
         ["load average before", load],
+        ["processor time that the host gave to others", steal_text(results)],
         ["PostgreSQL", f"{at['postgresql']}, one cluster for all, over its Unix socket"],
         ["its settings", ", ".join(f"`{name}={value}`" for name, value in sorted(at["postgresql_settings"].items()))],
         ["Waybill", at["waybill"]],
