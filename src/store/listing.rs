@@ -5,7 +5,7 @@
 //! is counted the same way, and says whether it is exact.
 //!
 //! That a scan is bounded is worth nothing if the planner may begin it at the other end of a
-//! join, so the join's order is part of the statement: see [`Listing`].
+//! join, so the join's order is part of the statement: see `Listing`.
 
 use chrono::{DateTime, Utc};
 use diesel::deserialize::QueryableByName;
