@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use super::{jittered, pause, report};
 use crate::engine::Engine;
 use crate::engine::marks::Place;
-use crate::engine::moments::Moment;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::deliveries::find_first_moments;
@@ -43,10 +42,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
         }
     }
     let mut conn = engine.database.connection().await?;
-    let first = find_first_moments(&mut conn).await?;
-    engine.moments.wait_for(Moment::Due, first.due_at);
-    engine.moments.wait_for(Moment::Expiry, first.expires_at);
-    engine.moments.wait_for(Moment::LeaseEnd, first.look_at);
+    engine.moments.wait_for(&find_first_moments(&mut conn).await?);
     Ok(found)
 }
 

@@ -14,7 +14,7 @@ use diesel_async::AsyncPgConnection;
 use crate::domain::delivery::{Delivery, LogLine, Place};
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::deliveries::{EnteredRow, Loaded, Save, load_deliveries, save_deliveries};
+use crate::store::deliveries::{EnteredRow, FirstMoments, Loaded, Save, load_deliveries, save_deliveries};
 use crate::store::event_log::{LogEntry, append_log};
 use crate::store::ordering::{find_heads, lock_keys_of_deliveries};
 
@@ -36,12 +36,8 @@ pub struct Written {
     pub entries: Vec<LogEntry>,
     /// What entered `ready`.
     pub entered_ready: Vec<Entered>,
-    /// The first moment at which any of it falls due,
-    pub first_due: Option<DateTime<Utc>>,
-    /// becomes worthless,
-    pub first_expiry: Option<DateTime<Utc>>,
-    /// or loses its lease.
-    pub first_lease_end: Option<DateTime<Utc>>,
+    /// The first moments that any of it waits for now.
+    pub first_moments: FirstMoments,
 }
 
 impl Changes {
@@ -106,9 +102,11 @@ impl Changes {
         let first =
             |pick: fn(&Delivery) -> Option<DateTime<Utc>>| touched.iter().filter_map(|l| pick(&l.delivery)).min();
         let mut written = Written {
-            first_due: first(Delivery::due_at),
-            first_expiry: first(|delivery| delivery.expires_at),
-            first_lease_end: first(|delivery| delivery.lease_expires_at),
+            first_moments: FirstMoments {
+                due_at: first(Delivery::due_at),
+                expires_at: first(|delivery| delivery.expires_at),
+                look_at: first(|delivery| delivery.lease_expires_at),
+            },
             ..Written::default()
         };
         if !saves.is_empty() {

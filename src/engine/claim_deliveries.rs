@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
 use crate::store::claims::{ClaimQuery, Claimed, claim_deliveries};
+use crate::store::deliveries::FirstMoments;
 use crate::store::events::EventRow;
 use crate::store::ready::queue_of_tag;
 
@@ -25,7 +26,6 @@ pub use super::claimed_batch::ClaimedBatch;
 use super::claimed_batch::{Ask, Undo};
 use super::fusion::Answers;
 use super::marks::{Look, Place};
-use super::moments::Moment;
 use super::{Engine, transaction};
 
 /// How much further than needed a claim looks, so that work which others are just taking
@@ -111,7 +111,7 @@ impl Engine {
 
     async fn look_once(&self, claimer: &Claimer, request_id: Option<&str>) -> Result<ClaimedBatch, Error> {
         let Some(request_id) = request_id.map(str::to_owned) else {
-            return self.lanes().claim.call(claimer.clone(), claimer.max).await;
+            return self.lanes.claim.call(claimer.clone(), claimer.max).await;
         };
         let (engine, claimer) = (self.clone(), claimer.clone());
         self.detached(async move {
@@ -188,7 +188,8 @@ impl Engine {
             look.raise(queue, Place { rank: *rank, seq: *seq });
         }
         // Leases are looked at some time after the claim, and never before it.
-        self.moments.wait_for(Moment::LeaseEnd, claimed.events.first().map(|event| event.row.work.updated_at));
+        let look_at = claimed.events.first().map(|event| event.row.work.updated_at);
+        self.moments.wait_for(&FirstMoments { look_at, ..FirstMoments::default() });
     }
 
     async fn claim_or_repeat(

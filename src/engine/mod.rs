@@ -29,7 +29,7 @@ pub mod sweep;
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -51,7 +51,7 @@ use clock::Clock;
 use fusion::{Answers, Door, Gate, Lane, LaneShape};
 use hub::Hub;
 use marks::{Marks, Place};
-use moments::{Moment, Moments};
+use moments::Moments;
 use publish_events::Publication;
 use settle_deliveries::{Settled, WorkCall};
 use sightings::Sightings;
@@ -109,7 +109,7 @@ pub struct Parts {
     pub sightings: Sightings,
     instance: String,
     runtime: Handle,
-    lanes: OnceLock<Lanes>,
+    lanes: Lanes,
 }
 
 /// The queues in front of the hot verbs.
@@ -117,6 +117,59 @@ struct Lanes {
     publish: Lane<Publication, Vec<StoredEvent>>,
     claim: Lane<Claimer, ClaimedBatch>,
     settle: Lane<Arc<Vec<WorkCall>>, Vec<Result<Settled, Error>>>,
+}
+
+impl Lanes {
+    /// A lane must not keep the engine alive, or neither would ever end.
+    fn open(engine: &Weak<Parts>, runtime: &Handle, database: &Database, settings: &EngineSettings) -> Self {
+        let database = database.clone();
+        let gate: Box<Gate> = Box::new(move || {
+            let database = database.clone();
+            async move { database.connection().await.map(drop) }.boxed()
+        });
+        let opening = Opening {
+            engine,
+            runtime,
+            capacity: settings.max_queued,
+            door: Arc::new(Door { turnstile: Arc::new(Semaphore::new(settings.batches_at_once)), gate }),
+        };
+        Lanes {
+            publish: opening.lane("publish", 2, |engine, calls| async move { engine.publish_fused(calls).await }),
+            // Two claims at once would fight for the same head.
+            claim: opening.lane("claim", 1, |engine, calls| async move { engine.claim_fused(calls).await }),
+            settle: opening.lane("settle", 2, |engine, calls| async move { engine.settle_fused(calls).await }),
+        }
+    }
+}
+
+/// What the lanes have in common.
+struct Opening<'a> {
+    engine: &'a Weak<Parts>,
+    runtime: &'a Handle,
+    capacity: usize,
+    door: Arc<Door>,
+}
+
+impl Opening<'_> {
+    /// A lane in which the engine carries out one verb, as long as there is an engine.
+    fn lane<C, A, Fut>(&self, name: &'static str, width: usize, verb: fn(Engine, Vec<C>) -> Fut) -> Lane<C, A>
+    where
+        C: Send + Sync + 'static,
+        A: Send + 'static,
+        Fut: Future<Output = Answers<A>> + Send + 'static,
+    {
+        let shape = LaneShape { name, capacity: self.capacity, width, patience: SLOW_BATCH, max_weight: FUSED_ROWS };
+        let engine = self.engine.clone();
+        Lane::open(self.runtime, shape, self.door.clone(), move |calls| {
+            let engine = engine.upgrade().map(Engine);
+            async move {
+                match engine {
+                    Some(engine) => verb(engine, calls).await,
+                    None => stopping(calls.len()),
+                }
+            }
+        })
+    }
 }
 
 /// How many calls of each verb wait to be taken to the database.
@@ -138,7 +191,9 @@ impl std::ops::Deref for Engine {
 impl Engine {
     /// Puts an engine together. Must be called on the main runtime.
     pub fn new(database: Database, clock: Clock, settings: EngineSettings) -> Self {
-        let engine = Engine(Arc::new(Parts {
+        let runtime = Handle::current();
+        Engine(Arc::new_cyclic(|engine| Parts {
+            lanes: Lanes::open(engine, &runtime, &database, &settings),
             database,
             clock,
             hub: Arc::new(Hub::new(settings.max_waiting)),
@@ -153,69 +208,13 @@ impl Engine {
                 std::process::id(),
                 getrandom::u32().unwrap_or_default()
             ),
-            runtime: Handle::current(),
-            lanes: OnceLock::new(),
-        }));
-        engine.lanes.get_or_init(|| engine.open_lanes());
-        engine
-    }
-
-    fn lanes(&self) -> &Lanes {
-        self.lanes.get_or_init(|| self.open_lanes())
-    }
-
-    /// A lane must not keep the engine alive, or neither would ever end.
-    fn open_lanes(&self) -> Lanes {
-        let shape = |name, width| LaneShape {
-            name,
-            capacity: self.settings.max_queued,
-            width,
-            patience: SLOW_BATCH,
-            max_weight: FUSED_ROWS,
-        };
-        let weak = Arc::downgrade(&self.0);
-        let database = self.database.clone();
-        let gate: Box<Gate> = Box::new(move || {
-            let database = database.clone();
-            async move { database.connection().await.map(drop) }.boxed()
-        });
-        let door = Arc::new(Door { turnstile: Arc::new(Semaphore::new(self.settings.batches_at_once)), gate });
-        let (for_publish, for_claim, for_settle) = (weak.clone(), weak.clone(), weak);
-        Lanes {
-            publish: Lane::open(&self.runtime, shape("publish", 2), door.clone(), move |calls| {
-                let engine = for_publish.upgrade().map(Engine);
-                async move {
-                    match engine {
-                        Some(engine) => engine.publish_fused(calls).await,
-                        None => stopping(calls.len()),
-                    }
-                }
-            }),
-            // Two claims at once would fight for the same head.
-            claim: Lane::open(&self.runtime, shape("claim", 1), door.clone(), move |calls| {
-                let engine = for_claim.upgrade().map(Engine);
-                async move {
-                    match engine {
-                        Some(engine) => engine.claim_fused(calls).await,
-                        None => stopping(calls.len()),
-                    }
-                }
-            }),
-            settle: Lane::open(&self.runtime, shape("settle", 2), door.clone(), move |calls| {
-                let engine = for_settle.upgrade().map(Engine);
-                async move {
-                    match engine {
-                        Some(engine) => engine.settle_fused(calls).await,
-                        None => stopping(calls.len()),
-                    }
-                }
-            }),
-        }
+            runtime,
+        }))
     }
 
     /// How many calls wait to be taken to the database.
     pub fn queued(&self) -> Queued {
-        let Lanes { publish, claim, settle } = self.lanes();
+        let Lanes { publish, claim, settle } = &self.lanes;
         Queued { publish: publish.queued(), claim: claim.queued(), settle: settle.queued() }
     }
 
@@ -249,9 +248,7 @@ impl Engine {
 
     /// Sees to what a transaction's changes call for. Call it after the commit.
     fn follow_up(&self, written: &Written) {
-        self.moments.wait_for(Moment::Due, written.first_due);
-        self.moments.wait_for(Moment::Expiry, written.first_expiry);
-        self.moments.wait_for(Moment::LeaseEnd, written.first_lease_end);
+        self.moments.wait_for(&written.first_moments);
         self.wake(&written.entered_ready);
     }
 

@@ -7,6 +7,8 @@
 
 use chrono::{DateTime, Utc};
 
+use crate::store::deliveries::FirstMoments;
+
 use super::marks::{Look, Marks, Place};
 
 /// What can be waited for.
@@ -44,10 +46,14 @@ impl Moments {
         self.marks.forget();
     }
 
-    /// Something waits for this, perhaps.
-    pub fn wait_for(&self, moment: Moment, at: Option<DateTime<Utc>>) {
-        if let Some(at) = at {
-            self.marks.lower(&self.names[moment as usize], Place::at(at));
+    /// Something waits for these: nobody may begin behind them.
+    pub fn wait_for(&self, first: &FirstMoments) {
+        let moments =
+            [(Moment::Due, first.due_at), (Moment::Expiry, first.expires_at), (Moment::LeaseEnd, first.look_at)];
+        for (moment, at) in moments {
+            if let Some(at) = at {
+                self.marks.lower(&self.names[moment as usize], Place::at(at));
+            }
         }
     }
 }

@@ -8,13 +8,13 @@ use diesel_async::AsyncPgConnection;
 use crate::domain::event::NewEvent;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
+use crate::store::deliveries::FirstMoments;
 use crate::store::events::{StoredEvent, publish_events};
 use crate::store::ordering::lock_keys;
 
 use super::changes::advance_keys;
 use super::fusion::{Answers, split};
 use super::marks::Place;
-use super::moments::Moment;
 use super::{Engine, Entered, transaction};
 
 /// The events of one request, which are stored together or not at all.
@@ -24,7 +24,7 @@ impl Engine {
     /// Stores events, all or none, in the order given; answers what the database added.
     pub async fn publish_events(&self, events: Publication) -> Result<Vec<StoredEvent>, Error> {
         let weight = events.len();
-        self.lanes().publish.call(events, weight).await
+        self.lanes.publish.call(events, weight).await
     }
 
     /// Stores the events of many requests in one transaction.
@@ -51,8 +51,11 @@ impl Engine {
         };
         let mut entered: Vec<Entered> = events.iter().zip(&stored).filter_map(entered).collect();
         entered.extend(released);
-        self.moments.wait_for(Moment::Due, stored.iter().filter_map(|stored| stored.due_at).min());
-        self.moments.wait_for(Moment::Expiry, events.iter().filter_map(|event| event.expires_at).min());
+        self.moments.wait_for(&FirstMoments {
+            due_at: stored.iter().filter_map(|stored| stored.due_at).min(),
+            expires_at: events.iter().filter_map(|event| event.expires_at).min(),
+            look_at: None,
+        });
         self.wake(&entered);
         let mut stored = stored.into_iter();
         Ok(publications.iter().map(|events| stored.by_ref().take(events.len()).collect()).collect())

@@ -124,7 +124,7 @@ impl Engine {
             self.sightings.note(&call.caller.worker_id, None);
         }
         let weight = calls.len();
-        self.lanes().settle.call(Arc::new(calls), weight).await
+        self.lanes.settle.call(Arc::new(calls), weight).await
     }
 
     /// Settles the calls of many requests together.

@@ -237,16 +237,44 @@ pub struct Overdue {
     pub head_in_seconds: Option<f64>,
 }
 
+/// Work that waits for a column's moment to come: what of it is overdue, the most overdue
+/// first, up to `$2`, and when the first of all is. If nothing waits, nothing does so before the
+/// next moment. The look begins at `$3`.
+macro_rules! find_overdue {
+    ($column:literal, $and:literal) => {
+        concat!(
+            "SELECT coalesce((SELECT array_agg(id) FROM (SELECT id FROM waybill.deliveries WHERE ",
+            $column,
+            " >= coalesce($3, '-infinity') AND ",
+            $column,
+            " <= coalesce($1, now()) ",
+            $and,
+            " ORDER BY ",
+            $column,
+            " LIMIT $2) overdue), '{}') AS ids, \
+             coalesce(head.at, coalesce($1, now()) + interval '1 microsecond') AS head, \
+             extract(epoch FROM head.at - coalesce($1, now()))::float8 AS head_in_seconds \
+             FROM (SELECT) one LEFT JOIN (SELECT ",
+            $column,
+            " AS at FROM waybill.deliveries WHERE ",
+            $column,
+            " >= coalesce($3, '-infinity') ORDER BY ",
+            $column,
+            " LIMIT 1) head ON true"
+        )
+    };
+}
+
 /// The statements behind [`find_overdue`], for those who measure them.
 pub fn find_overdue_sql(sweep: Sweep) -> &'static str {
     match sweep {
-        Sweep::Due => include_str!("sql/find_due_deliveries.sql"),
-        Sweep::Expired => include_str!("sql/find_expired_deliveries.sql"),
+        Sweep::Due => find_overdue!("due_at", ""),
+        Sweep::Expired => find_overdue!("expires_at", "AND status = 'PENDING'"),
     }
 }
 
 /// The first moments that anything waits for.
-#[derive(Debug, QueryableByName)]
+#[derive(Debug, Default, QueryableByName)]
 pub struct FirstMoments {
     /// Falling due.
     #[diesel(sql_type = Nullable<Timestamptz>)]
