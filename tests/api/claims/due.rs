@@ -125,3 +125,24 @@ async fn expired_events_do_not_hide_the_work_from_a_request_that_may_be_repeated
     assert_eq!(app.post("/events/claim", &body).await.expect(200).json()["events"][0]["id"], fresh);
     ledger::check(&app).await;
 }
+
+/// Looks begin at the first moment that anything waits for; what comes to wait for an earlier
+/// one must not be passed over.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_an_earlier_moment_than_all_others_is_found_in_time() {
+    let app = App::with_fixed_clock().await;
+    app.publish(json!({"title": "late", "tags": "late", "delay_seconds": 100, "expires_at": in_seconds(&app, 200)}))
+        .await;
+    app.publish_tagged("a").await;
+    let failing = app.take("a", W1).await;
+    app.publish_tagged("b").await;
+    let held = app.take("b", W1).await;
+    assert_eq!((app.promote().await, app.expire().await, app.reap().await), (0, 0, 0));
+
+    app.publish(json!({"title": "soon", "tags": "soon", "delay_seconds": 5})).await;
+    app.publish(json!({"title": "brief", "tags": "brief", "expires_at": in_seconds(&app, 5)})).await;
+    app.say_with(&failing, "fail", json!({"retry_after_seconds": 4})).await.expect(200);
+    app.say_with(&held, "heartbeat", json!({"lease": 5})).await.expect(200);
+    app.advance(5);
+    assert_eq!((app.promote().await, app.expire().await, app.reap().await), (2, 1, 1));
+}
