@@ -47,3 +47,64 @@ pub const BATCH: usize = 1000;
 pub const SCHEDULE_STEPS: usize = 100;
 /// Rows of one page of a list.
 pub const PAGE: std::ops::RangeInclusive<i64> = 1..=500;
+
+// Subscriptions: what is pushed, where to and how.
+
+/// Characters of a subscription's name.
+pub const SUBSCRIPTION_NAME_CHARS: usize = 255;
+/// Characters of the address that is called.
+pub const URL_CHARS: usize = 2048;
+/// Patterns of event types of one subscription.
+pub const EVENT_PATTERNS: usize = 100;
+/// Characters of a path into a payload.
+pub const PATH_CHARS: usize = 255;
+/// Segments of a path into a payload.
+pub const PATH_SEGMENTS: usize = 16;
+/// Bytes of a filter, written as JSON without whitespace.
+pub const FILTER_BYTES: usize = 16 * 1024;
+/// Conditions of one filter.
+pub const FILTER_CONDITIONS: usize = 100;
+/// How deep a filter may nest, and how deep a value within it.
+pub const FILTER_DEPTH: usize = 8;
+/// Values in one list of a filter.
+pub const FILTER_VALUES: usize = 100;
+/// Characters of one string in a filter.
+pub const FILTER_STRING_CHARS: usize = 1_000;
+/// Headers that a subscription adds.
+pub const HEADERS: usize = 32;
+/// Characters of a header's name.
+pub const HEADER_NAME_CHARS: usize = 100;
+/// Characters of a header's value.
+pub const HEADER_VALUE_CHARS: usize = 2_000;
+/// How long one call may take, in milliseconds.
+pub const TIMEOUT_MS: std::ops::RangeInclusive<i32> = 100..=60_000;
+/// How long a call of a subscription that does not say may take, in milliseconds.
+pub const DEFAULT_TIMEOUT_MS: i32 = 10_000;
+/// Calls for one event in all.
+pub const MAX_ATTEMPTS: std::ops::RangeInclusive<i32> = 1..=100;
+/// Calls for one event of a subscription that does not say.
+pub const DEFAULT_MAX_ATTEMPTS: i32 = 4;
+/// The waits between the calls of a subscription that does not say, in seconds.
+pub const DEFAULT_RETRY_SECONDS: [i64; 3] = [5, 30, 300];
+/// The shortest wait of a subscription whose jitter names no floor, in seconds.
+pub const RETRY_FLOOR_SECONDS: i64 = 1;
+/// Items in the list of failures that are worth another call.
+pub const RETRY_ON: usize = 100;
+/// Calls under way at once.
+pub const MAX_CONCURRENCY: std::ops::RangeInclusive<i32> = 1..=1000;
+/// Calls under way at once of a subscription that does not say.
+pub const DEFAULT_MAX_CONCURRENCY: i32 = 16;
+/// Calls per second.
+pub const RATE_PER_SECOND: std::ops::RangeInclusive<f64> = 0.01..=10_000.0;
+/// The longest that a receiver's `Retry-After` may put us off, in seconds.
+pub const RETRY_AFTER_SECONDS: f64 = 86_400.0;
+/// Paths that a transform keeps, and paths that it drops.
+pub const TRANSFORM_PATHS: usize = 100;
+/// Bytes of a template.
+pub const TEMPLATE_BYTES: usize = 16 * 1024;
+/// Bytes of a rendered template, and of all that its filters make on the way.
+pub const RENDERED_BYTES: usize = 1024 * 1024;
+/// Characters of the content type of a rendered template.
+pub const CONTENT_TYPE_CHARS: usize = 255;
+/// Bytes of the key behind a secret.
+pub const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
