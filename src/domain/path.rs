@@ -1,0 +1,110 @@
+//! A dotted path into a JSON value: `user.id`, `items.0.sku`.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::{limits, text};
+
+/// Where to look in a JSON value. A segment of digits is an index where it meets a list, and
+/// a key where it meets an object. A key that has a dot in it cannot be reached.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JsonPath {
+    segments: Vec<String>,
+}
+
+impl JsonPath {
+    /// Reads a path. The error is the reason for refusal.
+    pub fn parse(path: &str) -> Result<Self, String> {
+        text::check(path, limits::PATH_CHARS)?;
+        let segments: Vec<String> = path.split('.').map(str::to_owned).collect();
+        if segments.iter().any(String::is_empty) {
+            return Err("must not have an empty segment".into());
+        }
+        if segments.len() > limits::PATH_SEGMENTS {
+            return Err(format!("must have at most {} segments", limits::PATH_SEGMENTS));
+        }
+        Ok(Self { segments })
+    }
+
+    /// The value at the end of the path, if there is one.
+    pub fn find<'v>(&self, root: &'v Value) -> Option<&'v Value> {
+        self.segments.iter().try_fold(root, |value, segment| match value {
+            Value::Object(fields) => fields.get(segment),
+            Value::Array(items) => items.get(index(segment)?),
+            _ => None,
+        })
+    }
+
+    /// The segments, from the outside in; at least one.
+    pub fn segments(&self) -> &[String] {
+        &self.segments
+    }
+}
+
+/// The place in a list that a segment names. `01` and `+1` name none: every place has one name.
+pub fn index(segment: &str) -> Option<usize> {
+    let is_plain = segment.bytes().all(|byte| byte.is_ascii_digit()) && (segment == "0" || !segment.starts_with('0'));
+    if is_plain { segment.parse().ok() } else { None }
+}
+
+impl fmt::Display for JsonPath {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.segments.join("."))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(path: &str, value: &Value) -> Option<Value> {
+        JsonPath::parse(path).unwrap().find(value).cloned()
+    }
+
+    #[test]
+    fn a_path_leads_through_objects_and_lists() {
+        let order = json!({"user": {"id": 7}, "items": [{"sku": "a"}, {"sku": "b"}]});
+        assert_eq!(found("user.id", &order), Some(json!(7)));
+        assert_eq!(found("items.1.sku", &order), Some(json!("b")));
+        assert_eq!(found("items.2.sku", &order), None);
+        assert_eq!(found("user.id.more", &order), None);
+        assert_eq!(found("items.sku", &order), None);
+    }
+
+    #[test]
+    fn digits_are_also_keys_and_an_index_has_one_spelling() {
+        assert_eq!(found("0.01", &json!({"0": {"01": true}})), Some(json!(true)));
+        assert_eq!(found("01", &json!([1, 2])), None);
+        assert_eq!(found("+1", &json!([1, 2])), None);
+        assert_eq!(found("99999999999999999999999", &json!([1, 2])), None);
+    }
+
+    #[test]
+    fn null_is_found_where_it_stands() {
+        assert_eq!(found("a", &json!({"a": null})), Some(Value::Null));
+    }
+
+    #[test]
+    fn paths_have_limits() {
+        for bad in ["", ".", "a.", ".a", "a..b", "a\0b"] {
+            assert!(JsonPath::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(JsonPath::parse(&"x".repeat(255)).is_ok());
+        assert!(JsonPath::parse(&"x".repeat(256)).is_err());
+        assert!(JsonPath::parse(&["a"; 16].join(".")).is_ok());
+        assert!(JsonPath::parse(&["a"; 17].join(".")).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_written_the_same(path in "\\PC{0,300}") {
+            if let Ok(parsed) = JsonPath::parse(&path) {
+                prop_assert_eq!(parsed.to_string(), path);
+            }
+        }
+    }
+}
