@@ -22,6 +22,9 @@ pub enum Backoff {
         /// Whether to spread the waits.
         #[serde(default)]
         jitter: Jitter,
+        /// No wait is shorter than this; none: 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        floor_seconds: Option<i64>,
     },
     /// As listed; the last repeats.
     Schedule {
@@ -37,7 +40,7 @@ pub enum Jitter {
     /// Not at all.
     #[default]
     None,
-    /// Anywhere between nothing and the whole wait.
+    /// Anywhere between the floor and the whole wait.
     Full,
 }
 
@@ -52,26 +55,41 @@ impl Backoff {
                 let step = (failures as usize).min(seconds.len()).max(1) - 1;
                 seconds.get(step).copied().unwrap_or(0) as f64
             }
-            Backoff::Exponential { base_seconds, max_seconds, jitter } => {
+            Backoff::Exponential { base_seconds, max_seconds, jitter, floor_seconds } => {
+                let floor = floor_seconds.unwrap_or(0) as f64;
                 let doubled = *base_seconds as f64 * 2f64.powi((failures - 1).min(62));
-                let wait = doubled.min(*max_seconds as f64);
+                let wait = doubled.min(*max_seconds as f64).max(floor);
                 match jitter {
                     Jitter::None => wait,
-                    Jitter::Full => wait * chance,
+                    Jitter::Full => floor + (wait - floor) * chance,
                 }
             }
         }
+    }
+
+    /// The same, but full jitter that names no floor gets one of `seconds`: without it a
+    /// wait may be next to nothing.
+    #[must_use]
+    pub fn with_floor(mut self, seconds: i64) -> Self {
+        if let Backoff::Exponential { jitter: Jitter::Full, floor_seconds: floor @ None, max_seconds, .. } = &mut self {
+            *floor = Some(seconds.min(*max_seconds));
+        }
+        self
     }
 
     /// Checks the numbers; the field named is relative to the backoff itself.
     pub fn check(&self) -> Result<(), Invalid> {
         match self {
             Backoff::Fixed { seconds } => check_seconds("seconds", *seconds),
-            Backoff::Exponential { base_seconds, max_seconds, .. } => {
+            Backoff::Exponential { base_seconds, max_seconds, floor_seconds, .. } => {
                 check_seconds("base_seconds", *base_seconds)?;
                 check_seconds("max_seconds", *max_seconds)?;
+                check_seconds("floor_seconds", floor_seconds.unwrap_or(0))?;
                 if max_seconds < base_seconds {
                     return Err(Invalid::new("max_seconds", "must not be below base_seconds"));
+                }
+                if floor_seconds.is_some_and(|floor| floor > *max_seconds) {
+                    return Err(Invalid::new("floor_seconds", "must not be above max_seconds"));
                 }
                 Ok(())
             }
@@ -108,13 +126,35 @@ mod tests {
         assert_eq!(waits, [5.0, 30.0, 300.0, 300.0, 300.0]);
     }
 
+    fn exponential(jitter: Jitter, floor_seconds: Option<i64>) -> Backoff {
+        Backoff::Exponential { base_seconds: 5, max_seconds: 300, jitter, floor_seconds }
+    }
+
     #[test]
     fn exponential_doubles_to_its_cap_and_jitter_spreads_it() {
-        let plain = Backoff::Exponential { base_seconds: 5, max_seconds: 300, jitter: Jitter::None };
+        let plain = exponential(Jitter::None, None);
         let waits: Vec<f64> = [1, 2, 3, 7, 1000].map(|n| plain.seconds_after(n, 0.1)).into();
         assert_eq!(waits, [5.0, 10.0, 20.0, 300.0, 300.0]);
-        let spread = Backoff::Exponential { base_seconds: 5, max_seconds: 300, jitter: Jitter::Full };
-        assert_eq!(spread.seconds_after(2, 0.25), 2.5);
+        assert_eq!(exponential(Jitter::Full, None).seconds_after(2, 0.25), 2.5);
+    }
+
+    #[test]
+    fn jitter_spreads_above_the_floor() {
+        let spread = exponential(Jitter::Full, Some(4));
+        assert_eq!(spread.seconds_after(2, 0.0), 4.0);
+        assert_eq!(spread.seconds_after(2, 0.5), 7.0);
+        assert_eq!(exponential(Jitter::None, Some(8)).seconds_after(1, 0.5), 8.0);
+        assert_eq!(exponential(Jitter::Full, None).with_floor(1), exponential(Jitter::Full, Some(1)));
+        assert_eq!(exponential(Jitter::Full, Some(0)).with_floor(1), exponential(Jitter::Full, Some(0)));
+        assert_eq!(exponential(Jitter::None, None).with_floor(1), exponential(Jitter::None, None));
+        assert!(exponential(Jitter::Full, Some(301)).check().is_err());
+    }
+
+    #[test]
+    fn a_floor_that_was_not_given_is_not_written() {
+        let text = r#"{"strategy":"exponential","base_seconds":5,"max_seconds":300,"jitter":"full"}"#;
+        let backoff: Backoff = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&backoff).unwrap(), text);
     }
 
     #[test]
