@@ -1,0 +1,138 @@
+//! The headers that a subscription adds to its calls.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::domain::invalid::Invalid;
+use crate::domain::limits;
+
+/// Names that are not the subscriber's to set: those of the connection, of the body, and ours.
+const RESERVED: [&str; 14] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "date",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "traceparent",
+    "tracestate",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+];
+
+/// And all that begin so.
+const RESERVED_PREFIXES: [&str; 4] = ["ce-", "proxy-", "waybill-", "webhook-"];
+
+/// Reads headers; the fields named are relative to them.
+pub fn parse(pairs: &Map<String, Value>) -> Result<BTreeMap<String, String>, Vec<Invalid>> {
+    if pairs.len() > limits::HEADERS {
+        return Err(vec![Invalid::new("", format!("must be at most {} pairs", limits::HEADERS))]);
+    }
+    let mut headers = BTreeMap::new();
+    let mut errors = Vec::new();
+    for (name, value) in pairs {
+        let is_known = |known: &String| known.eq_ignore_ascii_case(name);
+        let checked = check_name(name).and_then(|()| check_value(value));
+        match checked {
+            Ok(_) if headers.keys().any(is_known) => errors.push(complaint(name, "is given twice".into())),
+            Ok(value) => {
+                headers.insert(name.clone(), value.to_owned());
+            }
+            Err(reason) => errors.push(complaint(name, reason)),
+        }
+    }
+    if errors.is_empty() { Ok(headers) } else { Err(errors) }
+}
+
+fn complaint(name: &str, reason: String) -> Invalid {
+    let shown: String = name.chars().take(40).collect();
+    Invalid::new(shown, reason)
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > limits::HEADER_NAME_CHARS || !name.bytes().all(is_token) {
+        let reason = format!("must be a header name of 1 to {} characters", limits::HEADER_NAME_CHARS);
+        return Err(reason);
+    }
+    let lower = name.to_ascii_lowercase();
+    let is_reserved = RESERVED.contains(&lower.as_str()) || RESERVED_PREFIXES.iter().any(|own| lower.starts_with(own));
+    if is_reserved { Err("is a header that cannot be set".into()) } else { Ok(()) }
+}
+
+fn check_value(value: &Value) -> Result<&str, String> {
+    let is_fine = |text: &&str| text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+    let text = value.as_str().filter(is_fine).ok_or("must be a string of visible ASCII characters")?;
+    if text.len() > limits::HEADER_VALUE_CHARS {
+        return Err(format!("must be at most {} characters long", limits::HEADER_VALUE_CHARS));
+    }
+    Ok(text)
+}
+
+/// What RFC 9110 allows in a name.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: Value) -> Result<BTreeMap<String, String>, Vec<String>> {
+        let fields = |errors: Vec<Invalid>| errors.into_iter().map(|error| error.field).collect();
+        parse(value.as_object().unwrap()).map_err(fields)
+    }
+
+    #[test]
+    fn names_keep_their_spelling_and_values_their_spaces() {
+        let headers = read(json!({"Authorization": "Bearer x", "X-Empty": "", "x_y": "a\tb"})).unwrap();
+        assert_eq!(headers["Authorization"], "Bearer x");
+        assert_eq!(headers.len(), 3);
+    }
+
+    #[test]
+    fn reserved_names_are_refused_in_any_case() {
+        for name in ["Host", "content-TYPE", "Webhook-Id", "ce-id", "Waybill-X", "Proxy-Authorization", "traceparent"] {
+            assert_eq!(read(json!({ name: "x" })).unwrap_err(), [name]);
+        }
+        assert!(read(json!({"cell": "x", "hosts": "x"})).is_ok());
+    }
+
+    #[test]
+    fn no_header_can_be_smuggled_in() {
+        for (name, value) in [
+            ("x", "a\r\nHost: b"),
+            ("x", "a\nb"),
+            ("x", "a\0"),
+            ("x", "ü"),
+            ("a b", "x"),
+            ("", "x"),
+            ("a:", "x"),
+            ("ä", "x"),
+        ] {
+            assert!(read(json!({ name: value })).is_err(), "{name:?}: {value:?}");
+        }
+        assert!(read(json!({"x": 5})).is_err());
+    }
+
+    #[test]
+    fn all_complaints_come_at_once() {
+        let complaints = read(json!({"Host": "x", "X-A": "1", "X-B": 2, "x-a": "2"})).unwrap_err();
+        assert_eq!(complaints, ["Host", "X-B", "x-a"]);
+    }
+
+    #[test]
+    fn headers_have_limits() {
+        let many = |count: usize| (0..count).map(|n| (format!("x-{n}"), json!("v"))).collect::<Map<_, _>>();
+        assert!(parse(&many(32)).is_ok());
+        assert!(parse(&many(33)).is_err());
+        assert!(read(json!({"x": "v".repeat(2000)})).is_ok());
+        assert!(read(json!({"x": "v".repeat(2001)})).is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! Reading a subscription from JSON.
+
+use serde_json::{Map, Value};
+
+use super::reader::{Reader, object};
+use super::{RetryOn, SubscriptionSpec, headers};
+use crate::domain::backoff::Backoff;
+use crate::domain::filter::Filter;
+use crate::domain::invalid::Invalid;
+use crate::domain::path::JsonPath;
+use crate::domain::transform::Transform;
+use crate::domain::{limits, text};
+
+impl SubscriptionSpec {
+    /// Reads a subscription. All that is wrong comes out at once; `null` means not given, and
+    /// what is not given has its default.
+    pub fn parse(fields: &Map<String, Value>) -> Result<Self, Vec<Invalid>> {
+        let mut reader = Reader::new(fields);
+        let url = read_url(&mut reader);
+        let default = Self::new(url.unwrap_or_default());
+        let spec = Self {
+            name: reader
+                .text("name", |name| text::check(name, limits::SUBSCRIPTION_NAME_CHARS).map(|()| name.to_owned())),
+            url: default.url,
+            method: reader.choice("method").unwrap_or(default.method),
+            event_types: reader.patterns("event_types").unwrap_or_default(),
+            tags: reader.tags("tags").unwrap_or_default(),
+            labels: reader.labels("labels").unwrap_or_default(),
+            filter: reader.parsed("filter", Filter::parse),
+            headers: reader.parsed_all("headers", |value| headers::parse(object(value)?)).unwrap_or_default(),
+            timeout_ms: reader.integer("timeout_ms", limits::TIMEOUT_MS).unwrap_or(default.timeout_ms),
+            max_attempts: reader.integer("max_attempts", limits::MAX_ATTEMPTS).unwrap_or(default.max_attempts),
+            retry: reader.parsed("retry", read_backoff).unwrap_or(default.retry),
+            retry_on: reader.parsed("retry_on", RetryOn::parse).unwrap_or(default.retry_on),
+            ordering: reader.choice("ordering").unwrap_or(default.ordering),
+            on_exhausted: reader.choice("on_exhausted").unwrap_or(default.on_exhausted),
+            ordering_key_path: reader.text("ordering_key_path", JsonPath::parse),
+            max_concurrency: reader
+                .integer("max_concurrency", limits::MAX_CONCURRENCY)
+                .unwrap_or(default.max_concurrency),
+            rate_per_second: reader.number("rate_per_second", limits::RATE_PER_SECOND),
+            transform: reader.parsed("transform", Transform::parse),
+        };
+        reader.finish().map(|()| spec)
+    }
+}
+
+fn read_url(reader: &mut Reader<'_>) -> Option<String> {
+    if reader.value("url").is_none() {
+        reader.refuse("url", "is required");
+        return None;
+    }
+    reader.text("url", |url| check_url(url).map(|()| url.to_owned()))
+}
+
+/// What can be said of an address by its looks; where it leads is judged elsewhere.
+fn check_url(url: &str) -> Result<(), String> {
+    text::check(url, limits::URL_CHARS)?;
+    let starts_with = |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    if !starts_with("http://") && !starts_with("https://") {
+        return Err("must begin with http:// or https://".into());
+    }
+    if url.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err("must not contain whitespace or control characters".into());
+    }
+    Ok(())
+}
+
+fn read_backoff(value: &Value) -> Result<Backoff, Invalid> {
+    const EXPECTED: &str =
+        "must be an object with a strategy (fixed, exponential or schedule) and its numbers, and nothing else";
+    let backoff: Backoff = serde_json::from_value(value.clone()).map_err(|_| Invalid::new("", EXPECTED))?;
+    backoff.check()?;
+    Ok(backoff.with_floor(limits::RETRY_FLOOR_SECONDS))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::backoff::Jitter;
+    use crate::domain::subscription::{Method, OnExhausted, Ordering};
+
+    fn parse(value: Value) -> Result<SubscriptionSpec, Vec<String>> {
+        let fields = |errors: Vec<Invalid>| errors.into_iter().map(|error| error.field).collect();
+        SubscriptionSpec::parse(value.as_object().unwrap()).map_err(fields)
+    }
+
+    fn with(field: &str, value: Value) -> Result<SubscriptionSpec, Vec<String>> {
+        let mut fields = json!({"url": "https://a.example/in"});
+        fields[field] = value;
+        parse(fields)
+    }
+
+    #[test]
+    fn an_address_is_enough_and_null_means_not_given() {
+        let spec = parse(json!({"url": "https://a.example/in", "name": null, "retry": null, "filter": null})).unwrap();
+        assert_eq!(spec, SubscriptionSpec::new("https://a.example/in"));
+        assert_eq!(spec.retry, Backoff::Schedule { seconds: vec![5, 30, 300] });
+        assert_eq!((spec.timeout_ms, spec.max_attempts, spec.max_concurrency), (10_000, 4, 16));
+        assert_eq!(parse(json!({"url": null})).unwrap_err(), ["url"]);
+        assert_eq!(parse(json!({})).unwrap_err(), ["url"]);
+    }
+
+    #[test]
+    fn every_mistake_is_named_at_once() {
+        let complaints = parse(json!({
+            "url": "ftp://a.example", "name": 5, "method": "GET", "event_types": ["a", 5, "*b"], "tags": [1],
+            "labels": {"a": 1, "b": "x"}, "filter": {"payload.a": {"$gt": true}}, "headers": {"Host": "x", "te": "y"},
+            "timeout_ms": 99, "max_attempts": 101, "retry": {"strategy": "fixed", "seconds": -1},
+            "retry_on": ["5xx", 7], "ordering": "fifo", "on_exhausted": "stop", "ordering_key_path": "a..b",
+            "max_concurrency": 1.5, "rate_per_second": 0, "transform": {}, "colour": "red",
+        }));
+        let expected = [
+            "url",
+            "name",
+            "method",
+            "event_types[1]",
+            "event_types[2]",
+            "tags",
+            "labels.a",
+            "filter.payload.a.$gt",
+            "headers.Host",
+            "headers.te",
+            "timeout_ms",
+            "max_attempts",
+            "retry.seconds",
+            "retry_on[1]",
+            "ordering",
+            "on_exhausted",
+            "ordering_key_path",
+            "max_concurrency",
+            "rate_per_second",
+            "transform",
+            "colour",
+        ];
+        assert_eq!(complaints.unwrap_err(), expected);
+    }
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        assert_eq!(with("method", json!("PUT")).unwrap().method, Method::Put);
+        assert_eq!(with("ordering", json!("by_key")).unwrap().ordering, Ordering::ByKey);
+        assert_eq!(with("on_exhausted", json!("block")).unwrap().on_exhausted, OnExhausted::Block);
+        assert!(with("method", json!("put")).is_err());
+    }
+
+    #[test]
+    fn types_and_tags_come_as_a_string_or_a_list() {
+        assert_eq!(with("event_types", json!("user.*")), with("event_types", json!(["user.*", "user.*"])));
+        assert_eq!(with("tags", json!("a, b")), with("tags", json!(["a", "b"])));
+        assert!(with("event_types", json!(vec!["a"; 101])).is_err());
+    }
+
+    #[test]
+    fn an_address_is_one_word_of_http() {
+        for fine in ["http://a", "HTTPS://A.example:8443/x?y=1#z", "https://ä.example"] {
+            assert!(with("url", json!(fine)).is_ok(), "{fine}");
+        }
+        for bad in ["", "a.example", "//a", "http:/a", "httpx://a", "http://a b", "http://a\n", "http://a\0", "ht", "é"]
+        {
+            assert_eq!(with("url", json!(bad)).unwrap_err(), ["url"], "{bad:?}");
+        }
+        assert!(with("url", json!(format!("http://{}", "a".repeat(2041)))).is_ok());
+        assert!(with("url", json!(format!("http://{}", "a".repeat(2042)))).is_err());
+    }
+
+    #[test]
+    fn jitter_without_a_floor_gets_one_second() {
+        let retry = json!({"strategy": "exponential", "base_seconds": 5, "max_seconds": 60, "jitter": "full"});
+        let expected =
+            Backoff::Exponential { base_seconds: 5, max_seconds: 60, jitter: Jitter::Full, floor_seconds: Some(1) };
+        assert_eq!(with("retry", retry).unwrap().retry, expected);
+    }
+
+    #[test]
+    fn strings_that_cannot_be_stored_are_refused() {
+        for field in ["name", "tags", "event_types", "ordering_key_path"] {
+            assert_eq!(with(field, json!("a\0b")).unwrap_err(), [field]);
+        }
+        assert!(with("labels", json!({"a": "x\0"})).is_err());
+        assert!(with("labels", json!({"a\0": "x"})).is_err());
+    }
+}

@@ -1,0 +1,255 @@
+//! Which failures are worth another call.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::domain::attempt::{AttemptOutcome, ErrorKind, Judgement};
+use crate::domain::invalid::Invalid;
+use crate::domain::limits;
+
+/// The failures after which a subscription tries again. Whatever it lists, a 2xx is a success
+/// and 410 is the end: by it a receiver says that it is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryOn(Vec<Cause>);
+
+/// One item of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// `503`
+    Status(u16),
+    /// `"5xx"`
+    Class(u16),
+    /// `"500-504"`, both ends included
+    Range(u16, u16),
+    /// `"timeout"`
+    Timeout,
+    /// `"connection"`
+    Connection,
+}
+
+const GONE: u16 = 410;
+
+impl Default for RetryOn {
+    fn default() -> Self {
+        let statuses = [408, 425, 429].map(Cause::Status);
+        let others = [Cause::Class(5), Cause::Timeout, Cause::Connection];
+        Self(statuses.into_iter().chain(others).collect())
+    }
+}
+
+impl RetryOn {
+    /// Reads the list; the field named is relative to it. An empty one means: never again.
+    pub fn parse(value: &Value) -> Result<Self, Invalid> {
+        let Value::Array(items) = value else { return Err(Invalid::new("", "must be a list")) };
+        if items.len() > limits::RETRY_ON {
+            return Err(Invalid::new("", format!("must be at most {} items", limits::RETRY_ON)));
+        }
+        let read = |(index, item): (usize, &Value)| {
+            Cause::parse(item).ok_or_else(|| {
+                let expected = "must be a status (100 to 599), a class such as \"5xx\", a range such as \"500-504\", \
+                                \"timeout\" or \"connection\"";
+                Invalid::new(format!("[{index}]"), expected)
+            })
+        };
+        items.iter().enumerate().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The list, as it was read.
+    pub fn to_json(&self) -> Value {
+        self.0.iter().map(Cause::to_json).collect()
+    }
+
+    /// What an outcome means.
+    pub fn judge(&self, outcome: &AttemptOutcome) -> Judgement {
+        match *outcome {
+            AttemptOutcome::Status(200..=299) => Judgement::Success,
+            AttemptOutcome::Status(GONE) | AttemptOutcome::Error(ErrorKind::BodyNotRenderable) => Judgement::Terminal,
+            _ if self.0.iter().any(|cause| cause.covers(outcome)) => Judgement::Retry,
+            _ => Judgement::Terminal,
+        }
+    }
+}
+
+impl Cause {
+    fn parse(value: &Value) -> Option<Self> {
+        match value {
+            Value::Number(number) => number.as_u64().and_then(|status| status_of(status).map(Self::Status)),
+            Value::String(word) => Self::parse_word(word),
+            _ => None,
+        }
+    }
+
+    fn parse_word(word: &str) -> Option<Self> {
+        match word {
+            "timeout" => Some(Self::Timeout),
+            "connection" => Some(Self::Connection),
+            _ => Self::parse_class(word).or_else(|| Self::parse_range(word)),
+        }
+    }
+
+    fn parse_class(word: &str) -> Option<Self> {
+        match word.strip_suffix("xx")?.as_bytes() {
+            [digit @ b'1'..=b'5'] => Some(Self::Class(u16::from(digit - b'0'))),
+            _ => None,
+        }
+    }
+
+    fn parse_range(word: &str) -> Option<Self> {
+        let (first, last) = word.split_once('-')?;
+        let bound = |text: &str| {
+            let is_plain = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+            if is_plain { text.parse().ok().and_then(status_of) } else { None }
+        };
+        let (first, last) = (bound(first)?, bound(last)?);
+        (first <= last).then_some(Self::Range(first, last))
+    }
+
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Status(status) => Value::from(*status),
+            other => Value::from(other.to_string()),
+        }
+    }
+
+    fn covers(&self, outcome: &AttemptOutcome) -> bool {
+        match (*self, *outcome) {
+            (Self::Status(wanted), AttemptOutcome::Status(status)) => status == wanted,
+            (Self::Class(class), AttemptOutcome::Status(status)) => status / 100 == class,
+            (Self::Range(first, last), AttemptOutcome::Status(status)) => (first..=last).contains(&status),
+            (Self::Timeout, AttemptOutcome::Error(kind)) => kind == ErrorKind::Timeout,
+            (Self::Connection, AttemptOutcome::Error(kind)) => is_connection_error(kind),
+            _ => false,
+        }
+    }
+}
+
+/// A refused address is one of them: names change, and the next look may find another. So is
+/// an answer that is not HTTP, which is what half a restart of a receiver looks like.
+fn is_connection_error(kind: ErrorKind) -> bool {
+    match kind {
+        ErrorKind::Dns
+        | ErrorKind::AddressRefused
+        | ErrorKind::Connect
+        | ErrorKind::Tls
+        | ErrorKind::Connection
+        | ErrorKind::InvalidResponse => true,
+        ErrorKind::Timeout | ErrorKind::BodyNotRenderable => false,
+    }
+}
+
+fn status_of(number: u64) -> Option<u16> {
+    u16::try_from(number).ok().filter(|status| (100..=599).contains(status))
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(out, "{status}"),
+            Self::Class(class) => write!(out, "{class}xx"),
+            Self::Range(first, last) => write!(out, "{first}-{last}"),
+            Self::Timeout => out.write_str("timeout"),
+            Self::Connection => out.write_str("connection"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(retry_on: &RetryOn, status: u16) -> Judgement {
+        retry_on.judge(&AttemptOutcome::Status(status))
+    }
+
+    fn error(retry_on: &RetryOn, kind: ErrorKind) -> Judgement {
+        retry_on.judge(&AttemptOutcome::Error(kind))
+    }
+
+    #[test]
+    fn by_default_what_may_pass_is_tried_again_and_what_will_not_is_not() {
+        let default = RetryOn::default();
+        assert_eq!(default.to_json(), json!([408, 425, 429, "5xx", "timeout", "connection"]));
+        for passing in [408, 425, 429, 500, 503, 599] {
+            assert_eq!(status(&default, passing), Judgement::Retry, "{passing}");
+        }
+        for lasting in [101, 301, 304, 400, 401, 404, 410, 422, 600] {
+            assert_eq!(status(&default, lasting), Judgement::Terminal, "{lasting}");
+        }
+        for kind in ErrorKind::ALL {
+            let expected = if kind == ErrorKind::BodyNotRenderable { Judgement::Terminal } else { Judgement::Retry };
+            assert_eq!(error(&default, kind), expected, "{kind}");
+        }
+    }
+
+    #[test]
+    fn statuses_classes_and_ranges_are_what_they_say() {
+        let retry_on = RetryOn::parse(&json!([404, "3xx", "500-504"])).unwrap();
+        for listed in [404, 300, 399, 500, 502, 504] {
+            assert_eq!(status(&retry_on, listed), Judgement::Retry, "{listed}");
+        }
+        for other in [403, 400, 499, 505] {
+            assert_eq!(status(&retry_on, other), Judgement::Terminal, "{other}");
+        }
+        assert_eq!(error(&retry_on, ErrorKind::Timeout), Judgement::Terminal);
+        assert_eq!(error(&retry_on, ErrorKind::Dns), Judgement::Terminal);
+    }
+
+    #[test]
+    fn no_list_turns_a_success_into_a_failure_or_brings_back_the_gone() {
+        let all = RetryOn::parse(&json!(["100-599"])).unwrap();
+        assert_eq!(status(&all, 200), Judgement::Success);
+        assert_eq!(status(&all, 299), Judgement::Success);
+        assert_eq!(status(&all, 410), Judgement::Terminal);
+        assert_eq!(status(&RetryOn::parse(&json!([])).unwrap(), 503), Judgement::Terminal);
+    }
+
+    #[test]
+    fn what_is_no_item_is_refused_by_its_place() {
+        for bad in [
+            json!(99),
+            json!(600),
+            json!(-1),
+            json!(500.5),
+            json!("6xx"),
+            json!("0xx"),
+            json!("xx"),
+            json!("5XX"),
+            json!("504-500"),
+            json!("500-"),
+            json!("+50-504"),
+            json!("dns"),
+            json!("503"),
+            json!(null),
+            json!([500]),
+        ] {
+            let refused = RetryOn::parse(&json!(["5xx", bad])).unwrap_err();
+            assert_eq!(refused.field, "[1]", "{bad}");
+        }
+        assert!(RetryOn::parse(&json!("5xx")).is_err());
+        assert!(RetryOn::parse(&json!(vec![500; 101])).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_is_written_as_it_was_read(
+            items in prop::collection::vec(
+                prop_oneof![
+                    (100u16..600).prop_map(Value::from),
+                    (1u16..6).prop_map(|class| Value::from(format!("{class}xx"))),
+                    (100u16..600, 100u16..600)
+                        .prop_map(|(a, b)| Value::from(format!("{}-{}", a.min(b), a.max(b)))),
+                    Just(Value::from("timeout")),
+                    Just(Value::from("connection")),
+                ],
+                0..20,
+            ),
+        ) {
+            let value = Value::from(items);
+            prop_assert_eq!(RetryOn::parse(&value).unwrap().to_json(), value);
+        }
+    }
+}
