@@ -1,0 +1,121 @@
+//! How values of JSON compare.
+
+use std::cmp::Ordering;
+
+use serde_json::{Number, Value};
+
+/// An ordering that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Relation {
+    Greater,
+    GreaterOrEqual,
+    Less,
+    LessOrEqual,
+}
+
+impl Relation {
+    pub(super) fn admits(self, ordering: Ordering) -> bool {
+        match self {
+            Relation::Greater => ordering.is_gt(),
+            Relation::GreaterOrEqual => ordering.is_ge(),
+            Relation::Less => ordering.is_lt(),
+            Relation::LessOrEqual => ordering.is_le(),
+        }
+    }
+}
+
+/// The order of two values, if there is one: numbers among themselves, and strings.
+pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => order_numbers(left, right),
+        (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
+        _ => None,
+    }
+}
+
+/// Whether two values are the same; numbers by their value and not by their spelling.
+pub(super) fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => order_numbers(left, right) == Some(Ordering::Equal),
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            let has = |(name, value)| right.get(name).is_some_and(|other| same(value, other));
+            left.len() == right.len() && left.iter().all(has)
+        }
+        _ => left == right,
+    }
+}
+
+fn order_numbers(left: &Number, right: &Number) -> Option<Ordering> {
+    match (integer(left), integer(right)) {
+        (Some(left), Some(right)) => Some(left.cmp(&right)),
+        (Some(left), None) => order_mixed(left, right.as_f64()?),
+        (None, Some(right)) => order_mixed(right, left.as_f64()?).map(Ordering::reverse),
+        (None, None) => left.as_f64()?.partial_cmp(&right.as_f64()?),
+    }
+}
+
+fn integer(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+}
+
+/// Compares without rounding the integer, which may have more digits than a float can hold:
+/// first the whole parts, then what the float has beyond.
+fn order_mixed(integer: i128, float: f64) -> Option<Ordering> {
+    if float.is_nan() {
+        return None;
+    }
+    // Casts of floats saturate, and no integer here comes near the ends.
+    let whole = integer.cmp(&(float.trunc() as i128));
+    Some(whole.then_with(|| 0.0f64.total_cmp(&(float.fract() + 0.0))))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_compare_by_value_and_integers_exactly() {
+        assert!(same(&json!(1), &json!(1.0)));
+        assert!(same(&json!(0), &json!(-0.0)));
+        let big = 9_007_199_254_740_993u64;
+        assert!(!same(&json!(big), &json!(big - 1)));
+        assert!(!same(&json!(big), &json!((big - 1) as f64)));
+        assert_eq!(order(&json!(u64::MAX), &json!(-1)), Some(Ordering::Greater));
+        assert_eq!(order(&json!(u64::MAX), &json!(1e300)), Some(Ordering::Less));
+        assert_eq!(order(&json!(3), &json!(2.5)), Some(Ordering::Greater));
+        assert_eq!(order(&json!(-3), &json!(-2.5)), Some(Ordering::Less));
+        assert_eq!(order(&json!(-2), &json!(-2.5)), Some(Ordering::Greater));
+        assert_eq!(order(&json!(2.5), &json!(2)), Some(Ordering::Greater));
+    }
+
+    #[test]
+    fn unlike_things_have_no_order() {
+        for (left, right) in [(json!(1), json!("1")), (json!(null), json!(null)), (json!([1]), json!([2]))] {
+            assert_eq!(order(&left, &right), None);
+        }
+        assert!(same(&json!({"a": [1, null]}), &json!({"a": [1.0, null]})));
+        assert!(!same(&json!({"a": 1}), &json!({"a": 1, "b": 2})));
+        assert!(!same(&json!(false), &json!(0)));
+    }
+
+    #[test]
+    fn strings_are_ordered_by_code_point() {
+        assert_eq!(order(&json!("Z"), &json!("a")), Some(Ordering::Less));
+        assert_eq!(order(&json!("\u{ffff}"), &json!("\u{10000}")), Some(Ordering::Less));
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_small_numbers_is_that_of_floats(left in -1000i32..1000, right in -4000i32..4000) {
+            let right = f64::from(right) / 4.0;
+            prop_assert_eq!(order(&json!(left), &json!(right)), f64::from(left).partial_cmp(&right));
+            prop_assert_eq!(order(&json!(right), &json!(left)), right.partial_cmp(&f64::from(left)));
+        }
+    }
+}
