@@ -4,17 +4,31 @@
 //! [`delivery::Delivery`] is one consumer's work on it and carries the state machine; a
 //! [`lease::Caller`] is somebody who says that they hold a claim, and [`lease`] decides
 //! whether they do; [`backoff::Backoff`] says when a failed attempt may be repeated.
+//!
+//! What is pushed has its own: a [`subscription::Subscription`] says which events go where,
+//! and [`matching::Catalog`] finds those that an event is for; [`transform`] makes the body,
+//! [`signature`] signs it, and an [`attempt::AttemptOutcome`] is judged by
+//! [`subscription::RetryOn`].
 
 pub mod action;
+pub mod attempt;
 pub mod backoff;
 pub mod delivery;
 pub mod event;
+pub mod event_pattern;
+pub mod filter;
 pub mod invalid;
 pub mod json;
 pub mod lease;
 pub mod limits;
+pub mod matching;
+pub mod path;
+pub mod retry_after;
+pub mod signature;
 pub mod status;
+pub mod subscription;
 pub mod tags;
 pub mod text;
 pub mod timestamp;
+pub mod transform;
 pub mod worker_id;

@@ -1,0 +1,108 @@
+//! Reading and writing a transform.
+
+use serde_json::{Map, Value, json};
+
+use super::{Shape, Transform};
+use crate::domain::invalid::Invalid;
+use crate::domain::limits;
+use crate::domain::path::JsonPath;
+
+const STRUCTURED: &str = "structured";
+const BINARY: &str = "binary";
+
+impl Transform {
+    /// Reads a transform; the field named in a complaint is relative to it.
+    pub fn parse(value: &Value) -> Result<Self, Invalid> {
+        const KNOWN: [&str; 6] = ["keep", "drop", "template", "content_type", "envelope", "cloudevents"];
+        let Value::Object(fields) = value else { return Err(Invalid::new("", "must be a JSON object")) };
+        if let Some(unknown) = fields.keys().find(|name| !KNOWN.contains(&name.as_str())) {
+            let shown: String = unknown.chars().take(40).collect();
+            return Err(Invalid::new(shown, "is not a known field"));
+        }
+        let transform =
+            Self { keep: read_paths(fields, "keep")?, drop: read_paths(fields, "drop")?, shape: read_shape(fields)? };
+        if transform.keep.is_empty() && transform.drop.is_empty() && transform.shape == Shape::Payload {
+            return Err(Invalid::new("", "must say something: keep, drop, template, envelope or cloudevents"));
+        }
+        Ok(transform)
+    }
+
+    /// The transform, so that reading it gives the same.
+    pub fn to_json(&self) -> Value {
+        let mut fields = Map::new();
+        let paths = |paths: &[JsonPath]| paths.iter().map(|path| Value::from(path.to_string())).collect::<Value>();
+        let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+        if !self.keep.is_empty() {
+            put("keep", paths(&self.keep));
+        }
+        if !self.drop.is_empty() {
+            put("drop", paths(&self.drop));
+        }
+        match &self.shape {
+            Shape::Payload => None,
+            Shape::Envelope => put("envelope", json!(true)),
+            Shape::CloudEventsStructured => put("cloudevents", json!(STRUCTURED)),
+            Shape::CloudEventsBinary => put("cloudevents", json!(BINARY)),
+            Shape::Template { text, content_type } => {
+                put("content_type", json!(content_type));
+                put("template", json!(text))
+            }
+        };
+        Value::Object(fields)
+    }
+}
+
+fn given<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    fields.get(name).filter(|value| !value.is_null())
+}
+
+fn read_paths(fields: &Map<String, Value>, name: &str) -> Result<Vec<JsonPath>, Invalid> {
+    let Some(value) = given(fields, name) else { return Ok(Vec::new()) };
+    let items = value.as_array().ok_or_else(|| Invalid::new(name, "must be a list of paths"))?;
+    if items.is_empty() || items.len() > limits::TRANSFORM_PATHS {
+        return Err(Invalid::new(name, format!("must list 1 to {} paths", limits::TRANSFORM_PATHS)));
+    }
+    let read = |(index, item): (usize, &Value)| {
+        let path = item.as_str().ok_or_else(|| "must be a string".to_owned()).and_then(JsonPath::parse);
+        path.map_err(|reason| Invalid::new(format!("{name}[{index}]"), reason))
+    };
+    items.iter().enumerate().map(read).collect()
+}
+
+fn read_shape(fields: &Map<String, Value>) -> Result<Shape, Invalid> {
+    let shapes = [read_template(fields)?, read_envelope(fields)?, read_cloudevents(fields)?];
+    let mut shapes = shapes.into_iter().flatten();
+    let shape = shapes.next().unwrap_or(Shape::Payload);
+    if shapes.next().is_some() {
+        return Err(Invalid::new("", "must have only one of template, envelope and cloudevents"));
+    }
+    Ok(shape)
+}
+
+fn read_template(fields: &Map<String, Value>) -> Result<Option<Shape>, Invalid> {
+    let content_type = given(fields, "content_type");
+    let Some(value) = given(fields, "template") else {
+        let stray = content_type.map(|_| Invalid::new("content_type", "goes with a template only"));
+        return stray.map_or(Ok(None), Err);
+    };
+    let text = value.as_str().ok_or_else(|| Invalid::new("template", "must be a string"))?.to_owned();
+    let content_type = content_type.and_then(Value::as_str).map(str::to_owned);
+    Ok(Some(Shape::Template { text, content_type }))
+}
+
+fn read_envelope(fields: &Map<String, Value>) -> Result<Option<Shape>, Invalid> {
+    match given(fields, "envelope") {
+        None | Some(Value::Bool(false)) => Ok(None),
+        Some(Value::Bool(true)) => Ok(Some(Shape::Envelope)),
+        Some(_) => Err(Invalid::new("envelope", "must be true or false")),
+    }
+}
+
+fn read_cloudevents(fields: &Map<String, Value>) -> Result<Option<Shape>, Invalid> {
+    match given(fields, "cloudevents").map(|value| value.as_str().unwrap_or_default()) {
+        None => Ok(None),
+        Some(STRUCTURED) => Ok(Some(Shape::CloudEventsStructured)),
+        Some(BINARY) => Ok(Some(Shape::CloudEventsBinary)),
+        Some(_) => Err(Invalid::new("cloudevents", "must be structured or binary")),
+    }
+}
