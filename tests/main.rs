@@ -16,3 +16,4 @@ mod ordering;
 mod pgbouncer;
 mod schema;
 mod walls;
+mod webhook;

@@ -8,6 +8,7 @@ pub mod ledger;
 pub mod locks;
 mod place;
 pub mod process;
+pub mod receiver;
 mod reply;
 mod wait;
 pub mod wire;

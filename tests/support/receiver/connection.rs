@@ -1,0 +1,120 @@
+//! One connection: requests in, answers out, as well or as badly as the script says.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::gate::Gate;
+use super::reply::{Manner, Reply};
+use super::{Desk, Recorded};
+
+/// A stream that a reset can be sent on.
+trait Wire: AsyncRead + AsyncWrite + Unpin + Send {
+    fn tcp(&self) -> &TcpStream;
+}
+
+impl Wire for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Wire for TlsStream<TcpStream> {
+    fn tcp(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
+
+/// Whether the connection lives on after an answer.
+#[derive(PartialEq, Eq)]
+enum Then {
+    KeepAlive,
+    HangUp,
+}
+
+/// Serves a connection to its end. That a sender hangs up is none of our business.
+pub async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, number: usize, desk: Arc<Desk>) {
+    let _ = match acceptor {
+        None => serve_requests(stream, number, desk).await,
+        Some(acceptor) => match acceptor.accept(stream).await {
+            Ok(stream) => serve_requests(stream, number, desk).await,
+            Err(refused) => Err(refused),
+        },
+    };
+}
+
+async fn serve_requests(mut wire: impl Wire, number: usize, desk: Arc<Desk>) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    while let Some(request) = Recorded::read(&mut wire, &mut buffer, number).await? {
+        let (reply, in_flight) = desk.take_in(request);
+        let then = answer(&mut wire, reply, &mut buffer).await?;
+        drop(in_flight);
+        if then == Then::HangUp {
+            break;
+        }
+    }
+    // A reset must stay one: an orderly goodbye is for the others.
+    if wire.tcp().linger()?.is_none() { wire.shutdown().await } else { Ok(()) }
+}
+
+async fn answer(wire: &mut impl Wire, reply: Reply, buffer: &mut Vec<u8>) -> io::Result<Then> {
+    if let Some(gate) = &reply.gate {
+        wait_at(gate, wire, buffer).await?;
+    }
+    match &reply.manner {
+        Manner::Whole => {
+            // In one piece, so that no answer is split where the script did not say so.
+            let mut bytes = reply.head(Some(reply.body.len())).into_bytes();
+            bytes.extend_from_slice(&reply.body);
+            send(wire, &bytes).await?;
+            return Ok(Then::KeepAlive);
+        }
+        Manner::BodyHeldBy(gate) => {
+            send(wire, reply.head(Some(reply.body.len() + 1)).as_bytes()).await?;
+            send(wire, &reply.body).await?;
+            wait_at(gate, wire, buffer).await?;
+            send(wire, b".").await?;
+            return Ok(Then::KeepAlive);
+        }
+        Manner::Endless => send_endlessly(wire, &reply).await?,
+        Manner::Reset => wire.tcp().set_zero_linger()?,
+        Manner::ResetAfterHeaders => {
+            send(wire, reply.head(Some(reply.body.len() + 1)).as_bytes()).await?;
+            wire.tcp().set_zero_linger()?;
+        }
+        Manner::Close => {}
+        Manner::CloseAfterHeaders => send(wire, reply.head(Some(reply.body.len() + 1)).as_bytes()).await?,
+        Manner::Raw => send(wire, &reply.body).await?,
+    }
+    Ok(Then::HangUp)
+}
+
+async fn send(wire: &mut impl Wire, bytes: &[u8]) -> io::Result<()> {
+    wire.write_all(bytes).await?;
+    wire.flush().await
+}
+
+async fn send_endlessly(wire: &mut impl Wire, reply: &Reply) -> io::Result<()> {
+    send(wire, reply.head(None).as_bytes()).await?;
+    let filling = if reply.body.is_empty() { b"more and " } else { reply.body.as_slice() };
+    let chunk = [format!("{:x}\r\n", filling.len()).as_bytes(), filling, b"\r\n"].concat();
+    loop {
+        send(wire, &chunk).await?;
+    }
+}
+
+/// Waits for the gate, or for the sender to lose its patience.
+async fn wait_at(gate: &Gate, wire: &mut impl Wire, buffer: &mut Vec<u8>) -> io::Result<()> {
+    let hung_up = async {
+        while wire.read_buf(buffer).await? > 0 {}
+        io::Result::Ok(())
+    };
+    tokio::select! {
+        () = gate.opened() => Ok(()),
+        outcome = hung_up => Err(outcome.err().unwrap_or(io::ErrorKind::UnexpectedEof.into())),
+    }
+}
