@@ -11,6 +11,7 @@
 //! [`subscription::RetryOn`].
 
 pub mod action;
+pub mod address;
 pub mod attempt;
 pub mod backoff;
 pub mod delivery;

@@ -1,0 +1,57 @@
+//! The addresses that an operator lets webhooks go to although they are not public.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+/// Networks to which webhooks may be sent whatever they are. Empty by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AllowList(Vec<IpNet>);
+
+impl AllowList {
+    /// Whether the address lies in one of the networks, just as it is written.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(&ip))
+    }
+}
+
+impl FromStr for AllowList {
+    type Err = String;
+
+    /// Reads the comma form: `10.1.0.0/16, 192.168.7.3, fd12::/32`. Empty text allows nothing.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+        words.map(network).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn network(word: &str) -> Result<IpNet, String> {
+    let network = word.parse().or_else(|_| word.parse().map(IpAddr::into));
+    network.map_err(|_| format!("{word} is not a network such as 10.1.0.0/16, nor an address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_and_single_addresses_are_read() {
+        let allow: AllowList = " 10.1.0.0/16,192.168.7.3 , fd12::/32, ::1".parse().unwrap();
+        for inside in ["10.1.255.1", "192.168.7.3", "fd12::9", "::1"] {
+            assert!(allow.contains(inside.parse().unwrap()), "{inside}");
+        }
+        for outside in ["10.2.0.0", "192.168.7.4", "fd13::", "::2", "::ffff:10.1.0.1"] {
+            assert!(!allow.contains(outside.parse().unwrap()), "{outside}");
+        }
+    }
+
+    #[test]
+    fn empty_text_allows_nothing_and_nonsense_is_refused() {
+        assert_eq!("".parse(), Ok(AllowList::default()));
+        assert_eq!(" , ".parse(), Ok(AllowList::default()));
+        for nonsense in ["localhost", "10.0.0.0/33", "10.0.0", "10.0.0.0/8;::1"] {
+            assert!(nonsense.parse::<AllowList>().unwrap_err().contains(nonsense));
+        }
+    }
+}

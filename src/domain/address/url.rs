@@ -1,0 +1,168 @@
+//! The URLs that a webhook may have.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ::url::{Host, Url};
+
+use super::{AllowList, refusal};
+
+/// Checks a URL as far as that is possible without asking anybody for the addresses of its
+/// host: addresses written in it are judged, in every spelling that is read as one. The answer
+/// is the reason for refusal.
+pub fn check_url(url: &str, allow: &AllowList) -> Result<(), String> {
+    // The parser would drop some of these without a word.
+    if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err("must not contain spaces or control characters".into());
+    }
+    let url = Url::parse(url).map_err(|why| format!("must be a URL such as https://example.com/hook: {why}"))?;
+    check_parts(&url)?;
+    match url.host() {
+        None => Err("must name a host".into()),
+        Some(Host::Ipv4(ip)) => check_address(ip.into(), allow),
+        Some(Host::Ipv6(ip)) => check_address(ip.into(), allow),
+        Some(Host::Domain(name)) => check_name(name, allow),
+    }
+}
+
+fn check_parts(url: &Url) -> Result<(), String> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("must begin with https:// or http://".into());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must not contain a user name or password; send a header instead".into());
+    }
+    if url.fragment().is_some() {
+        return Err("must not contain a fragment (#…), which is never sent".into());
+    }
+    if url.port() == Some(0) {
+        return Err("must not name port 0".into());
+    }
+    Ok(())
+}
+
+fn check_address(ip: IpAddr, allow: &AllowList) -> Result<(), String> {
+    match refusal(ip, allow) {
+        None => Ok(()),
+        Some(range) => Err(format!("must not lead to {ip}, which is not a public address ({range})")),
+    }
+}
+
+/// These names mean loopback wherever they are asked for (RFC 6761). Other names are judged
+/// by what they lead to, when they are dialled.
+fn check_name(name: &str, allow: &AllowList) -> Result<(), String> {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is_local = name == "localhost" || name.ends_with(".localhost");
+    let is_allowed = allow.contains(Ipv4Addr::LOCALHOST.into()) || allow.contains(Ipv6Addr::LOCALHOST.into());
+    if is_local && !is_allowed {
+        return Err(format!("must not lead to {name}, which is not a public address (loopback)"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(url: &str) -> Result<(), String> {
+        check_url(url, &AllowList::default())
+    }
+
+    #[test]
+    fn public_hosts_are_accepted() {
+        for good in [
+            "https://example.com/hook",
+            "http://example.com",
+            "https://example.com:8443/a/b?c=d%20e",
+            "HTTPS://EXAMPLE.com./",
+            "https://bücher.example/",
+            "http://93.184.215.14/",
+            "http://[2606:4700::1111]:8080/",
+            "http://[::ffff:93.184.215.14]/",
+            "http://notlocalhost/",
+        ] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+    }
+
+    #[test]
+    fn every_spelling_of_a_refused_address_is_refused() {
+        for bad in [
+            "127.0.0.1",
+            "127.0.0.1.",
+            "127.1",
+            "2130706433",
+            "0x7f.1",
+            "0x7f000001",
+            "0177.0.0.1",
+            "017700000001",
+            "127%2e0%2e0%2e1",
+            "１２７.0.0.1",
+            "127。0。0。1",
+            "0",
+            "169.254.169.254",
+            "0xa9fea9fe",
+            "[::1]",
+            "[0:0:0:0:0:0:0:1]",
+            "[::]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+            "[::127.0.0.1]",
+            "[64:ff9b::10.0.0.1]",
+            "[2002:7f00:1::]",
+            "[fd00:ec2::254]",
+            "[fe80::1]",
+        ] {
+            for url in [format!("http://{bad}/"), format!("https://{bad}:8443/hook")] {
+                let reason = check(&url).expect_err(&url);
+                assert!(reason.contains("not a public address"), "{url}: {reason}");
+            }
+        }
+    }
+
+    #[test]
+    fn localhost_is_refused_unless_loopback_is_allowed() {
+        for url in ["http://localhost/", "http://LOCALHOST.:80/", "http://a.b.localhost/"] {
+            assert!(check(url).is_err(), "{url}");
+            for allow in ["127.0.0.0/8", "::1"] {
+                assert_eq!(check_url(url, &allow.parse().unwrap()), Ok(()), "{url}");
+            }
+            assert!(check_url(url, &"10.0.0.0/8".parse().unwrap()).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn an_allowed_network_lets_its_literals_through() {
+        let allow = "127.0.0.0/8,fd12::/16".parse().unwrap();
+        for good in ["http://127.0.0.1:80/", "http://2130706433/", "http://[::ffff:127.9.9.9]/", "http://[fd12::1]/"] {
+            assert_eq!(check_url(good, &allow), Ok(()), "{good}");
+        }
+        assert!(check_url("http://[::1]/", &allow).is_err());
+    }
+
+    #[test]
+    fn what_is_no_webhook_url_is_refused() {
+        for bad in [
+            "",
+            "example.com/hook",
+            "/hook",
+            "ftp://example.com/",
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "https://",
+            "https://user@example.com/",
+            "https://user:word@example.com/",
+            "https://:word@example.com/",
+            "https://example.com/#part",
+            "https://example.com:0/",
+            "https://example.com:65536/",
+            "https://exa mple.com/",
+            "https://example.com/a\nb",
+            " https://example.com/",
+            "https://[::1/",
+            "https://256.1.1.1/",
+            "https://[fe80::1%25eth0]/",
+        ] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
+}
