@@ -4,7 +4,8 @@
 //! `http → engine → store → domain`, `background → engine`, `http → store` for reads. Which
 //! room does something belong to? *True without a database:* [`domain`]. *SQL:* [`store`].
 //! *Two rows must change together:* [`engine`]. *Knows a status code:* [`http`]. *Knows the
-//! time:* [`background`]. `docs/architecture.md` walks through them.
+//! time:* [`background`]. *Talks to strangers:* [`webhook`]. `docs/architecture.md` walks
+//! through them.
 
 pub mod background;
 pub mod bench;
@@ -18,3 +19,4 @@ pub mod logging;
 pub mod postgres;
 pub mod startup;
 pub mod store;
+pub mod webhook;

@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["domain", "error", "logging", "store"]),
     ("http", &["config", "domain", "engine", "error", "logging", "store"]),
     ("background", &["engine", "error", "store"]),
+    ("webhook", &["domain"]),
     ("postgres", &[]),
     ("logging", &["config"]),
     // Settings are typed by those whom they are for.
