@@ -24,6 +24,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long making a connection may take, shared by the addresses of a name. Without it the
 /// first address that does not answer would use up the whole deadline.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Characters of a `Retry-After` that is handed out. A date has 29.
+const RETRY_AFTER_CHARS: usize = 100;
 /// The longest that a request may take.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Headers that frame the message or steer the connection; they are not for callers to set.
@@ -126,6 +128,7 @@ fn headers(headers: &[(String, String)]) -> Result<HeaderMap, SendError> {
 
 fn answer_without_body(response: &Response) -> Answer {
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let retry_after = retry_after.filter(|value| value.len() <= RETRY_AFTER_CHARS);
     Answer { status: response.status().as_u16(), retry_after: retry_after.map(str::to_owned), excerpt: String::new() }
 }
 

@@ -35,7 +35,7 @@ pub struct Exchange {
 pub struct Answer {
     /// Any status; redirects, too, are handed out as they came.
     pub status: u16,
-    /// The header of this name, as it came: seconds, or a date, or nonsense.
+    /// The header of this name, as it came: seconds, or a date, or nonsense of that length.
     pub retry_after: Option<String>,
     /// The beginning of the body, as text that can be stored.
     pub excerpt: String,

@@ -16,7 +16,8 @@ pub(super) fn classify(error: &reqwest::Error, is_https: bool) -> SendError {
     // The last cause is the one that says something; those before it repeat or announce it.
     let cause = causes(error).last().map(ToString::to_string).unwrap_or_default();
     let detail = match kind {
-        ErrorKind::Timeout => "no connection was made in time".into(),
+        ErrorKind::Timeout if error.is_connect() => "no connection was made in time".into(),
+        ErrorKind::Timeout => format!("the receiver fell silent: {cause}"),
         ErrorKind::Dns => format!("the name of the host could not be resolved: {cause}"),
         ErrorKind::AddressRefused => cause,
         ErrorKind::Connect => format!("no connection could be made: {cause}"),

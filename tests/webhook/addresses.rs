@@ -7,7 +7,7 @@ use waybill::domain::attempt::ErrorKind;
 use waybill::webhook::{Client, WebhookSettings};
 
 use super::{answered, client, client_that_looks_up, failed, post, settings};
-use crate::support::receiver::Receiver;
+use crate::support::receiver::{Receiver, Reply};
 
 fn ips<const N: usize>(texts: [&str; N]) -> Vec<IpAddr> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -87,7 +87,7 @@ async fn the_address_that_was_judged_is_the_one_that_is_dialled() {
     answered(client.send(post(&url)).await);
     assert_eq!(LOOKUPS.load(Ordering::SeqCst), 1);
     // A new connection is a new look-up, and a new judgement.
-    receiver.next(crate::support::receiver::Reply::close());
+    receiver.next(Reply::close());
     failed(client.send(post(&url)).await, ErrorKind::Connection);
     failed(client.send(post(&url)).await, ErrorKind::AddressRefused);
     assert_eq!((LOOKUPS.load(Ordering::SeqCst), receiver.connections()), (2, 1));

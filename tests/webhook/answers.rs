@@ -2,7 +2,7 @@
 
 use waybill::webhook::{EXCERPT_BYTES, RESPONSE_READ_BYTES};
 
-use super::{answered, client, post};
+use super::{answered, client, post, post_soon};
 use crate::support::receiver::{Receiver, Reply};
 
 #[tokio::test]
@@ -39,6 +39,8 @@ async fn a_retry_after_is_handed_out_as_it_came() {
         let answer = answered(client.send(post(receiver.url("/"))).await);
         assert_eq!((answer.status, answer.retry_after.as_deref()), (429, Some(value)));
     }
+    receiver.next(Reply::too_many_requests(&"9".repeat(1000)));
+    assert_eq!(answered(client.send(post(receiver.url("/"))).await).retry_after, None);
 }
 
 #[tokio::test]
@@ -92,7 +94,7 @@ async fn a_refusal_counts_however_its_body_ended() {
         assert_eq!(answered(client.send(post(receiver.url("/"))).await).status, 410);
     }
     receiver.next(Reply::too_many_requests("9").body("slow dow").body_never_ends());
-    let answer = answered(client.send(super::post_soon(receiver.url("/"))).await);
+    let answer = answered(client.send(post_soon(receiver.url("/"))).await);
     assert_eq!((answer.status, answer.retry_after.as_deref()), (429, Some("9")));
     assert_eq!(answer.excerpt, "slow dow");
 }

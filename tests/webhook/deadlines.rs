@@ -23,7 +23,7 @@ fn timed_out(exchange: Exchange) -> String {
 async fn a_receiver_that_does_not_answer_is_left() {
     let receiver = Receiver::start().await;
     receiver.always(Reply::never());
-    assert_eq!(timed_out(client().send(post_soon(receiver.url("/"))).await), "no answer came within 300ms");
+    assert_eq!(timed_out(client().send(post_soon(receiver.url("/"))).await), "no answer came within 1s");
     receiver.until_in_flight(0).await;
 }
 
@@ -31,7 +31,7 @@ async fn a_receiver_that_does_not_answer_is_left() {
 async fn a_success_whose_body_does_not_end_in_time_is_none() {
     let receiver = Receiver::start().await;
     receiver.always(Reply::ok().body("almost").body_never_ends());
-    assert_eq!(timed_out(client().send(post_soon(receiver.url("/"))).await), "the answer did not end within 300ms");
+    assert_eq!(timed_out(client().send(post_soon(receiver.url("/"))).await), "the answer did not end within 1s");
     receiver.until_in_flight(0).await;
 }
 

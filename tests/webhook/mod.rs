@@ -24,7 +24,7 @@ use waybill::webhook::{Answer, Client, Exchange, Lookup, WebhookRequest, Webhook
 use crate::support::PATIENCE;
 
 /// Long enough for anything that is meant to come, and short enough to be waited for.
-const SOON: Duration = Duration::from_millis(300);
+const SOON: Duration = Duration::from_secs(1);
 
 /// Settings that let a receiver of the test be reached.
 fn settings() -> WebhookSettings {

@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 use waybill::domain::attempt::ErrorKind;
 use waybill::webhook::{Client, WebhookSettings};
 
@@ -43,10 +45,15 @@ async fn a_certificate_for_another_name_is_refused() {
 
 #[tokio::test]
 async fn a_receiver_that_does_not_speak_tls_is_told() {
-    let plain = Receiver::start().await;
-    let url = format!("https://{}/", plain.address());
-    // It waits for the end of what it takes for a request line: until then, silence.
-    failed(client().send(super::post_soon(url)).await, ErrorKind::Timeout);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    let plain = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        stream
+    });
+    failed(client().send(post(url)).await, ErrorKind::Tls);
+    plain.await.unwrap();
     let tls = Receiver::start_tls().await;
     // And the other way round: what it answers is an alert.
     failed(client().send(post(format!("http://{}/", tls.address()))).await, ErrorKind::InvalidResponse);
@@ -54,7 +61,7 @@ async fn a_receiver_that_does_not_speak_tls_is_told() {
 
 #[tokio::test]
 async fn a_handshake_that_breaks_is_told() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
     let hanging_up = tokio::spawn(async move {
         for reset in [true, false] {
