@@ -9,9 +9,13 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::background::BackgroundSettings;
+use crate::background::dispatcher::DispatcherSettings;
+use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
 use crate::domain::limits;
 use crate::engine::EngineSettings;
+use crate::store::endpoints::BreakerRule;
+use crate::webhook::WebhookSettings;
 
 /// A durable job queue and webhook relay over PostgreSQL and plain HTTP.
 #[derive(Debug, Parser)]
@@ -135,7 +139,52 @@ pub struct ServeArgs {
 
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would show the comment as help")]
+    pub push: PushArgs,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would show the comment as help")]
     pub logging: LogArgs,
+}
+
+/// How events are pushed.
+#[derive(Debug, Clone, Args)]
+pub struct PushArgs {
+    /// Whether this server pushes events to subscribers. Of several servers at least one must.
+    #[arg(long, env = "WAYBILL_DISPATCH", default_value_t = true, action = clap::ArgAction::Set)]
+    pub dispatch: bool,
+
+    /// Requests to subscribers under way at once.
+    #[arg(long, env = "WAYBILL_MAX_PUSHES", default_value_t = 1_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    pub max_pushes: usize,
+
+    /// Subscriptions that there may be.
+    #[arg(long, env = "WAYBILL_MAX_SUBSCRIPTIONS", default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    pub max_subscriptions: i64,
+
+    /// Networks that pushes may go to although their addresses are private or otherwise
+    /// special: CIDRs, separated by commas.
+    #[arg(long, env = "WAYBILL_WEBHOOK_ALLOW", default_value = "")]
+    pub webhook_allow: AllowList,
+
+    /// Certificates to trust besides the system's: a file in PEM.
+    #[arg(long, env = "WAYBILL_WEBHOOK_CA_FILE")]
+    pub webhook_ca_file: Option<PathBuf>,
+
+    /// The proxy through which pushes go. Those of the environment are ignored.
+    #[arg(long, env = "WAYBILL_WEBHOOK_PROXY")]
+    pub webhook_proxy: Option<String>,
+
+    /// Failures in a row after which nothing is sent to an endpoint for a while.
+    #[arg(long, env = "WAYBILL_BREAKER_FAILURES", default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=10_000))]
+    pub breaker_failures: i32,
+
+    /// For how many seconds; then one request is tried.
+    #[arg(long, env = "WAYBILL_BREAKER_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub breaker_seconds: u32,
+
+    /// Days for which dead letters are kept.
+    #[arg(long, env = "WAYBILL_DEAD_LETTER_DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_650))]
+    pub dead_letter_days: u32,
 }
 
 /// Settings of `waybill migrate`.
@@ -238,6 +287,12 @@ impl ServeArgs {
             max_queued: self.max_queued,
             batches_at_once: self.batches_at_once.map_or_else(number_of_cores, usize::from),
             list_scan_rows: self.list_scan_rows,
+            breaker: BreakerRule {
+                failures: self.push.breaker_failures,
+                seconds: f64::from(self.push.breaker_seconds),
+            },
+            max_subscriptions: self.push.max_subscriptions,
+            webhook_allow: self.push.webhook_allow.clone(),
         }
     }
 
@@ -247,6 +302,18 @@ impl ServeArgs {
             auto_reset: self.auto_reset,
             notify: self.notify,
             poll_interval: Duration::from_millis(self.poll_interval_ms),
+            dispatch: self.push.dispatch.then_some(DispatcherSettings { max_pushes: self.push.max_pushes }),
+            dead_letter_days: self.push.dead_letter_days,
+        }
+    }
+
+    /// What sending has to know.
+    pub fn webhook_settings(&self) -> WebhookSettings {
+        WebhookSettings {
+            allow: self.push.webhook_allow.clone(),
+            ca_file: self.push.webhook_ca_file.clone(),
+            proxy: self.push.webhook_proxy.clone(),
+            ..WebhookSettings::default()
         }
     }
 }

@@ -33,13 +33,41 @@ pub enum Error {
     /// No such event.
     #[error("there is no event {0}")]
     EventNotFound(i64),
+    /// No such subscription.
+    #[error("there is no subscription {0}")]
+    SubscriptionNotFound(i64),
+    /// No such delivery.
+    #[error("there is no delivery {0}")]
+    DeliveryNotFound(i64),
+    /// No such dead letter.
+    #[error("there is no dead letter {0}")]
+    DeadLetterNotFound(i64),
+    /// No such replay.
+    #[error("there is no replay {0}")]
+    ReplayNotFound(i64),
+    /// A dead letter was sent again already, or its subscription is gone.
+    #[error("dead letter {id} cannot be replayed: {why}")]
+    NotReplayable {
+        /// The dead letter.
+        id: i64,
+        /// Why not.
+        why: &'static str,
+    },
+    /// As many subscriptions as there may be.
+    #[error("there are {0} subscriptions already, and no more may be added")]
+    TooManySubscriptions(i64),
+    /// Rotated too often in too short a time.
+    #[error("{0} secrets are in use already; wait until some have expired")]
+    TooManySecrets(i64),
     /// A worker's word does not count.
     #[error("refused: {0:?}")]
     Refused(Refusal),
     /// An operator's word does not fit the state.
-    #[error("event {id} is {}; it would have to be {wanted}", .status.as_str())]
+    #[error("{what} {id} is {}; it would have to be {wanted}", .status.as_str())]
     WrongState {
-        /// The event.
+        /// `event` or `delivery`.
+        what: &'static str,
+        /// Which.
         id: i64,
         /// Where it stands.
         status: Status,

@@ -22,12 +22,13 @@ use crate::postgres::{Cluster, ClusterOptions, default_data_dir};
 use crate::store::connect::is_address;
 use crate::store::database::Database;
 use crate::store::migrate::migrate;
+use crate::webhook::Client;
 
 /// How long requests in flight may take once the server stops.
 const DRAIN_SECONDS: u64 = 5;
 
 /// How long background rounds may take to end.
-const BACKGROUND_STOP: Duration = Duration::from_secs(2);
+const BACKGROUND_STOP: Duration = Duration::from_secs(6);
 
 /// How long a database that is just starting is waited for.
 const DATABASE_WAIT: Duration = Duration::from_secs(30);
@@ -47,6 +48,9 @@ pub enum StartError {
     /// Any database.
     #[error("the database: {0}")]
     Database(#[from] Error),
+    /// What is needed to push events.
+    #[error("webhooks cannot be sent: {0}")]
+    Webhooks(String),
     /// The address.
     #[error("cannot listen on {address}: {cause}")]
     Bind {
@@ -76,10 +80,11 @@ impl Server {
         let database = Database::new(&url, usize::from(args.db_connections))?;
         let engine = Engine::new(database, clock, args.engine_settings());
         background::keeper::prepare(&engine).await;
+        let client = Client::new(&args.webhook_settings()).map_err(StartError::Webhooks)?;
         let shutdown = CancellationToken::new();
-        let (server, address) = http::serve(&engine, args, DRAIN_SECONDS)
+        let (server, address) = http::serve(&engine, &client, args, DRAIN_SECONDS)
             .map_err(|cause| StartError::Bind { address: args.bind, cause })?;
-        let background = background::start(&engine, &args.background_settings(), &shutdown);
+        let background = background::start(&engine, &client, &args.background_settings(), &shutdown);
         let http = server.handle();
         Ok(Server { address, engine, http, http_task: tokio::spawn(server), background, shutdown, cluster })
     }

@@ -19,8 +19,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 pub async fn run_once(engine: &Engine) -> Result<(), Error> {
     let mut conn = engine.database.dedicated().await?;
     listen(&mut conn).await?;
-    engine.marks.forget();
-    engine.hub.wake_all();
+    engine.look_everywhere();
     let mut notifications = std::pin::pin!(conn.notifications_stream());
     while let Some(notification) = notifications.next().await {
         hear(engine, &notification?.payload);
@@ -33,15 +32,11 @@ fn hear(engine: &Engine, text: &str) {
         Ok(message) if message.from == engine.instance() => {}
         Ok(Message { queues: Some(queues), .. }) => {
             for (queue, place) in queues {
-                engine.marks.lower(&queue, place);
-                engine.hub.wake_one(&[queue]);
+                engine.hear_of(&[queue], place);
             }
         }
         // Everything, or the word of a version that we do not understand.
-        Ok(Message { queues: None, .. }) | Err(_) => {
-            engine.marks.forget();
-            engine.hub.wake_all();
-        }
+        Ok(Message { queues: None, .. }) | Err(_) => engine.look_everywhere(),
     }
 }
 

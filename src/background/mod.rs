@@ -4,6 +4,7 @@
 //! a `run` that repeats it until the server stops. A round that fails is logged once and
 //! tried again at the next tick; nothing here is needed for correctness, only for progress.
 
+pub mod dispatcher;
 pub mod expirer;
 pub mod keeper;
 pub mod listener;
@@ -23,6 +24,8 @@ use crate::engine::Engine;
 use crate::engine::clock::Clock;
 use crate::engine::sweep::Swept;
 use crate::error::Error;
+use crate::webhook::Client;
+use dispatcher::DispatcherSettings;
 
 /// Which services run, and how often.
 #[derive(Debug, Clone)]
@@ -33,10 +36,19 @@ pub struct BackgroundSettings {
     pub notify: bool,
     /// How often waiting workers' queues are looked at, in case no word came.
     pub poll_interval: Duration,
+    /// Whether events are pushed from here.
+    pub dispatch: Option<DispatcherSettings>,
+    /// For how many days dead letters are kept.
+    pub dead_letter_days: u32,
 }
 
 /// Starts all services; they end when `shutdown` is cancelled.
-pub fn start(engine: &Engine, settings: &BackgroundSettings, shutdown: &CancellationToken) -> TaskTracker {
+pub fn start(
+    engine: &Engine,
+    client: &Client,
+    settings: &BackgroundSettings,
+    shutdown: &CancellationToken,
+) -> TaskTracker {
     let tasks = TaskTracker::new();
     // A clock that is moved by hand has its services run by hand, too.
     if matches!(engine.clock, Clock::Database) {
@@ -49,6 +61,9 @@ pub fn start(engine: &Engine, settings: &BackgroundSettings, shutdown: &Cancella
     if settings.notify {
         tasks.spawn(notifier::run(engine.clone(), shutdown.clone()));
         tasks.spawn(listener::run(engine.clone(), shutdown.clone()));
+    }
+    if let Some(dispatcher) = settings.dispatch {
+        tasks.spawn(dispatcher::run(engine.clone(), client.clone(), dispatcher, shutdown.clone()));
     }
     tasks.spawn(stragglers::run(engine.clone(), shutdown.clone()));
     tasks.spawn(keeper::run(engine.clone(), shutdown.clone()));

@@ -15,15 +15,17 @@ use crate::store::ready::find_busy_queues;
 /// How many queues one statement asks about.
 const QUEUES_PER_STATEMENT: usize = 5_000;
 
-/// Wakes one waiter for each awaited queue that holds something; answers how many queues did.
+/// Wakes one waiter, or the dispatcher, for each awaited queue that holds something; answers how
+/// many queues did.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
-    let awaited = engine.hub.awaited_queues();
+    let mut awaited = engine.hub.awaited_queues();
+    awaited.extend(engine.subscribers.queues());
     let mut busy = 0;
     for queues in awaited.chunks(QUEUES_PER_STATEMENT) {
         let mut conn = engine.database.connection().await?;
         let from: Vec<(i16, i64)> = engine.marks.of(queues).into_iter().map(|mark| (mark.rank, mark.seq)).collect();
         for queue in find_busy_queues(&mut conn, DEFAULT_NAMESPACE, queues, &from).await? {
-            engine.hub.wake_one(&[queue]);
+            engine.wake_for(&[queue]);
             busy += 1;
         }
     }

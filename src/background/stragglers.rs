@@ -35,8 +35,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
         for head in find_heads_of_queues(&mut conn, DEFAULT_NAMESPACE, queues).await? {
             let place = Place { rank: head.rank, seq: head.seq };
             if engine.marks.of(std::slice::from_ref(&head.queue))[0] > place {
-                engine.marks.lower(&head.queue, place);
-                engine.hub.wake_one(&[head.queue]);
+                engine.hear_of(&[head.queue], place);
                 found += 1;
             }
         }

@@ -24,11 +24,16 @@ pub enum Action {
     Cancelled,
     /// Not claimed before it became worthless.
     Expired,
+    /// Of a push: given up, and put with the dead letters.
+    #[serde(rename = "DEAD_LETTERED")]
+    DeadLettered,
+    /// Of a push: sent again from the dead letters.
+    Replayed,
 }
 
 impl Action {
     /// All of them, as the contract lists them.
-    pub const ALL: [Action; 9] = [
+    pub const ALL: [Action; 11] = [
         Action::Picked,
         Action::Started,
         Action::Completed,
@@ -38,6 +43,8 @@ impl Action {
         Action::Retried,
         Action::Cancelled,
         Action::Expired,
+        Action::DeadLettered,
+        Action::Replayed,
     ];
 
     /// The word used in the database and on the wire.
@@ -52,6 +59,8 @@ impl Action {
             Action::Retried => "RETRIED",
             Action::Cancelled => "CANCELLED",
             Action::Expired => "EXPIRED",
+            Action::DeadLettered => "DEAD_LETTERED",
+            Action::Replayed => "REPLAYED",
         }
     }
 

@@ -44,6 +44,11 @@ pub enum Jitter {
     Full,
 }
 
+/// A random number in 0..1, for spreading retries.
+pub fn chance() -> f64 {
+    getrandom::u64().map_or(0.5, |bits| (bits >> 11) as f64 / (1u64 << 53) as f64)
+}
+
 impl Backoff {
     /// The wait in seconds after failure number `failures` (1, 2, …). `chance` is a random
     /// number in 0..1, used for jitter alone.

@@ -7,7 +7,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{action::Action, json::RawJson, status::Status};
+use super::{action::Action, attempt::ErrorKind, json::RawJson, status::Status};
 
 /// The work of one consumer on one event.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub struct Delivery {
     pub id: i64,
     /// The event.
     pub event_id: i64,
+    /// The subscription that it is pushed to; none for the event's own row.
+    pub subscription_id: Option<i64>,
     /// Where it stands.
     pub status: Status,
     /// Where it waits, while it is pending.
@@ -40,6 +42,8 @@ pub struct Delivery {
     pub expires_at: Option<DateTime<Utc>>,
     /// The key behind which it queues.
     pub ordering_key: Option<String>,
+    /// Whether the rest of the key waits if this one is given up.
+    pub blocks_when_failed: bool,
     /// The last claim that its holder settled.
     pub settled: Option<Settled>,
     /// What the worker last reported.
@@ -97,6 +101,19 @@ pub struct LogLine {
     pub reason: Option<String>,
     /// When it may run again.
     pub next_retry_at: Option<DateTime<Utc>>,
+    /// What is known of an attempt to push.
+    pub push: PushRecord,
+}
+
+/// What is known of an attempt to push, beyond what is known of any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PushRecord {
+    /// What kept the receiver from answering.
+    pub error_kind: Option<ErrorKind>,
+    /// The beginning of what it answered.
+    pub response_excerpt: Option<String>,
+    /// The version of the subscription that was used.
+    pub subscription_version: Option<i32>,
 }
 
 /// What a worker says of an attempt.
@@ -110,6 +127,8 @@ pub struct Report {
     pub error_message: Option<String>,
     /// What came out.
     pub result: Option<RawJson>,
+    /// If it was an attempt to push.
+    pub push: PushRecord,
 }
 
 /// How a failure wants to be followed up.
@@ -161,6 +180,7 @@ impl Delivery {
         let mut line = self.line(Action::Completed, Some(worker_id));
         line.status_code = report.status_code;
         line.execution_time_ms = report.execution_time_ms;
+        line.push = report.push;
         self.settle(Action::Completed);
         self.finish(Status::Completed);
         self.result = report.result;
@@ -173,6 +193,7 @@ impl Delivery {
         line.status_code = report.status_code;
         line.execution_time_ms = report.execution_time_ms;
         line.error_message.clone_from(&report.error_message);
+        line.push = report.push;
         self.settle(Action::Failed);
         self.retry_count = (self.retry_count + 1).min(self.max_retries);
         self.last_error = report.error_message;
@@ -266,6 +287,32 @@ impl Delivery {
         self.line(Action::Expired, None)
     }
 
+    /// PENDING → FAILED by an operator's word: no more attempts.
+    pub fn give_up(&mut self, reason: Option<&str>) {
+        self.finish(Status::Failed);
+        self.last_error = reason.map(str::to_owned);
+    }
+
+    /// The line that goes with a push that was given up.
+    pub fn dead_lettered(&self, reason: &str) -> LogLine {
+        let mut line = self.line(Action::DeadLettered, None);
+        line.reason = Some(reason.to_owned());
+        line
+    }
+
+    /// FAILED → PENDING, counters fresh: sent again from the dead letters.
+    pub fn replay(&mut self, by: Option<&str>, now: DateTime<Utc>) -> LogLine {
+        let mut line = self.retry(by, now);
+        line.action = Action::Replayed;
+        line
+    }
+
+    /// Whether it holds, or waits for, its turn behind its key.
+    pub fn is_in_order(&self) -> bool {
+        let is_blocking = self.status == Status::Failed && self.blocks_when_failed;
+        self.ordering_key.is_some() && (!self.status.is_finished() || is_blocking)
+    }
+
     /// PENDING, its time has come: to `ready`, or to its turn behind its key.
     pub fn become_due(&mut self) {
         self.place = if self.ordering_key.is_some() { Place::Turn } else { Place::Ready };
@@ -315,6 +362,7 @@ impl Delivery {
             error_message: None,
             reason: None,
             next_retry_at: None,
+            push: PushRecord::default(),
         }
     }
 }

@@ -108,3 +108,9 @@ pub const RENDERED_BYTES: usize = 1024 * 1024;
 pub const CONTENT_TYPE_CHARS: usize = 255;
 /// Bytes of the key behind a secret.
 pub const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+/// Secrets of one subscription in use at once: the present one, and those that are being replaced.
+pub const SECRETS: i64 = 10;
+/// How long an old secret may be used along with the new one, in seconds: a week.
+pub const SECRET_OVERLAP_SECONDS: std::ops::RangeInclusive<i32> = 0..=604_800;
+/// The same for a rotation that does not say: a day.
+pub const DEFAULT_SECRET_OVERLAP_SECONDS: i32 = 86_400;

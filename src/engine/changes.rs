@@ -5,18 +5,27 @@
 //! appends the lines to the log and, for every ordering key that was touched, lets the head
 //! of the key into `ready` if it waits for nothing but its turn. That last step is the only
 //! way in which keyed work ever enters `ready`.
+//!
+//! Pushes that were given up go to the dead letters in the same breath, whatever it was that
+//! ended them, and what became of pushes is counted on their event's own row: after the
+//! deliveries, so that everybody takes these locks in the same order, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use diesel_async::AsyncPgConnection;
 
+use crate::domain::action::Action;
 use crate::domain::delivery::{Delivery, LogLine, Place};
+use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::deliveries::{EnteredRow, FirstMoments, Loaded, Save, load_deliveries, save_deliveries};
+use crate::store::dead_letters::{NewDeadLetter, close_dead_letters, insert_dead_letters};
+use crate::store::deliveries::{EnteredRow, FirstMoments, Loaded, RollUp, Save};
+use crate::store::deliveries::{load_deliveries, roll_up, save_deliveries};
 use crate::store::event_log::{LogEntry, append_log};
-use crate::store::ordering::{find_heads, lock_keys_of_deliveries};
+use crate::store::ordering::{ConsumerKey, find_heads, lock_keys_of_deliveries};
+use crate::store::ready::{queue_of_subscription, queue_of_tag};
 
 use super::{Entered, marks};
 
@@ -25,6 +34,7 @@ pub struct Changes {
     loaded: BTreeMap<i64, Loaded>,
     touched: Vec<i64>,
     to_tail: BTreeSet<i64>,
+    moved_by: BTreeMap<i64, String>,
     lines: Vec<LogLine>,
     now: Option<DateTime<Utc>>,
 }
@@ -46,7 +56,7 @@ impl Changes {
         lock_keys_of_deliveries(conn, ids).await?;
         let loaded: BTreeMap<i64, Loaded> =
             load_deliveries(conn, ids, now).await?.into_iter().map(|loaded| (loaded.delivery.id, loaded)).collect();
-        Ok(Changes { loaded, touched: Vec::new(), to_tail: BTreeSet::new(), lines: Vec::new(), now })
+        Ok(Changes { loaded, touched: Vec::new(), to_tail: BTreeSet::new(), moved_by: BTreeMap::new(), lines: Vec::new(), now })
     }
 
     /// Looks at a delivery.
@@ -74,6 +84,11 @@ impl Changes {
         self.to_tail.insert(id);
     }
 
+    /// A push is given up by an operator's word.
+    pub fn move_to_dead_letters(&mut self, id: i64, by: &str) {
+        self.moved_by.insert(id, by.to_owned());
+    }
+
     /// Notes a line for the log; the answer is its index in [`Written::entries`].
     pub fn log(&mut self, line: LogLine) -> usize {
         self.lines.push(line);
@@ -93,14 +108,39 @@ impl Changes {
     }
 
     /// Writes everything.
-    pub async fn write(self, conn: &mut AsyncPgConnection) -> Result<Written, Error> {
-        let touched: Vec<&Loaded> = self.touched.iter().filter_map(|id| self.loaded.get(id)).collect();
-        let saves: Vec<Save<'_>> = touched
-            .iter()
+    pub async fn write(mut self, conn: &mut AsyncPgConnection) -> Result<Written, Error> {
+        let dead_letters = self.find_dead_letters();
+        for letter in &dead_letters {
+            let line = self.loaded.get(&letter.delivery_id).map(|l| l.delivery.dead_lettered(letter.reason));
+            self.lines.extend(line);
+        }
+        let mut written = self.save(conn).await?;
+        if !self.lines.is_empty() {
+            written.entries = append_log(conn, DEFAULT_NAMESPACE, self.now, &self.lines).await?;
+        }
+        if !dead_letters.is_empty() {
+            insert_dead_letters(conn, self.now, &dead_letters).await?;
+        }
+        let revived: Vec<i64> = self.pushes().filter(|l| is_revived(l)).map(|l| l.delivery.id).collect();
+        if !revived.is_empty() {
+            close_dead_letters(conn, self.now, &revived).await?;
+        }
+        let roll_ups = self.roll_ups();
+        if !roll_ups.is_empty() {
+            roll_up(conn, self.now, &roll_ups).await?;
+        }
+        let keys = self.touched().filter_map(|l| consumer_key(&l.delivery)).collect();
+        written.entered_ready.extend(advance_keys(conn, keys, self.now).await?);
+        Ok(written)
+    }
+
+    async fn save(&self, conn: &mut AsyncPgConnection) -> Result<Written, Error> {
+        let saves: Vec<Save<'_>> = self
+            .touched()
             .map(|loaded| Save { delivery: &loaded.delivery, to_tail: self.to_tail.contains(&loaded.delivery.id) })
             .collect();
         let first =
-            |pick: fn(&Delivery) -> Option<DateTime<Utc>>| touched.iter().filter_map(|l| pick(&l.delivery)).min();
+            |pick: fn(&Delivery) -> Option<DateTime<Utc>>| self.touched().filter_map(|l| pick(&l.delivery)).min();
         let mut written = Written {
             first_moments: FirstMoments {
                 due_at: first(Delivery::due_at),
@@ -114,26 +154,71 @@ impl Changes {
             written.entered_ready =
                 entered.into_iter().filter_map(|row| entered_ready(row, self.loaded.get(&row.id))).collect();
         }
-        if !self.lines.is_empty() {
-            written.entries = append_log(conn, DEFAULT_NAMESPACE, self.now, &self.lines).await?;
-        }
-        let keys: BTreeSet<String> = touched.iter().filter_map(|l| l.delivery.ordering_key.clone()).collect();
-        written.entered_ready.extend(advance_keys(conn, keys, self.now).await?);
         Ok(written)
     }
+
+    fn touched(&self) -> impl Iterator<Item = &Loaded> {
+        self.touched.iter().filter_map(|id| self.loaded.get(id))
+    }
+
+    fn pushes(&self) -> impl Iterator<Item = &Loaded> {
+        self.touched().filter(|loaded| loaded.delivery.subscription_id.is_some())
+    }
+
+    /// Those that have just been given up, and why.
+    fn find_dead_letters(&self) -> Vec<NewDeadLetter> {
+        let given_up = |loaded: &&Loaded| loaded.was != Status::Failed && loaded.delivery.status == Status::Failed;
+        let dead_letter = |loaded: &Loaded| {
+            let id = loaded.delivery.id;
+            let moved_by = self.moved_by.get(&id).cloned();
+            let reason = if moved_by.is_some() { "manual" } else { self.why_given_up(&loaded.delivery) };
+            NewDeadLetter { delivery_id: id, reason, moved_by }
+        };
+        self.pushes().filter(given_up).map(dead_letter).collect()
+    }
+
+    fn why_given_up(&self, delivery: &Delivery) -> &'static str {
+        let last = self.lines.iter().rev().find(|line| line.delivery_id == delivery.id);
+        match last {
+            Some(line) if line.action == Action::Expired => "expired",
+            Some(line) if line.worker_id.is_none() => "poison",
+            _ if delivery.retry_count >= delivery.max_retries => "exhausted",
+            _ => "terminal",
+        }
+    }
+
+    /// What changed for the pushes of each event.
+    fn roll_ups(&self) -> BTreeMap<i64, RollUp> {
+        let mut roll_ups: BTreeMap<i64, RollUp> = BTreeMap::new();
+        for Loaded { delivery, was, .. } in self.pushes() {
+            let roll_up = roll_ups.entry(delivery.event_id).or_default();
+            roll_up.open += i32::from(!delivery.status.is_finished()) - i32::from(!was.is_finished());
+            roll_up.failed += i32::from(delivery.status == Status::Failed) - i32::from(*was == Status::Failed);
+        }
+        roll_ups.retain(|_, roll_up| *roll_up != RollUp::default());
+        roll_ups
+    }
+}
+
+fn is_revived(loaded: &Loaded) -> bool {
+    loaded.was == Status::Failed && !loaded.delivery.status.is_finished()
+}
+
+/// The key behind which a delivery queues among those of its consumer.
+fn consumer_key(delivery: &Delivery) -> Option<ConsumerKey> {
+    Some((delivery.ordering_key.clone()?, delivery.subscription_id.unwrap_or(0)))
 }
 
 /// Lets the heads of keys into `ready`; answers what entered. The keys'
 /// locks must be held.
 pub async fn advance_keys(
     conn: &mut AsyncPgConnection,
-    keys: BTreeSet<String>,
+    keys: BTreeSet<ConsumerKey>,
     now: Option<DateTime<Utc>>,
 ) -> Result<Vec<Entered>, Error> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let keys: Vec<String> = keys.into_iter().collect();
     let ids = find_heads(conn, DEFAULT_NAMESPACE, &keys).await?;
     let mut heads = load_deliveries(conn, &ids, now).await?;
     for head in &mut heads {
@@ -149,5 +234,10 @@ pub async fn advance_keys(
 }
 
 fn entered_ready(row: EnteredRow, loaded: Option<&Loaded>) -> Option<Entered> {
-    Some(Entered { tags: loaded?.tags.clone(), place: marks::Place { rank: row.rank, seq: row.seq } })
+    let loaded = loaded?;
+    let queues = match loaded.delivery.subscription_id {
+        Some(id) => vec![queue_of_subscription(id)],
+        None => loaded.tags.iter().map(|tag| queue_of_tag(tag)).collect(),
+    };
+    Some(Entered { queues, place: marks::Place { rank: row.rank, seq: row.seq } })
 }

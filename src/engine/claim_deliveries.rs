@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// Call it after the commit.
-    fn note_claim(&self, look: &Look<'_>, claimed: &Claimed) {
+    pub(super) fn note_claim(&self, look: &Look<'_>, claimed: &Claimed) {
         for event in &claimed.events {
             let (queue, rank, seq) = &event.next;
             look.raise(queue, Place { rank: *rank, seq: *seq });
@@ -244,9 +244,10 @@ async fn claim(
         namespace_id: DEFAULT_NAMESPACE,
         queues,
         from: &from,
-        window: worker_ids.len() as i64 + slack,
+        windows: &vec![worker_ids.len() as i64 + slack; queues.len()],
         worker_ids: &worker_ids,
         lease_seconds: &lease_seconds,
+        queue_leases: None,
         now: engine.now(),
     };
     Ok(claim_deliveries(conn, &query).await?)

@@ -89,6 +89,7 @@ async fn undo_claims(engine: Engine, events: Vec<EventRow>, ask: Option<Ask>) {
             event_id: row.event.id,
             caller: Caller { worker_id: row.work.worker_id.unwrap_or_default(), lease_id: Some(row.work.lease_id) },
             word: Word::Release { delay_seconds: 0.0, reason: Some("client_gone".into()) },
+            is_push: false,
         })
         .collect();
     for attempt in 1..=UNDO_TRIES {

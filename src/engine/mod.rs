@@ -23,8 +23,13 @@ pub mod marks;
 pub mod moments;
 pub mod operate;
 pub mod publish_events;
+pub mod push_bell;
+pub mod pushes;
+pub mod replays;
 pub mod settle_deliveries;
 pub mod sightings;
+pub mod subscribers;
+pub mod subscriptions;
 pub mod sweep;
 
 use std::collections::HashMap;
@@ -37,12 +42,14 @@ use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
 use crate::error::Error;
 use crate::logging::REQUEST_ID;
 use crate::store::database::Database;
 use crate::store::events::StoredEvent;
-use crate::store::ready::queue_of_tag;
+use crate::store::endpoints::BreakerRule;
+use crate::store::ready::subscription_of_queue;
 
 use announcer::Announcer;
 use changes::Written;
@@ -53,8 +60,10 @@ use hub::Hub;
 use marks::{Marks, Place};
 use moments::Moments;
 use publish_events::Publication;
+use push_bell::PushBell;
 use settle_deliveries::{Settled, WorkCall};
 use sightings::Sightings;
+use subscribers::Subscribers;
 
 /// By when a caller has an answer, whatever the database does.
 const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
@@ -83,6 +92,12 @@ pub struct EngineSettings {
     pub batches_at_once: usize,
     /// How many rows a filter without an index may read.
     pub list_scan_rows: i64,
+    /// When nothing is sent to an endpoint any more for a while.
+    pub breaker: BreakerRule,
+    /// How many subscriptions there may be.
+    pub max_subscriptions: i64,
+    /// Which special addresses pushes may go to all the same.
+    pub webhook_allow: AllowList,
 }
 
 /// The engine. Cheap to clone; all clones are one.
@@ -107,6 +122,10 @@ pub struct Parts {
     pub announcer: Announcer,
     /// Who was seen.
     pub sightings: Sightings,
+    /// Who subscribed, as far as this server knows.
+    pub subscribers: Subscribers,
+    /// Who may have something to be sent.
+    pub push_bell: PushBell,
     instance: String,
     runtime: Handle,
     lanes: Lanes,
@@ -201,6 +220,8 @@ impl Engine {
             moments: Moments::default(),
             announcer: Announcer::default(),
             sightings: Sightings::default(),
+            subscribers: Subscribers::default(),
+            push_bell: PushBell::default(),
             settings,
             instance: format!(
                 "{}:{}:{:08x}",
@@ -252,29 +273,50 @@ impl Engine {
         self.wake(&written.entered_ready);
     }
 
-    /// Tells waiting workers, here and elsewhere, of deliveries that entered `ready`. Call it
-    /// after the commit.
+    /// Tells waiting workers and dispatchers, here and elsewhere, of deliveries that entered
+    /// `ready`. Call it after the commit.
     fn wake(&self, entered: &[Entered]) {
         let mut first_places: HashMap<String, Place> = HashMap::new();
-        for Entered { tags, place } in entered {
-            let queues: Vec<String> = tags.iter().map(|tag| queue_of_tag(tag)).collect();
-            for queue in &queues {
-                self.marks.lower(queue, *place);
+        for Entered { queues, place } in entered {
+            for queue in queues {
                 let first = first_places.entry(queue.clone()).or_insert(*place);
                 *first = (*place).min(*first);
             }
-            self.hub.wake_one(&queues);
+            self.hear_of(queues, *place);
         }
         self.announcer.announce(first_places);
+    }
+
+    /// Something entered these queues.
+    pub fn hear_of(&self, queues: &[String], place: Place) {
+        for queue in queues {
+            self.marks.lower(queue, place);
+        }
+        self.wake_for(queues);
+    }
+
+    /// Wakes whoever serves these queues.
+    pub fn wake_for(&self, queues: &[String]) {
+        match queues {
+            [queue] if subscription_of_queue(queue).is_some() => self.push_bell.ring(subscription_of_queue(queue)),
+            _ => self.hub.wake_one(queues),
+        }
+    }
+
+    /// Something may have entered any queue.
+    pub fn look_everywhere(&self) {
+        self.marks.forget();
+        self.hub.wake_all();
+        self.push_bell.ring(None);
     }
 }
 
 /// A delivery that has entered `ready`.
 #[derive(Debug, Clone)]
 pub struct Entered {
-    /// Its tags.
-    pub tags: Vec<String>,
-    /// Its place in the queue of each.
+    /// The queues that it is in.
+    pub queues: Vec<String>,
+    /// Its place in each.
     pub place: Place,
 }
 

@@ -152,7 +152,7 @@ impl Verb {
         if fits && has_work {
             return Ok(());
         }
-        Err(Error::WrongState { id: loaded.delivery.event_id, status, wanted })
+        Err(Error::WrongState { what: "event", id: loaded.delivery.event_id, status, wanted })
     }
 
     fn carry_out(&self, changes: &mut Changes, id: i64) {

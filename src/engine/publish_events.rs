@@ -9,13 +9,17 @@ use crate::domain::event::NewEvent;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::deliveries::FirstMoments;
-use crate::store::events::{StoredEvent, publish_events};
-use crate::store::ordering::lock_keys;
+use crate::store::events::{FanOut, Published, Push, StoredEvent, publish_events};
+use crate::store::ordering::{ConsumerKey, lock_keys};
+use crate::store::ready::{queue_of_subscription, queue_of_tag};
 
 use super::changes::advance_keys;
 use super::fusion::{Answers, split};
 use super::marks::Place;
 use super::{Engine, Entered, transaction};
+
+/// How often events are matched before their publisher is told to come back later.
+const MATCHES: usize = 20;
 
 /// The events of one request, which are stored together or not at all.
 pub type Publication = Arc<Vec<NewEvent>>;
@@ -38,40 +42,83 @@ impl Engine {
 
     async fn publish_all(&self, publications: &[Publication]) -> Result<Vec<Vec<StoredEvent>>, Error> {
         let events: Vec<&NewEvent> = publications.iter().flat_map(|events| events.iter()).collect();
-        let has_keys = events.iter().any(|event| event.ordering_key.is_some());
-        let (stored, released) = if has_keys {
-            transaction!(self, |conn| publish_in_order(conn, self, &events).await)?
-        } else {
-            let mut conn = self.database.connection().await?;
-            (publish_events(&mut conn, DEFAULT_NAMESPACE, self.now(), &events).await?, Vec::new())
-        };
-        let entered = |(event, stored): (&&NewEvent, &StoredEvent)| {
+        let mut stored = self.publish_matched(&events).await?.into_iter();
+        Ok(publications.iter().map(|events| stored.by_ref().take(events.len()).collect()).collect())
+    }
+
+    /// Stores events with what follows from them, for those who have subscribed when it is
+    /// committed: if that has changed since they were matched, they are matched again.
+    async fn publish_matched(&self, events: &[&NewEvent]) -> Result<Vec<StoredEvent>, Error> {
+        for _ in 0..MATCHES {
+            let fan_out = self.subscribers.fan_out(events, self.now());
+            let has_keys = !keys_of(events, &fan_out).is_empty();
+            let stored = if has_keys {
+                transaction!(self, |conn| publish_in_order(conn, self, events, &fan_out).await)?
+            } else {
+                let mut conn = self.database.connection().await?;
+                let published = publish_events(&mut conn, DEFAULT_NAMESPACE, self.now(), events, &fan_out).await?;
+                published.map(|published| (published, Vec::new()))
+            };
+            if let Some((published, released)) = stored {
+                self.follow_publication(events, &fan_out, &published, released);
+                return Ok(published.events);
+            }
+            self.reload_subscribers().await?;
+        }
+        Err(Error::unavailable("the subscriptions keep changing".into()))
+    }
+
+    /// Sees to what a publication calls for. Call it after the commit.
+    pub(super) fn follow_publication(
+        &self,
+        events: &[&NewEvent],
+        fan_out: &FanOut,
+        published: &Published,
+        released: Vec<Entered>,
+    ) {
+        let own = |(event, stored): (&&NewEvent, &StoredEvent)| {
             let place = Place { rank: -event.priority, seq: stored.ready_seq? };
-            Some(Entered { tags: event.tags.as_slice().to_vec(), place })
+            let queues = event.tags.as_slice().iter().map(|tag| queue_of_tag(tag)).collect();
+            Some(Entered { queues, place })
         };
-        let mut entered: Vec<Entered> = events.iter().zip(&stored).filter_map(entered).collect();
+        let push = |(push, seq): (&Push, &Option<i64>)| {
+            let place = Place { rank: -events[push.event].priority, seq: (*seq)? };
+            Some(Entered { queues: vec![queue_of_subscription(push.subscription_id)], place })
+        };
+        let mut entered: Vec<Entered> = events.iter().zip(&published.events).filter_map(own).collect();
+        entered.extend(fan_out.pushes.iter().zip(&published.push_seqs).filter_map(push));
         entered.extend(released);
+        let own_due = published.events.iter().filter_map(|stored| stored.due_at).min();
         self.moments.wait_for(&FirstMoments {
-            due_at: stored.iter().filter_map(|stored| stored.due_at).min(),
+            due_at: own_due.into_iter().chain(published.first_push_due_at).min(),
             expires_at: events.iter().filter_map(|event| event.expires_at).min(),
             look_at: None,
         });
         self.wake(&entered);
-        let mut stored = stored.into_iter();
-        Ok(publications.iter().map(|events| stored.by_ref().take(events.len()).collect()).collect())
     }
 }
 
-async fn publish_in_order(
+/// The keys behind which anything of it queues: of which consumers.
+fn keys_of(events: &[&NewEvent], fan_out: &FanOut) -> BTreeSet<ConsumerKey> {
+    let with_work = events.iter().filter(|event| !event.tags.is_empty());
+    let own = with_work.filter_map(|event| Some((event.ordering_key.clone()?, 0)));
+    let pushed = fan_out.pushes.iter().filter_map(|push| Some((push.ordering_key.clone()?, push.subscription_id)));
+    own.chain(pushed).collect()
+}
+
+/// Stores events in a transaction of the caller's; nothing, if the subscriptions have changed.
+pub(super) async fn publish_in_order(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
     events: &[&NewEvent],
-) -> Result<(Vec<StoredEvent>, Vec<Entered>), Error> {
-    let with_work = events.iter().filter(|event| !event.tags.is_empty());
-    let keys: BTreeSet<String> = with_work.filter_map(|event| event.ordering_key.clone()).collect();
+    fan_out: &FanOut,
+) -> Result<Option<(Published, Vec<Entered>)>, Error> {
+    let keys = keys_of(events, fan_out);
+    let to_lock: BTreeSet<&String> = keys.iter().map(|(key, _)| key).collect();
     // Taken before the ids: the order of a key must be the order of commits.
-    lock_keys(conn, DEFAULT_NAMESPACE, &keys.iter().cloned().collect::<Vec<_>>()).await?;
-    let stored = publish_events(conn, DEFAULT_NAMESPACE, engine.now(), events).await?;
+    lock_keys(conn, DEFAULT_NAMESPACE, &to_lock.into_iter().cloned().collect::<Vec<_>>()).await?;
+    let published = publish_events(conn, DEFAULT_NAMESPACE, engine.now(), events, fan_out).await?;
+    let Some(published) = published else { return Ok(None) };
     let released = advance_keys(conn, keys, engine.now()).await?;
-    Ok((stored, released))
+    Ok(Some((published, released)))
 }

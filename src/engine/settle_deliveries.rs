@@ -12,6 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::action::Action;
+use crate::domain::backoff::chance;
 use crate::domain::delivery::{Delivery, FollowUp, Report};
 use crate::domain::json::RawJson;
 use crate::domain::lease::{self, Caller, PastClaim, Verdict};
@@ -20,6 +21,7 @@ use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::completions::{Completion, complete_deliveries};
+use crate::store::deliveries::Loaded;
 use crate::store::event_log::{LogEntry, find_entry, find_past_claim};
 
 use super::changes::{Changes, Written};
@@ -29,12 +31,14 @@ use super::{Engine, transaction};
 /// One call of one worker about one event.
 #[derive(Debug, Clone)]
 pub struct WorkCall {
-    /// The event.
+    /// The delivery; of work that is pulled, the event's own.
     pub event_id: i64,
     /// Who calls.
     pub caller: Caller,
     /// What they say.
     pub word: Word,
+    /// Whether it is the dispatcher that calls: pushes are its alone, and nothing else is.
+    pub is_push: bool,
 }
 
 /// What a worker can say.
@@ -219,7 +223,8 @@ async fn settle_one(
     changes: &mut Changes,
     call: &WorkCall,
 ) -> Result<Result<Draft, Error>, Error> {
-    let Some(loaded) = changes.get(call.event_id) else {
+    let is_its_kind = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == call.is_push;
+    let Some(loaded) = changes.get(call.event_id).filter(is_its_kind) else {
         return Ok(Err(Error::EventNotFound(call.event_id)));
     };
     let delivery = &loaded.delivery;
@@ -347,9 +352,4 @@ fn finish(draft: Draft, entries: &[LogEntry]) -> Settled {
             max_retries: delivery.max_retries,
         }),
     }
-}
-
-/// A random number in 0..1, for spreading retries.
-fn chance() -> f64 {
-    getrandom::u64().map_or(0.5, |bits| (bits >> 11) as f64 / (1u64 << 53) as f64)
 }

@@ -8,7 +8,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::body::{self, event_id, read_json};
+use super::body::{self, path_id, read_json};
 use super::fields::{Fields, read_item};
 use super::new_event::{read_event, traceparent};
 use super::query::Query;
@@ -46,8 +46,8 @@ pub async fn publish_event(
         return Err(Error::Internal("an event was stored and not answered".into()));
     };
     Ok(HttpResponse::Created()
-        .insert_header((header::LOCATION, format!("/events/{}", row.event.id)))
-        .json(EventView::whole(&row)))
+        .insert_header((header::LOCATION, format!("/events/{}", row.0.event.id)))
+        .json(EventView::published(&row)))
 }
 
 #[derive(Serialize)]
@@ -69,7 +69,7 @@ pub async fn publish_batch(
     let events = read_batch(&items, traceparent(&request).as_deref())?;
     let events = Arc::new(events);
     let rows = published(events.clone(), engine.publish_events(events).await?);
-    Ok(HttpResponse::Created().json(Events { events: rows.iter().map(EventView::whole).collect() }))
+    Ok(HttpResponse::Created().json(Events { events: rows.iter().map(EventView::published).collect() }))
 }
 
 /// All or none: one bad item names its index.
@@ -92,7 +92,7 @@ fn read_batch(items: &[&RawValue], traceparent: Option<&str>) -> Result<Vec<NewE
 
 /// `GET /events/{id}`.
 pub async fn get_event(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let id = event_id(&request).await?;
+    let id = path_id(&request).await?;
     let mut query = Query::of(&request)?;
     let include_logs = query.boolean("include_logs").unwrap_or(false);
     query.finish()?;

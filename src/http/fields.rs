@@ -11,6 +11,7 @@ use std::ops::RangeInclusive;
 use chrono::{DateTime, Utc};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::domain::invalid::Invalid;
 use crate::domain::json::{RawJson, is_too_deep};
@@ -197,6 +198,18 @@ impl<'a> Fields<'a> {
             return None;
         }
         take(self)
+    }
+
+    /// Takes all that is left, for somebody else to read.
+    pub fn rest(&mut self) -> Map<String, Value> {
+        let mut rest = Map::new();
+        for (name, value) in std::mem::take(&mut self.entries) {
+            match serde_json::from_str(value.get()) {
+                Ok(value) => drop(rest.insert(name.into_owned(), value)),
+                Err(error) => self.refuse(name, error.to_string()),
+            }
+        }
+        rest
     }
 
     /// Ends the taking: whatever is left is unknown, and all complaints come out.

@@ -16,6 +16,7 @@ pub mod operate;
 pub mod problem;
 pub mod query;
 pub mod request_id;
+pub mod subscriptions;
 pub mod tags;
 pub mod view;
 pub mod work;
@@ -32,6 +33,7 @@ use actix_web::{App, Handler, HttpRequest, HttpResponse, HttpServer, Responder, 
 use crate::config::ServeArgs;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::webhook::Client;
 use problem::{Code, Problem};
 
 /// Idle keep-alive connections are closed after this.
@@ -79,6 +81,13 @@ pub fn routes() -> Vec<Endpoint> {
         post("/events/{id}/reset", operate::reset_event),
         post("/events/{id}/retry", operate::retry_event),
         post("/events/{id}/cancel", operate::cancel_event),
+        post("/subscriptions", subscriptions::create_subscription),
+        read("/subscriptions", subscriptions::list_subscriptions),
+        read("/subscriptions/{id}", subscriptions::get_subscription),
+        patch("/subscriptions/{id}", subscriptions::change_subscription),
+        delete("/subscriptions/{id}", subscriptions::delete_subscription),
+        post("/subscriptions/{id}/rotate-secret", subscriptions::rotate_secret),
+        post("/subscriptions/{id}/test", subscriptions::test_subscription),
         read("/logs", logs::list_logs),
         read("/workers", workers::list_workers),
         read("/tags", tags::list_tags),
@@ -91,11 +100,18 @@ pub fn routes() -> Vec<Endpoint> {
 }
 
 /// Binds and prepares the server; it runs when it is awaited.
-pub fn serve(engine: &Engine, args: &ServeArgs, drain_seconds: u64) -> std::io::Result<(Server, SocketAddr)> {
+pub fn serve(
+    engine: &Engine,
+    client: &Client,
+    args: &ServeArgs,
+    drain_seconds: u64,
+) -> std::io::Result<(Server, SocketAddr)> {
     let engine = web::Data::new(engine.clone());
+    let client = web::Data::new(client.clone());
     let server = HttpServer::new(move || {
         App::new()
             .app_data(engine.clone())
+            .app_data(client.clone())
             .wrap(from_fn(request_id::follow_request))
             .configure(configure)
             .default_service(web::to(no_such_path))
@@ -154,6 +170,24 @@ where
     F::Output: Responder + 'static,
 {
     Endpoint { method: Method::POST, path, route: web::post().to(handler) }
+}
+
+fn patch<F, Args>(path: &'static str, handler: F) -> Endpoint
+where
+    F: Handler<Args>,
+    Args: actix_web::FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    Endpoint { method: Method::PATCH, path, route: web::patch().to(handler) }
+}
+
+fn delete<F, Args>(path: &'static str, handler: F) -> Endpoint
+where
+    F: Handler<Args>,
+    Args: actix_web::FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    Endpoint { method: Method::DELETE, path, route: web::delete().to(handler) }
 }
 
 async fn no_such_path(request: HttpRequest) -> HttpResponse {

@@ -4,7 +4,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
-use super::body::{event_id, read_nothing};
+use super::body::{path_id, read_nothing};
 use super::events::read_filter;
 use super::query::Query;
 use super::view::EventView;
@@ -18,7 +18,7 @@ pub const STALE_SECONDS: f64 = 30.0;
 
 /// `POST /events/{id}/reset`.
 pub async fn reset_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    let id = event_id(&request).await?;
+    let id = path_id(&request).await?;
     let reason = read_reason(&request)?.unwrap_or_else(|| "operator".into());
     read_nothing(&request, payload).await?;
     let row = engine.reset_event(id, reason).await?;
@@ -27,7 +27,7 @@ pub async fn reset_event(engine: Data<Engine>, request: HttpRequest, payload: Pa
 
 /// `POST /events/{id}/retry`.
 pub async fn retry_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    let id = event_id(&request).await?;
+    let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     read_nothing(&request, payload).await?;
     let row = engine.retry_event(id, reason).await?;
@@ -36,7 +36,7 @@ pub async fn retry_event(engine: Data<Engine>, request: HttpRequest, payload: Pa
 
 /// `POST /events/{id}/cancel`.
 pub async fn cancel_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    let id = event_id(&request).await?;
+    let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     read_nothing(&request, payload).await?;
     let row = engine.cancel_event(id, reason).await?;

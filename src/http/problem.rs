@@ -19,6 +19,10 @@ pub enum Code {
     NotRetryable,
     RouteNotFound,
     EventNotFound,
+    SubscriptionNotFound,
+    DeliveryNotFound,
+    DeadLetterNotFound,
+    ReplayNotFound,
     MethodNotAllowed,
     RequestTimeout,
     NotClaimed,
@@ -26,6 +30,9 @@ pub enum Code {
     AlreadySettled,
     AlreadyFinished,
     WrongState,
+    NotReplayable,
+    TooManySubscriptions,
+    TooManySecrets,
     PayloadTooLarge,
     UnsupportedMediaType,
     Overloaded,
@@ -35,13 +42,17 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Code; 18] = [
+    pub const ALL: [Code; 25] = [
         Code::MalformedJson,
         Code::InvalidRequest,
         Code::MaxRetriesExceeded,
         Code::NotRetryable,
         Code::RouteNotFound,
         Code::EventNotFound,
+        Code::SubscriptionNotFound,
+        Code::DeliveryNotFound,
+        Code::DeadLetterNotFound,
+        Code::ReplayNotFound,
         Code::MethodNotAllowed,
         Code::RequestTimeout,
         Code::NotClaimed,
@@ -49,6 +60,9 @@ impl Code {
         Code::AlreadySettled,
         Code::AlreadyFinished,
         Code::WrongState,
+        Code::NotReplayable,
+        Code::TooManySubscriptions,
+        Code::TooManySecrets,
         Code::PayloadTooLarge,
         Code::UnsupportedMediaType,
         Code::Overloaded,
@@ -65,6 +79,10 @@ impl Code {
             Code::NotRetryable => (StatusCode::BAD_REQUEST, "not_retryable", "Not retryable"),
             Code::RouteNotFound => (StatusCode::NOT_FOUND, "route_not_found", "No such path"),
             Code::EventNotFound => (StatusCode::NOT_FOUND, "event_not_found", "No such event"),
+            Code::SubscriptionNotFound => (StatusCode::NOT_FOUND, "subscription_not_found", "No such subscription"),
+            Code::DeliveryNotFound => (StatusCode::NOT_FOUND, "delivery_not_found", "No such delivery"),
+            Code::DeadLetterNotFound => (StatusCode::NOT_FOUND, "dead_letter_not_found", "No such dead letter"),
+            Code::ReplayNotFound => (StatusCode::NOT_FOUND, "replay_not_found", "No such replay"),
             Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
             Code::RequestTimeout => (StatusCode::REQUEST_TIMEOUT, "request_timeout", "The body took too long"),
             Code::NotClaimed => (StatusCode::CONFLICT, "not_claimed", "Nobody has claimed it"),
@@ -74,6 +92,9 @@ impl Code {
                 (StatusCode::CONFLICT, "already_finished", "It was finished, and not by this claim")
             }
             Code::WrongState => (StatusCode::CONFLICT, "wrong_state", "Its state does not allow that"),
+            Code::NotReplayable => (StatusCode::CONFLICT, "not_replayable", "It cannot be sent again"),
+            Code::TooManySubscriptions => (StatusCode::CONFLICT, "too_many_subscriptions", "There are too many subscriptions"),
+            Code::TooManySecrets => (StatusCode::CONFLICT, "too_many_secrets", "Too many secrets are in use"),
             Code::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", "Too large"),
             Code::UnsupportedMediaType => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "Not application/json")
@@ -111,6 +132,13 @@ pub fn code_of(error: &Error) -> Code {
         Error::UnsupportedMediaType => Code::UnsupportedMediaType,
         Error::BodyTimeout(_) => Code::RequestTimeout,
         Error::EventNotFound(_) => Code::EventNotFound,
+        Error::SubscriptionNotFound(_) => Code::SubscriptionNotFound,
+        Error::DeliveryNotFound(_) => Code::DeliveryNotFound,
+        Error::DeadLetterNotFound(_) => Code::DeadLetterNotFound,
+        Error::ReplayNotFound(_) => Code::ReplayNotFound,
+        Error::NotReplayable { .. } => Code::NotReplayable,
+        Error::TooManySubscriptions(_) => Code::TooManySubscriptions,
+        Error::TooManySecrets(_) => Code::TooManySecrets,
         Error::Refused(Refusal::NotClaimed) => Code::NotClaimed,
         Error::Refused(Refusal::LeaseLost) => Code::LeaseLost,
         Error::Refused(Refusal::AlreadySettled) => Code::AlreadySettled,
@@ -180,13 +208,21 @@ impl From<&Error> for Problem {
                 Problem::new(code, format!("{field} {reason}"))
                     .with("errors", json!([Invalid::new(field.as_str(), reason)]))
             }
-            Error::WrongState { status, .. } => {
-                Problem::new(code, error.to_string()).with("event_status", status.as_str())
+            Error::WrongState { what, status, .. } => {
+                Problem::new(code, error.to_string()).with(&format!("{what}_status"), status.as_str())
             }
             // The cause is in the log, and stays there.
             Error::Internal(_) | Error::Unavailable(_) => Problem::new(code, code.title()),
             Error::Refused(_) | Error::Overloaded | Error::UnsupportedMediaType => Problem::new(code, code.title()),
-            Error::EventNotFound(_) | Error::BodyTimeout(_) => Problem::new(code, error.to_string()),
+            Error::EventNotFound(_)
+            | Error::SubscriptionNotFound(_)
+            | Error::DeliveryNotFound(_)
+            | Error::DeadLetterNotFound(_)
+            | Error::ReplayNotFound(_)
+            | Error::NotReplayable { .. }
+            | Error::TooManySubscriptions(_)
+            | Error::TooManySecrets(_)
+            | Error::BodyTimeout(_) => Problem::new(code, error.to_string()),
         }
     }
 }

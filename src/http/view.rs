@@ -60,6 +60,9 @@ pub struct EventView<'a> {
     /// Only in what was just claimed.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseView>,
+    /// Only in the answer to its publisher.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enqueued: Option<i32>,
     /// Only where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logs: Option<Vec<LogView<'a>>>,
@@ -128,8 +131,16 @@ impl<'a> EventView<'a> {
             created_at: Timestamp(event.created_at),
             updated_at: Timestamp(work.updated_at),
             lease: None,
+            enqueued: None,
             logs: None,
         }
+    }
+
+    /// As its publisher sees it.
+    pub fn published((row, enqueued): &'a (EventRow, i32)) -> Self {
+        let mut view = Self::whole(row);
+        view.enqueued = Some(*enqueued);
+        view
     }
 
     /// As handed to a worker.
@@ -155,6 +166,9 @@ fn next_retry_at(work: &WorkColumns) -> Option<Timestamp> {
 pub struct LogView<'a> {
     pub id: i64,
     pub event_id: i64,
+    /// Of pushes alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery_id: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<&'a str>,
     pub action: &'static str,
@@ -164,6 +178,8 @@ pub struct LogView<'a> {
     pub status_code: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_time_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_kind: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -179,12 +195,14 @@ impl<'a> LogView<'a> {
         LogView {
             id: entry.id,
             event_id: entry.event_id,
+            delivery_id: Some(entry.delivery_id).filter(|id| *id != entry.event_id),
             worker_id: entry.worker_id.as_deref(),
             action: entry.action.0.as_str(),
             lease_id: entry.lease_id,
             attempt: entry.attempt,
             status_code: entry.status_code,
             execution_time_ms: entry.execution_time_ms,
+            error_kind: entry.error_kind.as_deref(),
             error_message: entry.error_message.as_deref(),
             reason: entry.reason.as_deref(),
             next_retry_at: timestamp(entry.next_retry_at),
@@ -193,17 +211,19 @@ impl<'a> LogView<'a> {
     }
 }
 
-/// Events that have just been published, from what was sent and what the database added.
-pub fn published(events: Arc<Vec<NewEvent>>, stored: Vec<StoredEvent>) -> Vec<EventRow> {
+/// Events that have just been published, from what was sent and what the database added; and to
+/// how many subscribers each goes.
+pub fn published(events: Arc<Vec<NewEvent>>, stored: Vec<StoredEvent>) -> Vec<(EventRow, i32)> {
     // The engine lets go of its share with the answer; only a straggler makes this a copy.
     let events = Arc::try_unwrap(events).unwrap_or_else(|shared| shared.as_ref().clone());
     events.into_iter().zip(stored).map(|(new, stored)| published_one(new, stored)).collect()
 }
 
-fn published_one(new: NewEvent, stored: StoredEvent) -> EventRow {
-    let is_push_only = new.tags.is_empty();
+fn published_one(new: NewEvent, stored: StoredEvent) -> (EventRow, i32) {
+    let is_done = new.tags.is_empty() && stored.enqueued == 0;
+    let enqueued = stored.enqueued;
     let labels = (!new.labels.is_empty()).then(|| RawJson::of(&new.labels).ok()).flatten();
-    EventRow {
+    let row = EventRow {
         event: EventColumns {
             id: stored.id,
             title: new.title,
@@ -222,8 +242,8 @@ fn published_one(new: NewEvent, stored: StoredEvent) -> EventRow {
             created_at: stored.created_at,
         },
         work: WorkColumns {
-            // Nobody subscribes to pushes yet: an event that only they would carry is done.
-            status: StatusColumn(if is_push_only { Status::Completed } else { Status::Pending }),
+            // An event that is only pushed, and to nobody, is done.
+            status: StatusColumn(if is_done { Status::Completed } else { Status::Pending }),
             retry_count: 0,
             lease_id: 0,
             due_at: stored.due_at,
@@ -235,5 +255,6 @@ fn published_one(new: NewEvent, stored: StoredEvent) -> EventRow {
             last_error: None,
             updated_at: stored.created_at,
         },
-    }
+    };
+    (row, enqueued)
 }

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::body::{self, event_id, read_json};
+use super::body::{self, path_id, read_json};
 use super::claim_body;
 use super::claims::read_claim;
 use super::fields::{Fields, read_item};
@@ -13,7 +13,7 @@ use super::problem::{Code, Problem};
 use super::query::Query;
 use super::view::{EventView, LogView, Timestamp};
 use crate::domain::action::Action;
-use crate::domain::delivery::Report;
+use crate::domain::delivery::{PushRecord, Report};
 use crate::domain::lease::Caller;
 use crate::domain::limits;
 use crate::domain::status::Status;
@@ -85,7 +85,7 @@ async fn speak(
     payload: Payload,
     read: impl FnOnce(&mut Fields<'_>) -> Option<Word>,
 ) -> Result<HttpResponse, Error> {
-    let event_id = event_id(request).await?;
+    let event_id = path_id(request).await?;
     let mut query = Query::of(request)?;
     let body = read_json(request, payload, body::ONE_EVENT).await?;
     let mut fields = Fields::of_body(&body)?;
@@ -95,7 +95,7 @@ async fn speak(
     let may_ask_for_next = matches!(word, Word::Complete(_) | Word::Fail { .. });
     let next = if may_ask_for_next { read_next(&mut query, &caller.worker_id) } else { None };
     query.finish()?;
-    let settled = settle_one(engine, WorkCall { event_id, caller, word }).await?;
+    let settled = settle_one(engine, WorkCall { event_id, caller, word, is_push: false }).await?;
     match next {
         Some(claim) => answer_with_next(engine, settled, claim).await,
         None => Ok(answer(settled)),
@@ -142,6 +142,7 @@ fn read_report(fields: &mut Fields<'_>) -> Report {
         execution_time_ms: fields.integer("execution_time_ms", 0..=i64::MAX),
         error_message: None,
         result: None,
+        push: PushRecord::default(),
     }
 }
 
@@ -158,7 +159,8 @@ fn read_result(fields: &mut Fields<'_>, worker_id: &str) -> Option<WorkCall> {
             return None;
         }
     };
-    Some(WorkCall { event_id: event_id?, caller: Caller { worker_id: worker_id.to_owned(), lease_id }, word })
+    let caller = Caller { worker_id: worker_id.to_owned(), lease_id };
+    Some(WorkCall { event_id: event_id?, caller, word, is_push: false })
 }
 
 /// A word on record, as a worker sees it.

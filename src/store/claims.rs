@@ -19,11 +19,13 @@ pub struct ClaimQuery<'a> {
     /// Where to begin in each, by rank and number.
     pub from: &'a [(i16, i64)],
     /// How far to look into each queue.
-    pub window: i64,
+    pub windows: &'a [i64],
     /// Who gets the first, the second, … delivery; as many as there are names, at most.
     pub worker_ids: &'a [&'a str],
     /// For how long each.
     pub lease_seconds: &'a [i32],
+    /// For how long what is found in each queue, if it goes by that.
+    pub queue_leases: Option<&'a [i32]>,
     /// The time, if it is not the database's.
     pub now: Option<DateTime<Utc>>,
 }
@@ -45,6 +47,12 @@ pub struct ClaimedEvent {
     /// The queue in which it was found, and where the next claim may begin there, by rank and
     /// number.
     pub next: (String, i16, i64),
+    /// The delivery.
+    pub delivery_id: i64,
+    /// Whom it is pushed to, if it is.
+    pub subscription_id: Option<i64>,
+    /// The dead letter from which it is sent again, if that says how.
+    pub replay_of: Option<i64>,
     /// The event.
     pub row: EventRow,
 }
@@ -61,6 +69,10 @@ struct ClaimedRow {
     slot: i32,
     #[diesel(sql_type = Nullable<BigInt>)]
     claimed_id: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    subscription_id: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    replay_of: Option<i64>,
     #[diesel(embed)]
     row: EventRow,
 }
@@ -74,20 +86,32 @@ pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'
         .bind::<Integer, _>(query.namespace_id)
         .bind::<Array<Text>, _>(query.queues)
         .bind::<BigInt, _>(query.worker_ids.len() as i64)
-        .bind::<BigInt, _>(query.window)
+        .bind::<Array<BigInt>, _>(query.windows)
         .bind::<Array<Text>, _>(query.worker_ids)
         .bind::<Array<Integer>, _>(query.lease_seconds)
         .bind::<Nullable<Timestamptz>, _>(query.now)
         .bind::<Array<SmallInt>, _>(query.from.iter().map(|from| from.0).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(query.from.iter().map(|from| from.1).collect::<Vec<_>>())
+        .bind::<Nullable<Array<Integer>>, _>(query.queue_leases)
         .cached()
         .load(conn)
         .await?;
     let out_of_reach = rows.iter().any(|row| row.claimed_id.is_none());
-    let claimed = rows.into_iter().filter(|row| row.claimed_id.is_some());
-    // Slots are counted from one over there.
-    let events = claimed
-        .map(|row| ClaimedEvent { slot: row.slot as usize - 1, next: (row.queue, row.rank, row.seq), row: row.row })
-        .collect();
+    let events = rows.into_iter().filter_map(ClaimedRow::claimed).collect();
     Ok(Claimed { events, out_of_reach })
+}
+
+impl ClaimedRow {
+    fn claimed(self) -> Option<ClaimedEvent> {
+        let delivery_id = self.claimed_id?;
+        Some(ClaimedEvent {
+            // Slots are counted from one over there.
+            slot: self.slot as usize - 1,
+            next: (self.queue, self.rank, self.seq),
+            delivery_id,
+            subscription_id: self.subscription_id,
+            replay_of: self.replay_of,
+            row: self.row,
+        })
+    }
 }

@@ -63,6 +63,8 @@ pub async fn complete_deliveries(
         .bind::<Nullable<Array<Nullable<Integer>>>, _>(used(&reports, |r| r.status_code))
         .bind::<Nullable<Array<Nullable<BigInt>>>, _>(used(&reports, |r| r.execution_time_ms))
         .bind::<Nullable<Array<Nullable<Json>>>, _>(used(&reports, |r| r.result.as_ref().map(JsonParameter)))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&reports, |r| r.push.response_excerpt.as_deref()))
+        .bind::<Nullable<Array<Nullable<Integer>>>, _>(used(&reports, |r| r.push.subscription_version))
         .cached()
         .load(conn)
         .await

@@ -1,5 +1,7 @@
 //! Deliveries: loaded under lock, written back, and looked for when time has passed.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
@@ -10,12 +12,17 @@ use super::cached::CachedExt;
 use super::columns::{ActionColumn, JsonColumn, StatusColumn};
 use crate::domain::backoff::Backoff;
 use crate::domain::delivery::{Delivery, Place, Settled};
+use crate::domain::status::Status;
 
 /// A delivery under lock, with what is needed to decide about it.
 #[derive(Debug)]
 pub struct Loaded {
     /// The delivery.
     pub delivery: Delivery,
+    /// Where it stood when it was loaded.
+    pub was: Status,
+    /// Whether it only counts what became of an event's pushes.
+    pub is_roll_up: bool,
     /// The event's tags.
     pub tags: Vec<String>,
     /// The event's backoff, if it has its own.
@@ -34,6 +41,8 @@ struct LoadedRow {
     id: i64,
     #[diesel(sql_type = BigInt)]
     event_id: i64,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    subscription_id: Option<i64>,
     #[diesel(sql_type = Text)]
     status: StatusColumn,
     #[diesel(sql_type = Integer)]
@@ -80,14 +89,19 @@ struct LoadedRow {
     event_expires_at: Option<DateTime<Utc>>,
     #[diesel(sql_type = Timestamptz)]
     now: DateTime<Utc>,
+    #[diesel(sql_type = Bool)]
+    is_roll_up: bool,
+    #[diesel(sql_type = Bool)]
+    blocks_when_failed: bool,
 }
 
 impl LoadedRow {
     fn place(&self) -> Place {
         match (self.status.0, self.ready_seq, self.due_at) {
-            (crate::domain::status::Status::Pending, Some(_), _) => Place::Ready,
-            (crate::domain::status::Status::Pending, None, Some(at)) => Place::Due(at),
-            (crate::domain::status::Status::Pending, None, None) => Place::Turn,
+            _ if self.is_roll_up => Place::Nowhere,
+            (Status::Pending, Some(_), _) => Place::Ready,
+            (Status::Pending, None, Some(at)) => Place::Due(at),
+            (Status::Pending, None, None) => Place::Turn,
             _ => Place::Nowhere,
         }
     }
@@ -97,6 +111,8 @@ impl From<LoadedRow> for Loaded {
     fn from(row: LoadedRow) -> Self {
         let place = row.place();
         Loaded {
+            was: row.status.0,
+            is_roll_up: row.is_roll_up,
             tags: row.tags,
             // It was checked before it was stored; a later version may know strategies that
             // this one does not, and then the server's default serves.
@@ -107,6 +123,7 @@ impl From<LoadedRow> for Loaded {
             delivery: Delivery {
                 id: row.id,
                 event_id: row.event_id,
+                subscription_id: row.subscription_id,
                 status: row.status.0,
                 place,
                 retry_count: row.retry_count,
@@ -119,6 +136,7 @@ impl From<LoadedRow> for Loaded {
                 cancel_requested: row.cancel_requested,
                 expires_at: row.expires_at,
                 ordering_key: row.ordering_key,
+                blocks_when_failed: row.blocks_when_failed,
                 settled: row
                     .settled_lease_id
                     .zip(row.settled_action)
@@ -182,8 +200,8 @@ pub async fn save_deliveries(
         .bind::<Array<Bool>, _>(all().map(|d| d.place == Place::Ready).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(Delivery::due_at).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.expires_at).collect::<Vec<_>>())
-        .bind::<Array<Bool>, _>(all().map(is_in_order).collect::<Vec<_>>())
-        .bind::<Array<Bool>, _>(saves.iter().map(|s| s.to_tail && is_in_order(s.delivery)).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(all().map(Delivery::is_in_order).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(saves.iter().map(|s| s.to_tail && s.delivery.is_in_order()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.started_at).collect::<Vec<_>>())
         .bind::<Array<Nullable<Integer>>, _>(all().map(|d| d.settled.map(|s| s.lease_id)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.settled.map(|s| s.action.as_str())).collect::<Vec<_>>())
@@ -209,8 +227,30 @@ pub struct EnteredRow {
     pub seq: i64,
 }
 
-fn is_in_order(delivery: &Delivery) -> bool {
-    delivery.ordering_key.is_some() && !delivery.status.is_finished()
+/// What changed for the deliveries of one event.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct RollUp {
+    /// How many more are unfinished.
+    pub open: i32,
+    /// How many more were given up.
+    pub failed: i32,
+}
+
+/// Counts on events' own rows what changed for their deliveries.
+pub async fn roll_up(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+    changes: &BTreeMap<i64, RollUp>,
+) -> QueryResult<()> {
+    sql_query(include_str!("sql/roll_up.sql"))
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<BigInt>, _>(changes.keys().copied().collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(changes.values().map(|change| change.open).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(changes.values().map(|change| change.failed).collect::<Vec<_>>())
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 /// Which deliveries a sweep looks for.

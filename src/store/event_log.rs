@@ -10,9 +10,11 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::ActionColumn;
+use super::events::used;
 use super::schema::event_log;
 use crate::domain::action::Action;
-use crate::domain::delivery::LogLine;
+use crate::domain::attempt::ErrorKind;
+use crate::domain::delivery::{LogLine, PushRecord};
 use crate::domain::lease::PastClaim;
 
 /// One line, as it stands.
@@ -32,6 +34,9 @@ pub struct LogEntry {
     pub error_message: Option<String>,
     pub reason: Option<String>,
     pub next_retry_at: Option<DateTime<Utc>>,
+    pub error_kind: Option<String>,
+    pub response_excerpt: Option<String>,
+    pub subscription_version: Option<i32>,
     pub created_at: DateTime<Utc>,
 }
 
@@ -42,6 +47,7 @@ pub async fn append_log(
     now: Option<DateTime<Utc>>,
     lines: &[LogLine],
 ) -> QueryResult<Vec<LogEntry>> {
+    let pushes: Vec<&PushRecord> = lines.iter().map(|line| &line.push).collect();
     let mut entries: Vec<LogEntry> = sql_query(include_str!("sql/append_log.sql"))
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Timestamptz>, _>(now)
@@ -56,6 +62,9 @@ pub async fn append_log(
         .bind::<Array<Nullable<Text>>, _>(lines.iter().map(|l| l.error_message.as_deref()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(lines.iter().map(|l| l.reason.as_deref()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(lines.iter().map(|l| l.next_retry_at).collect::<Vec<_>>())
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&pushes, |push| push.error_kind.map(ErrorKind::as_str)))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&pushes, |push| push.response_excerpt.as_deref()))
+        .bind::<Nullable<Array<Nullable<Integer>>>, _>(used(&pushes, |push| push.subscription_version))
         .cached()
         .load(conn)
         .await?;

@@ -83,39 +83,149 @@ pub struct StoredEvent {
     /// Its number in `ready`, if it can be claimed at once.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub ready_seq: Option<i64>,
+    /// To how many subscriptions it will be pushed.
+    #[diesel(sql_type = Integer)]
+    pub enqueued: i32,
 }
 
-/// The statement behind [`publish_events`], for those who measure it.
-pub const PUBLISH_EVENTS: &str = include_str!("sql/publish_events.sql");
+/// Who is to get what of the events that are published together, as the server's copy of the
+/// subscriptions has it.
+#[derive(Debug, Default)]
+pub struct FanOut {
+    /// Which copy that is.
+    pub generation: i64,
+    /// The subscriptions that get anything, each once, with the version that was matched.
+    pub subscriptions: Vec<(i64, i32)>,
+    /// What they get, in the order of the events.
+    pub pushes: Vec<Push>,
+}
 
-/// Stores events in the order given; the answer is in the same order.
+/// One subscription gets one event.
+#[derive(Debug)]
+pub struct Push {
+    /// The event's index among those published together.
+    pub event: usize,
+    /// Who gets it.
+    pub subscription_id: i64,
+    /// Attempts in all.
+    pub max_attempts: i32,
+    /// Behind which key it queues, if it does.
+    pub ordering_key: Option<String>,
+}
+
+/// What was stored.
+#[derive(Debug)]
+pub struct Published {
+    /// The events, in the order given.
+    pub events: Vec<StoredEvent>,
+    /// The numbers in `ready` of the pushes, in their order; none for those that wait.
+    pub push_seqs: Vec<Option<i64>>,
+    /// When the first push falls due, if any waits for that.
+    pub first_push_due_at: Option<DateTime<Utc>>,
+}
+
+#[derive(QueryableByName)]
+struct FannedOut {
+    #[diesel(embed)]
+    event: StoredEvent,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    first_push_due_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Array<Nullable<BigInt>>>)]
+    push_seqs: Option<Vec<Option<i64>>>,
+}
+
+/// The statement behind [`publish_events`] for events that nobody subscribed to, for those who
+/// measure it.
+pub const PUBLISH_EVENTS: &str =
+    concat!("WITH ", include_str!("sql/store_events.sql"), include_str!("sql/publish_events.sql"));
+
+/// The same for events that are pushed.
+pub const PUBLISH_AND_FAN_OUT: &str = concat!(
+    "WITH ",
+    include_str!("sql/hold_subscriptions.sql"),
+    include_str!("sql/store_events.sql"),
+    include_str!("sql/publish_and_fan_out.sql")
+);
+
+/// Binds what `store_events.sql` takes; each bind is another type, so it cannot be a function.
+macro_rules! bind_events {
+    ($query:expr, $namespace_id:expr, $now:expr, $new:expr, $generation:expr) => {
+        $query
+            .bind::<Integer, _>($namespace_id)
+            .bind::<Nullable<Timestamptz>, _>($now)
+            .bind::<Array<Text>, _>($new.iter().map(|e| e.title.as_str()).collect::<Vec<_>>())
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.description.as_deref()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.event_type.as_deref()))
+            .bind::<Array<Text>, _>($new.iter().map(|e| e.tags.joined()).collect::<Vec<_>>())
+            .bind::<Nullable<Array<Nullable<Json>>>, _>(used($new, |e| (!e.labels.is_empty()).then(|| own_json(&e.labels))))
+            .bind::<Nullable<Array<Nullable<Json>>>, _>(used($new, |e| e.payload.as_ref().map(JsonParameter)))
+            .bind::<Array<SmallInt>, _>($new.iter().map(|e| e.priority).collect::<Vec<_>>())
+            .bind::<Array<Integer>, _>($new.iter().map(|e| e.max_retries).collect::<Vec<_>>())
+            .bind::<Nullable<Array<Nullable<Json>>>, _>(used($new, |e| e.backoff.as_ref().map(own_json)))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.ordering_key.as_deref()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.correlation_id.as_deref()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.traceparent.as_deref()))
+            .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used($new, |e| run_at(e.run_at)))
+            .bind::<Nullable<Array<Nullable<BigInt>>>, _>(used($new, |e| delay(e.run_at)))
+            .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used($new, |e| e.expires_at))
+            .bind::<BigInt, _>($generation)
+    };
+}
+
+/// Stores events in the order given, and what follows from them; the answer is in the same
+/// order. Nothing is stored, and nothing answered, if the subscriptions have changed since they
+/// were matched.
 pub async fn publish_events(
     conn: &mut AsyncPgConnection,
     namespace_id: i32,
     now: Option<DateTime<Utc>>,
     new: &[&NewEvent],
-) -> QueryResult<Vec<StoredEvent>> {
-    sql_query(PUBLISH_EVENTS)
-        .bind::<Integer, _>(namespace_id)
-        .bind::<Nullable<Timestamptz>, _>(now)
-        .bind::<Array<Text>, _>(new.iter().map(|e| e.title.as_str()).collect::<Vec<_>>())
-        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(new, |e| e.description.as_deref()))
-        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(new, |e| e.event_type.as_deref()))
-        .bind::<Array<Text>, _>(new.iter().map(|e| e.tags.joined()).collect::<Vec<_>>())
-        .bind::<Nullable<Array<Nullable<Json>>>, _>(used(new, |e| (!e.labels.is_empty()).then(|| own_json(&e.labels))))
-        .bind::<Nullable<Array<Nullable<Json>>>, _>(used(new, |e| e.payload.as_ref().map(JsonParameter)))
-        .bind::<Array<SmallInt>, _>(new.iter().map(|e| e.priority).collect::<Vec<_>>())
-        .bind::<Array<Integer>, _>(new.iter().map(|e| e.max_retries).collect::<Vec<_>>())
-        .bind::<Nullable<Array<Nullable<Json>>>, _>(used(new, |e| e.backoff.as_ref().map(own_json)))
-        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(new, |e| e.ordering_key.as_deref()))
-        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(new, |e| e.correlation_id.as_deref()))
-        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(new, |e| e.traceparent.as_deref()))
-        .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used(new, |e| run_at(e.run_at)))
-        .bind::<Nullable<Array<Nullable<BigInt>>>, _>(used(new, |e| delay(e.run_at)))
-        .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used(new, |e| e.expires_at))
-        .cached()
-        .load(conn)
-        .await
+    fan_out: &FanOut,
+) -> QueryResult<Option<Published>> {
+    if !fan_out.pushes.is_empty() {
+        return publish_and_fan_out(conn, namespace_id, now, new, fan_out).await;
+    }
+    let events: Vec<StoredEvent> =
+        bind_events!(sql_query(PUBLISH_EVENTS), namespace_id, now, new, fan_out.generation).cached().load(conn).await?;
+    Ok((events.len() == new.len()).then_some(Published { events, push_seqs: Vec::new(), first_push_due_at: None }))
+}
+
+async fn publish_and_fan_out(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    now: Option<DateTime<Utc>>,
+    new: &[&NewEvent],
+    fan_out: &FanOut,
+) -> QueryResult<Option<Published>> {
+    let pushes = &fan_out.pushes;
+    let rows: Vec<FannedOut> =
+        bind_events!(sql_query(PUBLISH_AND_FAN_OUT), namespace_id, now, new, fan_out.generation)
+            .bind::<Array<BigInt>, _>(fan_out.subscriptions.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+            .bind::<Array<Integer>, _>(fan_out.subscriptions.iter().map(|(_, version)| *version).collect::<Vec<_>>())
+            .bind::<Array<Integer>, _>(pushes_of_each(new.len(), pushes))
+            .bind::<Array<Integer>, _>(pushes.iter().map(|push| push.event as i32 + 1).collect::<Vec<_>>())
+            .bind::<Array<BigInt>, _>(pushes.iter().map(|push| push.subscription_id).collect::<Vec<_>>())
+            .bind::<Array<Integer>, _>(pushes.iter().map(|push| push.max_attempts).collect::<Vec<_>>())
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&pushes.iter().collect::<Vec<_>>(), |push| {
+                push.ordering_key.as_deref()
+            }))
+            .cached()
+            .load(conn)
+            .await?;
+    if rows.len() != new.len() {
+        return Ok(None);
+    }
+    let first_push_due_at = rows.iter().find_map(|row| row.first_push_due_at);
+    let (events, seqs): (Vec<_>, Vec<_>) = rows.into_iter().map(|row| (row.event, row.push_seqs)).unzip();
+    Ok(Some(Published { events, push_seqs: seqs.into_iter().flatten().flatten().collect(), first_push_due_at }))
+}
+
+fn pushes_of_each(events: usize, pushes: &[Push]) -> Vec<i32> {
+    let mut counts = vec![0; events];
+    for push in pushes {
+        counts[push.event] += 1;
+    }
+    counts
 }
 
 /// An event and where it stands.

@@ -13,7 +13,9 @@ pub mod columns;
 pub mod completions;
 pub mod connect;
 pub mod database;
+pub mod dead_letters;
 pub mod deliveries;
+pub mod endpoints;
 pub mod event_log;
 pub mod events;
 pub mod lease_watch;
@@ -24,6 +26,7 @@ pub mod notify;
 pub mod ordering;
 pub mod ready;
 pub mod schema;
+pub mod subscriptions;
 pub mod tags;
 pub mod workers;
 

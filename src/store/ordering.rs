@@ -1,5 +1,7 @@
 //! Ordering keys: their locks, and who is next behind each.
 
+use std::collections::BTreeSet;
+
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Integer, Text};
 use diesel::{QueryResult, sql_query};
@@ -34,11 +36,19 @@ pub async fn lock_keys_of_deliveries(conn: &mut AsyncPgConnection, ids: &[i64]) 
         .map(drop)
 }
 
+/// A key of one consumer: a subscription, or 0 for the pull queue.
+pub type ConsumerKey = (String, i64);
+
 /// The heads of these keys that wait for nothing but their turn. Hold the keys' locks.
-pub async fn find_heads(conn: &mut AsyncPgConnection, namespace_id: i32, keys: &[String]) -> QueryResult<Vec<i64>> {
+pub async fn find_heads(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    keys: &BTreeSet<ConsumerKey>,
+) -> QueryResult<Vec<i64>> {
     let rows: Vec<IdRow> = sql_query(include_str!("sql/find_heads.sql"))
         .bind::<Integer, _>(namespace_id)
-        .bind::<Array<Text>, _>(keys)
+        .bind::<Array<Text>, _>(keys.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(keys.iter().map(|(_, consumer)| *consumer).collect::<Vec<_>>())
         .cached()
         .load(conn)
         .await?;

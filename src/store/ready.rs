@@ -12,6 +12,16 @@ pub fn queue_of_tag(tag: &str) -> String {
     format!("t:{tag}")
 }
 
+/// The queue of what is pushed to a subscription.
+pub fn queue_of_subscription(id: i64) -> String {
+    format!("s:{id}")
+}
+
+/// The subscription whose queue this is, if it is one's.
+pub fn subscription_of_queue(queue: &str) -> Option<i64> {
+    queue.strip_prefix("s:")?.parse().ok()
+}
+
 #[derive(QueryableByName)]
 struct QueueRow {
     #[diesel(sql_type = Text)]

@@ -55,6 +55,9 @@ diesel::table! {
         last_error -> Nullable<Text>,
         updated_at -> Timestamptz,
         unhappy_status -> Nullable<Text>,
+        open_deliveries -> Nullable<Integer>,
+        failed_deliveries -> Nullable<Integer>,
+        replay_of -> Nullable<BigInt>,
     }
 }
 
@@ -95,6 +98,9 @@ diesel::table! {
         reason -> Nullable<Text>,
         next_retry_at -> Nullable<Timestamptz>,
         created_at -> Timestamptz,
+        error_kind -> Nullable<Text>,
+        response_excerpt -> Nullable<Text>,
+        subscription_version -> Nullable<Integer>,
     }
 }
 
@@ -119,6 +125,107 @@ diesel::table! {
         tags -> Array<Text>,
         first_seen_at -> Timestamptz,
         last_seen_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// Who gets events pushed.
+    waybill.subscriptions (id) {
+        id -> BigInt,
+        namespace_id -> Integer,
+        version -> Integer,
+        url -> Text,
+        spec -> Json,
+        is_active -> Bool,
+        inactive_reason -> Nullable<Text>,
+        created_at -> Timestamptz,
+        updated_at -> Timestamptz,
+        deleted_at -> Nullable<Timestamptz>,
+        drained_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
+    /// Which subscriptions there are, as a number.
+    waybill.subscription_catalog (namespace_id) {
+        namespace_id -> Integer,
+        generation -> BigInt,
+    }
+}
+
+diesel::table! {
+    /// What pushes are signed with.
+    waybill.subscription_secrets (id) {
+        id -> BigInt,
+        subscription_id -> BigInt,
+        secret -> Text,
+        expires_at -> Nullable<Timestamptz>,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// How the places are doing that pushes go to.
+    waybill.endpoints (namespace_id, url) {
+        namespace_id -> Integer,
+        url -> Text,
+        failures_in_row -> Integer,
+        opened_at -> Nullable<Timestamptz>,
+        paused_until -> Nullable<Timestamptz>,
+        updated_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// Until when a subscription's rate is used up.
+    waybill.subscription_paces (subscription_id) {
+        subscription_id -> BigInt,
+        used_until -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// Pushes that were given up.
+    waybill.dead_letters (id) {
+        id -> BigInt,
+        namespace_id -> Integer,
+        delivery_id -> BigInt,
+        event_id -> BigInt,
+        subscription_id -> BigInt,
+        subscription_version -> Integer,
+        reason -> Text,
+        detail -> Nullable<Text>,
+        moved_by -> Nullable<Text>,
+        event -> Json,
+        subscription -> Json,
+        attempts -> Json,
+        created_at -> Timestamptz,
+        replayed_at -> Nullable<Timestamptz>,
+        replayed_by -> Nullable<Text>,
+        replay_config -> Nullable<Text>,
+        replay_payload -> Nullable<Json>,
+        replay_webhook_id -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    /// Replays of many.
+    waybill.replay_jobs (id) {
+        id -> BigInt,
+        namespace_id -> Integer,
+        status -> Text,
+        filter -> Json,
+        config -> Text,
+        rate_per_second -> Double,
+        requested_by -> Nullable<Text>,
+        matched -> BigInt,
+        replayed -> BigInt,
+        skipped -> BigInt,
+        last_id -> BigInt,
+        until_id -> BigInt,
+        next_at -> Timestamptz,
+        created_at -> Timestamptz,
+        updated_at -> Timestamptz,
     }
 }
 

@@ -19,7 +19,7 @@ pub struct WebhookSettings {
 
 impl Default for WebhookSettings {
     fn default() -> Self {
-        let user_agent = concat!("waybill/", env!("CARGO_PKG_VERSION")).to_owned();
+        let user_agent = concat!("Waybill/", env!("CARGO_PKG_VERSION")).to_owned();
         Self { allow: AllowList::default(), ca_file: None, proxy: None, user_agent }
     }
 }

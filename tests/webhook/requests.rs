@@ -27,7 +27,7 @@ async fn method_path_headers_and_body_arrive() {
     assert_eq!(sent.header("webhook-id"), Some("evt_1"));
     assert_eq!(sent.headers.iter().filter(|(name, _)| name == "x-many").count(), 2);
     assert_eq!(sent.header("host"), Some(receiver.address().to_string().as_str()));
-    assert!(sent.header("user-agent").is_some_and(|agent| agent.starts_with("waybill/")));
+    assert!(sent.header("user-agent").is_some_and(|agent| agent.starts_with("Waybill/")));
     assert_eq!(sent.header("accept-encoding"), None);
     assert!(sent.body == body, "the body was changed");
 }

@@ -1,7 +1,8 @@
 -- Hands out up to $3 deliveries of the queues $2, in claim order: the first to worker $5[1]
--- with a lease of $6[1] seconds, the second to $5[2], and so on.
+-- with a lease of $6[1] seconds, the second to $5[2], and so on. (Pushes have one worker, and
+-- leases that go by the queue, $10.)
 --
--- The candidates are the first $4 of each queue, from its mark ($8, $9) on, merged. The row
+-- The candidates are the first $4[n] of queue n, from its mark ($8, $9) on, merged. The row
 -- that decides is the delivery's: it is locked, skipping what others are just taking, and
 -- `ready_seq = c.seq` is checked again on the locked version, so that an entry of `ready` that
 -- was taken between our snapshot and our lock can never hand the work out twice, not even if
@@ -19,25 +20,26 @@
 --
 -- Each row says where the next claim may begin in its queue, since nothing is left before: if
 -- none of the candidates had to be skipped, behind the last that was claimed; else where the
--- queue's head stood, claimed or not.
+-- queue's head stood, claimed or not. (Always the latter for pushes: of each queue as much is
+-- looked at as may be sent, so the last that was claimed says nothing of the other queues.)
 --
 -- If work is there but none of it could be had (all locked, or expired and not yet swept),
 -- one row without an id says so.
 WITH candidates AS MATERIALIZED (
-    SELECT r.ready_place, q.queue, r.rank, r.seq, r.delivery_id
-    FROM unnest($2, $8, $9) AS q(queue, from_rank, from_seq)
+    SELECT r.ready_place, q.queue, q.lease_seconds, r.rank, r.seq, r.delivery_id
+    FROM unnest($2, $8, $9, $4, $10) AS q(queue, from_rank, from_seq, window_size, lease_seconds)
     CROSS JOIN LATERAL (
         SELECT ctid AS ready_place, rank, seq, delivery_id
         FROM waybill.ready
         WHERE namespace_id = $1 AND queue = q.queue COLLATE "C" AND (rank, seq) >= (q.from_rank, q.from_seq)
         ORDER BY rank, seq
-        LIMIT $4
+        LIMIT q.window_size
     ) r
 ),
 locked AS MATERIALIZED (
-    SELECT row_number() OVER ()::integer AS slot, d.delivery_place, c.ready_place, c.queue, c.rank, c.seq
+    SELECT row_number() OVER ()::integer AS slot, d.delivery_place, c.ready_place, c.queue, c.lease_seconds, c.rank, c.seq
     FROM (
-        SELECT DISTINCT ON (rank, seq) ready_place, queue, rank, seq, delivery_id
+        SELECT DISTINCT ON (rank, seq) ready_place, queue, lease_seconds, rank, seq, delivery_id
         FROM candidates
         ORDER BY rank, seq
     ) c
@@ -55,13 +57,14 @@ claimed AS (
     SET status = 'PROCESSING',
         worker_id = ($5)[l.slot],
         lease_id = d.lease_id + 1,
-        lease_expires_at = coalesce($7, now()) + make_interval(secs => ($6)[l.slot]),
+        lease_expires_at = coalesce($7, now()) + make_interval(secs => coalesce(l.lease_seconds, ($6)[l.slot])),
         started_at = NULL,
         ready_seq = NULL,
         updated_at = coalesce($7, now())
     FROM locked l
     WHERE d.ctid = l.delivery_place
-    RETURNING l.slot, l.ready_place, l.queue, l.rank, l.seq, d.id AS claimed_id, d.event_id,
+    RETURNING l.slot, l.ready_place, l.queue, l.rank, l.seq, d.id AS claimed_id, d.event_id, d.subscription_id,
+              d.replay_of,
               d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id, d.lease_expires_at, d.cancel_requested,
               d.progress, d.result, d.last_error, d.updated_at
 ),
@@ -79,7 +82,7 @@ fetched AS MATERIALIZED (
 last AS MATERIALIZED (
     SELECT l.rank, l.seq,
            (SELECT count(DISTINCT seq) FROM candidates WHERE (rank, seq) <= (l.rank, l.seq))
-           = (SELECT count(*) FROM claimed) AS is_gapless
+           = (SELECT count(*) FROM claimed) AND $10 IS NULL AS is_gapless
     FROM (SELECT rank, seq FROM claimed ORDER BY rank DESC, seq DESC LIMIT 1) l
 ),
 taken AS (
@@ -95,7 +98,7 @@ elsewhere AS MATERIALIZED (
         WHERE namespace_id = $1 AND queue = q.queue COLLATE "C" AND rank = c.rank AND seq = c.seq
         OFFSET 0
     ) r
-    WHERE q.queue <> c.queue
+    WHERE c.subscription_id IS NULL AND q.queue <> c.queue
 ),
 taken_elsewhere AS (
     DELETE FROM waybill.ready r USING elsewhere e WHERE r.ctid = e.place
@@ -110,7 +113,7 @@ logged AS (
     INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)
     SELECT $1, event_id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
 )
-SELECT slot, claimed_id, c.queue,
+SELECT slot, claimed_id, subscription_id, replay_of, c.queue,
        CASE WHEN last.is_gapless THEN last.rank ELSE head.rank END AS rank,
        CASE WHEN last.is_gapless THEN last.seq + 1 ELSE head.seq END AS seq,
        id, title, description, event_type, tags, labels, payload, priority, max_retries,
@@ -121,7 +124,7 @@ FROM fetched c
 CROSS JOIN last
 JOIN (SELECT DISTINCT ON (queue) queue, rank, seq FROM candidates ORDER BY queue, rank, seq) head ON head.queue = c.queue
 UNION ALL
-SELECT 0, NULL, '', 0::smallint, 0,
+SELECT 0, NULL, NULL, NULL, '', 0::smallint, 0,
        0, '', NULL, NULL, '{}', NULL, NULL, 0::smallint, 0,
        NULL, NULL, NULL, NULL, NULL, now(),
        'PENDING', 0, 0, NULL, NULL, NULL, false,

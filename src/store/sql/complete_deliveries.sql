@@ -2,9 +2,11 @@
 -- involved. The guard is in the WHERE; whatever it does not let through is not touched, and
 -- is judged the long way. Each event comes once. A row is addressed by the place at which it was
 -- found; one that somebody changes at this very moment may not be there any more, and is judged, too.
+-- Pushes that are done are counted on their event's own row (see roll_up.sql), always after the
+-- deliveries and in the order of events, so that nobody waits in a circle.
 WITH input AS MATERIALIZED (
-    SELECT * FROM unnest($3, $4, $5, $6, $7, $8) WITH ORDINALITY
-         AS t(id, lease_id, worker_id, status_code, execution_time_ms, result, ord)
+    SELECT * FROM unnest($3, $4, $5, $6, $7, $8, $9, $10) WITH ORDINALITY
+         AS t(id, lease_id, worker_id, status_code, execution_time_ms, result, response_excerpt, subscription_version, ord)
     ORDER BY id
 ),
 found AS MATERIALIZED (
@@ -22,20 +24,34 @@ completed AS (
     WHERE d.ctid = i.place
       AND d.status = 'PROCESSING'
       AND d.ordering_key IS NULL
+      AND (d.subscription_id IS NULL) = (i.subscription_version IS NULL)
       AND (d.lease_id = i.lease_id OR (i.lease_id IS NULL AND d.worker_id = i.worker_id))
     RETURNING i.ord, nextval('waybill.event_log_ids') AS id, d.event_id, d.id AS delivery_id, 'COMPLETED' AS action,
               i.worker_id, d.lease_id, d.retry_count + 1 AS attempt, i.status_code, i.execution_time_ms,
-              d.updated_at AS created_at, d.retry_count, d.max_retries
+              i.response_excerpt, i.subscription_version, d.updated_at AS created_at, d.retry_count, d.max_retries
+),
+rolled_up AS (
+    UPDATE waybill.deliveries o
+    SET open_deliveries = o.open_deliveries - c.done,
+        status = CASE WHEN o.open_deliveries > c.done THEN 'PENDING'
+                      WHEN o.failed_deliveries > 0 THEN 'FAILED'
+                      WHEN o.cancel_requested THEN 'CANCELLED'
+                      ELSE 'COMPLETED' END,
+        updated_at = coalesce($2, now())
+    FROM (SELECT event_id, count(*)::integer AS done FROM completed WHERE delivery_id <> event_id
+          GROUP BY event_id ORDER BY event_id) c
+    WHERE o.id = c.event_id AND o.open_deliveries IS NOT NULL
 ),
 logged AS (
     INSERT INTO waybill.event_log
            (id, namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code,
-            execution_time_ms, created_at)
+            execution_time_ms, response_excerpt, subscription_version, created_at)
     SELECT id, $1, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code,
-           execution_time_ms, created_at
+           execution_time_ms, response_excerpt, subscription_version, created_at
     FROM completed
 )
 SELECT ord, id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code, execution_time_ms,
-       NULL::text AS error_message, NULL::text AS reason, NULL::timestamptz AS next_retry_at, created_at,
+       NULL::text AS error_message, NULL::text AS reason, NULL::timestamptz AS next_retry_at, NULL::text AS error_kind,
+       response_excerpt, subscription_version, created_at,
        retry_count, max_retries
 FROM completed

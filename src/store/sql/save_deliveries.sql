@@ -14,14 +14,16 @@ placed AS MATERIALIZED (
            CASE WHEN input.in_ready THEN coalesce(d.ready_seq, nextval('waybill.ready_seq')) END AS new_ready_seq,
            CASE WHEN input.to_tail THEN nextval('waybill.ids')
                 WHEN input.in_order THEN d.order_seq END AS new_order_seq,
-           d.namespace_id, d.priority, e.tags
+           d.namespace_id, d.priority, e.queues
     FROM input
     CROSS JOIN LATERAL (
-        SELECT ctid AS place, event_id, namespace_id, priority, ready_seq, order_seq, lease_expires_at
+        SELECT ctid AS place, event_id, subscription_id, namespace_id, priority, ready_seq, order_seq, lease_expires_at
         FROM waybill.deliveries WHERE id = input.id OFFSET 0
     ) d
     CROSS JOIN LATERAL (
-        SELECT tags FROM waybill.events WHERE id = d.event_id OFFSET 0
+        SELECT CASE WHEN d.subscription_id IS NULL THEN ARRAY(SELECT 't:' || tag FROM unnest(tags) AS tag)
+                    ELSE ARRAY['s:' || d.subscription_id] END AS queues
+        FROM waybill.events WHERE id = d.event_id OFFSET 0
     ) e
     ORDER BY input.ord
 ),
@@ -40,11 +42,11 @@ saved AS (
 leaving AS MATERIALIZED (
     SELECT r.place
     FROM placed p
-    CROSS JOIN LATERAL unnest(p.tags) AS tag
+    CROSS JOIN LATERAL unnest(p.queues) AS q(queue)
     CROSS JOIN LATERAL (
         SELECT ctid AS place
         FROM waybill.ready
-        WHERE namespace_id = p.namespace_id AND queue = ('t:' || tag) COLLATE "C"
+        WHERE namespace_id = p.namespace_id AND queue = q.queue COLLATE "C"
           AND rank = -p.priority AND seq = p.old_ready_seq
         OFFSET 0
     ) r
@@ -55,8 +57,8 @@ left_ready AS (
 ),
 entered_ready AS (
     INSERT INTO waybill.ready (namespace_id, queue, rank, seq, delivery_id)
-    SELECT p.namespace_id, 't:' || tag, -p.priority, p.new_ready_seq, p.id
-    FROM placed p CROSS JOIN LATERAL unnest(p.tags) AS tag
+    SELECT p.namespace_id, q.queue, -p.priority, p.new_ready_seq, p.id
+    FROM placed p CROSS JOIN LATERAL unnest(p.queues) AS q(queue)
     WHERE p.old_ready_seq IS NULL AND p.new_ready_seq IS NOT NULL
 ),
 watched AS (

@@ -1,0 +1,2 @@
+DROP TABLE waybill.replay_jobs;
+DROP TABLE waybill.dead_letters;

@@ -1,0 +1,229 @@
+//! One attempt: a push is made into a request, sent, and what came of it put on record.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::slots::Slot;
+use crate::domain::backoff::chance;
+use crate::domain::attempt::{AttemptOutcome, ErrorKind, Judgement};
+use crate::domain::delivery::{PushRecord, Report};
+use crate::domain::limits;
+use crate::domain::retry_after;
+use crate::domain::status::Status;
+use crate::domain::subscription::SubscriptionSpec;
+use crate::engine::Engine;
+use crate::engine::pushes::{ClaimedPush, PushOutcome};
+use crate::engine::replays::Replay;
+use crate::engine::settle_deliveries::Settled;
+use crate::engine::subscribers::Subscriber;
+use crate::error::Error;
+use crate::webhook::{Client, Exchange, Letter, SendError};
+
+/// Between two tries to put an outcome on record while the database is away.
+const RECORD_PAUSE: Duration = Duration::from_millis(500);
+
+/// An attempt about to be made.
+pub struct Attempt {
+    /// Where it is recorded.
+    pub engine: Engine,
+    /// By whom it is sent.
+    pub client: Client,
+    /// To whom.
+    pub subscriber: Subscriber,
+    /// Whether its endpoint's last word was a failure.
+    pub has_failed_before: bool,
+    /// Whether it tries out an endpoint whose breaker is open.
+    pub is_probe: bool,
+    /// What.
+    pub push: ClaimedPush,
+}
+
+impl Attempt {
+    /// Makes the attempt. The slot is free again when the receiver has answered; putting that
+    /// on record is not its receiver's business any more.
+    pub async fn run(self, slot: Slot) {
+        let replay = match self.replay().await {
+            Ok(replay) => replay,
+            // Nothing was sent: the lease runs out, and it is tried again.
+            Err(error) => {
+                return log::warn!(delivery_id = self.push.delivery_id; "a push could not be prepared: {error}");
+            }
+        };
+        let spec = replay.spec.as_ref().unwrap_or(&self.subscriber.subscription.spec);
+        let now = self.engine.now().unwrap_or_else(Utc::now);
+        let secrets = self.subscriber.secrets_at(now);
+        let letter = letter_of(&self.push, &replay);
+        let exchange = match letter.into_request(spec, &secrets, Utc::now().timestamp()) {
+            Ok(request) => self.client.send(request).await,
+            Err(detail) => not_sent(detail),
+        };
+        drop(slot);
+        self.record(spec, exchange).await;
+    }
+
+    /// What the dead letter says from which it is sent again.
+    async fn replay(&self) -> Result<Replay, Error> {
+        match self.push.replay_of {
+            Some(id) => self.engine.load_replay(id).await,
+            None => Ok(Replay::default()),
+        }
+    }
+
+    async fn record(&self, spec: &SubscriptionSpec, exchange: Exchange) {
+        let outcome = match &exchange.result {
+            Ok(answer) => AttemptOutcome::Status(answer.status),
+            Err(error) => AttemptOutcome::Error(error.kind),
+        };
+        let judgement = spec.retry_on.judge(&outcome);
+        let pause = self.pause_asked_for(&exchange);
+        self.note_endpoint(spec, &exchange, judgement, pause).await;
+        let report = self.report(&exchange);
+        let outcome = match judgement {
+            Judgement::Success => PushOutcome::Delivered,
+            Judgement::Retry => PushOutcome::RetryAfter(self.wait(spec).max(pause.unwrap_or(0.0))),
+            Judgement::Terminal => PushOutcome::GaveUp,
+        };
+        let settled = self.settle(&report, outcome).await;
+        self.log(spec, &exchange, settled);
+    }
+
+    /// How long the receiver asked to be left alone.
+    fn pause_asked_for(&self, exchange: &Exchange) -> Option<f64> {
+        let answer = exchange.result.as_ref().ok().filter(|answer| matches!(answer.status, 429 | 503))?;
+        let seconds = retry_after::parse(answer.retry_after.as_deref()?, self.engine.now().unwrap_or_else(Utc::now))?;
+        Some(seconds.min(limits::RETRY_AFTER_SECONDS))
+    }
+
+    fn wait(&self, spec: &SubscriptionSpec) -> f64 {
+        spec.retry.seconds_after(self.push.row.work.retry_count + 1, chance())
+    }
+
+    /// What the attempt says of its endpoint. Written before the delivery is settled, so that
+    /// nothing else is sent there in between. A fault here costs the delivery nothing.
+    async fn note_endpoint(
+        &self,
+        spec: &SubscriptionSpec,
+        exchange: &Exchange,
+        judgement: Judgement,
+        pause: Option<f64>,
+    ) {
+        let is_sent = !matches!(&exchange.result, Err(error) if error.kind == ErrorKind::BodyNotRenderable);
+        let noted = async {
+            if let Some(seconds) = pause {
+                self.engine.pause_endpoint(&spec.url, seconds).await?;
+            }
+            match judgement {
+                Judgement::Retry => self.engine.note_failure(&spec.url, self.is_probe).await?,
+                // Whoever answers, be it with a refusal, is there.
+                _ if self.has_failed_before && is_sent => self.engine.note_success(&spec.url).await?,
+                _ => {}
+            }
+            if matches!(&exchange.result, Ok(answer) if answer.status == 410) {
+                self.engine.deactivate_subscription(self.push.subscription_id, "gone").await?;
+            }
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = noted.await {
+            log::warn!(endpoint = spec.url.as_str(); "the state of an endpoint could not be written: {error}");
+        }
+    }
+
+    fn report(&self, exchange: &Exchange) -> Report {
+        let error_message = match &exchange.result {
+            Ok(answer) if answer.is_success() => None,
+            Ok(answer) => Some(format!("the receiver answered {}", answer.status)),
+            Err(error) => Some(format!("{}: {}", error.kind, error.detail)),
+        };
+        let answer = exchange.result.as_ref().ok();
+        Report {
+            status_code: answer.map(|answer| i32::from(answer.status)),
+            execution_time_ms: Some(exchange.duration.as_millis() as i64),
+            error_message,
+            result: None,
+            push: PushRecord {
+                error_kind: exchange.result.as_ref().err().map(|error| error.kind),
+                response_excerpt: answer.map(|a| a.excerpt.clone()).filter(|excerpt| !excerpt.is_empty()),
+                subscription_version: Some(self.subscriber.subscription.version),
+            },
+        }
+    }
+
+    /// Puts the outcome on record, trying for as long as the claim stands: what was sent and
+    /// not recorded is sent twice.
+    async fn settle(&self, report: &Report, outcome: PushOutcome) -> Result<Settled, Error> {
+        let lease = TimeDelta::milliseconds(i64::from(self.subscriber.subscription.spec.timeout_ms)) + MARGIN;
+        let give_up_at = Utc::now() + lease;
+        loop {
+            match self.engine.settle_push(&self.push, report.clone(), outcome.clone()).await {
+                Err(Error::Unavailable(_) | Error::Overloaded) if Utc::now() < give_up_at => {
+                    tokio::time::sleep(RECORD_PAUSE).await
+                }
+                settled => return settled,
+            }
+        }
+    }
+
+    fn log(&self, spec: &SubscriptionSpec, exchange: &Exchange, settled: Result<Settled, Error>) {
+        let outcome = match &exchange.result {
+            Ok(answer) => answer.status.to_string(),
+            Err(error) => error.kind.to_string(),
+        };
+        let (state, next_due) = match &settled {
+            Ok(Settled::Recorded(record)) => (state_of(record.status), record.entry.next_retry_at),
+            Ok(Settled::Extended { .. }) => ("", None),
+            Err(Error::Refused(_)) => ("lost", None),
+            Err(error) => {
+                log::error!(delivery_id = self.push.delivery_id; "an attempt could not be put on record: {error}");
+                return;
+            }
+        };
+        log::info!(
+            event_id = self.push.row.event.id,
+            delivery_id = self.push.delivery_id,
+            subscription_id = self.push.subscription_id,
+            endpoint = spec.url.as_str(),
+            attempt = self.push.row.work.retry_count + 1,
+            outcome = outcome.as_str(),
+            state,
+            duration_ms = exchange.duration.as_millis() as u64,
+            next_due = next_due.map(|at: DateTime<Utc>| at.to_rfc3339()).unwrap_or_default().as_str();
+            "push"
+        );
+    }
+}
+
+/// As in the claim's lease.
+const MARGIN: TimeDelta = TimeDelta::seconds(super::LEASE_MARGIN_SECONDS as i64);
+
+fn state_of(status: Status) -> &'static str {
+    match status {
+        Status::Completed => "delivered",
+        Status::Pending | Status::Processing => "retry",
+        Status::Failed => "dead_letter",
+        Status::Cancelled => "cancelled",
+    }
+}
+
+fn letter_of(push: &ClaimedPush, replay: &Replay) -> Letter {
+    let event = &push.row.event;
+    let own_payload = || event.payload.as_ref().map_or("null", |json| json.0.as_str()).to_owned();
+    Letter {
+        webhook_id: replay.webhook_id.clone().unwrap_or_else(|| Letter::webhook_id(event.id)),
+        event_type: event.event_type.clone(),
+        title: event.title.clone(),
+        time: event.created_at,
+        tags: event.tags.clone(),
+        labels: event.labels.as_ref().and_then(|json| serde_json::from_str(json.0.as_str()).ok()).unwrap_or_default(),
+        payload: replay.payload.as_ref().map_or_else(own_payload, |json| json.as_str().to_owned()),
+        correlation_id: event.correlation_id.clone(),
+        ordering_key: event.ordering_key.clone(),
+        traceparent: event.traceparent.clone(),
+        attempt: push.row.work.retry_count + 1,
+    }
+}
+
+fn not_sent(detail: String) -> Exchange {
+    let error = SendError { kind: ErrorKind::BodyNotRenderable, detail };
+    Exchange { duration: Duration::ZERO, result: Err(error) }
+}

@@ -1,0 +1,280 @@
+//! The dispatcher: the built-in worker that pushes events to those who subscribed.
+//!
+//! It sleeps until the bell is rung for a subscription. Then it asks, for all that may have
+//! something, whether anything may be sent to them now (they are active, their endpoint is not
+//! paused, their rate is not used up), claims as much as there are free [`slots::Slots`], and
+//! starts an [`attempt`] for each. While it is at the database, slots fall free and bells ring, so
+//! that one round serves many: the busier it is, the fewer statements a push costs.
+//!
+//! A subscription stays on the list of the busy ones until a claim finds less than it asked
+//! for. One that may not be sent to now is put on the list of later ones, with the time at which
+//! to look again; nothing of it is claimed meanwhile, and no attempt is spent.
+
+pub mod attempt;
+pub mod slots;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::report;
+use crate::engine::Engine;
+use crate::engine::pushes::{ClaimedPush, PushClaim};
+use crate::engine::subscribers::Subscriber;
+use crate::error::Error;
+use crate::store::endpoints::Gate;
+use crate::webhook::Client;
+
+use attempt::Attempt;
+use slots::{Slot, Slots};
+
+/// How much longer than a request may take its claim holds: time to put the outcome on record.
+const LEASE_MARGIN_SECONDS: i32 = 15;
+
+/// How many subscriptions are looked at in one round.
+const GATES_PER_ROUND: usize = 500;
+
+/// When to look again at a subscription whose endpoint another server is just trying.
+const PROBED_ELSEWHERE: Duration = Duration::from_secs(1);
+
+/// Between two rounds while the database is away.
+const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long requests under way may take once the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// What the dispatcher has to know.
+#[derive(Debug, Clone, Copy)]
+pub struct DispatcherSettings {
+    /// Requests under way at once.
+    pub max_pushes: usize,
+}
+
+/// The dispatcher of one server.
+pub struct Dispatcher {
+    engine: Engine,
+    client: Client,
+    slots: Arc<Slots>,
+    attempts: TaskTracker,
+    busy: BTreeSet<i64>,
+    later: BTreeMap<i64, Instant>,
+}
+
+/// What may be sent to one subscription in this round.
+struct Opening {
+    claim: PushClaim,
+    subscriber: Subscriber,
+    gate: Gate,
+    is_probe: bool,
+    rate: Option<f64>,
+}
+
+impl Dispatcher {
+    /// A dispatcher that has sent nothing yet, and will look at everybody first.
+    pub fn new(engine: Engine, client: Client, settings: DispatcherSettings) -> Self {
+        let slots = Slots::new(settings.max_pushes, engine.clone());
+        engine.push_bell.ring(None);
+        let attempts = TaskTracker::new();
+        Dispatcher { engine, client, slots, attempts, busy: BTreeSet::new(), later: BTreeMap::new() }
+    }
+
+    /// One round; answers how many attempts it started.
+    pub async fn run_once(&mut self) -> Result<usize, Error> {
+        self.hear_bell().await?;
+        let candidates: Vec<i64> =
+            self.busy.iter().copied().filter(|id| self.slots.free(*id, i32::MAX) > 0).take(GATES_PER_ROUND).collect();
+        if candidates.is_empty() || self.slots.all_taken() {
+            return Ok(0);
+        }
+        let gates = self.engine.look_at_gates(&candidates).await?;
+        if gates.iter().any(|gate| self.is_news(gate)) {
+            self.engine.reload_subscribers().await?;
+        }
+        let mut openings = Vec::new();
+        for gate in gates {
+            openings.extend(self.open(gate).await?);
+        }
+        self.share_slots(&mut openings);
+        self.keep_pace(&mut openings).await?;
+        openings.retain(|opening| opening.claim.limit > 0);
+        self.claim_and_start(openings).await
+    }
+
+    /// Whether this server does not know the subscription as it is now.
+    fn is_news(&self, gate: &Gate) -> bool {
+        let known = self.engine.subscribers.get(gate.subscription_id).map(|s| s.subscription.version);
+        gate.is_active && known != Some(gate.version)
+    }
+
+    async fn hear_bell(&mut self) -> Result<(), Error> {
+        let rung = self.engine.push_bell.take();
+        self.busy.extend(rung.subscription_ids);
+        if rung.for_all {
+            self.engine.reload_subscribers().await?;
+            self.busy.extend(self.engine.subscribers.ids());
+        }
+        let now = Instant::now();
+        let due: Vec<i64> = self.later.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
+        for id in due {
+            self.later.remove(&id);
+            self.busy.insert(id);
+        }
+        Ok(())
+    }
+
+    /// Whether anything may be sent to a subscription now; if not, it is left for later, or for
+    /// whenever the bell is rung for it.
+    async fn open(&mut self, gate: Gate) -> Result<Option<Opening>, Error> {
+        let id = gate.subscription_id;
+        let Some(subscriber) = self.engine.subscribers.get(id).filter(|_| gate.is_active) else {
+            self.busy.remove(&id);
+            return Ok(None);
+        };
+        if let Some(seconds) = gate.paused_for {
+            self.leave_for_later(id, Duration::from_secs_f64(seconds.clamp(0.0, 60.0)));
+            return Ok(None);
+        }
+        let spec = &subscriber.subscription.spec;
+        let lease_seconds = (spec.timeout_ms + 999) / 1000 + LEASE_MARGIN_SECONDS;
+        let is_probe = gate.is_open;
+        if is_probe && !self.engine.take_probe(&gate.url, f64::from(lease_seconds)).await? {
+            self.leave_for_later(id, PROBED_ELSEWHERE);
+            return Ok(None);
+        }
+        let limit = if is_probe { 1 } else { self.slots.free(id, spec.max_concurrency) as i64 };
+        let rate = spec.rate_per_second;
+        let claim = PushClaim { subscription_id: id, limit, lease_seconds };
+        Ok(Some(Opening { claim, subscriber, gate, is_probe, rate }))
+    }
+
+    fn leave_for_later(&mut self, id: i64, wait: Duration) {
+        self.busy.remove(&id);
+        self.later.insert(id, Instant::now() + wait);
+    }
+
+    /// Where there are fewer slots than could be used, everybody gets an equal share of them.
+    fn share_slots(&self, openings: &mut [Opening]) {
+        let mut free = self.slots.free_in_all() as i64;
+        let mut order: Vec<&mut Opening> = openings.iter_mut().collect();
+        order.sort_by_key(|opening| opening.claim.limit);
+        let mut left = order.len() as i64;
+        for opening in order {
+            // Rounded up, so that the last free slot is not left to nobody.
+            let share = (free + left - 1) / left;
+            opening.claim.limit = opening.claim.limit.min(share).min(free);
+            free -= opening.claim.limit;
+            left -= 1;
+        }
+    }
+
+    async fn keep_pace(&mut self, openings: &mut [Opening]) -> Result<(), Error> {
+        let wanted: Vec<(i64, f64, i64)> = openings
+            .iter()
+            .filter_map(|opening| Some((opening.claim.subscription_id, opening.rate?, opening.claim.limit)))
+            .collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        for grant in self.engine.take_pace(&wanted).await? {
+            let Some(opening) = openings.iter_mut().find(|o| o.claim.subscription_id == grant.subscription_id) else {
+                continue;
+            };
+            if grant.granted < opening.claim.limit {
+                self.leave_for_later(grant.subscription_id, Duration::from_secs_f64(grant.next_in.clamp(0.001, 60.0)));
+            }
+            opening.claim.limit = grant.granted;
+        }
+        Ok(())
+    }
+
+    async fn claim_and_start(&mut self, openings: Vec<Opening>) -> Result<usize, Error> {
+        if openings.is_empty() {
+            return Ok(0);
+        }
+        let claims: Vec<PushClaim> = openings.iter().map(|opening| opening.claim).collect();
+        let claimed = self.engine.claim_pushes(&claims).await?;
+        let started = claimed.len();
+        let mut by_subscription: HashMap<i64, Vec<ClaimedPush>> = HashMap::new();
+        for push in claimed {
+            by_subscription.entry(push.subscription_id).or_default().push(push);
+        }
+        for opening in openings {
+            let pushes = by_subscription.remove(&opening.claim.subscription_id).unwrap_or_default();
+            self.after_claim(&opening, pushes.len() as i64).await?;
+            for push in pushes {
+                self.start(push, &opening);
+            }
+        }
+        Ok(started)
+    }
+
+    /// Less than asked for: there is no more, and what was reserved for it is given back.
+    async fn after_claim(&mut self, opening: &Opening, found: i64) -> Result<(), Error> {
+        let unused = opening.claim.limit - found;
+        if unused == 0 {
+            return Ok(());
+        }
+        self.busy.remove(&opening.claim.subscription_id);
+        if opening.is_probe {
+            self.engine.return_probe(&opening.gate.url).await?;
+        }
+        if let Some(rate) = opening.rate {
+            self.engine.return_pace(opening.claim.subscription_id, rate, unused).await?;
+        }
+        Ok(())
+    }
+
+    fn start(&self, push: ClaimedPush, opening: &Opening) {
+        let attempt = Attempt {
+            engine: self.engine.clone(),
+            client: self.client.clone(),
+            subscriber: opening.subscriber.clone(),
+            has_failed_before: opening.gate.failures_in_row > 0 || opening.is_probe,
+            is_probe: opening.is_probe,
+            push,
+        };
+        let slot: Slot = self.slots.take(opening.claim.subscription_id);
+        self.attempts.spawn(attempt.run(slot));
+    }
+
+    /// Sleeps until there may be something to do.
+    async fn rest(&self) {
+        let rung = self.engine.push_bell.rung();
+        match self.later.values().min() {
+            Some(at) => drop(tokio::time::timeout_at(*at, rung).await),
+            None => rung.await,
+        }
+    }
+
+    /// Waits for the requests under way.
+    pub async fn finish(&self) {
+        self.attempts.close();
+        self.attempts.wait().await;
+    }
+}
+
+/// Repeats until the server stops; then waits for the requests under way, though not for ever:
+/// what is not settled by then is sent again after its lease.
+pub async fn run(engine: Engine, client: Client, settings: DispatcherSettings, shutdown: CancellationToken) {
+    let mut dispatcher = Dispatcher::new(engine, client, settings);
+    loop {
+        let round = async {
+            match dispatcher.run_once().await {
+                Ok(0) => dispatcher.rest().await,
+                Ok(_) => {}
+                Err(error) => {
+                    report("dispatcher", &error);
+                    tokio::time::sleep(TROUBLE_PAUSE).await;
+                }
+            }
+        };
+        if shutdown.run_until_cancelled(round).await.is_none() {
+            break;
+        }
+    }
+    let _ = tokio::time::timeout(DRAIN, dispatcher.finish()).await;
+}

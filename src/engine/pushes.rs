@@ -1,0 +1,193 @@
+//! What the dispatcher does: it asks what may be sent, claims it, and says what came of it.
+//!
+//! The dispatcher is a worker like any other, built in. Its claims go by subscription, since
+//! each has its own limits; its words are settled in the same lane as everybody's.
+
+use crate::domain::delivery::Report;
+use crate::domain::lease::Caller;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::claims::{ClaimQuery, ClaimedEvent, claim_deliveries};
+use crate::store::endpoints::{self, Gate, Grant};
+use crate::store::events::EventRow;
+use crate::store::ready::queue_of_subscription;
+use crate::store::subscriptions::active_subscriptions_of;
+
+use super::settle_deliveries::{Settled, Word, WorkCall};
+use super::subscriptions::{Notice, notice, publish_notice};
+use super::{Engine, transaction};
+
+/// Of how many subscriptions that share an endpoint it is told when a breaker opens.
+const NOTICES: i64 = 100;
+
+/// How much of a subscription's queue to claim.
+#[derive(Debug, Clone, Copy)]
+pub struct PushClaim {
+    /// Whose.
+    pub subscription_id: i64,
+    /// At most so many.
+    pub limit: i64,
+    /// For so long.
+    pub lease_seconds: i32,
+}
+
+/// A push in the dispatcher's hands.
+#[derive(Debug, Clone)]
+pub struct ClaimedPush {
+    /// The delivery.
+    pub delivery_id: i64,
+    /// Whom it goes to.
+    pub subscription_id: i64,
+    /// The dead letter that says how, if one does.
+    pub replay_of: Option<i64>,
+    /// The event, and where the delivery stands.
+    pub row: EventRow,
+}
+
+/// What came of an attempt.
+#[derive(Debug, Clone)]
+pub enum PushOutcome {
+    /// It was taken.
+    Delivered,
+    /// It was not; try again after so many seconds, if attempts are left.
+    RetryAfter(f64),
+    /// It was not, and will not be.
+    GaveUp,
+}
+
+impl Engine {
+    /// Whether anything may be sent to these subscriptions now.
+    pub async fn look_at_gates(&self, subscription_ids: &[i64]) -> Result<Vec<Gate>, Error> {
+        let mut conn = self.database.connection().await?;
+        Ok(endpoints::look_at_gates(&mut conn, subscription_ids, self.now()).await?)
+    }
+
+    /// Claims pushes.
+    pub async fn claim_pushes(&self, claims: &[PushClaim]) -> Result<Vec<ClaimedPush>, Error> {
+        let queues: Vec<String> = claims.iter().map(|claim| queue_of_subscription(claim.subscription_id)).collect();
+        let windows: Vec<i64> = claims.iter().map(|claim| claim.limit).collect();
+        let total = windows.iter().sum::<i64>() as usize;
+        let leases: Vec<i32> = claims.iter().map(|claim| claim.lease_seconds).collect();
+        let look = self.marks.look(&queues);
+        let from: Vec<(i16, i64)> = look.from.iter().map(|mark| (mark.rank, mark.seq)).collect();
+        let mut conn = self.database.connection().await?;
+        let query = ClaimQuery {
+            namespace_id: DEFAULT_NAMESPACE,
+            queues: &queues,
+            from: &from,
+            windows: &windows,
+            worker_ids: &vec![self.instance(); total],
+            lease_seconds: &[],
+            queue_leases: Some(&leases),
+            now: self.now(),
+        };
+        let claimed = claim_deliveries(&mut conn, &query).await?;
+        drop(conn);
+        self.note_claim(&look, &claimed);
+        if claimed.out_of_reach {
+            // Expired work stands in the way until it is swept; or others are just taking it.
+            self.expire_deliveries().await?;
+        }
+        let push = |claimed: ClaimedEvent| {
+            Some(ClaimedPush {
+                delivery_id: claimed.delivery_id,
+                subscription_id: claimed.subscription_id?,
+                replay_of: claimed.replay_of,
+                row: claimed.row,
+            })
+        };
+        Ok(claimed.events.into_iter().filter_map(push).collect())
+    }
+
+    /// Puts on record what came of an attempt.
+    pub async fn settle_push(&self, push: &ClaimedPush, report: Report, outcome: PushOutcome) -> Result<Settled, Error> {
+        let word = match outcome {
+            PushOutcome::Delivered => Word::Complete(report),
+            PushOutcome::RetryAfter(seconds) => {
+                Word::Fail { report, retryable: true, retry_after_seconds: Some(seconds) }
+            }
+            PushOutcome::GaveUp => Word::Fail { report, retryable: false, retry_after_seconds: None },
+        };
+        let caller = Caller { worker_id: self.instance().to_owned(), lease_id: Some(push.row.work.lease_id) };
+        let call = WorkCall { event_id: push.delivery_id, caller, word, is_push: true };
+        let mut settled = self.lanes.settle.call(std::sync::Arc::new(vec![call]), 1).await?;
+        settled.pop().unwrap_or_else(|| Err(Error::Internal("a word was not answered".into())))
+    }
+
+    /// Takes the right to try an endpoint whose breaker is open.
+    pub async fn take_probe(&self, url: &str, seconds: f64) -> Result<bool, Error> {
+        let mut conn = self.database.connection().await?;
+        Ok(endpoints::take_probe(&mut conn, DEFAULT_NAMESPACE, url, seconds, self.now()).await?)
+    }
+
+    /// Gives that right back unused.
+    pub async fn return_probe(&self, url: &str) -> Result<(), Error> {
+        let mut conn = self.database.connection().await?;
+        Ok(endpoints::return_probe(&mut conn, DEFAULT_NAMESPACE, url, self.now()).await?)
+    }
+
+    /// Takes of subscriptions' rates: each with its rate and what is wanted.
+    pub async fn take_pace(&self, wanted: &[(i64, f64, i64)]) -> Result<Vec<Grant>, Error> {
+        let mut conn = self.database.connection().await?;
+        Ok(endpoints::take_pace(&mut conn, wanted, self.now()).await?)
+    }
+
+    /// Gives back what was not used.
+    pub async fn return_pace(&self, subscription_id: i64, rate: f64, unused: i64) -> Result<(), Error> {
+        let mut conn = self.database.connection().await?;
+        Ok(endpoints::return_pace(&mut conn, subscription_id, rate, unused).await?)
+    }
+
+    /// Sends nothing to an endpoint for some time.
+    pub async fn pause_endpoint(&self, url: &str, seconds: f64) -> Result<(), Error> {
+        let mut conn = self.database.connection().await?;
+        Ok(endpoints::pause_endpoint(&mut conn, DEFAULT_NAMESPACE, url, seconds, self.now()).await?)
+    }
+
+    /// Counts a failure of an endpoint; the one that is too many opens its breaker.
+    pub async fn note_failure(&self, url: &str, is_probe: bool) -> Result<(), Error> {
+        let rule = self.settings.breaker;
+        let notices = transaction!(self, |conn| {
+            let opened = endpoints::note_failure(conn, DEFAULT_NAMESPACE, url, rule, is_probe, self.now()).await?;
+            if opened { publish_notices(conn, self, url, "breaker_opened").await } else { Ok(Vec::new()) }
+        })?;
+        self.tell(url, "opened", &notices);
+        Ok(())
+    }
+
+    /// An endpoint has answered: its failures are forgotten, its breaker closes.
+    pub async fn note_success(&self, url: &str) -> Result<(), Error> {
+        let notices = transaction!(self, |conn| {
+            let closed = endpoints::note_success(conn, DEFAULT_NAMESPACE, url, self.now()).await?;
+            if closed { publish_notices(conn, self, url, "breaker_closed").await } else { Ok(Vec::new()) }
+        })?;
+        self.tell(url, "closed", &notices);
+        if !notices.is_empty() {
+            self.push_bell.ring(None);
+        }
+        Ok(())
+    }
+
+    fn tell(&self, url: &str, what: &str, notices: &[Notice]) {
+        if !notices.is_empty() {
+            log::warn!(endpoint = url; "the breaker {what}");
+        }
+        for notice in notices {
+            self.follow_notice(notice);
+        }
+    }
+}
+
+/// One notice for each subscription that shares the endpoint.
+async fn publish_notices(
+    conn: &mut diesel_async::AsyncPgConnection,
+    engine: &Engine,
+    url: &str,
+    what: &str,
+) -> Result<Vec<Notice>, Error> {
+    let mut notices = Vec::new();
+    for row in active_subscriptions_of(conn, DEFAULT_NAMESPACE, url, NOTICES).await? {
+        notices.push(publish_notice(conn, engine, notice(what, &row, what)).await?);
+    }
+    Ok(notices)
+}

@@ -1,0 +1,172 @@
+//! Who subscribed: this server's copy, against which events are matched.
+//!
+//! The copy has a number, and whoever publishes names it; if it is not the present one any
+//! more, nothing is stored, the copy is made anew and the events are matched again. So the
+//! copy may be as old as it likes, and is never used when it is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use chrono::{DateTime, Utc};
+use diesel_async::AsyncPgConnection;
+
+use crate::domain::event::NewEvent;
+use crate::domain::json::RawJson;
+use crate::domain::matching::{Catalog, Subject};
+use crate::domain::signature::Secret;
+use crate::domain::subscription::{Subscription, SubscriptionSpec};
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::events::{FanOut, Push};
+use crate::store::ready::queue_of_subscription;
+use crate::store::subscriptions::{CatalogRow, load_catalog, load_one};
+
+use super::Engine;
+
+/// The copy of the subscriptions that one server has.
+#[derive(Default)]
+pub struct Subscribers(RwLock<Arc<Copy>>);
+
+/// The active subscriptions at one time.
+pub struct Copy {
+    generation: i64,
+    catalog: Catalog,
+    by_id: HashMap<i64, Subscriber>,
+}
+
+impl Default for Copy {
+    /// Nothing is known yet, under a number that there never is.
+    fn default() -> Self {
+        Copy { generation: -1, catalog: Catalog::new(Vec::new()), by_id: HashMap::new() }
+    }
+}
+
+/// Somebody who subscribed.
+#[derive(Debug, Clone)]
+pub struct Subscriber {
+    /// To what, and how.
+    pub subscription: Arc<Subscription>,
+    /// What to sign with, the present one first, and until when.
+    secrets: Arc<Vec<(Secret, Option<DateTime<Utc>>)>>,
+}
+
+impl Subscriber {
+    /// What to sign with now.
+    pub fn secrets_at(&self, now: DateTime<Utc>) -> Vec<Secret> {
+        let in_use = |(_, expires_at): &&(Secret, Option<DateTime<Utc>>)| expires_at.is_none_or(|at| at > now);
+        self.secrets.iter().filter(in_use).map(|(secret, _)| secret.clone()).collect()
+    }
+}
+
+impl Subscribers {
+    /// The copy.
+    fn copy(&self) -> Arc<Copy> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A subscriber, if it is an active one.
+    pub fn get(&self, id: i64) -> Option<Subscriber> {
+        self.copy().by_id.get(&id).cloned()
+    }
+
+    /// All of their ids.
+    pub fn ids(&self) -> Vec<i64> {
+        self.copy().by_id.keys().copied().collect()
+    }
+
+    /// Their queues.
+    pub fn queues(&self) -> Vec<String> {
+        self.copy().by_id.keys().map(|id| queue_of_subscription(*id)).collect()
+    }
+
+    /// Who gets what of these events, by this copy.
+    pub fn fan_out(&self, events: &[&NewEvent], now: Option<DateTime<Utc>>) -> FanOut {
+        self.copy().fan_out(events, now)
+    }
+}
+
+impl Copy {
+    /// Makes a copy of what this connection sees.
+    pub(super) async fn load(conn: &mut AsyncPgConnection) -> Result<Self, Error> {
+        let (generation, rows) = load_catalog(conn, DEFAULT_NAMESPACE).await?;
+        let by_id: HashMap<i64, Subscriber> =
+            rows.into_iter().filter_map(|row| Some((row.id, subscriber(row)?))).collect();
+        let subscriptions = by_id.values().map(|subscriber| subscriber.subscription.clone()).collect();
+        Ok(Copy { generation, catalog: Catalog::new(subscriptions), by_id })
+    }
+
+    pub(super) fn fan_out(&self, events: &[&NewEvent], now: Option<DateTime<Utc>>) -> FanOut {
+        let mut fan_out = FanOut { generation: self.generation, ..FanOut::default() };
+        if self.by_id.is_empty() {
+            return fan_out;
+        }
+        let mut matched: BTreeMap<i64, i32> = BTreeMap::new();
+        let time = now.unwrap_or_else(Utc::now);
+        for (index, event) in events.iter().enumerate() {
+            let subject = subject_of(event, time);
+            for subscription in self.catalog.matching(&subject) {
+                matched.insert(subscription.id, subscription.version);
+                fan_out.pushes.push(push(index, event, &subject, subscription));
+            }
+        }
+        fan_out.subscriptions = matched.into_iter().collect();
+        fan_out
+    }
+}
+
+fn subject_of(event: &NewEvent, time: DateTime<Utc>) -> Subject<'_> {
+    let payload = event.payload.as_ref().map(RawJson::as_str);
+    Subject::new(event.event_type.as_deref(), event.tags.as_slice(), &event.labels, payload, time)
+}
+
+fn push(event_index: usize, event: &NewEvent, subject: &Subject<'_>, subscription: &Subscription) -> Push {
+    let SubscriptionSpec { max_attempts, ordering_key_path, .. } = &subscription.spec;
+    let payload = ordering_key_path.as_ref().and_then(|_| subject.payload());
+    Push {
+        event: event_index,
+        subscription_id: subscription.id,
+        max_attempts: *max_attempts,
+        ordering_key: subscription.spec.ordering_key(event.ordering_key.as_deref(), payload),
+    }
+}
+
+impl Engine {
+    /// Makes the copy anew.
+    pub async fn reload_subscribers(&self) -> Result<(), Error> {
+        let mut conn = self.database.connection().await?;
+        let copy = Copy::load(&mut conn).await?;
+        let mut present = self.subscribers.0.write().unwrap_or_else(PoisonError::into_inner);
+        // Of two that were made at the same time, the newer stays.
+        if present.generation < copy.generation {
+            *present = Arc::new(copy);
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// How a subscription is sent to, and signed with what, whether it is active or not.
+    pub async fn load_subscriber(&self, id: i64) -> Result<(SubscriptionSpec, Vec<Secret>), Error> {
+        let mut conn = self.database.connection().await?;
+        let row = load_one(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::SubscriptionNotFound(id))?;
+        let unreadable = || Error::Internal(format!("subscription {id} cannot be read"));
+        let subscriber = subscriber(row).ok_or_else(unreadable)?;
+        let secrets = subscriber.secrets_at(self.now().unwrap_or_else(Utc::now));
+        Ok((subscriber.subscription.spec.clone(), secrets))
+    }
+}
+
+/// What was stored has been checked; a later version may know more than this one, and such a
+/// subscription is left to servers that understand it.
+fn subscriber(row: CatalogRow) -> Option<Subscriber> {
+    let spec = serde_json::from_str(row.spec.0.as_str()).ok().and_then(|map| SubscriptionSpec::parse(&map).ok());
+    let Some(spec) = spec else {
+        log::error!(subscription_id = row.id; "a subscription cannot be read by this version");
+        return None;
+    };
+    let secret = |(text, expires_at): (String, Option<DateTime<Utc>>)| Some((Secret::parse(&text).ok()?, expires_at));
+    Some(Subscriber {
+        subscription: Arc::new(Subscription { id: row.id, version: row.version, spec }),
+        secrets: Arc::new(row.secrets.into_iter().zip(row.secrets_expire_at).filter_map(secret).collect()),
+    })
+}

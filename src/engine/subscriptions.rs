@@ -1,0 +1,268 @@
+//! Subscriptions are made, changed, switched off and taken away.
+//!
+//! Whoever does that raises the catalog's number first, and so takes turns with all others who
+//! do; the row is locked next, which waits for publishers that are just storing something for
+//! this very subscription. What follows is either before all of a publication or after it.
+
+use diesel_async::AsyncPgConnection;
+use serde_json::{Map, Value};
+
+use crate::domain::address::check_url;
+use crate::domain::event::{NewEvent, RunAt};
+use crate::domain::invalid::Invalid;
+use crate::domain::json::RawJson;
+use crate::domain::limits;
+use crate::domain::signature::Secret;
+use crate::domain::subscription::SubscriptionSpec;
+use crate::domain::tags::Tags;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::events::{FanOut, Published};
+use crate::store::subscriptions::{
+    SubscriptionRow, SubscriptionState, count_secrets, count_subscriptions, delete_subscription, find_open_deliveries,
+    find_undrained, insert_subscription, lock_subscription, mark_drained, raise_generation, replace_secret,
+    update_subscription,
+};
+
+use super::changes::Changes;
+use super::publish_events::publish_in_order;
+use super::subscribers::Copy;
+use super::{Engine, Entered, transaction};
+
+/// How often a notice of ours is matched before it is given up.
+const NOTICE_MATCHES: usize = 5;
+
+/// Deliveries of a subscription that was taken away, called off per transaction.
+const DRAIN_ROWS: i64 = 500;
+
+/// What a subscriber wants changed.
+#[derive(Debug, Clone, Default)]
+pub struct SubscriptionChanges {
+    /// Fields and their new values; `null` for the default.
+    pub fields: Map<String, Value>,
+    /// Whether to push.
+    pub is_active: Option<bool>,
+}
+
+impl Engine {
+    /// Adds a subscription.
+    pub async fn create_subscription(
+        &self,
+        fields: Map<String, Value>,
+        secret: Secret,
+        is_active: bool,
+    ) -> Result<SubscriptionRow, Error> {
+        let (spec, json) = self.check_spec(&fields)?;
+        let engine = self.clone();
+        let row = self.detached(async move {
+            transaction!(engine, |conn| {
+                raise_generation(conn, DEFAULT_NAMESPACE).await?;
+                if count_subscriptions(conn, DEFAULT_NAMESPACE).await? >= engine.settings.max_subscriptions {
+                    return Err(Error::TooManySubscriptions(engine.settings.max_subscriptions));
+                }
+                let state = SubscriptionState { url: &spec.url, spec: &json, is_active, inactive_reason: None };
+                let row = insert_subscription(conn, DEFAULT_NAMESPACE, engine.now(), &state).await?;
+                replace_secret(conn, row.id, &secret.as_text(), 0.0, engine.now()).await?;
+                Ok(row)
+            })
+        });
+        let row = row.await?;
+        self.after_change(row.id).await;
+        Ok(row)
+    }
+
+    /// Changes a subscription. What is not yet sent is sent as it says then.
+    pub async fn change_subscription(&self, id: i64, changes: SubscriptionChanges) -> Result<SubscriptionRow, Error> {
+        let engine = self.clone();
+        let row = self.detached(async move {
+            transaction!(engine, |conn| {
+                raise_generation(conn, DEFAULT_NAMESPACE).await?;
+                let row = lock(conn, id).await?;
+                let mut fields = fields_of(&row)?;
+                for (name, value) in &changes.fields {
+                    fields.insert(name.clone(), value.clone());
+                }
+                let (spec, json) = engine.check_spec(&fields)?;
+                let is_active = changes.is_active.unwrap_or(row.is_active);
+                let inactive_reason = row.inactive_reason.as_deref().filter(|_| !is_active);
+                let state = SubscriptionState { url: &spec.url, spec: &json, is_active, inactive_reason };
+                Ok(update_subscription(conn, id, engine.now(), &state).await?)
+            })
+        });
+        let row = row.await?;
+        self.after_change(id).await;
+        Ok(row)
+    }
+
+    /// Takes a subscription away; what is open of it is called off.
+    pub async fn delete_subscription(&self, id: i64) -> Result<(), Error> {
+        let engine = self.clone();
+        let deleted = self.detached(async move {
+            transaction!(engine, |conn| {
+                raise_generation(conn, DEFAULT_NAMESPACE).await?;
+                lock(conn, id).await?;
+                delete_subscription(conn, id, engine.now()).await?;
+                Ok(())
+            })
+        });
+        deleted.await?;
+        self.after_change(id).await;
+        Ok(())
+    }
+
+    /// Gives a subscription a new secret; the old ones are used along with it for a while.
+    pub async fn rotate_secret(&self, id: i64, secret: Secret, overlap_seconds: f64) -> Result<SubscriptionRow, Error> {
+        let engine = self.clone();
+        let row = self.detached(async move {
+            transaction!(engine, |conn| {
+                raise_generation(conn, DEFAULT_NAMESPACE).await?;
+                let row = lock(conn, id).await?;
+                replace_secret(conn, id, &secret.as_text(), overlap_seconds, engine.now()).await?;
+                if count_secrets(conn, id).await? > limits::SECRETS {
+                    return Err(Error::TooManySecrets(limits::SECRETS));
+                }
+                Ok(update_subscription(conn, id, engine.now(), &state_of(&row)).await?)
+            })
+        });
+        let row = row.await?;
+        self.after_change(id).await;
+        Ok(row)
+    }
+
+    /// Switches a subscription off, because its endpoint said so, and publishes that.
+    pub async fn deactivate_subscription(&self, id: i64, reason: &'static str) -> Result<(), Error> {
+        let engine = self.clone();
+        let deactivated = self.detached(async move {
+            let notice = transaction!(engine, |conn| {
+                raise_generation(conn, DEFAULT_NAMESPACE).await?;
+                let Some(row) = lock_subscription(conn, DEFAULT_NAMESPACE, id).await? else { return Ok(None) };
+                if !row.is_active {
+                    return Ok(None);
+                }
+                let state =
+                    SubscriptionState { is_active: false, inactive_reason: Some(reason), ..state_of(&row) };
+                let row = update_subscription(conn, id, engine.now(), &state).await?;
+                Ok(Some(publish_notice(conn, &engine, notice("deactivated", &row, reason)).await?))
+            })?;
+            if let Some(notice) = notice {
+                log::warn!(subscription_id = id, reason; "a subscription was switched off");
+                engine.follow_notice(&notice);
+            }
+            Ok(())
+        });
+        deactivated.await?;
+        self.after_change(id).await;
+        Ok(())
+    }
+
+    /// Calls off a batch of what is open of subscriptions that were taken away; answers whether
+    /// there may be more.
+    pub async fn drain_subscriptions(&self) -> Result<bool, Error> {
+        let mut conn = self.database.connection().await?;
+        let Some(id) = find_undrained(&mut conn).await? else { return Ok(false) };
+        let open = find_open_deliveries(&mut conn, id, 0, DRAIN_ROWS).await?;
+        drop(conn);
+        let written = transaction!(self, |conn| {
+            let mut changes = Changes::load(conn, &open, self.now()).await?;
+            for id in changes.ids() {
+                let lines = changes.touch(id).and_then(|l| l.delivery.cancel(Some("subscription_deleted")));
+                changes.log_all(lines.into_iter().collect());
+            }
+            let written = changes.write(conn).await?;
+            // What is in flight is only marked, and ends by itself.
+            if find_open_deliveries(conn, id, 0, 1).await?.is_empty() {
+                mark_drained(conn, id, self.now()).await?;
+            }
+            Ok(written)
+        })?;
+        self.follow_up(&written);
+        Ok(open.len() as i64 == DRAIN_ROWS)
+    }
+
+    fn check_spec(&self, fields: &Map<String, Value>) -> Result<(SubscriptionSpec, RawJson), Error> {
+        let spec = SubscriptionSpec::parse(fields).map_err(Error::Invalid)?;
+        check_url(&spec.url, &self.settings.webhook_allow)
+            .map_err(|reason| Error::Invalid(vec![Invalid::new("url", reason)]))?;
+        let json = RawJson::of(&spec.to_json()).map_err(|error| Error::Internal(error.to_string()))?;
+        Ok((spec, json))
+    }
+
+    /// The copy of this server is made anew at once; other servers find out when they use theirs.
+    async fn after_change(&self, id: i64) {
+        if let Err(error) = self.reload_subscribers().await {
+            log::warn!("the subscriptions could not be read again: {error}");
+        }
+        self.push_bell.ring(Some(id));
+    }
+
+    /// Sees to what a notice calls for. Call it after the commit.
+    pub(super) fn follow_notice(&self, notice: &Notice) {
+        let Notice { event, fan_out, published, released } = notice;
+        self.follow_publication(&[event], fan_out, published, released.clone());
+    }
+}
+
+async fn lock(conn: &mut AsyncPgConnection, id: i64) -> Result<SubscriptionRow, Error> {
+    lock_subscription(conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::SubscriptionNotFound(id))
+}
+
+fn state_of(row: &SubscriptionRow) -> SubscriptionState<'_> {
+    SubscriptionState {
+        url: &row.url,
+        spec: &row.spec.0,
+        is_active: row.is_active,
+        inactive_reason: row.inactive_reason.as_deref(),
+    }
+}
+
+fn fields_of(row: &SubscriptionRow) -> Result<Map<String, Value>, Error> {
+    serde_json::from_str(row.spec.0.as_str()).map_err(|error| Error::Internal(error.to_string()))
+}
+
+/// An event of our own, stored and not yet followed up.
+pub(super) struct Notice {
+    event: NewEvent,
+    fan_out: FanOut,
+    published: Published,
+    released: Vec<Entered>,
+}
+
+/// What people can be told about a subscription: `waybill.subscription.<what>`.
+pub(super) fn notice(what: &str, row: &SubscriptionRow, reason: &str) -> NewEvent {
+    let name = fields_of(row).ok().and_then(|fields| fields.get("name").cloned()).unwrap_or_default();
+    let payload = serde_json::json!({"subscription_id": row.id, "name": name, "url": row.url, "reason": reason});
+    let event_type = format!("waybill.subscription.{what}");
+    NewEvent {
+        title: event_type.clone(),
+        description: None,
+        event_type: Some(event_type),
+        tags: Tags::default(),
+        labels: [("subscription_id".to_owned(), row.id.to_string())].into(),
+        payload: RawJson::of(&payload).ok(),
+        priority: 0,
+        max_retries: limits::DEFAULT_MAX_RETRIES,
+        backoff: None,
+        ordering_key: None,
+        correlation_id: None,
+        traceparent: None,
+        run_at: RunAt::Now,
+        expires_at: None,
+    }
+}
+
+/// Publishes an event of our own in a transaction under way, matched against what that
+/// transaction sees and nobody else does yet.
+pub(super) async fn publish_notice(
+    conn: &mut AsyncPgConnection,
+    engine: &Engine,
+    event: NewEvent,
+) -> Result<Notice, Error> {
+    for _ in 0..NOTICE_MATCHES {
+        let copy = Copy::load(conn).await?;
+        let fan_out = copy.fan_out(&[&event], engine.now());
+        if let Some((published, released)) = publish_in_order(conn, engine, &[&event], &fan_out).await? {
+            return Ok(Notice { event, fan_out, published, released });
+        }
+    }
+    Err(Error::unavailable("the subscriptions keep changing".into()))
+}

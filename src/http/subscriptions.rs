@@ -1,0 +1,223 @@
+//! `/subscriptions`: who gets events pushed, and how.
+
+use actix_web::http::header;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use chrono::Utc;
+use serde_json::{Map, Value, json};
+
+use super::body::{path_id, read_json, read_nothing};
+use super::fields::Fields;
+use super::query::Query;
+use super::view::{Timestamp, timestamp};
+use crate::domain::signature::Secret;
+use crate::domain::{limits, text};
+use crate::engine::Engine;
+use crate::engine::subscriptions::SubscriptionChanges;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::endpoints::{EndpointRow, load_endpoints};
+use crate::store::subscriptions::{self, SubscriptionRow};
+use crate::webhook::{Client, Letter};
+
+/// Bytes of a subscription: a filter and a template of the largest size, and room around them.
+const ONE_SUBSCRIPTION: usize = 256 * 1024;
+
+/// The type of the event that a test sends.
+const TEST_EVENT: &str = "waybill.test";
+
+/// `POST /subscriptions`.
+pub async fn create_subscription(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    Query::of(&request)?.finish()?;
+    let body = read_json(&request, payload, ONE_SUBSCRIPTION).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let secret = read_secret(&mut fields);
+    let is_active = fields.boolean("is_active").unwrap_or(true);
+    let rest = fields.rest();
+    fields.finish()?;
+    let secret = or_new(secret)?;
+    let row = engine.create_subscription(rest, secret.clone(), is_active).await?;
+    let mut view = view(&row, None);
+    view.insert("secret".into(), secret.as_text().into());
+    let location = (header::LOCATION, format!("/subscriptions/{}", row.id));
+    Ok(HttpResponse::Created().insert_header(location).json(view))
+}
+
+/// `GET /subscriptions`.
+pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let mut query = Query::of(&request)?;
+    let is_active = query.boolean("is_active");
+    let after = query.number("after", 0..=i64::MAX).unwrap_or(0);
+    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    query.finish()?;
+    let mut conn = engine.database.connection().await?;
+    let rows =
+        subscriptions::list_subscriptions(&mut conn, DEFAULT_NAMESPACE, is_active, after, limit).await?;
+    let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();
+    let endpoints = load_endpoints(&mut conn, DEFAULT_NAMESPACE, &urls, engine.now()).await?;
+    let views: Vec<_> = rows.iter().map(|row| view(row, endpoints.iter().find(|e| e.url == row.url))).collect();
+    let next = rows.last().filter(|_| rows.len() as i64 == limit).map(|row| row.id.to_string());
+    Ok(HttpResponse::Ok().json(json!({"subscriptions": views, "next": next})))
+}
+
+/// `GET /subscriptions/{id}`.
+pub async fn get_subscription(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    Query::of(&request)?.finish()?;
+    show(&engine, id).await
+}
+
+/// `PATCH /subscriptions/{id}`.
+pub async fn change_subscription(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    Query::of(&request)?.finish()?;
+    let body = read_json(&request, payload, ONE_SUBSCRIPTION).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let is_active = fields.boolean("is_active");
+    if fields.raw("secret").is_some() {
+        fields.refuse("secret", "is changed by POST /subscriptions/{id}/rotate-secret");
+    }
+    let rest = fields.rest();
+    fields.finish()?;
+    engine.change_subscription(id, SubscriptionChanges { fields: rest, is_active }).await?;
+    show(&engine, id).await
+}
+
+/// `DELETE /subscriptions/{id}`.
+pub async fn delete_subscription(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    Query::of(&request)?.finish()?;
+    read_nothing(&request, payload).await?;
+    engine.delete_subscription(id).await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// `POST /subscriptions/{id}/rotate-secret`.
+pub async fn rotate_secret(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    Query::of(&request)?.finish()?;
+    let body = read_json(&request, payload, ONE_SUBSCRIPTION).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let secret = read_secret(&mut fields);
+    let overlap = fields
+        .integer("overlap_seconds", limits::SECRET_OVERLAP_SECONDS)
+        .unwrap_or(limits::DEFAULT_SECRET_OVERLAP_SECONDS);
+    fields.finish()?;
+    let secret = or_new(secret)?;
+    let row = engine.rotate_secret(id, secret.clone(), f64::from(overlap)).await?;
+    Ok(HttpResponse::Ok().json(json!({
+        "id": row.id, "version": row.version, "secret": secret.as_text(), "overlap_seconds": overlap,
+    })))
+}
+
+/// `POST /subscriptions/{id}/test`: a signed request like any other, of which only the outcome is
+/// told. What the receiver answered is not: it may be one that the caller could not reach.
+pub async fn test_subscription(
+    engine: Data<Engine>,
+    client: Data<Client>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    Query::of(&request)?.finish()?;
+    read_nothing(&request, payload).await?;
+    let (spec, secrets) = engine.load_subscriber(id).await?;
+    let letter = test_letter(id)?;
+    let webhook_id = letter.webhook_id.clone();
+    let exchange = match letter.into_request(&spec, &secrets, Utc::now().timestamp()) {
+        Ok(request) => client.send(request).await,
+        Err(reason) => return Err(Error::invalid("transform", format!("cannot be applied: {reason}"))),
+    };
+    let answer = exchange.result.as_ref().ok();
+    Ok(HttpResponse::Ok().json(json!({
+        "delivered": answer.is_some_and(crate::webhook::Answer::is_success),
+        "webhook_id": webhook_id,
+        "status_code": answer.map(|answer| answer.status),
+        "error_kind": exchange.result.as_ref().err().map(|error| error.kind.as_str()),
+        "duration_ms": exchange.duration.as_millis() as u64,
+    })))
+}
+
+fn test_letter(id: i64) -> Result<Letter, Error> {
+    let number = getrandom::u64().map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(Letter {
+        webhook_id: format!("test_{number:016x}"),
+        event_type: Some(TEST_EVENT.into()),
+        title: "a test".into(),
+        time: Utc::now(),
+        tags: Vec::new(),
+        labels: [("subscription_id".to_owned(), id.to_string())].into(),
+        payload: json!({"test": true, "subscription_id": id}).to_string(),
+        correlation_id: None,
+        ordering_key: None,
+        traceparent: None,
+        attempt: 1,
+    })
+}
+
+async fn show(engine: &Engine, id: i64) -> Result<HttpResponse, Error> {
+    let mut conn = engine.database.connection().await?;
+    let row = subscriptions::get_subscription(&mut conn, DEFAULT_NAMESPACE, id).await?;
+    let row = row.ok_or(Error::SubscriptionNotFound(id))?;
+    let endpoints = load_endpoints(&mut conn, DEFAULT_NAMESPACE, &[&row.url], engine.now()).await?;
+    Ok(HttpResponse::Ok().json(view(&row, endpoints.first())))
+}
+
+fn read_secret(fields: &mut Fields<'_>) -> Option<Secret> {
+    let given: String = fields.value("secret", "a string")?;
+    let secret = text::check(&given, limits::NAME_CHARS).and_then(|_| Secret::parse(&given));
+    secret.map_err(|reason| fields.refuse("secret", reason)).ok()
+}
+
+fn or_new(secret: Option<Secret>) -> Result<Secret, Error> {
+    secret.map_or_else(|| Secret::generate().map_err(Error::Internal), Ok)
+}
+
+/// A subscription on the wire: what was set, and how it is doing. Never its secret.
+fn view(row: &SubscriptionRow, endpoint: Option<&EndpointRow>) -> Map<String, Value> {
+    let mut view = Map::new();
+    view.insert("id".into(), row.id.into());
+    view.insert("version".into(), row.version.into());
+    view.insert("is_active".into(), row.is_active.into());
+    view.insert("inactive_reason".into(), row.inactive_reason.clone().into());
+    let spec: Map<String, Value> = serde_json::from_str(row.spec.0.as_str()).unwrap_or_default();
+    view.extend(spec);
+    view.insert("endpoint".into(), endpoint_view(endpoint));
+    view.insert("created_at".into(), json!(Timestamp(row.created_at)));
+    view.insert("updated_at".into(), json!(Timestamp(row.updated_at)));
+    view
+}
+
+fn endpoint_view(endpoint: Option<&EndpointRow>) -> Value {
+    let Some(endpoint) = endpoint else {
+        return json!({"state": "closed", "failures_in_row": 0, "paused_until": null});
+    };
+    let is_paused = endpoint.paused_until.is_some_and(|until| until > endpoint.now);
+    let state = match (endpoint.opened_at.is_some(), is_paused) {
+        (true, true) => "open",
+        (true, false) => "half_open",
+        (false, true) => "paused",
+        (false, false) => "closed",
+    };
+    json!({
+        "state": state,
+        "failures_in_row": endpoint.failures_in_row,
+        "paused_until": timestamp(endpoint.paused_until.filter(|_| is_paused)),
+    })
+}

@@ -1,0 +1,261 @@
+//! Endpoints: how the places are doing that pushes go to, and what may be sent there now.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::{OptionalExtension, QueryableByName};
+use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+
+/// Whether anything may be sent to a subscription now.
+#[derive(Debug, Clone, QueryableByName)]
+pub struct Gate {
+    /// The subscription.
+    #[diesel(sql_type = BigInt)]
+    pub subscription_id: i64,
+    /// Its version.
+    #[diesel(sql_type = Integer)]
+    pub version: i32,
+    /// Whether it is switched on.
+    #[diesel(sql_type = Bool)]
+    pub is_active: bool,
+    /// Its endpoint.
+    #[diesel(sql_type = Text)]
+    pub url: String,
+    /// How often in a row the endpoint has failed.
+    #[diesel(sql_type = Integer)]
+    pub failures_in_row: i32,
+    /// Whether the endpoint's breaker is open.
+    #[diesel(sql_type = Bool)]
+    pub is_open: bool,
+    /// For how many more seconds nothing may be sent.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub paused_for: Option<f64>,
+}
+
+/// Looks whether anything may be sent to these subscriptions.
+pub async fn look_at_gates(
+    conn: &mut AsyncPgConnection,
+    subscription_ids: &[i64],
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<Vec<Gate>> {
+    sql_query(include_str!("sql/look_at_gates.sql"))
+        .bind::<Array<BigInt>, _>(subscription_ids)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .cached()
+        .load(conn)
+        .await
+}
+
+/// Takes the right to send one request to an endpoint whose breaker is open and whose pause is
+/// over. Nobody else gets it for `seconds`.
+pub async fn take_probe(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    url: &str,
+    seconds: f64,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<bool> {
+    let taken = sql_query(
+        "UPDATE waybill.endpoints SET paused_until = coalesce($3, now()) + make_interval(secs => $4) \
+         WHERE namespace_id = $1 AND url = $2 AND opened_at IS NOT NULL AND paused_until <= coalesce($3, now())",
+    )
+    .bind::<Integer, _>(namespace_id)
+    .bind::<Text, _>(url)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Double, _>(seconds)
+    .cached()
+    .execute(conn)
+    .await?;
+    Ok(taken > 0)
+}
+
+/// Gives that right back: whoever comes next may have it.
+pub async fn return_probe(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    url: &str,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<()> {
+    sql_query(
+        "UPDATE waybill.endpoints SET paused_until = coalesce($3, now()) \
+         WHERE namespace_id = $1 AND url = $2 AND opened_at IS NOT NULL",
+    )
+    .bind::<Integer, _>(namespace_id)
+    .bind::<Text, _>(url)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .cached()
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Sends nothing to an endpoint for some time. A longer pause stays.
+pub async fn pause_endpoint(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    url: &str,
+    seconds: f64,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<()> {
+    sql_query(
+        "INSERT INTO waybill.endpoints AS e (namespace_id, url, paused_until, updated_at) \
+         VALUES ($1, $2, coalesce($3, now()) + make_interval(secs => $4), coalesce($3, now())) \
+         ON CONFLICT (namespace_id, url) DO UPDATE \
+         SET paused_until = greatest(e.paused_until, excluded.paused_until), updated_at = excluded.updated_at",
+    )
+    .bind::<Integer, _>(namespace_id)
+    .bind::<Text, _>(url)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Double, _>(seconds)
+    .cached()
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// When a breaker opens, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub struct BreakerRule {
+    /// After so many failures in a row.
+    pub failures: i32,
+    /// For so many seconds.
+    pub seconds: f64,
+}
+
+#[derive(QueryableByName)]
+struct Flag {
+    #[diesel(sql_type = Bool)]
+    flag: bool,
+}
+
+/// Counts a failure; answers whether it opened the endpoint's breaker. A probe that fails keeps
+/// it open for another while.
+pub async fn note_failure(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    url: &str,
+    rule: BreakerRule,
+    is_probe: bool,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<bool> {
+    let row: Flag = sql_query(include_str!("sql/note_failure.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Text, _>(url)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(rule.failures)
+        .bind::<Double, _>(rule.seconds)
+        .bind::<Bool, _>(is_probe)
+        .cached()
+        .get_result(conn)
+        .await?;
+    Ok(row.flag)
+}
+
+/// Forgets an endpoint's failures; answers whether that closed its breaker.
+pub async fn note_success(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    url: &str,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<bool> {
+    let row: Option<Flag> = sql_query(include_str!("sql/note_success.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Text, _>(url)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()?;
+    Ok(row.is_some_and(|row| row.flag))
+}
+
+/// How an endpoint is doing.
+#[derive(Debug, Clone, QueryableByName)]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct EndpointRow {
+    #[diesel(sql_type = Text)]
+    pub url: String,
+    #[diesel(sql_type = Integer)]
+    pub failures_in_row: i32,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub opened_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub paused_until: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Timestamptz)]
+    pub now: DateTime<Utc>,
+}
+
+/// How these endpoints are doing; those of which nothing is known are left out.
+pub async fn load_endpoints(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    urls: &[&str],
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<Vec<EndpointRow>> {
+    sql_query(
+        "SELECT url, failures_in_row, opened_at, paused_until, coalesce($3, now()) AS now \
+         FROM waybill.endpoints WHERE namespace_id = $1 AND url = ANY($2)",
+    )
+    .bind::<Integer, _>(namespace_id)
+    .bind::<Array<Text>, _>(urls)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .cached()
+    .load(conn)
+    .await
+}
+
+/// What a subscription with a rate may send now.
+#[derive(Debug, Clone, QueryableByName)]
+pub struct Grant {
+    /// The subscription.
+    #[diesel(sql_type = BigInt)]
+    pub subscription_id: i64,
+    /// So many.
+    #[diesel(sql_type = BigInt)]
+    pub granted: i64,
+    /// In how many seconds the next one.
+    #[diesel(sql_type = Double)]
+    pub next_in: f64,
+}
+
+/// Takes of the subscriptions' rates what is wanted and there.
+pub async fn take_pace(
+    conn: &mut AsyncPgConnection,
+    wanted: &[(i64, f64, i64)],
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<Vec<Grant>> {
+    let ids: Vec<i64> = wanted.iter().map(|(id, _, _)| *id).collect();
+    sql_query(
+        "INSERT INTO waybill.subscription_paces (subscription_id, used_until) \
+         SELECT id, '-infinity' FROM unnest($1) AS id ON CONFLICT DO NOTHING",
+    )
+    .bind::<Array<BigInt>, _>(&ids)
+    .cached()
+    .execute(conn)
+    .await?;
+    sql_query(include_str!("sql/take_pace.sql"))
+        .bind::<Array<BigInt>, _>(&ids)
+        .bind::<Array<Double>, _>(wanted.iter().map(|(_, rate, _)| *rate).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(wanted.iter().map(|(_, _, most)| *most).collect::<Vec<_>>())
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .cached()
+        .load(conn)
+        .await
+}
+
+/// Gives back what was taken of a rate and not used.
+pub async fn return_pace(conn: &mut AsyncPgConnection, subscription_id: i64, rate: f64, unused: i64) -> QueryResult<()> {
+    sql_query(
+        "UPDATE waybill.subscription_paces SET used_until = used_until - make_interval(secs => $3 / $2) \
+         WHERE subscription_id = $1",
+    )
+    .bind::<BigInt, _>(subscription_id)
+    .bind::<Double, _>(rate)
+    .bind::<Double, _>(unused as f64)
+    .cached()
+    .execute(conn)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,31 @@
+-- Puts pushes that were given up with the dead letters, each with a copy of its event, of its
+-- subscription and of all its attempts, as they stand in this transaction.
+INSERT INTO waybill.dead_letters
+       (namespace_id, delivery_id, event_id, subscription_id, subscription_version, reason, detail, moved_by,
+        event, subscription, attempts, created_at)
+SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, s.version, t.reason, d.last_error, t.moved_by,
+       json_build_object(
+           'id', e.id, 'title', e.title, 'event_type', e.event_type, 'tags', array_to_string(e.tags, ','),
+           'labels', coalesce(e.labels, '{}'), 'payload', e.payload, 'ordering_key', e.ordering_key,
+           'correlation_id', e.correlation_id, 'traceparent', e.traceparent,
+           'created_at', to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
+       s.spec,
+       a.attempts,
+       coalesce($1, now())
+FROM unnest($2, $3, $4) AS t(delivery_id, reason, moved_by)
+CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE id = t.delivery_id OFFSET 0) d
+CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.event_id OFFSET 0) e
+CROSS JOIN LATERAL (SELECT version, spec FROM waybill.subscriptions WHERE id = d.subscription_id OFFSET 0) s
+CROSS JOIN LATERAL (
+    SELECT coalesce(json_agg(json_build_object(
+               'number', l.attempt,
+               'started_at', to_char((l.created_at - make_interval(secs => coalesce(l.execution_time_ms, 0) / 1000.0))
+                                     AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+               'duration_ms', l.execution_time_ms, 'status_code', l.status_code, 'error_kind', l.error_kind,
+               'error', l.error_message, 'response_excerpt', l.response_excerpt,
+               'subscription_version', l.subscription_version,
+               'next_due', to_char(l.next_retry_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+           ORDER BY l.id), '[]') AS attempts
+    FROM waybill.event_log l
+    WHERE l.event_id = d.event_id AND l.delivery_id = d.id AND l.action IN ('COMPLETED', 'FAILED') AND l.worker_id IS NOT NULL
+) a

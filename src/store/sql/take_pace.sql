@@ -1,0 +1,24 @@
+-- What subscriptions $1 with rates $2 may send now, at most $3 each. `used_until` is the moment
+-- up to which the rate is used up; what was not used for longer than a second is lost.
+WITH wanted AS MATERIALIZED (
+    SELECT p.ctid AS place, p.subscription_id, w.rate, w.most, t.now,
+           greatest(p.used_until, t.now - make_interval(secs => greatest(1.0, 1.0 / w.rate))) AS used_until
+    FROM unnest($1, $2, $3) AS w(id, rate, most)
+    CROSS JOIN (SELECT coalesce($4, now()) AS now) t
+    CROSS JOIN LATERAL (
+        SELECT ctid, subscription_id, used_until FROM waybill.subscription_paces WHERE subscription_id = w.id FOR UPDATE
+    ) p
+),
+granted AS MATERIALIZED (
+    SELECT *, least(most, greatest(0, floor(extract(epoch FROM now - used_until)::float8 * rate + 1e-6)))::bigint AS granted
+    FROM wanted
+),
+taken AS (
+    UPDATE waybill.subscription_paces p
+    SET used_until = g.used_until + make_interval(secs => g.granted / g.rate)
+    FROM granted g
+    WHERE p.ctid = g.place AND g.granted > 0
+)
+SELECT subscription_id, granted,
+       greatest(0, extract(epoch FROM used_until - now)::float8 + (granted + 1) / rate) AS next_in
+FROM granted

@@ -1,0 +1,332 @@
+//! Subscriptions: written whole, read as they stand, and copied by servers that match events.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::prelude::{Queryable, QueryableByName, Selectable};
+use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+use super::columns::JsonColumn;
+use super::schema::{subscription_catalog, subscription_secrets, subscriptions};
+use crate::domain::json::RawJson;
+
+/// A subscription, as it stands.
+#[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = subscriptions, check_for_backend(diesel::pg::Pg))]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct SubscriptionRow {
+    pub id: i64,
+    pub version: i32,
+    pub url: String,
+    pub spec: JsonColumn,
+    pub is_active: bool,
+    pub inactive_reason: Option<String>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+/// What a subscription is to say.
+#[derive(Debug, Clone)]
+pub struct SubscriptionState<'a> {
+    /// Where pushes go.
+    pub url: &'a str,
+    /// All that was set.
+    pub spec: &'a RawJson,
+    /// Whether anything is pushed.
+    pub is_active: bool,
+    /// Why not, if we decided it.
+    pub inactive_reason: Option<&'a str>,
+}
+
+/// Adds a subscription.
+pub async fn insert_subscription(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    now: Option<DateTime<Utc>>,
+    state: &SubscriptionState<'_>,
+) -> QueryResult<SubscriptionRow> {
+    sql_query(
+        "INSERT INTO waybill.subscriptions (namespace_id, url, spec, is_active, inactive_reason, created_at, updated_at) \
+         VALUES ($1, $2, $3, $4, $5, coalesce($6, now()), coalesce($6, now())) RETURNING *",
+    )
+    .bind::<Integer, _>(namespace_id)
+    .bind::<Text, _>(state.url)
+    .bind::<Json, _>(JsonColumn(state.spec.clone()))
+    .bind::<diesel::sql_types::Bool, _>(state.is_active)
+    .bind::<Nullable<Text>, _>(state.inactive_reason)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .get_result(conn)
+    .await
+}
+
+/// Changes a subscription, which must be locked; its version grows.
+pub async fn update_subscription(
+    conn: &mut AsyncPgConnection,
+    id: i64,
+    now: Option<DateTime<Utc>>,
+    state: &SubscriptionState<'_>,
+) -> QueryResult<SubscriptionRow> {
+    sql_query(
+        "UPDATE waybill.subscriptions SET url = $2, spec = $3, is_active = $4, inactive_reason = $5, \
+                version = version + 1, updated_at = coalesce($6, now()) WHERE id = $1 RETURNING *",
+    )
+    .bind::<BigInt, _>(id)
+    .bind::<Text, _>(state.url)
+    .bind::<Json, _>(JsonColumn(state.spec.clone()))
+    .bind::<diesel::sql_types::Bool, _>(state.is_active)
+    .bind::<Nullable<Text>, _>(state.inactive_reason)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .get_result(conn)
+    .await
+}
+
+/// Takes a subscription away; what points at it stays.
+pub async fn delete_subscription(conn: &mut AsyncPgConnection, id: i64, now: Option<DateTime<Utc>>) -> QueryResult<()> {
+    sql_query(
+        "UPDATE waybill.subscriptions SET is_active = false, inactive_reason = NULL, version = version + 1, \
+                deleted_at = coalesce($2, now()), updated_at = coalesce($2, now()) WHERE id = $1",
+    )
+    .bind::<BigInt, _>(id)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Notes that the subscriptions are not what they were. Call it first: those who change any of
+/// them take turns by it.
+pub async fn raise_generation(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<()> {
+    diesel::update(subscription_catalog::table.find(namespace_id))
+        .set(subscription_catalog::generation.eq(subscription_catalog::generation + 1))
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+/// A subscription, if there is one.
+pub async fn get_subscription(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    id: i64,
+) -> QueryResult<Option<SubscriptionRow>> {
+    subscriptions::table
+        .filter(subscriptions::id.eq(id))
+        .filter(subscriptions::namespace_id.eq(namespace_id).and(subscriptions::deleted_at.is_null()))
+        .select(SubscriptionRow::as_select())
+        .first(conn)
+        .await
+        .optional()
+}
+
+/// The same, locked until the transaction ends.
+pub async fn lock_subscription(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    id: i64,
+) -> QueryResult<Option<SubscriptionRow>> {
+    subscriptions::table
+        .filter(subscriptions::id.eq(id))
+        .filter(subscriptions::namespace_id.eq(namespace_id).and(subscriptions::deleted_at.is_null()))
+        .select(SubscriptionRow::as_select())
+        .for_update()
+        .first(conn)
+        .await
+        .optional()
+}
+
+/// A page of subscriptions, in the order of ids.
+pub async fn list_subscriptions(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    is_active: Option<bool>,
+    after: i64,
+    limit: i64,
+) -> QueryResult<Vec<SubscriptionRow>> {
+    let mut query = subscriptions::table
+        .filter(subscriptions::namespace_id.eq(namespace_id))
+        .filter(subscriptions::deleted_at.is_null())
+        .filter(subscriptions::id.gt(after))
+        .into_boxed();
+    if let Some(is_active) = is_active {
+        query = query.filter(subscriptions::is_active.eq(is_active));
+    }
+    query.order(subscriptions::id).limit(limit).select(SubscriptionRow::as_select()).load(conn).await
+}
+
+/// How many subscriptions there are.
+pub async fn count_subscriptions(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<i64> {
+    subscriptions::table
+        .filter(subscriptions::namespace_id.eq(namespace_id))
+        .filter(subscriptions::deleted_at.is_null())
+        .count()
+        .get_result(conn)
+        .await
+}
+
+/// The active subscriptions that push to a URL.
+pub async fn active_subscriptions_of(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    url: &str,
+    limit: i64,
+) -> QueryResult<Vec<SubscriptionRow>> {
+    subscriptions::table
+        .filter(subscriptions::namespace_id.eq(namespace_id))
+        .filter(subscriptions::url.eq(url))
+        .filter(subscriptions::deleted_at.is_null().and(subscriptions::is_active))
+        .order(subscriptions::id)
+        .limit(limit)
+        .select(SubscriptionRow::as_select())
+        .load(conn)
+        .await
+}
+
+/// An active subscription, as servers copy it.
+#[derive(Debug, QueryableByName)]
+pub struct CatalogRow {
+    /// Its id.
+    #[diesel(sql_type = BigInt)]
+    pub id: i64,
+    /// Its version.
+    #[diesel(sql_type = Integer)]
+    pub version: i32,
+    /// What was set.
+    #[diesel(sql_type = Json)]
+    pub spec: JsonColumn,
+    /// What to sign with, the present secret first.
+    #[diesel(sql_type = Array<Text>)]
+    pub secrets: Vec<String>,
+    /// Until when each.
+    #[diesel(sql_type = Array<Nullable<Timestamptz>>)]
+    pub secrets_expire_at: Vec<Option<DateTime<Utc>>>,
+}
+
+/// Subscriptions of namespace `$1` with their secrets.
+macro_rules! catalog_rows {
+    ($which:literal) => {
+        concat!(
+            "SELECT s.id, s.version, s.spec, coalesce(k.secrets, '{}') AS secrets, \
+                    coalesce(k.expiries, '{}') AS secrets_expire_at \
+             FROM waybill.subscriptions s CROSS JOIN LATERAL ( \
+                 SELECT array_agg(secret ORDER BY id DESC) AS secrets, \
+                        array_agg(expires_at ORDER BY id DESC) AS expiries \
+                 FROM waybill.subscription_secrets WHERE subscription_id = s.id) k \
+             WHERE s.namespace_id = $1 AND ",
+            $which
+        )
+    };
+}
+
+/// All active subscriptions, and the number that stands for them. The number is read first: if
+/// something changes between the two reads, the copy is newer than it says, and whoever uses it
+/// is merely sent back for another.
+pub async fn load_catalog(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<(i64, Vec<CatalogRow>)> {
+    let generation =
+        subscription_catalog::table.find(namespace_id).select(subscription_catalog::generation).first(conn).await?;
+    let rows = sql_query(catalog_rows!("s.is_active ORDER BY s.id"))
+        .bind::<Integer, _>(namespace_id)
+        .cached()
+        .load(conn)
+        .await?;
+    Ok((generation, rows))
+}
+
+/// One subscription, active or not, as servers copy it.
+pub async fn load_one(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64) -> QueryResult<Option<CatalogRow>> {
+    sql_query(catalog_rows!("s.id = $2 AND s.deleted_at IS NULL"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<BigInt, _>(id)
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()
+}
+
+/// Gives a subscription a new secret; those before it are used along with it until `until`, at
+/// the latest, and what has expired by now is forgotten.
+pub async fn replace_secret(
+    conn: &mut AsyncPgConnection,
+    subscription_id: i64,
+    secret: &str,
+    overlap_seconds: f64,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<()> {
+    let expire = "UPDATE waybill.subscription_secrets \
+                  SET expires_at = least(expires_at, coalesce($2, now()) + make_interval(secs => $3)) \
+                  WHERE subscription_id = $1";
+    sql_query(expire)
+        .bind::<BigInt, _>(subscription_id)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<diesel::sql_types::Double, _>(overlap_seconds)
+        .execute(conn)
+        .await?;
+    let forget = "DELETE FROM waybill.subscription_secrets \
+                  WHERE subscription_id = $1 AND expires_at <= coalesce($2, now())";
+    sql_query(forget)
+        .bind::<BigInt, _>(subscription_id)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .execute(conn)
+        .await?;
+    diesel::insert_into(subscription_secrets::table)
+        .values((subscription_secrets::subscription_id.eq(subscription_id), subscription_secrets::secret.eq(secret)))
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+/// How many secrets of a subscription are in use.
+pub async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id: i64) -> QueryResult<i64> {
+    subscription_secrets::table
+        .filter(subscription_secrets::subscription_id.eq(subscription_id))
+        .count()
+        .get_result(conn)
+        .await
+}
+
+#[derive(QueryableByName)]
+struct IdRow {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// A subscription that was taken away and whose open deliveries have not all been called off.
+pub async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<i64>> {
+    subscriptions::table
+        .filter(subscriptions::deleted_at.is_not_null().and(subscriptions::drained_at.is_null()))
+        .order(subscriptions::id)
+        .select(subscriptions::id)
+        .first(conn)
+        .await
+        .optional()
+}
+
+/// Open deliveries of a subscription that have not been called off, behind one of them.
+pub async fn find_open_deliveries(
+    conn: &mut AsyncPgConnection,
+    subscription_id: i64,
+    after: i64,
+    limit: i64,
+) -> QueryResult<Vec<i64>> {
+    let rows: Vec<IdRow> = sql_query(
+        "SELECT id FROM waybill.deliveries WHERE subscription_id = $1 AND id > $2 \
+         AND (status = 'PENDING' OR (status = 'PROCESSING' AND NOT cancel_requested)) ORDER BY id LIMIT $3",
+    )
+    .bind::<BigInt, _>(subscription_id)
+    .bind::<BigInt, _>(after)
+    .bind::<BigInt, _>(limit)
+    .load(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Nothing of it is open any more.
+pub async fn mark_drained(conn: &mut AsyncPgConnection, id: i64, now: Option<DateTime<Utc>>) -> QueryResult<()> {
+    sql_query("UPDATE waybill.subscriptions SET drained_at = coalesce($2, now()) WHERE id = $1")
+        .bind::<BigInt, _>(id)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .execute(conn)
+        .await
+        .map(drop)
+}
