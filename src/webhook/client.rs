@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, Proxy, Response, Url, redirect};
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Proxy, Response, Url, redirect};
 use tokio::time::{Instant, timeout_at};
 
-use crate::domain::address::{self, AllowList};
+use crate::domain::address::AllowList;
 use crate::domain::attempt::ErrorKind;
 
 use super::excerpt::Excerpt;
 use super::exchange::{Answer, Exchange, SendError, WebhookRequest};
 use super::failure::classify;
+use super::prepare::prepare;
 use super::resolver::{GuardedResolver, Lookup, system_lookup};
 use super::settings::WebhookSettings;
 use super::trust::tls_config;
@@ -28,9 +29,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_AFTER_CHARS: usize = 100;
 /// The longest that a request may take.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Headers that frame the message or steer the connection; they are not for callers to set.
-const FRAMING: &[&str] =
-    &["connection", "content-length", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
 /// Sends webhooks. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -48,8 +46,7 @@ impl Client {
     /// A client that asks `lookup` for the addresses of names, and judges what it says.
     pub fn with_lookup(settings: &WebhookSettings, lookup: Lookup) -> Result<Self, String> {
         let allow = Arc::new(settings.allow.clone());
-        let proxy = settings.proxy.as_deref().map(Proxy::all).transpose();
-        let proxy = proxy.map_err(|_| "the proxy must be a URL such as http://proxy.internal:3128")?;
+        let proxy = settings.proxy.as_deref().map(proxy_at).transpose()?;
         let guard = GuardedResolver { lookup, allow: proxy.is_none().then(|| allow.clone()) };
         let builder = reqwest::Client::builder()
             // Before `proxy`, which it would undo: the environment has no say.
@@ -79,7 +76,7 @@ impl Client {
 
     async fn send_by(&self, deadline: Instant, request: WebhookRequest) -> Result<Answer, SendError> {
         let timeout = request.timeout;
-        let request = self.prepare(request)?;
+        let request = prepare(request, &self.allow)?;
         let is_https = request.url().scheme() == "https";
         let response = timeout_at(deadline, self.http.execute(request)).await;
         let response = response.map_err(|_| late("no answer came", timeout))?;
@@ -97,33 +94,13 @@ impl Client {
             Err(_) => Err(late("the answer did not end", timeout)),
         }
     }
-
-    /// Checks the request and puts it into the library's terms.
-    fn prepare(&self, request: WebhookRequest) -> Result<reqwest::Request, SendError> {
-        let refused = |why: String| SendError::new(ErrorKind::AddressRefused, &format!("the URL {why}"));
-        address::check_url(&request.url, &self.allow).map_err(refused)?;
-        let url = Url::parse(&request.url).map_err(|why| refused(format!("is none: {why}")))?;
-        let method = Method::from_bytes(request.method.as_bytes())
-            .map_err(|_| SendError::new(ErrorKind::BodyNotRenderable, "the method is not one of HTTP"))?;
-        let mut prepared = reqwest::Request::new(method, url);
-        *prepared.headers_mut() = headers(&request.headers)?;
-        *prepared.body_mut() = Some(request.body.into());
-        Ok(prepared)
-    }
 }
 
-fn headers(headers: &[(String, String)]) -> Result<HeaderMap, SendError> {
-    let mut map = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers {
-        let wrong = |why| SendError::new(ErrorKind::BodyNotRenderable, &format!("the header {name} {why}"));
-        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("has a name that HTTP forbids"))?;
-        if FRAMING.contains(&known.as_str()) {
-            return Err(wrong("is not for callers to set"));
-        }
-        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong("has a value that HTTP forbids"))?;
-        map.append(known, value);
-    }
-    Ok(map)
+/// A proxy for everything. The library would take other schemes, and speak HTTP to them.
+fn proxy_at(url: &str) -> Result<Proxy, String> {
+    let is_http = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let proxy = if is_http { Proxy::all(url).ok() } else { None };
+    proxy.ok_or_else(|| "the proxy must be a URL such as http://proxy.internal:3128".to_owned())
 }
 
 fn answer_without_body(response: &Response) -> Answer {

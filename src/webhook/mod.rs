@@ -22,6 +22,7 @@ mod excerpt;
 mod exchange;
 mod failure;
 mod letter;
+mod prepare;
 mod resolver;
 mod settings;
 mod trust;

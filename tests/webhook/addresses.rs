@@ -10,7 +10,7 @@ use super::{answered, client, client_that_looks_up, failed, post, settings};
 use crate::support::receiver::{Receiver, Reply};
 
 fn ips<const N: usize>(texts: [&str; N]) -> Vec<IpAddr> {
-    texts.iter().map(|text| text.parse().unwrap()).collect()
+    texts.iter().map(|text| text.parse().expect("an address")).collect()
 }
 
 #[tokio::test]
@@ -51,6 +51,15 @@ async fn an_allowed_network_is_reached_by_literals_and_names() {
     }
     failed(client.send(post(format!("http://[::1]:{port}/"))).await, ErrorKind::AddressRefused);
     assert_eq!(receiver.count(), 5);
+}
+
+#[tokio::test]
+async fn the_system_is_asked_for_names() {
+    let receiver = Receiver::start().await;
+    let url = format!("http://localhost:{}/", receiver.address().port());
+    let settings = WebhookSettings { allow: "127.0.0.0/8,::1".parse().unwrap(), ..WebhookSettings::default() };
+    answered(Client::new(&settings).unwrap().send(post(url)).await);
+    assert_eq!(receiver.count(), 1);
 }
 
 #[tokio::test]

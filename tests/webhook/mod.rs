@@ -28,11 +28,11 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// Settings that let a receiver of the test be reached.
 fn settings() -> WebhookSettings {
-    WebhookSettings { allow: "127.0.0.0/8".parse().unwrap(), ..WebhookSettings::default() }
+    WebhookSettings { allow: "127.0.0.0/8".parse().expect("a network"), ..WebhookSettings::default() }
 }
 
 fn client() -> Client {
-    Client::new(&settings()).unwrap()
+    Client::new(&settings()).expect("a client")
 }
 
 /// A client for which every name has the addresses that `addresses` says.
@@ -41,7 +41,7 @@ fn client_that_looks_up(
     addresses: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
 ) -> Client {
     let lookup: Lookup = Arc::new(move |name| std::future::ready(addresses(&name)).boxed());
-    Client::with_lookup(settings, lookup).unwrap()
+    Client::with_lookup(settings, lookup).expect("a client")
 }
 
 fn post(url: impl Into<String>) -> WebhookRequest {

@@ -54,7 +54,9 @@ async fn a_proxy_that_opens_no_tunnel_is_no_connection() {
 }
 
 #[test]
-fn a_proxy_that_is_no_url_is_refused_at_once() {
-    let settings = WebhookSettings { proxy: Some("http://".into()), ..WebhookSettings::default() };
-    assert!(Client::new(&settings).unwrap_err().contains("proxy"));
+fn what_is_no_http_proxy_is_refused_at_once() {
+    for bad in ["", "http://", "proxy.internal:3128", "socks5://127.0.0.1:1080", "/proxy"] {
+        let settings = WebhookSettings { proxy: Some(bad.into()), ..WebhookSettings::default() };
+        assert!(Client::new(&settings).unwrap_err().contains("the proxy must be"), "{bad}");
+    }
 }

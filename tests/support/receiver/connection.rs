@@ -8,9 +8,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::Recorded;
+use super::desk::Desk;
 use super::gate::Gate;
 use super::reply::{Manner, Reply};
-use super::{Desk, Recorded};
 
 /// A stream that a reset can be sent on.
 trait Wire: AsyncRead + AsyncWrite + Unpin + Send {

@@ -15,18 +15,17 @@
 //! ```
 
 mod connection;
+mod desk;
 mod gate;
 mod reply;
 mod request;
 mod tls;
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 pub use gate::Gate;
@@ -34,9 +33,8 @@ pub use reply::Reply;
 pub use request::Recorded;
 
 use super::PATIENCE;
+use desk::{Counts, Desk};
 use tls::Identity;
-
-type Rule = Box<dyn FnMut(&Recorded) -> Reply + Send>;
 
 /// A scripted server on 127.0.0.1. Dropped, it closes its port and all connections.
 pub struct Receiver {
@@ -44,27 +42,6 @@ pub struct Receiver {
     desk: Arc<Desk>,
     identity: Option<Identity>,
     accepting: JoinHandle<()>,
-}
-
-/// What all connections share: the script, and the books.
-struct Desk {
-    script: Mutex<Script>,
-    received: Mutex<Vec<Recorded>>,
-    counts: watch::Sender<Counts>,
-}
-
-struct Script {
-    next: VecDeque<Reply>,
-    rule: Rule,
-}
-
-/// How much there is of everything, now and altogether.
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    received: usize,
-    in_flight: usize,
-    most_in_flight: usize,
-    connections: usize,
 }
 
 impl Receiver {
@@ -87,12 +64,7 @@ impl Receiver {
     async fn start_with(identity: Option<Identity>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let script = Script { next: VecDeque::new(), rule: Box::new(|_| Reply::ok()) };
-        let desk = Arc::new(Desk {
-            script: Mutex::new(script),
-            received: Mutex::default(),
-            counts: watch::Sender::new(Counts::default()),
-        });
+        let desk = Arc::new(Desk::new());
         let acceptor = identity.as_ref().map(|identity| identity.acceptor.clone());
         let accepting = tokio::spawn(accept(listener, acceptor, desk.clone()));
         Self { address, desk, identity, accepting }
@@ -116,7 +88,7 @@ impl Receiver {
 
     /// Answers one more request with `reply`; such replies queue up, and go first.
     pub fn next(&self, reply: Reply) {
-        self.desk.script.lock().expect("the script").next.push_back(reply);
+        self.desk.script().next.push_back(reply);
     }
 
     /// Answers every request with `reply` from now on.
@@ -124,9 +96,10 @@ impl Receiver {
         self.answer_with(move |_| reply.clone());
     }
 
-    /// Answers every request as `rule` says from now on.
+    /// Answers every request as `rule` says from now on. A rule that panics takes the receiver
+    /// with it: let it note what it sees, and look at that afterwards.
     pub fn answer_with(&self, rule: impl FnMut(&Recorded) -> Reply + Send + 'static) {
-        self.desk.script.lock().expect("the script").rule = Box::new(rule);
+        self.desk.script().rule = Box::new(rule);
     }
 
     /// Waits until `count` requests have come, and answers all that have.
@@ -141,27 +114,28 @@ impl Receiver {
 
     /// The requests that have come so far, in the order of their arrival.
     pub fn so_far(&self) -> Vec<Recorded> {
-        self.desk.received.lock().expect("the books").clone()
+        self.desk.so_far()
     }
 
     /// How many requests have come so far.
     pub fn count(&self) -> usize {
-        self.desk.counts.borrow().received
+        self.desk.counts().received
     }
 
-    /// How many requests have come and are not answered to the end.
+    /// How many requests have come and are not answered to the end. A sender may have its
+    /// answer a moment before it is counted; see [`Receiver::until_in_flight`].
     pub fn in_flight(&self) -> usize {
-        self.desk.counts.borrow().in_flight
+        self.desk.counts().in_flight
     }
 
     /// The most requests that were in flight at any one time.
     pub fn most_in_flight(&self) -> usize {
-        self.desk.counts.borrow().most_in_flight
+        self.desk.counts().most_in_flight
     }
 
     /// How many connections were made so far.
     pub fn connections(&self) -> usize {
-        self.desk.counts.borrow().connections
+        self.desk.counts().connections
     }
 
     /// Waits until exactly `count` requests are in flight. A sender that hangs up on a held
@@ -179,7 +153,7 @@ impl Receiver {
         mut holds: impl FnMut(&Counts) -> bool,
     ) -> impl Future<Output = ()> {
         let called_at = std::panic::Location::caller();
-        let mut counts = self.desk.counts.subscribe();
+        let mut counts = self.desk.watch();
         async move {
             let outcome = tokio::time::timeout(PATIENCE, counts.wait_for(|counts| holds(counts))).await.is_ok();
             let counts = *counts.borrow();
@@ -203,40 +177,5 @@ async fn accept(listener: TcpListener, acceptor: Option<tokio_rustls::TlsAccepto
         let number = desk.connected();
         serving.spawn(connection::serve(stream, acceptor.clone(), number, desk.clone()));
         while serving.try_join_next().is_some() {}
-    }
-}
-
-impl Desk {
-    /// Counts a connection; answers its number, from 1.
-    fn connected(&self) -> usize {
-        self.counts.send_modify(|counts| counts.connections += 1);
-        self.counts.borrow().connections
-    }
-
-    /// Writes a request down and decides how to answer it.
-    fn take_in(self: &Arc<Self>, request: Recorded) -> (Reply, InFlight) {
-        let reply = self.script.lock().expect("the script").reply_to(&request);
-        self.received.lock().expect("the books").push(request);
-        self.counts.send_modify(|counts| {
-            counts.received += 1;
-            counts.in_flight += 1;
-            counts.most_in_flight = counts.most_in_flight.max(counts.in_flight);
-        });
-        (reply, InFlight(self.clone()))
-    }
-}
-
-impl Script {
-    fn reply_to(&mut self, request: &Recorded) -> Reply {
-        self.next.pop_front().unwrap_or_else(|| (self.rule)(request))
-    }
-}
-
-/// A request that is not answered to the end; dropped, it is.
-struct InFlight(Arc<Desk>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.counts.send_modify(|counts| counts.in_flight -= 1);
     }
 }
