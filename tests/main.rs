@@ -14,6 +14,7 @@ mod long_poll;
 mod migrations;
 mod ordering;
 mod pgbouncer;
+mod push;
 mod schema;
 mod walls;
 mod webhook;

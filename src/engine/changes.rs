@@ -56,7 +56,14 @@ impl Changes {
         lock_keys_of_deliveries(conn, ids).await?;
         let loaded: BTreeMap<i64, Loaded> =
             load_deliveries(conn, ids, now).await?.into_iter().map(|loaded| (loaded.delivery.id, loaded)).collect();
-        Ok(Changes { loaded, touched: Vec::new(), to_tail: BTreeSet::new(), moved_by: BTreeMap::new(), lines: Vec::new(), now })
+        Ok(Changes {
+            loaded,
+            touched: Vec::new(),
+            to_tail: BTreeSet::new(),
+            moved_by: BTreeMap::new(),
+            lines: Vec::new(),
+            now,
+        })
     }
 
     /// Looks at a delivery.

@@ -47,8 +47,8 @@ use crate::domain::backoff::Backoff;
 use crate::error::Error;
 use crate::logging::REQUEST_ID;
 use crate::store::database::Database;
-use crate::store::events::StoredEvent;
 use crate::store::endpoints::BreakerRule;
+use crate::store::events::StoredEvent;
 use crate::store::ready::subscription_of_queue;
 
 use announcer::Announcer;

@@ -100,7 +100,12 @@ impl Engine {
     }
 
     /// Puts on record what came of an attempt.
-    pub async fn settle_push(&self, push: &ClaimedPush, report: Report, outcome: PushOutcome) -> Result<Settled, Error> {
+    pub async fn settle_push(
+        &self,
+        push: &ClaimedPush,
+        report: Report,
+        outcome: PushOutcome,
+    ) -> Result<Settled, Error> {
         let word = match outcome {
             PushOutcome::Delivered => Word::Complete(report),
             PushOutcome::RetryAfter(seconds) => {

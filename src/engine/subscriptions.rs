@@ -139,8 +139,7 @@ impl Engine {
                 if !row.is_active {
                     return Ok(None);
                 }
-                let state =
-                    SubscriptionState { is_active: false, inactive_reason: Some(reason), ..state_of(&row) };
+                let state = SubscriptionState { is_active: false, inactive_reason: Some(reason), ..state_of(&row) };
                 let row = update_subscription(conn, id, engine.now(), &state).await?;
                 Ok(Some(publish_notice(conn, &engine, notice("deactivated", &row, reason)).await?))
             })?;

@@ -93,7 +93,9 @@ impl Code {
             }
             Code::WrongState => (StatusCode::CONFLICT, "wrong_state", "Its state does not allow that"),
             Code::NotReplayable => (StatusCode::CONFLICT, "not_replayable", "It cannot be sent again"),
-            Code::TooManySubscriptions => (StatusCode::CONFLICT, "too_many_subscriptions", "There are too many subscriptions"),
+            Code::TooManySubscriptions => {
+                (StatusCode::CONFLICT, "too_many_subscriptions", "There are too many subscriptions")
+            }
             Code::TooManySecrets => (StatusCode::CONFLICT, "too_many_secrets", "Too many secrets are in use"),
             Code::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", "Too large"),
             Code::UnsupportedMediaType => {

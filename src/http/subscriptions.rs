@@ -55,8 +55,7 @@ pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> R
     let limit = query.number("limit", limits::PAGE).unwrap_or(100);
     query.finish()?;
     let mut conn = engine.database.connection().await?;
-    let rows =
-        subscriptions::list_subscriptions(&mut conn, DEFAULT_NAMESPACE, is_active, after, limit).await?;
+    let rows = subscriptions::list_subscriptions(&mut conn, DEFAULT_NAMESPACE, is_active, after, limit).await?;
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();
     let endpoints = load_endpoints(&mut conn, DEFAULT_NAMESPACE, &urls, engine.now()).await?;
     let views: Vec<_> = rows.iter().map(|row| view(row, endpoints.iter().find(|e| e.url == row.url))).collect();

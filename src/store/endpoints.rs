@@ -246,7 +246,12 @@ pub async fn take_pace(
 }
 
 /// Gives back what was taken of a rate and not used.
-pub async fn return_pace(conn: &mut AsyncPgConnection, subscription_id: i64, rate: f64, unused: i64) -> QueryResult<()> {
+pub async fn return_pace(
+    conn: &mut AsyncPgConnection,
+    subscription_id: i64,
+    rate: f64,
+    unused: i64,
+) -> QueryResult<()> {
     sql_query(
         "UPDATE waybill.subscription_paces SET used_until = used_until - make_interval(secs => $3 / $2) \
          WHERE subscription_id = $1",

@@ -157,7 +157,9 @@ macro_rules! bind_events {
             .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.description.as_deref()))
             .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.event_type.as_deref()))
             .bind::<Array<Text>, _>($new.iter().map(|e| e.tags.joined()).collect::<Vec<_>>())
-            .bind::<Nullable<Array<Nullable<Json>>>, _>(used($new, |e| (!e.labels.is_empty()).then(|| own_json(&e.labels))))
+            .bind::<Nullable<Array<Nullable<Json>>>, _>(used($new, |e| {
+                (!e.labels.is_empty()).then(|| own_json(&e.labels))
+            }))
             .bind::<Nullable<Array<Nullable<Json>>>, _>(used($new, |e| e.payload.as_ref().map(JsonParameter)))
             .bind::<Array<SmallInt>, _>($new.iter().map(|e| e.priority).collect::<Vec<_>>())
             .bind::<Array<Integer>, _>($new.iter().map(|e| e.max_retries).collect::<Vec<_>>())
@@ -198,20 +200,19 @@ async fn publish_and_fan_out(
     fan_out: &FanOut,
 ) -> QueryResult<Option<Published>> {
     let pushes = &fan_out.pushes;
-    let rows: Vec<FannedOut> =
-        bind_events!(sql_query(PUBLISH_AND_FAN_OUT), namespace_id, now, new, fan_out.generation)
-            .bind::<Array<BigInt>, _>(fan_out.subscriptions.iter().map(|(id, _)| *id).collect::<Vec<_>>())
-            .bind::<Array<Integer>, _>(fan_out.subscriptions.iter().map(|(_, version)| *version).collect::<Vec<_>>())
-            .bind::<Array<Integer>, _>(pushes_of_each(new.len(), pushes))
-            .bind::<Array<Integer>, _>(pushes.iter().map(|push| push.event as i32 + 1).collect::<Vec<_>>())
-            .bind::<Array<BigInt>, _>(pushes.iter().map(|push| push.subscription_id).collect::<Vec<_>>())
-            .bind::<Array<Integer>, _>(pushes.iter().map(|push| push.max_attempts).collect::<Vec<_>>())
-            .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&pushes.iter().collect::<Vec<_>>(), |push| {
-                push.ordering_key.as_deref()
-            }))
-            .cached()
-            .load(conn)
-            .await?;
+    let rows: Vec<FannedOut> = bind_events!(sql_query(PUBLISH_AND_FAN_OUT), namespace_id, now, new, fan_out.generation)
+        .bind::<Array<BigInt>, _>(fan_out.subscriptions.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(fan_out.subscriptions.iter().map(|(_, version)| *version).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(pushes_of_each(new.len(), pushes))
+        .bind::<Array<Integer>, _>(pushes.iter().map(|push| push.event as i32 + 1).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(pushes.iter().map(|push| push.subscription_id).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(pushes.iter().map(|push| push.max_attempts).collect::<Vec<_>>())
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&pushes.iter().collect::<Vec<_>>(), |push| {
+            push.ordering_key.as_deref()
+        }))
+        .cached()
+        .load(conn)
+        .await?;
     if rows.len() != new.len() {
         return Ok(None);
     }

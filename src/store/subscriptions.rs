@@ -264,11 +264,7 @@ pub async fn replace_secret(
         .await?;
     let forget = "DELETE FROM waybill.subscription_secrets \
                   WHERE subscription_id = $1 AND expires_at <= coalesce($2, now())";
-    sql_query(forget)
-        .bind::<BigInt, _>(subscription_id)
-        .bind::<Nullable<Timestamptz>, _>(now)
-        .execute(conn)
-        .await?;
+    sql_query(forget).bind::<BigInt, _>(subscription_id).bind::<Nullable<Timestamptz>, _>(now).execute(conn).await?;
     diesel::insert_into(subscription_secrets::table)
         .values((subscription_secrets::subscription_id.eq(subscription_id), subscription_secrets::secret.eq(secret)))
         .execute(conn)

@@ -70,6 +70,7 @@ async fn pass_through(app: &App) {
                 event_id: row.event.id,
                 caller: Caller { worker_id: "host:1".into(), lease_id: Some(row.work.lease_id) },
                 word: Word::Complete(Report::default()),
+                is_push: false,
             })
             .collect();
         assert_eq!(calls.len(), BATCH / 10);

@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::support::process::{Process, send};
 use crate::support::wire::Wire;
-use crate::support::{App, PATIENCE, database, until};
+use crate::support::{App, PATIENCE, database, http_client, until};
 
 const CROWD: usize = 10_000;
 const FEW: usize = 10;
@@ -89,7 +89,7 @@ impl Scene {
         until("the server has let everybody in", async || open_files(&self.server) >= all).await;
         // Its threads have dealt with all that came before once they answer what comes after.
         for _ in 0..4 {
-            let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+            let client = http_client();
             client.get(format!("{}/health", self.app.base)).send().await.expect("an answer");
         }
     }

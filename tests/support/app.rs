@@ -8,7 +8,7 @@ use waybill::engine::Engine;
 use waybill::engine::clock::Clock;
 use waybill::startup::Server;
 
-use super::{Reply, database};
+use super::{Reply, database, http_client};
 
 /// How to start a server.
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl App {
         let clock = if options.fixed_clock { Clock::fixed(Utc::now()) } else { Clock::Database };
         let server = Server::start(&serve_args(&url, &options.flags), clock).await.expect("the server starts");
         let base = format!("http://{}", server.address());
-        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let client = http_client();
         App { server: Some(server), url, base, client }
     }
 
@@ -87,6 +87,24 @@ impl App {
     pub async fn post_bytes(&self, path: &str, body: Vec<u8>) -> Reply {
         let request = self.client.post(self.at(path)).header("content-type", "application/json").body(body);
         Reply::of(request.send().await.expect("an answer")).await
+    }
+
+    pub async fn patch(&self, path: &str, body: &Value) -> Reply {
+        let request = self.client.patch(self.at(path)).json(body);
+        Reply::of(request.send().await.expect("an answer")).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Reply {
+        Reply::of(self.client.delete(self.at(path)).send().await.expect("an answer")).await
+    }
+
+    /// Subscribes a URL, `fields` saying to what and how; answers the subscription, with its
+    /// secret.
+    pub async fn subscribe(&self, url: &str, fields: Value) -> Value {
+        let mut subscription = json!({"url": url});
+        let all = subscription.as_object_mut().expect("an object");
+        all.extend(fields.as_object().cloned().expect("an object"));
+        self.post("/subscriptions", &subscription).await.expect(201).json()
     }
 
     /// Posts without a body.
@@ -146,7 +164,8 @@ impl App {
 }
 
 fn serve_args(url: &str, flags: &[String]) -> ServeArgs {
-    let fixed = ["waybill", "serve", "--bind", "127.0.0.1:0", "--database-url", url];
+    // Receivers under test are on this machine.
+    let fixed = ["waybill", "serve", "--bind", "127.0.0.1:0", "--database-url", url, "--webhook-allow", "127.0.0.0/8"];
     let cli = Cli::parse_from(fixed.into_iter().map(str::to_owned).chain(flags.iter().cloned()));
     match cli.command {
         Command::Serve(args) => args,

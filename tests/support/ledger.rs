@@ -31,6 +31,10 @@ struct Row {
     id: i64,
     #[diesel(sql_type = Array<Text>)]
     tags: Vec<String>,
+    #[diesel(sql_type = Bool)]
+    is_push: bool,
+    #[diesel(sql_type = Bool)]
+    is_roll_up: bool,
     #[diesel(sql_type = Text)]
     status: String,
     #[diesel(sql_type = Integer)]
@@ -69,7 +73,9 @@ pub async fn check(app: &App) {
     let mut conn = database::connection(&app.url).await;
     conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.expect("a transaction");
     let mut complaints = replay_all(&mut conn).await;
-    for query in [READY_IS_EXACT, READY_OR_WAITING, KEYS_IN_ORDER, LEASES_ARE_WATCHED] {
+    for query in
+        [READY_IS_EXACT, READY_OR_WAITING, KEYS_IN_ORDER, LEASES_ARE_WATCHED, ROLL_UPS_COUNT, DEAD_LETTERS_ARE_EXACT]
+    {
         let found: Vec<Complaint> = sql_query(query).load(&mut conn).await.expect(query);
         complaints.extend(found.into_iter().map(|row| row.complaint));
     }
@@ -85,7 +91,7 @@ async fn replay_all(conn: &mut AsyncPgConnection) -> Vec<String> {
     .await
     .expect("the trail");
     let rows: Vec<Row> = sql_query(
-        "SELECT d.id, e.tags, d.status, d.retry_count, d.max_retries, d.lease_id, d.worker_id, \
+        "SELECT d.id, e.tags, d.subscription_id IS NOT NULL AS is_push, d.open_deliveries IS NOT NULL AS is_roll_up, d.status, d.retry_count, d.max_retries, d.lease_id, d.worker_id, \
                 d.settled_lease_id, d.settled_action \
          FROM waybill.deliveries d JOIN waybill.events e ON e.id = d.event_id ORDER BY d.id",
     )
@@ -96,13 +102,15 @@ async fn replay_all(conn: &mut AsyncPgConnection) -> Vec<String> {
     for line in &lines {
         by_delivery.entry(line.delivery_id).or_default().push(line);
     }
-    rows.iter().filter_map(|row| disagreement(row, by_delivery.get(&row.id).map_or(&[], Vec::as_slice))).collect()
+    // What rolls up other rows has no trail of its own; ROLL_UPS_COUNT sees to it.
+    let rows = rows.iter().filter(|row| !row.is_roll_up);
+    rows.filter_map(|row| disagreement(row, by_delivery.get(&row.id).map_or(&[], Vec::as_slice))).collect()
 }
 
 /// Why a row and its trail do not agree, if they do not.
 fn disagreement(row: &Row, lines: &[&Line]) -> Option<String> {
     let mut state = Replayed {
-        status: if row.tags.is_empty() { "COMPLETED" } else { "PENDING" },
+        status: if row.tags.is_empty() && !row.is_push { "COMPLETED" } else { "PENDING" },
         retry_count: 0,
         lease_id: 0,
         worker_id: None,
@@ -178,12 +186,16 @@ impl Replayed {
                 must(self.status == "PROCESSING", "reset while not held")?;
                 self.status = "PENDING";
             }
-            "RETRIED" => {
+            "DEAD_LETTERED" => {
+                must(self.status == "FAILED" || self.status == "PENDING", "given up in somebody's hands")?;
+                self.status = "FAILED";
+            }
+            "RETRIED" | "REPLAYED" => {
                 must(self.status == "FAILED" || self.status == "CANCELLED", "retried while not finished")?;
                 (self.status, self.retry_count) = ("PENDING", 0);
             }
             "CANCELLED" => {
-                let ends_a_claim = matches!(before, Some("FAILED" | "RELEASED" | "RESET"));
+                let ends_a_claim = matches!(before, Some("FAILED" | "RELEASED" | "RESET" | "DEAD_LETTERED"));
                 must(self.status == "PENDING" || ends_a_claim, "cancelled while not pending")?;
                 self.status = "CANCELLED";
             }
@@ -202,7 +214,10 @@ const READY_IS_EXACT: &str = "
     WITH wanted AS (
         SELECT d.namespace_id, 't:' || tag AS queue, -d.priority AS rank, d.ready_seq AS seq, d.id
         FROM waybill.deliveries d JOIN waybill.events e ON e.id = d.event_id CROSS JOIN LATERAL unnest(e.tags) AS tag
-        WHERE d.ready_seq IS NOT NULL
+        WHERE d.ready_seq IS NOT NULL AND d.subscription_id IS NULL
+        UNION ALL
+        SELECT namespace_id, 's:' || subscription_id, -priority, ready_seq, id
+        FROM waybill.deliveries WHERE ready_seq IS NOT NULL AND subscription_id IS NOT NULL
     ), held AS (
         SELECT namespace_id, queue, rank::integer, seq, delivery_id FROM waybill.ready
     )
@@ -213,13 +228,13 @@ const READY_IS_EXACT: &str = "
 /// Pending work without a key is claimable, or waits for its time.
 const READY_OR_WAITING: &str = "
     SELECT 'pending and nowhere: ' || id AS complaint FROM waybill.deliveries
-    WHERE status = 'PENDING' AND ordering_key IS NULL AND (ready_seq IS NULL) = (due_at IS NULL)";
+    WHERE status = 'PENDING' AND ordering_key IS NULL AND open_deliveries IS NULL AND (ready_seq IS NULL) = (due_at IS NULL)";
 
 /// Of each key only the head may be claimable or in flight, and it is claimable if it waits
 /// for nothing.
 const KEYS_IN_ORDER: &str = "
     SELECT 'key ' || ordering_key || ' out of order: ' || id AS complaint
-    FROM (SELECT d.*, row_number() OVER (PARTITION BY namespace_id, ordering_key ORDER BY order_seq) AS place
+    FROM (SELECT d.*, row_number() OVER (PARTITION BY namespace_id, ordering_key, subscription_id ORDER BY order_seq) AS place
           FROM waybill.deliveries d WHERE order_seq IS NOT NULL) k
     WHERE (place > 1 AND (ready_seq IS NOT NULL OR status = 'PROCESSING'))
        OR (place = 1 AND status = 'PENDING' AND (ready_seq IS NULL) = (due_at IS NULL))";
@@ -229,3 +244,25 @@ const LEASES_ARE_WATCHED: &str = "
     SELECT 'held and not watched: ' || id AS complaint FROM waybill.deliveries d
     WHERE status = 'PROCESSING' AND NOT EXISTS (
         SELECT 1 FROM waybill.lease_watch w WHERE d.id = ANY (w.delivery_ids) AND w.look_at <= d.lease_expires_at)";
+
+/// The own row of an event that is only pushed says what became of its deliveries.
+const ROLL_UPS_COUNT: &str = "
+    SELECT 'roll-up: ' || o.id || ' says ' || o.open_deliveries || ' open, ' || o.failed_deliveries || ' failed, ' || o.status AS complaint
+    FROM waybill.deliveries o CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE status IN ('PENDING', 'PROCESSING')) AS open,
+               count(*) FILTER (WHERE status = 'FAILED') AS failed
+        FROM waybill.deliveries WHERE event_id = o.id AND subscription_id IS NOT NULL) c
+    WHERE o.open_deliveries IS NOT NULL
+      AND (o.open_deliveries <> c.open OR o.failed_deliveries <> c.failed
+           OR o.status <> CASE WHEN c.open > 0 THEN 'PENDING' WHEN c.failed > 0 THEN 'FAILED'
+                               WHEN o.cancel_requested THEN 'CANCELLED' ELSE 'COMPLETED' END)";
+
+/// Whatever was given up waits with the dead letters for somebody to decide.
+const DEAD_LETTERS_ARE_EXACT: &str = "
+    SELECT 'given up without a dead letter: ' || d.id AS complaint FROM waybill.deliveries d
+    WHERE d.subscription_id IS NOT NULL AND d.status = 'FAILED'
+      AND NOT EXISTS (SELECT 1 FROM waybill.dead_letters l WHERE l.delivery_id = d.id AND l.replayed_at IS NULL)
+    UNION ALL
+    SELECT 'a dead letter of what is alive: ' || l.id FROM waybill.dead_letters l
+    JOIN waybill.deliveries d ON d.id = l.delivery_id
+    WHERE l.replayed_at IS NULL AND d.status NOT IN ('FAILED', 'CANCELLED')";

@@ -2,6 +2,7 @@
 //! a real server on a port of its own; or a PostgreSQL of the test's own, to be ill-treated.
 
 mod app;
+mod client;
 pub mod database;
 mod held_table;
 pub mod ledger;
@@ -15,6 +16,7 @@ pub mod wire;
 pub mod work;
 
 pub use app::{App, Options};
+pub use client::http_client;
 pub use held_table::HeldTable;
 pub use place::Place;
 pub use reply::Reply;

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::NamedTempFile;
 
-use super::{App, until};
+use super::{App, http_client, until};
 
 /// `waybill`, with nothing in its environment that could lead it elsewhere.
 pub fn waybill(arguments: &[&str]) -> Command {
@@ -53,7 +53,7 @@ impl Process {
             let status = child.wait().expect("our child");
             return Err(Ended { status, stderr: fs::read_to_string(stderr.path()).expect("text") });
         };
-        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let client = http_client();
         Ok(Self { child, app: App { server: None, url: String::new(), base, client }, stderr })
     }
 

@@ -2,18 +2,14 @@
 
 use std::time::Duration;
 
+use crate::support::http_client;
 use crate::support::receiver::{Gate, Receiver, Reply};
-
-fn client() -> reqwest::Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy().build().expect("a client")
-}
 
 #[tokio::test]
 async fn what_was_sent_is_written_down() {
     let receiver = Receiver::start().await;
     let url = receiver.url("/hook?a=1");
-    client().put(url).header("X-Trace", "t 1").body(r#"{"n":1}"#).send().await.unwrap();
+    http_client().put(url).header("X-Trace", "t 1").body(r#"{"n":1}"#).send().await.unwrap();
     let requests = receiver.received(1).await;
     assert_eq!((requests[0].method.as_str(), requests[0].path.as_str()), ("PUT", "/hook?a=1"));
     assert_eq!(requests[0].header("x-trace"), Some("t 1"));
@@ -29,7 +25,7 @@ async fn queued_replies_go_before_the_rule() {
     receiver.next(Reply::status(500));
     receiver.next(Reply::too_many_requests("7"));
     receiver.answer_with(|request| if request.path == "/gone" { Reply::gone() } else { Reply::status(204) });
-    let client = client();
+    let client = http_client();
     let mut statuses = Vec::new();
     for path in ["/gone", "/gone", "/gone", "/"] {
         statuses.push(client.get(receiver.url(path)).send().await.unwrap().status().as_u16());
@@ -43,7 +39,7 @@ async fn a_gate_holds_an_answer_until_it_opens() {
     let (first, second) = (Gate::closed(), Gate::closed());
     receiver.next(Reply::ok().held_by(&first));
     receiver.next(Reply::ok().body("almos").body_held_by(&second));
-    let sends = [0, 1].map(|_| tokio::spawn(client().get(receiver.url("/")).send()));
+    let sends = [0, 1].map(|_| tokio::spawn(http_client().get(receiver.url("/")).send()));
     receiver.until_in_flight(2).await;
     assert_eq!((receiver.count(), receiver.in_flight()), (2, 2));
     first.open();
@@ -63,7 +59,7 @@ async fn a_gate_holds_an_answer_until_it_opens() {
 async fn a_sender_that_hangs_up_ends_its_request() {
     let receiver = Receiver::start().await;
     receiver.always(Reply::never());
-    let send = tokio::spawn(client().get(receiver.url("/")).send());
+    let send = tokio::spawn(http_client().get(receiver.url("/")).send());
     receiver.until_in_flight(1).await;
     send.abort();
     receiver.until_in_flight(0).await;
@@ -72,7 +68,7 @@ async fn a_sender_that_hangs_up_ends_its_request() {
 #[tokio::test]
 async fn broken_answers_are_broken() {
     let receiver = Receiver::start().await;
-    let client = client();
+    let client = http_client();
     for reply in [Reply::reset(), Reply::close(), Reply::garbage()] {
         receiver.next(reply);
         client.get(receiver.url("/")).send().await.expect_err("no answer");
@@ -87,7 +83,7 @@ async fn broken_answers_are_broken() {
 #[tokio::test]
 async fn tls_is_spoken_with_those_who_trust_it() {
     let receiver = Receiver::start_tls().await;
-    client().get(receiver.url("/")).send().await.expect_err("nobody vouches for it");
+    http_client().get(receiver.url("/")).send().await.expect_err("nobody vouches for it");
     let pem = std::fs::read(receiver.certificate()).unwrap();
     let trusting = reqwest::Client::builder()
         .no_proxy()

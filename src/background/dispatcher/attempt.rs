@@ -5,8 +5,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::slots::Slot;
-use crate::domain::backoff::chance;
 use crate::domain::attempt::{AttemptOutcome, ErrorKind, Judgement};
+use crate::domain::backoff::chance;
 use crate::domain::delivery::{PushRecord, Report};
 use crate::domain::limits;
 use crate::domain::retry_after;
