@@ -102,7 +102,20 @@ pub const RETRY_AFTER_SECONDS: f64 = 86_400.0;
 pub const TRANSFORM_PATHS: usize = 100;
 /// Bytes of a template.
 pub const TEMPLATE_BYTES: usize = 16 * 1024;
-/// Bytes of a rendered template, and of all that its filters make on the way.
+/// Words and signs within one tag of a template.
+pub const TEMPLATE_TAG_TOKENS: usize = 200;
+/// Branches of all conditions in a template.
+pub const TEMPLATE_BRANCHES: usize = 100;
+/// Steps that a template may take over a small payload.
+pub const TEMPLATE_STEPS: u64 = 100_000;
+/// Steps that a template may take over the largest payload.
+pub const TEMPLATE_LEAST_STEPS: u64 = 2_000;
+/// Bytes that a template may look at: with every step it may look at the whole payload, so
+/// the larger that is, the fewer the steps.
+pub const TEMPLATE_WORK_BYTES: u64 = 1_000_000_000;
+/// Bytes that the filters of a template may make on the way.
+pub const TEMPLATE_SCRATCH_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of a rendered template.
 pub const RENDERED_BYTES: usize = 1024 * 1024;
 /// Characters of the content type of a rendered template.
 pub const CONTENT_TYPE_CHARS: usize = 255;

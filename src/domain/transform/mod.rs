@@ -1,12 +1,28 @@
 //! What is made of a payload before it is sent.
+//!
+//! A [`Transform`] may first select fields of the payload (`keep`, `drop`) and then give the
+//! body a shape: an envelope, an event by CloudEvents, or a template. With none the payload
+//! is sent byte for byte; and wherever it is put into something else without being selected
+//! from, it keeps its bytes there too.
 
+mod cloudevents;
+mod envelope;
 mod parse;
+mod select;
+mod template;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
+use self::template::Template;
 use super::path::JsonPath;
+
+const JSON: &str = "application/json";
 
 /// What is made of a payload: first fields are selected, then it is given a shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +44,7 @@ enum Shape {
     /// The same by CloudEvents, the payload in the body and the rest in headers.
     CloudEventsBinary,
     /// Whatever a template says.
-    Template { text: String, content_type: Option<String> },
+    Template { template: Template, content_type: String },
 }
 
 /// An event on its way to a receiver.
@@ -60,20 +76,60 @@ pub struct Parcel<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// The body.
-    pub body: bytes::Bytes,
+    pub body: Bytes,
     /// What it is.
     pub content_type: String,
     /// Headers that belong to it.
     pub headers: Vec<(String, String)>,
 }
 
+impl Rendered {
+    fn new(body: impl Into<Bytes>, content_type: &str) -> Self {
+        Self { body: body.into(), content_type: content_type.to_owned(), headers: Vec::new() }
+    }
+
+    fn json(document: &impl Serialize, content_type: &str) -> Result<Self, String> {
+        let body = serde_json::to_vec(document).map_err(|error| error.to_string())?;
+        Ok(Self::new(body, content_type))
+    }
+}
+
 /// Makes what is sent. With no transform it is the payload, byte for byte. The error says why
 /// this event cannot be rendered; no other attempt would fare better.
 pub fn render(transform: Option<&Transform>, parcel: &Parcel<'_>) -> Result<Rendered, String> {
-    let _ = transform;
-    Ok(Rendered {
-        body: bytes::Bytes::copy_from_slice(parcel.payload.as_bytes()),
-        content_type: "application/json".into(),
-        headers: Vec::new(),
-    })
+    let Some(transform) = transform else { return Ok(Rendered::new(parcel.payload.to_owned(), JSON)) };
+    let payload = transform.selected(parcel.payload)?;
+    match &transform.shape {
+        Shape::Payload => Ok(Rendered::new(payload.into_owned(), JSON)),
+        Shape::Envelope => envelope::render(parcel, &payload),
+        Shape::CloudEventsStructured => cloudevents::render_structured(parcel, &payload),
+        Shape::CloudEventsBinary => Ok(cloudevents::render_binary(parcel, &payload)),
+        Shape::Template { template, content_type } => {
+            let body = template.render(parcel, &payload)?;
+            if is_json(content_type) {
+                let checked = serde_json::from_slice::<&RawValue>(&body);
+                checked.map_err(|error| format!("the template did not make JSON: {error}"))?;
+            }
+            Ok(Rendered::new(body, content_type))
+        }
+    }
 }
+
+impl Transform {
+    fn selected<'p>(&self, payload: &'p str) -> Result<Cow<'p, str>, String> {
+        if self.keep.is_empty() && self.drop.is_empty() {
+            return Ok(Cow::Borrowed(payload));
+        }
+        let selected = select::select(payload, &self.keep, &self.drop);
+        selected.map(Cow::Owned).map_err(|reason| format!("the payload {reason}"))
+    }
+}
+
+/// Whether a content type promises JSON.
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == JSON || essence.ends_with("+json")
+}
+
+#[cfg(test)]
+mod tests;

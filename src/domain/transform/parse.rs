@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Shape, Transform};
+use super::template::Template;
+use super::{JSON, Shape, Transform, is_json};
 use crate::domain::invalid::Invalid;
 use crate::domain::limits;
 use crate::domain::path::JsonPath;
@@ -43,9 +44,9 @@ impl Transform {
             Shape::Envelope => put("envelope", json!(true)),
             Shape::CloudEventsStructured => put("cloudevents", json!(STRUCTURED)),
             Shape::CloudEventsBinary => put("cloudevents", json!(BINARY)),
-            Shape::Template { text, content_type } => {
+            Shape::Template { template, content_type } => {
                 put("content_type", json!(content_type));
-                put("template", json!(text))
+                put("template", json!(template.text()))
             }
         };
         Value::Object(fields)
@@ -80,14 +81,27 @@ fn read_shape(fields: &Map<String, Value>) -> Result<Shape, Invalid> {
 }
 
 fn read_template(fields: &Map<String, Value>) -> Result<Option<Shape>, Invalid> {
-    let content_type = given(fields, "content_type");
+    let content_type = read_content_type(fields)?;
     let Some(value) = given(fields, "template") else {
         let stray = content_type.map(|_| Invalid::new("content_type", "goes with a template only"));
         return stray.map_or(Ok(None), Err);
     };
-    let text = value.as_str().ok_or_else(|| Invalid::new("template", "must be a string"))?.to_owned();
-    let content_type = content_type.and_then(Value::as_str).map(str::to_owned);
-    Ok(Some(Shape::Template { text, content_type }))
+    let content_type = content_type.unwrap_or(JSON).to_owned();
+    let text = value.as_str().ok_or_else(|| "must be a string".to_owned());
+    let template = text.and_then(|text| Template::parse(text, is_json(&content_type)));
+    let template = template.map_err(|reason| Invalid::new("template", reason))?;
+    Ok(Some(Shape::Template { template, content_type }))
+}
+
+fn read_content_type(fields: &Map<String, Value>) -> Result<Option<&str>, Invalid> {
+    let Some(value) = given(fields, "content_type") else { return Ok(None) };
+    let is_fine = |text: &&str| {
+        text.len() <= limits::CONTENT_TYPE_CHARS
+            && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+            && text.split_once('/').is_some_and(|(kind, form)| !kind.trim().is_empty() && !form.trim().is_empty())
+    };
+    let content_type = value.as_str().filter(is_fine);
+    content_type.map(Some).ok_or_else(|| Invalid::new("content_type", "must be a media type, such as text/plain"))
 }
 
 fn read_envelope(fields: &Map<String, Value>) -> Result<Option<Shape>, Invalid> {

@@ -1,0 +1,139 @@
+//! The filters and tests that a template may use.
+//!
+//! Those that make text pay for it out of one allowance for the whole rendering; the others
+//! are minijinja's and make nothing larger than what they are given.
+
+use std::io::Write;
+
+use minijinja::{Environment, Error, ErrorKind, State, Value, filters, tests};
+
+use super::bounded::BoundedWriter;
+use crate::domain::limits;
+
+/// The filters. Those that always give a number, if called without arguments, come first.
+pub(super) const FILTERS: [&str; 18] = [
+    "int", "float", "length", "count", "round", "abs", "default", "d", "first", "last", "items", "tojson", "string",
+    "lower", "upper", "trim", "join", "replace",
+];
+
+/// How many of [`FILTERS`] give numbers.
+pub(super) const NUMERIC: usize = 6;
+
+/// The tests.
+pub(super) const TESTS: [&str; 8] =
+    ["defined", "undefined", "none", "boolean", "number", "string", "sequence", "mapping"];
+
+/// Adds the filters and tests.
+pub(super) fn install(environment: &mut Environment<'static>) {
+    environment.add_filter("int", filters::int);
+    environment.add_filter("float", filters::float);
+    environment.add_filter("length", filters::length);
+    environment.add_filter("count", filters::length);
+    environment.add_filter("round", filters::round);
+    environment.add_filter("abs", filters::abs);
+    environment.add_filter("default", filters::default);
+    environment.add_filter("d", filters::default);
+    environment.add_filter("first", filters::first);
+    environment.add_filter("last", filters::last);
+    environment.add_filter("items", filters::items);
+    environment.add_filter("tojson", to_json);
+    environment.add_filter("string", string);
+    environment.add_filter("lower", lower);
+    environment.add_filter("upper", upper);
+    environment.add_filter("trim", trim);
+    environment.add_filter("join", join);
+    environment.add_filter("replace", replace);
+    environment.add_test("defined", tests::is_defined);
+    environment.add_test("undefined", tests::is_undefined);
+    environment.add_test("none", tests::is_none);
+    environment.add_test("boolean", tests::is_boolean);
+    environment.add_test("number", tests::is_number);
+    environment.add_test("string", tests::is_string);
+    environment.add_test("sequence", tests::is_sequence);
+    environment.add_test("mapping", tests::is_mapping);
+}
+
+/// A value as JSON, if it is not too long.
+pub(super) fn json_of(value: &Value) -> Result<String, Error> {
+    let mut out = BoundedWriter::new(limits::RENDERED_BYTES);
+    serde_json::to_writer(&mut out, value).map_err(|error| invalid(format!("cannot be written as JSON: {error}")))?;
+    String::from_utf8(out.into_bytes()).map_err(|error| invalid(error.to_string()))
+}
+
+/// What the filters of one rendering may still make, in bytes.
+struct Allowance(usize);
+
+/// Hands out text that a filter made, if there is allowance left for it.
+fn made(state: &mut State<'_, '_>, text: String) -> Result<String, Error> {
+    let allowance = state.get_or_insert_extension(Allowance(limits::TEMPLATE_SCRATCH_BYTES));
+    allowance.0 = allowance.0.checked_sub(text.len()).ok_or_else(|| invalid("the filters make too much text"))?;
+    Ok(text)
+}
+
+fn invalid(reason: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::InvalidOperation, reason)
+}
+
+fn to_json(state: &mut State<'_, '_>, value: &Value) -> Result<Value, Error> {
+    let json = json_of(value)?;
+    made(state, json).map(Value::from_safe_string)
+}
+
+fn string(state: &mut State<'_, '_>, value: &Value) -> Result<String, Error> {
+    let text = text_of(value)?;
+    made(state, text)
+}
+
+fn lower(state: &mut State<'_, '_>, value: &Value) -> Result<String, Error> {
+    let text = text_of(value)?.to_lowercase();
+    made(state, text)
+}
+
+fn upper(state: &mut State<'_, '_>, value: &Value) -> Result<String, Error> {
+    let text = text_of(value)?.to_uppercase();
+    made(state, text)
+}
+
+fn trim(state: &mut State<'_, '_>, value: &Value) -> Result<String, Error> {
+    let text = text_of(value)?.trim().to_owned();
+    made(state, text)
+}
+
+fn join(state: &mut State<'_, '_>, value: &Value, between: Option<&str>) -> Result<String, Error> {
+    let mut out = BoundedWriter::new(limits::RENDERED_BYTES);
+    for (index, item) in value.try_iter()?.enumerate() {
+        let before = if index == 0 { "" } else { between.unwrap_or_default() };
+        write!(out, "{before}{item}").map_err(too_long)?;
+    }
+    let text = into_text(out)?;
+    made(state, text)
+}
+
+fn replace(state: &mut State<'_, '_>, value: &Value, from: &str, to: &str) -> Result<String, Error> {
+    if from.is_empty() {
+        return Err(invalid("there is nothing to replace in an empty string"));
+    }
+    let text = text_of(value)?;
+    let mut out = BoundedWriter::new(limits::RENDERED_BYTES);
+    for (index, part) in text.split(from).enumerate() {
+        let before = if index == 0 { "" } else { to };
+        write!(out, "{before}{part}").map_err(too_long)?;
+    }
+    let text = into_text(out)?;
+    made(state, text)
+}
+
+/// A value as text, if it is not too long.
+fn text_of(value: &Value) -> Result<String, Error> {
+    let mut out = BoundedWriter::new(limits::RENDERED_BYTES);
+    write!(out, "{value}").map_err(too_long)?;
+    into_text(out)
+}
+
+fn into_text(out: BoundedWriter) -> Result<String, Error> {
+    String::from_utf8(out.into_bytes()).map_err(|error| invalid(error.to_string()))
+}
+
+fn too_long(_: std::io::Error) -> Error {
+    invalid("a filter makes too much text")
+}

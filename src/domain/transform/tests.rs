@@ -1,0 +1,171 @@
+//! What comes out of a transform, and which are refused.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+const PAYLOAD: &str = r#"{"b":1.0 , "a":[ 1 ], "user":{"id":7,"mail":"a@b"}}"#;
+
+/// JSON with few names, so that paths meet something.
+pub(super) fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![Just(Value::Null), any::<i32>().prop_map(Value::from), "\\PC{0,3}".prop_map(Value::from)];
+    leaf.prop_recursive(4, 30, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[ab01]", inner, 0..4)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+fn rendered_over(payload: &str, transform: Value) -> Result<Rendered, String> {
+    let labels = BTreeMap::from([("region".to_owned(), "eu".to_owned())]);
+    let parcel = Parcel {
+        webhook_id: "msg_1",
+        event_type: Some("order.paid"),
+        title: "An order",
+        time: "2026-03-01T12:00:00Z".parse().unwrap(),
+        tags: &["a".to_owned()],
+        labels: &labels,
+        payload,
+        correlation_id: None,
+        ordering_key: Some("user 7"),
+        source: "/waybill",
+    };
+    let transform = (!transform.is_null()).then(|| Transform::parse(&transform).unwrap());
+    render(transform.as_ref(), &parcel)
+}
+
+fn rendered(transform: Value) -> Rendered {
+    rendered_over(PAYLOAD, transform).unwrap()
+}
+
+fn body(rendered: &Rendered) -> &str {
+    std::str::from_utf8(&rendered.body).unwrap()
+}
+
+fn refusal(transform: Value) -> String {
+    Transform::parse(&transform).unwrap_err().field
+}
+
+#[test]
+fn without_a_transform_the_payload_is_sent_byte_for_byte() {
+    let plain = rendered(json!(null));
+    assert_eq!(body(&plain), PAYLOAD);
+    assert_eq!(plain.content_type, "application/json");
+    assert!(plain.headers.is_empty());
+}
+
+#[test]
+fn fields_are_selected_before_the_shape_is_given() {
+    assert_eq!(body(&rendered(json!({"keep": ["user"], "drop": ["user.mail"]}))), r#"{"user":{"id":7}}"#);
+    let enveloped = rendered(json!({"keep": ["b"], "envelope": true}));
+    assert!(body(&enveloped).ends_with(r#""payload":{"b":1.0}}"#), "{}", body(&enveloped));
+    let written = rendered(
+        json!({"drop": ["user"], "template": "{{ payload.user is defined|string }}", "content_type": "text/plain"}),
+    );
+    assert_eq!(body(&written), "false");
+}
+
+#[test]
+fn an_envelope_holds_the_payload_verbatim() {
+    let expected = format!(
+        r#"{{"id":"msg_1","type":"order.paid","time":"2026-03-01T12:00:00.000000Z","labels":{{"region":"eu"}},"payload":{PAYLOAD}}}"#
+    );
+    assert_eq!(body(&rendered(json!({"envelope": true}))), expected);
+}
+
+#[test]
+fn a_structured_cloudevent_is_one_document() {
+    let event = rendered(json!({"cloudevents": "structured"}));
+    assert_eq!(event.content_type, "application/cloudevents+json");
+    assert!(body(&event).ends_with(&format!(r#""data":{PAYLOAD}}}"#)));
+    let mut fields: Value = serde_json::from_slice(&event.body).unwrap();
+    fields.as_object_mut().unwrap().remove("data");
+    let expected = json!({
+        "specversion": "1.0", "id": "msg_1", "source": "/waybill", "type": "order.paid",
+        "time": "2026-03-01T12:00:00.000000Z", "partitionkey": "user 7", "datacontenttype": "application/json",
+    });
+    assert_eq!(fields, expected);
+}
+
+#[test]
+fn a_binary_cloudevent_is_the_payload_with_headers() {
+    let event = rendered(json!({"cloudevents": "binary"}));
+    assert_eq!((body(&event), event.content_type.as_str()), (PAYLOAD, "application/json"));
+    let header = |name: &str| event.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    assert_eq!(header("ce-type"), Some("order.paid"));
+    assert_eq!(header("ce-partitionkey"), Some("user%207"));
+    assert_eq!(event.headers.len(), 6);
+    assert_eq!(header("ce-datacontenttype"), None);
+}
+
+#[test]
+fn an_event_without_a_type_is_given_one_for_cloudevents() {
+    let labels = BTreeMap::new();
+    let parcel = Parcel {
+        webhook_id: "msg_1",
+        event_type: None,
+        title: "",
+        time: DateTime::UNIX_EPOCH,
+        tags: &[],
+        labels: &labels,
+        payload: "null",
+        correlation_id: None,
+        ordering_key: None,
+        source: "/",
+    };
+    let transform = Transform::parse(&json!({"cloudevents": "structured"})).unwrap();
+    let event: Value = serde_json::from_slice(&render(Some(&transform), &parcel).unwrap().body).unwrap();
+    assert_eq!((&event["type"], &event["data"]), (&json!("waybill.event"), &Value::Null));
+    assert!(event.get("partitionkey").is_none());
+}
+
+#[test]
+fn a_transform_says_one_thing() {
+    for (bad, field) in [
+        (json!({}), ""),
+        (json!("envelope"), ""),
+        (json!({"envelope": false}), ""),
+        (json!({"envelope": true, "cloudevents": "binary"}), ""),
+        (json!({"envelope": 1}), "envelope"),
+        (json!({"cloudevents": "batch"}), "cloudevents"),
+        (json!({"cloudevents": 1}), "cloudevents"),
+        (json!({"keep": []}), "keep"),
+        (json!({"keep": ["a", "b."]}), "keep[1]"),
+        (json!({"drop": "a"}), "drop"),
+        (json!({"drop": vec!["a"; 101]}), "drop"),
+        (json!({"template": 5}), "template"),
+        (json!({"content_type": "text/plain"}), "content_type"),
+        (json!({"template": "x", "content_type": "text/plain\r\nHost: x"}), "content_type"),
+        (json!({"template": "x", "content_type": "plain"}), "content_type"),
+        (json!({"jsonnet": "x"}), "jsonnet"),
+    ] {
+        assert_eq!(refusal(bad.clone()), field, "{bad}");
+    }
+}
+
+#[test]
+fn what_is_written_is_read_the_same() {
+    for transform in [
+        json!({"keep": ["a.b", "c"], "drop": ["a.b.d"]}),
+        json!({"envelope": true}),
+        json!({"cloudevents": "structured", "drop": ["x"]}),
+        json!({"template": "{{ id }}"}),
+        json!({"template": "{{ id }}", "content_type": "text/plain"}),
+    ] {
+        let parsed = Transform::parse(&transform).unwrap();
+        assert_eq!(Transform::parse(&parsed.to_json()), Ok(parsed), "{transform}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_payload_the_shapes_are_json(payload in any_json(), structured in any::<bool>()) {
+        let transform = if structured { json!({"cloudevents": "structured"}) } else { json!({"envelope": true}) };
+        let whole = rendered_over(&payload.to_string(), transform).unwrap();
+        let whole: Value = serde_json::from_slice(&whole.body).unwrap();
+        prop_assert_eq!(&whole[if structured { "data" } else { "payload" }], &payload);
+    }
+}
