@@ -43,7 +43,7 @@ impl JsonPath {
 }
 
 /// The place in a list that a segment names. `01` and `+1` name none: every place has one name.
-pub fn index(segment: &str) -> Option<usize> {
+fn index(segment: &str) -> Option<usize> {
     let is_plain = segment.bytes().all(|byte| byte.is_ascii_digit()) && (segment == "0" || !segment.starts_with('0'));
     if is_plain { segment.parse().ok() } else { None }
 }

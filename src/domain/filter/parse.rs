@@ -34,14 +34,10 @@ impl Parser {
             let part = match name.as_str() {
                 "$and" => self.filters(value, depth).map(Node::All),
                 "$or" => self.filters(value, depth).map(Node::Any),
-                "$not" => self.filter(value, depth + 1).map_err(|invalid| invalid.inside("$not")).map(not),
-                _ => self.field(name, value, depth).map_err(|invalid| invalid.inside(&shown(name))),
+                "$not" => self.filter(value, depth + 1).map(not),
+                _ => self.field(name, value, depth),
             };
-            // A list names its own items: `$or[1]`.
-            part.map_err(|invalid| match name.as_str() {
-                "$and" | "$or" => invalid.inside(name),
-                _ => invalid,
-            })
+            part.map_err(|invalid| invalid.inside(&shown(name)))
         });
         parts.collect::<Result<_, _>>().map(Node::All)
     }

@@ -57,7 +57,7 @@ impl RetryOn {
 
     /// The list, as it was read.
     pub fn to_json(&self) -> Value {
-        self.0.iter().map(Cause::to_json).collect()
+        self.0.iter().copied().map(Cause::to_json).collect()
     }
 
     /// What an outcome means.
@@ -105,9 +105,9 @@ impl Cause {
         (first <= last).then_some(Self::Range(first, last))
     }
 
-    fn to_json(&self) -> Value {
+    fn to_json(self) -> Value {
         match self {
-            Self::Status(status) => Value::from(*status),
+            Self::Status(status) => Value::from(status),
             other => Value::from(other.to_string()),
         }
     }

@@ -3,6 +3,7 @@
 //! Those that make text pay for it out of one allowance for the whole rendering; the others
 //! are minijinja's and make nothing larger than what they are given.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters, tests};
@@ -70,7 +71,7 @@ fn made(state: &mut State<'_, '_>, text: String) -> Result<String, Error> {
     Ok(text)
 }
 
-fn invalid(reason: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+fn invalid(reason: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, reason)
 }
 
@@ -80,7 +81,7 @@ fn to_json(state: &mut State<'_, '_>, value: &Value) -> Result<Value, Error> {
 }
 
 fn string(state: &mut State<'_, '_>, value: &Value) -> Result<String, Error> {
-    let text = text_of(value)?;
+    let text = text_of(value)?.into_owned();
     made(state, text)
 }
 
@@ -103,7 +104,7 @@ fn join(state: &mut State<'_, '_>, value: &Value, between: Option<&str>) -> Resu
     let mut out = BoundedWriter::new(limits::RENDERED_BYTES);
     for (index, item) in value.try_iter()?.enumerate() {
         let before = if index == 0 { "" } else { between.unwrap_or_default() };
-        write!(out, "{before}{item}").map_err(too_long)?;
+        write!(out, "{before}{}", text_of(&item)?).map_err(too_long)?;
     }
     let text = into_text(out)?;
     made(state, text)
@@ -123,11 +124,16 @@ fn replace(state: &mut State<'_, '_>, value: &Value, from: &str, to: &str) -> Re
     made(state, text)
 }
 
-/// A value as text, if it is not too long.
-fn text_of(value: &Value) -> Result<String, Error> {
-    let mut out = BoundedWriter::new(limits::RENDERED_BYTES);
-    write!(out, "{value}").map_err(too_long)?;
-    into_text(out)
+/// A value as text, if it is not too long: a string as it is, nothing for what is not there
+/// or null, and all else as JSON, for the engine's own way is that of Python.
+pub(super) fn text_of(value: &Value) -> Result<Cow<'_, str>, Error> {
+    if value.is_none() || value.is_undefined() {
+        return Ok(Cow::Borrowed(""));
+    }
+    match value.as_str() {
+        Some(text) => Ok(Cow::Borrowed(text)),
+        None => json_of(value).map(Cow::Owned),
+    }
 }
 
 fn into_text(out: BoundedWriter) -> Result<String, Error> {

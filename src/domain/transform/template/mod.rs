@@ -10,7 +10,8 @@
 //!
 //! Where the result is JSON, a string is escaped so that it can stand between quotes,
 //! `"Order {{ payload.id }} was paid"`, and anything else is written as JSON. A string comes
-//! with its own quotes by `{{ payload.name|tojson }}`.
+//! with its own quotes by `{{ payload.name|tojson }}`. Elsewhere strings are written as they
+//! are, null is empty, and all else is JSON.
 
 mod bounded;
 mod filters;
@@ -18,6 +19,7 @@ mod language;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value};
@@ -34,7 +36,7 @@ const NAME: &str = "template";
 #[derive(Clone)]
 pub(super) struct Template {
     text: String,
-    environment: Environment<'static>,
+    environment: Arc<Environment<'static>>,
 }
 
 impl Template {
@@ -52,7 +54,7 @@ impl Template {
         environment.set_formatter(if is_json { write_as_json } else { write_as_text });
         filters::install(&mut environment);
         environment.add_template_owned(NAME, text.to_owned()).map_err(|error| complaint(&error))?;
-        Ok(Self { text: text.to_owned(), environment })
+        Ok(Self { text: text.to_owned(), environment: Arc::new(environment) })
     }
 
     /// As it was given.
@@ -64,7 +66,7 @@ impl Template {
     pub(super) fn render(&self, parcel: &Parcel<'_>, payload: &str) -> Result<Vec<u8>, String> {
         let payload = serde_json::from_str(payload).map_err(|error| format!("the payload cannot be read: {error}"));
         let context = Context::of(parcel, payload?);
-        let mut environment = self.environment.clone();
+        let mut environment = Environment::clone(&self.environment);
         environment.set_fuel(Some(steps_over(parcel.payload.len())));
         let mut body = BoundedWriter::new(limits::RENDERED_BYTES);
         let rendered = environment
@@ -114,7 +116,7 @@ impl<'a> Context<'a> {
 }
 
 fn write_as_text(out: &mut Output<'_>, _: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
-    write!(out, "{value}").map_err(|_| Error::from(ErrorKind::WriteFailure))
+    out.write_str(&filters::text_of(value)?).map_err(|_| Error::from(ErrorKind::WriteFailure))
 }
 
 fn write_as_json(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
