@@ -163,14 +163,15 @@ pub struct PushArgs {
 
     /// Networks that pushes may go to although their addresses are private or otherwise
     /// special: CIDRs, separated by commas.
-    #[arg(long, env = "WAYBILL_WEBHOOK_ALLOW", default_value = "")]
+    #[arg(long, env = "WAYBILL_WEBHOOK_ALLOW", default_value = "none", value_parser = parse_allow_list)]
     pub webhook_allow: AllowList,
 
-    /// Certificates to trust besides the system's: a file in PEM.
+    /// Certificates to trust besides the system's: a file in PEM [default: only the system's].
     #[arg(long, env = "WAYBILL_WEBHOOK_CA_FILE")]
     pub webhook_ca_file: Option<PathBuf>,
 
-    /// The proxy through which pushes go. Those of the environment are ignored.
+    /// The proxy through which pushes go. Those of the environment are ignored [default:
+    /// straight to the receiver].
     #[arg(long, env = "WAYBILL_WEBHOOK_PROXY")]
     pub webhook_proxy: Option<String>,
 
@@ -316,6 +317,10 @@ impl ServeArgs {
             ..WebhookSettings::default()
         }
     }
+}
+
+fn parse_allow_list(text: &str) -> Result<AllowList, String> {
+    if text == "none" { Ok(AllowList::default()) } else { text.parse() }
 }
 
 fn number_of_cores() -> usize {

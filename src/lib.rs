@@ -1,7 +1,7 @@
 //! Waybill: a durable job queue and webhook relay over PostgreSQL and plain HTTP.
 //!
 //! The rooms, and the only ways between them:
-//! `http → engine → store → domain`, `background → engine`, `http → store` for reads. Which
+//! `http → engine → store → domain`, `background → engine, webhook`, `http → store` for reads. Which
 //! room does something belong to? *True without a database:* [`domain`]. *SQL:* [`store`].
 //! *Two rows must change together:* [`engine`]. *Knows a status code:* [`http`]. *Knows the
 //! time:* [`background`]. *Talks to strangers:* [`webhook`]. `docs/architecture.md` walks
@@ -16,6 +16,7 @@ pub mod engine;
 pub mod error;
 pub mod http;
 pub mod logging;
+pub mod metrics;
 pub mod postgres;
 pub mod startup;
 pub mod store;

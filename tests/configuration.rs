@@ -122,8 +122,14 @@ fn constant(file: &str, name: &str) -> String {
     value.trim_end_matches(';').to_owned()
 }
 
-/// The numbers in it: one, or the two ends of a range. Durations are in seconds.
+/// The numbers in it: one, the two ends of a range, or a list. Durations are in seconds.
 fn numbers(expression: &str) -> Vec<f64> {
+    if let Some(list) = expression.strip_prefix('[') {
+        return list.trim_end_matches(']').split(", ").flat_map(numbers).collect();
+    }
+    if expression.contains("; ") {
+        return expression.split("; ").flat_map(numbers).collect();
+    }
     let (unit, inner) = match expression.strip_prefix("Duration::from_").and_then(|call| call.split_once('(')) {
         Some(("secs", inner)) => (1.0, inner.trim_end_matches(')')),
         Some(("millis", inner)) => (0.001, inner.trim_end_matches(')')),

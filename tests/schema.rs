@@ -68,6 +68,7 @@ fn in_diesels_words(column: &str) -> String {
         "integer" => "Integer",
         "smallint" => "SmallInt",
         "boolean" => "Bool",
+        "double precision" => "Double",
         "text" => "Text",
         "json" => "Json",
         "timestamp with time zone" => "Timestamptz",

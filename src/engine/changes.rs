@@ -48,6 +48,8 @@ pub struct Written {
     pub entered_ready: Vec<Entered>,
     /// The first moments that any of it waits for now.
     pub first_moments: FirstMoments,
+    /// Whose pushes were given up.
+    pub dead_lettered: Vec<i64>,
 }
 
 impl Changes {
@@ -126,6 +128,8 @@ impl Changes {
             written.entries = append_log(conn, DEFAULT_NAMESPACE, self.now, &self.lines).await?;
         }
         if !dead_letters.is_empty() {
+            let whose = |letter: &NewDeadLetter| self.loaded.get(&letter.delivery_id)?.delivery.subscription_id;
+            written.dead_lettered = dead_letters.iter().filter_map(whose).collect();
             insert_dead_letters(conn, self.now, &dead_letters).await?;
         }
         let revived: Vec<i64> = self.pushes().filter(|l| is_revived(l)).map(|l| l.delivery.id).collect();

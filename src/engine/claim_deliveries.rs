@@ -183,6 +183,7 @@ impl Engine {
 
     /// Call it after the commit.
     pub(super) fn note_claim(&self, look: &Look<'_>, claimed: &Claimed) {
+        self.metrics.events_claimed.inc_by(claimed.events.len() as u64);
         for event in &claimed.events {
             let (queue, rank, seq) = &event.next;
             look.raise(queue, Place { rank: *rank, seq: *seq });

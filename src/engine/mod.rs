@@ -46,6 +46,7 @@ use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
 use crate::error::Error;
 use crate::logging::REQUEST_ID;
+use crate::metrics::{Metrics, PushCount};
 use crate::store::database::Database;
 use crate::store::endpoints::BreakerRule;
 use crate::store::events::StoredEvent;
@@ -126,6 +127,8 @@ pub struct Parts {
     pub subscribers: Subscribers,
     /// Who may have something to be sent.
     pub push_bell: PushBell,
+    /// What is counted.
+    pub metrics: Metrics,
     instance: String,
     runtime: Handle,
     lanes: Lanes,
@@ -222,6 +225,7 @@ impl Engine {
             sightings: Sightings::default(),
             subscribers: Subscribers::default(),
             push_bell: PushBell::default(),
+            metrics: Metrics::new(),
             settings,
             instance: format!(
                 "{}:{}:{:08x}",
@@ -270,6 +274,9 @@ impl Engine {
     /// Sees to what a transaction's changes call for. Call it after the commit.
     fn follow_up(&self, written: &Written) {
         self.moments.wait_for(&written.first_moments);
+        for subscription_id in &written.dead_lettered {
+            self.metrics.count_push(PushCount::DeadLettered, *subscription_id);
+        }
         self.wake(&written.entered_ready);
     }
 

@@ -7,6 +7,7 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::event::NewEvent;
 use crate::error::Error;
+use crate::metrics::PushCount;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::deliveries::FirstMoments;
 use crate::store::events::{FanOut, Published, Push, StoredEvent, publish_events};
@@ -95,6 +96,20 @@ impl Engine {
             look_at: None,
         });
         self.wake(&entered);
+        self.count_publication(events, fan_out, published);
+    }
+
+    fn count_publication(&self, events: &[&NewEvent], fan_out: &FanOut, published: &Published) {
+        self.metrics.events_received.inc_by(events.len() as u64);
+        for push in &fan_out.pushes {
+            self.metrics.count_push(PushCount::Enqueued, push.subscription_id);
+        }
+        for (event, stored) in events.iter().zip(&published.events) {
+            if event.tags.is_empty() && stored.enqueued == 0 {
+                self.metrics.events_without_subscriber.inc();
+                log::debug!(event_id = stored.id, event_type = event.event_type.as_deref().unwrap_or_default(); "nobody subscribed to an event");
+            }
+        }
     }
 }
 

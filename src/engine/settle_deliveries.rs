@@ -155,6 +155,11 @@ impl Engine {
                 answers[index] = Some(outcome);
             }
         }
+        for settled in answers.iter().flatten().flatten() {
+            if let Settled::Recorded(record) = settled {
+                self.metrics.count_settlement(record.entry.action.0.as_str());
+            }
+        }
         let mut answers = answers.into_iter().flatten();
         Ok(requests.iter().map(|calls| answers.by_ref().take(calls.len()).collect()).collect())
     }

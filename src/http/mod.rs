@@ -11,6 +11,7 @@ pub mod events;
 pub mod fields;
 pub mod health;
 pub mod logs;
+pub mod metrics;
 pub mod new_event;
 pub mod operate;
 pub mod problem;
@@ -91,6 +92,7 @@ pub fn routes() -> Vec<Endpoint> {
         read("/logs", logs::list_logs),
         read("/workers", workers::list_workers),
         read("/tags", tags::list_tags),
+        read("/metrics", metrics::show_metrics),
         get("/health", health::health),
         read("/ready", health::ready),
         get("/openapi.yaml", docs::openapi),

@@ -136,10 +136,10 @@ impl<'a> EventView<'a> {
         }
     }
 
-    /// As its publisher sees it.
+    /// As its publisher sees it: of an event that is pushed, with how many get it.
     pub fn published((row, enqueued): &'a (EventRow, i32)) -> Self {
         let mut view = Self::whole(row);
-        view.enqueued = Some(*enqueued);
+        view.enqueued = Some(*enqueued).filter(|enqueued| *enqueued > 0 || row.event.tags.is_empty());
         view
     }
 

@@ -18,6 +18,7 @@ pub mod deliveries;
 pub mod endpoints;
 pub mod event_log;
 pub mod events;
+pub mod gauges;
 pub mod lease_watch;
 pub mod listing;
 pub mod maintenance;

@@ -97,9 +97,13 @@ async fn costs(app: &App, lab: &mut Lab) -> [u64; 3] {
     ];
     let mut costs = [0; 3];
     for (cost, look) in costs.iter_mut().zip(looks) {
-        lab.execute("BEGIN").await;
-        *cost = buffers(&lab.explain(&look).await);
-        lab.execute("ROLLBACK").await;
+        *cost = u64::MAX;
+        // The least of a few: a line for the log may find its page full, and looks for another.
+        for _ in 0..3 {
+            lab.execute("BEGIN").await;
+            *cost = buffers(&lab.explain(&look).await).min(*cost);
+            lab.execute("ROLLBACK").await;
+        }
     }
     let claimed = app.claim("a", "host:1").await.expect("the event");
     app.complete(claimed["id"].as_i64().expect("an id"), "host:1").await.expect(200);

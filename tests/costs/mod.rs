@@ -32,10 +32,18 @@ fn statements() -> [(&'static str, &'static str, &'static str); 7] {
             "publish",
             PUBLISH_EVENTS,
             "int, timestamptz, text[], text[], text[], text[], json[], json[], smallint[], int[], json[], text[], \
-             text[], text[], timestamptz[], bigint[], timestamptz[]",
+             text[], text[], timestamptz[], bigint[], timestamptz[], bigint",
         ),
-        ("claim", CLAIM_DELIVERIES, "int, text[], bigint, bigint, text[], int[], timestamptz, smallint[], bigint[]"),
-        ("complete", COMPLETE_DELIVERIES, "int, timestamptz, bigint[], int[], text[], int[], bigint[], json[]"),
+        (
+            "claim",
+            CLAIM_DELIVERIES,
+            "int, text[], bigint, bigint[], text[], int[], timestamptz, smallint[], bigint[], int[]",
+        ),
+        (
+            "complete",
+            COMPLETE_DELIVERIES,
+            "int, timestamptz, bigint[], int[], text[], int[], bigint[], json[], text[], int[]",
+        ),
         ("load", LOAD_DELIVERIES, "bigint[], timestamptz"),
         (
             "save",
@@ -126,7 +134,7 @@ fn publish(count: usize, tags: &str) -> String {
     let payloads = array(&format!("\"{}\"", PAYLOAD.replace('"', "\\\"")), count);
     format!(
         "EXECUTE publish(1, NULL, {}, {nulls}, {nulls}, {}, {nulls}, {payloads}, {}, {}, {nulls}, {nulls}, {nulls}, \
-         {nulls}, {nulls}, {nulls}, {nulls})",
+         {nulls}, {nulls}, {nulls}, {nulls}, 0)",
         array("a job", count),
         array(&format!("\"{tags}\""), count),
         array("0", count),
@@ -141,7 +149,7 @@ fn claim(count: usize, tag: &str) -> String {
 /// A claim that begins at a mark, at a time.
 fn claim_from(count: usize, tag: &str, Place { rank, seq }: Place, now: &str) -> String {
     format!(
-        "EXECUTE claim(1, '{{t:{tag}}}', {count}, {}, {}, {}, {now}, '{{{rank}}}', '{{{seq}}}')",
+        "EXECUTE claim(1, '{{t:{tag}}}', {count}, '{{{}}}', {}, {}, {now}, '{{{rank}}}', '{{{seq}}}', NULL)",
         count + 3,
         array("host:1", count),
         array("300", count)
@@ -152,7 +160,7 @@ fn complete(claimed: &[Claimed]) -> String {
     let ids: Vec<String> = claimed.iter().filter_map(|row| row.claimed_id).map(|id| id.to_string()).collect();
     let leases: Vec<String> = claimed.iter().map(|row| row.lease_id.to_string()).collect();
     format!(
-        "EXECUTE complete(1, NULL, '{{{}}}', '{{{}}}', {}, {}, {}, {})",
+        "EXECUTE complete(1, NULL, '{{{}}}', '{{{}}}', {}, {}, {}, {}, NULL, NULL)",
         ids.join(","),
         leases.join(","),
         array("host:1", ids.len()),
@@ -165,7 +173,7 @@ fn complete(claimed: &[Claimed]) -> String {
 /// The sum of a count over a whole statement. Parts that nothing reads from run after the main
 /// plan, and count for themselves; those that are read from are counted where they are read.
 fn total(root: &Value, fields: &[&str]) -> u64 {
-    let late = ["taken", "taken_elsewhere", "watched", "logged", "work", "shown", "put_back"];
+    let late = ["taken", "taken_elsewhere", "watched", "logged", "work", "shown", "put_back", "rolled_up"];
     let of = |node: &Value| fields.iter().filter_map(|field| node[field].as_u64()).sum::<u64>();
     let late = late.iter().filter_map(|name| find(root, &format!("CTE {name}"))).map(of).sum::<u64>();
     of(root) + late

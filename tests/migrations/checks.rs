@@ -73,6 +73,44 @@ refused! {
         "UPDATE waybill.deliveries SET settled_lease_id = 0";
     deliveries_settled_by_a_claim_that_was:
         "UPDATE waybill.deliveries SET settled_lease_id = 1, settled_action = 'FAILED'";
+    deliveries_are_counted_on_own_rows:
+        "INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries, open_deliveries, \
+         failed_deliveries) VALUES (2, 1, 7, 'PENDING', 0, 3, 1, 0)";
+    deliveries_counts_are_whole:
+        "UPDATE waybill.deliveries SET open_deliveries = 1";
+    deliveries_rolled_up_while_open:
+        "UPDATE waybill.deliveries SET open_deliveries = 0, failed_deliveries = 0";
+    deliveries_replay_a_push:
+        "UPDATE waybill.deliveries SET replay_of = 1";
+    subscriptions_url_is_short:
+        "INSERT INTO waybill.subscriptions (url, spec) VALUES ('', '{}')";
+    subscriptions_version_counts:
+        "INSERT INTO waybill.subscriptions (url, spec, version) VALUES ('http://a', '{}', 0)";
+    subscriptions_deleted_are_not_active:
+        "INSERT INTO waybill.subscriptions (url, spec, deleted_at) VALUES ('http://a', '{}', now())";
+    subscriptions_reason_only_while_inactive:
+        "INSERT INTO waybill.subscriptions (url, spec, inactive_reason) VALUES ('http://a', '{}', 'gone')";
+    endpoints_open_ones_are_paused:
+        "INSERT INTO waybill.endpoints (url, opened_at) VALUES ('http://a', now())";
+    dead_letters_reason_is_known:
+        "INSERT INTO waybill.dead_letters (delivery_id, event_id, subscription_id, subscription_version, reason, event, \
+         subscription, attempts, created_at) VALUES (1, 1, 1, 1, 'boredom', '{}', '{}', '[]', now())";
+    dead_letters_replay_config_is_known:
+        "INSERT INTO waybill.dead_letters (delivery_id, event_id, subscription_id, subscription_version, reason, event, \
+         subscription, attempts, created_at, replayed_at, replay_config) \
+         VALUES (1, 1, 1, 1, 'manual', '{}', '{}', '[]', now(), now(), 'guessed')";
+    dead_letters_replay_is_whole:
+        "INSERT INTO waybill.dead_letters (delivery_id, event_id, subscription_id, subscription_version, reason, event, \
+         subscription, attempts, created_at, replayed_at) VALUES (1, 1, 1, 1, 'manual', '{}', '{}', '[]', now(), now())";
+    replay_jobs_status_is_known:
+        "INSERT INTO waybill.replay_jobs (status, filter, config, rate_per_second, matched, until_id, next_at, \
+         created_at, updated_at) VALUES ('LOST', '{}', 'current', 1, 0, 0, now(), now(), now())";
+    replay_jobs_config_is_known:
+        "INSERT INTO waybill.replay_jobs (filter, config, rate_per_second, matched, until_id, next_at, created_at, \
+         updated_at) VALUES ('{}', 'guessed', 1, 0, 0, now(), now(), now())";
+    replay_jobs_rate_is_positive:
+        "INSERT INTO waybill.replay_jobs (filter, config, rate_per_second, matched, until_id, next_at, created_at, \
+         updated_at) VALUES ('{}', 'current', 0, 0, 0, now(), now(), now())";
     event_log_action_is_known:
         "INSERT INTO waybill.event_log (event_id, delivery_id, action, lease_id, attempt) VALUES (1, 1, 'EATEN', 1, 1)";
     claim_requests_pair_up:

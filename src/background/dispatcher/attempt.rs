@@ -18,6 +18,7 @@ use crate::engine::replays::Replay;
 use crate::engine::settle_deliveries::Settled;
 use crate::engine::subscribers::Subscriber;
 use crate::error::Error;
+use crate::metrics::PushCount;
 use crate::webhook::{Client, Exchange, Letter, SendError};
 
 /// Between two tries to put an outcome on record while the database is away.
@@ -85,6 +86,7 @@ impl Attempt {
             Judgement::Terminal => PushOutcome::GaveUp,
         };
         let settled = self.settle(&report, outcome).await;
+        self.count(&exchange, &settled);
         self.log(spec, &exchange, settled);
     }
 
@@ -161,6 +163,22 @@ impl Attempt {
                 }
                 settled => return settled,
             }
+        }
+    }
+
+    fn count(&self, exchange: &Exchange, settled: &Result<Settled, Error>) {
+        let metrics = &self.engine.metrics;
+        let count = |what| metrics.count_push(what, self.push.subscription_id);
+        count(PushCount::Sent);
+        metrics.push_seconds.observe(exchange.duration.as_secs_f64());
+        if self.push.row.work.retry_count == 0 {
+            let age = self.engine.now().unwrap_or_else(Utc::now) - self.push.row.event.created_at;
+            metrics.first_push_seconds.observe(age.as_seconds_f64().max(0.0));
+        }
+        match settled {
+            Ok(Settled::Recorded(record)) if record.status == Status::Completed => count(PushCount::Succeeded),
+            Ok(Settled::Recorded(record)) if record.status == Status::Pending => count(PushCount::Retried),
+            _ => {}
         }
     }
 

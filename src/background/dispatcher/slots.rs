@@ -49,6 +49,7 @@ impl Slots {
     pub fn take(self: &Arc<Self>, subscription_id: i64) -> Slot {
         let mut taken = self.lock();
         taken.in_all += 1;
+        self.engine.metrics.pushes_in_flight.set(taken.in_all as i64);
         *taken.by_subscription.entry(subscription_id).or_default() += 1;
         drop(taken);
         Slot { slots: self.clone(), subscription_id }
@@ -69,6 +70,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut taken = self.slots.lock();
         taken.in_all -= 1;
+        self.slots.engine.metrics.pushes_in_flight.set(taken.in_all as i64);
         if let Some(count) = taken.by_subscription.get_mut(&self.subscription_id) {
             *count -= 1;
             if *count == 0 {

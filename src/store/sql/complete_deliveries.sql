@@ -30,17 +30,18 @@ completed AS (
               i.worker_id, d.lease_id, d.retry_count + 1 AS attempt, i.status_code, i.execution_time_ms,
               i.response_excerpt, i.subscription_version, d.updated_at AS created_at, d.retry_count, d.max_retries
 ),
+done AS MATERIALIZED (
+    SELECT event_id, count(*)::integer AS pushes FROM completed WHERE delivery_id <> event_id GROUP BY event_id
+),
 rolled_up AS (
     UPDATE waybill.deliveries o
-    SET open_deliveries = o.open_deliveries - c.done,
-        status = CASE WHEN o.open_deliveries > c.done THEN 'PENDING'
+    SET open_deliveries = o.open_deliveries - (SELECT pushes FROM done WHERE event_id = o.id),
+        status = CASE WHEN o.open_deliveries > (SELECT pushes FROM done WHERE event_id = o.id) THEN 'PENDING'
                       WHEN o.failed_deliveries > 0 THEN 'FAILED'
                       WHEN o.cancel_requested THEN 'CANCELLED'
                       ELSE 'COMPLETED' END,
         updated_at = coalesce($2, now())
-    FROM (SELECT event_id, count(*)::integer AS done FROM completed WHERE delivery_id <> event_id
-          GROUP BY event_id ORDER BY event_id) c
-    WHERE o.id = c.event_id AND o.open_deliveries IS NOT NULL
+    WHERE o.id = ANY (ARRAY(SELECT event_id FROM done)) AND o.open_deliveries IS NOT NULL
 ),
 logged AS (
     INSERT INTO waybill.event_log

@@ -27,7 +27,12 @@ async fn a_batch_is_answered_in_the_order_given() {
     let ids: Vec<i64> = events.iter().map(|event| event["id"].as_i64().expect("an id")).collect();
     assert!(ids.is_sorted(), "{ids:?}");
     for event in events {
-        assert_eq!(&app.get(&format!("/events/{}", event["id"])).await.expect(200).json(), event);
+        let mut read = app.get(&format!("/events/{}", event["id"])).await.expect(200).json();
+        if event["tags"] == "" {
+            // Only its publisher is told how many got it: nobody.
+            read["enqueued"] = json!(0);
+        }
+        assert_eq!(&read, event);
     }
 }
 

@@ -1,0 +1,35 @@
+//! `/metrics`, for Prometheus.
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+
+use super::query::Query;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::gauges::read_gauges;
+
+/// How many queues are looked at for the oldest delivery.
+const QUEUES: usize = 1_000;
+
+/// `GET /metrics`. While the database is away, what it knows stays as it was last seen.
+pub async fn show_metrics(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    Query::of(&request)?.finish()?;
+    if let Err(error) = refresh(&engine).await {
+        log::warn!("the gauges could not be read: {error}");
+    }
+    let text = engine.metrics.text().map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(HttpResponse::Ok().content_type("application/openmetrics-text; version=1.0.0; charset=utf-8").body(text))
+}
+
+async fn refresh(engine: &Engine) -> Result<(), Error> {
+    let mut queues = engine.subscribers.queues();
+    queues.truncate(QUEUES);
+    let mut conn = engine.database.connection().await?;
+    let limit = engine.settings.list_scan_rows;
+    let gauges = read_gauges(&mut conn, DEFAULT_NAMESPACE, &queues, limit, engine.now()).await?;
+    engine.metrics.pushes_pending.set(gauges.pushes_pending);
+    engine.metrics.oldest_push_seconds.set(gauges.oldest_push_seconds.unwrap_or(0.0).max(0.0));
+    engine.metrics.breakers_open.set(gauges.breakers_open);
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! What can be read off the tables at a glance, at a bounded cost.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+
+/// How pushing stands.
+#[derive(Debug, QueryableByName)]
+pub struct Gauges {
+    /// Deliveries that can be sent, or wait to be sent again, each counted up to the limit.
+    #[diesel(sql_type = BigInt)]
+    pub pushes_pending: i64,
+    /// For how long the first of any queue has been ready.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub oldest_push_seconds: Option<f64>,
+    /// Endpoints whose breaker is open.
+    #[diesel(sql_type = BigInt)]
+    pub breakers_open: i64,
+}
+
+/// Reads how pushing stands, looking at these queues for the oldest.
+pub async fn read_gauges(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    queues: &[String],
+    limit: i64,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<Gauges> {
+    sql_query(include_str!("sql/read_gauges.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Array<Text>, _>(queues)
+        .bind::<BigInt, _>(limit)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .cached()
+        .get_result(conn)
+        .await
+}
