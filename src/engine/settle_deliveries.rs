@@ -89,7 +89,7 @@ impl Word {
 #[derive(Debug, Clone)]
 pub enum Settled {
     /// It is on record.
-    Recorded(Record),
+    Recorded(Box<Record>),
     /// The lease was extended.
     Extended {
         /// Until when.
@@ -117,7 +117,7 @@ pub struct Record {
 /// What is known of an answer before the log has been written.
 enum Draft {
     New { line: usize, status: Status, retry_count: i32, max_retries: i32 },
-    Old { entry: Option<LogEntry>, line: Option<usize>, delivery: Box<Delivery> },
+    Old { entry: Option<Box<LogEntry>>, line: Option<usize>, delivery: Box<Delivery> },
     Extended { lease_expires_at: DateTime<Utc>, cancel_requested: bool },
 }
 
@@ -192,7 +192,7 @@ impl Engine {
                 retry_count: done.retry_count,
                 max_retries: done.max_retries,
             };
-            answers[indices[done.ord as usize - 1]] = Some(Ok(Settled::Recorded(record)));
+            answers[indices[done.ord as usize - 1]] = Some(Ok(Settled::Recorded(Box::new(record))));
         }
         Ok(answers)
     }
@@ -295,7 +295,7 @@ async fn repeat(
         // The day's partition has been dropped since; the row still knows that it was said.
         return Err(Error::Internal(format!("the log entry {action:?} of delivery {id} is gone")));
     }
-    Ok(Draft::Old { entry, line, delivery: Box::new(delivery) })
+    Ok(Draft::Old { entry: entry.map(Box::new), line, delivery: Box::new(delivery) })
 }
 
 fn carry_out(engine: &Engine, changes: &mut Changes, call: &WorkCall) -> Result<Draft, Error> {
@@ -341,20 +341,20 @@ fn finish(draft: Draft, entries: &[LogEntry]) -> Settled {
         Draft::Extended { lease_expires_at, cancel_requested } => {
             Settled::Extended { lease_expires_at, cancel_requested }
         }
-        Draft::New { line, status, retry_count, max_retries } => Settled::Recorded(Record {
+        Draft::New { line, status, retry_count, max_retries } => Settled::Recorded(Box::new(Record {
             entry: entries[line].clone(),
             is_repeat: false,
             status,
             retry_count,
             max_retries,
-        }),
-        Draft::Old { entry, line, delivery } => Settled::Recorded(Record {
+        })),
+        Draft::Old { entry, line, delivery } => Settled::Recorded(Box::new(Record {
             // One of the two was found: `repeat` made sure of it.
-            entry: entry.or_else(|| entries.get(line?).cloned()).expect("a repeated word is on record"),
+            entry: entry.map(|e| *e).or_else(|| entries.get(line?).cloned()).expect("a repeated word is on record"),
             is_repeat: true,
             status: delivery.status,
             retry_count: delivery.retry_count,
             max_retries: delivery.max_retries,
-        }),
+        })),
     }
 }
