@@ -217,6 +217,8 @@ pub enum Workload {
     Pickup,
     /// Publishers at `--rate`, and as many workers that wait for their events.
     Steady,
+    /// Events are pushed to a receiver: at `--rate`, or a backlog (`--prefill`).
+    Push,
 }
 
 impl std::fmt::Display for Workload {
@@ -268,6 +270,18 @@ pub struct BenchArgs {
     /// Events of another tag to publish first, to lie in the way.
     #[arg(long, default_value_t = 0)]
     pub foreign: usize,
+
+    /// Requests that the receiver of `push` lets come at once.
+    #[arg(long, default_value_t = 100)]
+    pub concurrency: u32,
+
+    /// Milliseconds for which the receiver of `push` keeps each request waiting.
+    #[arg(long, default_value_t = 0)]
+    pub hold_ms: u64,
+
+    /// Events to push to another receiver, which never answers, before `push` begins.
+    #[arg(long, default_value_t = 0)]
+    pub hanging: usize,
 
     /// The tag, to which a random part is added so that runs do not meet.
     #[arg(long, default_value = "bench")]

@@ -33,8 +33,17 @@ impl Connection {
 
     /// `GET`s a path.
     pub async fn get(&mut self, path: &str) -> Result<Answer<'_>, String> {
+        self.bare("GET", path).await
+    }
+
+    /// `DELETE`s a path.
+    pub async fn delete(&mut self, path: &str) -> Result<Answer<'_>, String> {
+        self.bare("DELETE", path).await
+    }
+
+    async fn bare(&mut self, method: &str, path: &str) -> Result<Answer<'_>, String> {
         self.request.clear();
-        let head = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
         self.request.extend_from_slice(head.as_bytes());
         self.exchange().await
     }

@@ -13,6 +13,7 @@
 
 pub mod connection;
 pub mod intervals;
+pub mod push;
 pub mod report;
 pub mod workload;
 
@@ -23,12 +24,15 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::Instant;
 
-use crate::config::BenchArgs;
+use crate::config::{BenchArgs, Workload};
 use report::Report;
 use workload::{Plan, Tally};
 
 /// Runs one workload and reports it.
 pub async fn run(args: &BenchArgs) -> Result<Report, String> {
+    if args.workload == Workload::Push {
+        return push::run(args).await;
+    }
     let plan = Arc::new(Plan::new(args)?);
     plan.prepare().await?;
     let stop = Arc::new(AtomicBool::new(false));

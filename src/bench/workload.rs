@@ -15,7 +15,7 @@ use crate::config::{BenchArgs, Workload};
 const PREPARE_BATCH: usize = 1_000;
 
 /// Where a payload of `steady` says when it was due.
-const DUE: &str = "\"due_us\":";
+pub(super) const DUE: &str = "\"due_us\":";
 
 /// What was measured: how many, and how long each took, in microseconds.
 pub struct Tally {
@@ -103,7 +103,7 @@ impl Plan {
         match self.args.workload {
             Workload::Pickup => 2,
             Workload::Steady => self.args.connections * 2,
-            Workload::Publish | Workload::Life | Workload::BatchPublish | Workload::BatchLife | Workload::Drain => {
+            Workload::Publish | Workload::Push | Workload::Life | Workload::BatchPublish | Workload::BatchLife | Workload::Drain => {
                 self.args.connections
             }
         }
@@ -178,6 +178,8 @@ pub async fn run(plan: Arc<Plan>, number: usize, stop: Arc<AtomicBool>, started:
         Workload::Pickup => worker.wait_for_pickup().await?,
         Workload::Steady if number < plan.args.connections => worker.publish_at_rate(number).await?,
         Workload::Steady => worker.work_steadily().await?,
+        // Has a file of its own.
+        Workload::Push => {}
     }
     Ok(worker.tally)
 }
@@ -381,7 +383,7 @@ impl Worker<'_> {
     }
 }
 
-fn expect(status: u16, wanted: u16) -> Result<(), String> {
+pub(super) fn expect(status: u16, wanted: u16) -> Result<(), String> {
     if status == wanted { Ok(()) } else { Err(format!("the server answered {status} instead of {wanted}")) }
 }
 
