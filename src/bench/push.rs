@@ -38,7 +38,8 @@ struct Desk {
 
 /// Runs the workload and reports it.
 pub async fn run(args: &BenchArgs) -> Result<Report, String> {
-    let host = args.url.strip_prefix("http://").ok_or("--url must begin with http://")?.trim_end_matches('/').to_owned();
+    let host =
+        args.url.strip_prefix("http://").ok_or("--url must begin with http://")?.trim_end_matches('/').to_owned();
     let event_type = format!("{}.{:08x}", args.tag, getrandom::u32().unwrap_or_default());
     let (open, is_open) = watch::channel(args.rate > 0);
     let (arrived, mut arrivals) = watch::channel(0);

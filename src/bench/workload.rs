@@ -103,9 +103,12 @@ impl Plan {
         match self.args.workload {
             Workload::Pickup => 2,
             Workload::Steady => self.args.connections * 2,
-            Workload::Publish | Workload::Push | Workload::Life | Workload::BatchPublish | Workload::BatchLife | Workload::Drain => {
-                self.args.connections
-            }
+            Workload::Publish
+            | Workload::Push
+            | Workload::Life
+            | Workload::BatchPublish
+            | Workload::BatchLife
+            | Workload::Drain => self.args.connections,
         }
     }
 

@@ -44,6 +44,13 @@ pub struct ClaimedPush {
     pub row: EventRow,
 }
 
+impl ClaimedPush {
+    /// How large its payload is.
+    pub fn payload_bytes(&self) -> usize {
+        self.row.event.payload.as_ref().map_or(0, |json| json.0.as_str().len())
+    }
+}
+
 /// What came of an attempt.
 #[derive(Debug, Clone)]
 pub enum PushOutcome {

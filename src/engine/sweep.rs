@@ -10,7 +10,7 @@ use crate::domain::delivery::LogLine;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::deliveries::{Loaded, Sweep, find_overdue};
-use crate::store::lease_watch::{WatchLook, take_watched_leases};
+use crate::store::lease_watch::{WatchLook, Watched, take_watched_leases};
 
 use super::changes::{Changes, Written};
 use super::moments::Moment;
@@ -74,8 +74,36 @@ impl Engine {
     /// Takes back work whose lease has run out.
     pub async fn rescue_deliveries(&self) -> Result<Swept, Error> {
         let look = self.moments.look(Moment::LeaseEnd);
+        let due = WatchLook {
+            from: look.from(),
+            rows: WATCH_ROWS,
+            limit: SWEEP_ROWS,
+            overdue_seconds: 0.0,
+            only_pushes: false,
+        };
+        let (watched, count) = self.rescue(due).await?;
+        look.found_head(watched.head);
+        // Looked at until nothing is found, so that the mark comes to stand behind what was.
+        Ok(Swept { count, more: watched.taken > 0, next_in: None })
+    }
+
+    /// Keeps the list of leases short where nobody takes work back by itself: what is settled
+    /// falls out, what workers hold stays; pushes are taken back all the same, since no operator
+    /// knows of them. Rows that a server with a reaper would have looked at by now are left to it.
+    pub async fn tidy_leases(&self) -> Result<Swept, Error> {
+        let left_alone = WatchLook {
+            from: None,
+            rows: WATCH_ROWS,
+            limit: SWEEP_ROWS,
+            overdue_seconds: LEFT_ALONE_SECONDS,
+            only_pushes: true,
+        };
+        let (watched, count) = self.rescue(left_alone).await?;
+        Ok(Swept { count, more: watched.taken == WATCH_ROWS, next_in: None })
+    }
+
+    async fn rescue(&self, due: WatchLook) -> Result<(Watched, usize), Error> {
         let (watched, count, written) = transaction!(self, |conn| {
-            let due = WatchLook { from: look.from(), rows: WATCH_ROWS, limit: SWEEP_ROWS, overdue_seconds: 0.0 };
             let watched = take_watched_leases(conn, self.now(), due).await?;
             if watched.expired.is_empty() {
                 return Ok((watched, 0, Written::default()));
@@ -89,19 +117,8 @@ impl Engine {
             }
             Ok((watched, overdue.len(), changes.write(conn).await?))
         })?;
-        look.found_head(watched.head);
         self.follow_up(&written);
-        // Looked at until nothing is found, so that the mark comes to stand behind what was.
-        Ok(Swept { count, more: watched.taken > 0, next_in: None })
-    }
-
-    /// Keeps the list of leases short where nobody takes work back by itself: what is settled
-    /// falls out, what is held stays. Rows that a server with a reaper would have looked at by
-    /// now are left to it.
-    pub async fn tidy_leases(&self) -> Result<Swept, Error> {
-        let left_alone = WatchLook { from: None, rows: WATCH_ROWS, limit: 0, overdue_seconds: LEFT_ALONE_SECONDS };
-        let watched = transaction!(self, |conn| Ok(take_watched_leases(conn, self.now(), left_alone).await?))?;
-        Ok(Swept { count: 0, more: watched.taken == WATCH_ROWS, next_in: None })
+        Ok((watched, count))
     }
 }
 

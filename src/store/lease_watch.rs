@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Timestamptz};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -36,6 +36,8 @@ pub struct WatchLook {
     pub limit: i64,
     /// For how many seconds their time must have come.
     pub overdue_seconds: f64,
+    /// Whether only pushes are meant.
+    pub only_pushes: bool,
 }
 
 /// Takes rows off the list whose time has come, and puts back what is still held; answers
@@ -52,6 +54,7 @@ pub async fn take_watched_leases(
         .bind::<Nullable<Timestamptz>, _>(look.from)
         .bind::<BigInt, _>(look.limit)
         .bind::<Double, _>(look.overdue_seconds)
+        .bind::<Bool, _>(look.only_pushes)
         .cached()
         .get_result(conn)
         .await

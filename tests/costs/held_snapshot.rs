@@ -93,7 +93,7 @@ async fn costs(app: &App, lab: &mut Lab) -> [u64; 3] {
     let looks = [
         claim_from(1, "a", mark, &now),
         format!("EXECUTE due({now}, 500, {})", from(Moment::Due)),
-        format!("EXECUTE watched({now}, 100, {}, 500, 0)", from(Moment::LeaseEnd)),
+        format!("EXECUTE watched({now}, 100, {}, 500, 0, false)", from(Moment::LeaseEnd)),
     ];
     let mut costs = [0; 3];
     for (cost, look) in costs.iter_mut().zip(looks) {

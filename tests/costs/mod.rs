@@ -52,7 +52,7 @@ fn statements() -> [(&'static str, &'static str, &'static str); 7] {
              timestamptz[], bool[], bool[], timestamptz[], int[], text[], json[], json[], text[]",
         ),
         ("due", find_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
-        ("watched", TAKE_WATCHED_LEASES, "timestamptz, bigint, timestamptz, bigint, double precision"),
+        ("watched", TAKE_WATCHED_LEASES, "timestamptz, bigint, timestamptz, bigint, double precision, bool"),
     ]
 }
 

@@ -30,7 +30,7 @@ fn calls() -> Vec<(&'static str, String)> {
             ),
         ),
         ("due", "EXECUTE due(NULL, 500, NULL)".to_owned()),
-        ("watched", "EXECUTE watched(NULL, 100, NULL, 500, 0)".to_owned()),
+        ("watched", "EXECUTE watched(NULL, 100, NULL, 500, 0, false)".to_owned()),
     ]
 }
 

@@ -10,6 +10,7 @@ use crate::domain::backoff::chance;
 use crate::domain::delivery::{PushRecord, Report};
 use crate::domain::limits;
 use crate::domain::retry_after;
+use crate::domain::signature::Secret;
 use crate::domain::status::Status;
 use crate::domain::subscription::SubscriptionSpec;
 use crate::engine::Engine;
@@ -19,10 +20,13 @@ use crate::engine::settle_deliveries::Settled;
 use crate::engine::subscribers::Subscriber;
 use crate::error::Error;
 use crate::metrics::PushCount;
-use crate::webhook::{Client, Exchange, Letter, SendError};
+use crate::webhook::{Client, Exchange, Letter, SendError, WebhookRequest};
 
 /// Between two tries to put an outcome on record while the database is away.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
+
+/// Payloads from this size on are not transformed in passing.
+const LARGE_PAYLOAD: usize = 16 * 1024;
 
 /// An attempt about to be made.
 pub struct Attempt {
@@ -55,7 +59,7 @@ impl Attempt {
         let now = self.engine.now().unwrap_or_else(Utc::now);
         let secrets = self.subscriber.secrets_at(now);
         let letter = letter_of(&self.push, &replay);
-        let exchange = match letter.into_request(spec, &secrets, Utc::now().timestamp()) {
+        let exchange = match write(letter, spec, secrets).await {
             Ok(request) => self.client.send(request).await,
             Err(detail) => not_sent(detail),
         };
@@ -221,6 +225,17 @@ fn state_of(status: Status) -> &'static str {
         Status::Failed => "dead_letter",
         Status::Cancelled => "cancelled",
     }
+}
+
+/// Writes the request; off the threads that serve everybody, if a transform may take its time.
+async fn write(letter: Letter, spec: &SubscriptionSpec, secrets: Vec<Secret>) -> Result<WebhookRequest, String> {
+    let timestamp = Utc::now().timestamp();
+    if spec.transform.is_none() || letter.payload.len() < LARGE_PAYLOAD {
+        return letter.into_request(spec, &secrets, timestamp);
+    }
+    let spec = spec.clone();
+    let writing = tokio::task::spawn_blocking(move || letter.into_request(&spec, &secrets, timestamp));
+    writing.await.unwrap_or_else(|panic| Err(panic.to_string()))
 }
 
 fn letter_of(push: &ClaimedPush, replay: &Replay) -> Letter {

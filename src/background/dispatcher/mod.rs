@@ -38,6 +38,13 @@ const LEASE_MARGIN_SECONDS: i32 = 15;
 /// How many subscriptions are looked at in one round.
 const GATES_PER_ROUND: usize = 500;
 
+/// How many deliveries are claimed in one round.
+const CLAIMS_PER_ROUND: usize = 200;
+
+/// The least time from one round that found something to the next. Meanwhile slots fall free and
+/// bells ring, so that a round serves many; whoever rings after a quiet while is served at once.
+const PACE: Duration = Duration::from_millis(5);
+
 /// When to look again at a subscription whose endpoint another server is just trying.
 const PROBED_ELSEWHERE: Duration = Duration::from_secs(1);
 
@@ -86,7 +93,7 @@ impl Dispatcher {
     pub async fn run_once(&mut self) -> Result<usize, Error> {
         self.hear_bell().await?;
         let candidates: Vec<i64> =
-            self.busy.iter().copied().filter(|id| self.slots.free(*id, i32::MAX) > 0).take(GATES_PER_ROUND).collect();
+            self.busy.iter().copied().filter(|id| self.has_free_slot(*id)).take(GATES_PER_ROUND).collect();
         if candidates.is_empty() || self.slots.all_taken() {
             return Ok(0);
         }
@@ -102,6 +109,11 @@ impl Dispatcher {
         self.keep_pace(&mut openings).await?;
         openings.retain(|opening| opening.claim.limit > 0);
         self.claim_and_start(openings).await
+    }
+
+    fn has_free_slot(&self, id: i64) -> bool {
+        let known = self.engine.subscribers.get(id);
+        known.is_none_or(|subscriber| self.slots.free(id, subscriber.subscription.spec.max_concurrency) > 0)
     }
 
     /// Whether this server does not know the subscription as it is now.
@@ -158,7 +170,7 @@ impl Dispatcher {
 
     /// Where there are fewer slots than could be used, everybody gets an equal share of them.
     fn share_slots(&self, openings: &mut [Opening]) {
-        let mut free = self.slots.free_in_all() as i64;
+        let mut free = self.slots.free_in_all().min(CLAIMS_PER_ROUND) as i64;
         let mut order: Vec<&mut Opening> = openings.iter_mut().collect();
         order.sort_by_key(|opening| opening.claim.limit);
         let mut left = order.len() as i64;
@@ -229,6 +241,7 @@ impl Dispatcher {
     }
 
     fn start(&self, push: ClaimedPush, opening: &Opening) {
+        let slot: Slot = self.slots.take(opening.claim.subscription_id, push.payload_bytes());
         let attempt = Attempt {
             engine: self.engine.clone(),
             client: self.client.clone(),
@@ -237,7 +250,6 @@ impl Dispatcher {
             is_probe: opening.is_probe,
             push,
         };
-        let slot: Slot = self.slots.take(opening.claim.subscription_id);
         self.attempts.spawn(attempt.run(slot));
     }
 
@@ -263,9 +275,10 @@ pub async fn run(engine: Engine, client: Client, settings: DispatcherSettings, s
     let mut dispatcher = Dispatcher::new(engine, client, settings);
     loop {
         let round = async {
+            let began = Instant::now();
             match dispatcher.run_once().await {
                 Ok(0) => dispatcher.rest().await,
-                Ok(_) => {}
+                Ok(_) => tokio::time::sleep_until(began + PACE).await,
                 Err(error) => {
                     report("dispatcher", &error);
                     tokio::time::sleep(TROUBLE_PAUSE).await;

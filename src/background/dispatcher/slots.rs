@@ -1,9 +1,17 @@
-//! How many requests may be under way: in all, and to each subscription.
+//! How many requests may be under way: in all, and to each subscription; and how much of the
+//! memory they may take. How large the next ones are is not known before they are claimed, so
+//! room is made for as many as would fit if they were like the last ones.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::engine::Engine;
+
+/// Bytes of payloads that may be under way at once.
+const MAX_BYTES: usize = 128 * 1024 * 1024;
+
+/// How much the last payload counts in the estimate of the next ones.
+const WEIGHT: f64 = 0.1;
 
 /// The slots of one server.
 pub struct Slots {
@@ -15,6 +23,8 @@ pub struct Slots {
 #[derive(Default)]
 struct Taken {
     in_all: usize,
+    bytes: usize,
+    usual_bytes: f64,
     by_subscription: HashMap<i64, usize>,
 }
 
@@ -32,7 +42,11 @@ impl Slots {
 
     /// How many more requests may be under way in all.
     pub fn free_in_all(&self) -> usize {
-        self.capacity.saturating_sub(self.lock().in_all)
+        let taken = self.lock();
+        let room = (MAX_BYTES.saturating_sub(taken.bytes) as f64 / taken.usual_bytes.max(1.0)) as usize;
+        // One is always let through, however large, or a large one would never be.
+        let room = if taken.in_all == 0 { room.max(1) } else { room };
+        self.capacity.saturating_sub(taken.in_all).min(room)
     }
 
     /// Whether none may.
@@ -46,13 +60,15 @@ impl Slots {
     }
 
     /// Takes a slot until it is dropped.
-    pub fn take(self: &Arc<Self>, subscription_id: i64) -> Slot {
+    pub fn take(self: &Arc<Self>, subscription_id: i64, bytes: usize) -> Slot {
         let mut taken = self.lock();
         taken.in_all += 1;
+        taken.bytes += bytes;
+        taken.usual_bytes += (bytes as f64 - taken.usual_bytes) * WEIGHT;
         self.engine.metrics.pushes_in_flight.set(taken.in_all as i64);
         *taken.by_subscription.entry(subscription_id).or_default() += 1;
         drop(taken);
-        Slot { slots: self.clone(), subscription_id }
+        Slot { slots: self.clone(), subscription_id, bytes }
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -64,12 +80,14 @@ impl Slots {
 pub struct Slot {
     slots: Arc<Slots>,
     subscription_id: i64,
+    bytes: usize,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut taken = self.slots.lock();
         taken.in_all -= 1;
+        taken.bytes -= self.bytes;
         self.slots.engine.metrics.pushes_in_flight.set(taken.in_all as i64);
         if let Some(count) = taken.by_subscription.get_mut(&self.subscription_id) {
             *count -= 1;

@@ -2,8 +2,8 @@
 -- and sees what became of the deliveries on them. What is settled falls out. What is held goes
 -- back on the list, for when its lease ends, or for a few seconds from now if that is sooner.
 -- What is held under a lease that has run out is the answer: up to $4 ids, the longest overdue
--- first; more than that go back on the list as they are. Whoever wants none of them has them
--- put back for later.
+-- first; more than that go back on the list as they are. Whoever wants only pushes ($6) has
+-- everything else put back for later.
 --
 -- The look begins at $3; the answer also says where the first row stood, due or not (if there
 -- is none: the next moment), so that the next may begin there.
@@ -20,14 +20,14 @@ taken AS (
 ),
 held AS MATERIALIZED (
     SELECT id, lease_expires_at,
-           lease_expires_at <= coalesce($1, now()) AS has_expired,
+           is_wanted AND lease_expires_at <= coalesce($1, now()) AS has_expired, is_wanted,
            row_number() OVER (ORDER BY lease_expires_at, id) AS place
     FROM (
-        SELECT DISTINCT d.id, d.lease_expires_at
+        SELECT DISTINCT d.id, d.lease_expires_at, NOT $6 OR d.subscription_id IS NOT NULL AS is_wanted
         FROM due
         CROSS JOIN LATERAL unnest(due.delivery_ids) AS watched(id)
         CROSS JOIN LATERAL (
-            SELECT id, lease_expires_at
+            SELECT id, lease_expires_at, subscription_id
             FROM waybill.deliveries
             WHERE id = watched.id AND lease_expires_at IS NOT NULL
             OFFSET 0
@@ -36,7 +36,7 @@ held AS MATERIALIZED (
 ),
 put_back AS (
     INSERT INTO waybill.lease_watch (look_at, delivery_ids)
-    SELECT least(CASE WHEN $4 > 0 THEN lease_expires_at END, coalesce($1, now()) + interval '10 seconds') AS look_at,
+    SELECT least(CASE WHEN is_wanted THEN lease_expires_at END, coalesce($1, now()) + interval '10 seconds') AS look_at,
            array_agg(id)
     FROM held
     WHERE NOT has_expired OR place > $4
