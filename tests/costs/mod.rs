@@ -7,6 +7,7 @@ mod claims;
 mod held_snapshot;
 mod lives;
 mod plans;
+mod pushes;
 mod statements;
 
 use diesel::sql_types::{BigInt, Integer, Json, Nullable};

@@ -1,6 +1,7 @@
 //! Events are pushed: from publishing to a request that a real receiver got.
 
 mod delivery;
+mod signatures;
 
 use serde_json::{Value, json};
 
