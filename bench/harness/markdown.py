@@ -128,7 +128,32 @@ def soak_part(soak):
             + table(["interval", "lives", "p50", "p99", "p99 against the first"], body))
 
 
-def page(results, soak, peers):
+PUSH_ROWS = [
+    ("deliveries per second, fan-out 1, a backlog, 100 requests at once", "deliveries_per_second_100", "{:,.0f}", "1,500"),
+    ("the same, 16 requests at once (the default)", "deliveries_per_second_16", "{:,.0f}", "1,500"),
+    ("published to arrived, p50", "arrival_p50_ms", "{:.1f} ms", ""),
+    ("published to arrived, p95", "arrival_p95_ms", "{:.1f} ms", "100 ms"),
+    ("published to arrived, p99", "arrival_p99_ms", "{:.1f} ms", ""),
+    ("beside an endpoint that never answers, against alone", "beside_a_hanging_endpoint", "{:.2f}", "0.9"),
+    ("memory of the server with 1,000 requests under way", "mb_with_a_thousand_under_way", "{:.0f} MB", "200 MB"),
+    ("statements per delivered event, one by one at that rate", "statements_per_event", "{:.2f}", "under 1"),
+]
+
+
+def push_part(push):
+    """Events pushed to a receiver."""
+    if not push:
+        return ""
+    body = [[name, form.format(push["summary"][key]), asked or "–"] for name, key, form, asked in PUSH_ROWS]
+    stolen = ", ".join(f"{one['steal_percent']} %" for one in push["rounds"])
+    return (f"\n## Pushed to a receiver beside it\n\n"
+            f"Backlogs of {push['backlog']:,} events, and {push['rate']} events per second published one by one; server, "
+            f"PostgreSQL, load and receiver on the same {push['conditions']['cores']} cores; medians of "
+            f"{len(push['rounds'])} rounds. Measured on {push['conditions']['date']}; the host gave {stolen} of the "
+            f"processors to others.\n\n" + table(["workload", "measured", "asked for"], body))
+
+
+def page(results, soak, push, peers):
     """The whole page."""
     measured = targets.Measured(results)
     return f"""# Comparison
@@ -156,7 +181,7 @@ and writes an audit trail in the same transaction; what each peer does is said b
 {peer_table(measured)}
 ## Everything else
 
-{more_table(measured)}{failures(results)}{soak_part(soak)}
+{more_table(measured)}{failures(results)}{soak_part(soak)}{push_part(push)}
 ## Settings and limits of the peers
 
 All of them: 120 bytes of JSON as payload, `synchronous_commit=on`, handlers that do nothing.
@@ -167,5 +192,6 @@ All of them: 120 bytes of JSON as payload, `synchronous_commit=on`, handlers tha
 ```sh
 make bench        # builds, installs the peers, measures, writes this page
 make bench-soak   # ten minutes at 800 lives per second
+make bench-push   # events pushed to a receiver, about 3 minutes
 ```
 """

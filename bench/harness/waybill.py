@@ -15,13 +15,13 @@ EMPTY, BEHIND_FOREIGN = "waybill", "waybill_foreign"
 class Server:
     """A Waybill server over one database, for as long as the `with` block lasts."""
 
-    def __init__(self, binary, database_url):
-        self.binary, self.database_url = binary, database_url
+    def __init__(self, binary, database_url, flags=()):
+        self.binary, self.database_url, self.flags = binary, database_url, flags
 
     def __enter__(self):
         environment = {**os.environ, "DATABASE_URL": self.database_url, "WAYBILL_LOG": "warn"}
         self.child = subprocess.Popen(
-            [self.binary, "serve", "--bind", "127.0.0.1:0"], env=environment,
+            [self.binary, "serve", "--bind", "127.0.0.1:0", *self.flags], env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
         )
         try:
