@@ -5,14 +5,17 @@
 //! tried again at the next tick; nothing here is needed for correctness, only for progress.
 
 pub mod dispatcher;
+pub mod drainer;
 pub mod expirer;
 pub mod keeper;
 pub mod listener;
 pub mod notifier;
 pub mod poller;
 pub mod promoter;
+pub mod pruner;
 pub mod reaper;
 pub mod registrar;
+pub mod replayer;
 pub mod stragglers;
 
 use std::time::Duration;
@@ -55,6 +58,9 @@ pub fn start(
         tasks.spawn(promoter::run(engine.clone(), shutdown.clone()));
         tasks.spawn(expirer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(reaper::run(engine.clone(), settings.auto_reset, shutdown.clone()));
+        tasks.spawn(replayer::run(engine.clone(), shutdown.clone()));
+        tasks.spawn(drainer::run(engine.clone(), shutdown.clone()));
+        tasks.spawn(pruner::run(engine.clone(), settings.dead_letter_days, shutdown.clone()));
     }
     tasks.spawn(registrar::run(engine.clone(), shutdown.clone()));
     tasks.spawn(poller::run(engine.clone(), settings.poll_interval, shutdown.clone()));

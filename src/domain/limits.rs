@@ -127,3 +127,7 @@ pub const SECRETS: i64 = 10;
 pub const SECRET_OVERLAP_SECONDS: std::ops::RangeInclusive<i32> = 0..=604_800;
 /// The same for a rotation that does not say: a day.
 pub const DEFAULT_SECRET_OVERLAP_SECONDS: i32 = 86_400;
+/// Dead letters of a bulk replay sent again per second.
+pub const REPLAYS_PER_SECOND: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
+/// The same for a replay that does not say.
+pub const DEFAULT_REPLAYS_PER_SECOND: f64 = 10.0;

@@ -14,6 +14,7 @@ pub mod action;
 pub mod address;
 pub mod attempt;
 pub mod backoff;
+pub mod dead_letter;
 pub mod delivery;
 pub mod event;
 pub mod event_pattern;

@@ -7,7 +7,8 @@
 //! way in which keyed work ever enters `ready`.
 //!
 //! Pushes that were given up go to the dead letters in the same breath, whatever it was that
-//! ended them, and what became of pushes is counted on their event's own row: after the
+//! ended them; those that come back to life leave them, whatever it was that revived them; and
+//! what became of pushes is counted on their event's own row: after the
 //! deliveries, so that everybody takes these locks in the same order, too.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,12 +21,14 @@ use crate::domain::delivery::{Delivery, LogLine, Place};
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::dead_letters::{NewDeadLetter, close_dead_letters, insert_dead_letters};
-use crate::store::deliveries::{EnteredRow, FirstMoments, Loaded, RollUp, Save};
-use crate::store::deliveries::{load_deliveries, roll_up, save_deliveries};
+use crate::store::dead_letters::{NewDeadLetter, ReplayTerms, Revival, insert_dead_letters, revive_dead_letters};
+use crate::store::deliveries::{EnteredRow, FirstMoments, Loaded, Save};
+use crate::store::deliveries::{load_deliveries, save_deliveries};
 use crate::store::event_log::{LogEntry, append_log};
 use crate::store::ordering::{ConsumerKey, find_heads, lock_keys_of_deliveries};
 use crate::store::ready::{queue_of_subscription, queue_of_tag};
+use crate::store::roll_ups::{RollUp, roll_up};
+use crate::store::subscriptions::hold_living;
 
 use super::{Entered, marks};
 
@@ -35,6 +38,7 @@ pub struct Changes {
     touched: Vec<i64>,
     to_tail: BTreeSet<i64>,
     moved_by: BTreeMap<i64, String>,
+    replays: BTreeMap<i64, ReplayTerms>,
     lines: Vec<LogLine>,
     now: Option<DateTime<Utc>>,
 }
@@ -63,9 +67,25 @@ impl Changes {
             touched: Vec::new(),
             to_tail: BTreeSet::new(),
             moved_by: BTreeMap::new(),
+            replays: BTreeMap::new(),
             lines: Vec::new(),
             now,
         })
+    }
+
+    /// Finds out which pushes have nobody left to go to. The others keep their subscriptions until
+    /// the transaction ends. To be asked before any is brought back to life: it would wait forever.
+    pub async fn find_orphans(&mut self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
+        let wanted: BTreeSet<i64> = self.loaded.values().filter_map(|l| l.delivery.subscription_id).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let living: BTreeSet<i64> =
+            hold_living(conn, &wanted.into_iter().collect::<Vec<_>>()).await?.into_iter().collect();
+        for loaded in self.loaded.values_mut() {
+            loaded.is_orphan = loaded.delivery.subscription_id.is_some_and(|id| !living.contains(&id));
+        }
+        Ok(())
     }
 
     /// Looks at a delivery.
@@ -78,6 +98,11 @@ impl Changes {
         self.loaded.keys().copied().collect()
     }
 
+    /// The ids of those for which something holds.
+    pub fn ids_where(&self, holds: impl Fn(&Loaded) -> bool) -> Vec<i64> {
+        self.loaded.iter().filter(|(_, loaded)| holds(loaded)).map(|(id, _)| *id).collect()
+    }
+
     /// Takes a delivery in hand to change it. What enters `ready` does so in the order in
     /// which it was first touched.
     pub fn touch(&mut self, id: i64) -> Option<&mut Loaded> {
@@ -88,14 +113,22 @@ impl Changes {
         Some(loaded)
     }
 
-    /// Lets a delivery queue up behind its key anew.
+    /// Lets a delivery that has lost its place queue up behind its key anew. One that was given up
+    /// and kept its place, so that the rest waits, goes first.
     pub fn send_to_tail(&mut self, id: i64) {
-        self.to_tail.insert(id);
+        if self.loaded.get(&id).is_some_and(|loaded| !loaded.holds_turn) {
+            self.to_tail.insert(id);
+        }
     }
 
     /// A push is given up by an operator's word.
     pub fn move_to_dead_letters(&mut self, id: i64, by: &str) {
         self.moved_by.insert(id, by.to_owned());
+    }
+
+    /// A push is revived from the dead letters.
+    pub fn replay(&mut self, id: i64, terms: ReplayTerms) {
+        self.replays.insert(id, terms);
     }
 
     /// Notes a line for the log; the answer is its index in [`Written::entries`].
@@ -132,9 +165,9 @@ impl Changes {
             written.dead_lettered = dead_letters.iter().filter_map(whose).collect();
             insert_dead_letters(conn, self.now, &dead_letters).await?;
         }
-        let revived: Vec<i64> = self.pushes().filter(|l| is_revived(l)).map(|l| l.delivery.id).collect();
-        if !revived.is_empty() {
-            close_dead_letters(conn, self.now, &revived).await?;
+        let revivals = self.revivals();
+        if !revivals.is_empty() {
+            revive_dead_letters(conn, self.now, &revivals).await?;
         }
         let roll_ups = self.roll_ups();
         if !roll_ups.is_empty() {
@@ -198,6 +231,13 @@ impl Changes {
         }
     }
 
+    /// Those that have just come back to life.
+    fn revivals(&self) -> Vec<Revival> {
+        let is_revived = |loaded: &&Loaded| loaded.was.is_finished() && !loaded.delivery.status.is_finished();
+        let revival = |id: i64| Revival { delivery_id: id, replay: self.replays.get(&id).cloned() };
+        self.pushes().filter(is_revived).map(|loaded| revival(loaded.delivery.id)).collect()
+    }
+
     /// What changed for the pushes of each event.
     fn roll_ups(&self) -> BTreeMap<i64, RollUp> {
         let mut roll_ups: BTreeMap<i64, RollUp> = BTreeMap::new();
@@ -209,10 +249,6 @@ impl Changes {
         roll_ups.retain(|_, roll_up| *roll_up != RollUp::default());
         roll_ups
     }
-}
-
-fn is_revived(loaded: &Loaded) -> bool {
-    loaded.was == Status::Failed && !loaded.delivery.status.is_finished()
 }
 
 /// The key behind which a delivery queues among those of its consumer.

@@ -22,15 +22,18 @@ pub mod hub;
 pub mod marks;
 pub mod moments;
 pub mod operate;
+mod operate_deliveries;
 pub mod publish_events;
 pub mod push_bell;
 pub mod pushes;
+pub mod replay_jobs;
 pub mod replays;
 pub mod settle_deliveries;
 pub mod sightings;
 pub mod subscribers;
 pub mod subscriptions;
 pub mod sweep;
+mod verbs;
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -1,18 +1,19 @@
-//! `reset`, `retry`, `cancel`: an operator's word.
+//! `reset`, `retry`, `cancel`: an operator's word on events.
 
-use chrono::TimeDelta;
+use std::collections::BTreeSet;
+
 use diesel_async::AsyncPgConnection;
 
-use crate::domain::delivery::LogLine;
-use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::deliveries::Loaded;
 use crate::store::events::{EventRow, get_event};
 use crate::store::lease_watch::find_stale;
 use crate::store::listing::{EventFilter, Page, find_events};
+use crate::store::roll_ups::{RolledUp, ask_to_cancel, find_rolled_up, status_of_rolled_up};
 
 use super::changes::{Changes, Written};
+use super::verbs::{SUBSCRIBED, Verb};
 use super::{Engine, transaction};
 
 /// Rows per transaction of a bulk operation.
@@ -28,14 +29,6 @@ pub struct BulkOutcome {
     pub count: usize,
     /// Whether there may be more.
     pub more: bool,
-}
-
-/// An operator's verb, applied to one delivery.
-#[derive(Debug, Clone)]
-enum Verb {
-    Reset { reason: String, stale_for: f64 },
-    Retry { reason: Option<String> },
-    Cancel { reason: Option<String> },
 }
 
 impl Engine {
@@ -99,13 +92,11 @@ impl Engine {
         let engine = self.clone();
         self.detached(async move {
             let (row, written) = transaction!(engine, |conn| {
-                let mut changes = Changes::load(conn, &[id], engine.now()).await?;
-                let Some(loaded) = changes.get(id) else { return Err(Error::EventNotFound(id)) };
-                verb.check(loaded)?;
-                verb.carry_out(&mut changes, id);
-                let written = changes.write(conn).await?;
-                let row = read_back(conn, id).await?;
-                Ok((row, written))
+                let written = match find_rolled_up(conn, &[id]).await?.pop() {
+                    Some(rolled_up) => operate_on_pushes(conn, &engine, &rolled_up, &verb).await?,
+                    None => operate_on_work(conn, &engine, id, &verb).await?,
+                };
+                Ok((read_back(conn, id).await?, written))
             })?;
             engine.follow_up(&written);
             Ok(row)
@@ -113,21 +104,26 @@ impl Engine {
         .await
     }
 
-    /// Those that the verb does not fit any more are passed over.
+    /// Those that the verb does not fit any more are passed over; answers how many events it did fit.
     async fn operate_on_many(&self, ids: Vec<i64>, verb: Verb) -> Result<usize, Error> {
         let engine = self.clone();
         self.detached(async move {
             let (count, written): (usize, Written) = transaction!(engine, |conn| {
-                let mut changes = Changes::load(conn, &ids, engine.now()).await?;
-                let fitting: Vec<i64> = changes
-                    .ids()
-                    .into_iter()
-                    .filter(|id| changes.get(*id).is_some_and(|loaded| verb.check(loaded).is_ok()))
-                    .collect();
+                let rolled_up = find_rolled_up(conn, &ids).await?;
+                let mut all: BTreeSet<i64> = ids.iter().copied().collect();
+                for RolledUp { event_id, pushes } in &rolled_up {
+                    all.remove(event_id);
+                    all.extend(pushes);
+                }
+                let mut changes = Changes::load(conn, &Vec::from_iter(all), engine.now()).await?;
+                changes.find_orphans(conn).await?;
+                let fitting = verb.fitting(&changes);
+                let events: BTreeSet<i64> =
+                    fitting.iter().filter_map(|id| Some(changes.get(*id)?.delivery.event_id)).collect();
                 for id in &fitting {
                     verb.carry_out(&mut changes, *id);
                 }
-                Ok((fitting.len(), changes.write(conn).await?))
+                Ok((events.len(), changes.write(conn).await?))
             })?;
             engine.follow_up(&written);
             Ok(count)
@@ -136,47 +132,47 @@ impl Engine {
     }
 }
 
-impl Verb {
-    fn check(&self, loaded: &Loaded) -> Result<(), Error> {
-        use Status::{Cancelled, Completed, Failed, Pending, Processing};
-        let status = loaded.delivery.status;
-        let (fits, wanted) = match self {
-            // Looked at again under the lock: its worker may have given a sign of life meanwhile.
-            Verb::Reset { stale_for, .. } => (status == Processing && is_stale(loaded, *stale_for), "PROCESSING"),
-            Verb::Retry { .. } => (matches!(status, Failed | Cancelled), "FAILED or CANCELLED"),
-            // Cancelling twice is no mistake.
-            Verb::Cancel { .. } => (matches!(status, Pending | Processing | Cancelled), "PENDING or PROCESSING"),
-        };
-        // A push-only event has no work of its own to bring back.
-        let has_work = !loaded.tags.is_empty() || status != Completed;
-        if fits && has_work {
-            return Ok(());
-        }
-        Err(Error::WrongState { what: "event", id: loaded.delivery.event_id, status, wanted })
-    }
-
-    fn carry_out(&self, changes: &mut Changes, id: i64) {
-        let Some(loaded) = changes.touch(id) else { return };
-        let now = loaded.now;
-        let lines: Vec<LogLine> = match self {
-            Verb::Reset { reason, .. } => loaded.delivery.reset(reason, now),
-            Verb::Retry { reason } => {
-                let line = loaded.delivery.retry(reason.as_deref(), now);
-                // An expiry that has passed would end it again at once.
-                loaded.delivery.expires_at = loaded.event_expires_at.filter(|at| *at > now);
-                changes.send_to_tail(id);
-                vec![line]
-            }
-            Verb::Cancel { .. } if loaded.delivery.status == Status::Cancelled => Vec::new(),
-            Verb::Cancel { reason } => loaded.delivery.cancel(reason.as_deref()).into_iter().collect(),
-        };
-        changes.log_all(lines);
-    }
+/// The event's own work. Pushes have their own path.
+async fn operate_on_work(
+    conn: &mut AsyncPgConnection,
+    engine: &Engine,
+    id: i64,
+    verb: &Verb,
+) -> Result<Written, Error> {
+    let mut changes = Changes::load(conn, &[id], engine.now()).await?;
+    let is_own = |loaded: &&Loaded| loaded.delivery.subscription_id.is_none();
+    let loaded = changes.get(id).filter(is_own).ok_or(Error::EventNotFound(id))?;
+    verb.check(loaded)?;
+    verb.carry_out(&mut changes, id);
+    changes.write(conn).await
 }
 
-/// Whether nothing was heard of it for so many seconds; 0 means whatever was heard.
-fn is_stale(loaded: &Loaded, seconds: f64) -> bool {
-    seconds <= 0.0 || loaded.updated_at <= loaded.now - TimeDelta::microseconds((seconds * 1e6).round() as i64)
+/// An event that is only pushed has no work of its own: what is meant is its pushes. With all of
+/// them locked, its own row stays as it is; it is written by what becomes of them.
+async fn operate_on_pushes(
+    conn: &mut AsyncPgConnection,
+    engine: &Engine,
+    event: &RolledUp,
+    verb: &Verb,
+) -> Result<Written, Error> {
+    let mut changes = Changes::load(conn, &event.pushes, engine.now()).await?;
+    changes.find_orphans(conn).await?;
+    let status = status_of_rolled_up(conn, event.event_id).await?;
+    verb.check_rolled_up(event.event_id, status)?;
+    let fitting = match verb {
+        Verb::Cancel { .. } => {
+            ask_to_cancel(conn, event.event_id).await?;
+            changes.ids_where(|loaded| !loaded.delivery.status.is_finished())
+        }
+        _ => verb.fitting(&changes),
+    };
+    if fitting.is_empty() && matches!(verb, Verb::Retry { .. }) {
+        return Err(Error::WrongState { what: "event", id: event.event_id, status, wanted: SUBSCRIBED });
+    }
+    for id in fitting {
+        verb.carry_out(&mut changes, id);
+    }
+    changes.write(conn).await
 }
 
 async fn read_back(conn: &mut AsyncPgConnection, id: i64) -> Result<EventRow, Error> {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::body::{self, path_id, read_json};
+use super::deliveries::DeliveryView;
 use super::fields::{Fields, read_item};
 use super::new_event::{read_event, traceparent};
 use super::query::Query;
@@ -22,12 +23,19 @@ use crate::store::DEFAULT_NAMESPACE;
 use crate::store::event_log::logs_of_event;
 use crate::store::events::get_event as load_event;
 use crate::store::listing::{EventFilter, Page, list_events as load_page};
+use crate::store::push_records::pushes_of_event;
 
 /// Log entries that come with an event at most; `/logs` has them all.
 const LOGS_PER_EVENT: i64 = 1_000;
 
+/// Deliveries that come with an event at most; `/deliveries` has them all.
+const DELIVERIES_PER_EVENT: i64 = 100;
+
 /// The deepest page by offset; deeper ones go by cursor.
 const MAX_OFFSET: i64 = 10_000;
+
+/// The states, as a client may name them.
+pub const STATES: &str = "PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED";
 
 /// `POST /events`.
 pub async fn publish_event(
@@ -95,13 +103,21 @@ pub async fn get_event(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     let id = path_id(&request).await?;
     let mut query = Query::of(&request)?;
     let include_logs = query.boolean("include_logs").unwrap_or(false);
+    let include_deliveries = query.boolean("include_deliveries").unwrap_or(false);
     query.finish()?;
     let mut conn = engine.database.connection().await?;
     let row = load_event(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::EventNotFound(id))?;
     let logs = if include_logs { logs_of_event(&mut conn, id, LOGS_PER_EVENT).await? } else { Vec::new() };
+    let pushes = match include_deliveries {
+        true => pushes_of_event(&mut conn, DEFAULT_NAMESPACE, id, DELIVERIES_PER_EVENT).await?,
+        false => Vec::new(),
+    };
     let mut view = EventView::whole(&row);
     if include_logs {
         view.logs = Some(logs.iter().map(LogView::of).collect());
+    }
+    if include_deliveries {
+        view.deliveries = Some(pushes.iter().map(DeliveryView::of).collect());
     }
     Ok(HttpResponse::Ok().json(view))
 }
@@ -143,7 +159,7 @@ pub async fn list_events(engine: Data<Engine>, request: HttpRequest) -> Result<H
 /// Reads the filters that lists and bulk operations share.
 pub fn read_filter(query: &mut Query) -> EventFilter {
     EventFilter {
-        status: query.word("status", Status::parse, "PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED"),
+        status: query.word("status", Status::parse, STATES),
         tags: query.tags("tags").unwrap_or_default().as_slice().to_vec(),
         event_type: query.text("event_type", limits::NAME_CHARS),
         worker_id: query.worker_id("worker_id"),

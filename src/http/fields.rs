@@ -66,6 +66,15 @@ impl<'a> Fields<'a> {
         self.errors.push(invalid.inside(field));
     }
 
+    /// Passes on what somebody else complained about who read a part of the body.
+    pub fn refuse_all(&mut self, error: Error) {
+        match error {
+            Error::Invalid(errors) => self.errors.extend(errors),
+            Error::TooLarge { field, limit } => drop(self.too_large.get_or_insert((field, limit))),
+            other => self.refuse("body", other.to_string()),
+        }
+    }
+
     /// Takes a field as it stands. An explicit `null` counts as left out.
     pub fn raw(&mut self, name: &str) -> Option<&'a RawValue> {
         let index = self.entries.iter().position(|(known, _)| known == name)?;
@@ -108,6 +117,27 @@ impl<'a> Fields<'a> {
         }
         self.refuse(name, format!("must be {expected}"));
         None
+    }
+
+    /// Takes a number within a range.
+    pub fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Option<f64> {
+        let expected = format!("a number between {} and {}", range.start(), range.end());
+        let value: f64 = self.value(name, &expected)?;
+        if range.contains(&value) {
+            return Some(value);
+        }
+        self.refuse(name, format!("must be {expected}"));
+        None
+    }
+
+    /// Takes one word of a closed list.
+    pub fn word<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>, list: &str) -> Option<T> {
+        let value: String = self.value(name, "a string")?;
+        let parsed = parse(&value);
+        if parsed.is_none() {
+            self.refuse(name, format!("must be one of {list}"));
+        }
+        parsed
     }
 
     /// Takes a `true` or `false`.

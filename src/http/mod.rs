@@ -6,6 +6,8 @@
 pub mod body;
 pub mod claim_body;
 pub mod claims;
+pub mod dead_letters;
+pub mod deliveries;
 pub mod docs;
 pub mod events;
 pub mod fields;
@@ -16,6 +18,7 @@ pub mod new_event;
 pub mod operate;
 pub mod problem;
 pub mod query;
+pub mod replays;
 pub mod request_id;
 pub mod subscriptions;
 pub mod tags;
@@ -89,6 +92,18 @@ pub fn routes() -> Vec<Endpoint> {
         delete("/subscriptions/{id}", subscriptions::delete_subscription),
         post("/subscriptions/{id}/rotate-secret", subscriptions::rotate_secret),
         post("/subscriptions/{id}/test", subscriptions::test_subscription),
+        read("/deliveries", deliveries::list_deliveries),
+        read("/deliveries/{id}", deliveries::get_delivery),
+        post("/deliveries/{id}/retry", deliveries::retry_delivery),
+        post("/deliveries/{id}/cancel", deliveries::cancel_delivery),
+        post("/deliveries/{id}/dead-letter", deliveries::dead_letter_delivery),
+        read("/dead-letters", dead_letters::list_dead_letters),
+        post("/dead-letters/replay", replays::start_replay),
+        read("/dead-letters/{id}", dead_letters::get_dead_letter),
+        post("/dead-letters/{id}/replay", dead_letters::replay_dead_letter),
+        read("/replays", replays::list_replays),
+        read("/replays/{id}", replays::get_replay),
+        post("/replays/{id}/cancel", replays::cancel_replay),
         read("/logs", logs::list_logs),
         read("/workers", workers::list_workers),
         read("/tags", tags::list_tags),

@@ -70,7 +70,8 @@ pub async fn retry_events(engine: Data<Engine>, request: HttpRequest, payload: P
     Ok(HttpResponse::Ok().json(json!({ "retried": outcome.count, "more": outcome.more, "dry_run": dry_run })))
 }
 
-fn read_reason(request: &HttpRequest) -> Result<Option<String>, Error> {
+/// Reads `reason`, the only parameter of most verbs.
+pub fn read_reason(request: &HttpRequest) -> Result<Option<String>, Error> {
     let mut query = Query::of(request)?;
     let reason = query.text("reason", limits::NAME_CHARS);
     query.finish()?;

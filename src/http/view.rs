@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Serialize, Serializer};
 
+use super::deliveries::DeliveryView;
 use crate::domain::event::NewEvent;
 use crate::domain::json::RawJson;
 use crate::domain::status::Status;
@@ -66,6 +67,9 @@ pub struct EventView<'a> {
     /// Only where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logs: Option<Vec<LogView<'a>>>,
+    /// Only where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deliveries: Option<Vec<DeliveryView<'a>>>,
 }
 
 /// What a claim adds to an event.
@@ -133,6 +137,7 @@ impl<'a> EventView<'a> {
             lease: None,
             enqueued: None,
             logs: None,
+            deliveries: None,
         }
     }
 

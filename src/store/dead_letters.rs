@@ -1,11 +1,15 @@
 //! Dead letters: pushes that were given up, as they were at the time.
 
 use chrono::{DateTime, Utc};
-use diesel::sql_types::{Array, BigInt, Nullable, Text, Timestamptz};
+use diesel::prelude::{OptionalExtension, QueryableByName};
+use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
+use super::columns::JsonColumn;
+use crate::domain::dead_letter::ReplayConfig;
+use crate::domain::json::RawJson;
 
 /// A push that has just been given up.
 #[derive(Debug, Clone)]
@@ -35,20 +39,97 @@ pub async fn insert_dead_letters(
         .map(drop)
 }
 
-/// Deliveries have been revived by another way than a replay: their dead letters are done with.
-pub async fn close_dead_letters(
+/// A push that was given up or called off comes back to life.
+#[derive(Debug, Clone)]
+pub struct Revival {
+    /// The delivery.
+    pub delivery_id: i64,
+    /// How it is sent, if it comes back from the dead letters; as it ever was, if not.
+    pub replay: Option<ReplayTerms>,
+}
+
+/// How a dead letter is sent again.
+#[derive(Debug, Clone)]
+pub struct ReplayTerms {
+    /// Which: the one of its delivery that waits for somebody to decide.
+    pub dead_letter_id: i64,
+    /// By whose word.
+    pub by: String,
+    /// By which configuration.
+    pub config: ReplayConfig,
+    /// Another body, if it was edited.
+    pub payload: Option<RawJson>,
+    /// Another id for the receiver to know it by.
+    pub webhook_id: Option<String>,
+}
+
+/// Deliveries have been revived: the dead letters that waited for that are done with, and each
+/// delivery remembers from which of them it is sent, or that it is from none.
+pub async fn revive_dead_letters(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
-    delivery_ids: &[i64],
+    revivals: &[Revival],
 ) -> QueryResult<()> {
+    let terms = || revivals.iter().map(|revival| revival.replay.as_ref());
+    let payload = |terms: &ReplayTerms| terms.payload.clone().map(JsonColumn);
+    sql_query(include_str!("sql/revive_dead_letters.sql"))
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<BigInt>, _>(revivals.iter().map(|revival| revival.delivery_id).collect::<Vec<_>>())
+        .bind::<Array<Nullable<BigInt>>, _>(terms().map(|t| t.map(|t| t.dead_letter_id)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(terms().map(|t| t.map(|t| t.by.as_str())).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(terms().map(|t| t.map(|t| t.config.as_str())).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Json>>, _>(terms().map(|t| t.and_then(payload)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(terms().map(|t| t?.webhook_id.as_deref()).collect::<Vec<_>>())
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+/// How a push is sent that comes from the dead letters.
+#[derive(Debug, QueryableByName)]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct ReplayRow {
+    #[diesel(sql_type = Text)]
+    pub replay_config: String,
+    #[diesel(sql_type = Json)]
+    pub subscription: JsonColumn,
+    #[diesel(sql_type = Integer)]
+    pub subscription_version: i32,
+    /// The edited body, or the one that was given up.
+    #[diesel(sql_type = Json)]
+    pub payload: JsonColumn,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub replay_webhook_id: Option<String>,
+}
+
+/// The terms on which a dead letter is sent again, if it has not been forgotten since.
+pub async fn load_replay(conn: &mut AsyncPgConnection, dead_letter_id: i64) -> QueryResult<Option<ReplayRow>> {
     sql_query(
-        "UPDATE waybill.dead_letters SET replayed_at = coalesce($1, now()), replay_config = 'current' \
-         WHERE delivery_id = ANY($2) AND replayed_at IS NULL",
+        "SELECT replay_config, subscription, subscription_version, \
+                coalesce(replay_payload, event -> 'payload') AS payload, replay_webhook_id \
+         FROM waybill.dead_letters WHERE id = $1 AND replayed_at IS NOT NULL",
     )
-    .bind::<Nullable<Timestamptz>, _>(now)
-    .bind::<Array<BigInt>, _>(delivery_ids)
+    .bind::<BigInt, _>(dead_letter_id)
     .cached()
-    .execute(conn)
+    .get_result(conn)
     .await
-    .map(drop)
+    .optional()
+}
+
+/// Forgets dead letters that are older than so many days, up to `limit` of them; answers how many.
+/// One from which a push is under way is kept until that is over.
+pub async fn forget_dead_letters(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+    days: i32,
+    limit: i64,
+) -> QueryResult<usize> {
+    sql_query(include_str!("sql/forget_dead_letters.sql"))
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(days)
+        .bind::<BigInt, _>(limit)
+        .cached()
+        .execute(conn)
+        .await
 }

@@ -1,7 +1,5 @@
 //! Deliveries: loaded under lock, written back, and looked for when time has passed.
 
-use std::collections::BTreeMap;
-
 use chrono::{DateTime, Utc};
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
@@ -23,6 +21,10 @@ pub struct Loaded {
     pub was: Status,
     /// Whether it only counts what became of an event's pushes.
     pub is_roll_up: bool,
+    /// Whether it has a place in the order of its key: what was given up may keep its own.
+    pub holds_turn: bool,
+    /// Whether nobody is there any more to push it to; known once it was asked for.
+    pub is_orphan: bool,
     /// The event's tags.
     pub tags: Vec<String>,
     /// The event's backoff, if it has its own.
@@ -33,6 +35,13 @@ pub struct Loaded {
     pub updated_at: DateTime<Utc>,
     /// The transaction's time.
     pub now: DateTime<Utc>,
+}
+
+impl Loaded {
+    /// An expiry that has passed would end at once what is brought back to life.
+    pub fn forget_past_expiry(&mut self) {
+        self.delivery.expires_at = self.event_expires_at.filter(|at| *at > self.now);
+    }
 }
 
 #[derive(QueryableByName)]
@@ -92,6 +101,8 @@ struct LoadedRow {
     #[diesel(sql_type = Bool)]
     is_roll_up: bool,
     #[diesel(sql_type = Bool)]
+    holds_turn: bool,
+    #[diesel(sql_type = Bool)]
     blocks_when_failed: bool,
 }
 
@@ -113,6 +124,8 @@ impl From<LoadedRow> for Loaded {
         Loaded {
             was: row.status.0,
             is_roll_up: row.is_roll_up,
+            holds_turn: row.holds_turn,
+            is_orphan: false,
             tags: row.tags,
             // It was checked before it was stored; a later version may know strategies that
             // this one does not, and then the server's default serves.
@@ -225,32 +238,6 @@ pub struct EnteredRow {
     /// Its number.
     #[diesel(sql_type = BigInt)]
     pub seq: i64,
-}
-
-/// What changed for the deliveries of one event.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct RollUp {
-    /// How many more are unfinished.
-    pub open: i32,
-    /// How many more were given up.
-    pub failed: i32,
-}
-
-/// Counts on events' own rows what changed for their deliveries.
-pub async fn roll_up(
-    conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
-    changes: &BTreeMap<i64, RollUp>,
-) -> QueryResult<()> {
-    sql_query(include_str!("sql/roll_up.sql"))
-        .bind::<Nullable<Timestamptz>, _>(now)
-        .bind::<Array<BigInt>, _>(changes.keys().copied().collect::<Vec<_>>())
-        .bind::<Array<Integer>, _>(changes.values().map(|change| change.open).collect::<Vec<_>>())
-        .bind::<Array<Integer>, _>(changes.values().map(|change| change.failed).collect::<Vec<_>>())
-        .cached()
-        .execute(conn)
-        .await
-        .map(drop)
 }
 
 /// Which deliveries a sweep looks for.

@@ -141,6 +141,27 @@ pub async fn logs_of_event(conn: &mut AsyncPgConnection, event_id: i64, limit: i
         .await
 }
 
+/// The attempts to push one delivery, oldest first: the last `limit` of them.
+pub async fn attempts_of_push(
+    conn: &mut AsyncPgConnection,
+    event_id: i64,
+    delivery_id: i64,
+    limit: i64,
+) -> QueryResult<Vec<LogEntry>> {
+    let mut attempts: Vec<LogEntry> = event_log::table
+        .filter(event_log::event_id.eq(event_id))
+        .filter(event_log::delivery_id.eq(delivery_id))
+        .filter(event_log::action.eq_any([Action::Completed, Action::Failed].map(Action::as_str)))
+        .filter(event_log::worker_id.is_not_null())
+        .order(event_log::id.desc())
+        .limit(limit)
+        .select(LogEntry::as_select())
+        .load(conn)
+        .await?;
+    attempts.reverse();
+    Ok(attempts)
+}
+
 /// Which lines of the trail are wanted.
 #[derive(Debug, Clone, Default)]
 #[expect(missing_docs, reason = "named as in the contract")]

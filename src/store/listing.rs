@@ -8,15 +8,15 @@
 //! join, so the join's order is part of the statement: see `Listing`.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::deserialize::QueryableByName;
 use diesel::pg::Pg;
-use diesel::query_builder::{BoxedSqlQuery, SqlQuery};
 use diesel::serialize::ToSql;
 use diesel::sql_types::{Array, BigInt, HasSqlType, Integer, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
 
 use super::events::EventRow;
+use super::growing::Growing;
 use crate::domain::status::Status;
 
 /// Which events are wanted.
@@ -154,15 +154,14 @@ async fn scan_end(
     Ok(rows.last().map(|row| row.id))
 }
 
-/// A statement that grows by conditions.
+/// The statement behind a list of events.
 ///
 /// One table leads: its rows are read in the order of ids, from the page's beginning to the
 /// end of the scan, and for each the row of the other table is looked up. `OFFSET 0` keeps the
 /// planner from looking into the lookup, and so from turning the join around, whatever its
 /// statistics tell: read from the other end, nothing would bound the scan.
 struct Listing<'a> {
-    query: BoxedSqlQuery<'a, Pg, SqlQuery>,
-    parameters: usize,
+    statement: Growing<'a>,
     /// The leading table's id.
     id: &'static str,
     descending: bool,
@@ -177,8 +176,8 @@ impl<'a> Listing<'a> {
             (Some(_), None) => (FROM_UNHAPPY, "d.id"),
             _ => (FROM_EVENTS, "e.id"),
         };
-        let query = sql_query(format!("SELECT {columns} FROM {from} WHERE true")).into_boxed();
-        let mut listing = Listing { query, parameters: 0, id, descending: page.descending };
+        let statement = Growing::new(format!("SELECT {columns} FROM {from} WHERE true"));
+        let mut listing = Listing { statement, id, descending: page.descending };
         listing = listing.and::<Integer, _>("e.namespace_id =", namespace_id);
         if let Some(after) = page.after {
             listing = listing.and_id(if page.descending { "<" } else { ">" }, after);
@@ -225,8 +224,7 @@ impl<'a> Listing<'a> {
         T: Send + 'a,
         V: ToSql<T, Pg> + Send + 'a,
     {
-        self.parameters += 1;
-        self.query = self.query.sql(format!(" AND {condition} ${}", self.parameters)).bind::<T, _>(value);
+        self.statement = self.statement.and::<T, _>(condition, value);
         self
     }
 
@@ -239,10 +237,7 @@ impl<'a> Listing<'a> {
     where
         Row: QueryableByName<Pg> + Send + 'static,
     {
-        let Listing { query, parameters, id, descending } = self;
-        let direction = if descending { "DESC" } else { "ASC" };
-        let (skip, take) = (parameters + 1, parameters + 2);
-        let order = format!(" ORDER BY {id} {direction} OFFSET ${skip} LIMIT ${take}");
-        query.sql(order).bind::<BigInt, _>(offset).bind::<BigInt, _>(limit).load(conn).await
+        let direction = if self.descending { "DESC" } else { "ASC" };
+        self.statement.load(conn, &format!("{} {direction}", self.id), offset, limit).await
     }
 }

@@ -136,6 +136,19 @@ pub async fn lock_subscription(
         .optional()
 }
 
+/// Of these subscriptions, those that have not been taken away. They will not be until the
+/// transaction ends.
+pub async fn hold_living(conn: &mut AsyncPgConnection, ids: &[i64]) -> QueryResult<Vec<i64>> {
+    subscriptions::table
+        .filter(subscriptions::id.eq_any(ids))
+        .filter(subscriptions::deleted_at.is_null())
+        .order(subscriptions::id)
+        .select(subscriptions::id)
+        .for_share()
+        .load(conn)
+        .await
+}
+
 /// A page of subscriptions, in the order of ids.
 pub async fn list_subscriptions(
     conn: &mut AsyncPgConnection,

@@ -1,4 +1,6 @@
 mod claims;
+mod dead_letters;
+mod deliveries;
 mod errors;
 mod events;
 mod operate;

@@ -2,6 +2,8 @@
 
 mod delivery;
 mod signatures;
+mod drain;
+mod replays;
 
 use serde_json::{Value, json};
 

@@ -10,6 +10,7 @@ pub mod locks;
 mod place;
 pub mod process;
 pub mod receiver;
+pub mod records;
 mod reply;
 mod wait;
 pub mod wire;

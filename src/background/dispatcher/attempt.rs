@@ -1,5 +1,6 @@
 //! One attempt: a push is made into a request, sent, and what came of it put on record.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -55,16 +56,30 @@ impl Attempt {
                 return log::warn!(delivery_id = self.push.delivery_id; "a push could not be prepared: {error}");
             }
         };
-        let spec = replay.spec.as_ref().unwrap_or(&self.subscriber.subscription.spec);
+        let spec = self.spec_for(&replay);
         let now = self.engine.now().unwrap_or_else(Utc::now);
         let secrets = self.subscriber.secrets_at(now);
         let letter = letter_of(&self.push, &replay);
-        let exchange = match write(letter, spec, secrets).await {
+        let exchange = match write(letter, &spec, secrets).await {
             Ok(request) => self.client.send(request).await,
             Err(detail) => not_sent(detail),
         };
         drop(slot);
-        self.record(spec, exchange).await;
+        self.record(&spec, replay.subscription_version, exchange).await;
+    }
+
+    /// How it is sent: as its subscription says by now, unless a dead letter says otherwise. The
+    /// claim was made for as long as the subscription allows by now, so that an earlier one may not
+    /// take longer.
+    fn spec_for<'a>(&'a self, replay: &'a Replay) -> Cow<'a, SubscriptionSpec> {
+        let present = &self.subscriber.subscription.spec;
+        match &replay.spec {
+            Some(spec) if spec.timeout_ms > present.timeout_ms => {
+                Cow::Owned(SubscriptionSpec { timeout_ms: present.timeout_ms, ..spec.clone() })
+            }
+            Some(spec) => Cow::Borrowed(spec),
+            None => Cow::Borrowed(present),
+        }
     }
 
     /// What the dead letter says from which it is sent again.
@@ -75,7 +90,7 @@ impl Attempt {
         }
     }
 
-    async fn record(&self, spec: &SubscriptionSpec, exchange: Exchange) {
+    async fn record(&self, spec: &SubscriptionSpec, version: Option<i32>, exchange: Exchange) {
         let outcome = match &exchange.result {
             Ok(answer) => AttemptOutcome::Status(answer.status),
             Err(error) => AttemptOutcome::Error(error.kind),
@@ -83,7 +98,7 @@ impl Attempt {
         let judgement = spec.retry_on.judge(&outcome);
         let pause = self.pause_asked_for(&exchange);
         self.note_endpoint(spec, &exchange, judgement, pause).await;
-        let report = self.report(&exchange);
+        let report = self.report(&exchange, version);
         let outcome = match judgement {
             Judgement::Success => PushOutcome::Delivered,
             Judgement::Retry => PushOutcome::RetryAfter(self.wait(spec).max(pause.unwrap_or(0.0))),
@@ -135,7 +150,7 @@ impl Attempt {
         }
     }
 
-    fn report(&self, exchange: &Exchange) -> Report {
+    fn report(&self, exchange: &Exchange, version: Option<i32>) -> Report {
         let error_message = match &exchange.result {
             Ok(answer) if answer.is_success() => None,
             Ok(answer) => Some(format!("the receiver answered {}", answer.status)),
@@ -150,7 +165,7 @@ impl Attempt {
             push: PushRecord {
                 error_kind: exchange.result.as_ref().err().map(|error| error.kind),
                 response_excerpt: answer.map(|a| a.excerpt.clone()).filter(|excerpt| !excerpt.is_empty()),
-                subscription_version: Some(self.subscriber.subscription.version),
+                subscription_version: Some(version.unwrap_or(self.subscriber.subscription.version)),
             },
         }
     }

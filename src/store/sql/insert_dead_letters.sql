@@ -1,21 +1,28 @@
 -- Puts pushes that were given up with the dead letters, each with a copy of its event, of its
--- subscription and of all its attempts, as they stand in this transaction.
+-- subscription and of all its attempts, as they stand in this transaction. What was itself sent
+-- from the dead letters is copied as it was sent.
 INSERT INTO waybill.dead_letters
        (namespace_id, delivery_id, event_id, subscription_id, subscription_version, reason, detail, moved_by,
         event, subscription, attempts, created_at)
-SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, s.version, t.reason, d.last_error, t.moved_by,
+SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, coalesce(r.subscription_version, s.version), t.reason, d.last_error, t.moved_by,
        json_build_object(
            'id', e.id, 'title', e.title, 'event_type', e.event_type, 'tags', array_to_string(e.tags, ','),
-           'labels', coalesce(e.labels, '{}'), 'payload', e.payload, 'ordering_key', e.ordering_key,
+           'labels', coalesce(e.labels, '{}'), 'payload', coalesce(r.payload, e.payload), 'ordering_key', e.ordering_key,
            'correlation_id', e.correlation_id, 'traceparent', e.traceparent,
            'created_at', to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
-       s.spec,
+       coalesce(r.subscription, s.spec),
        a.attempts,
        coalesce($1, now())
 FROM unnest($2, $3, $4) AS t(delivery_id, reason, moved_by)
 CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE id = t.delivery_id OFFSET 0) d
 CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.event_id OFFSET 0) e
 CROSS JOIN LATERAL (SELECT version, spec FROM waybill.subscriptions WHERE id = d.subscription_id OFFSET 0) s
+LEFT JOIN LATERAL (
+    SELECT coalesce(replay_payload, event -> 'payload') AS payload,
+           CASE WHEN replay_config = 'original' THEN subscription END AS subscription,
+           CASE WHEN replay_config = 'original' THEN subscription_version END AS subscription_version
+    FROM waybill.dead_letters WHERE id = d.replay_of OFFSET 0
+) r ON true
 CROSS JOIN LATERAL (
     SELECT coalesce(json_agg(json_build_object(
                'number', l.attempt,

@@ -4,7 +4,7 @@ SELECT d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.max_retri
        d.lease_expires_at, d.cancel_requested, d.ready_seq, d.due_at, d.expires_at, d.ordering_key,
        d.started_at, d.settled_lease_id, d.settled_action, d.progress, d.result, d.last_error, d.updated_at,
        e.tags, e.backoff, e.expires_at AS event_expires_at, coalesce($2, now()) AS now,
-       d.open_deliveries IS NOT NULL AS is_roll_up,
+       d.open_deliveries IS NOT NULL AS is_roll_up, d.order_seq IS NOT NULL AS holds_turn,
        coalesce((SELECT s.spec ->> 'on_exhausted' = 'block' FROM waybill.subscriptions s WHERE s.id = d.subscription_id), false)
            AS blocks_when_failed
 FROM waybill.deliveries d

@@ -1,0 +1,26 @@
+//! What is open of subscriptions that were taken away is called off.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{jittered, pause, report};
+use crate::engine::Engine;
+use crate::error::Error;
+
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Calls off all there is.
+pub async fn run_once(engine: &Engine) -> Result<(), Error> {
+    while engine.drain_subscriptions().await? {}
+    Ok(())
+}
+
+/// Repeats until the server stops.
+pub async fn run(engine: Engine, shutdown: CancellationToken) {
+    while pause(jittered(INTERVAL), &shutdown).await {
+        if let Err(error) = run_once(&engine).await {
+            report("drainer", &error);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `retry`, `cancel`, `dead-letter`: an operator's word on pushes.
+
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::deliveries::Loaded;
+use crate::store::push_records::{PushRow, get_push};
+
+use super::changes::Changes;
+use super::verbs::Verb;
+use super::{Engine, transaction};
+
+impl Engine {
+    /// FAILED or CANCELLED → PENDING, counters fresh: sent as its subscription says by now.
+    pub async fn retry_delivery(&self, id: i64, reason: Option<String>) -> Result<PushRow, Error> {
+        self.operate_on_push(id, Verb::Retry { reason }).await
+    }
+
+    /// PENDING → CANCELLED; one that is just being sent is marked; one that was given up and keeps
+    /// the rest of its key waiting is passed over.
+    pub async fn cancel_delivery(&self, id: i64, reason: Option<String>) -> Result<PushRow, Error> {
+        self.operate_on_push(id, Verb::Cancel { reason }).await
+    }
+
+    /// PENDING → FAILED, with the dead letters.
+    pub async fn dead_letter_delivery(&self, id: i64, by: String, reason: String) -> Result<PushRow, Error> {
+        self.operate_on_push(id, Verb::GiveUp { by, reason }).await
+    }
+
+    async fn operate_on_push(&self, id: i64, verb: Verb) -> Result<PushRow, Error> {
+        let engine = self.clone();
+        self.detached(async move {
+            let (row, written) = transaction!(engine, |conn| {
+                let mut changes = Changes::load(conn, &[id], engine.now()).await?;
+                changes.find_orphans(conn).await?;
+                let is_push = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some();
+                let loaded = changes.get(id).filter(is_push).ok_or(Error::DeliveryNotFound(id))?;
+                verb.check(loaded)?;
+                verb.carry_out(&mut changes, id);
+                let written = changes.write(conn).await?;
+                let row = get_push(conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::DeliveryNotFound(id))?;
+                Ok((row, written))
+            })?;
+            engine.follow_up(&written);
+            Ok(row)
+        })
+        .await
+    }
+}

@@ -1,0 +1,142 @@
+//! Many dead letters are sent again, at a pace that their receivers can bear.
+//!
+//! A job knows which dead letters are meant and behind which of them to go on. Both that and the
+//! deliveries are written in one transaction, so that a server which dies in between has done
+//! neither, and another goes on from there.
+
+use diesel_async::AsyncPgConnection;
+
+use crate::domain::dead_letter::ReplayConfig;
+use crate::domain::json::RawJson;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::dead_letter_list::{
+    DeadLetterFilter, Range, count_dead_letters, last_dead_letter, list_dead_letters,
+};
+use crate::store::replay_jobs::{
+    NewReplayJob, Progress, ReplayJobRow, cancel_replay_job, get_replay_job, insert_replay_job, next_replay_in,
+    save_progress, take_replay_job,
+};
+
+use super::changes::{Changes, Written};
+use super::replays::{ReplayOrder, replay_many};
+use super::sweep::Swept;
+use super::{Engine, transaction};
+
+/// Dead letters per transaction.
+const MOST_PER_ROUND: f64 = 100.0;
+
+/// The rate is spread over so many rounds per second: what is sent trickles, and does not gush.
+const ROUNDS_PER_SECOND: f64 = 10.0;
+
+/// Which dead letters are to be sent again, and how.
+#[derive(Debug, Clone)]
+pub struct BulkReplay {
+    /// Which: of those that nobody has sent again yet.
+    pub filter: DeadLetterFilter,
+    /// By which configuration.
+    pub config: ReplayConfig,
+    /// So many per second.
+    pub rate_per_second: f64,
+    /// By whose word.
+    pub by: String,
+}
+
+impl Engine {
+    /// How many dead letters are meant, as far as a bounded number of rows tells, and whether that
+    /// is all of them.
+    pub async fn count_replayable(&self, filter: DeadLetterFilter) -> Result<(i64, bool), Error> {
+        let mut conn = self.database.connection().await?;
+        let (_, matched, is_exact) = self.count_open(&mut conn, filter).await?;
+        Ok((matched, is_exact))
+    }
+
+    /// Takes a replay of many on; it is worked off in the background.
+    pub async fn start_replay(&self, replay: BulkReplay) -> Result<ReplayJobRow, Error> {
+        let filter = RawJson::of(&replay.filter).map_err(|error| Error::Internal(error.to_string()))?;
+        let engine = self.clone();
+        self.detached(async move {
+            let mut conn = engine.database.connection().await?;
+            let (until_id, matched, _) = engine.count_open(&mut conn, replay.filter).await?;
+            let new = NewReplayJob {
+                filter,
+                config: replay.config,
+                rate_per_second: replay.rate_per_second,
+                requested_by: replay.by,
+                matched,
+                until_id,
+            };
+            Ok(insert_replay_job(&mut conn, DEFAULT_NAMESPACE, engine.now(), &new).await?)
+        })
+        .await
+    }
+
+    /// Stops a replay of many. What is over stays as it is.
+    pub async fn cancel_replay(&self, id: i64) -> Result<ReplayJobRow, Error> {
+        let engine = self.clone();
+        self.detached(async move {
+            let mut conn = engine.database.connection().await?;
+            cancel_replay_job(&mut conn, DEFAULT_NAMESPACE, id, engine.now()).await?;
+            get_replay_job(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::ReplayNotFound(id))
+        })
+        .await
+    }
+
+    /// Sends the next few dead letters of a replay whose time has come again.
+    pub async fn work_off_replays(&self) -> Result<Swept, Error> {
+        let worked_off = transaction!(self, |conn| {
+            let Some(job) = take_replay_job(conn, self.now()).await? else { return Ok(None) };
+            work_off(conn, self, &job).await.map(Some)
+        })?;
+        if let Some((count, written)) = worked_off {
+            self.follow_up(&written);
+            return Ok(Swept { count, more: true, next_in: None });
+        }
+        let mut conn = self.database.connection().await?;
+        Ok(Swept { count: 0, more: false, next_in: next_replay_in(&mut conn, self.now()).await? })
+    }
+
+    async fn count_open(
+        &self,
+        conn: &mut AsyncPgConnection,
+        filter: DeadLetterFilter,
+    ) -> Result<(i64, i64, bool), Error> {
+        let until = last_dead_letter(conn).await?;
+        let range = Range { after: 0, until, limit: 1, scan: self.settings.list_scan_rows };
+        let open = DeadLetterFilter { replayed: Some(false), ..filter };
+        let (matched, is_exact) = count_dead_letters(conn, DEFAULT_NAMESPACE, &open, range).await?;
+        Ok((until, matched, is_exact))
+    }
+}
+
+/// One round of one job, which is locked.
+async fn work_off(
+    conn: &mut AsyncPgConnection,
+    engine: &Engine,
+    job: &ReplayJobRow,
+) -> Result<(usize, Written), Error> {
+    let unreadable = || Error::Internal(format!("replay {} cannot be read", job.id));
+    let filter: DeadLetterFilter = serde_json::from_str(job.filter.0.as_str()).map_err(|_| unreadable())?;
+    let filter = DeadLetterFilter { replayed: Some(false), ..filter };
+    let limit = (job.rate_per_second / ROUNDS_PER_SECOND).ceil().clamp(1.0, MOST_PER_ROUND) as i64;
+    let range = Range { after: job.last_id, until: job.until_id, limit, scan: engine.settings.list_scan_rows };
+    let (letters, next) = list_dead_letters(conn, DEFAULT_NAMESPACE, &filter, range).await?;
+    let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
+    let deliveries: Vec<i64> = letters.iter().map(|letter| letter.delivery_id).collect();
+    let mut changes = Changes::load(conn, &deliveries, engine.now()).await?;
+    let (replayed, skipped) = replay_many(conn, &mut changes, &ids, &order_of(job)).await?;
+    let written = changes.write(conn).await?;
+    let last_id = next.or(ids.last().copied()).unwrap_or(job.last_id);
+    let progress = Progress { replayed, skipped, last_id, is_done: next.is_none() };
+    save_progress(conn, engine.now(), job.id, progress).await?;
+    Ok((replayed as usize, written))
+}
+
+fn order_of(job: &ReplayJobRow) -> ReplayOrder {
+    ReplayOrder {
+        by: job.requested_by.clone().unwrap_or_default(),
+        config: ReplayConfig::parse(&job.config).unwrap_or_default(),
+        payload: None,
+        new_webhook_id: false,
+    }
+}

@@ -1,0 +1,101 @@
+//! What operators can do to a delivery, be it an event's own work or a push.
+
+use chrono::TimeDelta;
+
+use crate::domain::delivery::LogLine;
+use crate::domain::status::Status;
+use crate::error::Error;
+use crate::store::deliveries::Loaded;
+
+use super::changes::Changes;
+
+/// What a push must be to be sent again.
+pub(super) const SUBSCRIBED: &str = "for a subscription that is still there";
+
+/// An operator's verb, applied to one delivery.
+#[derive(Debug, Clone)]
+pub(super) enum Verb {
+    /// PROCESSING → PENDING.
+    Reset { reason: String, stale_for: f64 },
+    /// FAILED or CANCELLED → PENDING, counters fresh.
+    Retry { reason: Option<String> },
+    /// PENDING → CANCELLED; what somebody holds is marked; what was given up and keeps the rest of
+    /// its key waiting lets go of it.
+    Cancel { reason: Option<String> },
+    /// PENDING → FAILED: a push is put with the dead letters.
+    GiveUp { by: String, reason: String },
+}
+
+impl Verb {
+    /// Whether it fits where a delivery stands.
+    pub fn check(&self, loaded: &Loaded) -> Result<(), Error> {
+        use Status::{Cancelled, Completed, Failed, Pending, Processing};
+        let status = loaded.delivery.status;
+        let (fits, wanted) = match self {
+            // Looked at again under the lock: its worker may have given a sign of life meanwhile.
+            Verb::Reset { stale_for, .. } => (status == Processing && is_stale(loaded, *stale_for), "PROCESSING"),
+            Verb::Retry { .. } if loaded.is_orphan => (false, SUBSCRIBED),
+            Verb::Retry { .. } => (matches!(status, Failed | Cancelled), "FAILED or CANCELLED"),
+            Verb::Cancel { .. } if status == Failed => (loaded.holds_turn, "PENDING or PROCESSING"),
+            // Cancelling twice is no mistake.
+            Verb::Cancel { .. } => (matches!(status, Pending | Processing | Cancelled), "PENDING or PROCESSING"),
+            Verb::GiveUp { .. } => (status == Pending, "PENDING"),
+        };
+        // An event that nobody was to get has no work to bring back.
+        let has_work = loaded.delivery.subscription_id.is_some() || !loaded.tags.is_empty() || status != Completed;
+        if fits && has_work { Ok(()) } else { Err(wrong_state(loaded, wanted)) }
+    }
+
+    /// Whether it fits where an event stands that rolls up its pushes.
+    pub fn check_rolled_up(&self, event_id: i64, status: Status) -> Result<(), Error> {
+        use Status::{Cancelled, Failed, Pending};
+        let (fits, wanted) = match self {
+            Verb::Retry { .. } => (matches!(status, Failed | Cancelled), "FAILED or CANCELLED"),
+            Verb::Cancel { .. } => (matches!(status, Pending | Cancelled), "PENDING"),
+            // No worker ever holds it.
+            Verb::Reset { .. } | Verb::GiveUp { .. } => (false, "PROCESSING"),
+        };
+        if fits { Ok(()) } else { Err(Error::WrongState { what: "event", id: event_id, status, wanted }) }
+    }
+
+    /// All that it fits.
+    pub fn fitting(&self, changes: &Changes) -> Vec<i64> {
+        changes.ids_where(|loaded| self.check(loaded).is_ok())
+    }
+
+    /// Carries it out on a delivery that it fits.
+    pub fn carry_out(&self, changes: &mut Changes, id: i64) {
+        let Some(loaded) = changes.touch(id) else { return };
+        let now = loaded.now;
+        let lines: Vec<LogLine> = match self {
+            Verb::Reset { reason, .. } => loaded.delivery.reset(reason, now),
+            Verb::Retry { reason } => {
+                let line = loaded.delivery.retry(reason.as_deref(), now);
+                loaded.forget_past_expiry();
+                changes.send_to_tail(id);
+                vec![line]
+            }
+            Verb::Cancel { .. } if loaded.delivery.status == Status::Cancelled => Vec::new(),
+            Verb::Cancel { reason } => loaded.delivery.cancel(reason.as_deref()).into_iter().collect(),
+            Verb::GiveUp { by, reason } => {
+                loaded.delivery.give_up(Some(reason));
+                changes.move_to_dead_letters(id, by);
+                Vec::new()
+            }
+        };
+        changes.log_all(lines);
+    }
+}
+
+fn wrong_state(loaded: &Loaded, wanted: &'static str) -> Error {
+    let delivery = &loaded.delivery;
+    match delivery.subscription_id {
+        Some(_) => Error::WrongState { what: "delivery", id: delivery.id, status: delivery.status, wanted },
+        None => Error::WrongState { what: "event", id: delivery.event_id, status: delivery.status, wanted },
+    }
+}
+
+/// Whether nothing was heard of it for so many seconds; 0 means whatever was heard.
+fn is_stale(loaded: &Loaded, seconds: f64) -> bool {
+    seconds <= 0.0 || loaded.updated_at <= loaded.now - TimeDelta::microseconds((seconds * 1e6).round() as i64)
+}

@@ -1,0 +1,150 @@
+//! `/dead-letters`: pushes that were given up, as they were at the time, and sending one again.
+
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::body::{self, path_id, read_json};
+use super::fields::Fields;
+use super::query::Query;
+use super::view::{Timestamp, timestamp};
+use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
+use crate::domain::json::RawJson;
+use crate::domain::limits;
+use crate::engine::Engine;
+use crate::engine::replays::ReplayOrder;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::dead_letter_list::{self, DeadLetterFilter, DeadLetterRow, Range, WholeDeadLetter};
+
+/// What is shown of a header's value, which may be a password.
+const HIDDEN: &str = "***";
+
+/// How dead letters may be sent again, as a client may name it.
+pub const CONFIGS: &str = "current, original";
+
+#[derive(Serialize)]
+struct DeadLetterView<'a> {
+    id: i64,
+    delivery_id: i64,
+    event_id: i64,
+    subscription_id: i64,
+    subscription_version: i32,
+    reason: &'a str,
+    detail: Option<&'a str>,
+    moved_by: Option<&'a str>,
+    created_at: Timestamp,
+    replayed_at: Option<Timestamp>,
+    replayed_by: Option<&'a str>,
+    replay_config: Option<&'a str>,
+    /// Only of one.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    copies: Option<Copies<'a>>,
+}
+
+/// What was kept of the time.
+#[derive(Serialize)]
+struct Copies<'a> {
+    event: &'a RawJson,
+    subscription: Map<String, Value>,
+    attempts: &'a RawJson,
+}
+
+impl<'a> DeadLetterView<'a> {
+    fn of(row: &'a DeadLetterRow) -> Self {
+        DeadLetterView {
+            id: row.id,
+            delivery_id: row.delivery_id,
+            event_id: row.event_id,
+            subscription_id: row.subscription_id,
+            subscription_version: row.subscription_version,
+            reason: &row.reason,
+            detail: row.detail.as_deref(),
+            moved_by: row.moved_by.as_deref(),
+            created_at: Timestamp(row.created_at),
+            replayed_at: timestamp(row.replayed_at),
+            replayed_by: row.replayed_by.as_deref(),
+            replay_config: row.replay_config.as_deref(),
+            copies: None,
+        }
+    }
+
+    fn whole(whole: &'a WholeDeadLetter) -> Self {
+        let mut view = Self::of(&whole.letter);
+        view.copies = Some(Copies {
+            event: &whole.event.0,
+            subscription: without_header_values(&whole.subscription.0),
+            attempts: &whole.attempts.0,
+        });
+        view
+    }
+}
+
+/// The subscription as it was, with its headers' names alone. There is no secret in it.
+fn without_header_values(subscription: &RawJson) -> Map<String, Value> {
+    let mut fields: Map<String, Value> = serde_json::from_str(subscription.as_str()).unwrap_or_default();
+    if let Some(headers) = fields.get_mut("headers").and_then(Value::as_object_mut) {
+        headers.values_mut().for_each(|value| *value = HIDDEN.into());
+    }
+    fields
+}
+
+#[derive(Serialize)]
+struct DeadLetters<'a> {
+    dead_letters: Vec<DeadLetterView<'a>>,
+    next: Option<String>,
+}
+
+/// `GET /dead-letters`.
+pub async fn list_dead_letters(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let mut query = Query::of(&request)?;
+    let filter = DeadLetterFilter {
+        event_id: query.number("event_id", 1..=i64::MAX),
+        subscription_id: query.number("subscription_id", 1..=i64::MAX),
+        reason: query.word("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
+        since: query.timestamp("since"),
+        replayed: query.boolean("replayed"),
+    };
+    let range = Range {
+        after: query.number("after", 0..=i64::MAX).unwrap_or(0),
+        until: i64::MAX,
+        limit: query.number("limit", limits::PAGE).unwrap_or(100),
+        scan: engine.settings.list_scan_rows,
+    };
+    query.finish()?;
+    let mut conn = engine.database.connection().await?;
+    let (rows, next) = dead_letter_list::list_dead_letters(&mut conn, DEFAULT_NAMESPACE, &filter, range).await?;
+    let dead_letters = rows.iter().map(DeadLetterView::of).collect();
+    Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: next.map(|id| id.to_string()) }))
+}
+
+/// `GET /dead-letters/{id}`.
+pub async fn get_dead_letter(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    Query::of(&request)?.finish()?;
+    let mut conn = engine.database.connection().await?;
+    let letter = dead_letter_list::get_dead_letter(&mut conn, DEFAULT_NAMESPACE, id).await?;
+    let letter = letter.ok_or(Error::DeadLetterNotFound(id))?;
+    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&letter)))
+}
+
+/// `POST /dead-letters/{id}/replay`.
+pub async fn replay_dead_letter(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    Query::of(&request)?.finish()?;
+    let body = read_json(&request, payload, body::ONE_EVENT).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let by = fields.required("by", |fields| fields.text("by", limits::NAME_CHARS));
+    let config = fields.word("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
+    let payload = fields.json("payload", limits::PAYLOAD_BYTES);
+    let new_webhook_id = fields.boolean("new_webhook_id").unwrap_or(false);
+    let by = fields.finish_with(by)?;
+    let order = ReplayOrder { by, config, payload, new_webhook_id };
+    let letter = engine.replay_dead_letter(id, order).await?;
+    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&letter)))
+}

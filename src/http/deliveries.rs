@@ -1,0 +1,183 @@
+//! `/deliveries`: what became of each push, attempt by attempt, and an operator's word on it.
+
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use chrono::TimeDelta;
+use serde::Serialize;
+
+use super::body::{self, path_id, read_json, read_nothing};
+use super::events::STATES;
+use super::fields::Fields;
+use super::operate::read_reason;
+use super::query::Query;
+use super::view::{Timestamp, timestamp};
+use crate::domain::limits;
+use crate::domain::status::Status;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::event_log::{LogEntry, attempts_of_push};
+use crate::store::push_records::{PushFilter, PushRow, get_push, list_pushes};
+
+/// Attempts that come with a delivery at most, the latest ones; `/logs` has them all.
+const ATTEMPTS_PER_DELIVERY: i64 = 500;
+
+/// A push on the wire.
+#[derive(Serialize)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct DeliveryView<'a> {
+    pub id: i64,
+    pub event_id: i64,
+    pub subscription_id: i64,
+    pub status: &'static str,
+    /// Since it was published, retried or replayed, whichever came last.
+    pub attempts_made: i32,
+    pub max_attempts: i32,
+    pub next_due: Option<Timestamp>,
+    pub lease_expires_at: Option<Timestamp>,
+    pub cancel_requested: bool,
+    pub ordering_key: Option<&'a str>,
+    pub last_error: Option<&'a str>,
+    pub replay_of: Option<i64>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// Only of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<Vec<AttemptView<'a>>>,
+}
+
+impl<'a> DeliveryView<'a> {
+    /// A push without its attempts.
+    pub fn of(row: &'a PushRow) -> Self {
+        let status = row.status.0;
+        DeliveryView {
+            id: row.id,
+            event_id: row.event_id,
+            subscription_id: row.subscription_id,
+            status: status.as_str(),
+            // Failures are counted; the attempt that succeeded is the one after them.
+            attempts_made: row.retry_count + i32::from(status == Status::Completed),
+            max_attempts: row.max_retries,
+            next_due: timestamp(row.due_at),
+            lease_expires_at: timestamp(row.lease_expires_at),
+            cancel_requested: row.cancel_requested,
+            ordering_key: row.ordering_key.as_deref(),
+            last_error: row.last_error.as_deref(),
+            replay_of: row.replay_of,
+            created_at: Timestamp(row.created_at),
+            updated_at: Timestamp(row.updated_at),
+            attempts: None,
+        }
+    }
+}
+
+/// One attempt on the wire.
+#[derive(Serialize)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct AttemptView<'a> {
+    pub number: i32,
+    pub started_at: Timestamp,
+    pub duration_ms: Option<i64>,
+    pub status_code: Option<i32>,
+    pub error_kind: Option<&'a str>,
+    pub error: Option<&'a str>,
+    pub response_excerpt: Option<&'a str>,
+    pub subscription_version: Option<i32>,
+    pub next_due: Option<Timestamp>,
+}
+
+impl<'a> AttemptView<'a> {
+    fn of(entry: &'a LogEntry) -> Self {
+        let took = TimeDelta::milliseconds(entry.execution_time_ms.unwrap_or(0));
+        AttemptView {
+            number: entry.attempt,
+            started_at: Timestamp(entry.created_at - took),
+            duration_ms: entry.execution_time_ms,
+            status_code: entry.status_code,
+            error_kind: entry.error_kind.as_deref(),
+            error: entry.error_message.as_deref(),
+            response_excerpt: entry.response_excerpt.as_deref(),
+            subscription_version: entry.subscription_version,
+            next_due: timestamp(entry.next_retry_at),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Deliveries<'a> {
+    deliveries: Vec<DeliveryView<'a>>,
+    next: Option<String>,
+}
+
+/// `GET /deliveries`.
+pub async fn list_deliveries(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let mut query = Query::of(&request)?;
+    let filter = PushFilter {
+        event_id: query.number("event_id", 1..=i64::MAX),
+        subscription_id: query.number("subscription_id", 1..=i64::MAX),
+        status: query.word("status", Status::parse, STATES),
+    };
+    let after = query.number("after", 0..=i64::MAX).unwrap_or(0);
+    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    query.finish()?;
+    let mut conn = engine.database.connection().await?;
+    let scan = engine.settings.list_scan_rows;
+    let (rows, next) = list_pushes(&mut conn, DEFAULT_NAMESPACE, &filter, after, limit, scan).await?;
+    let deliveries = rows.iter().map(DeliveryView::of).collect();
+    Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: next.map(|id| id.to_string()) }))
+}
+
+/// `GET /deliveries/{id}`.
+pub async fn get_delivery(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    Query::of(&request)?.finish()?;
+    let mut conn = engine.database.connection().await?;
+    let row = get_push(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::DeliveryNotFound(id))?;
+    let attempts = attempts_of_push(&mut conn, row.event_id, id, ATTEMPTS_PER_DELIVERY).await?;
+    let mut view = DeliveryView::of(&row);
+    view.attempts = Some(attempts.iter().map(AttemptView::of).collect());
+    Ok(HttpResponse::Ok().json(view))
+}
+
+/// `POST /deliveries/{id}/retry`.
+pub async fn retry_delivery(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    let reason = read_reason(&request)?;
+    read_nothing(&request, payload).await?;
+    let row = engine.retry_delivery(id, reason).await?;
+    Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
+}
+
+/// `POST /deliveries/{id}/cancel`.
+pub async fn cancel_delivery(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    let reason = read_reason(&request)?;
+    read_nothing(&request, payload).await?;
+    let row = engine.cancel_delivery(id, reason).await?;
+    Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
+}
+
+/// `POST /deliveries/{id}/dead-letter`.
+pub async fn dead_letter_delivery(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    Query::of(&request)?.finish()?;
+    let body = read_json(&request, payload, body::ONE_EVENT).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let by = fields.required("by", |fields| fields.text("by", limits::NAME_CHARS));
+    let reason = fields.required("reason", |fields| fields.text("reason", limits::NAME_CHARS));
+    let (by, reason) = fields.finish_with(by.zip(reason))?;
+    let row = engine.dead_letter_delivery(id, by, reason).await?;
+    Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
+}

@@ -1,0 +1,142 @@
+//! `/dead-letters/replay` and `/replays`: many dead letters sent again, and how far that got.
+
+use actix_web::http::header;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+use serde_json::json;
+
+use super::body::{self, path_id, read_json, read_nothing};
+use super::dead_letters::CONFIGS;
+use super::fields::{Fields, read_item};
+use super::query::Query;
+use super::view::Timestamp;
+use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
+use crate::domain::json::RawJson;
+use crate::domain::limits;
+use crate::engine::Engine;
+use crate::engine::replay_jobs::BulkReplay;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::dead_letter_list::DeadLetterFilter;
+use crate::store::replay_jobs::{ReplayJobRow, get_replay_job, list_replay_jobs};
+
+#[derive(Serialize)]
+struct ReplayView<'a> {
+    id: i64,
+    status: &'a str,
+    filter: &'a RawJson,
+    config: &'a str,
+    rate_per_second: f64,
+    by: Option<&'a str>,
+    matched: i64,
+    replayed: i64,
+    skipped: i64,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+impl<'a> ReplayView<'a> {
+    fn of(row: &'a ReplayJobRow) -> Self {
+        ReplayView {
+            id: row.id,
+            status: &row.status,
+            filter: &row.filter.0,
+            config: &row.config,
+            rate_per_second: row.rate_per_second,
+            by: row.requested_by.as_deref(),
+            matched: row.matched,
+            replayed: row.replayed,
+            skipped: row.skipped,
+            created_at: Timestamp(row.created_at),
+            updated_at: Timestamp(row.updated_at),
+        }
+    }
+}
+
+/// `POST /dead-letters/replay`.
+pub async fn start_replay(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+    Query::of(&request)?.finish()?;
+    let body = read_json(&request, payload, body::ONE_EVENT).await?;
+    let (replay, dry_run) = read_replay(&body)?;
+    if dry_run {
+        let (matched, matched_is_exact) = engine.count_replayable(replay.filter).await?;
+        return Ok(HttpResponse::Ok()
+            .json(json!({"matched": matched, "matched_is_exact": matched_is_exact, "dry_run": true})));
+    }
+    let row = engine.start_replay(replay).await?;
+    let location = (header::LOCATION, format!("/replays/{}", row.id));
+    Ok(HttpResponse::Accepted().insert_header(location).json(ReplayView::of(&row)))
+}
+
+fn read_replay(body: &[u8]) -> Result<(BulkReplay, bool), Error> {
+    let mut fields = Fields::of_body(body)?;
+    // Required, so that everything is sent again only by somebody who says so: `{}`.
+    let filter = fields.required("filter", |fields| {
+        let filter = read_item(fields.raw("filter")?, "filter", |inner| Some(read_filter(inner)));
+        match filter {
+            Ok(filter) => Some(filter),
+            Err(error) => {
+                fields.refuse_all(error);
+                None
+            }
+        }
+    });
+    let by = fields.required("by", |fields| fields.text("by", limits::NAME_CHARS));
+    let config = fields.word("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
+    let rate_per_second =
+        fields.number("rate_per_second", limits::REPLAYS_PER_SECOND).unwrap_or(limits::DEFAULT_REPLAYS_PER_SECOND);
+    let dry_run = fields.boolean("dry_run").unwrap_or(false);
+    let (filter, by) = fields.finish_with(filter.zip(by))?;
+    Ok((BulkReplay { filter, config, rate_per_second, by }, dry_run))
+}
+
+fn read_filter(fields: &mut Fields<'_>) -> DeadLetterFilter {
+    DeadLetterFilter {
+        event_id: fields.integer("event_id", 1..=i64::MAX),
+        subscription_id: fields.integer("subscription_id", 1..=i64::MAX),
+        reason: fields.word("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
+        since: fields.timestamp("since"),
+        replayed: None,
+    }
+}
+
+#[derive(Serialize)]
+struct Replays<'a> {
+    replays: Vec<ReplayView<'a>>,
+    next: Option<String>,
+}
+
+/// `GET /replays`.
+pub async fn list_replays(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let mut query = Query::of(&request)?;
+    let after = query.number("after", 0..=i64::MAX).unwrap_or(0);
+    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    query.finish()?;
+    let mut conn = engine.database.connection().await?;
+    let rows = list_replay_jobs(&mut conn, DEFAULT_NAMESPACE, after, limit).await?;
+    let next = rows.last().filter(|_| rows.len() as i64 == limit).map(|row| row.id.to_string());
+    Ok(HttpResponse::Ok().json(Replays { replays: rows.iter().map(ReplayView::of).collect(), next }))
+}
+
+/// `GET /replays/{id}`.
+pub async fn get_replay(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    Query::of(&request)?.finish()?;
+    let mut conn = engine.database.connection().await?;
+    let row = get_replay_job(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::ReplayNotFound(id))?;
+    Ok(HttpResponse::Ok().json(ReplayView::of(&row)))
+}
+
+/// `POST /replays/{id}/cancel`.
+pub async fn cancel_replay(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    Query::of(&request)?.finish()?;
+    read_nothing(&request, payload).await?;
+    let row = engine.cancel_replay(id).await?;
+    Ok(HttpResponse::Ok().json(ReplayView::of(&row)))
+}

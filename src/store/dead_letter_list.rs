@@ -1,0 +1,227 @@
+//! Dead letters, read: lists that stay cheap at any size, and one with all its copies.
+//!
+//! As in [`super::push_records`], what no index serves is looked for in a bounded number of rows.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::{OptionalExtension, QueryableByName};
+use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use serde::{Deserialize, Serialize};
+
+use super::cached::CachedExt;
+use super::columns::JsonColumn;
+use super::growing::Growing;
+
+/// A dead letter without its copies.
+#[derive(Debug, Clone, QueryableByName)]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct DeadLetterRow {
+    #[diesel(sql_type = BigInt)]
+    pub id: i64,
+    #[diesel(sql_type = BigInt)]
+    pub delivery_id: i64,
+    #[diesel(sql_type = BigInt)]
+    pub event_id: i64,
+    #[diesel(sql_type = BigInt)]
+    pub subscription_id: i64,
+    #[diesel(sql_type = Integer)]
+    pub subscription_version: i32,
+    #[diesel(sql_type = Text)]
+    pub reason: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub detail: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub moved_by: Option<String>,
+    #[diesel(sql_type = Timestamptz)]
+    pub created_at: DateTime<Utc>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub replayed_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub replayed_by: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub replay_config: Option<String>,
+}
+
+/// A dead letter with all that was kept.
+#[derive(Debug, Clone, QueryableByName)]
+pub struct WholeDeadLetter {
+    /// What is in lists, too.
+    #[diesel(embed)]
+    pub letter: DeadLetterRow,
+    /// The event, as it was.
+    #[diesel(sql_type = Json)]
+    pub event: JsonColumn,
+    /// The subscription, as it was.
+    #[diesel(sql_type = Json)]
+    pub subscription: JsonColumn,
+    /// All attempts.
+    #[diesel(sql_type = Json)]
+    pub attempts: JsonColumn,
+}
+
+/// Which dead letters are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct DeadLetterFilter {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscription_id: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
+    #[serde(skip)]
+    pub replayed: Option<bool>,
+}
+
+impl DeadLetterFilter {
+    /// Whether rows have to be read and thrown away. Of one event there are few.
+    fn needs_scan(&self) -> bool {
+        let is_narrowed = self.reason.is_some() || self.since.is_some() || self.replayed.is_some();
+        self.event_id.is_none() && is_narrowed
+    }
+}
+
+/// Which of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    /// Behind this id.
+    pub after: i64,
+    /// Up to this one.
+    pub until: i64,
+    /// At most so many.
+    pub limit: i64,
+    /// Read at most so many rows for filters that no index serves.
+    pub scan: i64,
+}
+
+const COLUMNS: &str = "l.id, l.delivery_id, l.event_id, l.subscription_id, l.subscription_version, l.reason, l.detail, \
+     l.moved_by, l.created_at, l.replayed_at, l.replayed_by, l.replay_config";
+
+#[derive(QueryableByName)]
+struct IdRow {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// A page of dead letters in the order of ids, and where to go on if there may be more.
+pub async fn list_dead_letters(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    filter: &DeadLetterFilter,
+    range: Range,
+) -> QueryResult<(Vec<DeadLetterRow>, Option<i64>)> {
+    let scan_end = scan_end(conn, namespace_id, filter, range).await?;
+    let statement = filtered(COLUMNS, namespace_id, filter, range, scan_end);
+    let rows: Vec<DeadLetterRow> = statement.load(conn, "l.id", 0, range.limit).await?;
+    let page_end = rows.last().filter(|_| rows.len() as i64 == range.limit).map(|row| row.id);
+    Ok((rows, page_end.or(scan_end)))
+}
+
+/// How many there are, as far as a bounded number of rows tells, and whether that is all of them.
+pub async fn count_dead_letters(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    filter: &DeadLetterFilter,
+    range: Range,
+) -> QueryResult<(i64, bool)> {
+    let scan_end = scan_end(conn, namespace_id, filter, range).await?;
+    let statement = filtered("l.id", namespace_id, filter, range, scan_end);
+    let rows: Vec<IdRow> = statement.load(conn, "l.id", 0, range.scan + 1).await?;
+    let counted = rows.len() as i64;
+    Ok((counted.min(range.scan), scan_end.is_none() && counted <= range.scan))
+}
+
+/// The youngest there is; 0 if there is none.
+pub async fn last_dead_letter(conn: &mut AsyncPgConnection) -> QueryResult<i64> {
+    let row: IdRow = sql_query("SELECT coalesce(max(id), 0) AS id FROM waybill.dead_letters").get_result(conn).await?;
+    Ok(row.id)
+}
+
+async fn scan_end(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    filter: &DeadLetterFilter,
+    range: Range,
+) -> QueryResult<Option<i64>> {
+    if !filter.needs_scan() {
+        return Ok(None);
+    }
+    let rows: Vec<IdRow> = indexed("l.id", namespace_id, filter, range).load(conn, "l.id", range.scan - 1, 1).await?;
+    Ok(rows.last().map(|row| row.id))
+}
+
+/// What the indexes can answer.
+fn indexed<'a>(columns: &str, namespace_id: i32, filter: &'a DeadLetterFilter, range: Range) -> Growing<'a> {
+    let mut statement = Growing::new(format!("SELECT {columns} FROM waybill.dead_letters l WHERE true"))
+        .and::<Integer, _>("l.namespace_id =", namespace_id)
+        .and::<BigInt, _>("l.id >", range.after)
+        .and::<BigInt, _>("l.id <=", range.until);
+    if let Some(event_id) = filter.event_id {
+        statement = statement.and::<BigInt, _>("l.event_id =", event_id);
+    }
+    if let Some(subscription_id) = filter.subscription_id {
+        statement = statement.and::<BigInt, _>("l.subscription_id =", subscription_id);
+    }
+    statement
+}
+
+/// All that is asked for, up to the end of the scan.
+fn filtered<'a>(
+    columns: &str,
+    namespace_id: i32,
+    filter: &'a DeadLetterFilter,
+    range: Range,
+    scan_end: Option<i64>,
+) -> Growing<'a> {
+    let mut statement = indexed(columns, namespace_id, filter, range);
+    if let Some(end) = scan_end {
+        statement = statement.and::<BigInt, _>("l.id <=", end);
+    }
+    if let Some(reason) = &filter.reason {
+        statement = statement.and::<Text, _>("l.reason =", reason.as_str());
+    }
+    if let Some(since) = filter.since {
+        statement = statement.and::<Timestamptz, _>("l.created_at >=", since);
+    }
+    match filter.replayed {
+        Some(true) => statement.sql(" AND l.replayed_at IS NOT NULL"),
+        Some(false) => statement.sql(" AND l.replayed_at IS NULL"),
+        None => statement,
+    }
+}
+
+/// One dead letter with all its copies, if there is one.
+pub async fn get_dead_letter(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    id: i64,
+) -> QueryResult<Option<WholeDeadLetter>> {
+    sql_query("SELECT * FROM waybill.dead_letters WHERE namespace_id = $1 AND id = $2")
+        .bind::<Integer, _>(namespace_id)
+        .bind::<BigInt, _>(id)
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()
+}
+
+/// These dead letters, without their copies.
+pub async fn find_dead_letters(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    ids: &[i64],
+) -> QueryResult<Vec<DeadLetterRow>> {
+    sql_query(
+        "SELECT id, delivery_id, event_id, subscription_id, subscription_version, reason, detail, moved_by, created_at, \
+                replayed_at, replayed_by, replay_config \
+         FROM waybill.dead_letters WHERE namespace_id = $1 AND id = ANY($2) ORDER BY id",
+    )
+    .bind::<Integer, _>(namespace_id)
+    .bind::<Array<BigInt>, _>(ids)
+    .cached()
+    .load(conn)
+    .await
+}

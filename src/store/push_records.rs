@@ -1,0 +1,172 @@
+//! Pushes as operators see them: lists that stay cheap at any size, and one with all that is
+//! known of it.
+//!
+//! Pages go by id. What no index serves is looked for in a bounded number of rows (the *scan*),
+//! and the answer then carries a cursor even if it found less than a page.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::{OptionalExtension, QueryableByName};
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+use super::columns::StatusColumn;
+use super::growing::Growing;
+use crate::domain::status::Status;
+
+/// A push, as it stands.
+#[derive(Debug, Clone, QueryableByName)]
+#[expect(missing_docs, reason = "the columns are described in the migrations")]
+pub struct PushRow {
+    #[diesel(sql_type = BigInt)]
+    pub id: i64,
+    #[diesel(sql_type = BigInt)]
+    pub event_id: i64,
+    #[diesel(sql_type = BigInt)]
+    pub subscription_id: i64,
+    #[diesel(sql_type = Text)]
+    pub status: StatusColumn,
+    #[diesel(sql_type = Integer)]
+    pub retry_count: i32,
+    #[diesel(sql_type = Integer)]
+    pub max_retries: i32,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub due_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub lease_expires_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Bool)]
+    pub cancel_requested: bool,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub ordering_key: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub last_error: Option<String>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub replay_of: Option<i64>,
+    /// When its event was published.
+    #[diesel(sql_type = Timestamptz)]
+    pub created_at: DateTime<Utc>,
+    #[diesel(sql_type = Timestamptz)]
+    pub updated_at: DateTime<Utc>,
+}
+
+/// Which pushes are wanted.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct PushFilter {
+    pub event_id: Option<i64>,
+    pub subscription_id: Option<i64>,
+    pub status: Option<Status>,
+}
+
+impl PushFilter {
+    /// Whether rows have to be read and thrown away. An event has no more pushes than there are
+    /// subscriptions: those are read in any case.
+    fn needs_scan(&self) -> bool {
+        self.event_id.is_none() && (self.subscription_id.is_none() || self.status.is_some())
+    }
+}
+
+macro_rules! columns {
+    () => {
+        "d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.max_retries, d.due_at, d.lease_expires_at, \
+         d.cancel_requested, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at"
+    };
+}
+
+/// The event of each, looked up: the planner must not begin at its end of the join.
+macro_rules! its_event {
+    () => {
+        " CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE id = d.event_id OFFSET 0) e WHERE true"
+    };
+}
+
+/// A page of pushes in the order of ids, and where to go on if there may be more.
+pub async fn list_pushes(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    filter: &PushFilter,
+    after: i64,
+    limit: i64,
+    scan: i64,
+) -> QueryResult<(Vec<PushRow>, Option<i64>)> {
+    let scan_end = if filter.needs_scan() { scan_end(conn, namespace_id, filter, after, scan).await? } else { None };
+    let mut statement = indexed(columns!(), its_event!(), namespace_id, filter, after);
+    statement = statement.sql(" AND d.subscription_id IS NOT NULL");
+    if let Some(end) = scan_end {
+        statement = statement.and::<BigInt, _>("d.id <=", end);
+    }
+    if let (Some(_), Some(subscription_id)) = (filter.event_id, filter.subscription_id) {
+        statement = statement.and::<BigInt, _>("d.subscription_id =", subscription_id);
+    }
+    if let Some(status) = filter.status {
+        statement = statement.and::<Text, _>("d.status =", status.as_str());
+    }
+    let rows: Vec<PushRow> = statement.load(conn, "d.id", 0, limit).await?;
+    let page_end = rows.last().filter(|_| rows.len() as i64 == limit).map(|row| row.id);
+    Ok((rows, page_end.or(scan_end)))
+}
+
+/// The first pushes of an event.
+pub async fn pushes_of_event(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    event_id: i64,
+    limit: i64,
+) -> QueryResult<Vec<PushRow>> {
+    let filter = PushFilter { event_id: Some(event_id), ..PushFilter::default() };
+    Ok(list_pushes(conn, namespace_id, &filter, 0, limit, limit).await?.0)
+}
+
+#[derive(QueryableByName)]
+struct IdRow {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// The last id that a bounded scan may look at; none if that is the end of the table.
+async fn scan_end(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    filter: &PushFilter,
+    after: i64,
+    scan: i64,
+) -> QueryResult<Option<i64>> {
+    let rows: Vec<IdRow> =
+        indexed("d.id", " WHERE true", namespace_id, filter, after).load(conn, "d.id", scan - 1, 1).await?;
+    Ok(rows.last().map(|row| row.id))
+}
+
+/// What the indexes can answer: those of an event, those of a subscription, what has gone wrong,
+/// or all work there is, in the order of ids.
+fn indexed<'a>(columns: &str, join: &str, namespace_id: i32, filter: &PushFilter, after: i64) -> Growing<'a> {
+    let select = format!("SELECT {columns} FROM ");
+    let statement = match filter.event_id {
+        // Fenced, or the planner may walk all ids there are in search of these few.
+        Some(event_id) => Growing::new(format!("{select}(SELECT * FROM waybill.deliveries WHERE event_id = "))
+            .bind::<BigInt, _>(event_id)
+            .sql(" AND subscription_id IS NOT NULL OFFSET 0) d"),
+        None => Growing::new(format!("{select}waybill.deliveries d")),
+    };
+    let mut statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", namespace_id);
+    statement = statement.and::<BigInt, _>("d.id >", after);
+    match (filter.event_id, filter.subscription_id, filter.status) {
+        (None, Some(subscription_id), _) => statement.and::<BigInt, _>("d.subscription_id =", subscription_id),
+        (None, None, Some(status @ (Status::Failed | Status::Cancelled))) => {
+            statement.and::<Text, _>("d.unhappy_status =", status.as_str())
+        }
+        _ => statement,
+    }
+}
+
+/// One push, if there is one. An event's own row is none.
+pub async fn get_push(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64) -> QueryResult<Option<PushRow>> {
+    const GET: &str = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM waybill.deliveries d",
+        its_event!(),
+        " AND d.namespace_id = $1 AND d.id = $2 AND d.subscription_id IS NOT NULL"
+    );
+    sql_query(GET).bind::<Integer, _>(namespace_id).bind::<BigInt, _>(id).cached().get_result(conn).await.optional()
+}

@@ -1,0 +1,224 @@
+//! Replays of many dead letters: what was asked for, and how far it got.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::prelude::{Queryable, QueryableByName, Selectable};
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Json, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+use super::columns::JsonColumn;
+use super::schema::replay_jobs;
+use crate::domain::dead_letter::ReplayConfig;
+use crate::domain::json::RawJson;
+
+/// A replay, as it stands.
+#[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = replay_jobs, check_for_backend(diesel::pg::Pg))]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct ReplayJobRow {
+    pub id: i64,
+    pub status: String,
+    pub filter: JsonColumn,
+    pub config: String,
+    pub rate_per_second: f64,
+    pub requested_by: Option<String>,
+    pub matched: i64,
+    pub replayed: i64,
+    pub skipped: i64,
+    pub last_id: i64,
+    pub until_id: i64,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+/// A replay that is asked for.
+#[derive(Debug, Clone)]
+pub struct NewReplayJob {
+    /// Which dead letters are meant.
+    pub filter: RawJson,
+    /// By which configuration they are sent.
+    pub config: ReplayConfig,
+    /// So many per second.
+    pub rate_per_second: f64,
+    /// By whose word.
+    pub requested_by: String,
+    /// How many there seem to be.
+    pub matched: i64,
+    /// Those that come later are not meant.
+    pub until_id: i64,
+}
+
+/// Takes a replay on.
+pub async fn insert_replay_job(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    now: Option<DateTime<Utc>>,
+    new: &NewReplayJob,
+) -> QueryResult<ReplayJobRow> {
+    sql_query(
+        "INSERT INTO waybill.replay_jobs \
+                (namespace_id, filter, config, rate_per_second, requested_by, matched, until_id, next_at, created_at, updated_at) \
+         SELECT $1, $3, $4, $5, $6, $7, $8, t.now, t.now, t.now FROM (SELECT coalesce($2, now()) AS now) t RETURNING *",
+    )
+    .bind::<Integer, _>(namespace_id)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Json, _>(JsonColumn(new.filter.clone()))
+    .bind::<Text, _>(new.config.as_str())
+    .bind::<Double, _>(new.rate_per_second)
+    .bind::<Text, _>(new.requested_by.as_str())
+    .bind::<BigInt, _>(new.matched)
+    .bind::<BigInt, _>(new.until_id)
+    .get_result(conn)
+    .await
+}
+
+/// A replay, if there is one.
+pub async fn get_replay_job(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    id: i64,
+) -> QueryResult<Option<ReplayJobRow>> {
+    replay_jobs::table
+        .filter(replay_jobs::namespace_id.eq(namespace_id))
+        .filter(replay_jobs::id.eq(id))
+        .select(ReplayJobRow::as_select())
+        .first(conn)
+        .await
+        .optional()
+}
+
+/// A page of replays, in the order of ids.
+pub async fn list_replay_jobs(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    after: i64,
+    limit: i64,
+) -> QueryResult<Vec<ReplayJobRow>> {
+    replay_jobs::table
+        .filter(replay_jobs::namespace_id.eq(namespace_id))
+        .filter(replay_jobs::id.gt(after))
+        .order(replay_jobs::id)
+        .limit(limit)
+        .select(ReplayJobRow::as_select())
+        .load(conn)
+        .await
+}
+
+/// Takes a running replay whose time has come, unless another server has it in hand: locked until
+/// the transaction ends.
+pub async fn take_replay_job(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<Option<ReplayJobRow>> {
+    sql_query(
+        "SELECT * FROM waybill.replay_jobs WHERE status = 'RUNNING' AND next_at <= coalesce($1, now()) \
+         ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED",
+    )
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .cached()
+    .get_result(conn)
+    .await
+    .optional()
+}
+
+/// How far a replay got.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// So many more were sent again.
+    pub replayed: i64,
+    /// So many more could not be.
+    pub skipped: i64,
+    /// The last dead letter that was dealt with.
+    pub last_id: i64,
+    /// Whether that was all.
+    pub is_done: bool,
+}
+
+/// Writes down how far a replay got, and when it goes on: what was sent is spread over its rate. A
+/// round that came late is made up for, though not by more than a second's worth.
+pub async fn save_progress(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+    id: i64,
+    progress: Progress,
+) -> QueryResult<()> {
+    sql_query(
+        "UPDATE waybill.replay_jobs \
+         SET replayed = replayed + $3, skipped = skipped + $4, last_id = $5, \
+             status = CASE WHEN $6 THEN 'DONE' ELSE status END, \
+             next_at = greatest(next_at, coalesce($2, now()) - interval '1 second') \
+                       + make_interval(secs => $3 / rate_per_second), \
+             updated_at = coalesce($2, now()) \
+         WHERE id = $1",
+    )
+    .bind::<BigInt, _>(id)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<BigInt, _>(progress.replayed)
+    .bind::<BigInt, _>(progress.skipped)
+    .bind::<BigInt, _>(progress.last_id)
+    .bind::<Bool, _>(progress.is_done)
+    .cached()
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Stops a replay that is running. What was sent again stays so.
+pub async fn cancel_replay_job(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    id: i64,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<()> {
+    sql_query(
+        "UPDATE waybill.replay_jobs SET status = 'CANCELLED', updated_at = coalesce($3, now()) \
+         WHERE namespace_id = $1 AND id = $2 AND status = 'RUNNING'",
+    )
+    .bind::<Integer, _>(namespace_id)
+    .bind::<BigInt, _>(id)
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+#[derive(QueryableByName)]
+struct Seconds {
+    #[diesel(sql_type = Nullable<Double>)]
+    seconds: Option<f64>,
+}
+
+/// In how many seconds the next replay goes on, if any is running.
+pub async fn next_replay_in(conn: &mut AsyncPgConnection, now: Option<DateTime<Utc>>) -> QueryResult<Option<f64>> {
+    let row: Seconds = sql_query(
+        "SELECT extract(epoch FROM min(next_at) - coalesce($1, now()))::float8 AS seconds \
+         FROM waybill.replay_jobs WHERE status = 'RUNNING'",
+    )
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .cached()
+    .get_result(conn)
+    .await?;
+    Ok(row.seconds)
+}
+
+/// Forgets replays that have been over for so many days, up to `limit` of them; answers how many.
+pub async fn forget_replay_jobs(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+    days: i32,
+    limit: i64,
+) -> QueryResult<usize> {
+    sql_query(
+        "DELETE FROM waybill.replay_jobs WHERE id IN ( \
+             SELECT id FROM waybill.replay_jobs \
+             WHERE status <> 'RUNNING' AND updated_at < coalesce($1, now()) - make_interval(days => $2) \
+             ORDER BY id LIMIT $3)",
+    )
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Integer, _>(days)
+    .bind::<BigInt, _>(limit)
+    .execute(conn)
+    .await
+}

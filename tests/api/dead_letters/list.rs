@@ -1,0 +1,98 @@
+//! `GET /dead-letters`.
+
+use serde_json::{Value, json};
+
+use crate::support::receiver::{Receiver, Reply};
+use crate::support::records::{app_that_sends_nothing, one_attempt};
+use crate::support::work::ids;
+use crate::support::{App, Options, ledger};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_are_listed_by_event_subscription_reason_time_and_whether_they_were_sent_again() {
+    let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
+    let orders = app.subscribe(&receiver.url("/orders"), json!({"event_types": ["order.*"], "max_attempts": 1})).await;
+    let users = app.subscribe(&receiver.url("/users"), json!({"event_types": ["user.*"], "max_attempts": 2})).await;
+    let first = app.publish_and_fail(&receiver, "order.paid", json!(1)).await;
+    app.advance(60);
+    receiver.next(Reply::status(404));
+    let second = app.publish_typed("user.created", json!(2)).await;
+    app.until_delivery(app.only_delivery(second).await, "FAILED").await;
+    let found = async |query: String| {
+        let letters = app.dead_letters(&query).await;
+        letters.iter().map(|letter| letter["event_id"].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(String::new()).await, [first, second]);
+    assert_eq!(found(format!("event_id={second}")).await, [second]);
+    assert_eq!(found(format!("subscription_id={}", orders["id"])).await, [first]);
+    assert_eq!(found(format!("subscription_id={}&reason=exhausted", users["id"])).await, [0; 0]);
+    assert_eq!(found("reason=exhausted".into()).await, [first]);
+    assert_eq!(found("reason=terminal".into()).await, [second]);
+    let since = app.now().format("%Y-%m-%dT%H:%M:%SZ");
+    assert_eq!(found(format!("since={since}")).await, [second]);
+    let letter = app.open_dead_letter(first).await;
+    app.replay(&letter["id"], json!({})).await.expect(200);
+    assert_eq!(found("replayed=true".into()).await, [first]);
+    assert_eq!(found("replayed=false".into()).await, [second]);
+    app.until_delivery(app.only_delivery(first).await, "COMPLETED").await;
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_holds_no_copies_and_goes_by_pages() {
+    let app = app_that_sends_nothing().await;
+    app.subscribe("http://127.0.0.1:9/hook", one_attempt()).await;
+    for n in 0..5 {
+        give_up(&app, n).await;
+    }
+    let mut seen = Vec::new();
+    let mut after = "0".to_owned();
+    loop {
+        let page = app.get(&format!("/dead-letters?limit=2&after={after}")).await.expect(200).json();
+        let letters = page["dead_letters"].as_array().unwrap().clone();
+        assert!(letters.iter().all(|letter| letter.get("event").is_none() && letter.get("attempts").is_none()));
+        seen.extend(ids(&letters));
+        match page["next"].as_str() {
+            Some(next) => after = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 5);
+    assert!(seen.is_sorted(), "{seen:?}");
+}
+
+async fn give_up(app: &App, n: i64) -> i64 {
+    let event = app.publish_typed("order.paid", json!(n)).await;
+    let id = app.only_delivery(event).await;
+    let body = json!({"by": "night shift", "reason": "a test"});
+    app.post(&format!("/deliveries/{id}/dead-letter"), &body).await.expect(200);
+    event
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_no_index_serves_reads_a_bounded_number_of_rows() {
+    let flags = ["--dispatch=false", "--list-scan-rows=500"].map(str::to_owned).to_vec();
+    let app = App::start_with(Options { flags, ..Options::default() }).await;
+    app.subscribe("http://127.0.0.1:9/hook", one_attempt()).await;
+    let event = give_up(&app, 1).await;
+    let others = "INSERT INTO waybill.dead_letters (id, delivery_id, event_id, subscription_id, subscription_version, \
+                  reason, event, subscription, attempts, created_at) \
+                  SELECT -n, -n, -n, -1, 1, 'poison', '{}', '{}', '[]', now() FROM generate_series(1, 600) n";
+    crate::support::database::execute(&app.url, &others.replace("-n, -n, -n", "n, n, n").replace("1, 600", "100000, 100599"))
+        .await;
+    let page = app.get("/dead-letters?reason=poison&limit=500").await.expect(200).json();
+    assert_eq!(page["dead_letters"].as_array().unwrap().len(), 499, "the manual one was read, too");
+    assert!(page["next"].is_string());
+    let page = app.get("/dead-letters?reason=manual").await.expect(200).json();
+    assert_eq!(page["dead_letters"][0]["event_id"], event);
+    let end = page["next"].as_str().expect("there may be more");
+    let page = app.get(&format!("/dead-letters?reason=manual&after={end}")).await.expect(200).json();
+    assert_eq!((&page["dead_letters"], &page["next"]), (&json!([]), &Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_asked_is_named() {
+    let app = App::start().await;
+    app.get("/dead-letters?reason=bored&since=yesterday&replayed=maybe&colour=red").await.names(&[
+        "reason", "since", "replayed", "colour",
+    ]);
+}

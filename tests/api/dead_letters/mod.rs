@@ -1,0 +1,7 @@
+//! `/dead-letters` and `/replays`.
+
+mod bulk;
+mod get;
+mod list;
+mod replay;
+mod retention;

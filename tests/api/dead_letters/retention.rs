@@ -1,0 +1,46 @@
+//! Dead letters are kept for a while, and no longer.
+
+use serde_json::json;
+use waybill::background::{pruner, replayer};
+
+use crate::support::App;
+use crate::support::receiver::Receiver;
+use crate::support::records::one_attempt;
+
+/// A day in seconds.
+const DAY: i64 = 24 * 60 * 60;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_and_replays_that_are_over_are_forgotten_after_some_days() {
+    let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
+    app.subscribe(&receiver.url("/hook"), one_attempt()).await;
+    app.publish_and_fail(&receiver, "order.paid", json!("old")).await;
+    let order = json!({"filter": {"reason": "poison"}, "by": "an operator"});
+    app.post("/dead-letters/replay", &order).await.expect(202);
+    replayer::run_once(app.engine()).await.expect("a round");
+    app.advance(5 * DAY);
+    let young = app.publish_and_fail(&receiver, "order.paid", json!("young")).await;
+    app.advance(26 * DAY);
+    assert_eq!(pruner::run_once(app.engine(), 30).await.expect("a round"), 1);
+    let left = app.dead_letters("").await;
+    assert_eq!((left.len(), &left[0]["event_id"]), (1, &json!(young)));
+    assert_eq!(app.get("/replays").await.expect(200).json()["replays"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_from_which_a_push_is_under_way_is_kept_until_that_is_over() {
+    let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
+    let retry = json!({"strategy": "fixed", "seconds": 60});
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1, "retry": retry})).await;
+    let event = app.publish_and_fail(&receiver, "order.paid", json!("old")).await;
+    let path = format!("/subscriptions/{}", subscription["id"]);
+    app.patch(&path, &json!({"is_active": false})).await.expect(200);
+    let letter = app.open_dead_letter(event).await;
+    app.replay(&letter["id"], json!({"payload": "edited"})).await.expect(200);
+    app.advance(31 * DAY);
+    assert_eq!(pruner::run_once(app.engine(), 30).await.expect("a round"), 0);
+    app.patch(&path, &json!({"is_active": true})).await.expect(200);
+    app.until_delivery(app.only_delivery(event).await, "COMPLETED").await;
+    assert_eq!(receiver.so_far()[1].text(), r#""edited""#);
+    assert_eq!(pruner::run_once(app.engine(), 30).await.expect("a round"), 1);
+}

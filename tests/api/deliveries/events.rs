@@ -1,0 +1,99 @@
+//! Operators' verbs on events that are pushed, and on what is no event and no delivery.
+
+use serde_json::json;
+
+use crate::support::receiver::{Gate, Receiver, Reply};
+use crate::support::records::{app_that_sends_nothing, one_attempt};
+use crate::support::{App, ledger, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_verbs_know_no_deliveries_and_deliveries_verbs_no_events() {
+    let app = app_that_sends_nothing().await;
+    app.subscribe("http://127.0.0.1:9/hook", json!({})).await;
+    let event = app.publish(json!({"event_type": "order.paid", "tags": "billing"})).await;
+    let delivery = app.only_delivery(event).await;
+    for verb in ["cancel", "retry", "reset"] {
+        app.operate(delivery, verb).await.problem(404, "event_not_found");
+    }
+    for word in ["complete", "fail", "start", "heartbeat", "release"] {
+        let body = json!({"worker_id": "w:1"});
+        app.post(&format!("/events/{delivery}/{word}"), &body).await.problem(404, "event_not_found");
+    }
+    for verb in ["cancel", "retry"] {
+        app.operate_on_delivery(event, verb).await.problem(404, "delivery_not_found");
+    }
+    let body = json!({"by": "b", "reason": "r"});
+    app.post(&format!("/deliveries/{event}/dead-letter"), &body).await.problem(404, "delivery_not_found");
+    app.operate(event, "cancel").await.expect(200);
+    assert_eq!(app.delivery(delivery).await["status"], "PENDING", "the event's own work was meant");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelling_an_event_that_is_only_pushed_calls_its_pushes_off() {
+    let app = app_that_sends_nothing().await;
+    for _ in 0..3 {
+        app.subscribe("http://127.0.0.1:9/hook", json!({})).await;
+    }
+    let event = app.publish_typed("order.paid", json!(1)).await;
+    for _ in 0..2 {
+        let cancelled = app.post_empty(&format!("/events/{event}/cancel?reason=obsolete")).await.expect(200).json();
+        assert_eq!(cancelled["status"], "CANCELLED");
+    }
+    assert!(app.deliveries_of(event).await.iter().all(|delivery| delivery["status"] == "CANCELLED"));
+    assert_eq!(app.actions(event).await, ["CANCELLED"; 3]);
+    app.operate(event, "reset").await.problem(409, "wrong_state");
+    ledger::check(&app).await;
+    let retried = app.operate(event, "retry").await.expect(200).json();
+    assert_eq!((&retried["status"], &retried["cancel_requested"]), (&json!("PENDING"), &json!(false)));
+    assert!(app.deliveries_of(event).await.iter().all(|delivery| delivery["status"] == "PENDING"));
+    app.operate(event, "retry").await.problem(409, "wrong_state");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_being_sent_of_a_cancelled_event_ends_with_its_attempt() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let gate = Gate::closed();
+    receiver.next(Reply::status(500).held_by(&gate));
+    app.subscribe(&receiver.url("/hook"), json!({})).await;
+    let event = app.publish_typed("order.paid", json!(1)).await;
+    receiver.until_in_flight(1).await;
+    let cancelled = app.operate(event, "cancel").await.expect(200).json();
+    assert_eq!((&cancelled["status"], &cancelled["cancel_requested"]), (&json!("PENDING"), &json!(true)));
+    gate.open();
+    until("the attempt is over", async || app.status(event).await == "CANCELLED").await;
+    assert_eq!(app.actions(event).await, ["PICKED", "FAILED", "CANCELLED"]);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retrying_an_event_that_is_only_pushed_sends_what_was_not_taken() {
+    let (app, good, bad) = (App::start().await, Receiver::start().await, Receiver::start().await);
+    app.subscribe(&good.url("/hook"), one_attempt()).await;
+    app.subscribe(&bad.url("/hook"), one_attempt()).await;
+    let event = app.publish_and_fail(&bad, "order.paid", json!(1)).await;
+    app.operate(event, "cancel").await.problem(409, "wrong_state");
+    assert_eq!(app.operate(event, "retry").await.expect(200).json()["status"], "PENDING");
+    until("it was taken", async || app.status(event).await == "COMPLETED").await;
+    assert_eq!((good.count(), bad.count()), (1, 2));
+    app.operate(event, "retry").await.problem(409, "wrong_state");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_are_only_pushed_are_retried_along_with_others() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    app.subscribe(&receiver.url("/hook"), one_attempt()).await;
+    let pushed = app.publish_and_fail(&receiver, "order.paid", json!(1)).await;
+    let pulled = app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1})).await;
+    app.claim("a", "w:1").await.expect("an event");
+    app.fail(pulled, "w:1").await.expect(400);
+    let dry = app.post_empty("/events/retry?dry_run=true").await.expect(200).json();
+    assert_eq!(dry["retried"], 2);
+    let bulk = app.post_empty("/events/retry").await.expect(200).json();
+    assert_eq!(bulk["retried"], 2);
+    assert_eq!(app.status(pulled).await, "PENDING");
+    until("it was taken", async || app.status(pushed).await == "COMPLETED").await;
+    ledger::check(&app).await;
+}

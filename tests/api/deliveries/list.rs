@@ -1,0 +1,101 @@
+//! `GET /deliveries`.
+
+use serde_json::json;
+
+use crate::support::receiver::Receiver;
+use crate::support::records::app_that_sends_nothing;
+use crate::support::work::ids;
+use crate::support::{App, Options};
+
+/// Where nothing is sent, and nobody need listen.
+const NOBODY: &str = "http://127.0.0.1:9/hook";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_are_listed_by_event_by_subscription_and_by_state() {
+    let app = app_that_sends_nothing().await;
+    let mut subscriptions = Vec::new();
+    for _ in 0..3 {
+        subscriptions.push(app.subscribe(NOBODY, json!({})).await["id"].clone());
+    }
+    let first = app.publish_typed("order.paid", json!(1)).await;
+    let second = app.publish_typed("order.paid", json!(2)).await;
+    let of_first = app.deliveries_of(first).await;
+    assert_eq!(of_first.len(), 3);
+    assert!(of_first.iter().all(|delivery| delivery["event_id"] == first && delivery["status"] == "PENDING"));
+    app.operate_on_delivery(of_first[0]["id"].as_i64().unwrap(), "cancel").await.expect(200);
+    let found = async |query: String| {
+        let page = app.get(&format!("/deliveries?{query}")).await.expect(200).json();
+        assert_eq!(page["next"], json!(null));
+        ids(page["deliveries"].as_array().unwrap())
+    };
+    let (one, two) = (ids(&of_first), ids(&app.deliveries_of(second).await));
+    assert_eq!(found(String::new()).await, [&one[..], &two[..]].concat());
+    assert_eq!(found(format!("subscription_id={}", subscriptions[1])).await, [one[1], two[1]]);
+    assert_eq!(found(format!("subscription_id={}&event_id={second}", subscriptions[1])).await, [two[1]]);
+    assert_eq!(found("status=CANCELLED".into()).await, [one[0]]);
+    assert_eq!(found(format!("status=PENDING&event_id={first}")).await, [one[1], one[2]]);
+    assert_eq!(found(format!("status=PENDING&subscription_id={}", subscriptions[0])).await, [two[0]]);
+    assert_eq!(found("status=COMPLETED".into()).await, [0; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_follow_one_another_whatever_they_are_filtered_by() {
+    let app = app_that_sends_nothing().await;
+    let subscription = app.subscribe(NOBODY, json!({})).await["id"].clone();
+    app.subscribe(NOBODY, json!({})).await;
+    for n in 0..4 {
+        app.publish_typed("order.paid", json!(n)).await;
+    }
+    for (filter, count) in [("", 8), (&format!("subscription_id={subscription}"), 4), ("status=PENDING", 8)] {
+        let mut seen = Vec::new();
+        let mut after = "0".to_owned();
+        loop {
+            let page = app.get(&format!("/deliveries?limit=3&after={after}&{filter}")).await.expect(200).json();
+            seen.extend(ids(page["deliveries"].as_array().unwrap()));
+            match page["next"].as_str() {
+                Some(next) => after = next.to_owned(),
+                None => break,
+            }
+        }
+        assert_eq!(seen.len(), count, "{filter}: {seen:?}");
+        assert!(seen.is_sorted(), "{seen:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_no_index_serves_reads_a_bounded_number_of_rows() {
+    let flags = ["--dispatch=false", "--list-scan-rows=500"].map(str::to_owned).to_vec();
+    let app = App::start_with(Options { flags, ..Options::default() }).await;
+    let pulled: Vec<_> = (0..600).map(|_| json!({"title": "a job", "tags": "pulled"})).collect();
+    app.post("/events/batch", &json!({"events": pulled})).await.expect(201);
+    app.subscribe(NOBODY, json!({"event_types": ["order.paid"]})).await;
+    let event = app.publish_typed("order.paid", json!(1)).await;
+    let page = app.get("/deliveries").await.expect(200).json();
+    assert_eq!(page["deliveries"], json!([]), "the first rows are events' own");
+    let next = page["next"].as_str().expect("there may be more");
+    let page = app.get(&format!("/deliveries?after={next}")).await.expect(200).json();
+    assert_eq!(page["deliveries"][0]["event_id"], event);
+    assert_eq!(page["next"], json!(null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_is_pulled_and_pushed_lists_its_pushes_alone() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    app.subscribe(&receiver.url("/hook"), json!({})).await;
+    let event = app.publish(json!({"event_type": "order.paid", "tags": "billing"})).await;
+    let delivery = app.only_delivery(event).await;
+    assert_ne!(delivery, event);
+    app.until_delivery(delivery, "COMPLETED").await;
+    assert_eq!(app.status(event).await, "PENDING", "its own work is nobody's yet");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_asked_is_named() {
+    let app = App::start().await;
+    app.get("/deliveries?status=DONE&event_id=0&limit=501&colour=red").await.names(&[
+        "status",
+        "event_id",
+        "limit",
+        "colour",
+    ]);
+}

@@ -1,0 +1,8 @@
+//! `/deliveries`.
+
+mod cancel;
+mod dead_letter;
+mod events;
+mod get;
+mod list;
+mod retry;

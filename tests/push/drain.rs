@@ -1,0 +1,51 @@
+//! What becomes of what is open when its subscription is taken away.
+
+use serde_json::json;
+
+use crate::support::receiver::{Gate, Receiver, Reply};
+use crate::support::records::app_that_sends_nothing;
+use crate::support::{App, ledger, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_subscriptions_that_were_taken_away_is_called_off() {
+    let app = app_that_sends_nothing().await;
+    let mut gone = Vec::new();
+    for ordering in ["none", "by_key"] {
+        gone.push(app.subscribe("http://127.0.0.1:9/hook", json!({"ordering": ordering})).await["id"].clone());
+    }
+    let stays = app.subscribe("http://127.0.0.1:9/hook", json!({})).await["id"].clone();
+    let mut events = Vec::new();
+    for n in 0..3 {
+        let event = json!({"event_type": "order.paid", "ordering_key": "k", "payload": n});
+        events.push(app.publish(event).await);
+    }
+    for id in &gone {
+        app.delete(&format!("/subscriptions/{id}")).await.expect(204);
+    }
+    let drained = "SELECT count(*) FROM waybill.subscriptions WHERE drained_at IS NOT NULL";
+    until("all is called off", async || app.count(drained).await == 2).await;
+    for event in events {
+        for delivery in app.deliveries_of(event).await {
+            let expected = if delivery["subscription_id"] == stays { "PENDING" } else { "CANCELLED" };
+            assert_eq!(delivery["status"], expected, "{delivery}");
+        }
+    }
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_being_sent_when_its_subscription_goes_ends_with_its_attempt() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let gate = Gate::closed();
+    receiver.next(Reply::status(500).held_by(&gate));
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
+    let event = app.publish_typed("order.paid", json!(1)).await;
+    let id = app.only_delivery(event).await;
+    receiver.until_in_flight(1).await;
+    app.delete(&format!("/subscriptions/{}", subscription["id"])).await.expect(204);
+    until("it was asked to stop", async || app.delivery(id).await["cancel_requested"] == true).await;
+    gate.open();
+    app.until_delivery(id, "CANCELLED").await;
+    assert_eq!(receiver.count(), 1);
+    ledger::check(&app).await;
+}
