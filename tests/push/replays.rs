@@ -52,7 +52,7 @@ async fn the_current_configuration_sends_as_anything_is_sent_now() {
     app.replay(&letter["id"], json!({})).await.expect(200);
     let request = new.received(1).await.remove(0);
     assert_eq!((request.path.as_str(), request.header("x-which")), ("/new", Some("new")));
-    assert_eq!(request.json()["data"], json!({"n": 1, "more": 2}));
+    assert_eq!(request.json()["payload"], json!({"n": 1, "more": 2}));
     assert_eq!(request.header("webhook-id"), old.so_far()[0].header("webhook-id"));
     assert_signed(&request, &subscription);
     let delivery = app.until_delivery(app.only_delivery(event).await, "COMPLETED").await;
@@ -107,10 +107,10 @@ async fn what_is_given_up_again_is_kept_as_it_was_sent_and_a_plain_retry_begins_
 
     new.next(Reply::status(500));
     app.replay(&second["id"], json!({})).await.expect(200);
-    assert_eq!(new.received(1).await[0].json()["data"], json!({"n": "edited"}), "what the dead letter holds");
+    assert_eq!(new.received(1).await[0].json()["payload"], json!({"n": "edited"}), "what the dead letter holds");
     app.until_delivery(id, "FAILED").await;
     app.operate_on_delivery(id, "retry").await.expect(200);
-    assert_eq!(new.received(2).await[1].json()["data"], json!({"n": 1, "more": 2}), "what was published");
+    assert_eq!(new.received(2).await[1].json()["payload"], json!({"n": 1, "more": 2}), "what was published");
     assert_eq!(app.until_delivery(id, "COMPLETED").await["replay_of"], json!(null));
     ledger::check(&app).await;
 }
@@ -151,7 +151,10 @@ async fn what_had_expired_is_sent_again_all_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_in_the_middle_of_a_replay_of_many_neither_forgets_nor_repeats() {
     const COUNT: usize = 60;
-    let (app, receiver) = (App::start().await, Receiver::start().await);
+    // A breaker would open long before all were given up.
+    let flags = || vec!["--breaker-failures=1000".to_owned()];
+    let app = App::start_with(Options { flags: flags(), ..Options::default() }).await;
+    let receiver = Receiver::start().await;
     app.subscribe(&receiver.url("/hook"), one_attempt()).await;
     receiver.always(Reply::status(500));
     for n in 0..COUNT {
@@ -167,7 +170,7 @@ async fn a_restart_in_the_middle_of_a_replay_of_many_neither_forgets_nor_repeats
     app.stop().await;
 
     // Two at once, which must not get in each other's way.
-    let options = || Options { url: Some(url.clone()), ..Options::default() };
+    let options = || Options { url: Some(url.clone()), flags: flags(), ..Options::default() };
     let (app, other) = (App::start_with(options()).await, App::start_with(options()).await);
     let job = async || app.get(&format!("/replays/{job}")).await.expect(200).json();
     let before = job().await;
