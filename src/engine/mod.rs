@@ -231,7 +231,7 @@ impl Engine {
             metrics: Metrics::new(),
             settings,
             instance: format!(
-                "{}:{}:{:08x}",
+                "{}:{}:{}",
                 gethostname::gethostname().to_string_lossy(),
                 std::process::id(),
                 getrandom::u32().unwrap_or_default()

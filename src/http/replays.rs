@@ -61,8 +61,9 @@ pub async fn start_replay(engine: Data<Engine>, request: HttpRequest, payload: P
     let (replay, dry_run) = read_replay(&body)?;
     if dry_run {
         let (matched, matched_is_exact) = engine.count_replayable(replay.filter).await?;
-        return Ok(HttpResponse::Ok()
-            .json(json!({"matched": matched, "matched_is_exact": matched_is_exact, "dry_run": true})));
+        return Ok(
+            HttpResponse::Ok().json(json!({"matched": matched, "matched_is_exact": matched_is_exact, "dry_run": true}))
+        );
     }
     let row = engine.start_replay(replay).await?;
     let location = (header::LOCATION, format!("/replays/{}", row.id));

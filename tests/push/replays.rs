@@ -178,7 +178,8 @@ async fn a_restart_in_the_middle_of_a_replay_of_many_neither_forgets_nor_repeats
     until("the replay is over", async || job().await["status"] == "DONE").await;
     let done = job().await;
     assert_eq!((&done["replayed"], &done["skipped"]), (&json!(COUNT), &json!(0)));
-    let completed = "SELECT count(*) FROM waybill.deliveries WHERE subscription_id IS NOT NULL AND status = 'COMPLETED'";
+    let completed =
+        "SELECT count(*) FROM waybill.deliveries WHERE subscription_id IS NOT NULL AND status = 'COMPLETED'";
     until("all were taken", async || app.count(completed).await == COUNT as i64).await;
     let replayed = "SELECT count(*) FROM waybill.event_log WHERE action = 'REPLAYED'";
     assert_eq!(app.count(replayed).await, COUNT as i64);

@@ -42,7 +42,10 @@ async fn round(app: &App) -> usize {
 async fn many_are_sent_again_at_the_pace_that_was_asked_for() {
     let (app, receiver, _) = with_dead_letters(5).await;
     let started = start(&app, json!({"rate_per_second": 2})).await;
-    assert_eq!((&started["status"], &started["matched"], &started["replayed"]), (&json!("RUNNING"), &json!(5), &json!(0)));
+    assert_eq!(
+        (&started["status"], &started["matched"], &started["replayed"]),
+        (&json!("RUNNING"), &json!(5), &json!(0))
+    );
     assert_eq!(round(&app).await, 1, "at once the first");
     assert_eq!(round(&app).await, 0, "the next in half a second");
     app.advance(1);
@@ -94,7 +97,10 @@ async fn only_what_matches_and_was_there_is_sent_again() {
     let list = app.get(&format!("/replays?after={}", list["next"].as_str().unwrap())).await.expect(200).json();
     assert_eq!(list["replays"][0]["id"], rest["id"]);
     receiver.received(7).await;
-    until("all were taken", async || app.count("SELECT count(*) FROM waybill.deliveries WHERE status IN ('PENDING', 'PROCESSING')").await == 0).await;
+    until("all were taken", async || {
+        app.count("SELECT count(*) FROM waybill.deliveries WHERE status IN ('PENDING', 'PROCESSING')").await == 0
+    })
+    .await;
     ledger::check(&app).await;
 }
 

@@ -46,9 +46,9 @@ async fn who_and_why_must_be_told() {
     let app = App::start().await;
     app.post("/deliveries/1/dead-letter", &json!({})).await.names(&["by", "reason"]);
     let long = "x".repeat(256);
-    app.post("/deliveries/1/dead-letter", &json!({"by": long, "reason": "", "a": 1})).await.names(&[
-        "by", "reason", "a",
-    ]);
+    app.post("/deliveries/1/dead-letter", &json!({"by": long, "reason": "", "a": 1}))
+        .await
+        .names(&["by", "reason", "a"]);
     let body = json!({"by": "b", "reason": "r"});
     app.post("/deliveries/4711/dead-letter", &body).await.problem(404, "delivery_not_found");
 }

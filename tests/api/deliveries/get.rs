@@ -26,7 +26,10 @@ async fn a_delivery_comes_with_every_attempt() {
         .iter()
         .map(|a| json!([a["number"], a["status_code"], a["error_kind"], a["response_excerpt"]]))
         .collect();
-    assert_eq!(told, [json!([1, 503, null, "busy"]), json!([2, null, "connection", null]), json!([3, 200, null, "thanks"])]);
+    assert_eq!(
+        told,
+        [json!([1, 503, null, "busy"]), json!([2, null, "connection", null]), json!([3, 200, null, "thanks"])]
+    );
     for (attempt, is_last) in attempts.iter().zip([false, false, true]) {
         assert_eq!(attempt["next_due"].is_null(), is_last, "{attempt}");
         assert_eq!(attempt["error"].is_null(), is_last, "{attempt}");

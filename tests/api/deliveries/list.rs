@@ -92,10 +92,7 @@ async fn an_event_that_is_pulled_and_pushed_lists_its_pushes_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_asked_is_named() {
     let app = App::start().await;
-    app.get("/deliveries?status=DONE&event_id=0&limit=501&colour=red").await.names(&[
-        "status",
-        "event_id",
-        "limit",
-        "colour",
-    ]);
+    app.get("/deliveries?status=DONE&event_id=0&limit=501&colour=red")
+        .await
+        .names(&["status", "event_id", "limit", "colour"]);
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use waybill::background::{expirer, promoter, reaper};
 use waybill::domain::action::Action;
 
+use super::records;
 use crate::contract::witness::{Record, Witness};
 use crate::support::App;
 
@@ -20,6 +21,7 @@ pub async fn run(record: &Record) {
     go_on_to_the_next(&server).await;
     operate(&server).await;
     let_time_pass(&server).await;
+    records::run(&server).await;
     observe(&server).await;
 }
 

@@ -3,6 +3,7 @@
 //! answer has been given.
 
 mod life;
+mod records;
 mod refusals;
 mod trouble;
 

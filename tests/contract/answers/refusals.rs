@@ -16,7 +16,8 @@ pub async fn run(record: &Record) {
         let reply = server.send(server.request("DELETE", &operation.with_id(unknown))).await;
         reply.problem(405, "method_not_allowed");
         if operation.path.contains("{id}") {
-            server.send(server.example_of(&operation, unknown, "")).await.problem(404, "event_not_found");
+            let code = not_found_code(&operation.path);
+            server.send(server.example_of(&operation, unknown, "")).await.problem(404, code);
         }
         if operation.method == "POST" {
             let post = || server.request("POST", &operation.with_id(unknown));
@@ -28,5 +29,16 @@ pub async fn run(record: &Record) {
             let body = " ".repeat(TOO_LARGE[usize::from(is_batch)]);
             server.send(json().body(body)).await.problem(413, "payload_too_large");
         }
+    }
+}
+
+/// What an unknown id under a path is called.
+fn not_found_code(path: &str) -> &'static str {
+    match path.split('/').nth(1) {
+        Some("deliveries") => "delivery_not_found",
+        Some("dead-letters") => "dead_letter_not_found",
+        Some("replays") => "replay_not_found",
+        Some("subscriptions") => "subscription_not_found",
+        _ => "event_not_found",
     }
 }
