@@ -1,4 +1,4 @@
-//! The backstop of long polling: looks whether anything lies in the queues that somebody
+//! The backstop of long polling and of pushing: looks whether anything lies in the queues that somebody
 //! waits for, in one statement however many wait. Alone it suffices (behind a proxy that
 //! does not carry `NOTIFY`), with the delay of its interval.
 
@@ -18,6 +18,7 @@ const QUEUES_PER_STATEMENT: usize = 5_000;
 /// Wakes one waiter, or the dispatcher, for each awaited queue that holds something; answers how
 /// many queues did.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
+    engine.refresh_subscribers().await?;
     let mut awaited = engine.hub.awaited_queues();
     awaited.extend(engine.subscribers.queues());
     let mut busy = 0;

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::events::{FanOut, Push};
 use crate::store::ready::queue_of_subscription;
-use crate::store::subscriptions::{CatalogRow, load_catalog, load_one};
+use crate::store::subscriptions::{CatalogRow, load_catalog, load_generation, load_one};
 
 use super::Engine;
 
@@ -131,6 +131,15 @@ fn push(event_index: usize, event: &NewEvent, subject: &Subject<'_>, subscriptio
 }
 
 impl Engine {
+    /// Makes the copy anew if it is an old one: subscriptions may have been changed elsewhere
+    /// that only this server serves.
+    pub async fn refresh_subscribers(&self) -> Result<(), Error> {
+        let mut conn = self.database.connection().await?;
+        let present = load_generation(&mut conn, DEFAULT_NAMESPACE).await?;
+        drop(conn);
+        if self.subscribers.copy().generation == present { Ok(()) } else { self.reload_subscribers().await }
+    }
+
     /// Makes the copy anew.
     pub async fn reload_subscribers(&self) -> Result<(), Error> {
         let mut conn = self.database.connection().await?;

@@ -232,12 +232,16 @@ macro_rules! catalog_rows {
     };
 }
 
+/// The number of the present catalog.
+pub async fn load_generation(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<i64> {
+    subscription_catalog::table.find(namespace_id).select(subscription_catalog::generation).first(conn).await
+}
+
 /// All active subscriptions, and the number that stands for them. The number is read first: if
 /// something changes between the two reads, the copy is newer than it says, and whoever uses it
 /// is merely sent back for another.
 pub async fn load_catalog(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<(i64, Vec<CatalogRow>)> {
-    let generation =
-        subscription_catalog::table.find(namespace_id).select(subscription_catalog::generation).first(conn).await?;
+    let generation = load_generation(conn, namespace_id).await?;
     let rows = sql_query(catalog_rows!("s.is_active ORDER BY s.id"))
         .bind::<Integer, _>(namespace_id)
         .cached()
