@@ -114,6 +114,8 @@ pub struct PushRecord {
     pub response_excerpt: Option<String>,
     /// The version of the subscription that was used.
     pub subscription_version: Option<i32>,
+    /// Whether the answer was one after which no other attempt is worth making.
+    pub is_terminal: bool,
 }
 
 /// What a worker says of an attempt.

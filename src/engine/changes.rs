@@ -226,6 +226,7 @@ impl Changes {
         match last {
             Some(line) if line.action == Action::Expired => "expired",
             Some(line) if line.worker_id.is_none() => "poison",
+            Some(line) if line.push.is_terminal => "terminal",
             _ if delivery.retry_count >= delivery.max_retries => "exhausted",
             _ => "terminal",
         }

@@ -1,10 +1,12 @@
 //! One attempt: a push is made into a request, sent, and what came of it put on record.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::failing::Failing;
 use super::slots::Slot;
 use crate::domain::attempt::{AttemptOutcome, ErrorKind, Judgement};
 use crate::domain::backoff::chance;
@@ -37,7 +39,9 @@ pub struct Attempt {
     pub client: Client,
     /// To whom.
     pub subscriber: Subscriber,
-    /// Whether its endpoint's last word was a failure.
+    /// Which endpoints have failed by now.
+    pub failing: Arc<Failing>,
+    /// Whether its endpoint's last word was a failure when it was claimed.
     pub has_failed_before: bool,
     /// Whether it tries out an endpoint whose breaker is open.
     pub is_probe: bool,
@@ -98,7 +102,7 @@ impl Attempt {
         let judgement = spec.retry_on.judge(&outcome);
         let pause = self.pause_asked_for(&exchange);
         self.note_endpoint(spec, &exchange, judgement, pause).await;
-        let report = self.report(&exchange, version);
+        let report = self.report(&exchange, version, judgement);
         let outcome = match judgement {
             Judgement::Success => PushOutcome::Delivered,
             Judgement::Retry => PushOutcome::RetryAfter(self.wait(spec).max(pause.unwrap_or(0.0))),
@@ -131,14 +135,20 @@ impl Attempt {
     ) {
         let is_sent = !matches!(&exchange.result, Err(error) if error.kind == ErrorKind::BodyNotRenderable);
         let noted = async {
+            match judgement {
+                Judgement::Retry => {
+                    self.failing.note(&spec.url);
+                    self.engine.note_failure(&spec.url, self.is_probe).await?;
+                }
+                // Whoever answers, be it with a refusal, is there.
+                _ if is_sent && (self.failing.forget(&spec.url) || self.has_failed_before) => {
+                    self.engine.note_success(&spec.url).await?;
+                }
+                _ => {}
+            }
+            // After what the breaker has to say, since that may shorten a pause, and this may not.
             if let Some(seconds) = pause {
                 self.engine.pause_endpoint(&spec.url, seconds).await?;
-            }
-            match judgement {
-                Judgement::Retry => self.engine.note_failure(&spec.url, self.is_probe).await?,
-                // Whoever answers, be it with a refusal, is there.
-                _ if self.has_failed_before && is_sent => self.engine.note_success(&spec.url).await?,
-                _ => {}
             }
             if matches!(&exchange.result, Ok(answer) if answer.status == 410) {
                 self.engine.deactivate_subscription(self.push.subscription_id, "gone").await?;
@@ -150,7 +160,7 @@ impl Attempt {
         }
     }
 
-    fn report(&self, exchange: &Exchange, version: Option<i32>) -> Report {
+    fn report(&self, exchange: &Exchange, version: Option<i32>, judgement: Judgement) -> Report {
         let error_message = match &exchange.result {
             Ok(answer) if answer.is_success() => None,
             Ok(answer) => Some(format!("the receiver answered {}", answer.status)),
@@ -166,6 +176,7 @@ impl Attempt {
                 error_kind: exchange.result.as_ref().err().map(|error| error.kind),
                 response_excerpt: answer.map(|a| a.excerpt.clone()).filter(|excerpt| !excerpt.is_empty()),
                 subscription_version: Some(version.unwrap_or(self.subscriber.subscription.version)),
+                is_terminal: judgement == Judgement::Terminal,
             },
         }
     }

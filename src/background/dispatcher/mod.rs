@@ -11,9 +11,11 @@
 //! to look again; nothing of it is claimed meanwhile, and no attempt is spent.
 
 pub mod attempt;
+pub mod failing;
 pub mod slots;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +32,7 @@ use crate::store::endpoints::Gate;
 use crate::webhook::Client;
 
 use attempt::Attempt;
+use failing::Failing;
 use slots::{Slot, Slots};
 
 /// How much longer than a request may take its claim holds: time to put the outcome on record.
@@ -66,9 +69,12 @@ pub struct Dispatcher {
     engine: Engine,
     client: Client,
     slots: Arc<Slots>,
+    failing: Arc<Failing>,
     attempts: TaskTracker,
     busy: BTreeSet<i64>,
     later: BTreeMap<i64, Instant>,
+    /// Who got the last slot: those after it come first in the next round.
+    last_served: i64,
 }
 
 /// What may be sent to one subscription in this round.
@@ -85,15 +91,22 @@ impl Dispatcher {
     pub fn new(engine: Engine, client: Client, settings: DispatcherSettings) -> Self {
         let slots = Slots::new(settings.max_pushes, engine.clone());
         engine.push_bell.ring(None);
-        let attempts = TaskTracker::new();
-        Dispatcher { engine, client, slots, attempts, busy: BTreeSet::new(), later: BTreeMap::new() }
+        Dispatcher {
+            engine,
+            client,
+            slots,
+            failing: Arc::default(),
+            attempts: TaskTracker::new(),
+            busy: BTreeSet::new(),
+            later: BTreeMap::new(),
+            last_served: 0,
+        }
     }
 
     /// One round; answers how many attempts it started.
     pub async fn run_once(&mut self) -> Result<usize, Error> {
         self.hear_bell().await?;
-        let candidates: Vec<i64> =
-            self.busy.iter().copied().filter(|id| self.has_free_slot(*id)).take(GATES_PER_ROUND).collect();
+        let candidates = self.candidates();
         if candidates.is_empty() || self.slots.all_taken() {
             return Ok(0);
         }
@@ -105,10 +118,25 @@ impl Dispatcher {
         for gate in gates {
             openings.extend(self.open(gate).await?);
         }
-        self.share_slots(&mut openings);
+        let all_served = self.share_slots(&mut openings);
         self.keep_pace(&mut openings).await?;
-        openings.retain(|opening| opening.claim.limit > 0);
-        self.claim_and_start(openings).await
+        let (openings, shut): (Vec<_>, Vec<_>) = openings.into_iter().partition(|opening| opening.claim.limit > 0);
+        for opening in shut.iter().filter(|opening| opening.is_probe) {
+            self.engine.return_probe(&opening.gate.url).await?;
+        }
+        let started = self.claim_and_start(openings).await?;
+        if started == 0 && !all_served {
+            // Those who got the slots had no use for them, and nothing else would wake us.
+            self.engine.push_bell.nudge();
+        }
+        Ok(started)
+    }
+
+    /// Whom to look at in this round: not always the same, if there are many.
+    fn candidates(&self) -> Vec<i64> {
+        let first = self.busy.range(self.last_served + 1..);
+        let all = first.chain(self.busy.range(..=self.last_served)).copied();
+        all.filter(|id| self.has_free_slot(*id)).take(GATES_PER_ROUND).collect()
     }
 
     fn has_free_slot(&self, id: i64) -> bool {
@@ -126,7 +154,8 @@ impl Dispatcher {
         let rung = self.engine.push_bell.take();
         self.busy.extend(rung.subscription_ids);
         if rung.for_all {
-            self.engine.reload_subscribers().await?;
+            // Whoever is rung for while the database is away must not be forgotten.
+            self.engine.reload_subscribers().await.inspect_err(|_| self.engine.push_bell.ring(None))?;
             self.busy.extend(self.engine.subscribers.ids());
         }
         let now = Instant::now();
@@ -168,19 +197,25 @@ impl Dispatcher {
         self.later.insert(id, Instant::now() + wait);
     }
 
-    /// Where there are fewer slots than could be used, everybody gets an equal share of them.
-    fn share_slots(&self, openings: &mut [Opening]) {
-        let mut free = self.slots.free_in_all().min(CLAIMS_PER_ROUND) as i64;
-        let mut order: Vec<&mut Opening> = openings.iter_mut().collect();
-        order.sort_by_key(|opening| opening.claim.limit);
-        let mut left = order.len() as i64;
-        for opening in order {
-            // Rounded up, so that the last free slot is not left to nobody.
-            let share = (free + left - 1) / left;
-            opening.claim.limit = opening.claim.limit.min(share).min(free);
-            free -= opening.claim.limit;
-            left -= 1;
+    /// Where there are fewer slots than could be used, whoever has the fewest gets the next one;
+    /// of equals, those who come after whoever was served last. Answers whether everybody got one.
+    fn share_slots(&mut self, openings: &mut [Opening]) -> bool {
+        openings
+            .sort_by_key(|opening| (opening.claim.subscription_id <= self.last_served, opening.claim.subscription_id));
+        let wanted: Vec<i64> = openings.iter_mut().map(|opening| std::mem::take(&mut opening.claim.limit)).collect();
+        let taken = |index: usize| self.slots.taken(openings[index].claim.subscription_id);
+        let mut queue: BinaryHeap<Reverse<(usize, usize)>> =
+            (0..wanted.len()).filter(|index| wanted[*index] > 0).map(|index| Reverse((taken(index), index))).collect();
+        for _ in 0..self.slots.free_in_all().min(CLAIMS_PER_ROUND) {
+            let Some(Reverse((taken, index))) = queue.pop() else { break };
+            let claim = &mut openings[index].claim;
+            claim.limit += 1;
+            self.last_served = claim.subscription_id;
+            if claim.limit < wanted[index] {
+                queue.push(Reverse((taken + 1, index)));
+            }
         }
+        openings.iter().zip(wanted).all(|(opening, wanted)| opening.claim.limit > 0 || wanted == 0)
     }
 
     async fn keep_pace(&mut self, openings: &mut [Opening]) -> Result<(), Error> {
@@ -246,6 +281,7 @@ impl Dispatcher {
             engine: self.engine.clone(),
             client: self.client.clone(),
             subscriber: opening.subscriber.clone(),
+            failing: self.failing.clone(),
             has_failed_before: opening.gate.failures_in_row > 0 || opening.is_probe,
             is_probe: opening.is_probe,
             push,

@@ -36,8 +36,12 @@ impl Slots {
 
     /// How many more requests to a subscription may be under way, of `most`.
     pub fn free(&self, subscription_id: i64, most: i32) -> usize {
-        let taken = self.lock().by_subscription.get(&subscription_id).copied().unwrap_or(0);
-        usize::try_from(most).unwrap_or(0).saturating_sub(taken)
+        usize::try_from(most).unwrap_or(0).saturating_sub(self.taken(subscription_id))
+    }
+
+    /// How many requests to a subscription are under way.
+    pub fn taken(&self, subscription_id: i64) -> usize {
+        self.lock().by_subscription.get(&subscription_id).copied().unwrap_or(0)
     }
 
     /// How many more requests may be under way in all.
