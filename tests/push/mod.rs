@@ -1,15 +1,117 @@
 //! Events are pushed: from publishing to a request that a real receiver got.
 
+mod breaker;
+mod by_hand;
 mod delivery;
 mod signatures;
 mod drain;
 mod replays;
+mod fan_out;
+mod gone;
+mod isolation;
+mod outcomes;
+mod pauses;
 
+use diesel::QueryableByName;
+use diesel::sql_types::Text;
+use diesel_async::RunQueryDsl;
 use serde_json::{Value, json};
 
-use crate::support::App;
+use crate::support::{App, Options, database, until};
 
 /// An event of a type and nothing else; answers what its publisher was told.
 pub async fn publish(app: &App, event_type: &str, payload: Value) -> Value {
     app.post("/events", &json!({"event_type": event_type, "payload": payload})).await.expect(201).json()
+}
+
+/// An event of a type and nothing else; answers its id.
+pub async fn publish_id(app: &App, event_type: &str) -> i64 {
+    id_of(&publish(app, event_type, json!({})).await)
+}
+
+pub fn id_of(view: &Value) -> i64 {
+    view["id"].as_i64().expect("an id")
+}
+
+/// A wait of no length: a retry follows at once.
+pub fn at_once() -> Value {
+    json!({"strategy": "fixed", "seconds": 0})
+}
+
+/// A server with these flags whose time stands still.
+pub async fn fixed(flags: &[&str]) -> App {
+    App::start_with(Options { fixed_clock: true, flags: owned(flags), ..Options::default() }).await
+}
+
+/// A server with these flags.
+pub async fn with_flags(flags: &[&str]) -> App {
+    App::start_with(Options { flags: owned(flags), ..Options::default() }).await
+}
+
+/// Another server on the same database.
+pub async fn beside(app: &App, flags: &[&str]) -> App {
+    App::start_with(Options { url: Some(app.url.clone()), flags: owned(flags), ..Options::default() }).await
+}
+
+pub fn owned(flags: &[&str]) -> Vec<String> {
+    flags.iter().map(|flag| (*flag).to_owned()).collect()
+}
+
+/// Rows of the database, each as an object.
+pub async fn rows(app: &App, sql: &str) -> Vec<Value> {
+    #[derive(QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = Text)]
+        row: String,
+    }
+    let query = diesel::sql_query(format!("SELECT row_to_json(q)::text AS row FROM ({sql}) q"));
+    let found: Vec<Row> = query.load(&mut database::connection(&app.url).await).await.expect(sql);
+    found.iter().map(|row| serde_json::from_str(&row.row).expect("JSON")).collect()
+}
+
+/// What is on record of the attempts to push an event, oldest first.
+pub async fn attempts(app: &App, event_id: i64) -> Vec<Value> {
+    let of_event = format!("event_id = {event_id} AND action IN ('COMPLETED', 'FAILED')");
+    rows(app, &format!("SELECT *, extract(epoch FROM next_retry_at - created_at)::float8 AS retry_in FROM waybill.event_log WHERE {of_event} ORDER BY id")).await
+}
+
+/// Waits for so many attempts to be on record; answers the last of them.
+pub async fn attempt(app: &App, event_id: i64, number: usize) -> Value {
+    let mut known = Vec::new();
+    until("the attempt is on record", async || {
+        known = attempts(app, event_id).await;
+        known.len() >= number
+    })
+    .await;
+    assert_eq!(known.len(), number, "{known:?}");
+    known.remove(number - 1)
+}
+
+/// Waits until an event stands where it should.
+pub async fn until_status(app: &App, event_id: i64, status: &str) {
+    until(&format!("event {event_id} is {status}"), async || app.status(event_id).await == status).await;
+}
+
+/// Why the one push of an event was given up.
+pub async fn dead_letter(app: &App, event_id: i64) -> Value {
+    let mut found = rows(app, &format!("SELECT * FROM waybill.dead_letters WHERE event_id = {event_id}")).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0)
+}
+
+/// What is known of the endpoint of a subscription.
+pub async fn endpoint(app: &App, subscription: &Value) -> Value {
+    app.get(&format!("/subscriptions/{}", id_of(subscription))).await.expect(200).json()["endpoint"].clone()
+}
+
+/// How often the pushes of an event were taken in hand.
+pub async fn claims(app: &App, event_id: i64) -> i64 {
+    app.count(&format!("SELECT count(*) FROM waybill.event_log WHERE event_id = {event_id} AND action = 'PICKED'"))
+        .await
+}
+
+/// Moves a fixed clock, lets in what is due then, and has the dispatcher look again.
+pub async fn pass(app: &App, seconds: i64) {
+    app.advance_and_promote(seconds).await;
+    app.engine().push_bell.ring(None);
 }

@@ -1,0 +1,270 @@
+//! The breaker: an endpoint that keeps failing is left alone, and then tried out.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use waybill::background::dispatcher::Dispatcher;
+
+use super::by_hand::{dispatcher, idle, idle_beside, look, look_and_finish};
+use super::{attempt, claims, endpoint, fixed, id_of, publish, publish_id, with_flags};
+use crate::support::receiver::{Gate, Receiver, Reply};
+use crate::support::{App, ledger, until};
+
+const THREE: &str = "--breaker-failures=3";
+
+/// A server that sends nothing by itself and whose breakers open after three failures, with a
+/// subscription to all events, of which the receiver has failed three; and two events parked.
+struct Opened {
+    app: App,
+    receiver: Receiver,
+    dispatcher: Dispatcher,
+    subscription: Value,
+    parked: Vec<i64>,
+}
+
+impl Opened {
+    async fn start() -> Self {
+        Self::start_with(100).await
+    }
+
+    async fn start_with(max_pushes: usize) -> Self {
+        let (app, receiver) = (idle(&[THREE]).await, Receiver::start().await);
+        let mut dispatcher = dispatcher(&app, max_pushes);
+        // No retries of the three that failed: what is sent later is what was parked.
+        let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1})).await;
+        receiver.always(Reply::status(500));
+        for _ in 0..3 {
+            publish_id(&app, "a").await;
+        }
+        while receiver.count() < 3 {
+            assert_eq!(look_and_finish(&app, &mut dispatcher).await, 3.min(max_pushes));
+        }
+        let parked = vec![publish_id(&app, "a").await, publish_id(&app, "a").await];
+        Self { app, receiver, dispatcher, subscription, parked }
+    }
+
+    async fn look(&mut self) -> usize {
+        look_and_finish(&self.app, &mut self.dispatcher).await
+    }
+
+    async fn state(&self) -> Value {
+        endpoint(&self.app, &self.subscription).await["state"].clone()
+    }
+
+    /// The types of the events that the system published itself.
+    async fn notices(&self) -> Vec<String> {
+        notices(&self.app).await
+    }
+}
+
+async fn notices(app: &App) -> Vec<String> {
+    let found =
+        super::rows(app, "SELECT event_type FROM waybill.events WHERE event_type LIKE 'waybill.%' ORDER BY id").await;
+    found.iter().map(|row| row["event_type"].as_str().expect("a type").to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_opens_at_the_twentieth_failure_in_a_row() {
+    let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
+    receiver.always(Reply::status(500));
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
+    for number in 1..=20 {
+        let id = publish_id(&app, "a").await;
+        attempt(&app, id, 1).await;
+        let known = endpoint(&app, &subscription).await;
+        assert_eq!(known["failures_in_row"], number);
+        assert_eq!(known["state"], if number < 20 { "closed" } else { "open" }, "{known}");
+    }
+    assert_eq!(app.seconds_ahead(&endpoint(&app, &subscription).await["paused_until"]), 30);
+    assert_eq!(notices(&app).await, ["waybill.subscription.breaker_opened"]);
+    ledger::check(&app).await;
+}
+
+/// Six requests are under way at once, and are answered one after the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_with_a_success_between_them_are_not_in_a_row() {
+    let (app, receiver) = (fixed(&[THREE]).await, Receiver::start().await);
+    let gates: Vec<Gate> = (0..6).map(|_| Gate::closed()).collect();
+    receiver.answer_with({
+        let gates = gates.clone();
+        move |request| {
+            let n = request.json().as_u64().expect("a number") as usize;
+            Reply::status(if n % 3 == 2 { 200 } else { 500 }).held_by(&gates[n])
+        }
+    });
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
+    let mut ids = Vec::new();
+    for n in 0..6 {
+        ids.push(id_of(&publish(&app, "a", json!(n)).await));
+    }
+    receiver.until_in_flight(6).await;
+    for (n, failures) in [1, 2, 0, 1, 2, 0].into_iter().enumerate() {
+        gates[n].open();
+        attempt(&app, ids[n], 1).await;
+        assert_eq!(endpoint(&app, &subscription).await["failures_in_row"], failures, "after {n}");
+    }
+    assert_eq!(notices(&app).await.len(), 0);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_an_answer_and_no_failure() {
+    let (app, receiver) = (fixed(&[THREE]).await, Receiver::start().await);
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
+    for (status, failures) in [(500, 1), (500, 2), (404, 0), (500, 1)] {
+        receiver.next(Reply::status(status));
+        let id = publish_id(&app, "a").await;
+        attempt(&app, id, 1).await;
+        assert_eq!(endpoint(&app, &subscription).await["failures_in_row"], failures);
+    }
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_is_open_nothing_is_sent_and_no_attempt_is_spent() {
+    let mut opened = Opened::start().await;
+    assert_eq!(opened.state().await, "open");
+    assert_eq!(opened.look().await, 0);
+    opened.app.advance(29);
+    assert_eq!(opened.look().await, 0);
+    for id in &opened.parked {
+        assert_eq!((claims(&opened.app, *id).await, opened.app.status(*id).await.as_str()), (0, "PENDING"));
+    }
+    assert_eq!(opened.receiver.count(), 3);
+    ledger::check(&opened.app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_its_pause_exactly_one_of_two_servers_sends_exactly_one_probe() {
+    let mut opened = Opened::start().await;
+    let other = idle_beside(&opened.app, &[THREE]).await;
+    let mut others = dispatcher(&other, 100);
+    opened.app.advance(30);
+    other.advance(30);
+    assert_eq!(opened.state().await, "half_open");
+    let gate = Gate::closed();
+    opened.receiver.always(Reply::ok().held_by(&gate));
+    let started = [
+        look(&opened.app, &mut opened.dispatcher).await,
+        look(&other, &mut others).await,
+        look(&opened.app, &mut opened.dispatcher).await,
+    ];
+    assert_eq!(started, [1, 0, 0]);
+    opened.receiver.until_in_flight(1).await;
+    gate.open();
+    opened.dispatcher.finish().await;
+    assert_eq!(opened.state().await, "closed");
+    assert_eq!(look_and_finish(&other, &mut others).await, 1, "the other parked one flows");
+    assert_eq!(opened.receiver.count(), 5);
+    ledger::check(&opened.app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_subscriptions_of_one_endpoint_have_one_probe_between_them() {
+    let mut opened = Opened::start().await;
+    opened.app.subscribe(&opened.receiver.url("/hook"), json!({})).await;
+    publish_id(&opened.app, "a").await;
+    opened.app.advance(30);
+    assert_eq!(opened.look().await, 1);
+    assert_eq!(opened.look().await, 0);
+    ledger::check(&opened.app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_that_fails_keeps_it_open_and_a_good_one_closes_it() {
+    let mut opened = Opened::start().await;
+    opened.app.advance(30);
+    assert_eq!(opened.look().await, 1);
+    assert_eq!(opened.state().await, "open");
+    assert_eq!(opened.notices().await, ["waybill.subscription.breaker_opened"], "it was open all the time");
+    opened.app.advance(29);
+    assert_eq!(opened.look().await, 0);
+    opened.app.advance(1);
+    opened.receiver.always(Reply::ok());
+    assert_eq!(opened.look().await, 1);
+    assert_eq!(opened.state().await, "closed");
+    for _ in 0..5 {
+        publish_id(&opened.app, "b").await;
+    }
+    assert_eq!(opened.look().await, 5, "everything flows");
+    let told = ["waybill.subscription.breaker_opened", "waybill.subscription.breaker_closed"];
+    assert_eq!(opened.notices().await, told);
+    ledger::check(&opened.app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_that_is_told_to_wait_longer_is_heeded() {
+    let mut opened = Opened::start().await;
+    opened.app.advance(30);
+    opened.receiver.next(Reply::too_many_requests("600"));
+    assert_eq!(opened.look().await, 1);
+    assert_eq!(opened.app.seconds_ahead(&endpoint(&opened.app, &opened.subscription).await["paused_until"]), 600);
+    opened.app.advance(599);
+    assert_eq!(opened.look().await, 0);
+    opened.app.advance(1);
+    assert_eq!(opened.look().await, 1);
+    ledger::check(&opened.app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_for_which_there_was_no_slot_is_left_to_others() {
+    let mut opened = Opened::start_with(1).await;
+    let (busy, gate) = (Receiver::start().await, Gate::closed());
+    busy.always(Reply::ok().held_by(&gate));
+    opened.app.subscribe(&busy.url("/"), json!({"event_types": ["busy"], "max_concurrency": 1})).await;
+    publish_id(&opened.app, "busy").await;
+    opened.app.advance(30);
+    assert_eq!(look(&opened.app, &mut opened.dispatcher).await, 1);
+    busy.until_in_flight(1).await;
+    assert_eq!(opened.state().await, "half_open");
+    let other = idle_beside(&opened.app, &[THREE]).await;
+    other.advance(30);
+    assert_eq!(look_and_finish(&other, &mut dispatcher(&other, 1)).await, 1);
+    assert_eq!(opened.receiver.count(), 4);
+    gate.open();
+    opened.dispatcher.finish().await;
+    ledger::check(&opened.app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_asked_for_it_are_told_and_nobody_else_is() {
+    let app = with_flags(&["--breaker-failures=2", "--breaker-seconds=1"]).await;
+    let (failing, watching, everything) = (Receiver::start().await, Receiver::start().await, Receiver::start().await);
+    failing.next(Reply::status(500));
+    failing.next(Reply::status(500));
+    let retry = json!({"strategy": "fixed", "seconds": 0});
+    let name = json!({"name": "billing", "event_types": ["bill"], "retry": retry});
+    let subscription = app.subscribe(&failing.url("/hook"), name).await;
+    app.subscribe(&watching.url("/"), json!({"event_types": ["waybill.*"]})).await;
+    app.subscribe(&everything.url("/"), json!({"event_types": ["*"]})).await;
+    publish_id(&app, "bill").await;
+    let told = watching.received(2).await;
+    let types: Vec<_> = told.iter().map(|request| request.header("waybill-event-type").expect("a type")).collect();
+    assert_eq!(types, ["waybill.subscription.breaker_opened", "waybill.subscription.breaker_closed"]);
+    let url = failing.url("/hook");
+    let payload =
+        json!({"subscription_id": id_of(&subscription), "name": "billing", "url": url, "reason": "breaker_opened"});
+    assert_eq!(told[0].json(), payload);
+    everything.received(1).await;
+    let open = "SELECT count(*) FROM waybill.deliveries WHERE status IN ('PENDING', 'PROCESSING')";
+    until("everything is done", async || app.count(open).await == 0).await;
+    assert_eq!((failing.count(), watching.count(), everything.count()), (3, 2, 1));
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_failures_at_once_open_it_once() {
+    let (app, receiver) = (with_flags(&[THREE]).await, Receiver::start().await);
+    let gate = Gate::closed();
+    receiver.always(Reply::status(500).held_by(&gate));
+    app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1})).await;
+    let ids: BTreeSet<i64> = join_all((0..16).map(|_| publish_id(&app, "a"))).await.into_iter().collect();
+    receiver.until_in_flight(16).await;
+    gate.open();
+    for id in ids {
+        super::until_status(&app, id, "FAILED").await;
+    }
+    assert_eq!(notices(&app).await, ["waybill.subscription.breaker_opened"]);
+    ledger::check(&app).await;
+}

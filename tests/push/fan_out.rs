@@ -1,0 +1,235 @@
+//! Who gets an event: those who subscribed to it when it was published, all of them and once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use super::by_hand::{idle, idle_beside};
+use super::{beside, id_of, publish, publish_id, rows, until_status, with_flags};
+use crate::support::receiver::Receiver;
+use crate::support::{App, database, ledger, until};
+
+/// Where requests would go if any were sent.
+const NOWHERE: &str = "http://127.0.0.1:9/";
+
+/// The names of those who get an event.
+async fn matched(app: &App, event: Value) -> Vec<String> {
+    let reply = app.post("/events", &event).await.expect(201).json();
+    let found = rows(
+        app,
+        &format!(
+            "SELECT s.spec->>'name' AS name FROM waybill.deliveries d JOIN waybill.subscriptions s ON s.id = d.subscription_id \
+             WHERE d.event_id = {} ORDER BY s.id",
+            id_of(&reply)
+        ),
+    )
+    .await;
+    assert_eq!(reply["enqueued"], found.len());
+    found.iter().map(|row| row["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_goes_to_those_whose_every_condition_it_meets() {
+    let app = idle(&[]).await;
+    for fields in [
+        json!({"name": "all"}),
+        json!({"name": "star", "event_types": ["*"]}),
+        json!({"name": "exact", "event_types": ["order.paid"]}),
+        json!({"name": "prefix", "event_types": ["user.*", "order.*"]}),
+        json!({"name": "tags", "tags": "eu,urgent"}),
+        json!({"name": "labels", "labels": {"tenant": "acme"}}),
+        json!({"name": "filter", "filter": {"payload.amount": {"$gt": 100}}}),
+        json!({"name": "both", "event_types": ["order.*"], "labels": {"tenant": "acme"}, "filter": {"payload.amount": 5}}),
+        json!({"name": "off", "is_active": false}),
+    ] {
+        app.subscribe(NOWHERE, fields).await;
+    }
+    let cases = [
+        (json!({"event_type": "order.paid"}), vec!["all", "star", "exact", "prefix"]),
+        (json!({"event_type": "order.paid.late"}), vec!["all", "star", "prefix"]),
+        (json!({"event_type": "orders.paid"}), vec!["all", "star"]),
+        (json!({"title": "t", "tags": "urgent,eu,x"}), vec!["all", "star", "tags"]),
+        (json!({"event_type": "t", "tags": "eu"}), vec!["all", "star"]),
+        (json!({"event_type": "t", "labels": {"tenant": "acme", "b": "c"}}), vec!["all", "star", "labels"]),
+        (json!({"event_type": "t", "payload": {"amount": 101}}), vec!["all", "star", "filter"]),
+        (json!({"event_type": "t", "payload": {"amount": "101"}}), vec!["all", "star"]),
+        (
+            json!({"event_type": "order.x", "labels": {"tenant": "acme"}, "payload": {"amount": 5}}),
+            vec!["all", "star", "prefix", "labels", "both"],
+        ),
+        (json!({"event_type": "waybill.subscription.deactivated"}), vec![]),
+    ];
+    for (event, names) in cases {
+        assert_eq!(matched(&app, event.clone()).await, names, "{event}");
+    }
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_nobody_wants_is_done_at_once() {
+    let app = App::start().await;
+    app.subscribe(NOWHERE, json!({"event_types": ["other"]})).await;
+    let event = publish(&app, "a", json!(1)).await;
+    assert_eq!((&event["status"], &event["enqueued"]), (&json!("COMPLETED"), &json!(0)));
+    assert_eq!(app.event(id_of(&event)).await["status"], "COMPLETED");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_with_tags_goes_to_workers_and_subscribers_alike() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    app.subscribe(&receiver.url("/"), json!({})).await;
+    let event = app.post("/events", &json!({"event_type": "t", "tags": "work", "payload": 7})).await.expect(201).json();
+    let id = id_of(&event);
+    assert_eq!(event["enqueued"], 1);
+    assert_eq!(receiver.received(1).await[0].text(), "7");
+    let pushed = format!(
+        "SELECT count(*) FROM waybill.deliveries WHERE event_id = {id} AND subscription_id > 0 AND status = 'COMPLETED'"
+    );
+    until("it is delivered", async || app.count(&pushed).await == 1).await;
+    assert_eq!(app.status(id).await, "PENDING", "its work is not done by being pushed");
+    app.take("work", "w:1").await;
+    app.complete(id, "w:1").await.expect(200);
+    assert_eq!(app.status(id).await, "COMPLETED");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_of_an_event_sums_up_what_became_of_its_pushes() {
+    let (app, good, bad) = (App::start().await, Receiver::start().await, Receiver::start().await);
+    bad.always(crate::support::receiver::Reply::status(400));
+    app.subscribe(&good.url("/"), json!({"event_types": ["a", "b"]})).await;
+    app.subscribe(&bad.url("/"), json!({"event_types": ["b"]})).await;
+    let (fine, mixed) = (publish_id(&app, "a").await, publish_id(&app, "b").await);
+    until_status(&app, fine, "COMPLETED").await;
+    until_status(&app, mixed, "FAILED").await;
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_thousand_subscriptions_only_those_that_match_cost_anything() {
+    let app = idle(&[]).await;
+    app.subscribe(NOWHERE, json!({"event_types": ["other"]})).await;
+    // Copied in the database: what it costs to make them is not the question.
+    let copies = "INSERT INTO waybill.subscriptions (url, spec) \
+                  SELECT url, replace(spec::text, '\"other\"', '\"other.' || n || '\"')::json \
+                  FROM waybill.subscriptions, generate_series(1, 996) n";
+    database::execute(&app.url, copies).await;
+    for _ in 0..3 {
+        app.subscribe(NOWHERE, json!({"event_types": ["wanted"]})).await;
+    }
+    assert_eq!(app.count("SELECT count(*) FROM waybill.subscriptions WHERE is_active").await, 1000);
+    assert_eq!(publish(&app, "other.500", json!(1)).await["enqueued"], 1);
+    let id = publish_id(&app, "wanted").await;
+    assert_eq!(
+        app.count(&format!("SELECT count(*) FROM waybill.deliveries WHERE event_id = {id} AND id <> {id}")).await,
+        3
+    );
+    assert_eq!(app.count("SELECT count(*) FROM waybill.ready").await, 1 + 3);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_copy_is_old_still_reaches_whoever_subscribed_elsewhere() {
+    let one = idle(&["--notify=false", "--poll-interval-ms=60000"]).await;
+    let other = idle_beside(&one, &["--notify=false", "--poll-interval-ms=60000"]).await;
+    assert_eq!(publish(&other, "a", json!(1)).await["enqueued"], 0, "its copy is made");
+    let mut subscriptions = Vec::new();
+    for known in 1..=3 {
+        subscriptions.push(id_of(&one.subscribe(NOWHERE, json!({})).await));
+        assert_eq!(publish(&other, "a", json!(1)).await["enqueued"], known);
+    }
+    one.patch(&format!("/subscriptions/{}", subscriptions[0]), &json!({"is_active": false})).await.expect(200);
+    assert_eq!(publish(&other, "a", json!(1)).await["enqueued"], 2);
+    one.patch(&format!("/subscriptions/{}", subscriptions[1]), &json!({"event_types": ["b"]})).await.expect(200);
+    assert_eq!(publish(&other, "a", json!(1)).await["enqueued"], 1);
+    one.delete(&format!("/subscriptions/{}", subscriptions[2])).await.expect(204);
+    assert_eq!(publish(&other, "a", json!(1)).await["enqueued"], 0);
+}
+
+/// Behind a proxy that carries no NOTIFY, a server that only sends must find out by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_only_sends_finds_subscriptions_that_were_made_elsewhere() {
+    let front = with_flags(&["--dispatch=false", "--notify=false"]).await;
+    let _sender = beside(&front, &["--notify=false", "--poll-interval-ms=50"]).await;
+    let receiver = Receiver::start().await;
+    front.subscribe(&receiver.url("/"), json!({})).await;
+    let id = publish_id(&front, "a").await;
+    until_status(&front, id, "COMPLETED").await;
+    ledger::check(&front).await;
+}
+
+/// What happened to one subscription, by a clock that all share.
+#[derive(Default)]
+struct Life {
+    made: (i64, i64),
+    ended: Option<(i64, i64)>,
+}
+
+/// Publishers on two servers, while subscriptions come and go: whoever was there before a
+/// publish was sent gets it, whoever was gone before does not, and nobody gets it twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn subscriptions_that_come_and_go_are_in_or_out_of_each_event() {
+    let one = idle(&[]).await;
+    let other = idle_beside(&one, &[]).await;
+    let clock = AtomicI64::new(0);
+    let tick = || clock.fetch_add(1, Ordering::SeqCst);
+    let publisher = async |app: &App| {
+        let mut published = BTreeMap::new();
+        for _ in 0..60 {
+            let sent = tick();
+            let id = publish_id(app, "a").await;
+            published.insert(id, (sent, tick()));
+        }
+        published
+    };
+    let subscriber = async |app: &App, ends_by: &str| {
+        let mut lives = BTreeMap::new();
+        for _ in 0..12 {
+            let began = tick();
+            let id = id_of(&app.subscribe(NOWHERE, json!({})).await);
+            let mut life = Life { made: (began, tick()), ended: None };
+            let began = tick();
+            let path = format!("/subscriptions/{id}");
+            match ends_by {
+                "deleting" => drop(app.delete(&path).await.expect(204)),
+                "switching off" => drop(app.patch(&path, &json!({"is_active": false})).await.expect(200)),
+                _ => drop(app.patch(&path, &json!({"event_types": ["b"]})).await.expect(200)),
+            }
+            life.ended = Some((began, tick()));
+            lives.insert(id, life);
+        }
+        lives
+    };
+    let steady = id_of(&one.subscribe(NOWHERE, json!({})).await);
+    let (publishers, lives) = tokio::join!(
+        join_all([publisher(&one), publisher(&other), publisher(&one), publisher(&other)]),
+        join_all([subscriber(&one, "deleting"), subscriber(&other, "switching off"), subscriber(&one, "editing")]),
+    );
+    let mut lives: BTreeMap<i64, Life> = lives.into_iter().flatten().collect();
+    lives.insert(steady, Life { made: (-2, -1), ended: None });
+    let found =
+        rows(&one, "SELECT event_id, subscription_id FROM waybill.deliveries WHERE subscription_id IS NOT NULL").await;
+    let pairs: Vec<(i64, i64)> = found
+        .iter()
+        .map(|row| (row["event_id"].as_i64().expect("an id"), row["subscription_id"].as_i64().expect("an id")))
+        .collect();
+    let distinct: BTreeSet<(i64, i64)> = pairs.iter().copied().collect();
+    assert_eq!(distinct.len(), pairs.len(), "nobody gets anything twice");
+    let (mut surely_in, mut surely_out) = (0, 0);
+    for (event, (sent, answered)) in publishers.into_iter().flatten() {
+        for (subscription, life) in &lives {
+            let is_in = distinct.contains(&(event, *subscription));
+            let was_there = life.made.1 < sent && life.ended.is_none_or(|ended| ended.0 > answered);
+            let was_not = life.made.0 > answered || life.ended.is_some_and(|ended| ended.1 < sent);
+            assert!(!was_there || is_in, "event {event} missed subscription {subscription}");
+            assert!(!was_not || !is_in, "event {event} went to subscription {subscription}, which was not there");
+            surely_in += usize::from(was_there);
+            surely_out += usize::from(was_not);
+        }
+    }
+    assert!(surely_in >= 240 && surely_out > 1000, "{surely_in} {surely_out}");
+    assert!(pairs.len() > 240, "some of those who came and went were met");
+}

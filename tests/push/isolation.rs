@@ -1,0 +1,217 @@
+//! What one subscriber does is no other one's trouble: slots, rates, and being taken away.
+
+use serde_json::json;
+
+use super::by_hand::{dispatcher, idle, look, look_and_finish};
+use super::{id_of, publish_id, rows, until_status, with_flags};
+use crate::support::receiver::{Gate, Receiver, Recorded, Reply};
+use crate::support::{App, ledger, until, within_patience};
+
+const DONE: &str = "SELECT count(*) FROM waybill.deliveries WHERE status = 'COMPLETED' AND subscription_id IS NOT NULL";
+
+async fn publish_many(app: &App, event_type: &str, count: usize) {
+    let events: Vec<_> = (0..count).map(|n| json!({"event_type": event_type, "payload": n})).collect();
+    app.post("/events/batch", &json!({"events": events})).await.expect(201);
+}
+
+async fn until_done(app: &App, count: i64) {
+    until("all is delivered", async || app.count(DONE).await == count).await;
+}
+
+fn sent_to(requests: &[Recorded], path: &str) -> usize {
+    requests.iter().filter(|request| request.path == path).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_has_no_more_requests_under_way_than_it_wants() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let gate = Gate::closed();
+    receiver.always(Reply::ok().held_by(&gate));
+    app.subscribe(&receiver.url("/hook"), json!({"max_concurrency": 3})).await;
+    publish_many(&app, "a", 20).await;
+    receiver.until_in_flight(3).await;
+    gate.open();
+    until_done(&app, 20).await;
+    assert_eq!((receiver.count(), receiver.most_in_flight()), (20, 3));
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_together_have_no_more_requests_under_way_than_the_server_allows() {
+    let (app, receiver) = (with_flags(&["--max-pushes=4"]).await, Receiver::start().await);
+    let gate = Gate::closed();
+    receiver.always(Reply::ok().held_by(&gate));
+    for name in ["a", "b", "c"] {
+        app.subscribe(&receiver.url(&format!("/{name}")), json!({"event_types": [name]})).await;
+        publish_many(&app, name, 6).await;
+    }
+    receiver.until_in_flight(4).await;
+    gate.open();
+    until_done(&app, 18).await;
+    assert_eq!((receiver.count(), receiver.most_in_flight()), (18, 4));
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scarce_slots_are_shared_equally_however_much_anybody_wants() {
+    let (app, receiver) = (idle(&[]).await, Receiver::start().await);
+    let gate = Gate::closed();
+    receiver.always(Reply::ok().held_by(&gate));
+    let mut dispatcher = dispatcher(&app, 6);
+    for (name, wanted) in [("a", 1), ("b", 100), ("c", 16)] {
+        app.subscribe(&receiver.url(&format!("/{name}")), json!({"event_types": [name], "max_concurrency": wanted}))
+            .await;
+        publish_many(&app, name, 10).await;
+    }
+    assert_eq!(look(&app, &mut dispatcher).await, 6);
+    let requests = receiver.received(6).await;
+    let shares = ["/a", "/b", "/c"].map(|path| sent_to(&requests, path));
+    assert!(shares == [1, 2, 3] || shares == [1, 3, 2], "{shares:?}");
+    gate.open();
+    dispatcher.finish().await;
+}
+
+/// With one slot, a subscriber with much to come must not always be the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_share_one_slot_take_turns() {
+    let (app, receiver) = (idle(&[]).await, Receiver::start().await);
+    let mut dispatcher = dispatcher(&app, 1);
+    for name in ["a", "b", "c"] {
+        app.subscribe(&receiver.url(&format!("/{name}")), json!({"event_types": [name]})).await;
+        publish_many(&app, name, 3).await;
+    }
+    for _ in 0..9 {
+        assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    }
+    let paths: Vec<String> = receiver.so_far().into_iter().map(|request| request.path).collect();
+    assert_eq!(paths, ["/a", "/b", "/c", "/a", "/b", "/c", "/a", "/b", "/c"]);
+    ledger::check(&app).await;
+}
+
+/// Whoever holds most of the slots is not the one to get the next.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_falls_free_goes_to_whoever_has_the_fewest() {
+    let (app, receiver) = (idle(&[]).await, Receiver::start().await);
+    let mut dispatcher = dispatcher(&app, 4);
+    let (one, others) = (Gate::closed(), Gate::closed());
+    receiver.next(Reply::ok().held_by(&one));
+    receiver.always(Reply::ok().held_by(&others));
+    for name in ["a", "b"] {
+        app.subscribe(&receiver.url(&format!("/{name}")), json!({"event_types": [name], "max_concurrency": 4})).await;
+    }
+    publish_many(&app, "a", 10).await;
+    // The first round leaves half of them for the other, who has nothing yet.
+    assert_eq!(look(&app, &mut dispatcher).await + dispatcher.run_once().await.expect("a round"), 4);
+    publish_many(&app, "b", 10).await;
+    receiver.received(4).await;
+    one.open();
+    receiver.until_in_flight(3).await;
+    until("the slot is free", async || look(&app, &mut dispatcher).await == 1).await;
+    assert_eq!(receiver.received(5).await[4].path, "/b");
+    others.open();
+    dispatcher.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_slot_is_not_lost_on_somebody_who_has_nothing() {
+    let (app, receiver) = (idle(&["--poll-interval-ms=60000", "--notify=false"]).await, Receiver::start().await);
+    for name in ["empty", "full"] {
+        app.subscribe(&receiver.url(&format!("/{name}")), json!({"event_types": [name]})).await;
+    }
+    let mut dispatcher = dispatcher(&app, 1);
+    let id = publish_id(&app, "full").await;
+    assert_eq!(look(&app, &mut dispatcher).await, 0, "the slot went to the first");
+    within_patience(app.engine().push_bell.rung()).await;
+    assert_eq!(dispatcher.run_once().await.expect("a round"), 1);
+    dispatcher.finish().await;
+    assert_eq!(app.status(id).await, "COMPLETED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_that_hang_do_not_keep_others_waiting() {
+    let (app, hanging, quick) = (App::start().await, Receiver::start().await, Receiver::start().await);
+    hanging.always(Reply::never());
+    for n in 0..4 {
+        app.subscribe(&hanging.url(&format!("/{n}")), json!({"event_types": ["slow"], "timeout_ms": 60_000})).await;
+    }
+    app.subscribe(&quick.url("/"), json!({"event_types": ["quick"]})).await;
+    publish_many(&app, "slow", 30).await;
+    hanging.until_in_flight(64).await;
+    for _ in 0..10 {
+        let id = publish_id(&app, "quick").await;
+        until_status(&app, id, "COMPLETED").await;
+    }
+    assert_eq!((hanging.in_flight(), hanging.count(), quick.count()), (64, 64, 10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rate_is_kept_and_what_is_not_used_for_a_second_is_lost() {
+    let (app, receiver) = (idle(&[]).await, Receiver::start().await);
+    let mut dispatcher = dispatcher(&app, 100);
+    app.subscribe(&receiver.url("/hook"), json!({"rate_per_second": 4})).await;
+    publish_many(&app, "a", 1).await;
+    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    publish_many(&app, "a", 20).await;
+    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 3, "the rest of this second");
+    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 0);
+    app.advance(1);
+    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 4);
+    app.advance(60);
+    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 4, "a minute's worth is not made up for");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rate_of_less_than_one_a_second_is_kept_too() {
+    let (app, receiver) = (idle(&[]).await, Receiver::start().await);
+    let mut dispatcher = dispatcher(&app, 100);
+    app.subscribe(&receiver.url("/hook"), json!({"rate_per_second": 0.1})).await;
+    publish_many(&app, "a", 5).await;
+    let mut sent = Vec::new();
+    for _ in 0..21 {
+        sent.push(look_and_finish(&app, &mut dispatcher).await);
+        app.advance(1);
+    }
+    let at: Vec<usize> = (0..21).filter(|second| sent[*second] > 0).collect();
+    assert_eq!(at, [0, 10, 20], "{sent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_server_keeps_a_rate_without_being_asked_to_look() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    app.subscribe(&receiver.url("/hook"), json!({"rate_per_second": 20})).await;
+    publish_many(&app, "a", 40).await;
+    let requests = receiver.received(40).await;
+    // A second's worth at once, and the others 50 ms apart.
+    let span = requests[39].at - requests[0].at;
+    assert!(span.as_millis() >= 900, "{span:?}");
+    until_done(&app, 40).await;
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_subscription_that_is_deleted_nothing_more_is_sent() {
+    let (app, receiver, other) = (App::start().await, Receiver::start().await, Receiver::start().await);
+    let gate = Gate::closed();
+    receiver.always(Reply::status(500).held_by(&gate));
+    let fields = json!({"event_types": ["a"], "max_concurrency": 1, "retry": super::at_once()});
+    let subscription = app.subscribe(&receiver.url("/hook"), fields).await;
+    app.subscribe(&other.url("/"), json!({"event_types": ["b"]})).await;
+    publish_many(&app, "a", 5).await;
+    receiver.until_in_flight(1).await;
+    let path = format!("/subscriptions/{}", id_of(&subscription));
+    app.delete(&path).await.expect(204);
+    app.get(&path).await.problem(404, "subscription_not_found");
+    publish_many(&app, "a", 1).await;
+    gate.open();
+    let open = "SELECT count(*) FROM waybill.deliveries WHERE status IN ('PENDING', 'PROCESSING')";
+    until("all of it is called off", async || app.count(open).await == 0).await;
+    let found =
+        rows(&app, "SELECT status, count(*) FROM waybill.deliveries WHERE subscription_id IS NOT NULL GROUP BY 1")
+            .await;
+    assert_eq!(found, [json!({"status": "CANCELLED", "count": 5})]);
+    let id = publish_id(&app, "b").await;
+    until_status(&app, id, "COMPLETED").await;
+    assert_eq!(receiver.count(), 1);
+    ledger::check(&app).await;
+}

@@ -1,0 +1,230 @@
+//! What an answer means for a delivery: done, again, or never again.
+
+use chrono::{TimeDelta, Utc};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::{at_once, attempt, attempts, dead_letter, fixed, id_of, pass, publish_id, until_status};
+use crate::support::receiver::{Receiver, Reply};
+use crate::support::{App, ledger};
+
+/// Publishes an event for one subscriber at `url`; answers the event's id.
+async fn send_to(app: &App, url: &str, fields: Value) -> i64 {
+    let event_type = format!("case.{}", url.rsplit('/').next().expect("a path"));
+    let mut subscription = json!({"event_types": [event_type], "timeout_ms": 30_000});
+    subscription.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
+    app.subscribe(url, subscription).await;
+    publish_id(app, &event_type).await
+}
+
+/// Answers requests to `/<status>` with that status.
+async fn by_path() -> Receiver {
+    let receiver = Receiver::start().await;
+    receiver.answer_with(|request| Reply::status(request.path[1..].parse().expect("a status")));
+    receiver
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_2xx_is_a_success() {
+    let (app, receiver) = (App::start().await, by_path().await);
+    for status in [200, 201, 202, 204, 226] {
+        let id = send_to(&app, &receiver.url(&format!("/{status}")), json!({})).await;
+        let line = attempt(&app, id, 1).await;
+        assert_eq!((&line["action"], &line["status_code"]), (&json!("COMPLETED"), &json!(status)));
+        assert_eq!(line["error_kind"], Value::Null);
+        until_status(&app, id, "COMPLETED").await;
+    }
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statuses_that_may_pass_are_tried_again() {
+    let (app, receiver) = (fixed(&[]).await, by_path().await);
+    for status in [408, 425, 429, 500, 501, 503, 599] {
+        let id = send_to(&app, &receiver.url(&format!("/{status}")), json!({})).await;
+        let line = attempt(&app, id, 1).await;
+        assert_eq!((&line["action"], &line["status_code"]), (&json!("FAILED"), &json!(status)));
+        assert_eq!(line["retry_in"], 5.0, "{line}");
+        assert_eq!(line["error_message"], format!("the receiver answered {status}"));
+        assert_eq!(app.status(id).await, "PENDING");
+    }
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statuses_that_will_not_pass_are_the_end() {
+    let (app, receiver) = (fixed(&[]).await, by_path().await);
+    for status in [300, 304, 400, 401, 403, 404, 409, 422, 499] {
+        let id = send_to(&app, &receiver.url(&format!("/{status}")), json!({})).await;
+        until_status(&app, id, "FAILED").await;
+        let letter = dead_letter(&app, id).await;
+        assert_eq!(letter["reason"], "terminal", "{status}");
+        assert_eq!(letter["detail"], format!("the receiver answered {status}"));
+        assert_eq!(app.actions(id).await, ["PICKED", "FAILED", "DEAD_LETTERED"]);
+    }
+    assert_eq!(receiver.count(), 9);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_is_the_end_and_its_target_is_not_called() {
+    let (app, receiver, elsewhere) = (fixed(&[]).await, Receiver::start().await, Receiver::start().await);
+    for status in [301, 302, 307, 308] {
+        receiver.next(Reply::status(status).header("location", &elsewhere.url("/stolen")));
+        let id = send_to(&app, &receiver.url(&format!("/{status}")), json!({})).await;
+        until_status(&app, id, "FAILED").await;
+        assert_eq!(dead_letter(&app, id).await["reason"], "terminal");
+    }
+    assert_eq!((receiver.count(), elsewhere.connections()), (4, 0));
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_says_itself_what_is_worth_another_try() {
+    let (app, receiver) = (fixed(&[]).await, by_path().await);
+    let retry_on = json!([404, "500-501", "timeout"]);
+    for (status, next) in [(404, "PENDING"), (501, "PENDING"), (502, "FAILED"), (429, "FAILED")] {
+        let url = receiver.url(&format!("/{status}"));
+        let id = send_to(&app, &url, json!({"retry_on": retry_on})).await;
+        attempt(&app, id, 1).await;
+        until_status(&app, id, next).await;
+    }
+    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
+    let id = send_to(&app, &format!("http://{nobody}/refused"), json!({"retry_on": retry_on})).await;
+    until_status(&app, id, "FAILED").await;
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ways_to_fail_are_told_apart_and_tried_again() {
+    let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
+    let impatient = json!({"timeout_ms": 100});
+    let cases = [
+        ("slow_headers", "timeout", Reply::never(), impatient.clone()),
+        ("slow_body", "timeout", Reply::ok().body("half").body_never_ends(), impatient),
+        ("reset", "connection", Reply::reset(), json!({})),
+        ("cut_short", "connection", Reply::ok().close_after_headers(), json!({})),
+        ("garbage", "invalid_response", Reply::garbage(), json!({})),
+    ];
+    for (path, kind, reply, fields) in cases {
+        receiver.next(reply);
+        let id = send_to(&app, &receiver.url(&format!("/{path}")), fields).await;
+        is_tried_again(&app, id, kind).await;
+    }
+    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
+    let id = send_to(&app, &format!("http://{nobody}/refused"), json!({})).await;
+    is_tried_again(&app, id, "connect").await;
+    let stranger = Receiver::start_tls().await;
+    let id = send_to(&app, &stranger.url("/tls"), json!({})).await;
+    is_tried_again(&app, id, "tls").await;
+    ledger::check(&app).await;
+}
+
+async fn is_tried_again(app: &App, id: i64, kind: &str) {
+    let line = attempt(app, id, 1).await;
+    assert_eq!((&line["error_kind"], &line["status_code"]), (&json!(kind), &Value::Null), "{line}");
+    assert_eq!(line["retry_in"], 5.0, "{line}");
+    let message = line["error_message"].as_str().expect("a message");
+    assert!(message.starts_with(&format!("{kind}: ")), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_rendered_is_never_sent_and_never_tried_again() {
+    let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
+    let transform = json!({"template": "{\"user\": {{ payload.user }}}"});
+    let id = send_to(&app, &receiver.url("/odd"), json!({"transform": transform})).await;
+    until_status(&app, id, "FAILED").await;
+    assert_eq!(attempts(&app, id).await[0]["error_kind"], "body_not_renderable");
+    assert_eq!(dead_letter(&app, id).await["reason"], "terminal");
+    assert_eq!(receiver.connections(), 0);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_follow_the_schedule_and_then_it_is_exhausted() {
+    let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
+    receiver.always(Reply::status(500));
+    let id = send_to(&app, &receiver.url("/hook"), json!({})).await;
+    for (number, wait) in [(1, 5), (2, 30), (3, 300)] {
+        let line = attempt(&app, id, number).await;
+        assert_eq!((line["retry_in"].as_f64(), &line["attempt"]), (Some(f64::from(wait)), &json!(number)));
+        assert_eq!(app.advance_and_promote(i64::from(wait) - 1).await, 0, "not a second too early");
+        pass(&app, 1).await;
+    }
+    let last = attempt(&app, id, 4).await;
+    assert_eq!(last["next_retry_at"], Value::Null);
+    until_status(&app, id, "FAILED").await;
+    let letter = dead_letter(&app, id).await;
+    assert_eq!(letter["reason"], "exhausted");
+    assert_eq!(letter["attempts"].as_array().expect("attempts").len(), 4);
+    assert_eq!(receiver.count(), 4);
+    let numbers: Vec<String> =
+        receiver.so_far().iter().map(|r| r.header("waybill-attempt").expect("a header").to_owned()).collect();
+    assert_eq!(numbers, ["1", "2", "3", "4"]);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_answer_to_the_last_attempt_is_terminal_and_not_exhausted() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    receiver.next(Reply::status(500));
+    receiver.next(Reply::status(400));
+    let id = send_to(&app, &receiver.url("/hook"), json!({"max_attempts": 2, "retry": at_once()})).await;
+    until_status(&app, id, "FAILED").await;
+    assert_eq!(dead_letter(&app, id).await["reason"], "terminal");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_expires_between_two_attempts_is_given_up_as_expired() {
+    let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
+    receiver.always(Reply::status(500));
+    app.subscribe(&receiver.url("/hook"), json!({})).await;
+    let expires_at = app.now() + TimeDelta::seconds(4);
+    let id = app.publish(json!({"event_type": "t", "expires_at": expires_at})).await;
+    attempt(&app, id, 1).await;
+    app.advance(3);
+    assert_eq!(app.expire().await, 0);
+    app.advance(1);
+    assert_eq!(app.expire().await, 1);
+    assert_eq!(app.actions(id).await, ["PICKED", "FAILED", "EXPIRED", "DEAD_LETTERED"]);
+    assert_eq!(dead_letter(&app, id).await["reason"], "expired");
+    pass(&app, 600).await;
+    assert_eq!((receiver.count(), app.status(id).await.as_str()), (1, "FAILED"));
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_expires_while_its_subscription_is_switched_off_is_never_sent() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
+    // Published first, and held up by a closed subscription: an inactive one gets nothing new.
+    receiver.next(Reply::status(500));
+    let expires_at = Utc::now() + TimeDelta::seconds(2);
+    let id = app.publish(json!({"event_type": "t", "expires_at": expires_at})).await;
+    attempt(&app, id, 1).await;
+    app.patch(&format!("/subscriptions/{}", id_of(&subscription)), &json!({"is_active": false})).await.expect(200);
+    until_status(&app, id, "FAILED").await;
+    assert_eq!(dead_letter(&app, id).await["reason"], "expired");
+    assert_eq!(receiver.count(), 1);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_beginning_of_an_answer_is_kept_and_no_more() {
+    let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
+    let long = "ü".repeat(100_000);
+    for (path, reply, excerpt) in [
+        ("short", Reply::status(500).body("no disk left"), json!("no disk left")),
+        ("long", Reply::status(500).body(long.clone()), json!("ü".repeat(1024))),
+        ("endless", Reply::status(500).body("ab").endless(), json!("ab".repeat(1024))),
+        ("fine", Reply::ok().body("thank you"), json!("thank you")),
+        ("nothing", Reply::ok(), Value::Null),
+        ("binary", Reply::status(500).body(b"a\0b\xff".to_vec()), json!("ab\u{fffd}")),
+    ] {
+        receiver.next(reply);
+        let id = send_to(&app, &receiver.url(&format!("/{path}")), json!({})).await;
+        assert_eq!(attempt(&app, id, 1).await["response_excerpt"], excerpt, "{path}");
+    }
+    ledger::check(&app).await;
+}
