@@ -2,6 +2,8 @@
 
 mod breaker;
 mod by_hand;
+mod checker;
+mod crashes;
 mod delivery;
 mod signatures;
 mod drain;
@@ -9,14 +11,17 @@ mod replays;
 mod fan_out;
 mod gone;
 mod isolation;
+mod order;
 mod outcomes;
 mod pauses;
+mod requests;
 
 use diesel::QueryableByName;
 use diesel::sql_types::Text;
 use diesel_async::RunQueryDsl;
 use serde_json::{Value, json};
 
+use crate::support::process::{Process, waybill};
 use crate::support::{App, Options, database, until};
 
 /// An event of a type and nothing else; answers what its publisher was told.
@@ -97,6 +102,22 @@ pub async fn dead_letter(app: &App, event_id: i64) -> Value {
     let mut found = rows(app, &format!("SELECT * FROM waybill.dead_letters WHERE event_id = {event_id}")).await;
     assert_eq!(found.len(), 1, "{found:?}");
     found.remove(0)
+}
+
+/// A server in a process of its own, to be killed.
+pub fn in_own_process(app: &App, flags: &[&str]) -> Process {
+    let mut arguments =
+        vec!["serve", "--bind", "127.0.0.1:0", "--database-url", &app.url, "--webhook-allow", "127.0.0.0/8"];
+    arguments.extend(flags);
+    tokio::task::block_in_place(|| Process::start(waybill(&arguments)))
+}
+
+/// Lets run out now what a dead server holds. A lease is at least fifteen seconds long, and
+/// nobody would wait for that; whoever is started next finds it in the same way.
+pub async fn end_leases(app: &App) {
+    let sql = "UPDATE waybill.deliveries SET lease_expires_at = now() WHERE status = 'PROCESSING'; \
+               UPDATE waybill.lease_watch SET look_at = now()";
+    database::execute(&app.url, sql).await;
 }
 
 /// What is known of the endpoint of a subscription.
