@@ -71,7 +71,6 @@ pub fn start(
     if let Some(dispatcher) = settings.dispatch {
         tasks.spawn(dispatcher::run(engine.clone(), client.clone(), dispatcher, shutdown.clone()));
     }
-    tasks.spawn(drainer::run(engine.clone(), shutdown.clone()));
     tasks.spawn(stragglers::run(engine.clone(), shutdown.clone()));
     tasks.spawn(keeper::run(engine.clone(), shutdown.clone()));
     tasks.close();

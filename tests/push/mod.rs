@@ -5,16 +5,16 @@ mod by_hand;
 mod checker;
 mod crashes;
 mod delivery;
-mod signatures;
 mod drain;
-mod replays;
 mod fan_out;
 mod gone;
 mod isolation;
 mod order;
 mod outcomes;
 mod pauses;
+mod replays;
 mod requests;
+mod signatures;
 
 use diesel::QueryableByName;
 use diesel::sql_types::Text;
