@@ -1,6 +1,6 @@
-//! The backstop of long polling and of pushing: looks whether anything lies in the queues that somebody
-//! waits for, in one statement however many wait. Alone it suffices (behind a proxy that
-//! does not carry `NOTIFY`), with the delay of its interval.
+//! The backstop of long polling and of pushing: looks whether anything lies in the queues that
+//! somebody waits for, in one statement however many wait. Alone it suffices (behind a proxy
+//! that does not carry `NOTIFY`), with the delay of its interval.
 
 use std::time::Duration;
 
@@ -18,9 +18,11 @@ const QUEUES_PER_STATEMENT: usize = 5_000;
 /// Wakes one waiter, or the dispatcher, for each awaited queue that holds something; answers how
 /// many queues did.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
-    engine.refresh_subscribers().await?;
     let mut awaited = engine.hub.awaited_queues();
-    awaited.extend(engine.subscribers.queues());
+    if engine.push_bell.is_attended() {
+        engine.refresh_subscribers().await?;
+        awaited.extend(engine.subscribers.queues());
+    }
     let mut busy = 0;
     for queues in awaited.chunks(QUEUES_PER_STATEMENT) {
         let mut conn = engine.database.connection().await?;

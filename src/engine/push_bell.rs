@@ -1,6 +1,7 @@
 //! The bell of the dispatcher: rung for a subscription that may have something to be sent.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -10,6 +11,7 @@ use tokio::sync::Notify;
 pub struct PushBell {
     rung: Mutex<Rung>,
     bell: Notify,
+    is_attended: AtomicBool,
 }
 
 /// For whom it was rung.
@@ -22,8 +24,21 @@ pub struct Rung {
 }
 
 impl PushBell {
+    /// Says that somebody listens from now on.
+    pub fn attend(&self) {
+        self.is_attended.store(true, Ordering::Release);
+    }
+
+    /// Whether anybody listens: not every server pushes.
+    pub fn is_attended(&self) -> bool {
+        self.is_attended.load(Ordering::Acquire)
+    }
+
     /// Rings for a subscription, or for all.
     pub fn ring(&self, subscription_id: Option<i64>) {
+        if !self.is_attended() {
+            return;
+        }
         let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         match subscription_id {
             Some(id) => {

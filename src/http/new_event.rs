@@ -7,6 +7,7 @@ use actix_web::HttpRequest;
 use super::fields::Fields;
 use crate::domain::backoff::Backoff;
 use crate::domain::event::{NewEvent, RunAt};
+use crate::domain::event_pattern::{SYSTEM_PREFIX, is_system};
 use crate::domain::{limits, text};
 
 /// Reads one event. `None` only if something was complained about.
@@ -45,6 +46,10 @@ fn check_together(fields: &mut Fields<'_>, event: &NewEvent) {
         fields.refuse("title", "is required, unless there is an event_type");
     } else if event.title.chars().count() > limits::TITLE_CHARS {
         fields.refuse("title", format!("must be at most {} characters long", limits::TITLE_CHARS));
+    }
+    if is_system(event.event_type.as_deref()) {
+        fields
+            .refuse("event_type", format!("must not begin with {SYSTEM_PREFIX}, which is for the server's own events"));
     }
     if let (RunAt::At(run_at), Some(expires_at)) = (event.run_at, event.expires_at)
         && expires_at <= run_at

@@ -57,8 +57,6 @@ struct LoadedRow {
     #[diesel(sql_type = Integer)]
     retry_count: i32,
     #[diesel(sql_type = Integer)]
-    max_retries: i32,
-    #[diesel(sql_type = Integer)]
     rescue_count: i32,
     #[diesel(sql_type = Integer)]
     lease_id: i32,
@@ -104,6 +102,8 @@ struct LoadedRow {
     holds_turn: bool,
     #[diesel(sql_type = Bool)]
     blocks_when_failed: bool,
+    #[diesel(sql_type = Integer)]
+    max_retries: i32,
 }
 
 impl LoadedRow {
@@ -221,6 +221,7 @@ pub async fn save_deliveries(
         .bind::<Array<Nullable<Json>>, _>(all().map(|d| json(&d.progress)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Json>>, _>(all().map(|d| json(&d.result)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.last_error.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(all().map(|d| d.max_retries).collect::<Vec<_>>())
         .cached()
         .load(conn)
         .await

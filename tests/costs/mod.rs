@@ -20,20 +20,27 @@ use waybill::store::completions::COMPLETE_DELIVERIES;
 use waybill::store::connect::connect;
 use waybill::store::database::SETUP;
 use waybill::store::deliveries::{LOAD_DELIVERIES, SAVE_DELIVERIES, Sweep, find_overdue_sql};
-use waybill::store::events::PUBLISH_EVENTS;
+use waybill::store::events::{PUBLISH_AND_FAN_OUT, PUBLISH_EVENTS};
 use waybill::store::lease_watch::TAKE_WATCHED_LEASES;
 
 /// A payload of 120 bytes.
 const PAYLOAD: &str = r#"{"data":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}"#;
 
 /// The statement's name, its text, and the types of its parameters.
-fn statements() -> [(&'static str, &'static str, &'static str); 7] {
+fn statements() -> [(&'static str, &'static str, &'static str); 8] {
     [
         (
             "publish",
             PUBLISH_EVENTS,
             "int, timestamptz, text[], text[], text[], text[], json[], json[], smallint[], int[], json[], text[], \
              text[], text[], timestamptz[], bigint[], timestamptz[], bigint",
+        ),
+        (
+            "fan_out",
+            PUBLISH_AND_FAN_OUT,
+            "int, timestamptz, text[], text[], text[], text[], json[], json[], smallint[], int[], json[], text[], \
+             text[], text[], timestamptz[], bigint[], timestamptz[], bigint, bigint[], int[], int[], int[], bigint[], \
+             int[], text[]",
         ),
         (
             "claim",
@@ -50,7 +57,7 @@ fn statements() -> [(&'static str, &'static str, &'static str); 7] {
             "save",
             SAVE_DELIVERIES,
             "timestamptz, bigint[], text[], int[], int[], text[], timestamptz[], bool[], bool[], timestamptz[], \
-             timestamptz[], bool[], bool[], timestamptz[], int[], text[], json[], json[], text[]",
+             timestamptz[], bool[], bool[], timestamptz[], int[], text[], json[], json[], text[], int[]",
         ),
         ("due", find_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
         ("watched", TAKE_WATCHED_LEASES, "timestamptz, bigint, timestamptz, bigint, double precision, bool"),
@@ -131,11 +138,23 @@ fn array(value: &str, count: usize) -> String {
 }
 
 fn publish(count: usize, tags: &str) -> String {
+    format!("EXECUTE publish({})", events(count, tags))
+}
+
+/// Publishes to two subscriptions.
+fn fan_out(count: usize, tags: &str) -> String {
+    let pushes = |value: &str| array(value, count * 2);
+    let events = events(count, tags);
+    let (two, one) = (array("2", count), pushes("1"));
+    format!("EXECUTE fan_out({events}, '{{1,2}}', '{{1,1}}', {two}, {one}, {one}, {}, NULL)", pushes("4"))
+}
+
+fn events(count: usize, tags: &str) -> String {
     let nulls = array("NULL", count);
     let payloads = array(&format!("\"{}\"", PAYLOAD.replace('"', "\\\"")), count);
     format!(
-        "EXECUTE publish(1, NULL, {}, {nulls}, {nulls}, {}, {nulls}, {payloads}, {}, {}, {nulls}, {nulls}, {nulls}, \
-         {nulls}, {nulls}, {nulls}, {nulls}, 0)",
+        "1, NULL, {}, {nulls}, {nulls}, {}, {nulls}, {payloads}, {}, {}, {nulls}, {nulls}, {nulls}, \
+         {nulls}, {nulls}, {nulls}, {nulls}, 0",
         array("a job", count),
         array(&format!("\"{tags}\""), count),
         array("0", count),

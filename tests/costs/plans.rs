@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Claimed, Lab, array, claim, complete, publish};
+use super::{Claimed, Lab, array, claim, complete, fan_out, publish};
 use crate::support::database;
 
 /// All hot statements, as calls for two rows each.
@@ -17,6 +17,7 @@ fn calls() -> Vec<(&'static str, String)> {
     let no = array("false", 2);
     vec![
         ("publish", publish(2, "mail,sms")),
+        ("fan_out", fan_out(2, "mail,sms")),
         ("claim", claim(2, "mail")),
         ("complete", complete(&two)),
         ("load", "EXECUTE load('{1,2}', NULL)".to_owned()),
@@ -24,7 +25,7 @@ fn calls() -> Vec<(&'static str, String)> {
             "save",
             format!(
                 "EXECUTE save(NULL, '{{1,2}}', {}, {zeros}, {zeros}, {nulls}, {nulls}, {no}, {no}, {nulls}, {nulls}, \
-                 {no}, {no}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls})",
+                 {no}, {no}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls}, {zeros})",
                 array("COMPLETED", 2),
                 zeros = array("0", 2)
             ),

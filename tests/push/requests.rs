@@ -145,7 +145,7 @@ async fn each_way_to_transform_a_payload_reaches_the_receiver() {
     let drop = transformed("drop", json!({"drop": ["user.password"]})).await;
     assert_eq!(drop.text(), r#"{"user":{"id":7.0,"name":"Ada \"A\""},"amount":1e2}"#);
 
-    let template = json!({"template": "{\"text\": {{ payload.user.name }}, \"type\": {{ type }}}"});
+    let template = json!({"template": "{\"text\": \"{{ payload.user.name }}\", \"type\": \"{{ type }}\"}"});
     let template = transformed("template", template).await;
     assert_eq!(template.json()["text"], "Ada \"A\"");
     let plain = json!({"template": "Hello {{ payload.user.name }}", "content_type": "text/plain"});

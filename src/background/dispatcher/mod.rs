@@ -90,6 +90,7 @@ impl Dispatcher {
     /// A dispatcher that has sent nothing yet, and will look at everybody first.
     pub fn new(engine: Engine, client: Client, settings: DispatcherSettings) -> Self {
         let slots = Slots::new(settings.max_pushes, engine.clone());
+        engine.push_bell.attend();
         engine.push_bell.ring(None);
         Dispatcher {
             engine,
@@ -249,22 +250,26 @@ impl Dispatcher {
         for push in claimed {
             by_subscription.entry(push.subscription_id).or_default().push(push);
         }
+        // All that was claimed is sent before anything else can go wrong.
+        let mut unused = Vec::new();
         for opening in openings {
             let pushes = by_subscription.remove(&opening.claim.subscription_id).unwrap_or_default();
-            self.after_claim(&opening, pushes.len() as i64).await?;
+            let found = pushes.len() as i64;
             for push in pushes {
                 self.start(push, &opening);
             }
+            if found < opening.claim.limit {
+                unused.push((opening, found));
+            }
+        }
+        for (opening, found) in unused {
+            self.give_back(&opening, opening.claim.limit - found).await?;
         }
         Ok(started)
     }
 
     /// Less than asked for: there is no more, and what was reserved for it is given back.
-    async fn after_claim(&mut self, opening: &Opening, found: i64) -> Result<(), Error> {
-        let unused = opening.claim.limit - found;
-        if unused == 0 {
-            return Ok(());
-        }
+    async fn give_back(&mut self, opening: &Opening, unused: i64) -> Result<(), Error> {
         self.busy.remove(&opening.claim.subscription_id);
         if opening.is_probe {
             self.engine.return_probe(&opening.gate.url).await?;
@@ -309,10 +314,12 @@ impl Dispatcher {
 /// what is not settled by then is sent again after its lease.
 pub async fn run(engine: Engine, client: Client, settings: DispatcherSettings, shutdown: CancellationToken) {
     let mut dispatcher = Dispatcher::new(engine, client, settings);
-    loop {
-        let round = async {
-            let began = Instant::now();
-            match dispatcher.run_once().await {
+    // A round is not broken off: what it has claimed it must send.
+    while !shutdown.is_cancelled() {
+        let began = Instant::now();
+        let round = dispatcher.run_once().await;
+        let rest = async {
+            match round {
                 Ok(0) => dispatcher.rest().await,
                 Ok(_) => tokio::time::sleep_until(began + PACE).await,
                 Err(error) => {
@@ -321,9 +328,7 @@ pub async fn run(engine: Engine, client: Client, settings: DispatcherSettings, s
                 }
             }
         };
-        if shutdown.run_until_cancelled(round).await.is_none() {
-            break;
-        }
+        shutdown.run_until_cancelled(rest).await;
     }
     let _ = tokio::time::timeout(DRAIN, dispatcher.finish()).await;
 }
