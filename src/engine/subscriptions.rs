@@ -130,14 +130,15 @@ impl Engine {
         Ok(row)
     }
 
-    /// Switches a subscription off, because its endpoint said so, and publishes that.
-    pub async fn deactivate_subscription(&self, id: i64, reason: &'static str) -> Result<(), Error> {
-        let engine = self.clone();
+    /// Switches a subscription off, because its endpoint said so, and publishes that. An endpoint
+    /// that it does not point at any more has no say.
+    pub async fn deactivate_subscription(&self, id: i64, url: &str, reason: &'static str) -> Result<(), Error> {
+        let (engine, url) = (self.clone(), url.to_owned());
         let deactivated = self.detached(async move {
             let notice = transaction!(engine, |conn| {
                 raise_generation(conn, DEFAULT_NAMESPACE).await?;
                 let Some(row) = lock_subscription(conn, DEFAULT_NAMESPACE, id).await? else { return Ok(None) };
-                if !row.is_active {
+                if !row.is_active || row.url != url {
                     return Ok(None);
                 }
                 let state = SubscriptionState { is_active: false, inactive_reason: Some(reason), ..state_of(&row) };

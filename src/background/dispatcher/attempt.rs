@@ -144,6 +144,7 @@ impl Attempt {
                 _ if is_sent && (self.failing.forget(&spec.url) || self.has_failed_before) => {
                     self.engine.note_success(&spec.url).await?;
                 }
+                _ if self.is_probe => self.engine.return_probe(&spec.url).await?,
                 _ => {}
             }
             // After what the breaker has to say, since that may shorten a pause, and this may not.
@@ -151,7 +152,7 @@ impl Attempt {
                 self.engine.pause_endpoint(&spec.url, seconds).await?;
             }
             if matches!(&exchange.result, Ok(answer) if answer.status == 410) {
-                self.engine.deactivate_subscription(self.push.subscription_id, "gone").await?;
+                self.engine.deactivate_subscription(self.push.subscription_id, &spec.url, "gone").await?;
             }
             Ok::<(), Error>(())
         };
