@@ -228,6 +228,23 @@ async fn a_probe_for_which_there_was_no_slot_is_left_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_probe_that_could_not_be_rendered_says_nothing_of_the_endpoint() {
+    let mut opened = Opened::start().await;
+    let edit = json!({"transform": {"template": "{{ payload.user }}"}});
+    opened.app.patch(&format!("/subscriptions/{}", id_of(&opened.subscription)), &edit).await.expect(200);
+    publish(&opened.app, "a", json!({"user": 1})).await;
+    opened.receiver.always(Reply::ok());
+    opened.app.advance(30);
+    for _ in 0..opened.parked.len() {
+        assert_eq!(opened.look().await, 1);
+        assert_eq!((opened.state().await, opened.receiver.count()), (json!("half_open"), 3));
+    }
+    assert_eq!(opened.look().await, 1);
+    assert_eq!((opened.state().await, opened.receiver.count()), (json!("closed"), 4));
+    ledger::check(&opened.app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn those_who_asked_for_it_are_told_and_nobody_else_is() {
     let app = with_flags(&["--breaker-failures=2", "--breaker-seconds=1"]).await;
     let (failing, watching, everything) = (Receiver::start().await, Receiver::start().await, Receiver::start().await);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::by_hand::{dispatcher, idle, look_and_finish};
 use super::{claims, dead_letter, id_of, publish, publish_id, until_status};
-use crate::support::receiver::{Receiver, Reply};
+use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::{App, ledger, until};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,7 +60,7 @@ async fn switched_on_again_a_running_server_sends_what_was_parked() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"retry": super::at_once()})).await;
     let path = format!("/subscriptions/{}", id_of(&subscription));
-    let gate = crate::support::receiver::Gate::closed();
+    let gate = Gate::closed();
     receiver.next(Reply::status(500).held_by(&gate));
     let id = publish_id(&app, "a").await;
     receiver.until_in_flight(1).await;
@@ -70,6 +70,24 @@ async fn switched_on_again_a_running_server_sends_what_was_parked() {
     assert_eq!(app.status(id).await, "PENDING");
     assert_eq!(receiver.count(), 1);
     app.patch(&path, &json!({"is_active": true})).await.expect(200);
+    until_status(&app, id, "COMPLETED").await;
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_was_left_does_not_switch_the_subscription_off() {
+    let (app, left, present) = (App::start().await, Receiver::start().await, Receiver::start().await);
+    let gate = Gate::closed();
+    left.next(Reply::gone().held_by(&gate));
+    let subscription = app.subscribe(&left.url("/"), json!({})).await;
+    let path = format!("/subscriptions/{}", id_of(&subscription));
+    let id = publish_id(&app, "a").await;
+    left.until_in_flight(1).await;
+    app.patch(&path, &json!({"url": present.url("/")})).await.expect(200);
+    gate.open();
+    until_status(&app, id, "FAILED").await;
+    assert_eq!(app.get(&path).await.expect(200).json()["is_active"], true);
+    let id = publish_id(&app, "a").await;
     until_status(&app, id, "COMPLETED").await;
     ledger::check(&app).await;
 }

@@ -215,3 +215,19 @@ async fn of_a_subscription_that_is_deleted_nothing_more_is_sent() {
     assert_eq!(receiver.count(), 1);
     ledger::check(&app).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_taken_while_its_subscription_was_deleted_is_delivered() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let gate = Gate::closed();
+    receiver.always(Reply::ok().held_by(&gate));
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
+    let id = publish_id(&app, "a").await;
+    receiver.until_in_flight(1).await;
+    app.delete(&format!("/subscriptions/{}", id_of(&subscription))).await.expect(204);
+    let drained = "SELECT count(*) FROM waybill.subscriptions WHERE drained_at IS NOT NULL";
+    until("it is drained", async || app.count(drained).await == 1).await;
+    gate.open();
+    until_status(&app, id, "COMPLETED").await;
+    ledger::check(&app).await;
+}

@@ -4,6 +4,7 @@ use chrono::{TimeDelta, Utc};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use super::by_hand::{dispatcher, idle, look_and_finish};
 use super::{at_once, attempt, attempts, dead_letter, fixed, id_of, pass, publish_id, until_status};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, ledger};
@@ -207,6 +208,24 @@ async fn what_expires_while_its_subscription_is_switched_off_is_never_sent() {
     until_status(&app, id, "FAILED").await;
     assert_eq!(dead_letter(&app, id).await["reason"], "expired");
     assert_eq!(receiver.count(), 1);
+    ledger::check(&app).await;
+}
+
+/// Nobody has swept it away yet when the pause ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_expired_while_its_endpoint_was_paused_is_not_sent_and_holds_nobody_up() {
+    let (app, receiver) = (idle(&[]).await, Receiver::start().await);
+    let mut dispatcher = dispatcher(&app, 100);
+    app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1, "max_concurrency": 1})).await;
+    receiver.next(Reply::too_many_requests("60"));
+    publish_id(&app, "t").await;
+    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    let late = app.publish(json!({"event_type": "t", "expires_at": app.now() + TimeDelta::seconds(30)})).await;
+    let other = publish_id(&app, "t").await;
+    app.advance(60);
+    assert_eq!(look_and_finish(&app, &mut dispatcher).await + look_and_finish(&app, &mut dispatcher).await, 1);
+    assert_eq!(dead_letter(&app, late).await["reason"], "expired");
+    assert_eq!((app.status(other).await.as_str(), receiver.count()), ("COMPLETED", 2));
     ledger::check(&app).await;
 }
 
