@@ -257,8 +257,9 @@ impl Engine {
     }
 
     /// Runs work as a task of the main runtime, which goes on even if the caller goes away,
-    /// and answers in time even if it does not.
-    async fn detached<T, F>(&self, work: F) -> Result<T, Error>
+    /// and answers in time even if it does not. Begins at once: a caller that waits for long
+    /// must not carry all that its work needs along.
+    fn detached<T, F>(&self, work: F) -> impl Future<Output = Result<T, Error>> + use<T, F>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -267,10 +268,12 @@ impl Engine {
             Ok(id) => self.runtime.spawn(REQUEST_ID.scope(id, work)),
             Err(_) => self.runtime.spawn(work),
         };
-        match tokio::time::timeout(ANSWER_WITHIN, task).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(panic)) => Err(Error::Internal(format!("a task panicked: {panic}"))),
-            Err(_) => Err(Error::unavailable("no answer from the database in time".into())),
+        async move {
+            match tokio::time::timeout(ANSWER_WITHIN, task).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(panic)) => Err(Error::Internal(format!("a task panicked: {panic}"))),
+                Err(_) => Err(Error::unavailable("no answer from the database in time".into())),
+            }
         }
     }
 
