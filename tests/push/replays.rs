@@ -11,8 +11,9 @@ use crate::support::{App, Options, ledger, until};
 #[track_caller]
 fn assert_signed(request: &Recorded, subscription: &Value) {
     let secret = Secret::parse(subscription["secret"].as_str().expect("a secret")).expect("a secret");
-    let timestamp = request.header("webhook-timestamp").unwrap().parse().unwrap();
-    let signature = sign(&[secret], request.header("webhook-id").unwrap(), timestamp, &request.body);
+    let header = |name| request.header(name).expect(name);
+    let timestamp = header("webhook-timestamp").parse().expect("a number");
+    let signature = sign(&[secret], header("webhook-id"), timestamp, &request.body);
     assert_eq!(request.header("webhook-signature"), Some(signature.as_str()));
 }
 

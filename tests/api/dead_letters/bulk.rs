@@ -23,7 +23,7 @@ async fn with_dead_letters(count: i64) -> (App, Receiver, Value) {
 
 async fn start(app: &App, more: Value) -> Value {
     let mut order = json!({"filter": {}, "by": "an operator"});
-    order.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    order.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
     let reply = app.post("/dead-letters/replay", &order).await.expect(202);
     let job = reply.json();
     assert_eq!(reply.header("location"), Some(format!("/replays/{}", job["id"]).as_str()));
