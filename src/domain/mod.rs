@@ -25,6 +25,7 @@ pub mod lease;
 pub mod limits;
 pub mod matching;
 pub mod path;
+pub mod raw_entries;
 pub mod retry_after;
 pub mod signature;
 pub mod status;

@@ -9,12 +9,13 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, Utc};
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::domain::invalid::Invalid;
 use crate::domain::json::{RawJson, is_too_deep};
+use crate::domain::raw_entries::RawEntries;
 use crate::domain::tags::Tags;
 use crate::domain::{limits, text, timestamp, worker_id};
 use crate::error::Error;
@@ -39,7 +40,7 @@ impl<'a> Fields<'a> {
         if !value.get().starts_with('{') {
             return Err("must be a JSON object".into());
         }
-        let entries: Entries<'a> = serde_json::from_str(value.get()).map_err(|error| error.to_string())?;
+        let entries: RawEntries<'a> = serde_json::from_str(value.get()).map_err(|error| error.to_string())?;
         let mut fields = Fields { entries: Vec::with_capacity(entries.0.len()), errors: Vec::new(), too_large: None };
         for (name, value) in entries.0 {
             if fields.entries.iter().any(|(known, _)| *known == name) {
@@ -173,7 +174,7 @@ impl<'a> Fields<'a> {
     /// Takes an object of strings: its pairs in the order given, doubles included.
     pub fn strings(&mut self, name: &str) -> Option<Vec<(String, String)>> {
         let raw = self.raw(name)?;
-        let pairs = serde_json::from_str::<Entries<'_>>(raw.get()).and_then(|entries| {
+        let pairs = serde_json::from_str::<RawEntries<'_>>(raw.get()).and_then(|entries| {
             let pair = |(name, value): (Cow<'_, str>, &RawValue)| Ok((name.into(), serde_json::from_str(value.get())?));
             entries.0.into_iter().map(pair).collect()
         });
@@ -287,56 +288,6 @@ pub fn read_item<'a, T>(
         Error::TooLarge { field, limit } => Error::TooLarge { field: format!("{place}.{field}"), limit },
         other => other,
     })
-}
-
-/// Names and raw values, in the order given, doubles included.
-struct Entries<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Entries<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Entries<'de>;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("a JSON object")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries<'de>, M::Error> {
-                let mut entries = Vec::with_capacity(map.size_hint().unwrap_or(8));
-                while let Some(name) = map.next_key::<Name<'de>>()? {
-                    entries.push((name.0, map.next_value::<&'de RawValue>()?));
-                }
-                Ok(Entries(entries))
-            }
-        }
-        deserializer.deserialize_map(Collect)
-    }
-}
-
-/// A name: borrowed, unless it has escapes in it.
-struct Name<'a>(Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Name<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = Name<'de>;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("a field name")
-            }
-
-            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Name<'de>, E> {
-                Ok(Name(Cow::Borrowed(name)))
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<Name<'de>, E> {
-                Ok(Name(Cow::Owned(name.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(Either)
-    }
 }
 
 #[cfg(test)]

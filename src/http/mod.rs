@@ -32,7 +32,7 @@ use std::time::Duration;
 use actix_web::dev::Server;
 use actix_web::http::{Method, header};
 use actix_web::middleware::from_fn;
-use actix_web::{App, Handler, HttpRequest, HttpResponse, HttpServer, Responder, Route, web};
+use actix_web::{App, FromRequest, Handler, HttpRequest, HttpResponse, HttpServer, Responder, Route, web};
 
 use crate::config::ServeArgs;
 use crate::engine::Engine;
@@ -159,52 +159,54 @@ fn configure(config: &mut web::ServiceConfig) {
     }
 }
 
-fn get<F, Args>(path: &'static str, handler: F) -> Endpoint
+/// One method of one path, and who answers it.
+fn endpoint<F, Args>(method: Method, path: &'static str, handler: F) -> Endpoint
 where
     F: Handler<Args>,
-    Args: actix_web::FromRequest + 'static,
+    Args: FromRequest + 'static,
     F::Output: Responder + 'static,
 {
-    Endpoint { method: Method::GET, path, route: web::get().to(handler) }
+    Endpoint { route: web::method(method.clone()).to(handler), method, path }
+}
+
+fn get<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
+    path: &'static str,
+    handler: F,
+) -> Endpoint {
+    endpoint(Method::GET, path, handler)
+}
+
+fn post<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
+    path: &'static str,
+    handler: F,
+) -> Endpoint {
+    endpoint(Method::POST, path, handler)
+}
+
+fn patch<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
+    path: &'static str,
+    handler: F,
+) -> Endpoint {
+    endpoint(Method::PATCH, path, handler)
+}
+
+fn delete<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
+    path: &'static str,
+    handler: F,
+) -> Endpoint {
+    endpoint(Method::DELETE, path, handler)
 }
 
 /// A `GET` that asks the database and does not wait for anybody else.
 fn read<F, Args>(path: &'static str, handler: F) -> Endpoint
 where
     F: Handler<Args, Output = Result<HttpResponse, Error>>,
-    Args: actix_web::FromRequest + 'static,
+    Args: FromRequest + 'static,
 {
     get(path, move |args: Args| {
         let answer = tokio::time::timeout(READ_WITHIN, handler.call(args));
         async move { answer.await.unwrap_or_else(|_| Err(Error::unavailable("a read took too long".into()))) }
     })
-}
-
-fn post<F, Args>(path: &'static str, handler: F) -> Endpoint
-where
-    F: Handler<Args>,
-    Args: actix_web::FromRequest + 'static,
-    F::Output: Responder + 'static,
-{
-    Endpoint { method: Method::POST, path, route: web::post().to(handler) }
-}
-
-fn patch<F, Args>(path: &'static str, handler: F) -> Endpoint
-where
-    F: Handler<Args>,
-    Args: actix_web::FromRequest + 'static,
-    F::Output: Responder + 'static,
-{
-    Endpoint { method: Method::PATCH, path, route: web::patch().to(handler) }
-}
-
-fn delete<F, Args>(path: &'static str, handler: F) -> Endpoint
-where
-    F: Handler<Args>,
-    Args: actix_web::FromRequest + 'static,
-    F::Output: Responder + 'static,
-{
-    Endpoint { method: Method::DELETE, path, route: web::delete().to(handler) }
 }
 
 async fn no_such_path(request: HttpRequest) -> HttpResponse {

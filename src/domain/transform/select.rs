@@ -1,12 +1,11 @@
 //! Selecting fields of a payload. What stays keeps its order and its spelling.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::domain::path::JsonPath;
+use crate::domain::raw_entries::RawEntries;
 
 /// Leaves of a payload what `keep` names, or all of it if that is empty, without what `drop`
 /// names. All paths are those of the payload as it came, so that dropping `items.0` does not
@@ -83,7 +82,7 @@ fn select_value(json: &str, keep: Keep<'_>, drop: Option<&Branches>) -> Result<O
     let mut parts = Vec::new();
     let (open, close) = match json.as_bytes().first() {
         Some(b'{') => {
-            for (name, value) in serde_json::from_str::<Entries<'_>>(json)?.0 {
+            for (name, value) in serde_json::from_str::<RawEntries<'_>>(json)?.0 {
                 if let Some(part) = of_part(&name, value)? {
                     parts.push(format!("{}:{part}", serde_json::to_string(&name)?));
                 }
@@ -102,31 +101,6 @@ fn select_value(json: &str, keep: Keep<'_>, drop: Option<&Branches>) -> Result<O
         return Ok(None);
     }
     Ok(Some(format!("{open}{}{close}", parts.join(","))))
-}
-
-/// The names and values of an object, in the order given, doubles included.
-struct Entries<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Entries<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Entries<'de>;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("a JSON object")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries<'de>, M::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Entries(entries))
-            }
-        }
-        deserializer.deserialize_map(Collect)
-    }
 }
 
 #[cfg(test)]
