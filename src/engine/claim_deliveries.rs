@@ -249,6 +249,7 @@ async fn claim(
         worker_ids: &worker_ids,
         lease_seconds: &lease_seconds,
         queue_leases: None,
+        subscriptions: None,
         now: engine.now(),
     };
     Ok(claim_deliveries(conn, &query).await?)

@@ -25,6 +25,9 @@ const NOTICES: i64 = 100;
 pub struct PushClaim {
     /// Whose.
     pub subscription_id: i64,
+    /// At which version. If it has been changed or switched off meanwhile, nothing is claimed:
+    /// what is published after a change must not be sent as it was before.
+    pub version: i32,
     /// At most so many.
     pub limit: i64,
     /// For so long.
@@ -75,6 +78,8 @@ impl Engine {
         let windows: Vec<i64> = claims.iter().map(|claim| claim.limit).collect();
         let total = windows.iter().sum::<i64>() as usize;
         let leases: Vec<i32> = claims.iter().map(|claim| claim.lease_seconds).collect();
+        let subscriptions: Vec<(i64, i32)> =
+            claims.iter().map(|claim| (claim.subscription_id, claim.version)).collect();
         let look = self.marks.look(&queues);
         let from: Vec<(i16, i64)> = look.from.iter().map(|mark| (mark.rank, mark.seq)).collect();
         let mut conn = self.database.connection().await?;
@@ -86,6 +91,7 @@ impl Engine {
             worker_ids: &vec![self.instance(); total],
             lease_seconds: &[],
             queue_leases: Some(&leases),
+            subscriptions: Some(&subscriptions),
             now: self.now(),
         };
         let claimed = claim_deliveries(&mut conn, &query).await?;

@@ -26,6 +26,9 @@ pub struct ClaimQuery<'a> {
     pub lease_seconds: &'a [i32],
     /// For how long what is found in each queue, if it goes by that.
     pub queue_leases: Option<&'a [i32]>,
+    /// Which subscription each queue is, and at which version it must be for anything of it to
+    /// be had, if they are subscriptions' queues.
+    pub subscriptions: Option<&'a [(i64, i32)]>,
     /// The time, if it is not the database's.
     pub now: Option<DateTime<Utc>>,
 }
@@ -82,6 +85,8 @@ pub const CLAIM_DELIVERIES: &str = include_str!("sql/claim_deliveries.sql");
 
 /// Claims deliveries: PENDING → PROCESSING, out of `ready`, PICKED in the log.
 pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'_>) -> QueryResult<Claimed> {
+    let (subscription_ids, versions): (Option<Vec<i64>>, Option<Vec<i32>>) =
+        query.subscriptions.map(|subscriptions| subscriptions.iter().copied().unzip()).unzip();
     let rows: Vec<ClaimedRow> = sql_query(CLAIM_DELIVERIES)
         .bind::<Integer, _>(query.namespace_id)
         .bind::<Array<Text>, _>(query.queues)
@@ -93,6 +98,8 @@ pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'
         .bind::<Array<SmallInt>, _>(query.from.iter().map(|from| from.0).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(query.from.iter().map(|from| from.1).collect::<Vec<_>>())
         .bind::<Nullable<Array<Integer>>, _>(query.queue_leases)
+        .bind::<Nullable<Array<BigInt>>, _>(subscription_ids)
+        .bind::<Nullable<Array<Integer>>, _>(versions)
         .cached()
         .load(conn)
         .await?;

@@ -45,7 +45,7 @@ fn statements() -> [(&'static str, &'static str, &'static str); 8] {
         (
             "claim",
             CLAIM_DELIVERIES,
-            "int, text[], bigint, bigint[], text[], int[], timestamptz, smallint[], bigint[], int[]",
+            "int, text[], bigint, bigint[], text[], int[], timestamptz, smallint[], bigint[], int[], bigint[], int[]",
         ),
         (
             "complete",
@@ -169,7 +169,7 @@ fn claim(count: usize, tag: &str) -> String {
 /// A claim that begins at a mark, at a time.
 fn claim_from(count: usize, tag: &str, Place { rank, seq }: Place, now: &str) -> String {
     format!(
-        "EXECUTE claim(1, '{{t:{tag}}}', {count}, '{{{}}}', {}, {}, {now}, '{{{rank}}}', '{{{seq}}}', NULL)",
+        "EXECUTE claim(1, '{{t:{tag}}}', {count}, '{{{}}}', {}, {}, {now}, '{{{rank}}}', '{{{seq}}}', NULL, NULL, NULL)",
         count + 3,
         array("host:1", count),
         array("300", count)

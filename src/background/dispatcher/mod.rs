@@ -189,7 +189,8 @@ impl Dispatcher {
         }
         let limit = if is_probe { 1 } else { self.slots.free(id, spec.max_concurrency) as i64 };
         let rate = spec.rate_per_second;
-        let claim = PushClaim { subscription_id: id, limit, lease_seconds };
+        let version = subscriber.subscription.version;
+        let claim = PushClaim { subscription_id: id, version, limit, lease_seconds };
         Ok(Some(Opening { claim, subscriber, gate, is_probe, rate }))
     }
 

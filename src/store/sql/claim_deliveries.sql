@@ -1,6 +1,7 @@
 -- Hands out up to $3 deliveries of the queues $2, in claim order: the first to worker $5[1]
 -- with a lease of $6[1] seconds, the second to $5[2], and so on. (Pushes have one worker, and
--- leases that go by the queue, $10.)
+-- leases that go by the queue, $10. Nothing is handed out of the queue of a subscription, $11,
+-- that is not at version $12 any more: whoever claims would send it as it said before.)
 --
 -- The candidates are the first $4[n] of queue n, from its mark ($8, $9) on, merged. The row
 -- that decides is the delivery's: it is locked, skipping what others are just taking, and
@@ -27,13 +28,20 @@
 -- one row without an id says so.
 WITH candidates AS MATERIALIZED (
     SELECT r.ready_place, q.queue, q.lease_seconds, r.rank, r.seq, r.delivery_id
-    FROM unnest($2, $8, $9, $4, $10) AS q(queue, from_rank, from_seq, window_size, lease_seconds)
+    FROM unnest($2, $8, $9, $4, $10, $11, $12)
+         AS q(queue, from_rank, from_seq, window_size, lease_seconds, subscription_id, version)
+    LEFT JOIN LATERAL (
+        SELECT true AS is_present
+        FROM waybill.subscriptions
+        WHERE id = q.subscription_id AND version = q.version AND is_active
+        OFFSET 0
+    ) s ON true
     CROSS JOIN LATERAL (
         SELECT ctid AS ready_place, rank, seq, delivery_id
         FROM waybill.ready
         WHERE namespace_id = $1 AND queue = q.queue COLLATE "C" AND (rank, seq) >= (q.from_rank, q.from_seq)
         ORDER BY rank, seq
-        LIMIT q.window_size
+        LIMIT CASE WHEN q.subscription_id IS NULL OR s.is_present THEN q.window_size ELSE 0 END
     ) r
 ),
 locked AS MATERIALIZED (
