@@ -6,7 +6,9 @@ use chrono::Utc;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
+use waybill::engine::pushes::PushClaim;
 
+use super::by_hand::idle;
 use super::{at_once, attempts, id_of, publish, publish_id, until_status};
 use crate::support::receiver::{Gate, Receiver, Recorded, Reply};
 use crate::support::{App, ledger};
@@ -207,6 +209,26 @@ async fn an_edit_counts_for_what_is_not_yet_sent_and_is_on_record() {
     assert_eq!((versions(under_way).await, versions(waiting).await), (vec![1, 2], vec![2]));
     assert_eq!(before.count(), 1);
     ledger::check(&app).await;
+}
+
+/// A dispatcher that has looked at a subscription just before it was edited, and claims after.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_claimed_for_a_subscription_as_it_was_before_an_edit() {
+    let app = idle(&[]).await;
+    let subscription_id = id_of(&app.subscribe("http://127.0.0.1:9/", json!({})).await);
+    let claim = async |version: i32| {
+        let claim = PushClaim { subscription_id, version, limit: 10, lease_seconds: 30 };
+        app.engine().claim_pushes(&[claim]).await.expect("a claim").len()
+    };
+    let path = format!("/subscriptions/{subscription_id}");
+    app.patch(&path, &json!({"name": "edited"})).await.expect(200);
+    publish_id(&app, "a").await;
+    assert_eq!((claim(1).await, claim(2).await), (0, 1));
+    publish_id(&app, "a").await;
+    app.patch(&path, &json!({"is_active": false})).await.expect(200);
+    assert_eq!((claim(2).await, claim(3).await), (0, 0), "nothing while it is switched off");
+    app.delete(&path).await.expect(204);
+    assert_eq!((claim(3).await, claim(4).await), (0, 0), "nothing once it is gone");
 }
 
 #[tokio::test(flavor = "multi_thread")]
