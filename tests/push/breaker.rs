@@ -109,6 +109,29 @@ async fn failures_with_a_success_between_them_are_not_in_a_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_failure_that_was_under_way_when_it_opened_does_not_keep_it_open_longer() {
+    let (app, receiver) = (fixed(&[THREE]).await, Receiver::start().await);
+    let (first, last) = (Gate::closed(), Gate::closed());
+    for gate in [&first, &first, &first, &last] {
+        receiver.next(Reply::status(500).held_by(gate));
+    }
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
+    for _ in 0..4 {
+        publish_id(&app, "a").await;
+    }
+    receiver.until_in_flight(4).await;
+    first.open();
+    until("it is open", async || endpoint(&app, &subscription).await["state"] == "open").await;
+    app.advance(10);
+    last.open();
+    until("all have failed", async || endpoint(&app, &subscription).await["failures_in_row"] == 4).await;
+    assert_eq!(app.seconds_ahead(&endpoint(&app, &subscription).await["paused_until"]), 20);
+    let failed = "SELECT count(*) FROM waybill.event_log WHERE action = 'FAILED'";
+    until("all is on record", async || app.count(failed).await == 4).await;
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_is_an_answer_and_no_failure() {
     let (app, receiver) = (fixed(&[THREE]).await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
@@ -145,15 +168,13 @@ async fn after_its_pause_exactly_one_of_two_servers_sends_exactly_one_probe() {
     assert_eq!(opened.state().await, "half_open");
     let gate = Gate::closed();
     opened.receiver.always(Reply::ok().held_by(&gate));
-    let started = [
-        look(&opened.app, &mut opened.dispatcher).await,
-        look(&other, &mut others).await,
-        look(&opened.app, &mut opened.dispatcher).await,
-    ];
-    assert_eq!(started, [1, 0, 0]);
+    let at_once = tokio::join!(look(&opened.app, &mut opened.dispatcher), look(&other, &mut others));
+    assert_eq!(at_once.0 + at_once.1, 1);
+    assert_eq!(look(&opened.app, &mut opened.dispatcher).await + look(&other, &mut others).await, 0);
     opened.receiver.until_in_flight(1).await;
     gate.open();
     opened.dispatcher.finish().await;
+    others.finish().await;
     assert_eq!(opened.state().await, "closed");
     assert_eq!(look_and_finish(&other, &mut others).await, 1, "the other parked one flows");
     assert_eq!(opened.receiver.count(), 5);
