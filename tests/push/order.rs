@@ -160,6 +160,19 @@ async fn those_behind_a_failure_that_blocks_wait_and_other_keys_do_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_blocked_goes_on_in_its_order_when_the_failed_one_is_retried() {
+    let (app, receiver, ids, _) = behind_a_failure("block").await;
+    app.operate_on_delivery(app.only_delivery(ids[0]).await, "retry").await.expect(200);
+    let mut dispatcher = dispatcher(&app, 100);
+    for _ in 0..3 {
+        assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    }
+    let order: Vec<Value> = receiver.so_far().iter().map(|request| request.json()["n"].clone()).collect();
+    assert_eq!(order, [1, 1, 2, 3]);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_key_is_found_in_the_payload_and_what_has_none_waits_for_nobody() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 100);
