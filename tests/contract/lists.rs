@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use waybill::domain::action::Action;
+use waybill::domain::attempt::ErrorKind;
 use waybill::domain::status::Status;
 use waybill::http::problem::Code;
 
@@ -89,6 +90,13 @@ fn the_states_of_an_event_are_documented() {
     let document = Document::load();
     assert_eq!(document.words("/components/schemas/Status/enum"), Status::ALL.map(Status::as_str));
     assert_eq!(meanings_of(&document, "Status"), names(Status::ALL.map(Status::as_str)));
+}
+
+#[test]
+fn the_ways_to_fail_are_documented() {
+    let document = Document::load();
+    assert_eq!(document.words("/components/schemas/ErrorKind/enum"), ErrorKind::ALL.map(ErrorKind::as_str));
+    assert_eq!(meanings_of(&document, "ErrorKind"), names(ErrorKind::ALL.map(ErrorKind::as_str)));
 }
 
 fn meanings_of(document: &Document, schema: &str) -> BTreeSet<String> {

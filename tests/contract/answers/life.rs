@@ -191,7 +191,7 @@ async fn observe(server: &Witness<'_>) {
     server.get("/workers").await.expect(200);
     server.get("/workers?limit=1").await.expect(200);
     server.get("/tags").await.expect(200);
-    for path in ["/health", "/ready", "/openapi.yaml", "/docs", "/docs/scalar.js"] {
+    for path in ["/health", "/ready", "/metrics", "/openapi.yaml", "/docs", "/docs/scalar.js"] {
         server.get(path).await.expect(200);
     }
 }

@@ -5,6 +5,7 @@
 mod life;
 mod records;
 mod refusals;
+mod subscriptions;
 mod trouble;
 
 use super::witness::Record;
@@ -19,6 +20,7 @@ fn is_out_of_reach(path: &str, status: u16) -> bool {
 async fn every_answer_is_documented_and_every_documented_answer_is_given() {
     let record = Record::new();
     life::run(&record).await;
+    subscriptions::run(&record).await;
     refusals::run(&record).await;
     trouble::run(&record).await;
     let mut unseen = record.unseen_answers();

@@ -13,18 +13,18 @@ pub async fn run(record: &Record) {
     for operation in record.document.operations() {
         let unknown = i64::MAX;
         server.send(server.example_of(&operation, unknown, "?colour=red")).await.problem(400, "invalid_request");
-        let reply = server.send(server.request("DELETE", &operation.with_id(unknown))).await;
+        let reply = server.send(server.request("PUT", &operation.with_id(unknown))).await;
         reply.problem(405, "method_not_allowed");
         if operation.path.contains("{id}") {
             let code = not_found_code(&operation.path);
             server.send(server.example_of(&operation, unknown, "")).await.problem(404, code);
         }
-        if operation.method == "POST" {
-            let post = || server.request("POST", &operation.with_id(unknown));
-            let json = || post().header("content-type", "application/json");
+        if operation.method != "GET" {
+            let write = || server.request(&operation.method, &operation.with_id(unknown));
+            let json = || write().header("content-type", "application/json");
             server.send(json().body("{")).await.problem(400, "malformed_json");
             server.send(json().body("[]")).await.names(&["body"]);
-            server.send(post().body("{}")).await.problem(415, "unsupported_media_type");
+            server.send(write().body("{}")).await.problem(415, "unsupported_media_type");
             let is_batch = ["/events/batch", "/events/settle"].contains(&operation.path.as_str());
             let body = " ".repeat(TOO_LARGE[usize::from(is_batch)]);
             server.send(json().body(body)).await.problem(413, "payload_too_large");

@@ -1,0 +1,97 @@
+//! Subscriptions, from the first to one too many.
+
+use serde_json::{Value, json};
+
+use crate::contract::witness::{Record, Witness};
+use crate::support::receiver::{Receiver, Reply as Answer};
+use crate::support::{App, Options, Reply, until};
+
+pub async fn run(record: &Record) {
+    let flags = vec!["--max-subscriptions=4".into(), "--breaker-failures=2".into()];
+    let server = Witness::of(App::start_with(Options { flags, ..Options::default() }).await, record);
+    let receiver = Receiver::start().await;
+    let (id, watched) = create(&server, &receiver).await;
+    change(&server, &id).await;
+    rotate(&server, &id).await;
+    test(&server, &receiver, &id).await;
+    watch(&server, &receiver, &format!("/subscriptions/{watched}")).await;
+    server.get("/subscriptions?limit=1").await.expect(200);
+    server.get("/subscriptions?is_active=true&after=1").await.expect(200);
+    server.send(server.request("DELETE", &format!("/subscriptions/{id}"))).await.expect(204);
+}
+
+async fn create(server: &Witness<'_>, receiver: &Receiver) -> (Value, Value) {
+    let everything = json!({
+        "name": "everything", "url": receiver.url("/everything"), "method": "PUT", "event_types": ["a", "b.*", "*"],
+        "tags": "one, two", "labels": {"region": "eu"}, "headers": {"X-Token": "t"}, "timeout_ms": 60_000,
+        "filter": {"$or": [{"payload.a.0": {"$not": {"$in": [1, null]}}}, {"time": "2026-03-09T08:15:02Z"}]},
+        "max_attempts": 100, "retry": {"strategy": "exponential", "base_seconds": 1, "max_seconds": 9, "jitter": "full"},
+        "retry_on": [404, "5xx", "400-403", "timeout", "connection"], "ordering": "by_key", "on_exhausted": "block",
+        "ordering_key_path": "user.id", "max_concurrency": 1000, "rate_per_second": 0.01, "is_active": false,
+        "transform": {"keep": ["a"], "drop": ["a.b"], "template": "{{ payload }}", "content_type": "text/plain"},
+    });
+    let created = server.post("/subscriptions", &everything).await.expect(201).json();
+    for transform in [json!({"envelope": true}), json!({"cloudevents": "binary"})] {
+        let more = json!({"url": receiver.url("/more"), "event_types": "more", "transform": transform});
+        server.post("/subscriptions", &more).await.expect(201);
+    }
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let last = json!({"url": receiver.url("/watched"), "event_types": "watched", "secret": secret, "max_attempts": 1});
+    let watched = server.post("/subscriptions", &last).await.expect(201).json();
+    server.post("/subscriptions", &last).await.problem(409, "too_many_subscriptions");
+    (created["id"].clone(), watched["id"].clone())
+}
+
+async fn change(server: &Witness<'_>, id: &Value) {
+    let patch = async |body: Value| -> Reply {
+        server.send(server.request("PATCH", &format!("/subscriptions/{id}")).json(&body)).await
+    };
+    patch(json!({})).await.expect(200);
+    let every_default = json!({
+        "name": null, "method": null, "event_types": null, "tags": null, "labels": null, "filter": null,
+        "headers": null, "timeout_ms": null, "max_attempts": null, "retry": null, "retry_on": null, "ordering": null,
+        "on_exhausted": null, "ordering_key_path": null, "max_concurrency": null, "rate_per_second": null,
+        "transform": null, "is_active": true,
+    });
+    patch(every_default).await.expect(200);
+    patch(json!({"retry": {"strategy": "fixed", "seconds": 0}, "is_active": false})).await.expect(200);
+}
+
+async fn rotate(server: &Witness<'_>, id: &Value) {
+    let path = format!("/subscriptions/{id}/rotate-secret");
+    for _ in 0..9 {
+        server.post(&path, &json!({})).await.expect(200);
+    }
+    server.post(&path, &json!({"overlap_seconds": 604_800})).await.problem(409, "too_many_secrets");
+    server.post(&path, &json!({"overlap_seconds": 0})).await.expect(200);
+}
+
+async fn test(server: &Witness<'_>, receiver: &Receiver, id: &Value) {
+    let path = format!("/subscriptions/{id}/test");
+    for (reply, delivered) in [(Answer::status(204), true), (Answer::status(500), false), (Answer::reset(), false)] {
+        receiver.next(reply);
+        assert_eq!(server.post_empty(&path).await.expect(200).json()["delivered"], delivered);
+    }
+}
+
+/// Endpoints that are in order, paused, and given up for now; and one that is gone.
+async fn watch(server: &Witness<'_>, receiver: &Receiver, path: &str) {
+    let until_endpoint = async |state: &str| {
+        until(state, async || server.get(path).await.expect(200).json()["endpoint"]["state"] == state).await;
+    };
+    until_endpoint("closed").await;
+    let send_to = async |place: &str, replies: Vec<Answer>| {
+        let url = json!({"url": receiver.url(place)});
+        server.send(server.request("PATCH", path).json(&url)).await.expect(200);
+        for reply in replies {
+            receiver.next(reply);
+            server.app.publish(json!({"event_type": "watched"})).await;
+        }
+    };
+    send_to("/paused", vec![Answer::too_many_requests("3600")]).await;
+    until_endpoint("paused").await;
+    send_to("/open", vec![Answer::status(500), Answer::status(500)]).await;
+    until_endpoint("open").await;
+    send_to("/gone", vec![Answer::gone()]).await;
+    until("it is switched off", async || server.get(path).await.json()["inactive_reason"] == "gone").await;
+}
