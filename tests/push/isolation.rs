@@ -147,6 +147,20 @@ async fn endpoints_that_hang_do_not_keep_others_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn not_even_an_endpoint_that_wants_all_slots_and_hangs_keeps_others_waiting() {
+    let app = with_flags(&["--max-pushes=20"]).await;
+    let (hanging, lively) = (Receiver::start().await, Receiver::start().await);
+    hanging.always(Reply::never());
+    app.subscribe(&hanging.url("/"), json!({"event_types": ["hang"], "max_concurrency": 1000})).await;
+    app.subscribe(&lively.url("/"), json!({"event_types": ["live"]})).await;
+    publish_many(&app, "hang", 50).await;
+    hanging.until_in_flight(18).await;
+    publish_many(&app, "live", 50).await;
+    lively.received(50).await;
+    assert_eq!(hanging.in_flight(), 18, "a tenth is out of its reach");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rate_is_kept_and_what_is_not_used_for_a_second_is_lost() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 100);

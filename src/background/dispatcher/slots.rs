@@ -34,9 +34,11 @@ impl Slots {
         Arc::new(Slots { taken: Mutex::default(), capacity, engine })
     }
 
-    /// How many more requests to a subscription may be under way, of `most`.
+    /// How many more requests to a subscription may be under way, of `most`. A tenth of all slots
+    /// is out of reach for any one of them: if its endpoint hangs, others go on.
     pub fn free(&self, subscription_id: i64, most: i32) -> usize {
-        usize::try_from(most).unwrap_or(0).saturating_sub(self.taken(subscription_id))
+        let within_reach = (self.capacity - self.capacity / 10).max(1);
+        usize::try_from(most).unwrap_or(0).min(within_reach).saturating_sub(self.taken(subscription_id))
     }
 
     /// How many requests to a subscription are under way.
