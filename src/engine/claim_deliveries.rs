@@ -154,6 +154,7 @@ impl Engine {
             let claimed = claim(&mut conn, self, &look, queues, claimers, slack).await?;
             // The sweep below wants one, too, and there may be only one.
             drop(conn);
+            self.metrics.events_claimed.inc_by(claimed.events.len() as u64);
             self.note_claim(&look, &claimed);
             if !claimed.out_of_reach || is_swept {
                 return Ok(share_out(claimed, claimers));
@@ -172,6 +173,7 @@ impl Engine {
                 Asked::Again(standing) => return Ok((standing, Undo::Never)),
                 Asked::First(claimed, undo) => (claimed, undo),
             };
+            self.metrics.events_claimed.inc_by(claimed.events.len() as u64);
             self.note_claim(&look, &claimed);
             if !claimed.out_of_reach || is_swept {
                 return Ok((claimed.events.into_iter().map(|event| event.row).collect(), undo));
@@ -183,7 +185,6 @@ impl Engine {
 
     /// Call it after the commit.
     pub(super) fn note_claim(&self, look: &Look<'_>, claimed: &Claimed) {
-        self.metrics.events_claimed.inc_by(claimed.events.len() as u64);
         for event in &claimed.events {
             let (queue, rank, seq) = &event.next;
             look.raise(queue, Place { rank: *rank, seq: *seq });
