@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 
 use crate::domain::address::check_url;
 use crate::domain::event::{NewEvent, RunAt};
-use crate::domain::invalid::Invalid;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
 use crate::domain::signature::Secret;
@@ -53,7 +52,8 @@ impl Engine {
         secret: Secret,
         is_active: bool,
     ) -> Result<SubscriptionRow, Error> {
-        let (spec, json) = self.check_spec(&fields)?;
+        let (spec, json) = read_spec(&fields)?;
+        self.check_address(&spec)?;
         let engine = self.clone();
         let row = self.detached(async move {
             transaction!(engine, |conn| {
@@ -83,7 +83,12 @@ impl Engine {
                 for (name, value) in &changes.fields {
                     fields.insert(name.clone(), value.clone());
                 }
-                let (spec, json) = engine.check_spec(&fields)?;
+                let (spec, json) = read_spec(&fields)?;
+                // One that stays was judged before, and is judged again whenever it is dialled:
+                // it must not keep anybody from switching the subscription off.
+                if changes.fields.contains_key("url") {
+                    engine.check_address(&spec)?;
+                }
                 let is_active = changes.is_active.unwrap_or(row.is_active);
                 let inactive_reason = row.inactive_reason.as_deref().filter(|_| !is_active);
                 let state = SubscriptionState { url: &spec.url, spec: &json, is_active, inactive_reason };
@@ -181,12 +186,8 @@ impl Engine {
         Ok(true)
     }
 
-    fn check_spec(&self, fields: &Map<String, Value>) -> Result<(SubscriptionSpec, RawJson), Error> {
-        let spec = SubscriptionSpec::parse(fields).map_err(Error::Invalid)?;
-        check_url(&spec.url, &self.settings.webhook_allow)
-            .map_err(|reason| Error::Invalid(vec![Invalid::new("url", reason)]))?;
-        let json = RawJson::of(&spec.to_json()).map_err(|error| Error::Internal(error.to_string()))?;
-        Ok((spec, json))
+    fn check_address(&self, spec: &SubscriptionSpec) -> Result<(), Error> {
+        check_url(&spec.url, &self.settings.webhook_allow).map_err(|reason| Error::invalid("url", reason))
     }
 
     /// The copy of this server is made anew at once; other servers find out when they use theirs.
@@ -215,6 +216,12 @@ fn state_of(row: &SubscriptionRow) -> SubscriptionState<'_> {
         is_active: row.is_active,
         inactive_reason: row.inactive_reason.as_deref(),
     }
+}
+
+fn read_spec(fields: &Map<String, Value>) -> Result<(SubscriptionSpec, RawJson), Error> {
+    let spec = SubscriptionSpec::parse(fields).map_err(Error::Invalid)?;
+    let json = RawJson::of(&spec.to_json()).map_err(|error| Error::Internal(error.to_string()))?;
+    Ok((spec, json))
 }
 
 fn fields_of(row: &SubscriptionRow) -> Result<Map<String, Value>, Error> {
