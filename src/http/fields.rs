@@ -17,6 +17,7 @@ use crate::domain::invalid::Invalid;
 use crate::domain::json::{RawJson, is_too_deep};
 use crate::domain::raw_entries::RawEntries;
 use crate::domain::tags::Tags;
+use crate::domain::unique_json::UniqueJson;
 use crate::domain::{limits, text, timestamp, worker_id};
 use crate::error::Error;
 
@@ -231,13 +232,14 @@ impl<'a> Fields<'a> {
         take(self)
     }
 
-    /// Takes all that is left, for somebody else to read.
+    /// Takes all that is left, for somebody else to read. What is given twice at any depth is
+    /// refused: of two conditions of one name, one would be dropped without a word.
     pub fn rest(&mut self) -> Map<String, Value> {
         let mut rest = Map::new();
         for (name, value) in std::mem::take(&mut self.entries) {
             match serde_json::from_str(value.get()) {
-                Ok(value) => drop(rest.insert(name.into_owned(), value)),
-                Err(error) => self.refuse(name, error.to_string()),
+                Ok(UniqueJson(value)) => drop(rest.insert(name.into_owned(), value)),
+                Err(error) => self.refuse(name, format!("cannot be read: {error}")),
             }
         }
         rest

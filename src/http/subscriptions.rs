@@ -11,6 +11,7 @@ use super::fields::Fields;
 use super::query::Query;
 use super::view::{Timestamp, timestamp};
 use crate::domain::signature::Secret;
+use crate::domain::subscription::SubscriptionSpec;
 use crate::domain::{limits, text};
 use crate::engine::Engine;
 use crate::engine::subscriptions::SubscriptionChanges;
@@ -38,6 +39,12 @@ pub async fn create_subscription(
     let secret = read_secret(&mut fields);
     let is_active = fields.boolean("is_active").unwrap_or(true);
     let rest = fields.rest();
+    // Whoever has to mend one thing wants to know of all of them.
+    if fields.has_complaints()
+        && let Err(errors) = SubscriptionSpec::parse(&rest)
+    {
+        fields.refuse_all(Error::Invalid(errors));
+    }
     fields.finish()?;
     let secret = or_new(secret)?;
     let row = engine.create_subscription(rest, secret.clone(), is_active).await?;
