@@ -5,4 +5,5 @@ mod errors;
 mod events;
 mod operate;
 mod reads;
+mod subscriptions;
 mod work;

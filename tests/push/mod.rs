@@ -9,6 +9,7 @@ mod drain;
 mod fan_out;
 mod gone;
 mod isolation;
+mod log_lines;
 mod order;
 mod outcomes;
 mod pauses;

@@ -164,8 +164,11 @@ impl App {
 }
 
 fn serve_args(url: &str, flags: &[String]) -> ServeArgs {
-    // Receivers under test are on this machine.
-    let fixed = ["waybill", "serve", "--bind", "127.0.0.1:0", "--database-url", url, "--webhook-allow", "127.0.0.0/8"];
+    let mut fixed = vec!["waybill", "serve", "--bind", "127.0.0.1:0", "--database-url", url];
+    if !flags.iter().any(|flag| flag.starts_with("--webhook-allow")) {
+        // Receivers under test are on this machine.
+        fixed.push("--webhook-allow=127.0.0.0/8");
+    }
     let cli = Cli::parse_from(fixed.into_iter().map(str::to_owned).chain(flags.iter().cloned()));
     match cli.command {
         Command::Serve(args) => args,

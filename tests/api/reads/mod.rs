@@ -1,4 +1,5 @@
 mod health;
 mod logs;
+mod metrics;
 mod tags;
 mod workers;

@@ -25,7 +25,7 @@ async fn create(server: &Witness<'_>, receiver: &Receiver) -> (Value, Value) {
         "name": "everything", "url": receiver.url("/everything"), "method": "PUT", "event_types": ["a", "b.*", "*"],
         "tags": "one, two", "labels": {"region": "eu"}, "headers": {"X-Token": "t"}, "timeout_ms": 60_000,
         "filter": {"$or": [{"payload.a.0": {"$not": {"$in": [1, null]}}}, {"time": "2026-03-09T08:15:02Z"}]},
-        "max_attempts": 100, "retry": {"strategy": "exponential", "base_seconds": 1, "max_seconds": 9, "jitter": "full"},
+        "retry": {"strategy": "exponential", "base_seconds": 1, "max_seconds": 9, "jitter": "full"}, "max_attempts": 100,
         "retry_on": [404, "5xx", "400-403", "timeout", "connection"], "ordering": "by_key", "on_exhausted": "block",
         "ordering_key_path": "user.id", "max_concurrency": 1000, "rate_per_second": 0.01, "is_active": false,
         "transform": {"keep": ["a"], "drop": ["a.b"], "template": "{{ payload }}", "content_type": "text/plain"},

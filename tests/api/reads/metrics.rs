@@ -1,0 +1,165 @@
+//! `GET /metrics`.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::support::receiver::{Gate, Receiver, Reply};
+use crate::support::{App, Options, until};
+
+/// What is counted, by name and labels as they are written.
+async fn metrics(app: &App) -> BTreeMap<String, f64> {
+    let reply = app.get("/metrics").await.expect(200);
+    let content_type = reply.header("content-type");
+    assert_eq!(content_type, Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
+    read(&reply.text)
+}
+
+/// Reads OpenMetrics text, and insists that it is that.
+fn read(text: &str) -> BTreeMap<String, f64> {
+    let lines = text.strip_suffix("# EOF\n").expect("the end is marked");
+    let mut families = BTreeMap::new();
+    let mut samples = BTreeMap::new();
+    for line in lines.lines() {
+        match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+            ["#", "HELP", name, help] => assert!(!name.is_empty() && !help.is_empty(), "{line}"),
+            ["#", "TYPE", name, kind] => {
+                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+                assert_eq!(families.insert(name, kind), None, "{name} is described twice");
+            }
+            _ => {
+                let (series, value) = line.rsplit_once(' ').expect(line);
+                let name = series.split('{').next().unwrap_or_default();
+                assert!(is_of_a_family(name, &families), "{line}");
+                check_labels(series);
+                assert_eq!(samples.insert(series.to_owned(), value.parse().expect(line)), None, "{series} twice");
+            }
+        }
+    }
+    samples
+}
+
+fn is_of_a_family(name: &str, families: &BTreeMap<&str, &str>) -> bool {
+    let kind_of = |suffix: &str| name.strip_suffix(suffix).and_then(|family| families.get(family).copied());
+    families.get(name).is_some_and(|kind| *kind == "gauge")
+        || kind_of("_total") == Some("counter")
+        || ["_bucket", "_sum", "_count"].iter().any(|suffix| kind_of(suffix) == Some("histogram"))
+}
+
+/// Labels are few, and none that anybody could make up values for.
+#[track_caller]
+fn check_labels(series: &str) {
+    let Some((_, labels)) = series.split_once('{') else { return };
+    let labels = labels.strip_suffix('}').expect(series);
+    for label in labels.split(',') {
+        let (name, value) = label.split_once('=').expect(series);
+        let value = value.trim_matches('"');
+        let is_known = match name {
+            "subscription" => value == "other" || value.parse::<i64>().is_ok(),
+            "action" => value.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'),
+            "le" => value == "+Inf" || value.parse::<f64>().is_ok(),
+            _ => false,
+        };
+        assert!(is_known, "{series}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_done_nothing_has_counted_nothing() {
+    let app = App::start().await;
+    let metrics = metrics(&app).await;
+    assert!(metrics.values().all(|value| *value == 0.0), "{metrics:?}");
+    for name in [
+        "waybill_events_received_total",
+        "waybill_pushes_pending",
+        "waybill_oldest_push_seconds",
+        "waybill_breakers_open",
+        "waybill_push_seconds_count",
+    ] {
+        assert!(metrics.contains_key(name), "{name} in {metrics:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pushes_are_counted_by_what_became_of_them() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let fields = json!({"event_types": ["t"], "retry": {"strategy": "fixed", "seconds": 0}, "max_attempts": 2});
+    let id = app.subscribe(&receiver.url("/hook"), fields).await["id"].clone();
+    receiver.next(Reply::ok());
+    app.publish_and_wait("COMPLETED").await;
+    receiver.next(Reply::status(500));
+    receiver.next(Reply::ok());
+    app.publish_and_wait("COMPLETED").await;
+    receiver.next(Reply::status(400));
+    app.publish_and_wait("FAILED").await;
+    app.publish(json!({"event_type": "nobody.cares"})).await;
+    app.publish_tagged("work").await;
+    app.claim("work", "w:1").await.expect("an event");
+
+    let of = |name: &str| format!("waybill_{name}_total{{subscription=\"{id}\"}}");
+    let first = "waybill_first_push_seconds_count";
+    until("the last attempt is counted", async || metrics(&app).await[first] == 3.0).await;
+    let metrics = metrics(&app).await;
+    let counted = |name: &str| metrics.get(name).copied().unwrap_or_else(|| panic!("{name} in {metrics:?}"));
+    assert_eq!(counted(&of("deliveries_enqueued")), 3.0);
+    assert_eq!(counted(&of("pushes_sent")), 4.0);
+    assert_eq!(counted(&of("pushes_succeeded")), 2.0);
+    assert_eq!(counted(&of("pushes_retried")), 1.0);
+    assert_eq!(counted(&of("pushes_dead_lettered")), 1.0);
+    assert_eq!(counted("waybill_events_received_total"), 5.0);
+    assert_eq!(counted("waybill_events_without_subscriber_total"), 1.0);
+    assert_eq!(counted("waybill_events_claimed_total"), 1.0);
+    assert_eq!(counted("waybill_settlements_total{action=\"COMPLETED\"}"), 2.0);
+    assert_eq!(counted("waybill_settlements_total{action=\"FAILED\"}"), 2.0);
+    assert_eq!(counted("waybill_push_seconds_count"), 4.0);
+    assert_eq!(counted("waybill_pushes_pending"), 0.0);
+}
+
+impl App {
+    /// Publishes an event of the type `t`, and waits until it stands where it should.
+    async fn publish_and_wait(&self, status: &str) {
+        let id = self.publish_typed("t", json!({})).await;
+        until(status, async || self.event(id).await["status"] == status).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_is_counted_and_the_oldest_has_an_age() {
+    let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
+    receiver.always(Reply::status(500));
+    app.subscribe(&receiver.url("/hook"), json!({"event_types": ["t"]})).await;
+    for _ in 0..3 {
+        app.publish_typed("t", json!({})).await;
+    }
+    until("all wait for a retry", async || metrics(&app).await["waybill_pushes_pending"] == 3.0).await;
+    assert_eq!(metrics(&app).await["waybill_oldest_push_seconds"], 0.0, "what is not due is not late");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_could_have_been_sent_long_ago_shows() {
+    let app =
+        App::start_with(Options { fixed_clock: true, flags: vec!["--dispatch=false".into()], ..Options::default() })
+            .await;
+    app.subscribe("http://127.0.0.1:9/hook", json!({"event_types": ["t"]})).await;
+    app.publish_typed("t", json!({})).await;
+    app.advance(100);
+    app.publish_typed("t", json!({})).await;
+    let metrics = metrics(&app).await;
+    assert_eq!((metrics["waybill_pushes_pending"], metrics["waybill_oldest_push_seconds"]), (2.0, 100.0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_under_way_and_open_breakers_are_shown() {
+    let flags = vec!["--breaker-failures=1".to_owned()];
+    let app = App::start_with(Options { flags, ..Options::default() }).await;
+    let (receiver, gate) = (Receiver::start().await, Gate::closed());
+    receiver.always(Reply::status(500).held_by(&gate));
+    app.subscribe(&receiver.url("/hook"), json!({"event_types": ["t"], "timeout_ms": 60_000})).await;
+    app.publish_typed("t", json!({})).await;
+    receiver.until_in_flight(1).await;
+    let before = metrics(&app).await;
+    assert_eq!((before["waybill_pushes_in_flight"], before["waybill_breakers_open"]), (1.0, 0.0));
+    gate.open();
+    until("it is given up for now", async || metrics(&app).await["waybill_breakers_open"] == 1.0).await;
+    until("nothing is under way", async || metrics(&app).await["waybill_pushes_in_flight"] == 0.0).await;
+}

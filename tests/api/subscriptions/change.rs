@@ -1,0 +1,129 @@
+//! `PATCH /subscriptions/{id}`: what is given replaces what was there.
+
+use serde_json::{Value, json};
+
+use super::{NOWHERE, change, path_of};
+use crate::support::receiver::{Receiver, Reply};
+use crate::support::{App, ledger, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_replaces_what_was_there_and_the_rest_stays() {
+    let app = App::start().await;
+    let fields = json!({
+        "name": "before", "event_types": ["a"], "labels": {"a": "1"}, "timeout_ms": 500, "filter": {"type": "a"},
+    });
+    let mut expected = app.subscribe(NOWHERE, fields).await;
+    expected.as_object_mut().expect("an object").remove("secret");
+    let changes = json!({
+        "url": "https://other.example/", "labels": {"b": "2"}, "max_attempts": 7, "transform": {"envelope": true},
+    });
+    let view = change(&app, &expected, changes.clone()).await.expect(200).json();
+    expected.as_object_mut().expect("an object").extend(changes.as_object().expect("an object").clone());
+    expected["version"] = json!(2);
+    expected["updated_at"] = view["updated_at"].clone();
+    assert_eq!(view, expected);
+    assert_eq!(app.get(&path_of(&view)).await.expect(200).json(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn null_brings_back_the_default() {
+    let app = App::start().await;
+    let mut plain = app.subscribe(NOWHERE, json!({})).await;
+    let fields = json!({
+        "name": "n", "method": "PUT", "event_types": ["a"], "tags": ["a"], "labels": {"a": "b"},
+        "filter": {"type": "a"}, "headers": {"X-A": "1"}, "timeout_ms": 500, "max_attempts": 1, "retry": {"strategy": "fixed", "seconds": 1},
+        "retry_on": [], "ordering": "by_key", "on_exhausted": "block", "ordering_key_path": "a", "max_concurrency": 1,
+        "rate_per_second": 1.0, "transform": {"envelope": true},
+    });
+    let nulls: Value = fields.as_object().expect("an object").keys().map(|name| (name.clone(), Value::Null)).collect();
+    let full = app.subscribe(NOWHERE, fields).await;
+    let view = change(&app, &full, nulls).await.expect(200).json();
+    plain.as_object_mut().expect("an object").remove("secret");
+    for own in ["id", "version", "created_at", "updated_at"] {
+        plain[own] = view[own].clone();
+    }
+    assert_eq!(view, plain);
+    change(&app, &full, json!({"url": null})).await.names(&["url"]);
+    let unchanged = change(&app, &full, json!({"is_active": null, "secret": null})).await.expect(200).json();
+    assert_eq!(unchanged["is_active"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_version_grows_with_every_change() {
+    let app = App::with_fixed_clock().await;
+    let subscription = app.subscribe(NOWHERE, json!({})).await;
+    for version in 2..5 {
+        app.advance(60);
+        let view = change(&app, &subscription, json!({"name": format!("v{version}")})).await.expect(200).json();
+        assert_eq!(view["version"], version);
+        assert_eq!(view["created_at"], subscription["created_at"]);
+        assert_eq!(app.seconds_ahead(&view["updated_at"]), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_is_not_changed_here() {
+    let app = App::start().await;
+    let subscription = app.subscribe(NOWHERE, json!({})).await;
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let reply = change(&app, &subscription, json!({"name": "x", "secret": secret})).await;
+    assert!(!reply.text.contains(&secret[6..]), "{}", reply.text);
+    reply.names(&["secret"]);
+    assert_eq!(app.get(&path_of(&subscription)).await.json()["version"], 1, "nothing was done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_wrong_is_refused_as_a_whole() {
+    let app = App::start().await;
+    let subscription = app.subscribe(NOWHERE, json!({"name": "before"})).await;
+    for (changes, named) in [
+        (json!({"name": "after", "timeout_ms": 1}), "timeout_ms"),
+        (json!({"name": "after", "colour": "red"}), "colour"),
+        (json!({"name": "after", "id": 8}), "id"),
+        (json!({"name": "after", "version": 8}), "version"),
+        (json!({"name": "after", "endpoint": {}}), "endpoint"),
+        (json!({"name": "after", "is_active": "no"}), "is_active"),
+        (
+            json!({"name": "after", "filter": {"$or": [{}, {"payload.a": {"$gt": true}}]}}),
+            "filter.$or[1].payload.a.$gt",
+        ),
+        (json!({"name": "after", "url": "http://[::1]/"}), "url"),
+    ] {
+        change(&app, &subscription, changes).await.names(&[named]);
+    }
+    let view = app.get(&path_of(&subscription)).await.expect(200).json();
+    assert_eq!((&view["name"], &view["version"]), (&json!("before"), &json!(1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_is_switched_off_gets_nothing_that_is_published_meanwhile() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"event_types": ["t"]})).await;
+    let enqueued = async || {
+        let event = json!({"event_type": "t"});
+        app.post("/events", &event).await.expect(201).json()["enqueued"].clone()
+    };
+    assert_eq!(enqueued().await, 1);
+    receiver.received(1).await;
+    assert_eq!(change(&app, &subscription, json!({"is_active": false})).await.expect(200).json()["is_active"], false);
+    assert_eq!(enqueued().await, 0);
+    change(&app, &subscription, json!({"is_active": true})).await.expect(200);
+    assert_eq!(enqueued().await, 1);
+    assert_eq!(receiver.received(2).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_the_server_switched_off_says_why_until_it_is_switched_on_again() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"event_types": ["t"]})).await;
+    receiver.next(Reply::gone());
+    app.publish_typed("t", json!(1)).await;
+    let view = async || app.get(&path_of(&subscription)).await.expect(200).json();
+    until("it is switched off", async || view().await["is_active"] == false).await;
+    assert_eq!(view().await["inactive_reason"], "gone");
+    change(&app, &subscription, json!({"name": "renamed"})).await.expect(200);
+    assert_eq!(view().await["inactive_reason"], "gone");
+    let back = change(&app, &subscription, json!({"is_active": true})).await.expect(200).json();
+    assert_eq!((&back["is_active"], &back["inactive_reason"]), (&json!(true), &Value::Null));
+    ledger::check(&app).await;
+}

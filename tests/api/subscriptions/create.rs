@@ -1,0 +1,143 @@
+//! `POST /subscriptions`: what a subscription says, and what it gets that says little.
+
+use serde_json::{Value, json};
+
+use super::{NOWHERE, path_of, secret_of, with_flags};
+use crate::support::App;
+use crate::support::work::time;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_is_enough_and_the_rest_has_defaults() {
+    let app = App::start().await;
+    let reply = app.post("/subscriptions", &json!({"url": NOWHERE})).await.expect(201);
+    let mut view = reply.json();
+    assert_eq!(reply.header("location"), Some(path_of(&view).as_str()));
+    assert!(view["id"].as_i64() > Some(0));
+    assert_eq!(time(&view["created_at"]), time(&view["updated_at"]));
+    let fields = view.as_object_mut().expect("an object");
+    for own in ["id", "secret", "created_at", "updated_at"] {
+        fields.remove(own).expect(own);
+    }
+    let expected = json!({
+        "version": 1, "is_active": true, "inactive_reason": null, "name": null, "url": NOWHERE, "method": "POST",
+        "event_types": [], "tags": [], "labels": {}, "filter": null, "headers": {}, "timeout_ms": 10_000,
+        "max_attempts": 4, "retry": {"strategy": "schedule", "seconds": [5, 30, 300]},
+        "retry_on": [408, 425, 429, "5xx", "timeout", "connection"], "ordering": "none", "on_exhausted": "skip",
+        "ordering_key_path": null, "max_concurrency": 16, "rate_per_second": null, "transform": null,
+        "endpoint": {"state": "closed", "failures_in_row": 0, "paused_until": null},
+    });
+    assert_eq!(view, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn null_means_not_given() {
+    let app = App::start().await;
+    let plain = app.subscribe(NOWHERE, json!({})).await;
+    let nulls = plain.as_object().expect("an object").keys().map(|name| (name.clone(), Value::Null));
+    let own = ["id", "version", "inactive_reason", "endpoint", "created_at", "updated_at", "url"];
+    let nulls: Value = nulls.filter(|(name, _)| !own.contains(&name.as_str())).collect();
+    let mut view = app.subscribe(NOWHERE, nulls).await;
+    for own in ["id", "secret", "created_at", "updated_at"] {
+        view[own] = plain[own].clone();
+    }
+    assert_eq!(view, plain);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_field_is_kept_and_answered() {
+    let app = App::start().await;
+    let fields = json!({
+        "name": "Zoës orders", "url": "HTTPS://Shop.Example:8443/a?b=c%20d", "method": "PUT",
+        "event_types": ["order.paid", "user.*", "*"], "tags": ["a", "b c"], "labels": {"region": "eu", "empty": ""},
+        "filter": {
+            "$or": [{"payload.amount": {"$gt": 10.5, "$lte": 1e3}}, {"$not": {"tags": ["x"]}}],
+            "type": {"$exists": true},
+        },
+        "headers": {"Authorization": "Bearer x", "X-Empty": ""}, "timeout_ms": 100, "max_attempts": 100,
+        "retry": {
+            "strategy": "exponential", "base_seconds": 2, "max_seconds": 60, "jitter": "full", "floor_seconds": 2,
+        },
+        "retry_on": [404, "4xx", "500-504", "timeout"], "ordering": "by_key", "on_exhausted": "block",
+        "ordering_key_path": "customer.0.id", "max_concurrency": 1, "rate_per_second": 0.25, "is_active": false,
+        "transform": {
+            "keep": ["a.b", "c"], "drop": ["c.d"], "template": "{{ payload.a }}", "content_type": "text/plain",
+        },
+    });
+    let created = app.post("/subscriptions", &fields).await.expect(201).json();
+    for (name, value) in fields.as_object().expect("an object") {
+        assert_eq!(&created[name], value, "{name}");
+    }
+    let mut read = app.get(&path_of(&created)).await.expect(200).json();
+    read["secret"] = created["secret"].clone();
+    assert_eq!(read, created);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn short_forms_are_answered_in_full() {
+    let app = App::start().await;
+    let fields = json!({
+        "event_types": "user.*", "tags": "a, b,a", "transform": {"template": "1"},
+        "retry": {"strategy": "exponential", "base_seconds": 5, "max_seconds": 60, "jitter": "full"},
+    });
+    let view = app.subscribe(NOWHERE, fields).await;
+    assert_eq!((&view["event_types"], &view["tags"]), (&json!(["user.*"]), &json!(["a", "b"])));
+    assert_eq!(view["retry"]["floor_seconds"], 1, "full jitter alone may mean no wait at all");
+    assert_eq!(view["transform"], json!({"template": "1", "content_type": "application/json"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_is_made_for_whoever_brings_none() {
+    let app = App::start().await;
+    let secrets =
+        [app.subscribe(NOWHERE, json!({})).await, app.subscribe(NOWHERE, json!({})).await].map(|s| secret_of(&s));
+    assert_ne!(secrets[0], secrets[1]);
+    for secret in secrets {
+        let encoded = secret.strip_prefix("whsec_").expect(&secret);
+        assert_eq!(encoded.len(), 44, "32 bytes in base64");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_is_brought_is_used_and_a_bad_one_is_refused_without_being_repeated() {
+    let app = App::start().await;
+    let own = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    assert_eq!(app.subscribe(NOWHERE, json!({"secret": own})).await["secret"], own);
+    let long = format!("whsec_{}", "A".repeat(88));
+    for bad in [
+        "",
+        "whsec_",
+        "whsec_c2hvcnRzaG9ydA==",
+        &own[6..],
+        "WHSEC_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        &long,
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS\u{0}",
+    ] {
+        let reply = app.post("/subscriptions", &json!({"url": NOWHERE, "secret": bad})).await;
+        assert!(bad.len() < 10 || !reply.text.contains(&bad[6..20]), "{}", reply.text);
+        reply.names(&["secret"]);
+    }
+    app.post("/subscriptions", &json!({"url": NOWHERE, "secret": 5})).await.names(&["secret"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_are_at_most_as_many_as_the_server_allows() {
+    let app = with_flags(&["--max-subscriptions=2"]).await;
+    let first = app.subscribe(NOWHERE, json!({})).await;
+    app.subscribe(NOWHERE, json!({"is_active": false})).await;
+    let problem = app.post("/subscriptions", &json!({"url": NOWHERE})).await.problem(409, "too_many_subscriptions");
+    assert!(problem["detail"].as_str().expect("a detail").contains('2'), "{problem}");
+    app.delete(&path_of(&first)).await.expect(204);
+    app.subscribe(NOWHERE, json!({})).await;
+    app.post("/subscriptions", &json!({"url": NOWHERE})).await.problem(409, "too_many_subscriptions");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_who_subscribe_at_once_do_not_get_past_the_limit() {
+    let app = with_flags(&["--max-subscriptions=3"]).await;
+    let body = json!({"url": NOWHERE});
+    let replies = futures_util::future::join_all((0..12).map(|_| app.post("/subscriptions", &body))).await;
+    let statuses: Vec<u16> = replies.iter().map(|reply| reply.status).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 3, "{statuses:?}");
+    assert!(statuses.iter().all(|status| [201, 409].contains(status)), "{statuses:?}");
+    assert_eq!(app.count("SELECT count(*) FROM waybill.subscriptions").await, 3);
+}

@@ -1,0 +1,82 @@
+//! `GET /subscriptions/{id}`.
+
+use serde_json::{Value, json};
+
+use super::{NOWHERE, path_of, secret_of};
+use crate::support::receiver::{Receiver, Reply};
+use crate::support::work::time;
+use crate::support::{App, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_secret_is_shown_once_and_never_again() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    receiver.always(Reply::status(500));
+    let fields = json!({"event_types": ["t"], "max_attempts": 1});
+    let subscription = app.subscribe(&receiver.url("/hook"), fields).await;
+    let path = path_of(&subscription);
+    let event = app.publish_typed("t", json!(1)).await;
+    let delivery = app.only_delivery(event).await;
+    app.until_delivery(delivery, "FAILED").await;
+    let letter = app.open_dead_letter(event).await["id"].clone();
+    let mut secrets = vec![secret_of(&subscription)];
+    let rotated = app.post(&format!("{path}/rotate-secret"), &json!({})).await.expect(200).json();
+    secrets.push(secret_of(&rotated));
+    let answers = [
+        app.patch(&path, &json!({"name": "renamed"})).await,
+        app.post_empty(&format!("{path}/test")).await,
+        app.get(&path).await,
+        app.get("/subscriptions").await,
+        app.get(&format!("/events/{event}?include_logs=true&include_deliveries=true")).await,
+        app.get(&format!("/deliveries/{delivery}")).await,
+        app.get(&format!("/dead-letters/{letter}")).await,
+        app.get("/dead-letters").await,
+        app.get("/logs").await,
+        app.get("/metrics").await,
+    ];
+    for answer in answers {
+        let answer = answer.expect(200);
+        assert!(!answer.text.contains("whsec_"), "{}", answer.text);
+        for secret in &secrets {
+            assert!(!answer.text.contains(&secret[6..]), "{}", answer.text);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_endpoint_shows_how_it_is_doing() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"event_types": ["t"], "max_attempts": 1})).await;
+    let endpoint = async || app.get(&path_of(&subscription)).await.expect(200).json()["endpoint"].clone();
+    assert_eq!(endpoint().await, json!({"state": "closed", "failures_in_row": 0, "paused_until": null}));
+    receiver.next(Reply::status(500));
+    app.publish_typed("t", json!(1)).await;
+    until("the failure is counted", async || endpoint().await["failures_in_row"] == 1).await;
+    assert_eq!(endpoint().await["state"], "closed");
+    receiver.next(Reply::too_many_requests("3600"));
+    app.publish_typed("t", json!(2)).await;
+    until("it is left alone", async || endpoint().await["state"] == "paused").await;
+    let paused_until = time(&endpoint().await["paused_until"]);
+    assert!(paused_until > chrono::Utc::now() + chrono::TimeDelta::seconds(3000), "{paused_until}");
+    let others = app.subscribe(&receiver.url("/hook"), json!({"is_active": false})).await;
+    let of_others = app.get(&path_of(&others)).await.expect(200).json()["endpoint"].clone();
+    assert_eq!(of_others["state"], "paused", "the URL is what is paused, whoever subscribed with it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_subscription_is_not_found() {
+    let app = App::start().await;
+    let event = app.publish_tagged("a").await;
+    for id in [event + 1000, i64::MAX] {
+        let path = format!("/subscriptions/{id}");
+        app.get(&path).await.problem(404, "subscription_not_found");
+        app.patch(&path, &json!({"name": "x"})).await.problem(404, "subscription_not_found");
+        app.delete(&path).await.problem(404, "subscription_not_found");
+        app.post(&format!("{path}/rotate-secret"), &json!({})).await.problem(404, "subscription_not_found");
+        app.post_empty(&format!("{path}/test")).await.problem(404, "subscription_not_found");
+    }
+    for id in ["0", "-1", "one", "9223372036854775808"] {
+        app.get(&format!("/subscriptions/{id}")).await.names(&["id"]);
+    }
+    let subscription = app.subscribe(NOWHERE, json!({})).await;
+    assert_ne!(app.get(&path_of(&subscription)).await.expect(200).json()["id"], Value::Null);
+}

@@ -1,0 +1,36 @@
+//! `/subscriptions`.
+
+mod addresses;
+mod change;
+mod create;
+mod delete;
+mod get;
+mod list;
+mod refusals;
+mod rotate_secret;
+mod test;
+
+use serde_json::Value;
+
+use crate::support::{App, Options, Reply};
+
+/// A place that nobody will ever be sent anything at.
+const NOWHERE: &str = "https://shop.example/hook";
+
+/// A server with these flags.
+async fn with_flags(flags: &[&str]) -> App {
+    App::start_with(Options { flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), ..Options::default() })
+        .await
+}
+
+fn path_of(subscription: &Value) -> String {
+    format!("/subscriptions/{}", subscription["id"])
+}
+
+async fn change(app: &App, subscription: &Value, fields: Value) -> Reply {
+    app.patch(&path_of(subscription), &fields).await
+}
+
+fn secret_of(view: &Value) -> String {
+    view["secret"].as_str().expect("a secret").to_owned()
+}
