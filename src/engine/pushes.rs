@@ -3,6 +3,7 @@
 //! The dispatcher is a worker like any other, built in. Its claims go by subscription, since
 //! each has its own limits; its words are settled in the same lane as everybody's.
 
+use crate::domain::address::without_query;
 use crate::domain::delivery::Report;
 use crate::domain::lease::Caller;
 use crate::error::Error;
@@ -188,7 +189,7 @@ impl Engine {
 
     fn tell(&self, url: &str, what: &str, notices: &[Notice]) {
         if !notices.is_empty() {
-            log::warn!(endpoint = url; "the breaker {what}");
+            log::warn!(endpoint = without_query(url); "the breaker {what}");
         }
         for notice in notices {
             self.follow_notice(notice);

@@ -38,9 +38,10 @@ async fn push(app: &App, receiver: &Receiver, replies: Vec<Reply>, status: &str)
 async fn every_attempt_is_one_line_of_the_log() {
     let (server, receiver) = (start().await, Receiver::start().await);
     let (app, url) = (&server.app, receiver.url("/hook"));
+    let with_token = format!("{url}?token=s3cret");
     let headers = json!({"Authorization": "Bearer s3cret"});
     let fields = json!({"event_types": ["t"], "retry": at_once(), "max_attempts": 2, "headers": headers});
-    let subscription = app.subscribe(&url, fields).await;
+    let subscription = app.subscribe(&with_token, fields).await;
     let taken = push(app, &receiver, vec![Reply::ok()], "COMPLETED").await;
     let refused = push(app, &receiver, vec![Reply::status(503), Reply::status(400)], "FAILED").await;
     let lost = push(app, &receiver, vec![Reply::reset(), Reply::status(201)], "COMPLETED").await;

@@ -8,6 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::failing::Failing;
 use super::slots::Slot;
+use crate::domain::address::without_query;
 use crate::domain::attempt::{AttemptOutcome, ErrorKind, Judgement};
 use crate::domain::backoff::chance;
 use crate::domain::delivery::{PushRecord, Report};
@@ -157,7 +158,7 @@ impl Attempt {
             Ok::<(), Error>(())
         };
         if let Err(error) = noted.await {
-            log::warn!(endpoint = spec.url.as_str(); "the state of an endpoint could not be written: {error}");
+            log::warn!(endpoint = without_query(&spec.url); "the state of an endpoint could not be written: {error}");
         }
     }
 
@@ -231,7 +232,7 @@ impl Attempt {
             event_id = self.push.row.event.id,
             delivery_id = self.push.delivery_id,
             subscription_id = self.push.subscription_id,
-            endpoint = spec.url.as_str(),
+            endpoint = without_query(&spec.url),
             attempt = self.push.row.work.retry_count + 1,
             outcome = outcome.as_str(),
             state,

@@ -15,7 +15,7 @@ mod url;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use allow_list::AllowList;
-pub use url::check_url;
+pub use url::{check_url, without_query};
 
 use ranges::{GLOBAL_UNICAST_V6, REFUSED_V4, REFUSED_V6};
 

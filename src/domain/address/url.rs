@@ -59,6 +59,11 @@ fn check_name(name: &str, allow: &AllowList) -> Result<(), String> {
     Ok(())
 }
 
+/// An address as it may stand in a log: what comes after `?` is often a secret.
+pub fn without_query(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
