@@ -8,6 +8,7 @@ use waybill::background::dispatcher::Dispatcher;
 
 use super::by_hand::{dispatcher, idle, idle_beside, look, look_and_finish};
 use super::{attempt, claims, endpoint, fixed, id_of, publish, publish_id, with_flags};
+use crate::support::locks::HeldRow;
 use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::{App, ledger, until};
 
@@ -305,4 +306,19 @@ async fn many_failures_at_once_open_it_once() {
     }
     assert_eq!(notices(&app).await, ["waybill.subscription.breaker_opened"]);
     ledger::check(&app).await;
+}
+
+/// Somebody else's word on the endpoint is committed between the look at its row and its lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_success_that_meets_another_word_on_its_endpoint_counts() {
+    let opened = Opened::start().await;
+    let other = HeldRow::changed_by(&opened.app, "UPDATE waybill.endpoints SET updated_at = now()").await;
+    let (engine, url) = (opened.app.engine().clone(), opened.receiver.url("/hook"));
+    let success = tokio::spawn(async move { engine.note_success(&url).await });
+    opened.app.calls_waiting_for_locks(1).await;
+    other.let_go().await;
+    success.await.expect("no panic").expect("it is noted");
+    assert_eq!(opened.state().await, "closed");
+    assert_eq!(opened.notices().await.last().expect("a notice"), "waybill.subscription.breaker_closed");
+    ledger::check(&opened.app).await;
 }

@@ -20,6 +20,13 @@ impl HeldRow {
         HeldRow { conn }
     }
 
+    /// Changes something else, without letting anybody see it yet.
+    pub async fn changed_by(app: &App, sql: &str) -> Self {
+        let mut held = HeldRow { conn: database::connection(&app.url).await };
+        held.execute(&format!("BEGIN; {sql}")).await;
+        held
+    }
+
     /// Changes something under the lock.
     pub async fn execute(&mut self, sql: &str) {
         self.conn.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
