@@ -226,6 +226,9 @@ pub async fn take_pace(
     wanted: &[(i64, f64, i64)],
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<Grant>> {
+    // Locked in one order, so that servers which do this at once do not wait in a circle.
+    let mut wanted = wanted.to_vec();
+    wanted.sort_unstable_by_key(|(id, _, _)| *id);
     let ids: Vec<i64> = wanted.iter().map(|(id, _, _)| *id).collect();
     sql_query(
         "INSERT INTO waybill.subscription_paces (subscription_id, used_until) \

@@ -1,12 +1,14 @@
 -- What subscriptions $1 with rates $2 may send now, at most $3 each. `used_until` is the moment
--- up to which the rate is used up; what was not used for longer than a second is lost.
+-- up to which the rate is used up; what was not used for longer than a second is lost. A row is
+-- locked and then addressed by its key: if another server has just changed it, its place is one that
+-- we cannot see, and what we take would not be written down.
 WITH wanted AS MATERIALIZED (
-    SELECT p.ctid AS place, p.subscription_id, w.rate, w.most, t.now,
+    SELECT p.subscription_id, w.rate, w.most, t.now,
            greatest(p.used_until, t.now - make_interval(secs => greatest(1.0, 1.0 / w.rate))) AS used_until
     FROM unnest($1, $2, $3) AS w(id, rate, most)
     CROSS JOIN (SELECT coalesce($4, now()) AS now) t
     CROSS JOIN LATERAL (
-        SELECT ctid, subscription_id, used_until FROM waybill.subscription_paces WHERE subscription_id = w.id FOR UPDATE
+        SELECT subscription_id, used_until FROM waybill.subscription_paces WHERE subscription_id = w.id FOR UPDATE
     ) p
 ),
 granted AS MATERIALIZED (
@@ -17,7 +19,7 @@ taken AS (
     UPDATE waybill.subscription_paces p
     SET used_until = g.used_until + make_interval(secs => g.granted / g.rate)
     FROM granted g
-    WHERE p.ctid = g.place AND g.granted > 0
+    WHERE p.subscription_id = g.subscription_id AND g.granted > 0
 )
 SELECT subscription_id, granted,
        greatest(0, extract(epoch FROM used_until - now)::float8 + (granted + 1) / rate) AS next_in
