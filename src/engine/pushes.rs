@@ -64,6 +64,8 @@ pub enum PushOutcome {
     RetryAfter(f64),
     /// It was not, and will not be.
     GaveUp,
+    /// It was not even tried, for this reason: whoever asks next gets it.
+    NotSent(&'static str),
 }
 
 impl Engine {
@@ -126,6 +128,7 @@ impl Engine {
                 Word::Fail { report, retryable: true, retry_after_seconds: Some(seconds) }
             }
             PushOutcome::GaveUp => Word::Fail { report, retryable: false, retry_after_seconds: None },
+            PushOutcome::NotSent(reason) => Word::Release { delay_seconds: 0.0, reason: Some(reason.to_owned()) },
         };
         let caller = Caller { worker_id: self.instance().to_owned(), lease_id: Some(push.row.work.lease_id) };
         let call = WorkCall { event_id: push.delivery_id, caller, word, is_push: true };

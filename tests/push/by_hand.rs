@@ -24,9 +24,13 @@ async fn idle_on(url: Option<String>, flags: &[&str]) -> App {
 
 /// A dispatcher for it.
 pub fn dispatcher(app: &App, max_pushes: usize) -> Dispatcher {
+    Dispatcher::new(app.engine().clone(), client(), DispatcherSettings { max_pushes })
+}
+
+/// What sends to receivers on this machine.
+pub fn client() -> Client {
     let settings = WebhookSettings { allow: "127.0.0.0/8".parse().expect("a network"), ..WebhookSettings::default() };
-    let client = Client::new(&settings).expect("a client");
-    Dispatcher::new(app.engine().clone(), client, DispatcherSettings { max_pushes })
+    Client::new(&settings).expect("a client")
 }
 
 /// Has a dispatcher look at everybody; answers how many requests it started.

@@ -1,7 +1,14 @@
 //! Servers die and the database goes away while requests are under way.
 
-use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
 
+use serde_json::json;
+use waybill::background::dispatcher::attempt::Attempt;
+use waybill::background::dispatcher::slots::Slots;
+use waybill::engine::pushes::PushClaim;
+
+use super::by_hand::{client, idle};
 use super::{beside, end_leases, id_of, in_own_process, publish, publish_id, rows, until_status, with_flags};
 use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::{App, HeldTable, Options, Place, ledger, until, within_patience};
@@ -110,4 +117,32 @@ async fn a_server_that_stops_puts_on_record_what_is_under_way() {
     until_status(&front, left, "COMPLETED").await;
     assert_eq!(receiver.count(), 2);
     ledger::check(&front).await;
+}
+
+/// As when the database takes long to say what was claimed, or a server is stopped for a while: the
+/// claim would end while the request is under way, and another server would send beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_claimed_too_long_ago_is_given_back_unsent() {
+    let (app, receiver) = (idle(&[]).await, Receiver::start().await);
+    let subscription_id = id_of(&app.subscribe(&receiver.url("/"), json!({"ordering": "by_key"})).await);
+    let event = json!({"event_type": "t", "ordering_key": "k"});
+    let id = app.publish(event).await;
+    let engine = app.engine();
+    let claim = PushClaim { subscription_id, version: 1, limit: 1, lease_seconds: 25 };
+    for (age, actions) in [(11, vec!["PICKED", "RELEASED"]), (9, vec!["PICKED", "RELEASED", "PICKED", "COMPLETED"])] {
+        let attempt = Attempt {
+            engine: engine.clone(),
+            client: client(),
+            subscriber: engine.subscribers.get(subscription_id).expect("a subscriber"),
+            failing: Arc::default(),
+            claimed_at: tokio::time::Instant::now() - Duration::from_secs(age),
+            has_failed_before: false,
+            is_probe: false,
+            push: engine.claim_pushes(&[claim]).await.expect("a claim").remove(0),
+        };
+        attempt.run(Slots::new(1, engine.clone()).take(subscription_id, 0)).await;
+        assert_eq!(app.actions(id).await, actions);
+    }
+    assert_eq!(receiver.count(), 1);
+    ledger::check(&app).await;
 }

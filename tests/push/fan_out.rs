@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::by_hand::{idle, idle_beside};
+use super::by_hand::{dispatcher, idle, idle_beside, look};
 use super::{beside, id_of, publish, publish_id, rows, until_status, with_flags};
-use crate::support::receiver::Receiver;
+use crate::support::locks::HeldRow;
+use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, database, ledger, until};
 
 /// Where requests would go if any were sent.
@@ -106,13 +107,44 @@ async fn an_event_with_tags_goes_to_workers_and_subscribers_alike() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_status_of_an_event_sums_up_what_became_of_its_pushes() {
     let (app, good, bad) = (App::start().await, Receiver::start().await, Receiver::start().await);
-    bad.always(crate::support::receiver::Reply::status(400));
+    bad.always(Reply::status(400));
     app.subscribe(&good.url("/"), json!({"event_types": ["a", "b"]})).await;
     app.subscribe(&bad.url("/"), json!({"event_types": ["b"]})).await;
     let (fine, mixed) = (publish_id(&app, "a").await, publish_id(&app, "b").await);
     until_status(&app, fine, "COMPLETED").await;
     until_status(&app, mixed, "FAILED").await;
     ledger::check(&app).await;
+}
+
+/// The row that counts is changed between the look at it and its lock, both where completions are
+/// one statement and where failures are judged.
+#[tokio::test(flavor = "multi_thread")]
+async fn pushes_that_end_while_another_one_is_counted_are_counted_too() {
+    for (status, expected) in [(200, "COMPLETED"), (400, "FAILED")] {
+        let (app, receiver) = (idle(&[]).await, Receiver::start().await);
+        receiver.always(Reply::status(status));
+        let mut dispatcher = dispatcher(&app, 100);
+        for _ in 0..2 {
+            app.subscribe(&receiver.url("/"), json!({"event_types": ["a"]})).await;
+        }
+        app.subscribe(NOWHERE, json!({"event_types": ["a"]})).await;
+        let id = publish_id(&app, "a").await;
+        let third = format!("SELECT max(id) FROM waybill.deliveries WHERE event_id = {id}");
+        let third = app.count(&third).await;
+        let mut held = HeldRow::lock(&app, id).await;
+        let canceller = async { app.operate_on_delivery(third, "cancel").await.expect(200) };
+        let sender = async {
+            app.calls_waiting_for_locks(1).await;
+            look(&app, &mut dispatcher).await;
+            app.calls_waiting_for_locks(2).await;
+            held.execute(&format!("UPDATE waybill.deliveries SET updated_at = now() WHERE id = {id}")).await;
+            held.let_go().await;
+            dispatcher.finish().await;
+        };
+        tokio::join!(canceller, sender);
+        assert_eq!(app.status(id).await, expected);
+        ledger::check(&app).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

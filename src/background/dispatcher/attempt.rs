@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use tokio::time::Instant;
 
 use super::failing::Failing;
 use super::slots::Slot;
@@ -29,6 +30,10 @@ use crate::webhook::{Client, Exchange, Letter, SendError, WebhookRequest};
 /// Between two tries to put an outcome on record while the database is away.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
 
+/// How long after its claim a request may still be begun: it must be over, and on record, before the
+/// claim ends, or another server would send the same beside it, and what comes next by its key.
+const BEGIN_WITHIN: Duration = Duration::from_secs(super::LEASE_MARGIN_SECONDS as u64 - 5);
+
 /// Payloads from this size on are not transformed in passing.
 const LARGE_PAYLOAD: usize = 16 * 1024;
 
@@ -42,6 +47,8 @@ pub struct Attempt {
     pub subscriber: Subscriber,
     /// Which endpoints have failed by now.
     pub failing: Arc<Failing>,
+    /// When it was asked for; its claim was made after that.
+    pub claimed_at: Instant,
     /// Whether its endpoint's last word was a failure when it was claimed.
     pub has_failed_before: bool,
     /// Whether it tries out an endpoint whose breaker is open.
@@ -65,12 +72,30 @@ impl Attempt {
         let now = self.engine.now().unwrap_or_else(Utc::now);
         let secrets = self.subscriber.secrets_at(now);
         let letter = letter_of(&self.push, &replay);
-        let exchange = match write(letter, &spec, secrets).await {
+        let request = write(letter, &spec, secrets).await;
+        if self.claimed_at.elapsed() > BEGIN_WITHIN {
+            drop(slot);
+            return self.give_back().await;
+        }
+        let exchange = match request {
             Ok(request) => self.client.send(request).await,
             Err(detail) => not_sent(detail),
         };
         drop(slot);
         self.record(&spec, replay.subscription_version, exchange).await;
+    }
+
+    /// Too late to be sent under this claim: the database, or this server, was held up.
+    async fn give_back(&self) {
+        let settled = self.settle(&Report::default(), PushOutcome::NotSent("late")).await;
+        if let Err(error) = settled {
+            log::warn!(delivery_id = self.push.delivery_id; "a push that was not sent could not be given back: {error}");
+        }
+        if self.is_probe
+            && let Err(error) = self.engine.return_probe(&self.subscriber.subscription.spec.url).await
+        {
+            log::warn!(subscription_id = self.push.subscription_id; "a probe could not be given back: {error}");
+        }
     }
 
     /// How it is sent: as its subscription says by now, unless a dead letter says otherwise. The

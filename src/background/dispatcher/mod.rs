@@ -245,6 +245,7 @@ impl Dispatcher {
             return Ok(0);
         }
         let claims: Vec<PushClaim> = openings.iter().map(|opening| opening.claim).collect();
+        let claimed_at = Instant::now();
         let claimed = self.engine.claim_pushes(&claims).await?;
         let started = claimed.len();
         let mut by_subscription: HashMap<i64, Vec<ClaimedPush>> = HashMap::new();
@@ -257,7 +258,7 @@ impl Dispatcher {
             let pushes = by_subscription.remove(&opening.claim.subscription_id).unwrap_or_default();
             let found = pushes.len() as i64;
             for push in pushes {
-                self.start(push, &opening);
+                self.start(push, &opening, claimed_at);
             }
             if found < opening.claim.limit {
                 unused.push((opening, found));
@@ -281,13 +282,14 @@ impl Dispatcher {
         Ok(())
     }
 
-    fn start(&self, push: ClaimedPush, opening: &Opening) {
+    fn start(&self, push: ClaimedPush, opening: &Opening, claimed_at: Instant) {
         let slot: Slot = self.slots.take(opening.claim.subscription_id, push.payload_bytes());
         let attempt = Attempt {
             engine: self.engine.clone(),
             client: self.client.clone(),
             subscriber: opening.subscriber.clone(),
             failing: self.failing.clone(),
+            claimed_at,
             has_failed_before: opening.gate.failures_in_row > 0 || opening.is_probe,
             is_probe: opening.is_probe,
             push,
