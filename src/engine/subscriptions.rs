@@ -33,7 +33,10 @@ use super::{Engine, Entered, transaction};
 const NOTICE_MATCHES: usize = 5;
 
 /// Deliveries of a subscription that was taken away, called off per transaction.
-const DRAIN_ROWS: i64 = 500;
+const DRAIN_ROWS: usize = 500;
+
+/// Deliveries of such a subscription, over or not, that one statement reads.
+const DRAIN_STRETCH: i64 = 5_000;
 
 /// What a subscriber wants changed.
 #[derive(Debug, Clone, Default)]
@@ -161,29 +164,42 @@ impl Engine {
         Ok(())
     }
 
-    /// Calls off a batch of what is open of a subscription that was taken away; answers whether
-    /// there was one, so that there may be more to do.
+    /// Calls off what is open of a subscription that was taken away; answers whether there was one,
+    /// so that there may be more to do. Nothing is added to it any more and nothing of it is brought
+    /// back to life, so that it is gone through once.
     pub async fn drain_subscriptions(&self) -> Result<bool, Error> {
         let mut conn = self.database.connection().await?;
         let Some(id) = find_undrained(&mut conn).await? else { return Ok(false) };
-        let open = find_open_deliveries(&mut conn, id, 0, DRAIN_ROWS).await?;
         drop(conn);
+        let mut after = 0;
+        loop {
+            let mut conn = self.database.connection().await?;
+            let stretch = find_open_deliveries(&mut conn, id, after, DRAIN_STRETCH).await?;
+            drop(conn);
+            for open in stretch.open.chunks(DRAIN_ROWS) {
+                self.call_off(open).await?;
+            }
+            let Some(last) = stretch.last else { break };
+            after = last;
+        }
+        let mut conn = self.database.connection().await?;
+        mark_drained(&mut conn, id, self.now()).await?;
+        Ok(true)
+    }
+
+    /// What is in flight is only marked, and ends by itself.
+    async fn call_off(&self, ids: &[i64]) -> Result<(), Error> {
         let call_off = Verb::Cancel { reason: Some("subscription_deleted".into()) };
         let written = transaction!(self, |conn| {
-            let mut changes = Changes::load(conn, &open, self.now()).await?;
+            let mut changes = Changes::load(conn, ids, self.now()).await?;
             // Some of them may have ended before they were locked.
             for id in changes.ids_where(|loaded| !loaded.delivery.status.is_finished()) {
                 call_off.carry_out(&mut changes, id);
             }
-            let written = changes.write(conn).await?;
-            // What is in flight is only marked, and ends by itself.
-            if find_open_deliveries(conn, id, 0, 1).await?.is_empty() {
-                mark_drained(conn, id, self.now()).await?;
-            }
-            Ok(written)
+            changes.write(conn).await
         })?;
         self.follow_up(&written);
-        Ok(true)
+        Ok(())
     }
 
     fn check_address(&self, spec: &SubscriptionSpec) -> Result<(), Error> {

@@ -298,12 +298,6 @@ pub async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id: i64) -
         .await
 }
 
-#[derive(QueryableByName)]
-struct IdRow {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-}
-
 /// A subscription that was taken away and whose open deliveries have not all been called off.
 pub async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<i64>> {
     subscriptions::table
@@ -315,23 +309,35 @@ pub async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<
         .optional()
 }
 
-/// Open deliveries of a subscription that have not been called off, behind one of them.
+/// A stretch of a subscription's deliveries.
+#[derive(Debug, QueryableByName)]
+pub struct Stretch {
+    /// Those that are open and have not been called off.
+    #[diesel(sql_type = Array<BigInt>)]
+    pub open: Vec<i64>,
+    /// The last of all; none if there are no more.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub last: Option<i64>,
+}
+
+/// The next `rows` deliveries of a subscription behind one of them, open or not: there may be
+/// millions that are over before the first that is open.
 pub async fn find_open_deliveries(
     conn: &mut AsyncPgConnection,
     subscription_id: i64,
     after: i64,
-    limit: i64,
-) -> QueryResult<Vec<i64>> {
-    let rows: Vec<IdRow> = sql_query(
-        "SELECT id FROM waybill.deliveries WHERE subscription_id = $1 AND id > $2 \
-         AND (status = 'PENDING' OR (status = 'PROCESSING' AND NOT cancel_requested)) ORDER BY id LIMIT $3",
+    rows: i64,
+) -> QueryResult<Stretch> {
+    sql_query(
+        "SELECT coalesce(array_agg(id ORDER BY id) FILTER (WHERE is_open), '{}') AS open, max(id) AS last \
+         FROM (SELECT id, status = 'PENDING' OR (status = 'PROCESSING' AND NOT cancel_requested) AS is_open \
+               FROM waybill.deliveries WHERE subscription_id = $1 AND id > $2 ORDER BY id LIMIT $3) stretch",
     )
     .bind::<BigInt, _>(subscription_id)
     .bind::<BigInt, _>(after)
-    .bind::<BigInt, _>(limit)
-    .load(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| row.id).collect())
+    .bind::<BigInt, _>(rows)
+    .get_result(conn)
+    .await
 }
 
 /// Nothing of it is open any more.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::records::app_that_sends_nothing;
-use crate::support::{App, ledger, until};
+use crate::support::{App, database, ledger, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_for_subscriptions_that_were_taken_away_is_called_off() {
@@ -48,4 +48,34 @@ async fn what_is_being_sent_when_its_subscription_goes_ends_with_its_attempt() {
     app.until_delivery(id, "CANCELLED").await;
     assert_eq!(receiver.count(), 1);
     ledger::check(&app).await;
+}
+
+/// Whatever is over is read once, however much is open behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_history_is_gone_through_once() {
+    let app = app_that_sends_nothing().await;
+    let id = app.subscribe("http://127.0.0.1:9/hook", json!({})).await["id"].clone();
+    let history = format!(
+        "INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
+         SELECT nextval('waybill.ids'), -n, {id}, 'COMPLETED', 0, 1 FROM generate_series(1, 11000) AS n"
+    );
+    database::execute(&app.url, &history).await;
+    for _ in 0..2 {
+        let events: Vec<_> = (0..600).map(|n| json!({"event_type": "order.paid", "payload": n})).collect();
+        app.post("/events/batch", &json!({"events": events})).await.expect(201);
+    }
+    app.delete(&format!("/subscriptions/{id}")).await.expect(204);
+    let drained = "SELECT count(*) FROM waybill.subscriptions WHERE drained_at IS NOT NULL";
+    until("all is called off", async || app.count(drained).await == 1).await;
+    assert_eq!(
+        app.count("SELECT count(*) FROM waybill.deliveries WHERE status = 'CANCELLED' AND id <> event_id").await,
+        1200
+    );
+    // Connections say what they have read when they end.
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    database::execute(&app.url, end).await;
+    let read = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'deliveries_of_subscription'";
+    until("it is known what was read", async || app.count(read).await >= 12_200).await;
+    assert!(app.count(read).await < 20_000, "{}", app.count(read).await);
 }
