@@ -236,8 +236,9 @@ fn answer_all<A>(callers: Vec<oneshot::Sender<Result<A, Error>>>, answers: Answe
     }
 }
 
-/// Runs calls together; if the database refuses the batch, runs its halves, down to the call
-/// that is to blame. A database that is away is nobody's fault, and splits nothing.
+/// Runs calls together; if the database refuses the batch, or it turns out to be too much, runs
+/// its halves, down to the call that is to blame. A database that is away is nobody's fault, and
+/// splits nothing.
 pub async fn split<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
 where
     C: Clone + Send,
@@ -250,12 +251,13 @@ where
     while let Some(mut calls) = ahead.pop() {
         match run(calls.clone()).await {
             Ok(batch) => answers.extend(batch.into_iter().map(Ok)),
-            Err(Error::Internal(cause)) if calls.len() > 1 => {
-                log::warn!(calls = calls.len(); "a batch was refused and is split: {cause}");
+            Err(error @ (Error::Internal(_) | Error::Invalid(_))) if calls.len() > 1 => {
+                log::warn!(calls = calls.len(); "a batch was refused and is split: {error}");
                 let second = calls.split_off(calls.len() / 2);
                 ahead.push(second);
                 ahead.push(calls);
             }
+            Err(error) if calls.len() == 1 => answers.push(Err(error)),
             Err(error) => answers.extend(calls.iter().map(|_| Err(error.for_another()))),
         }
     }

@@ -22,6 +22,9 @@ use super::{Engine, Entered, transaction};
 /// How often events are matched before their publisher is told to come back later.
 const MATCHES: usize = 20;
 
+/// Deliveries to subscribers that one statement makes at most.
+const PUSHES_PER_STATEMENT: usize = 20_000;
+
 /// The events of one request, which are stored together or not at all.
 pub type Publication = Arc<Vec<NewEvent>>;
 
@@ -52,6 +55,7 @@ impl Engine {
     async fn publish_matched(&self, events: &[&NewEvent]) -> Result<Vec<StoredEvent>, Error> {
         for _ in 0..MATCHES {
             let fan_out = self.subscribers.fan_out(events, self.now());
+            check_size(&fan_out)?;
             let has_keys = !keys_of(events, &fan_out).is_empty();
             let stored = if has_keys {
                 transaction!(self, |conn| publish_in_order(conn, self, events, &fan_out).await)?
@@ -111,6 +115,16 @@ impl Engine {
             }
         }
     }
+}
+
+/// What is too much for one statement is published in parts, if it came in several requests.
+fn check_size(fan_out: &FanOut) -> Result<(), Error> {
+    let count = fan_out.pushes.len();
+    if count <= PUSHES_PER_STATEMENT {
+        return Ok(());
+    }
+    let reason = format!("would be pushed {count} times; at most {PUSHES_PER_STATEMENT} are possible in one request");
+    Err(Error::invalid("events", reason))
 }
 
 /// The keys behind which anything of it queues: of which consumers.

@@ -303,6 +303,9 @@ async fn workers_whose_batch_loses_its_connection_are_all_told_and_can_say_it_ag
     all_unavailable(answers(calls).await);
     lane.let_go_of_the_rest().await;
     for claim in &claims {
+        // Until it is noticed that it was cut, the connection may be handed out once more.
+        let path = format!("/events/{}", claim.event_id);
+        until("the event can be read", async || app.get(&path).await.status == 200).await;
         assert_eq!(app.actions(claim.event_id).await, ["PICKED"]);
     }
     ledger::check(&app).await;

@@ -68,6 +68,24 @@ async fn an_event_goes_to_those_whose_every_condition_it_meets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_would_be_pushed_too_often_is_refused_and_others_are_not() {
+    let app = idle(&[]).await;
+    for n in 0..21 {
+        app.subscribe(NOWHERE, json!({"name": n.to_string()})).await;
+    }
+    let batch = |count: usize| json!({"events": vec![json!({"event_type": "t"}); count]});
+    app.post("/events/batch", &batch(1_000)).await.names(&["events"]);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 0);
+    // Together they would be too many for one statement, and go in two.
+    let (first, second) = (batch(500), batch(500));
+    let (first, second) = tokio::join!(app.post("/events/batch", &first), app.post("/events/batch", &second));
+    first.expect(201);
+    second.expect(201);
+    let pushes = "SELECT count(*) FROM waybill.deliveries WHERE subscription_id IS NOT NULL";
+    assert_eq!(app.count(pushes).await, 21_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nobody_publishes_in_the_servers_own_name() {
     let app = App::start().await;
     let forged = json!({"event_type": "waybill.subscription.deactivated"});
