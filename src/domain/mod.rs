@@ -34,5 +34,4 @@ pub mod tags;
 pub mod text;
 pub mod timestamp;
 pub mod transform;
-pub mod unique_json;
 pub mod worker_id;

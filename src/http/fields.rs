@@ -17,9 +17,15 @@ use crate::domain::invalid::Invalid;
 use crate::domain::json::{RawJson, is_too_deep};
 use crate::domain::raw_entries::RawEntries;
 use crate::domain::tags::Tags;
-use crate::domain::unique_json::UniqueJson;
 use crate::domain::{limits, text, timestamp, worker_id};
 use crate::error::Error;
+
+/// Fields that an object may have: far more than there are. Each is compared with all before it,
+/// and each that is unknown is complained about.
+pub const MOST_FIELDS: usize = 100;
+
+/// Characters of a name that are repeated in a complaint about it.
+const SHOWN_CHARS: usize = 100;
 
 /// The fields of one object.
 pub struct Fields<'a> {
@@ -42,10 +48,13 @@ impl<'a> Fields<'a> {
             return Err("must be a JSON object".into());
         }
         let entries: RawEntries<'a> = serde_json::from_str(value.get()).map_err(|error| error.to_string())?;
+        if entries.0.len() > MOST_FIELDS {
+            return Err(format!("must have at most {MOST_FIELDS} fields"));
+        }
         let mut fields = Fields { entries: Vec::with_capacity(entries.0.len()), errors: Vec::new(), too_large: None };
         for (name, value) in entries.0 {
             if fields.entries.iter().any(|(known, _)| *known == name) {
-                fields.errors.push(Invalid::new(name, "is given twice"));
+                fields.errors.push(Invalid::new(shown(&name), "is given twice"));
             } else {
                 fields.entries.push((name, value));
             }
@@ -207,7 +216,7 @@ impl<'a> Fields<'a> {
             return None;
         }
         if is_too_deep(raw.get()) {
-            self.refuse(name, format!("must nest at most {} deep", limits::JSON_DEPTH));
+            self.refuse_inside(name, too_deep());
             return None;
         }
         Some(RawJson::from_raw(raw))
@@ -237,9 +246,10 @@ impl<'a> Fields<'a> {
     pub fn rest(&mut self) -> Map<String, Value> {
         let mut rest = Map::new();
         for (name, value) in std::mem::take(&mut self.entries) {
-            match serde_json::from_str(value.get()) {
-                Ok(UniqueJson(value)) => drop(rest.insert(name.into_owned(), value)),
-                Err(error) => self.refuse(name, format!("cannot be read: {error}")),
+            let read = if is_too_deep(value.get()) { Err(too_deep()) } else { without_doubles(value) };
+            match read {
+                Ok(value) => drop(rest.insert(name.into_owned(), value)),
+                Err(invalid) => self.refuse_inside(&shown(&name), invalid),
             }
         }
         rest
@@ -247,7 +257,7 @@ impl<'a> Fields<'a> {
 
     /// Ends the taking: whatever is left is unknown, and all complaints come out.
     pub fn finish(mut self) -> Result<(), Error> {
-        let unknown: Vec<String> = self.entries.iter().map(|(name, _)| name.to_string()).collect();
+        let unknown: Vec<String> = self.entries.iter().map(|(name, _)| shown(name)).collect();
         for name in unknown {
             self.refuse(name, "is not a known field");
         }
@@ -275,6 +285,40 @@ impl<'a> Fields<'a> {
             }
         }
     }
+}
+
+fn too_deep() -> Invalid {
+    Invalid::new("", format!("must nest at most {} deep", limits::JSON_DEPTH))
+}
+
+/// A value in which no object has a name twice. One of the two would be dropped without a word,
+/// and with it, say, a condition of a filter. It must not be too deep.
+fn without_doubles(raw: &RawValue) -> Result<Value, Invalid> {
+    let wrong = |error: serde_json::Error| Invalid::new("", error.to_string());
+    match raw.get().as_bytes().first() {
+        Some(b'{') => {
+            let mut fields = Map::new();
+            for (name, value) in serde_json::from_str::<RawEntries<'_>>(raw.get()).map_err(wrong)?.0 {
+                let value = without_doubles(value).map_err(|invalid| invalid.inside(&shown(&name)))?;
+                if fields.contains_key(&*name) {
+                    return Err(Invalid::new(shown(&name), "is given twice"));
+                }
+                fields.insert(name.into_owned(), value);
+            }
+            Ok(Value::Object(fields))
+        }
+        Some(b'[') => {
+            let items = serde_json::from_str::<Vec<&RawValue>>(raw.get()).map_err(wrong)?.into_iter().enumerate();
+            let read = |(index, item)| without_doubles(item).map_err(|invalid| invalid.inside(&format!("[{index}]")));
+            items.map(read).collect()
+        }
+        _ => serde_json::from_str(raw.get()).map_err(wrong),
+    }
+}
+
+/// A name that a client chose, as it is repeated to it: not at any length.
+pub fn shown(name: &str) -> String {
+    name.chars().take(SHOWN_CHARS).collect()
 }
 
 /// Reads one item of a list, `place` being where it stands: `events[3]`.
@@ -319,6 +363,27 @@ mod tests {
     fn a_field_given_twice_is_refused_and_null_means_left_out() {
         assert_eq!(complaints(r#"{"a": 1, "a": 2}"#, |f| assert!(f.raw("a").is_some())), ["a"]);
         assert_eq!(complaints(r#"{"a": null}"#, |f| assert!(f.raw("a").is_none())), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_read_by_others_has_no_name_twice_at_any_depth() {
+        let twice = |rest: &str| complaints(&format!(r#"{{"filter": {rest}}}"#), |fields| drop(fields.rest()));
+        assert_eq!(twice(r#"{"payload.a": {"$gt": 1}, "payload.a": {"$lt": 5}}"#), ["filter.payload.a"]);
+        assert_eq!(twice(r#"{"$or": [{}, {"a": {"b": 1, "\u0062": 2}}]}"#), ["filter.$or[1].a.b"]);
+        assert_eq!(twice(r#"{"a": {"x": 1}, "b": {"x": 1}, "c": ["\ud800"]}"#), ["filter.c[0]"]);
+        assert_eq!(twice(&format!("{}{}", "[".repeat(100_000), "]".repeat(100_000))), ["filter"]);
+        let mut fields = Fields::of_body(br#"{"a": {"b": [1.5, null, {"c": "d"}]}, "e": "f"}"#).unwrap();
+        assert_eq!(Value::Object(fields.rest()), serde_json::json!({"a": {"b": [1.5, null, {"c": "d"}]}, "e": "f"}));
+    }
+
+    #[test]
+    fn neither_many_fields_nor_long_names_make_a_long_answer() {
+        let many = |count: usize| format!("{{{}}}", vec!["\"a\":1"; count].join(","));
+        assert_eq!(complaints(&many(MOST_FIELDS), |_| {}).len(), MOST_FIELDS);
+        assert!(
+            matches!(Fields::of_body(many(MOST_FIELDS + 1).as_bytes()), Err(Error::Invalid(errors)) if errors.len() == 1)
+        );
+        assert_eq!(complaints(&format!("{{\"{}\":1}}", "ü".repeat(5000)), |_| {}), ["ü".repeat(SHOWN_CHARS)]);
     }
 
     #[test]

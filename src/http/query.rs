@@ -8,6 +8,7 @@ use std::str::FromStr;
 use actix_web::HttpRequest;
 use chrono::{DateTime, Utc};
 
+use super::fields::{MOST_FIELDS, shown};
 use crate::domain::invalid::Invalid;
 use crate::domain::tags::Tags;
 use crate::domain::{text, timestamp, worker_id};
@@ -25,12 +26,16 @@ impl Query {
     /// Reads them.
     pub fn of(request: &HttpRequest) -> Result<Self, Error> {
         let mut query = Query { pairs: Vec::new(), errors: Vec::new() };
-        for pair in request.query_string().split('&').filter(|pair| !pair.is_empty()) {
+        let pairs = request.query_string().split('&').filter(|pair| !pair.is_empty());
+        if pairs.clone().nth(MOST_FIELDS).is_some() {
+            return Err(Error::invalid("query", format!("must have at most {MOST_FIELDS} parameters")));
+        }
+        for pair in pairs {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decode(name).ok_or_else(|| Error::invalid("query", NOT_UTF_8))?;
-            let value = decode(value).ok_or_else(|| Error::invalid(&*name, NOT_UTF_8))?;
+            let value = decode(value).ok_or_else(|| Error::invalid(&*shown(&name), NOT_UTF_8))?;
             if query.pairs.iter().any(|(known, _)| *known == name) {
-                query.refuse(name, "is given twice");
+                query.refuse(shown(&name), "is given twice");
             } else {
                 query.pairs.push((name, value));
             }
@@ -132,7 +137,7 @@ impl Query {
 
     /// Ends the taking: whatever is left is unknown, and all complaints come out.
     pub fn finish(mut self) -> Result<(), Error> {
-        let unknown: Vec<String> = self.pairs.iter().map(|(name, _)| name.clone()).collect();
+        let unknown: Vec<String> = self.pairs.iter().map(|(name, _)| shown(name)).collect();
         for name in unknown {
             self.refuse(name, "is not a known parameter");
         }
