@@ -112,7 +112,7 @@ pub const TEMPLATE_STEPS: u64 = 100_000;
 pub const TEMPLATE_LEAST_STEPS: u64 = 2_000;
 /// Bytes that a template may look at: with every step it may look at the whole payload, so
 /// the larger that is, the fewer the steps.
-pub const TEMPLATE_WORK_BYTES: u64 = 1_000_000_000;
+pub const TEMPLATE_WORK_BYTES: u64 = 100_000_000;
 /// Bytes that the filters of a template may make on the way.
 pub const TEMPLATE_SCRATCH_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of a rendered template.

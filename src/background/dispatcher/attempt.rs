@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::failing::Failing;
@@ -18,6 +19,7 @@ use crate::domain::retry_after;
 use crate::domain::signature::Secret;
 use crate::domain::status::Status;
 use crate::domain::subscription::SubscriptionSpec;
+use crate::domain::transform::Transform;
 use crate::engine::Engine;
 use crate::engine::pushes::{ClaimedPush, PushOutcome};
 use crate::engine::replays::Replay;
@@ -34,8 +36,14 @@ const RECORD_PAUSE: Duration = Duration::from_millis(500);
 /// claim ends, or another server would send the same beside it, and what comes next by its key.
 const BEGIN_WITHIN: Duration = Duration::from_secs(super::LEASE_MARGIN_SECONDS as u64 - 5);
 
-/// Payloads from this size on are not transformed in passing.
+/// Payloads from this size on are not transformed in passing, and by a template none are.
 const LARGE_PAYLOAD: usize = 16 * 1024;
+
+/// Transforms under way at once that may take their time: the threads on which they run are also
+/// those that look names up.
+const LONG_TRANSFORMS: usize = 8;
+
+static PLACES_FOR_LONG: Semaphore = Semaphore::const_new(LONG_TRANSFORMS);
 
 /// An attempt about to be made.
 pub struct Attempt {
@@ -283,9 +291,11 @@ fn state_of(status: Status) -> &'static str {
 /// Writes the request; off the threads that serve everybody, if a transform may take its time.
 async fn write(letter: Letter, spec: &SubscriptionSpec, secrets: Vec<Secret>) -> Result<WebhookRequest, String> {
     let timestamp = Utc::now().timestamp();
-    if spec.transform.is_none() || letter.payload.len() < LARGE_PAYLOAD {
+    let may_be_long = |transform: &Transform| transform.has_template() || letter.payload.len() >= LARGE_PAYLOAD;
+    if !spec.transform.as_ref().is_some_and(may_be_long) {
         return letter.into_request(spec, &secrets, timestamp);
     }
+    let _place = PLACES_FOR_LONG.acquire().await.map_err(|closed| closed.to_string())?;
     let spec = spec.clone();
     let writing = tokio::task::spawn_blocking(move || letter.into_request(&spec, &secrets, timestamp));
     writing.await.unwrap_or_else(|panic| Err(panic.to_string()))

@@ -32,6 +32,13 @@ pub struct Transform {
     shape: Shape,
 }
 
+impl Transform {
+    /// Whether there is a template in it, which may take its time over a payload of any size.
+    pub fn has_template(&self) -> bool {
+        matches!(self.shape, Shape::Template { .. })
+    }
+}
+
 /// The shape of a body.
 #[derive(Debug, Clone, PartialEq)]
 enum Shape {
