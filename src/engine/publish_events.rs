@@ -25,6 +25,9 @@ const MATCHES: usize = 20;
 /// Deliveries to subscribers that one statement makes at most.
 const PUSHES_PER_STATEMENT: usize = 20_000;
 
+/// Bytes of payloads from which on matching is not done in passing.
+const MUCH_TO_MATCH: usize = 64 * 1024;
+
 /// The events of one request, which are stored together or not at all.
 pub type Publication = Arc<Vec<NewEvent>>;
 
@@ -54,7 +57,7 @@ impl Engine {
     /// committed: if that has changed since they were matched, they are matched again.
     async fn publish_matched(&self, events: &[&NewEvent]) -> Result<Vec<StoredEvent>, Error> {
         for _ in 0..MATCHES {
-            let fan_out = self.subscribers.fan_out(events, self.now());
+            let fan_out = self.match_subscribers(events);
             check_size(&fan_out)?;
             let has_keys = !keys_of(events, &fan_out).is_empty();
             let stored = if has_keys {
@@ -71,6 +74,15 @@ impl Engine {
             self.reload_subscribers().await?;
         }
         Err(Error::unavailable("the subscriptions keep changing".into()))
+    }
+
+    /// Who gets what of these events. Filters may look at all of a payload many times over, so
+    /// where there is much to look at, the thread's other tasks go elsewhere first.
+    fn match_subscribers(&self, events: &[&NewEvent]) -> FanOut {
+        let bytes: usize =
+            events.iter().filter_map(|event| event.payload.as_ref()).map(|json| json.as_str().len()).sum();
+        let matching = || self.subscribers.fan_out(events, self.now());
+        if bytes < MUCH_TO_MATCH { matching() } else { tokio::task::block_in_place(matching) }
     }
 
     /// Sees to what a publication calls for. Call it after the commit.

@@ -59,9 +59,9 @@ async fn a_key_is_in_order_when_the_server_is_killed_in_the_middle() {
     for killed_after in [8, 24] {
         let server = in_own_process(&front, &[PATIENT]);
         checker.answer_until(killed_after).await;
-        // Of each key one is under way; some of them have just been answered, and whether that
-        // is on record nobody can say.
-        receiver.until_in_flight(KEYS.len()).await;
+        // Of each key that has any left one is under way; some of them have just been answered,
+        // and whether that is on record nobody can say.
+        receiver.until_at_least_in_flight(2).await;
         checker.answer_one().await;
         checker.answer_one().await;
         server.kill_9().await;

@@ -145,6 +145,12 @@ impl Receiver {
         self.wait_for("requests in flight", count, move |counts| counts.in_flight == count)
     }
 
+    /// Waits until at least so many requests are under way.
+    #[track_caller]
+    pub fn until_at_least_in_flight(&self, count: usize) -> impl Future<Output = ()> {
+        self.wait_for("requests in flight at once", count, move |counts| counts.in_flight >= count)
+    }
+
     #[track_caller]
     fn wait_for(
         &self,
