@@ -258,10 +258,10 @@ async fn unknown_fields_and_those_given_twice_are_refused() {
     for (body, named) in [
         (r#"{"url": "https://a.example", "url": "https://b.example"}"#, "url"),
         (r#"{"url": "https://a.example", "secret": null, "secret": null}"#, "secret"),
-        (r#"{"url": "https://a.example", "filter": {"$or": [{"type": "a"}], "$or": [{"type": "b"}]}}"#, "filter"),
-        (r#"{"url": "https://a.example", "filter": {"payload.a": {"$gt": 1, "$gt": 2}}}"#, "filter"),
-        (r#"{"url": "https://a.example", "headers": {"X-A": "1", "X-A": "2"}}"#, "headers"),
-        (r#"{"url": "https://a.example", "labels": {"a": "1", "a": "2"}}"#, "labels"),
+        (r#"{"url": "https://a.example", "filter": {"$or": [{"type": "a"}], "$or": [{"type": "b"}]}}"#, "filter.$or"),
+        (r#"{"url": "https://a.example", "filter": {"payload.a": {"$gt": 1, "$gt": 2}}}"#, "filter.payload.a.$gt"),
+        (r#"{"url": "https://a.example", "headers": {"X-A": "1", "X-A": "2"}}"#, "headers.X-A"),
+        (r#"{"url": "https://a.example", "labels": {"a": "1", "a": "2"}}"#, "labels.a"),
     ] {
         app.post_text("/subscriptions", body).await.names(&[named]);
     }
