@@ -7,6 +7,7 @@ use actix_web::web::{Bytes, Payload};
 use actix_web::{FromRequest as _, HttpRequest};
 
 use super::fields::Fields;
+use super::query::Query;
 use crate::domain::limits;
 use crate::error::Error;
 
@@ -26,6 +27,18 @@ pub async fn read_json(request: &HttpRequest, payload: Payload, limit: usize) ->
         return Err(Error::UnsupportedMediaType);
     }
     read(payload, limit).await
+}
+
+/// The same of a call that takes nothing in its query.
+pub async fn read_only_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Bytes, Error> {
+    Query::of(request)?.finish()?;
+    read_json(request, payload, limit).await
+}
+
+/// Insists that a call brings nothing at all.
+pub async fn read_bare(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
+    Query::of(request)?.finish()?;
+    read_nothing(request, payload).await
 }
 
 /// Insists that a call whose parameters go into the query brings none in its body, where they

@@ -7,7 +7,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
-use super::body::{self, read_json};
+use super::body::{self, read_only_json};
 use super::claim_body;
 use super::fields::Fields;
 use super::query::Query;
@@ -40,8 +40,7 @@ pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
 
 /// `POST /events/claim`: always a batch, and may be asked again by `request_id`.
 pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
-    let body = read_json(&request, payload, body::ONE_EVENT).await?;
+    let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
     let mut fields = Fields::of_body(&body)?;
     let worker_id = fields.worker_id();
     let tags = fields.required("tags", |fields| fields.tags("tags"));

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::body::{self, path_id, read_json};
+use super::body::{self, path_id, read_only_json};
 use super::fields::Fields;
 use super::query::Query;
 use super::view::{Timestamp, timestamp};
@@ -106,12 +106,8 @@ pub async fn list_dead_letters(engine: Data<Engine>, request: HttpRequest) -> Re
         since: query.timestamp("since"),
         replayed: query.boolean("replayed"),
     };
-    let range = Range {
-        after: query.number("after", 0..=i64::MAX).unwrap_or(0),
-        until: i64::MAX,
-        limit: query.number("limit", limits::PAGE).unwrap_or(100),
-        scan: engine.settings.list_scan_rows,
-    };
+    let (after, limit) = query.page();
+    let range = Range { after, until: i64::MAX, limit, scan: engine.settings.list_scan_rows };
     query.finish()?;
     let mut conn = engine.database.connection().await?;
     let (rows, next) = dead_letter_list::list_dead_letters(&mut conn, DEFAULT_NAMESPACE, &filter, range).await?;
@@ -136,8 +132,7 @@ pub async fn replay_dead_letter(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    Query::of(&request)?.finish()?;
-    let body = read_json(&request, payload, body::ONE_EVENT).await?;
+    let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
     let mut fields = Fields::of_body(&body)?;
     let by = fields.required("by", |fields| fields.text("by", limits::NAME_CHARS));
     let config = fields.word("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use chrono::TimeDelta;
 use serde::Serialize;
 
-use super::body::{self, path_id, read_json, read_nothing};
+use super::body::{self, path_id, read_nothing, read_only_json};
 use super::events::STATES;
 use super::fields::Fields;
 use super::operate::read_reason;
@@ -117,8 +117,7 @@ pub async fn list_deliveries(engine: Data<Engine>, request: HttpRequest) -> Resu
         subscription_id: query.number("subscription_id", 1..=i64::MAX),
         status: query.word("status", Status::parse, STATES),
     };
-    let after = query.number("after", 0..=i64::MAX).unwrap_or(0);
-    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    let (after, limit) = query.page();
     query.finish()?;
     let mut conn = engine.database.connection().await?;
     let scan = engine.settings.list_scan_rows;
@@ -172,8 +171,7 @@ pub async fn dead_letter_delivery(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    Query::of(&request)?.finish()?;
-    let body = read_json(&request, payload, body::ONE_EVENT).await?;
+    let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
     let mut fields = Fields::of_body(&body)?;
     let by = fields.required("by", |fields| fields.text("by", limits::NAME_CHARS));
     let reason = fields.required("reason", |fields| fields.text("reason", limits::NAME_CHARS));

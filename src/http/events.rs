@@ -8,7 +8,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::body::{self, path_id, read_json};
+use super::body::{self, path_id, read_only_json};
 use super::deliveries::DeliveryView;
 use super::fields::{Fields, read_item};
 use super::new_event::{read_event, traceparent};
@@ -43,8 +43,7 @@ pub async fn publish_event(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
-    let body = read_json(&request, payload, body::ONE_EVENT).await?;
+    let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
     let mut fields = Fields::of_body(&body)?;
     let event = read_event(&mut fields, traceparent(&request).as_deref());
     let event = fields.finish_with(event)?;
@@ -69,8 +68,7 @@ pub async fn publish_batch(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
-    let body = read_json(&request, payload, body::BATCH).await?;
+    let body = read_only_json(&request, payload, body::BATCH).await?;
     let mut fields = Fields::of_body(&body)?;
     let items = fields.required("events", |fields| fields.items("events"));
     let items = fields.finish_with(items)?;

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::query::Query;
 use super::view::LogView;
 use crate::domain::action::Action;
-use crate::domain::limits;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
@@ -29,8 +28,7 @@ pub async fn list_logs(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
         action: query.word("action", Action::parse, &actions),
         since: query.timestamp("since"),
     };
-    let after = query.number("after", 0..=i64::MAX).unwrap_or(0);
-    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    let (after, limit) = query.page();
     query.finish()?;
     let mut conn = engine.database.connection().await?;
     let scan = engine.settings.list_scan_rows;

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use super::fields::{MOST_FIELDS, shown};
 use crate::domain::invalid::Invalid;
 use crate::domain::tags::Tags;
-use crate::domain::{text, timestamp, worker_id};
+use crate::domain::{limits, text, timestamp, worker_id};
 use crate::error::Error;
 
 const NOT_UTF_8: &str = "must be UTF-8, URL-encoded";
@@ -94,6 +94,12 @@ impl Query {
         let value = self.raw(name)?;
         // A `+` of an offset arrives as a space unless it was encoded; the intent is plain.
         self.checked(name, timestamp::parse(&value.replace(' ', "+")))
+    }
+
+    /// Takes the page of a list that goes by id: behind which one, and how many at most.
+    pub fn page(&mut self) -> (i64, i64) {
+        let after = self.number("after", 0..=i64::MAX).unwrap_or(0);
+        (after, self.number("limit", limits::PAGE).unwrap_or(100))
     }
 
     /// Takes comma-separated tags, at least one: an empty filter would match everything.

@@ -6,7 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::json;
 
-use super::body::{self, path_id, read_json, read_nothing};
+use super::body::{self, path_id, read_bare, read_only_json};
 use super::dead_letters::CONFIGS;
 use super::fields::{Fields, read_item};
 use super::query::Query;
@@ -19,6 +19,7 @@ use crate::engine::replay_jobs::BulkReplay;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letter_list::DeadLetterFilter;
+use crate::store::pages::page_end;
 use crate::store::replay_jobs::{ReplayJobRow, get_replay_job, list_replay_jobs};
 
 #[derive(Serialize)]
@@ -56,8 +57,7 @@ impl<'a> ReplayView<'a> {
 
 /// `POST /dead-letters/replay`.
 pub async fn start_replay(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
-    let body = read_json(&request, payload, body::ONE_EVENT).await?;
+    let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
     let (replay, dry_run) = read_replay(&body)?;
     if dry_run {
         let (matched, matched_is_exact) = engine.count_replayable(replay.filter).await?;
@@ -111,12 +111,11 @@ struct Replays<'a> {
 /// `GET /replays`.
 pub async fn list_replays(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = Query::of(&request)?;
-    let after = query.number("after", 0..=i64::MAX).unwrap_or(0);
-    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    let (after, limit) = query.page();
     query.finish()?;
     let mut conn = engine.database.connection().await?;
     let rows = list_replay_jobs(&mut conn, DEFAULT_NAMESPACE, after, limit).await?;
-    let next = rows.last().filter(|_| rows.len() as i64 == limit).map(|row| row.id.to_string());
+    let next = page_end(&rows, limit, |row| row.id.to_string());
     Ok(HttpResponse::Ok().json(Replays { replays: rows.iter().map(ReplayView::of).collect(), next }))
 }
 
@@ -136,8 +135,7 @@ pub async fn cancel_replay(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    Query::of(&request)?.finish()?;
-    read_nothing(&request, payload).await?;
+    read_bare(&request, payload).await?;
     let row = engine.cancel_replay(id).await?;
     Ok(HttpResponse::Ok().json(ReplayView::of(&row)))
 }

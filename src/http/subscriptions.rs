@@ -6,7 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use chrono::Utc;
 use serde_json::{Map, Value, json};
 
-use super::body::{path_id, read_json, read_nothing};
+use super::body::{path_id, read_bare, read_only_json};
 use super::fields::Fields;
 use super::query::Query;
 use super::view::{Timestamp, timestamp};
@@ -18,6 +18,7 @@ use crate::engine::subscriptions::SubscriptionChanges;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::endpoints::{EndpointRow, load_endpoints};
+use crate::store::pages::page_end;
 use crate::store::subscriptions::{self, SubscriptionRow};
 use crate::webhook::{Client, Letter};
 
@@ -33,8 +34,7 @@ pub async fn create_subscription(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
-    let body = read_json(&request, payload, ONE_SUBSCRIPTION).await?;
+    let body = read_only_json(&request, payload, ONE_SUBSCRIPTION).await?;
     let mut fields = Fields::of_body(&body)?;
     let secret = read_secret(&mut fields);
     let is_active = fields.boolean("is_active").unwrap_or(true);
@@ -58,15 +58,14 @@ pub async fn create_subscription(
 pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = Query::of(&request)?;
     let is_active = query.boolean("is_active");
-    let after = query.number("after", 0..=i64::MAX).unwrap_or(0);
-    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    let (after, limit) = query.page();
     query.finish()?;
     let mut conn = engine.database.connection().await?;
     let rows = subscriptions::list_subscriptions(&mut conn, DEFAULT_NAMESPACE, is_active, after, limit).await?;
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();
     let endpoints = load_endpoints(&mut conn, DEFAULT_NAMESPACE, &urls, engine.now()).await?;
     let views: Vec<_> = rows.iter().map(|row| view(row, endpoints.iter().find(|e| e.url == row.url))).collect();
-    let next = rows.last().filter(|_| rows.len() as i64 == limit).map(|row| row.id.to_string());
+    let next = page_end(&rows, limit, |row| row.id.to_string());
     Ok(HttpResponse::Ok().json(json!({"subscriptions": views, "next": next})))
 }
 
@@ -74,7 +73,10 @@ pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> R
 pub async fn get_subscription(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     Query::of(&request)?.finish()?;
-    show(&engine, id).await
+    let mut conn = engine.database.connection().await?;
+    let row = subscriptions::get_subscription(&mut conn, DEFAULT_NAMESPACE, id).await?;
+    drop(conn);
+    show(&engine, &row.ok_or(Error::SubscriptionNotFound(id))?).await
 }
 
 /// `PATCH /subscriptions/{id}`.
@@ -84,8 +86,7 @@ pub async fn change_subscription(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    Query::of(&request)?.finish()?;
-    let body = read_json(&request, payload, ONE_SUBSCRIPTION).await?;
+    let body = read_only_json(&request, payload, ONE_SUBSCRIPTION).await?;
     let mut fields = Fields::of_body(&body)?;
     let is_active = fields.boolean("is_active");
     if fields.raw("secret").is_some() {
@@ -93,8 +94,8 @@ pub async fn change_subscription(
     }
     let rest = fields.rest();
     fields.finish()?;
-    engine.change_subscription(id, SubscriptionChanges { fields: rest, is_active }).await?;
-    show(&engine, id).await
+    let row = engine.change_subscription(id, SubscriptionChanges { fields: rest, is_active }).await?;
+    show(&engine, &row).await
 }
 
 /// `DELETE /subscriptions/{id}`.
@@ -104,8 +105,7 @@ pub async fn delete_subscription(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    Query::of(&request)?.finish()?;
-    read_nothing(&request, payload).await?;
+    read_bare(&request, payload).await?;
     engine.delete_subscription(id).await?;
     Ok(HttpResponse::NoContent().finish())
 }
@@ -117,8 +117,7 @@ pub async fn rotate_secret(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    Query::of(&request)?.finish()?;
-    let body = read_json(&request, payload, ONE_SUBSCRIPTION).await?;
+    let body = read_only_json(&request, payload, ONE_SUBSCRIPTION).await?;
     let mut fields = Fields::of_body(&body)?;
     let secret = read_secret(&mut fields);
     let overlap = fields
@@ -141,8 +140,7 @@ pub async fn test_subscription(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    Query::of(&request)?.finish()?;
-    read_nothing(&request, payload).await?;
+    read_bare(&request, payload).await?;
     let (spec, secrets) = engine.load_subscriber(id).await?;
     let letter = test_letter(id)?;
     let webhook_id = letter.webhook_id.clone();
@@ -177,12 +175,10 @@ fn test_letter(id: i64) -> Result<Letter, Error> {
     })
 }
 
-async fn show(engine: &Engine, id: i64) -> Result<HttpResponse, Error> {
+async fn show(engine: &Engine, row: &SubscriptionRow) -> Result<HttpResponse, Error> {
     let mut conn = engine.database.connection().await?;
-    let row = subscriptions::get_subscription(&mut conn, DEFAULT_NAMESPACE, id).await?;
-    let row = row.ok_or(Error::SubscriptionNotFound(id))?;
     let endpoints = load_endpoints(&mut conn, DEFAULT_NAMESPACE, &[&row.url], engine.now()).await?;
-    Ok(HttpResponse::Ok().json(view(&row, endpoints.first())))
+    Ok(HttpResponse::Ok().json(view(row, endpoints.first())))
 }
 
 fn read_secret(fields: &mut Fields<'_>) -> Option<Secret> {

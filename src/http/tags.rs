@@ -10,6 +10,7 @@ use crate::domain::limits;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
+use crate::store::pages::page_end;
 use crate::store::tags::list_tags as load_page;
 
 /// What waits under one tag is counted up to this.
@@ -42,7 +43,7 @@ pub async fn list_tags(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     engine.record_sightings().await?;
     let mut conn = engine.database.connection().await?;
     let rows = load_page(&mut conn, DEFAULT_NAMESPACE, engine.now(), &after, limit, COUNT_CAP).await?;
-    let next = rows.last().filter(|_| rows.len() as i64 == limit).map(|row| row.tag.clone());
+    let next = page_end(&rows, limit, |row| row.tag.clone());
     let tags = rows
         .into_iter()
         .map(|row| TagView {

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::body::{self, path_id, read_json};
+use super::body::{self, path_id, read_json, read_only_json};
 use super::claim_body;
 use super::claims::read_claim;
 use super::fields::{Fields, read_item};
@@ -54,8 +54,7 @@ pub async fn fail(engine: Data<Engine>, request: HttpRequest, payload: Payload) 
 
 /// `POST /events/settle`: many words of one worker, one outcome each.
 pub async fn settle(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
-    let body = read_json(&request, payload, body::BATCH).await?;
+    let body = read_only_json(&request, payload, body::BATCH).await?;
     let mut fields = Fields::of_body(&body)?;
     let worker_id = fields.worker_id();
     let items = fields.required("results", |fields| fields.items("results"));

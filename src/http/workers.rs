@@ -11,6 +11,7 @@ use crate::domain::limits;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
+use crate::store::pages::page_end;
 use crate::store::workers::list_workers as load_page;
 
 #[derive(Serialize)]
@@ -41,7 +42,7 @@ pub async fn list_workers(engine: Data<Engine>, request: HttpRequest) -> Result<
     engine.record_sightings().await?;
     let mut conn = engine.database.connection().await?;
     let rows = load_page(&mut conn, DEFAULT_NAMESPACE, engine.now(), STALE_SECONDS, &after, limit).await?;
-    let next = rows.last().filter(|_| rows.len() as i64 == limit).map(|row| row.worker_id.clone());
+    let next = page_end(&rows, limit, |row| row.worker_id.clone());
     let workers = rows
         .into_iter()
         .map(|row| WorkerView {

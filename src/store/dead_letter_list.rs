@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::cached::CachedExt;
 use super::columns::JsonColumn;
 use super::growing::Growing;
+use super::pages::{IdRow, page_end};
 
 /// A dead letter without its copies.
 #[derive(Debug, Clone, QueryableByName)]
@@ -97,13 +98,11 @@ pub struct Range {
     pub scan: i64,
 }
 
-const COLUMNS: &str = "l.id, l.delivery_id, l.event_id, l.subscription_id, l.subscription_version, l.reason, l.detail, \
-     l.moved_by, l.created_at, l.replayed_at, l.replayed_by, l.replay_config";
-
-#[derive(QueryableByName)]
-struct IdRow {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
+macro_rules! columns {
+    () => {
+        "l.id, l.delivery_id, l.event_id, l.subscription_id, l.subscription_version, l.reason, l.detail, \
+         l.moved_by, l.created_at, l.replayed_at, l.replayed_by, l.replay_config"
+    };
 }
 
 /// A page of dead letters in the order of ids, and where to go on if there may be more.
@@ -114,10 +113,10 @@ pub async fn list_dead_letters(
     range: Range,
 ) -> QueryResult<(Vec<DeadLetterRow>, Option<i64>)> {
     let scan_end = scan_end(conn, namespace_id, filter, range).await?;
-    let statement = filtered(COLUMNS, namespace_id, filter, range, scan_end);
+    let statement = filtered(columns!(), namespace_id, filter, range, scan_end);
     let rows: Vec<DeadLetterRow> = statement.load(conn, "l.id", 0, range.limit).await?;
-    let page_end = rows.last().filter(|_| rows.len() as i64 == range.limit).map(|row| row.id);
-    Ok((rows, page_end.or(scan_end)))
+    let next = page_end(&rows, range.limit, |row| row.id).or(scan_end);
+    Ok((rows, next))
 }
 
 /// How many there are, as far as a bounded number of rows tells, and whether that is all of them.
@@ -214,11 +213,11 @@ pub async fn find_dead_letters(
     namespace_id: i32,
     ids: &[i64],
 ) -> QueryResult<Vec<DeadLetterRow>> {
-    sql_query(
-        "SELECT id, delivery_id, event_id, subscription_id, subscription_version, reason, detail, moved_by, created_at, \
-                replayed_at, replayed_by, replay_config \
-         FROM waybill.dead_letters WHERE namespace_id = $1 AND id = ANY($2) ORDER BY id",
-    )
+    sql_query(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM waybill.dead_letters l WHERE l.namespace_id = $1 AND l.id = ANY($2) ORDER BY l.id"
+    ))
     .bind::<Integer, _>(namespace_id)
     .bind::<Array<BigInt>, _>(ids)
     .cached()

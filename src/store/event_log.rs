@@ -11,6 +11,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::columns::ActionColumn;
 use super::events::used;
+use super::pages::page_end;
 use super::schema::event_log;
 use crate::domain::action::Action;
 use crate::domain::attempt::ErrorKind;
@@ -202,8 +203,8 @@ pub async fn list_logs(
         query = query.filter(event_log::action.eq(action.as_str()));
     }
     let entries: Vec<LogEntry> = query.select(LogEntry::as_select()).load(conn).await?;
-    let page_end = entries.last().filter(|_| entries.len() as i64 == limit).map(|entry| entry.id);
-    Ok((entries, page_end.or(scan_end)))
+    let next = page_end(&entries, limit, |entry| entry.id).or(scan_end);
+    Ok((entries, next))
 }
 
 fn indexed(namespace_id: i32, filter: &LogFilter, after: i64) -> event_log::BoxedQuery<'static, Pg> {

@@ -7,6 +7,7 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
+use super::pages::IdRow;
 
 /// What was found on the rows that were taken off the list.
 #[derive(Debug, QueryableByName)]
@@ -68,12 +69,7 @@ pub async fn find_stale(
     now: Option<DateTime<Utc>>,
     limit: i64,
 ) -> QueryResult<Vec<i64>> {
-    #[derive(QueryableByName)]
-    struct Row {
-        #[diesel(sql_type = BigInt)]
-        id: i64,
-    }
-    let rows: Vec<Row> = sql_query(include_str!("sql/find_stale_deliveries.sql"))
+    let rows: Vec<IdRow> = sql_query(include_str!("sql/find_stale_deliveries.sql"))
         .bind::<Integer, _>(namespace_id)
         .bind::<Double, _>(seconds)
         .bind::<Nullable<Timestamptz>, _>(now)
@@ -81,5 +77,5 @@ pub async fn find_stale(
         .cached()
         .load(conn)
         .await?;
-    Ok(rows.into_iter().map(|row| row.id).collect())
+    Ok(IdRow::ids(rows))
 }

@@ -17,6 +17,7 @@ use diesel_async::AsyncPgConnection;
 
 use super::events::EventRow;
 use super::growing::Growing;
+use super::pages::{IdRow, page_end};
 use crate::domain::status::Status;
 
 /// Which events are wanted.
@@ -90,12 +91,6 @@ const FROM_EVENTS: &str =
 const FROM_UNHAPPY: &str =
     "waybill.deliveries d CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.id OFFSET 0) e";
 
-#[derive(QueryableByName)]
-struct IdRow {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-}
-
 /// Lists events.
 pub async fn list_events(
     conn: &mut AsyncPgConnection,
@@ -106,9 +101,9 @@ pub async fn list_events(
     let scan_end = scan_end(conn, namespace_id, filter, page).await?;
     let events: Vec<EventRow> =
         Listing::filtered(ROWS, namespace_id, filter, page, scan_end).load(conn, page.offset, page.limit).await?;
-    let page_end = events.last().filter(|_| events.len() as i64 == page.limit).map(|row| row.event.id);
+    let next = page_end(&events, page.limit, |row| row.event.id).or(scan_end);
     let (total, total_is_exact) = count(conn, namespace_id, filter, page).await?;
-    Ok(EventPage { events, next: page_end.or(scan_end), total, total_is_exact })
+    Ok(EventPage { events, next, total, total_is_exact })
 }
 
 /// Ids of events that match, oldest first, and where to go on if there may be more.
@@ -121,8 +116,8 @@ pub async fn find_events(
     let scan_end = scan_end(conn, namespace_id, filter, page).await?;
     let rows: Vec<IdRow> =
         Listing::filtered(IDS, namespace_id, filter, page, scan_end).load(conn, 0, page.limit).await?;
-    let page_end = rows.last().filter(|_| rows.len() as i64 == page.limit).map(|row| row.id);
-    Ok((rows.into_iter().map(|row| row.id).collect(), page_end.or(scan_end)))
+    let next = page_end(&rows, page.limit, |row| row.id).or(scan_end);
+    Ok((IdRow::ids(rows), next))
 }
 
 /// Counts what matches, from the first page on, reading at most `scan` rows.

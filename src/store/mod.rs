@@ -27,6 +27,7 @@ pub mod maintenance;
 pub mod migrate;
 pub mod notify;
 pub mod ordering;
+pub mod pages;
 pub mod push_records;
 pub mod ready;
 pub mod replay_jobs;

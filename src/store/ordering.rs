@@ -2,18 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Integer, Text};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
-
-#[derive(QueryableByName)]
-struct IdRow {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-}
+use super::pages::IdRow;
 
 /// Locks keys until the transaction ends.
 pub async fn lock_keys(conn: &mut AsyncPgConnection, namespace_id: i32, keys: &[String]) -> QueryResult<()> {
@@ -52,5 +46,5 @@ pub async fn find_heads(
         .cached()
         .load(conn)
         .await?;
-    Ok(rows.into_iter().map(|row| row.id).collect())
+    Ok(IdRow::ids(rows))
 }

@@ -13,6 +13,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::columns::StatusColumn;
 use super::growing::Growing;
+use super::pages::{IdRow, page_end};
 use crate::domain::status::Status;
 
 /// A push, as it stands.
@@ -103,8 +104,8 @@ pub async fn list_pushes(
         statement = statement.and::<Text, _>("d.status =", status.as_str());
     }
     let rows: Vec<PushRow> = statement.load(conn, "d.id", 0, limit).await?;
-    let page_end = rows.last().filter(|_| rows.len() as i64 == limit).map(|row| row.id);
-    Ok((rows, page_end.or(scan_end)))
+    let next = page_end(&rows, limit, |row| row.id).or(scan_end);
+    Ok((rows, next))
 }
 
 /// The first pushes of an event.
@@ -116,12 +117,6 @@ pub async fn pushes_of_event(
 ) -> QueryResult<Vec<PushRow>> {
     let filter = PushFilter { event_id: Some(event_id), ..PushFilter::default() };
     Ok(list_pushes(conn, namespace_id, &filter, 0, limit, limit).await?.0)
-}
-
-#[derive(QueryableByName)]
-struct IdRow {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
 }
 
 /// The last id that a bounded scan may look at; none if that is the end of the table.

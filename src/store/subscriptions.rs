@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
-use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, Text, Timestamptz};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -54,7 +54,7 @@ pub async fn insert_subscription(
     .bind::<Integer, _>(namespace_id)
     .bind::<Text, _>(state.url)
     .bind::<Json, _>(JsonColumn(state.spec.clone()))
-    .bind::<diesel::sql_types::Bool, _>(state.is_active)
+    .bind::<Bool, _>(state.is_active)
     .bind::<Nullable<Text>, _>(state.inactive_reason)
     .bind::<Nullable<Timestamptz>, _>(now)
     .get_result(conn)
@@ -75,7 +75,7 @@ pub async fn update_subscription(
     .bind::<BigInt, _>(id)
     .bind::<Text, _>(state.url)
     .bind::<Json, _>(JsonColumn(state.spec.clone()))
-    .bind::<diesel::sql_types::Bool, _>(state.is_active)
+    .bind::<Bool, _>(state.is_active)
     .bind::<Nullable<Text>, _>(state.inactive_reason)
     .bind::<Nullable<Timestamptz>, _>(now)
     .get_result(conn)
@@ -105,19 +105,21 @@ pub async fn raise_generation(conn: &mut AsyncPgConnection, namespace_id: i32) -
         .map(drop)
 }
 
+/// The subscriptions that have not been taken away.
+#[diesel::dsl::auto_type(no_type_alias)]
+fn present(namespace_id: i32) -> _ {
+    let is_present = subscriptions::namespace_id.eq(namespace_id).and(subscriptions::deleted_at.is_null());
+    subscriptions::table.filter(is_present)
+}
+
 /// A subscription, if there is one.
 pub async fn get_subscription(
     conn: &mut AsyncPgConnection,
     namespace_id: i32,
     id: i64,
 ) -> QueryResult<Option<SubscriptionRow>> {
-    subscriptions::table
-        .filter(subscriptions::id.eq(id))
-        .filter(subscriptions::namespace_id.eq(namespace_id).and(subscriptions::deleted_at.is_null()))
-        .select(SubscriptionRow::as_select())
-        .first(conn)
-        .await
-        .optional()
+    let query = present(namespace_id).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
+    query.first(conn).await.optional()
 }
 
 /// The same, locked until the transaction ends.
@@ -126,14 +128,8 @@ pub async fn lock_subscription(
     namespace_id: i32,
     id: i64,
 ) -> QueryResult<Option<SubscriptionRow>> {
-    subscriptions::table
-        .filter(subscriptions::id.eq(id))
-        .filter(subscriptions::namespace_id.eq(namespace_id).and(subscriptions::deleted_at.is_null()))
-        .select(SubscriptionRow::as_select())
-        .for_update()
-        .first(conn)
-        .await
-        .optional()
+    let query = present(namespace_id).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
+    query.for_update().first(conn).await.optional()
 }
 
 /// Of these subscriptions, those that have not been taken away. They will not be until the
@@ -157,11 +153,7 @@ pub async fn list_subscriptions(
     after: i64,
     limit: i64,
 ) -> QueryResult<Vec<SubscriptionRow>> {
-    let mut query = subscriptions::table
-        .filter(subscriptions::namespace_id.eq(namespace_id))
-        .filter(subscriptions::deleted_at.is_null())
-        .filter(subscriptions::id.gt(after))
-        .into_boxed();
+    let mut query = present(namespace_id).filter(subscriptions::id.gt(after)).into_boxed();
     if let Some(is_active) = is_active {
         query = query.filter(subscriptions::is_active.eq(is_active));
     }
@@ -170,12 +162,7 @@ pub async fn list_subscriptions(
 
 /// How many subscriptions there are.
 pub async fn count_subscriptions(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<i64> {
-    subscriptions::table
-        .filter(subscriptions::namespace_id.eq(namespace_id))
-        .filter(subscriptions::deleted_at.is_null())
-        .count()
-        .get_result(conn)
-        .await
+    present(namespace_id).count().get_result(conn).await
 }
 
 /// The active subscriptions that push to a URL.
@@ -185,10 +172,8 @@ pub async fn active_subscriptions_of(
     url: &str,
     limit: i64,
 ) -> QueryResult<Vec<SubscriptionRow>> {
-    subscriptions::table
-        .filter(subscriptions::namespace_id.eq(namespace_id))
-        .filter(subscriptions::url.eq(url))
-        .filter(subscriptions::deleted_at.is_null().and(subscriptions::is_active))
+    present(namespace_id)
+        .filter(subscriptions::url.eq(url).and(subscriptions::is_active))
         .order(subscriptions::id)
         .limit(limit)
         .select(SubscriptionRow::as_select())
@@ -261,8 +246,8 @@ pub async fn load_one(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64) 
         .optional()
 }
 
-/// Gives a subscription a new secret; those before it are used along with it until `until`, at
-/// the latest, and what has expired by now is forgotten.
+/// Gives a subscription a new secret; those before it are used along with it for
+/// `overlap_seconds` at most, and what has expired by now is forgotten.
 pub async fn replace_secret(
     conn: &mut AsyncPgConnection,
     subscription_id: i64,
@@ -276,7 +261,7 @@ pub async fn replace_secret(
     sql_query(expire)
         .bind::<BigInt, _>(subscription_id)
         .bind::<Nullable<Timestamptz>, _>(now)
-        .bind::<diesel::sql_types::Double, _>(overlap_seconds)
+        .bind::<Double, _>(overlap_seconds)
         .execute(conn)
         .await?;
     let forget = "DELETE FROM waybill.subscription_secrets \
