@@ -256,6 +256,11 @@ impl Engine {
         self.clock.now()
     }
 
+    /// The time, where no statement asks the database for it.
+    pub fn time(&self) -> DateTime<Utc> {
+        self.now().unwrap_or_else(Utc::now)
+    }
+
     /// Runs work as a task of the main runtime, which goes on even if the caller goes away,
     /// and answers in time even if it does not. Begins at once: a caller that waits for long
     /// must not carry all that its work needs along.

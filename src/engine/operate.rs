@@ -6,14 +6,13 @@ use diesel_async::AsyncPgConnection;
 
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::deliveries::Loaded;
 use crate::store::events::{EventRow, get_event};
 use crate::store::lease_watch::find_stale;
 use crate::store::listing::{EventFilter, Page, find_events};
 use crate::store::roll_ups::{RolledUp, ask_to_cancel, find_rolled_up, status_of_rolled_up};
 
 use super::changes::{Changes, Written};
-use super::verbs::{SUBSCRIBED, Verb};
+use super::verbs::{SUBSCRIBED, Verb, operate_on_one};
 use super::{Engine, transaction};
 
 /// Rows per transaction of a bulk operation.
@@ -94,7 +93,7 @@ impl Engine {
             let (row, written) = transaction!(engine, |conn| {
                 let written = match find_rolled_up(conn, &[id]).await?.pop() {
                     Some(rolled_up) => operate_on_pushes(conn, &engine, &rolled_up, &verb).await?,
-                    None => operate_on_work(conn, &engine, id, &verb).await?,
+                    None => operate_on_one(conn, &engine, id, false, &verb).await?,
                 };
                 Ok((read_back(conn, id).await?, written))
             })?;
@@ -130,21 +129,6 @@ impl Engine {
         })
         .await
     }
-}
-
-/// The event's own work. Pushes have their own path.
-async fn operate_on_work(
-    conn: &mut AsyncPgConnection,
-    engine: &Engine,
-    id: i64,
-    verb: &Verb,
-) -> Result<Written, Error> {
-    let mut changes = Changes::load(conn, &[id], engine.now()).await?;
-    let is_own = |loaded: &&Loaded| loaded.delivery.subscription_id.is_none();
-    let loaded = changes.get(id).filter(is_own).ok_or(Error::EventNotFound(id))?;
-    verb.check(loaded)?;
-    verb.carry_out(&mut changes, id);
-    changes.write(conn).await
 }
 
 /// An event that is only pushed has no work of its own: what is meant is its pushes. With all of

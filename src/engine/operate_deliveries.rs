@@ -2,11 +2,9 @@
 
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::deliveries::Loaded;
 use crate::store::push_records::{PushRow, get_push};
 
-use super::changes::Changes;
-use super::verbs::Verb;
+use super::verbs::{Verb, operate_on_one};
 use super::{Engine, transaction};
 
 impl Engine {
@@ -30,13 +28,7 @@ impl Engine {
         let engine = self.clone();
         self.detached(async move {
             let (row, written) = transaction!(engine, |conn| {
-                let mut changes = Changes::load(conn, &[id], engine.now()).await?;
-                changes.find_orphans(conn).await?;
-                let is_push = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some();
-                let loaded = changes.get(id).filter(is_push).ok_or(Error::DeliveryNotFound(id))?;
-                verb.check(loaded)?;
-                verb.carry_out(&mut changes, id);
-                let written = changes.write(conn).await?;
+                let written = operate_on_one(conn, &engine, id, true, &verb).await?;
                 let row = get_push(conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::DeliveryNotFound(id))?;
                 Ok((row, written))
             })?;

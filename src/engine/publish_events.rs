@@ -81,7 +81,7 @@ impl Engine {
     fn match_subscribers(&self, events: &[&NewEvent]) -> FanOut {
         let bytes: usize =
             events.iter().filter_map(|event| event.payload.as_ref()).map(|json| json.as_str().len()).sum();
-        let matching = || self.subscribers.fan_out(events, self.now());
+        let matching = || self.subscribers.fan_out(events, self.time());
         if bytes < MUCH_TO_MATCH { matching() } else { tokio::task::block_in_place(matching) }
     }
 

@@ -3,6 +3,10 @@
 //! The dispatcher is a worker like any other, built in. Its claims go by subscription, since
 //! each has its own limits; its words are settled in the same lane as everybody's.
 
+use std::sync::Arc;
+
+use diesel_async::AsyncPgConnection;
+
 use crate::domain::address::without_query;
 use crate::domain::delivery::Report;
 use crate::domain::lease::Caller;
@@ -15,7 +19,7 @@ use crate::store::ready::queue_of_subscription;
 use crate::store::subscriptions::active_subscriptions_of;
 
 use super::settle_deliveries::{Settled, Word, WorkCall};
-use super::subscriptions::{Notice, notice, publish_notice};
+use super::subscriptions::{Notices, notice, publish_notices};
 use super::{Engine, transaction};
 
 /// Of how many subscriptions that share an endpoint it is told when a breaker opens.
@@ -132,7 +136,7 @@ impl Engine {
         };
         let caller = Caller { worker_id: self.instance().to_owned(), lease_id: Some(push.row.work.lease_id) };
         let call = WorkCall { event_id: push.delivery_id, caller, word, is_push: true };
-        let mut settled = self.lanes.settle.call(std::sync::Arc::new(vec![call]), 1).await?;
+        let mut settled = self.lanes.settle.call(Arc::new(vec![call]), 1).await?;
         settled.pop().unwrap_or_else(|| Err(Error::Internal("a word was not answered".into())))
     }
 
@@ -171,9 +175,12 @@ impl Engine {
         let rule = self.settings.breaker;
         let notices = transaction!(self, |conn| {
             let opened = endpoints::note_failure(conn, DEFAULT_NAMESPACE, url, rule, is_probe, self.now()).await?;
-            if opened { publish_notices(conn, self, url, "breaker_opened").await } else { Ok(Vec::new()) }
+            if opened { tell_subscribers(conn, self, url, "breaker_opened").await } else { Ok(None) }
         })?;
-        self.tell(url, "opened", &notices);
+        if let Some(notices) = notices {
+            log::warn!(endpoint = without_query(url); "the breaker opened");
+            self.follow_notices(notices);
+        }
         Ok(())
     }
 
@@ -181,35 +188,27 @@ impl Engine {
     pub async fn note_success(&self, url: &str) -> Result<(), Error> {
         let notices = transaction!(self, |conn| {
             let closed = endpoints::note_success(conn, DEFAULT_NAMESPACE, url, self.now()).await?;
-            if closed { publish_notices(conn, self, url, "breaker_closed").await } else { Ok(Vec::new()) }
+            if closed { tell_subscribers(conn, self, url, "breaker_closed").await } else { Ok(None) }
         })?;
-        self.tell(url, "closed", &notices);
-        if !notices.is_empty() {
+        if let Some(notices) = notices {
+            log::warn!(endpoint = without_query(url); "the breaker closed");
+            self.follow_notices(notices);
             self.push_bell.ring(None);
         }
         Ok(())
     }
-
-    fn tell(&self, url: &str, what: &str, notices: &[Notice]) {
-        if !notices.is_empty() {
-            log::warn!(endpoint = without_query(url); "the breaker {what}");
-        }
-        for notice in notices {
-            self.follow_notice(notice);
-        }
-    }
 }
 
-/// One notice for each subscription that shares the endpoint.
-async fn publish_notices(
-    conn: &mut diesel_async::AsyncPgConnection,
+/// One notice for each subscription that shares the endpoint, if any does.
+async fn tell_subscribers(
+    conn: &mut AsyncPgConnection,
     engine: &Engine,
     url: &str,
     what: &str,
-) -> Result<Vec<Notice>, Error> {
-    let mut notices = Vec::new();
-    for row in active_subscriptions_of(conn, DEFAULT_NAMESPACE, url, NOTICES).await? {
-        notices.push(publish_notice(conn, engine, notice(what, &row, what)).await?);
+) -> Result<Option<Notices>, Error> {
+    let rows = active_subscriptions_of(conn, DEFAULT_NAMESPACE, url, NOTICES).await?;
+    if rows.is_empty() {
+        return Ok(None);
     }
-    Ok(notices)
+    publish_notices(conn, engine, rows.iter().map(|row| notice(what, row, what)).collect()).await.map(Some)
 }

@@ -139,18 +139,13 @@ fn replay(changes: &mut Changes, letter: &DeadLetterRow, order: &ReplayOrder) ->
 
 fn read_replay(id: i64, row: ReplayRow) -> Result<Replay, Error> {
     let is_original = ReplayConfig::parse(&row.replay_config) == Some(ReplayConfig::Original);
-    let spec = is_original.then(|| read_spec(id, row.subscription.0.as_str())).transpose()?;
+    let unreadable = || Error::Internal(format!("the subscription of dead letter {id} cannot be read"));
+    let read = || SubscriptionSpec::from_stored(&row.subscription.0).ok_or_else(unreadable);
+    let spec = is_original.then(read).transpose()?;
     Ok(Replay {
         spec,
         subscription_version: is_original.then_some(row.subscription_version),
         payload: Some(row.payload.0),
         webhook_id: row.replay_webhook_id,
     })
-}
-
-/// It was checked before it was stored; a later version may know more than this one.
-fn read_spec(id: i64, json: &str) -> Result<SubscriptionSpec, Error> {
-    let unreadable = || Error::Internal(format!("the subscription of dead letter {id} cannot be read"));
-    let fields = serde_json::from_str(json).map_err(|_| unreadable())?;
-    SubscriptionSpec::parse(&fields).map_err(|_| unreadable())
 }

@@ -80,8 +80,8 @@ impl Subscribers {
     }
 
     /// Who gets what of these events, by this copy.
-    pub fn fan_out(&self, events: &[&NewEvent], now: Option<DateTime<Utc>>) -> FanOut {
-        self.copy().fan_out(events, now)
+    pub fn fan_out(&self, events: &[&NewEvent], time: DateTime<Utc>) -> FanOut {
+        self.copy().fan_out(events, time)
     }
 }
 
@@ -95,13 +95,12 @@ impl Copy {
         Ok(Copy { generation, catalog: Catalog::new(subscriptions), by_id })
     }
 
-    pub(super) fn fan_out(&self, events: &[&NewEvent], now: Option<DateTime<Utc>>) -> FanOut {
+    pub(super) fn fan_out(&self, events: &[&NewEvent], time: DateTime<Utc>) -> FanOut {
         let mut fan_out = FanOut { generation: self.generation, ..FanOut::default() };
         if self.by_id.is_empty() {
             return fan_out;
         }
         let mut matched: BTreeMap<i64, i32> = BTreeMap::new();
-        let time = now.unwrap_or_else(Utc::now);
         for (index, event) in events.iter().enumerate() {
             let subject = subject_of(event, time);
             for subscription in self.catalog.matching(&subject) {
@@ -151,25 +150,21 @@ impl Engine {
         }
         Ok(())
     }
-}
 
-impl Engine {
     /// How a subscription is sent to, and signed with what, whether it is active or not.
     pub async fn load_subscriber(&self, id: i64) -> Result<(SubscriptionSpec, Vec<Secret>), Error> {
         let mut conn = self.database.connection().await?;
         let row = load_one(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::SubscriptionNotFound(id))?;
         let unreadable = || Error::Internal(format!("subscription {id} cannot be read"));
         let subscriber = subscriber(row).ok_or_else(unreadable)?;
-        let secrets = subscriber.secrets_at(self.now().unwrap_or_else(Utc::now));
+        let secrets = subscriber.secrets_at(self.time());
         Ok((subscriber.subscription.spec.clone(), secrets))
     }
 }
 
-/// What was stored has been checked; a later version may know more than this one, and such a
-/// subscription is left to servers that understand it.
+/// A subscription that only a later version can read is left to servers that understand it.
 fn subscriber(row: CatalogRow) -> Option<Subscriber> {
-    let spec = serde_json::from_str(row.spec.0.as_str()).ok().and_then(|map| SubscriptionSpec::parse(&map).ok());
-    let Some(spec) = spec else {
+    let Some(spec) = SubscriptionSpec::from_stored(&row.spec.0) else {
         log::error!(subscription_id = row.id; "a subscription cannot be read by this version");
         return None;
     };

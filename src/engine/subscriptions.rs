@@ -143,7 +143,7 @@ impl Engine {
     pub async fn deactivate_subscription(&self, id: i64, url: &str, reason: &'static str) -> Result<(), Error> {
         let (engine, url) = (self.clone(), url.to_owned());
         let deactivated = self.detached(async move {
-            let notice = transaction!(engine, |conn| {
+            let notices = transaction!(engine, |conn| {
                 raise_generation(conn, DEFAULT_NAMESPACE).await?;
                 let Some(row) = lock_subscription(conn, DEFAULT_NAMESPACE, id).await? else { return Ok(None) };
                 if !row.is_active || row.url != url {
@@ -151,11 +151,11 @@ impl Engine {
                 }
                 let state = SubscriptionState { is_active: false, inactive_reason: Some(reason), ..state_of(&row) };
                 let row = update_subscription(conn, id, engine.now(), &state).await?;
-                Ok(Some(publish_notice(conn, &engine, notice("deactivated", &row, reason)).await?))
+                Ok(Some(publish_notices(conn, &engine, vec![notice("deactivated", &row, reason)]).await?))
             })?;
-            if let Some(notice) = notice {
+            if let Some(notices) = notices {
                 log::warn!(subscription_id = id, reason; "a subscription was switched off");
-                engine.follow_notice(&notice);
+                engine.follow_notices(notices);
             }
             Ok(())
         });
@@ -214,10 +214,10 @@ impl Engine {
         self.push_bell.ring(Some(id));
     }
 
-    /// Sees to what a notice calls for. Call it after the commit.
-    pub(super) fn follow_notice(&self, notice: &Notice) {
-        let Notice { event, fan_out, published, released } = notice;
-        self.follow_publication(&[event], fan_out, published, released.clone());
+    /// Sees to what notices call for. Call it after the commit.
+    pub(super) fn follow_notices(&self, notices: Notices) {
+        let Notices { events, fan_out, published, released } = notices;
+        self.follow_publication(&events.iter().collect::<Vec<_>>(), &fan_out, &published, released);
     }
 }
 
@@ -244,9 +244,9 @@ fn fields_of(row: &SubscriptionRow) -> Result<Map<String, Value>, Error> {
     serde_json::from_str(row.spec.0.as_str()).map_err(|error| Error::Internal(error.to_string()))
 }
 
-/// An event of our own, stored and not yet followed up.
-pub(super) struct Notice {
-    event: NewEvent,
+/// Events of our own, stored and not yet followed up.
+pub(super) struct Notices {
+    events: Vec<NewEvent>,
     fan_out: FanOut,
     published: Published,
     released: Vec<Entered>,
@@ -275,18 +275,18 @@ pub(super) fn notice(what: &str, row: &SubscriptionRow, reason: &str) -> NewEven
     }
 }
 
-/// Publishes an event of our own in a transaction under way, matched against what that
+/// Publishes events of our own in a transaction under way, matched against what that
 /// transaction sees and nobody else does yet.
-pub(super) async fn publish_notice(
+pub(super) async fn publish_notices(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
-    event: NewEvent,
-) -> Result<Notice, Error> {
+    events: Vec<NewEvent>,
+) -> Result<Notices, Error> {
+    let borrowed: Vec<&NewEvent> = events.iter().collect();
     for _ in 0..NOTICE_MATCHES {
-        let copy = Copy::load(conn).await?;
-        let fan_out = copy.fan_out(&[&event], engine.now());
-        if let Some((published, released)) = publish_in_order(conn, engine, &[&event], &fan_out).await? {
-            return Ok(Notice { event, fan_out, published, released });
+        let fan_out = Copy::load(conn).await?.fan_out(&borrowed, engine.time());
+        if let Some((published, released)) = publish_in_order(conn, engine, &borrowed, &fan_out).await? {
+            return Ok(Notices { events, fan_out, published, released });
         }
     }
     Err(Error::unavailable("the subscriptions keep changing".into()))

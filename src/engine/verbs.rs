@@ -1,13 +1,15 @@
 //! What operators can do to a delivery, be it an event's own work or a push.
 
 use chrono::TimeDelta;
+use diesel_async::AsyncPgConnection;
 
 use crate::domain::delivery::LogLine;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::deliveries::Loaded;
 
-use super::changes::Changes;
+use super::Engine;
+use super::changes::{Changes, Written};
 
 /// What a push must be to be sent again.
 pub(super) const SUBSCRIBED: &str = "for a subscription that is still there";
@@ -85,6 +87,24 @@ impl Verb {
         };
         changes.log_all(lines);
     }
+}
+
+/// Carries a verb out on one delivery: a push, or an event's own work. Either is unknown to
+/// those who mean the other.
+pub(super) async fn operate_on_one(
+    conn: &mut AsyncPgConnection,
+    engine: &Engine,
+    id: i64,
+    is_push: bool,
+    verb: &Verb,
+) -> Result<Written, Error> {
+    let mut changes = Changes::load(conn, &[id], engine.now()).await?;
+    changes.find_orphans(conn).await?;
+    let is_meant = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == is_push;
+    let unknown = || if is_push { Error::DeliveryNotFound(id) } else { Error::EventNotFound(id) };
+    verb.check(changes.get(id).filter(is_meant).ok_or_else(unknown)?)?;
+    verb.carry_out(&mut changes, id);
+    changes.write(conn).await
 }
 
 fn wrong_state(loaded: &Loaded, wanted: &'static str) -> Error {

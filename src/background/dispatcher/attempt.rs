@@ -5,21 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::failing::Failing;
 use super::slots::Slot;
+use super::writing::{letter_of, write};
 use crate::domain::address::without_query;
 use crate::domain::attempt::{AttemptOutcome, ErrorKind, Judgement};
 use crate::domain::backoff::chance;
 use crate::domain::delivery::{PushRecord, Report};
-use crate::domain::limits;
 use crate::domain::retry_after;
-use crate::domain::signature::Secret;
 use crate::domain::status::Status;
 use crate::domain::subscription::SubscriptionSpec;
-use crate::domain::transform::Transform;
 use crate::engine::Engine;
 use crate::engine::pushes::{ClaimedPush, PushOutcome};
 use crate::engine::replays::Replay;
@@ -27,7 +24,7 @@ use crate::engine::settle_deliveries::Settled;
 use crate::engine::subscribers::Subscriber;
 use crate::error::Error;
 use crate::metrics::PushCount;
-use crate::webhook::{Client, Exchange, Letter, SendError, WebhookRequest};
+use crate::webhook::{Client, Exchange, SendError};
 
 /// Between two tries to put an outcome on record while the database is away.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
@@ -35,15 +32,6 @@ const RECORD_PAUSE: Duration = Duration::from_millis(500);
 /// How long after its claim a request may still be begun: it must be over, and on record, before the
 /// claim ends, or another server would send the same beside it, and what comes next by its key.
 const BEGIN_WITHIN: Duration = Duration::from_secs(super::LEASE_MARGIN_SECONDS as u64 - 5);
-
-/// Payloads from this size on are not transformed in passing, and by a template none are.
-const LARGE_PAYLOAD: usize = 16 * 1024;
-
-/// Transforms under way at once that may take their time: the threads on which they run are also
-/// those that look names up.
-const LONG_TRANSFORMS: usize = 8;
-
-static PLACES_FOR_LONG: Semaphore = Semaphore::const_new(LONG_TRANSFORMS);
 
 /// An attempt about to be made.
 pub struct Attempt {
@@ -77,10 +65,8 @@ impl Attempt {
             }
         };
         let spec = self.spec_for(&replay);
-        let now = self.engine.now().unwrap_or_else(Utc::now);
-        let secrets = self.subscriber.secrets_at(now);
-        let letter = letter_of(&self.push, &replay);
-        let request = write(letter, &spec, secrets).await;
+        let secrets = self.subscriber.secrets_at(self.engine.time());
+        let request = write(letter_of(&self.push, &replay), &spec, secrets).await;
         if self.claimed_at.elapsed() > BEGIN_WITHIN {
             drop(slot);
             return self.give_back().await;
@@ -150,8 +136,7 @@ impl Attempt {
     /// How long the receiver asked to be left alone.
     fn pause_asked_for(&self, exchange: &Exchange) -> Option<f64> {
         let answer = exchange.result.as_ref().ok().filter(|answer| matches!(answer.status, 429 | 503))?;
-        let seconds = retry_after::parse(answer.retry_after.as_deref()?, self.engine.now().unwrap_or_else(Utc::now))?;
-        Some(seconds.min(limits::RETRY_AFTER_SECONDS))
+        retry_after::parse(answer.retry_after.as_deref()?, self.engine.time())
     }
 
     fn wait(&self, spec: &SubscriptionSpec) -> f64 {
@@ -237,7 +222,7 @@ impl Attempt {
         count(PushCount::Sent);
         metrics.push_seconds.observe(exchange.duration.as_secs_f64());
         if self.push.row.work.retry_count == 0 {
-            let age = self.engine.now().unwrap_or_else(Utc::now) - self.push.row.event.created_at;
+            let age = self.engine.time() - self.push.row.event.created_at;
             metrics.first_push_seconds.observe(age.as_seconds_f64().max(0.0));
         }
         match settled {
@@ -285,37 +270,6 @@ fn state_of(status: Status) -> &'static str {
         Status::Pending | Status::Processing => "retry",
         Status::Failed => "dead_letter",
         Status::Cancelled => "cancelled",
-    }
-}
-
-/// Writes the request; off the threads that serve everybody, if a transform may take its time.
-async fn write(letter: Letter, spec: &SubscriptionSpec, secrets: Vec<Secret>) -> Result<WebhookRequest, String> {
-    let timestamp = Utc::now().timestamp();
-    let may_be_long = |transform: &Transform| transform.has_template() || letter.payload.len() >= LARGE_PAYLOAD;
-    if !spec.transform.as_ref().is_some_and(may_be_long) {
-        return letter.into_request(spec, &secrets, timestamp);
-    }
-    let _place = PLACES_FOR_LONG.acquire().await.map_err(|closed| closed.to_string())?;
-    let spec = spec.clone();
-    let writing = tokio::task::spawn_blocking(move || letter.into_request(&spec, &secrets, timestamp));
-    writing.await.unwrap_or_else(|panic| Err(panic.to_string()))
-}
-
-fn letter_of(push: &ClaimedPush, replay: &Replay) -> Letter {
-    let event = &push.row.event;
-    let own_payload = || event.payload.as_ref().map_or("null", |json| json.0.as_str()).to_owned();
-    Letter {
-        webhook_id: replay.webhook_id.clone().unwrap_or_else(|| Letter::webhook_id(event.id)),
-        event_type: event.event_type.clone(),
-        title: event.title.clone(),
-        time: event.created_at,
-        tags: event.tags.clone(),
-        labels: event.labels.as_ref().and_then(|json| serde_json::from_str(json.0.as_str()).ok()).unwrap_or_default(),
-        payload: replay.payload.as_ref().map_or_else(own_payload, |json| json.as_str().to_owned()),
-        correlation_id: event.correlation_id.clone(),
-        ordering_key: event.ordering_key.clone(),
-        traceparent: event.traceparent.clone(),
-        attempt: push.row.work.retry_count + 1,
     }
 }
 

@@ -13,6 +13,7 @@
 pub mod attempt;
 pub mod failing;
 pub mod slots;
+mod writing;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};

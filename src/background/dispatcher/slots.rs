@@ -60,11 +60,6 @@ impl Slots {
         self.free_in_all() == 0
     }
 
-    /// How many are.
-    pub fn in_flight(&self) -> usize {
-        self.lock().in_all
-    }
-
     /// Takes a slot until it is dropped.
     pub fn take(self: &Arc<Self>, subscription_id: i64, bytes: usize) -> Slot {
         let mut taken = self.lock();

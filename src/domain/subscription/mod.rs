@@ -17,6 +17,7 @@ pub use retry_on::RetryOn;
 use super::backoff::Backoff;
 use super::event_pattern::{self, EventPattern};
 use super::filter::Filter;
+use super::json::RawJson;
 use super::path::JsonPath;
 use super::tags::Tags;
 use super::transform::Transform;
@@ -97,6 +98,12 @@ impl SubscriptionSpec {
             rate_per_second: None,
             transform: None,
         }
+    }
+
+    /// Reads what was stored. It was checked then; none if a later version wrote what this one
+    /// does not know.
+    pub fn from_stored(json: &RawJson) -> Option<Self> {
+        Self::parse(&serde_json::from_str(json.as_str()).ok()?).ok()
     }
 
     /// Whether it is after events of this type.
