@@ -82,11 +82,10 @@ async fn pass_through(app: &App) {
     assert_eq!(reaper::run_once(engine).await.expect("a round"), 0);
 }
 
-/// What the server's looks would touch now: a claim of one event that is there, the look for
-/// due work and the look for expired leases.
-async fn costs(app: &App, lab: &mut Lab) -> [u64; 3] {
+/// What the server's looks would touch now, from where their marks stand: a claim of one event,
+/// the look for due work and the look for expired leases.
+async fn costs_of_looks(app: &App, lab: &mut Lab) -> [u64; 3] {
     let engine = app.engine();
-    app.publish_tagged("a").await;
     let mark = engine.marks.of(&["t:a".to_owned()])[0];
     let from = |moment| engine.moments.look(moment).from().map_or("NULL".to_owned(), quoted);
     let now = quoted(app.now());
@@ -97,17 +96,29 @@ async fn costs(app: &App, lab: &mut Lab) -> [u64; 3] {
     ];
     let mut costs = [0; 3];
     for (cost, look) in costs.iter_mut().zip(looks) {
-        *cost = u64::MAX;
-        // The least of a few: a line for the log may find its page full, and looks for another.
-        for _ in 0..3 {
-            lab.execute("BEGIN").await;
-            *cost = buffers(&lab.explain(&look).await).min(*cost);
-            lab.execute("ROLLBACK").await;
-        }
+        lab.execute("BEGIN").await;
+        *cost = buffers(&lab.explain(&look).await);
+        lab.execute("ROLLBACK").await;
+    }
+    costs
+}
+
+/// The same while the server goes on looking, with an event to be claimed. The least of a few:
+/// a line for the log may find its page full, and looks for another; and whoever looks for
+/// stragglers may lower a mark until the next look.
+async fn costs(app: &App, lab: &mut Lab) -> [u64; 3] {
+    let engine = app.engine();
+    app.publish_tagged("a").await;
+    let mut least = [u64::MAX; 3];
+    for _ in 0..3 {
+        promoter::run_once(engine).await.expect("a round");
+        reaper::run_once(engine).await.expect("a round");
+        let costs = costs_of_looks(app, lab).await;
+        least.iter_mut().zip(costs).for_each(|(least, cost)| *least = cost.min(*least));
     }
     let claimed = app.claim("a", "host:1").await.expect("the event");
     app.complete(claimed["id"].as_i64().expect("an id"), "host:1").await.expect(200);
-    costs
+    least
 }
 
 fn quoted(time: DateTime<Utc>) -> String {
@@ -137,7 +148,7 @@ async fn two_hundred_thousand_events_under_a_held_snapshot_cost_the_next_look_no
 
     // Without the marks the same looks step over everything: the snapshot was really held.
     engine_forgets(&app);
-    let unmarked = costs(&app, &mut lab).await;
+    let unmarked = costs_of_looks(&app, &mut lab).await;
     assert!(unmarked[0] > aged[0] * 20 && unmarked[1] > aged[1] * 20, "{unmarked:?} buffers without marks");
     holder.batch_execute("COMMIT").await.expect("the snapshot is let go");
 }

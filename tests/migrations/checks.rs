@@ -1,4 +1,4 @@
-//! Rows that must not be: one test for each named CHECK.
+//! Rows that must not be: one test for each named CHECK, and for each rule of deliveries.
 
 use std::collections::BTreeSet;
 
@@ -127,16 +127,19 @@ async fn processing_without_a_lease_is_refused_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_check_has_a_test() {
+async fn every_check_and_every_rule_has_a_test() {
     #[derive(diesel::QueryableByName)]
     struct Row {
         #[diesel(sql_type = diesel::sql_types::Text)]
-        conname: String,
+        name: String,
     }
     let url = database::migrated().await;
-    let named = "SELECT DISTINCT conname::text FROM pg_constraint \
-                 WHERE contype = 'c' AND connamespace = 'waybill'::regnamespace";
+    let named = "SELECT conname::text AS name FROM pg_constraint \
+                 WHERE contype = 'c' AND connamespace = 'waybill'::regnamespace \
+                 UNION \
+                 SELECT (regexp_matches(prosrc, 'THEN ''(\\w+)''', 'g'))[1] FROM pg_proc \
+                 WHERE oid = 'waybill.keep_the_rules_of_deliveries'::regproc";
     let rows: Vec<Row> = diesel::sql_query(named).load(&mut database::connection(&url).await).await.expect("rows");
-    let named: BTreeSet<&str> = rows.iter().map(|row| row.conname.as_str()).collect();
+    let named: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(named, TESTED.iter().copied().collect());
 }
