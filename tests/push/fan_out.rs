@@ -10,6 +10,7 @@ use super::by_hand::{dispatcher, idle, idle_beside, look};
 use super::{beside, id_of, publish, publish_id, rows, until_status, with_flags};
 use crate::support::locks::HeldRow;
 use crate::support::receiver::{Receiver, Reply};
+use crate::support::records::app_that_sends_nothing;
 use crate::support::{App, database, ledger, until};
 
 /// Where requests would go if any were sent.
@@ -223,6 +224,59 @@ async fn a_server_that_only_sends_finds_subscriptions_that_were_made_elsewhere()
 struct Life {
     made: (i64, i64),
     ended: Option<(i64, i64)>,
+}
+
+/// The change gets there first, but has not been committed when the event is matched.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_waits_for_a_change_of_a_subscription_is_matched_anew() {
+    let app = idle(&[]).await;
+    let id = app.subscribe(NOWHERE, json!({"event_types": ["a"]})).await["id"].clone();
+    let row =
+        HeldRow::changed_by(&app, &format!("SELECT 1 FROM waybill.subscriptions WHERE id = {id} FOR UPDATE")).await;
+    let in_order = async {
+        app.calls_waiting_for_locks(1).await;
+        let release = async {
+            app.calls_waiting_for_locks(2).await;
+            row.let_go().await;
+        };
+        tokio::join!(publish(&app, "a", json!({})), release).0
+    };
+    let path = format!("/subscriptions/{id}");
+    let change = json!({"event_types": ["b"]});
+    let (changed, published) = tokio::join!(app.patch(&path, &change), in_order);
+    changed.expect(200);
+    assert_eq!(published["enqueued"], 0);
+    ledger::check(&app).await;
+}
+
+/// The event gets there first: it has been matched and is being stored when the subscription
+/// is to go.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_does_not_go_while_an_event_for_it_is_being_stored() {
+    let app = app_that_sends_nothing().await;
+    let id = app.subscribe(NOWHERE, json!({"event_types": ["a"]})).await["id"].clone();
+    // The number that the event will get is taken by somebody who then thinks better of it.
+    let next = app.count("SELECT last_value FROM waybill.ids").await + 1;
+    let taken = format!(
+        "INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries) VALUES ({next}, {next}, 'COMPLETED', 0, 1)"
+    );
+    let mut taken = HeldRow::changed_by(&app, &taken).await;
+    let in_order = async {
+        app.calls_waiting_for_locks(1).await;
+        let path = format!("/subscriptions/{id}");
+        let release = async {
+            app.calls_waiting_for_locks(2).await;
+            taken.execute("ROLLBACK").await;
+        };
+        tokio::join!(app.delete(&path), release).0
+    };
+    let (published, deleted) = tokio::join!(publish(&app, "a", json!({})), in_order);
+    assert_eq!((&published["id"], &published["enqueued"]), (&next.into(), &1.into()));
+    deleted.expect(204);
+    let called_off =
+        "SELECT count(*) FROM waybill.deliveries WHERE status = 'CANCELLED' AND subscription_id IS NOT NULL";
+    until("the push is called off", async || app.count(called_off).await == 1).await;
+    ledger::check(&app).await;
 }
 
 /// Publishers on two servers, while subscriptions come and go: whoever was there before a
