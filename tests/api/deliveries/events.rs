@@ -29,6 +29,27 @@ async fn events_verbs_know_no_deliveries_and_deliveries_verbs_no_events() {
     ledger::check(&app).await;
 }
 
+/// Leases are counted per delivery, so that of a first attempt is easily guessed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_cannot_settle_a_push_whose_number_and_lease_it_guesses() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let gate = Gate::closed();
+    receiver.always(Reply::status(200).held_by(&gate));
+    app.subscribe(&receiver.url("/hook"), json!({})).await;
+    let event = app.publish_typed("order.paid", json!(1)).await;
+    let id = app.only_delivery(event).await;
+    receiver.until_in_flight(1).await;
+    for word in ["start", "heartbeat", "complete", "fail", "release"] {
+        let body = json!({"worker_id": "host:1", "lease_id": 1});
+        app.post(&format!("/events/{id}/{word}"), &body).await.problem(404, "event_not_found");
+    }
+    assert_eq!(app.delivery(id).await["status"], "PROCESSING");
+    gate.open();
+    app.until_delivery(id, "COMPLETED").await;
+    assert_eq!(receiver.count(), 1);
+    ledger::check(&app).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelling_an_event_that_is_only_pushed_calls_its_pushes_off() {
     let app = app_that_sends_nothing().await;
