@@ -83,6 +83,15 @@ impl DeadLetterFilter {
         let is_narrowed = self.reason.is_some() || self.since.is_some() || self.replayed.is_some();
         self.event_id.is_none() && is_narrowed
     }
+
+    /// The order of ids, as the index that serves has it.
+    fn order(&self) -> &'static str {
+        match (self.event_id, self.subscription_id) {
+            (Some(_), _) => "l.event_id, l.id",
+            (None, Some(_)) => "l.subscription_id, l.id",
+            (None, None) => "l.id",
+        }
+    }
 }
 
 /// Which of them.
@@ -114,7 +123,7 @@ pub async fn list_dead_letters(
 ) -> QueryResult<(Vec<DeadLetterRow>, Option<i64>)> {
     let scan_end = scan_end(conn, namespace_id, filter, range).await?;
     let statement = filtered(columns!(), namespace_id, filter, range, scan_end);
-    let rows: Vec<DeadLetterRow> = statement.load(conn, "l.id", 0, range.limit).await?;
+    let rows: Vec<DeadLetterRow> = statement.load(conn, filter.order(), 0, range.limit).await?;
     let next = page_end(&rows, range.limit, |row| row.id).or(scan_end);
     Ok((rows, next))
 }
@@ -128,7 +137,7 @@ pub async fn count_dead_letters(
 ) -> QueryResult<(i64, bool)> {
     let scan_end = scan_end(conn, namespace_id, filter, range).await?;
     let statement = filtered("l.id", namespace_id, filter, range, scan_end);
-    let rows: Vec<IdRow> = statement.load(conn, "l.id", 0, range.scan + 1).await?;
+    let rows: Vec<IdRow> = statement.load(conn, filter.order(), 0, range.scan + 1).await?;
     let counted = rows.len() as i64;
     Ok((counted.min(range.scan), scan_end.is_none() && counted <= range.scan))
 }
@@ -148,23 +157,26 @@ async fn scan_end(
     if !filter.needs_scan() {
         return Ok(None);
     }
-    let rows: Vec<IdRow> = indexed("l.id", namespace_id, filter, range).load(conn, "l.id", range.scan - 1, 1).await?;
+    let rows: Vec<IdRow> =
+        indexed("l.id", namespace_id, filter, range).load(conn, filter.order(), range.scan - 1, 1).await?;
     Ok(rows.last().map(|row| row.id))
 }
 
 /// What the indexes can answer.
 fn indexed<'a>(columns: &str, namespace_id: i32, filter: &'a DeadLetterFilter, range: Range) -> Growing<'a> {
-    let mut statement = Growing::new(format!("SELECT {columns} FROM waybill.dead_letters l WHERE true"))
+    let statement = Growing::new(format!("SELECT {columns} FROM waybill.dead_letters l WHERE true"))
         .and::<Integer, _>("l.namespace_id =", namespace_id)
-        .and::<BigInt, _>("l.id >", range.after)
         .and::<BigInt, _>("l.id <=", range.until);
-    if let Some(event_id) = filter.event_id {
-        statement = statement.and::<BigInt, _>("l.event_id =", event_id);
+    match (filter.event_id, filter.subscription_id) {
+        (Some(event_id), None) => statement.and_behind("l.event_id", event_id, "l.id", range.after),
+        (Some(event_id), Some(subscription_id)) => statement
+            .and_behind("l.event_id", event_id, "l.id", range.after)
+            .and::<BigInt, _>("l.subscription_id =", subscription_id),
+        (None, Some(subscription_id)) => {
+            statement.and_behind("l.subscription_id", subscription_id, "l.id", range.after)
+        }
+        (None, None) => statement.and::<BigInt, _>("l.id >", range.after),
     }
-    if let Some(subscription_id) = filter.subscription_id {
-        statement = statement.and::<BigInt, _>("l.subscription_id =", subscription_id);
-    }
-    statement
 }
 
 /// All that is asked for, up to the end of the scan.

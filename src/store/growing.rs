@@ -48,6 +48,15 @@ impl<'a> Growing<'a> {
         self.sql(&format!(" AND {condition} ")).bind::<T, _>(value)
     }
 
+    /// Adds a stretch of an index by two columns: what has this value in the first, behind an id.
+    /// To be ordered by both. It is written as a range, since of an equality the planner may make
+    /// a walk through all ids there are, in search of a few.
+    pub fn and_behind(self, column: &str, value: i64, id: &str, after: i64) -> Self {
+        let begun = self.sql(&format!(" AND ({column}, {id}) > (")).bind::<BigInt, _>(value);
+        let begun = begun.sql(", ").bind::<BigInt, _>(after).sql(")");
+        begun.and::<BigInt, _>(&format!("{column} <="), value)
+    }
+
     /// Runs it: so many rows in this order, after leaving out so many.
     pub async fn load<Row>(
         self,

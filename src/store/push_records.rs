@@ -66,6 +66,14 @@ impl PushFilter {
     fn needs_scan(&self) -> bool {
         self.event_id.is_none() && (self.subscription_id.is_none() || self.status.is_some())
     }
+
+    /// The order of ids, as the index that serves has it.
+    fn order(&self) -> &'static str {
+        match (self.event_id, self.subscription_id) {
+            (None, Some(_)) => "d.subscription_id, d.id",
+            _ => "d.id",
+        }
+    }
 }
 
 macro_rules! columns {
@@ -103,7 +111,7 @@ pub async fn list_pushes(
     if let Some(status) = filter.status {
         statement = statement.and::<Text, _>("d.status =", status.as_str());
     }
-    let rows: Vec<PushRow> = statement.load(conn, "d.id", 0, limit).await?;
+    let rows: Vec<PushRow> = statement.load(conn, filter.order(), 0, limit).await?;
     let next = page_end(&rows, limit, |row| row.id).or(scan_end);
     Ok((rows, next))
 }
@@ -128,7 +136,7 @@ async fn scan_end(
     scan: i64,
 ) -> QueryResult<Option<i64>> {
     let rows: Vec<IdRow> =
-        indexed("d.id", " WHERE true", namespace_id, filter, after).load(conn, "d.id", scan - 1, 1).await?;
+        indexed("d.id", " WHERE true", namespace_id, filter, after).load(conn, filter.order(), scan - 1, 1).await?;
     Ok(rows.last().map(|row| row.id))
 }
 
@@ -143,14 +151,13 @@ fn indexed<'a>(columns: &str, join: &str, namespace_id: i32, filter: &PushFilter
             .sql(" AND subscription_id IS NOT NULL OFFSET 0) d"),
         None => Growing::new(format!("{select}waybill.deliveries d")),
     };
-    let mut statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", namespace_id);
-    statement = statement.and::<BigInt, _>("d.id >", after);
+    let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", namespace_id);
     match (filter.event_id, filter.subscription_id, filter.status) {
-        (None, Some(subscription_id), _) => statement.and::<BigInt, _>("d.subscription_id =", subscription_id),
+        (None, Some(subscription_id), _) => statement.and_behind("d.subscription_id", subscription_id, "d.id", after),
         (None, None, Some(status @ (Status::Failed | Status::Cancelled))) => {
-            statement.and::<Text, _>("d.unhappy_status =", status.as_str())
+            statement.and::<BigInt, _>("d.id >", after).and::<Text, _>("d.unhappy_status =", status.as_str())
         }
-        _ => statement,
+        _ => statement.and::<BigInt, _>("d.id >", after),
     }
 }
 

@@ -306,7 +306,8 @@ pub struct Stretch {
 }
 
 /// The next `rows` deliveries of a subscription behind one of them, open or not: there may be
-/// millions that are over before the first that is open.
+/// millions that are over before the first that is open. Ordered by both columns, and asked for
+/// as a range, or the planner might walk the whole table by its key.
 pub async fn find_open_deliveries(
     conn: &mut AsyncPgConnection,
     subscription_id: i64,
@@ -316,7 +317,9 @@ pub async fn find_open_deliveries(
     sql_query(
         "SELECT coalesce(array_agg(id ORDER BY id) FILTER (WHERE is_open), '{}') AS open, max(id) AS last \
          FROM (SELECT id, status = 'PENDING' OR (status = 'PROCESSING' AND NOT cancel_requested) AS is_open \
-               FROM waybill.deliveries WHERE subscription_id = $1 AND id > $2 ORDER BY id LIMIT $3) stretch",
+               FROM waybill.deliveries \
+               WHERE (subscription_id, id) > ($1, $2) AND subscription_id <= $1 \
+               ORDER BY subscription_id, id LIMIT $3) stretch",
     )
     .bind::<BigInt, _>(subscription_id)
     .bind::<BigInt, _>(after)

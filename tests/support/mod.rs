@@ -2,6 +2,7 @@
 //! a real server on a port of its own; or a PostgreSQL of the test's own, to be ill-treated.
 
 mod app;
+mod buffers;
 mod client;
 pub mod database;
 mod held_table;

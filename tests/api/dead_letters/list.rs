@@ -1,11 +1,13 @@
 //! `GET /dead-letters`.
 
 use serde_json::{Value, json};
+use waybill::store::DEFAULT_NAMESPACE;
+use waybill::store::dead_letter_list::{DeadLetterFilter, Range, list_dead_letters};
 
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::records::{app_that_sends_nothing, one_attempt};
 use crate::support::work::ids;
-use crate::support::{App, Options, ledger};
+use crate::support::{App, Options, database, ledger};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_listed_by_event_subscription_reason_time_and_whether_they_were_sent_again() {
@@ -98,4 +100,31 @@ async fn what_cannot_be_asked_is_named() {
     app.get("/dead-letters?reason=bored&since=yesterday&replayed=maybe&colour=red")
         .await
         .names(&["reason", "since", "replayed", "colour"]);
+}
+
+/// Statistics that know of two subscriptions tell of neither that it is quiet.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_few_of_a_quiet_subscription_are_found_among_the_many_of_a_busy_one() {
+    let app = app_that_sends_nothing().await;
+    let history = "ALTER TABLE waybill.dead_letters SET (autovacuum_enabled = off); \
+         INSERT INTO waybill.dead_letters (delivery_id, event_id, subscription_id, subscription_version, reason, \
+                                           event, subscription, attempts, created_at) \
+             SELECT n, n % 2, CASE WHEN n % 10000 = 0 THEN 7 ELSE 8 END, 1, 'exhausted', '{}', '{}', '[]', now() \
+             FROM generate_series(1, 50000) AS n; \
+         UPDATE waybill.dead_letters SET event_id = 2 WHERE delivery_id % 10000 = 0; \
+         ANALYZE waybill.dead_letters";
+    database::execute(&app.url, history).await;
+    let any = DeadLetterFilter::default;
+    let range = Range { after: 0, until: i64::MAX, limit: 20, scan: 500 };
+    for (filter, expected) in [
+        (DeadLetterFilter { subscription_id: Some(7), ..any() }, 5),
+        (DeadLetterFilter { subscription_id: Some(8), ..any() }, 20),
+        (DeadLetterFilter { event_id: Some(2), ..any() }, 5),
+        (DeadLetterFilter { event_id: Some(2), subscription_id: Some(7), ..any() }, 5),
+    ] {
+        let list = async |conn: &mut _| list_dead_letters(conn, DEFAULT_NAMESPACE, &filter, range).await;
+        let ((rows, _), buffers) = app.buffers_of(list).await;
+        assert_eq!(rows.len(), expected, "{filter:?}");
+        assert!(buffers < 60, "{buffers} buffers for {filter:?}");
+    }
 }

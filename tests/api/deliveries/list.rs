@@ -1,11 +1,13 @@
 //! `GET /deliveries`.
 
 use serde_json::json;
+use waybill::store::DEFAULT_NAMESPACE;
+use waybill::store::push_records::{PushFilter, list_pushes};
 
 use crate::support::receiver::Receiver;
 use crate::support::records::app_that_sends_nothing;
 use crate::support::work::ids;
-use crate::support::{App, Options};
+use crate::support::{App, Options, database};
 
 /// Where nothing is sent, and nobody need listen.
 const NOBODY: &str = "http://127.0.0.1:9/hook";
@@ -95,4 +97,24 @@ async fn what_cannot_be_asked_is_named() {
     app.get("/deliveries?status=DONE&event_id=0&limit=501&colour=red")
         .await
         .names(&["status", "event_id", "limit", "colour"]);
+}
+
+/// Statistics that know of two subscriptions tell of neither that it is quiet.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_few_of_a_quiet_subscription_are_found_among_the_many_of_a_busy_one() {
+    let app = app_that_sends_nothing().await;
+    let history = "ALTER TABLE waybill.deliveries SET (autovacuum_enabled = off); \
+         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
+             SELECT nextval('waybill.ids'), -n, CASE WHEN n % 10000 = 0 THEN 7 ELSE 8 END, 'COMPLETED', 0, 1 \
+             FROM generate_series(1, 50000) AS n; \
+         INSERT INTO waybill.events (id, title, tags) SELECT -n, 'a job', '{a}' FROM generate_series(1, 50000) AS n; \
+         ANALYZE waybill.deliveries";
+    database::execute(&app.url, history).await;
+    for (subscription_id, expected) in [(7, 5), (8, 20)] {
+        let filter = PushFilter { subscription_id: Some(subscription_id), ..PushFilter::default() };
+        let list = async |conn: &mut _| list_pushes(conn, DEFAULT_NAMESPACE, &filter, 0, 20, 500).await;
+        let ((rows, _), buffers) = app.buffers_of(list).await;
+        assert_eq!(rows.len(), expected);
+        assert!(buffers < 150, "{buffers} buffers for the pushes of {subscription_id}");
+    }
 }

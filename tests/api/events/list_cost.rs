@@ -1,10 +1,6 @@
 //! What lists cost in a long history: buffers, which are the same on every machine.
-//!
-//! PostgreSQL tells a transaction how many buffers it has asked for so far; the store's own
-//! function runs between two such questions, on one of the server's own connections.
 
 use chrono::DateTime;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use waybill::domain::status::Status;
 use waybill::store::DEFAULT_NAMESPACE;
 use waybill::store::listing::{EventFilter, EventPage, Page, list_events};
@@ -64,26 +60,7 @@ fn page(after: Option<i64>, descending: bool) -> Page {
 
 /// Lists, and answers the buffers that it took.
 async fn cost(app: &App, filter: &EventFilter, page: Page) -> (EventPage, i64) {
-    let mut conn = app.engine().database.connection().await.expect("a connection");
-    let conn: &mut AsyncPgConnection = &mut conn;
-    conn.transaction(async |conn| {
-        let before = buffers(conn).await?;
-        let found = list_events(conn, DEFAULT_NAMESPACE, filter, page).await?;
-        Ok::<_, diesel::result::Error>((found, buffers(conn).await? - before))
-    })
-    .await
-    .expect("a page")
-}
-
-async fn buffers(conn: &mut AsyncPgConnection) -> diesel::QueryResult<i64> {
-    #[derive(diesel::QueryableByName)]
-    struct Row {
-        #[diesel(sql_type = diesel::sql_types::BigInt)]
-        n: i64,
-    }
-    let sql = "SELECT coalesce(sum(pg_stat_get_xact_blocks_fetched(oid)), 0)::bigint AS n \
-               FROM pg_class WHERE relnamespace = 'waybill'::regnamespace";
-    Ok(diesel::sql_query(sql).get_result::<Row>(conn).await?.n)
+    app.buffers_of(async |conn| list_events(conn, DEFAULT_NAMESPACE, filter, page).await).await
 }
 
 /// The buffers of the first page under each filter, in both orders.
