@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cached::CachedExt;
 use super::columns::JsonColumn;
-use super::growing::Growing;
+use super::growing::{Growing, Stretch};
 use super::pages::{IdRow, page_end};
 
 /// A dead letter without its copies.
@@ -84,13 +84,18 @@ impl DeadLetterFilter {
         self.event_id.is_none() && is_narrowed
     }
 
-    /// The order of ids, as the index that serves has it.
-    fn order(&self) -> &'static str {
-        match (self.event_id, self.subscription_id) {
-            (Some(_), _) => "l.event_id, l.id",
-            (None, Some(_)) => "l.subscription_id, l.id",
-            (None, None) => "l.id",
-        }
+    /// The index that has them in the order of ids, if that is not the one by ids.
+    fn stretch(&self) -> Option<(Stretch, i64)> {
+        let (column, value) = match (self.event_id, self.subscription_id) {
+            (Some(event_id), _) => ("l.event_id", event_id),
+            (None, Some(subscription_id)) => ("l.subscription_id", subscription_id),
+            (None, None) => return None,
+        };
+        Some((Stretch { column, id: "l.id", descending: false }, value))
+    }
+
+    fn order(&self) -> String {
+        self.stretch().map_or("l.id".to_owned(), |(stretch, _)| stretch.order())
     }
 }
 
@@ -123,7 +128,7 @@ pub async fn list_dead_letters(
 ) -> QueryResult<(Vec<DeadLetterRow>, Option<i64>)> {
     let scan_end = scan_end(conn, namespace_id, filter, range).await?;
     let statement = filtered(columns!(), namespace_id, filter, range, scan_end);
-    let rows: Vec<DeadLetterRow> = statement.load(conn, filter.order(), 0, range.limit).await?;
+    let rows: Vec<DeadLetterRow> = statement.load(conn, &filter.order(), 0, range.limit).await?;
     let next = page_end(&rows, range.limit, |row| row.id).or(scan_end);
     Ok((rows, next))
 }
@@ -137,7 +142,7 @@ pub async fn count_dead_letters(
 ) -> QueryResult<(i64, bool)> {
     let scan_end = scan_end(conn, namespace_id, filter, range).await?;
     let statement = filtered("l.id", namespace_id, filter, range, scan_end);
-    let rows: Vec<IdRow> = statement.load(conn, filter.order(), 0, range.scan + 1).await?;
+    let rows: Vec<IdRow> = statement.load(conn, &filter.order(), 0, range.scan + 1).await?;
     let counted = rows.len() as i64;
     Ok((counted.min(range.scan), scan_end.is_none() && counted <= range.scan))
 }
@@ -158,7 +163,7 @@ async fn scan_end(
         return Ok(None);
     }
     let rows: Vec<IdRow> =
-        indexed("l.id", namespace_id, filter, range).load(conn, filter.order(), range.scan - 1, 1).await?;
+        indexed("l.id", namespace_id, filter, range).load(conn, &filter.order(), range.scan - 1, 1).await?;
     Ok(rows.last().map(|row| row.id))
 }
 
@@ -167,15 +172,13 @@ fn indexed<'a>(columns: &str, namespace_id: i32, filter: &'a DeadLetterFilter, r
     let statement = Growing::new(format!("SELECT {columns} FROM waybill.dead_letters l WHERE true"))
         .and::<Integer, _>("l.namespace_id =", namespace_id)
         .and::<BigInt, _>("l.id <=", range.until);
+    let statement = match filter.stretch() {
+        Some((stretch, value)) => statement.and_stretch::<BigInt, _>(&stretch, value, Some(range.after)),
+        None => statement.and::<BigInt, _>("l.id >", range.after),
+    };
     match (filter.event_id, filter.subscription_id) {
-        (Some(event_id), None) => statement.and_behind("l.event_id", event_id, "l.id", range.after),
-        (Some(event_id), Some(subscription_id)) => statement
-            .and_behind("l.event_id", event_id, "l.id", range.after)
-            .and::<BigInt, _>("l.subscription_id =", subscription_id),
-        (None, Some(subscription_id)) => {
-            statement.and_behind("l.subscription_id", subscription_id, "l.id", range.after)
-        }
-        (None, None) => statement.and::<BigInt, _>("l.id >", range.after),
+        (Some(_), Some(subscription_id)) => statement.and::<BigInt, _>("l.subscription_id =", subscription_id),
+        _ => statement,
     }
 }
 

@@ -14,6 +14,30 @@ pub struct Growing<'a> {
     parameters: usize,
 }
 
+/// The rows of an index by a column and an id that have one value in that column, in the order of
+/// ids.
+///
+/// They are asked for as a range and ordered by both: if the planner were told that all have
+/// the same value, it might walk through all ids there are in search of these, by statistics
+/// that tell of no value how common it is.
+pub struct Stretch {
+    /// The column.
+    pub column: &'static str,
+    /// The id.
+    pub id: &'static str,
+    /// The highest first?
+    pub descending: bool,
+}
+
+impl Stretch {
+    /// How to order it.
+    pub fn order(&self) -> String {
+        let Stretch { column, id, descending } = self;
+        let direction = if *descending { "DESC" } else { "ASC" };
+        format!("{column} {direction}, {id} {direction}")
+    }
+}
+
 impl<'a> Growing<'a> {
     /// Begins with this text.
     pub fn new(text: impl Into<String>) -> Self {
@@ -48,13 +72,25 @@ impl<'a> Growing<'a> {
         self.sql(&format!(" AND {condition} ")).bind::<T, _>(value)
     }
 
-    /// Adds a stretch of an index by two columns: what has this value in the first, behind an id.
-    /// To be ordered by both. It is written as a range, since of an equality the planner may make
-    /// a walk through all ids there are, in search of a few.
-    pub fn and_behind(self, column: &str, value: i64, id: &str, after: i64) -> Self {
-        let begun = self.sql(&format!(" AND ({column}, {id}) > (")).bind::<BigInt, _>(value);
-        let begun = begun.sql(", ").bind::<BigInt, _>(after).sql(")");
-        begun.and::<BigInt, _>(&format!("{column} <="), value)
+    /// Adds what a stretch of an index holds: one value of its column, behind an id.
+    pub fn and_stretch<T, V>(self, stretch: &Stretch, value: V, after: Option<i64>) -> Self
+    where
+        Pg: HasSqlType<T>,
+        T: Send + 'a,
+        V: ToSql<T, Pg> + Clone + Send + 'a,
+    {
+        let Stretch { column, id, descending } = stretch;
+        let (behind, within) = if *descending { ("<", ">=") } else { (">", "<=") };
+        let begun = match after {
+            Some(after) => self
+                .sql(&format!(" AND ({column}, {id}) {behind} ("))
+                .bind::<T, _>(value.clone())
+                .sql(", ")
+                .bind::<BigInt, _>(after)
+                .sql(")"),
+            None => self.and::<T, _>(&format!("{column} {behind}="), value.clone()),
+        };
+        begun.and::<T, _>(&format!("{column} {within}"), value)
     }
 
     /// Runs it: so many rows in this order, after leaving out so many.

@@ -16,7 +16,7 @@ use diesel::sql_types::{Array, BigInt, HasSqlType, Integer, Text, Timestamptz};
 use diesel_async::AsyncPgConnection;
 
 use super::events::EventRow;
-use super::growing::Growing;
+use super::growing::{Growing, Stretch};
 use super::pages::{IdRow, page_end};
 use crate::domain::status::Status;
 
@@ -87,9 +87,9 @@ const IDS: &str = "e.id";
 /// Events in their order, each with its state looked up.
 const FROM_EVENTS: &str =
     "waybill.events e CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE id = e.id OFFSET 0) d";
-/// What has gone wrong in its order, each with its event looked up.
-const FROM_UNHAPPY: &str =
-    "waybill.deliveries d CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.id OFFSET 0) e";
+/// What has gone wrong in its order, each with its event looked up. Pushes are none of it.
+const FROM_UNHAPPY: &str = "(SELECT * FROM waybill.deliveries WHERE subscription_id IS NULL) d \
+     CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.id OFFSET 0) e";
 
 /// Lists events.
 pub async fn list_events(
@@ -159,31 +159,36 @@ struct Listing<'a> {
     statement: Growing<'a>,
     /// The leading table's id.
     id: &'static str,
-    descending: bool,
+    order: String,
 }
 
 impl<'a> Listing<'a> {
     /// What the indexes can answer: ids, unhappy states, correlation.
     fn indexed(columns: &str, namespace_id: i32, filter: &'a EventFilter, page: Page) -> Self {
         let unhappy = filter.status.filter(|status| matches!(status, Status::Failed | Status::Cancelled));
-        let (from, id) = match (unhappy, &filter.correlation_id) {
+        let descending = page.descending;
+        let (from, id, column) = match (unhappy, &filter.correlation_id) {
             // A story has fewer events than there are failures.
-            (Some(_), None) => (FROM_UNHAPPY, "d.id"),
-            _ => (FROM_EVENTS, "e.id"),
+            (_, Some(_)) => (FROM_EVENTS, "e.id", Some("e.correlation_id")),
+            (Some(_), None) => (FROM_UNHAPPY, "d.id", Some("d.unhappy_status")),
+            (None, None) => (FROM_EVENTS, "e.id", None),
+        };
+        let stretch = column.map(|column| Stretch { column, id, descending });
+        let order = match &stretch {
+            Some(stretch) => stretch.order(),
+            None => format!("{id} {}", if descending { "DESC" } else { "ASC" }),
         };
         let statement = Growing::new(format!("SELECT {columns} FROM {from} WHERE true"));
-        let mut listing = Listing { statement, id, descending: page.descending };
-        listing = listing.and::<Integer, _>("e.namespace_id =", namespace_id);
-        if let Some(after) = page.after {
-            listing = listing.and_id(if page.descending { "<" } else { ">" }, after);
-        }
-        if let Some(correlation_id) = &filter.correlation_id {
-            listing = listing.and::<Text, _>("e.correlation_id =", correlation_id.as_str());
-        }
-        if let Some(status) = unhappy {
-            listing = listing.and::<Text, _>("d.unhappy_status =", status.as_str());
-        }
-        listing
+        let statement = statement.and::<Integer, _>("e.namespace_id =", namespace_id);
+        let value = filter.correlation_id.as_deref().or(unhappy.map(Status::as_str));
+        let statement = match (&stretch, value, page.after) {
+            (Some(stretch), Some(value), after) => statement.and_stretch::<Text, _>(stretch, value, after),
+            (_, _, Some(after)) => {
+                statement.and::<BigInt, _>(&format!("{id} {}", if descending { "<" } else { ">" }), after)
+            }
+            (_, _, None) => statement,
+        };
+        Listing { statement, id, order }
     }
 
     /// All that is asked for, up to the end of the scan.
@@ -232,7 +237,6 @@ impl<'a> Listing<'a> {
     where
         Row: QueryableByName<Pg> + Send + 'static,
     {
-        let direction = if self.descending { "DESC" } else { "ASC" };
-        self.statement.load(conn, &format!("{} {direction}", self.id), offset, limit).await
+        self.statement.load(conn, &self.order, offset, limit).await
     }
 }

@@ -12,7 +12,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::StatusColumn;
-use super::growing::Growing;
+use super::growing::{Growing, Stretch};
 use super::pages::{IdRow, page_end};
 use crate::domain::status::Status;
 
@@ -64,15 +64,25 @@ impl PushFilter {
     /// Whether rows have to be read and thrown away. An event has no more pushes than there are
     /// subscriptions: those are read in any case.
     fn needs_scan(&self) -> bool {
-        self.event_id.is_none() && (self.subscription_id.is_none() || self.status.is_some())
+        match (self.event_id, self.subscription_id, self.status) {
+            (Some(_), ..) | (None, Some(_), None) => false,
+            (None, None, Some(Status::Failed | Status::Cancelled)) => false,
+            (None, ..) => true,
+        }
     }
 
-    /// The order of ids, as the index that serves has it.
-    fn order(&self) -> &'static str {
-        match (self.event_id, self.subscription_id) {
-            (None, Some(_)) => "d.subscription_id, d.id",
-            _ => "d.id",
-        }
+    /// The index that has them in the order of ids, if that is not the one by ids.
+    fn stretch(&self) -> Option<Stretch> {
+        let column = match (self.event_id, self.subscription_id, self.status) {
+            (None, Some(_), _) => "d.subscription_id",
+            (None, None, Some(Status::Failed | Status::Cancelled)) => "d.unhappy_status",
+            _ => return None,
+        };
+        Some(Stretch { column, id: "d.id", descending: false })
+    }
+
+    fn order(&self) -> String {
+        self.stretch().map_or("d.id".to_owned(), |stretch| stretch.order())
     }
 }
 
@@ -111,7 +121,7 @@ pub async fn list_pushes(
     if let Some(status) = filter.status {
         statement = statement.and::<Text, _>("d.status =", status.as_str());
     }
-    let rows: Vec<PushRow> = statement.load(conn, filter.order(), 0, limit).await?;
+    let rows: Vec<PushRow> = statement.load(conn, &filter.order(), 0, limit).await?;
     let next = page_end(&rows, limit, |row| row.id).or(scan_end);
     Ok((rows, next))
 }
@@ -136,7 +146,7 @@ async fn scan_end(
     scan: i64,
 ) -> QueryResult<Option<i64>> {
     let rows: Vec<IdRow> =
-        indexed("d.id", " WHERE true", namespace_id, filter, after).load(conn, filter.order(), scan - 1, 1).await?;
+        indexed("d.id", " WHERE true", namespace_id, filter, after).load(conn, &filter.order(), scan - 1, 1).await?;
     Ok(rows.last().map(|row| row.id))
 }
 
@@ -152,11 +162,11 @@ fn indexed<'a>(columns: &str, join: &str, namespace_id: i32, filter: &PushFilter
         None => Growing::new(format!("{select}waybill.deliveries d")),
     };
     let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", namespace_id);
-    match (filter.event_id, filter.subscription_id, filter.status) {
-        (None, Some(subscription_id), _) => statement.and_behind("d.subscription_id", subscription_id, "d.id", after),
-        (None, None, Some(status @ (Status::Failed | Status::Cancelled))) => {
-            statement.and::<BigInt, _>("d.id >", after).and::<Text, _>("d.unhappy_status =", status.as_str())
-        }
+    match (filter.stretch(), filter.subscription_id, filter.status) {
+        (Some(of_subscription), Some(id), _) => statement.and_stretch::<BigInt, _>(&of_subscription, id, Some(after)),
+        (Some(unhappy), None, Some(status)) => statement
+            .sql(" AND d.subscription_id IS NOT NULL")
+            .and_stretch::<Text, _>(&unhappy, status.as_str(), Some(after)),
         _ => statement.and::<BigInt, _>("d.id >", after),
     }
 }

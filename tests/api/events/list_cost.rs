@@ -168,3 +168,22 @@ async fn totals_in_a_long_history_are_exact_where_an_index_counts_and_capped_els
     assert_eq!(total(EventFilter { correlation_id: Some("story".into()), ..EventFilter::default() }).await, (11, true));
     assert_eq!(total(EventFilter { tags: vec!["bulk".into()], ..EventFilter::default() }).await, (500, false));
 }
+
+/// Nothing tells the planner which of two stories is the long one, and which failures are pushes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_story_and_a_few_failures_are_found_among_many_others() {
+    let app = with_history(60_000).await;
+    let others = "UPDATE waybill.events SET correlation_id = 'a long story' WHERE correlation_id IS NULL; \
+         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
+             SELECT -n, n, 7, 'FAILED', 0, 1 FROM generate_series(1, 50000) AS n";
+    database::execute(&app.url, others).await;
+    analyze(&app).await;
+    for (name, expected) in [("failed", 12), ("correlation", 6)] {
+        let (_, filter) = filters().into_iter().find(|(other, _)| *other == name).expect("a filter");
+        for descending in [false, true] {
+            let (found, buffers) = cost(&app, &filter, page(None, descending)).await;
+            assert_eq!((found.events.len(), found.total), (expected, expected as i64), "{name}");
+            assert!(buffers < 150, "{name}, descending: {descending}: {buffers} buffers");
+        }
+    }
+}
