@@ -1,7 +1,3 @@
-DROP INDEX waybill.deliveries_unhappy_pushes;
-DROP INDEX waybill.deliveries_unhappy_events;
-CREATE INDEX deliveries_unhappy ON waybill.deliveries (unhappy_status, id)
-    WHERE unhappy_status IS NOT NULL;
 DELETE FROM waybill.event_log WHERE action IN ('DEAD_LETTERED', 'REPLAYED');
 ALTER TABLE waybill.event_log
     DROP COLUMN error_kind,

@@ -49,11 +49,3 @@ ALTER TABLE waybill.event_log
     ADD CONSTRAINT event_log_action_is_known CHECK (action IN (
         'PICKED', 'STARTED', 'COMPLETED', 'FAILED', 'RELEASED', 'RESET', 'RETRIED', 'CANCELLED', 'EXPIRED',
         'DEAD_LETTERED', 'REPLAYED'));
-
--- Of what has gone wrong, events and pushes are listed apart: one of them may be millions
--- where the other is few.
-DROP INDEX waybill.deliveries_unhappy;
-CREATE INDEX deliveries_unhappy_events ON waybill.deliveries (unhappy_status, id)
-    WHERE unhappy_status IS NOT NULL AND subscription_id IS NULL;
-CREATE INDEX deliveries_unhappy_pushes ON waybill.deliveries (unhappy_status, id)
-    WHERE unhappy_status IS NOT NULL AND subscription_id IS NOT NULL;
