@@ -166,29 +166,31 @@ impl<'a> Listing<'a> {
     /// What the indexes can answer: ids, unhappy states, correlation.
     fn indexed(columns: &str, namespace_id: i32, filter: &'a EventFilter, page: Page) -> Self {
         let unhappy = filter.status.filter(|status| matches!(status, Status::Failed | Status::Cancelled));
-        let descending = page.descending;
-        let (from, id, column) = match (unhappy, &filter.correlation_id) {
-            // A story has fewer events than there are failures.
-            (_, Some(_)) => (FROM_EVENTS, "e.id", Some("e.correlation_id")),
-            (Some(_), None) => (FROM_UNHAPPY, "d.id", Some("d.unhappy_status")),
+        // A story has fewer events than there are failures.
+        let (from, id, narrowed) = match (&filter.correlation_id, unhappy) {
+            (Some(correlation_id), _) => (FROM_EVENTS, "e.id", Some(("e.correlation_id", correlation_id.as_str()))),
+            (None, Some(status)) => (FROM_UNHAPPY, "d.id", Some(("d.unhappy_status", status.as_str()))),
             (None, None) => (FROM_EVENTS, "e.id", None),
         };
-        let stretch = column.map(|column| Stretch { column, id, descending });
-        let order = match &stretch {
-            Some(stretch) => stretch.order(),
-            None => format!("{id} {}", if descending { "DESC" } else { "ASC" }),
-        };
-        let statement = Growing::new(format!("SELECT {columns} FROM {from} WHERE true"));
-        let statement = statement.and::<Integer, _>("e.namespace_id =", namespace_id);
-        let value = filter.correlation_id.as_deref().or(unhappy.map(Status::as_str));
-        let statement = match (&stretch, value, page.after) {
-            (Some(stretch), Some(value), after) => statement.and_stretch::<Text, _>(stretch, value, after),
-            (_, _, Some(after)) => {
-                statement.and::<BigInt, _>(&format!("{id} {}", if descending { "<" } else { ">" }), after)
+        let (direction, behind) = if page.descending { ("DESC", "<") } else { ("ASC", ">") };
+        let statement = Growing::new(format!("SELECT {columns} FROM {from} WHERE true"))
+            .and::<Integer, _>("e.namespace_id =", namespace_id);
+        let by_id = format!("{id} {direction}");
+        match (narrowed, page.after) {
+            (Some((column, value)), after) => {
+                let stretch = Stretch { column, id, descending: page.descending };
+                Listing {
+                    statement: statement.and_stretch::<Text, _>(&stretch, value, after),
+                    id,
+                    order: stretch.order(),
+                }
             }
-            (_, _, None) => statement,
-        };
-        Listing { statement, id, order }
+            (None, Some(after)) => {
+                let statement = statement.and::<BigInt, _>(&format!("{id} {behind}"), after);
+                Listing { statement, id, order: by_id }
+            }
+            (None, None) => Listing { statement, id, order: by_id },
+        }
     }
 
     /// All that is asked for, up to the end of the scan.

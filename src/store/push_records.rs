@@ -61,28 +61,48 @@ pub struct PushFilter {
 }
 
 impl PushFilter {
-    /// Whether rows have to be read and thrown away. An event has no more pushes than there are
-    /// subscriptions: those are read in any case.
-    fn needs_scan(&self) -> bool {
+    /// What serves it.
+    fn index(&self) -> Index {
         match (self.event_id, self.subscription_id, self.status) {
-            (Some(_), ..) | (None, Some(_), None) => false,
-            (None, None, Some(Status::Failed | Status::Cancelled)) => false,
-            (None, ..) => true,
+            (Some(event_id), ..) => Index::OfEvent(event_id),
+            (None, Some(subscription_id), _) => Index::OfSubscription(subscription_id),
+            (None, None, Some(status @ (Status::Failed | Status::Cancelled))) => Index::Unhappy(status),
+            (None, None, _) => Index::ById,
         }
     }
 
-    /// The index that has them in the order of ids, if that is not the one by ids.
-    fn stretch(&self) -> Option<Stretch> {
-        let column = match (self.event_id, self.subscription_id, self.status) {
-            (None, Some(_), _) => "d.subscription_id",
-            (None, None, Some(Status::Failed | Status::Cancelled)) => "d.unhappy_status",
-            _ => return None,
-        };
-        Some(Stretch { column, id: "d.id", descending: false })
+    /// Whether rows have to be read and thrown away. An event has no more pushes than there are
+    /// subscriptions: those are read in any case.
+    fn needs_scan(&self) -> bool {
+        match self.index() {
+            Index::OfEvent(_) | Index::Unhappy(_) => false,
+            Index::OfSubscription(_) => self.status.is_some(),
+            Index::ById => true,
+        }
     }
+}
 
-    fn order(&self) -> String {
-        self.stretch().map_or("d.id".to_owned(), |stretch| stretch.order())
+/// The index in which pushes are looked for.
+#[derive(Clone, Copy)]
+enum Index {
+    OfEvent(i64),
+    OfSubscription(i64),
+    Unhappy(Status),
+    /// That of all work there is, pushes or not.
+    ById,
+}
+
+const OF_SUBSCRIPTION: Stretch = Stretch { column: "d.subscription_id", id: "d.id", descending: false };
+const UNHAPPY: Stretch = Stretch { column: "d.unhappy_status", id: "d.id", descending: false };
+
+impl Index {
+    /// The order of ids, as the index has it.
+    fn order(self) -> String {
+        match self {
+            Index::OfEvent(_) | Index::ById => "d.id".to_owned(),
+            Index::OfSubscription(_) => OF_SUBSCRIPTION.order(),
+            Index::Unhappy(_) => UNHAPPY.order(),
+        }
     }
 }
 
@@ -121,7 +141,7 @@ pub async fn list_pushes(
     if let Some(status) = filter.status {
         statement = statement.and::<Text, _>("d.status =", status.as_str());
     }
-    let rows: Vec<PushRow> = statement.load(conn, &filter.order(), 0, limit).await?;
+    let rows: Vec<PushRow> = statement.load(conn, &filter.index().order(), 0, limit).await?;
     let next = page_end(&rows, limit, |row| row.id).or(scan_end);
     Ok((rows, next))
 }
@@ -145,29 +165,29 @@ async fn scan_end(
     after: i64,
     scan: i64,
 ) -> QueryResult<Option<i64>> {
-    let rows: Vec<IdRow> =
-        indexed("d.id", " WHERE true", namespace_id, filter, after).load(conn, &filter.order(), scan - 1, 1).await?;
+    let rows: Vec<IdRow> = indexed("d.id", " WHERE true", namespace_id, filter, after)
+        .load(conn, &filter.index().order(), scan - 1, 1)
+        .await?;
     Ok(rows.last().map(|row| row.id))
 }
 
-/// What the indexes can answer: those of an event, those of a subscription, what has gone wrong,
-/// or all work there is, in the order of ids.
+/// What its index can answer, in the order of ids.
 fn indexed<'a>(columns: &str, join: &str, namespace_id: i32, filter: &PushFilter, after: i64) -> Growing<'a> {
     let select = format!("SELECT {columns} FROM ");
-    let statement = match filter.event_id {
+    let statement = match filter.index() {
         // Fenced, or the planner may walk all ids there are in search of these few.
-        Some(event_id) => Growing::new(format!("{select}(SELECT * FROM waybill.deliveries WHERE event_id = "))
-            .bind::<BigInt, _>(event_id)
-            .sql(" AND subscription_id IS NOT NULL OFFSET 0) d"),
-        None => Growing::new(format!("{select}waybill.deliveries d")),
+        Index::OfEvent(event_id) => {
+            Growing::new(format!("{select}(SELECT * FROM waybill.deliveries WHERE event_id = "))
+                .bind::<BigInt, _>(event_id)
+                .sql(" AND subscription_id IS NOT NULL OFFSET 0) d")
+        }
+        _ => Growing::new(format!("{select}waybill.deliveries d")),
     };
     let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", namespace_id);
-    match (filter.stretch(), filter.subscription_id, filter.status) {
-        (Some(of_subscription), Some(id), _) => statement.and_stretch::<BigInt, _>(&of_subscription, id, Some(after)),
-        (Some(unhappy), None, Some(status)) => statement
-            .sql(" AND d.subscription_id IS NOT NULL")
-            .and_stretch::<Text, _>(&unhappy, status.as_str(), Some(after)),
-        _ => statement.and::<BigInt, _>("d.id >", after),
+    match filter.index() {
+        Index::OfSubscription(id) => statement.and_stretch::<BigInt, _>(&OF_SUBSCRIPTION, id, Some(after)),
+        Index::Unhappy(status) => statement.and_stretch::<Text, _>(&UNHAPPY, status.as_str(), Some(after)),
+        Index::OfEvent(_) | Index::ById => statement.and::<BigInt, _>("d.id >", after),
     }
 }
 
