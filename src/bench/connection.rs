@@ -99,6 +99,11 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(u16, usize, usize)>, String> {
     Ok(Some((status, end + 4, length)))
 }
 
+/// Whether an answer is the one that was hoped for.
+pub(super) fn expect(status: u16, wanted: u16) -> Result<(), String> {
+    if status == wanted { Ok(()) } else { Err(format!("the server answered {status} instead of {wanted}")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::parse_head;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::workload::new_histogram;
+use super::tally::new_histogram;
 
 /// The intervals of a run, to be filled while it goes on.
 pub struct Intervals {

@@ -13,8 +13,10 @@
 
 pub mod connection;
 pub mod intervals;
+pub mod plan;
 pub mod push;
 pub mod report;
+pub mod tally;
 pub mod workload;
 
 use std::sync::Arc;
@@ -25,8 +27,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::Instant;
 
 use crate::config::{BenchArgs, Workload};
+use plan::Plan;
 use report::Report;
-use workload::{Plan, Tally};
+use tally::Tally;
 
 /// Runs one workload and reports it.
 pub async fn run(args: &BenchArgs) -> Result<Report, String> {

@@ -13,9 +13,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-use super::connection::Connection;
+use super::connection::{Connection, expect};
+use super::plan::DUE;
 use super::report::Report;
-use super::workload::{DUE, Tally, expect};
+use super::tally::Tally;
 use crate::config::BenchArgs;
 
 /// Events per request while a backlog is published.

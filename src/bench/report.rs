@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::intervals::IntervalReport;
-use super::workload::Tally;
+use super::tally::Tally;
 use crate::config::BenchArgs;
 
 /// The result of one run. Times are in milliseconds.

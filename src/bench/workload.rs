@@ -1,169 +1,15 @@
 //! What each connection does.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
-use super::connection::Connection;
-use super::intervals::Intervals;
-use crate::config::{BenchArgs, Workload};
-
-/// Rows per request while a backlog is being prepared.
-const PREPARE_BATCH: usize = 1_000;
-
-/// Where a payload of `steady` says when it was due.
-pub(super) const DUE: &str = "\"due_us\":";
-
-/// What was measured: how many, and how long each took, in microseconds.
-pub struct Tally {
-    /// Events that got through: published, or lived to their end.
-    pub events: u64,
-    /// Requests that were answered.
-    pub requests: u64,
-    /// How long.
-    pub latency: Histogram<u64>,
-}
-
-impl Tally {
-    /// Nothing yet.
-    pub fn new() -> Self {
-        Tally { events: 0, requests: 0, latency: new_histogram() }
-    }
-
-    /// Adds another connection's.
-    pub fn add(&mut self, other: Tally) -> Result<(), String> {
-        self.events += other.events;
-        self.requests += other.requests;
-        self.latency.add(&other.latency).map_err(|error| error.to_string())
-    }
-}
-
-/// Microseconds, up to a minute, to three digits.
-pub fn new_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 60_000_000, 3).expect("valid bounds")
-}
-
-impl Default for Tally {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A workload, ready to run.
-pub struct Plan {
-    args: BenchArgs,
-    host: String,
-    tag: String,
-    one: Vec<u8>,
-    batch: Vec<u8>,
-    done: AtomicU64,
-    left_to_drain: AtomicU64,
-    drained: tokio::sync::Notify,
-    /// Of the run, if they were asked for.
-    pub intervals: Option<Intervals>,
-    /// When the event that is under way was published, for `pickup`.
-    published_at: tokio::sync::Mutex<Option<Instant>>,
-    worker_waits: tokio::sync::Notify,
-    worker_done: tokio::sync::Notify,
-}
-
-impl Plan {
-    /// Puts requests together.
-    pub fn new(args: &BenchArgs) -> Result<Self, String> {
-        if args.workload == Workload::Steady && args.rate == 0 {
-            return Err("steady needs --rate".into());
-        }
-        let host = args.url.strip_prefix("http://").ok_or("--url must begin with http://")?;
-        let host = host.trim_end_matches('/').to_owned();
-        let tag = format!("{}-{:08x}", args.tag, getrandom::u32().unwrap_or_default());
-        let event = event(&tag, args.payload_bytes);
-        let batch = format!("{{\"events\":[{}]}}", vec![event.as_str(); args.batch].join(","));
-        Ok(Plan {
-            host,
-            one: event.into_bytes(),
-            batch: batch.into_bytes(),
-            tag,
-            args: args.clone(),
-            done: AtomicU64::new(0),
-            left_to_drain: AtomicU64::new(0),
-            drained: tokio::sync::Notify::new(),
-            intervals: (args.interval_seconds > 0)
-                .then(|| Intervals::new(Duration::from_secs(args.interval_seconds), Duration::from_secs(args.seconds))),
-            published_at: tokio::sync::Mutex::new(None),
-            worker_waits: tokio::sync::Notify::new(),
-            worker_done: tokio::sync::Notify::new(),
-        })
-    }
-
-    /// How many connections it wants.
-    pub fn connections(&self) -> usize {
-        match self.args.workload {
-            Workload::Pickup => 2,
-            Workload::Steady => self.args.connections * 2,
-            Workload::Publish
-            | Workload::Push
-            | Workload::Life
-            | Workload::BatchPublish
-            | Workload::BatchLife
-            | Workload::Drain => self.args.connections,
-        }
-    }
-
-    /// How many events got through so far.
-    pub fn done(&self) -> u64 {
-        self.done.load(Ordering::Relaxed)
-    }
-
-    /// Publishes what is to be drained, and what is to lie in the way.
-    pub async fn prepare(&self) -> Result<(), String> {
-        self.fill(&self.foreign_tag(), self.args.foreign).await?;
-        if self.args.workload == Workload::Drain {
-            self.fill(&self.tag, self.args.prefill).await?;
-            self.left_to_drain.store(self.args.prefill as u64, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    fn foreign_tag(&self) -> String {
-        format!("{}-foreign", self.tag)
-    }
-
-    async fn fill(&self, tag: &str, count: usize) -> Result<(), String> {
-        if count == 0 {
-            return Ok(());
-        }
-        let mut connection = Connection::open(&self.host).await?;
-        let event = event(tag, self.args.payload_bytes);
-        let body = |count: usize| format!("{{\"events\":[{}]}}", vec![event.as_str(); count].join(","));
-        let mut left = count;
-        while left > 0 {
-            let now = left.min(PREPARE_BATCH);
-            expect(connection.post("/events/batch", body(now).as_bytes()).await?.status, 201)?;
-            left -= now;
-        }
-        Ok(())
-    }
-
-    /// Returns when `drain` has nothing left to do; never, for the other workloads.
-    pub async fn drained(&self) {
-        self.drained.notified().await;
-    }
-}
-
-fn event(tag: &str, payload_bytes: usize) -> String {
-    let payload = format!("{{\"data\":\"{}\"}}", "x".repeat(payload_bytes.saturating_sub(11)));
-    format!("{{\"title\":\"bench\",\"tags\":\"{tag}\",\"payload\":{payload}}}")
-}
-
-/// An event that says when it was due, in microseconds since the start of the run.
-fn due_event(tag: &str, payload_bytes: usize, due: Duration) -> String {
-    let due = format!("{DUE}{}", due.as_micros());
-    let data = "x".repeat(payload_bytes.saturating_sub(due.len() + 12));
-    format!("{{\"title\":\"bench\",\"tags\":\"{tag}\",\"payload\":{{{due},\"data\":\"{data}\"}}}}")
-}
+use super::connection::{Connection, expect};
+use super::plan::{DUE, Plan, due_event};
+use super::tally::Tally;
+use crate::config::Workload;
 
 /// Runs connection `number` of a plan until `stop`.
 pub async fn run(plan: Arc<Plan>, number: usize, stop: Arc<AtomicBool>, started: Instant) -> Result<Tally, String> {
@@ -384,10 +230,6 @@ impl Worker<'_> {
         self.plan.worker_done.notify_one();
         Ok(())
     }
-}
-
-pub(super) fn expect(status: u16, wanted: u16) -> Result<(), String> {
-    if status == wanted { Ok(()) } else { Err(format!("the server answered {status} instead of {wanted}")) }
 }
 
 /// The number behind the first occurrence of `name`.

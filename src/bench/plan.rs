@@ -1,0 +1,133 @@
+//! A workload's requests, put together before the clock starts, and what its connections share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::connection::{Connection, expect};
+use super::intervals::Intervals;
+use crate::config::{BenchArgs, Workload};
+
+/// Rows per request while a backlog is being prepared.
+const PREPARE_BATCH: usize = 1_000;
+
+/// Where a payload of `steady` says when it was due.
+pub(super) const DUE: &str = "\"due_us\":";
+
+/// A workload, ready to run.
+pub struct Plan {
+    pub(super) args: BenchArgs,
+    pub(super) host: String,
+    pub(super) tag: String,
+    pub(super) one: Vec<u8>,
+    pub(super) batch: Vec<u8>,
+    pub(super) done: AtomicU64,
+    pub(super) left_to_drain: AtomicU64,
+    pub(super) drained: tokio::sync::Notify,
+    /// Of the run, if they were asked for.
+    pub intervals: Option<Intervals>,
+    /// When the event that is under way was published, for `pickup`.
+    pub(super) published_at: tokio::sync::Mutex<Option<Instant>>,
+    pub(super) worker_waits: tokio::sync::Notify,
+    pub(super) worker_done: tokio::sync::Notify,
+}
+
+impl Plan {
+    /// Puts requests together.
+    pub fn new(args: &BenchArgs) -> Result<Self, String> {
+        if args.workload == Workload::Steady && args.rate == 0 {
+            return Err("steady needs --rate".into());
+        }
+        let host = args.url.strip_prefix("http://").ok_or("--url must begin with http://")?;
+        let host = host.trim_end_matches('/').to_owned();
+        let tag = format!("{}-{:08x}", args.tag, getrandom::u32().unwrap_or_default());
+        let event = event(&tag, args.payload_bytes);
+        let batch = batch_of(&event, args.batch);
+        Ok(Plan {
+            host,
+            one: event.into_bytes(),
+            batch: batch.into_bytes(),
+            tag,
+            args: args.clone(),
+            done: AtomicU64::new(0),
+            left_to_drain: AtomicU64::new(0),
+            drained: tokio::sync::Notify::new(),
+            intervals: (args.interval_seconds > 0)
+                .then(|| Intervals::new(Duration::from_secs(args.interval_seconds), Duration::from_secs(args.seconds))),
+            published_at: tokio::sync::Mutex::new(None),
+            worker_waits: tokio::sync::Notify::new(),
+            worker_done: tokio::sync::Notify::new(),
+        })
+    }
+
+    /// How many connections it wants.
+    pub fn connections(&self) -> usize {
+        match self.args.workload {
+            Workload::Pickup => 2,
+            Workload::Steady => self.args.connections * 2,
+            Workload::Publish
+            | Workload::Push
+            | Workload::Life
+            | Workload::BatchPublish
+            | Workload::BatchLife
+            | Workload::Drain => self.args.connections,
+        }
+    }
+
+    /// How many events got through so far.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Publishes what is to be drained, and what is to lie in the way.
+    pub async fn prepare(&self) -> Result<(), String> {
+        self.fill(&self.foreign_tag(), self.args.foreign).await?;
+        if self.args.workload == Workload::Drain {
+            self.fill(&self.tag, self.args.prefill).await?;
+            self.left_to_drain.store(self.args.prefill as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn foreign_tag(&self) -> String {
+        format!("{}-foreign", self.tag)
+    }
+
+    async fn fill(&self, tag: &str, count: usize) -> Result<(), String> {
+        if count == 0 {
+            return Ok(());
+        }
+        let mut connection = Connection::open(&self.host).await?;
+        let event = event(tag, self.args.payload_bytes);
+        let mut left = count;
+        while left > 0 {
+            let now = left.min(PREPARE_BATCH);
+            expect(connection.post("/events/batch", batch_of(&event, now).as_bytes()).await?.status, 201)?;
+            left -= now;
+        }
+        Ok(())
+    }
+
+    /// Returns when `drain` has nothing left to do; never, for the other workloads.
+    pub async fn drained(&self) {
+        self.drained.notified().await;
+    }
+}
+
+fn event(tag: &str, payload_bytes: usize) -> String {
+    let payload = format!("{{\"data\":\"{}\"}}", "x".repeat(payload_bytes.saturating_sub(11)));
+    format!("{{\"title\":\"bench\",\"tags\":\"{tag}\",\"payload\":{payload}}}")
+}
+
+/// So many of the same event in one request.
+fn batch_of(event: &str, count: usize) -> String {
+    format!("{{\"events\":[{}]}}", vec![event; count].join(","))
+}
+
+/// An event that says when it was due, in microseconds since the start of the run.
+pub(super) fn due_event(tag: &str, payload_bytes: usize, due: Duration) -> String {
+    let due = format!("{DUE}{}", due.as_micros());
+    let data = "x".repeat(payload_bytes.saturating_sub(due.len() + 12));
+    format!("{{\"title\":\"bench\",\"tags\":\"{tag}\",\"payload\":{{{due},\"data\":\"{data}\"}}}}")
+}
