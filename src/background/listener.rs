@@ -31,8 +31,8 @@ fn hear(engine: &Engine, text: &str) {
     match serde_json::from_str::<Message>(text) {
         Ok(message) if message.from == engine.instance() => {}
         Ok(Message { queues: Some(queues), .. }) => {
-            for (queue, place) in queues {
-                engine.hear_of(&[queue], place);
+            for (queue, arrivals) in queues {
+                engine.hear_of(&queue, arrivals);
             }
         }
         // Everything, or the word of a version that we do not understand.

@@ -8,8 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{pause, report};
 use crate::engine::Engine;
-use crate::engine::announcer::Announcement;
-use crate::engine::marks::Place;
+use crate::engine::announcer::{Announcement, Arrivals};
 use crate::error::Error;
 use crate::store::notify::notify;
 
@@ -24,8 +23,8 @@ const DEBOUNCE: Duration = Duration::from_millis(5);
 pub struct Message {
     /// Which server says it: one does not listen to oneself.
     pub from: String,
-    /// Which queues have new work, and the first place of it; none: look for yourselves.
-    pub queues: Option<Vec<(String, Place)>>,
+    /// Which queues have new work; none: look for yourselves.
+    pub queues: Option<Vec<(String, Arrivals)>>,
 }
 
 impl Message {
@@ -72,10 +71,10 @@ mod tests {
     fn a_list_that_does_not_fit_is_left_out() {
         let message = Message {
             from: "s".into(),
-            queues: Some(vec![("t:".to_owned() + &"x".repeat(100), Place::BEGINNING); 100]),
+            queues: Some(vec![("t:".to_owned() + &"x".repeat(100), Arrivals::default()); 100]),
         };
         assert_eq!(message.text(), r#"{"from":"s","queues":null}"#);
-        let short = Message { from: "s".into(), queues: Some(vec![("t:a".into(), Place::BEGINNING)]) };
+        let short = Message { from: "s".into(), queues: Some(vec![("t:a".into(), Arrivals::default())]) };
         assert_eq!(serde_json::from_str::<Message>(&short.text()).unwrap(), short);
     }
 }

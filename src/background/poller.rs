@@ -28,7 +28,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
         let mut conn = engine.database.connection().await?;
         let from: Vec<(i16, i64)> = engine.marks.of(queues).into_iter().map(|mark| (mark.rank, mark.seq)).collect();
         for queue in find_busy_queues(&mut conn, DEFAULT_NAMESPACE, queues, &from).await? {
-            engine.wake_for(&[queue]);
+            engine.wake_for(&queue, 1);
             busy += 1;
         }
     }

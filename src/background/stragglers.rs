@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{jittered, pause, report};
 use crate::engine::Engine;
+use crate::engine::announcer::Arrivals;
 use crate::engine::marks::Place;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
@@ -35,7 +36,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
         for head in find_heads_of_queues(&mut conn, DEFAULT_NAMESPACE, queues).await? {
             let place = Place { rank: head.rank, seq: head.seq };
             if engine.marks.of(std::slice::from_ref(&head.queue))[0] > place {
-                engine.hear_of(&[head.queue], place);
+                engine.hear_of(&head.queue, Arrivals { first: place, count: 1 });
                 found += 1;
             }
         }

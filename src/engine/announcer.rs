@@ -7,12 +7,36 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::marks::Place;
 
 /// More distinct names than this are announced as "look for yourselves".
 const MAX_NAMES: usize = 200;
+
+/// What has entered a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrivals {
+    /// The first place that was entered.
+    pub first: Place,
+    /// How many deliveries entered.
+    pub count: usize,
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Arrivals { first: Place::END, count: 0 }
+    }
+}
+
+impl Arrivals {
+    /// Adds what has entered the same queue.
+    pub fn add(&mut self, other: Arrivals) {
+        self.first = self.first.min(other.first);
+        self.count += other.count;
+    }
+}
 
 /// Names of queues, gathering.
 #[derive(Default)]
@@ -23,22 +47,22 @@ pub struct Announcer {
 
 #[derive(Default)]
 struct Gathered {
-    queues: HashMap<String, Place>,
+    queues: HashMap<String, Arrivals>,
     too_many: bool,
 }
 
 /// What is to be announced.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Announcement {
-    /// These queues have new work, the first of it at this place.
-    Queues(Vec<(String, Place)>),
+    /// These queues have new work.
+    Queues(Vec<(String, Arrivals)>),
     /// So many that it is not worth listing them.
     Everything,
 }
 
 impl Announcer {
     /// Adds names.
-    pub fn announce(&self, queues: HashMap<String, Place>) {
+    pub fn announce(&self, queues: HashMap<String, Arrivals>) {
         if queues.is_empty() {
             return;
         }
@@ -47,9 +71,8 @@ impl Announcer {
             gathered.too_many = true;
             gathered.queues.clear();
         } else {
-            for (queue, place) in queues {
-                let first = gathered.queues.entry(queue).or_insert(place);
-                *first = place.min(*first);
+            for (queue, arrivals) in queues {
+                gathered.queues.entry(queue).or_default().add(arrivals);
             }
         }
         self.bell.notify_one();
@@ -84,17 +107,17 @@ mod tests {
     #[tokio::test]
     async fn names_gather_until_they_are_taken() {
         let announcer = Announcer::default();
-        let at = |seq| Place { rank: 0, seq };
-        announcer.announce([("t:a".to_owned(), at(7))].into());
-        announcer.announce([("t:a".to_owned(), at(5))].into());
-        assert_eq!(announcer.next().await, Announcement::Queues(vec![("t:a".into(), at(5))]));
+        let at = |seq, count| Arrivals { first: Place { rank: 0, seq }, count };
+        announcer.announce([("t:a".to_owned(), at(7, 1))].into());
+        announcer.announce([("t:a".to_owned(), at(5, 2))].into());
+        assert_eq!(announcer.next().await, Announcement::Queues(vec![("t:a".into(), at(5, 3))]));
         assert_eq!(announcer.take(), None);
     }
 
     #[tokio::test]
     async fn too_many_names_become_everything() {
         let announcer = Announcer::default();
-        announcer.announce((0..=MAX_NAMES).map(|n| (n.to_string(), Place::BEGINNING)).collect());
+        announcer.announce((0..=MAX_NAMES).map(|n| (n.to_string(), Arrivals::default())).collect());
         assert_eq!(announcer.next().await, Announcement::Everything);
         assert_eq!(announcer.take(), None);
     }

@@ -284,7 +284,7 @@ pub async fn advance_keys(
 fn entered_ready(row: EnteredRow, loaded: Option<&Loaded>) -> Option<Entered> {
     let loaded = loaded?;
     let queues = match loaded.delivery.subscription_id {
-        Some(id) => vec![queue_of_subscription(id)],
+        Some(id) => [queue_of_subscription(id)].into(),
         None => loaded.tags.iter().map(|tag| queue_of_tag(tag)).collect(),
     };
     Some(Entered { queues, place: marks::Place { rank: row.rank, seq: row.seq } })

@@ -7,32 +7,42 @@
 //! without having delivered it gives the work back.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use diesel_async::AsyncPgConnection;
 use tokio::time::Instant;
 
+use crate::domain::limits;
 use crate::domain::tags::Tags;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
-use crate::store::claims::{ClaimQuery, Claimed, claim_deliveries};
+use crate::store::claims::{ClaimQuery, Claimed, ClaimedEvent, claim_deliveries};
 use crate::store::deliveries::FirstMoments;
-use crate::store::events::EventRow;
+use crate::store::events::{EventRow, LARGE_PAYLOAD};
 use crate::store::ready::queue_of_tag;
 
 pub use super::claimed_batch::ClaimedBatch;
 use super::claimed_batch::{Ask, Undo};
 use super::fusion::Answers;
+use super::hub::{Findings, Queues};
 use super::marks::{Look, Place};
 use super::{Engine, transaction};
 
-/// How much further than needed a claim looks, so that work which others are just taking
-/// does not hide what is behind it: a little at first, and far if it has to look again.
-const SLACK: [i64; 5] = [3, 500, 500, 500, 500];
+/// How many entries more than needed a claim looks at, so that work which others are just taking
+/// does not hide what is behind it.
+const SLACK: i64 = 3;
 
-/// Between two looks of a worker that waits while the database is away.
+/// The same where nothing could be had.
+const WIDE_SLACK: i64 = 500;
+
+/// How often a claim looks where nothing can be had although work is there.
+const LOOKS: usize = 5;
+
+/// Bytes of payloads that one claim hands out at most, if that is more than one event.
+const CLAIM_BYTES: usize = 16 * 1024 * 1024;
+
+/// Between two looks of a worker that waits while the database is away or the server overloaded.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a worker asks for.
@@ -55,57 +65,55 @@ pub struct ClaimRequest {
 /// One worker in a fused claim.
 #[derive(Debug, Clone)]
 pub struct Claimer {
-    queues: Arc<[String]>,
+    queues: Queues,
     worker_id: String,
     max: usize,
     lease_seconds: i32,
+    /// Its number in the waiting room, if it waits.
+    waiter: Option<u64>,
 }
 
 impl Engine {
     /// Claims work, waiting for it if asked to. An empty batch: there was none.
     pub async fn claim_deliveries(&self, request: ClaimRequest) -> Result<ClaimedBatch, Error> {
         self.sightings.note(&request.worker_id, Some(request.tags.as_slice()));
-        let claimer = Claimer {
+        let mut claimer = Claimer {
             queues: request.tags.as_slice().iter().map(|tag| queue_of_tag(tag)).collect(),
             worker_id: request.worker_id,
             max: request.max,
             lease_seconds: request.lease_seconds,
+            waiter: None,
         };
-        let request_id = request.request_id;
+        let request_id = request.request_id.as_deref();
         if request.wait.is_zero() {
-            return self.look_once(&claimer, request_id.as_deref()).await;
+            return self.look_once(&claimer, request_id).await;
         }
         let deadline = Instant::now() + request.wait;
-        let ticket = self.hub.enter(claimer.queues.clone())?;
+        let waiter = self.hub.enter(claimer.queues.clone(), claimer.max)?;
+        claimer.waiter = Some(waiter.number());
         let mut has_waited = false;
         loop {
             let mut look_again_at = deadline;
-            // If others wait for the same and have not been woken, there is nothing to find.
-            if !ticket.has_company() || request_id.is_some() {
-                match self.look_once(&claimer, request_id.as_deref()).await {
-                    Ok(batch) if !batch.events().is_empty() => {
-                        ticket.looked();
-                        ticket.pass_on();
-                        return Ok(batch);
-                    }
+            // What was claimed under this request id may be there although the queues are empty.
+            if waiter.should_look() || request_id.is_some() {
+                match self.look_once(&claimer, request_id).await {
+                    Ok(batch) if !batch.events().is_empty() => return Ok(batch),
                     Ok(_) => {}
                     // Who waits already outlives a restart of the database.
-                    Err(Error::Unavailable(_)) if has_waited => {
+                    Err(Error::Unavailable(_) | Error::Overloaded) if has_waited => {
                         look_again_at = deadline.min(Instant::now() + LOOK_PAUSE)
                     }
                     Err(error) => return Err(error),
                 }
             }
-            ticket.looked();
             if self.hub.is_closed() {
                 return Ok(ClaimedBatch::empty());
             }
-            let woken = tokio::time::timeout_at(look_again_at, ticket.woken()).await.is_ok();
+            let woken = tokio::time::timeout_at(look_again_at, waiter.woken()).await.is_ok();
             if self.hub.is_closed() || (!woken && Instant::now() >= deadline) {
                 return Ok(ClaimedBatch::empty());
             }
             has_waited = true;
-            ticket.look_again();
         }
     }
 
@@ -123,32 +131,65 @@ impl Engine {
 
     /// Claims for many workers at once: one statement for all that ask for the same queues.
     pub(super) async fn claim_fused(&self, claimers: Vec<Claimer>) -> Answers<ClaimedBatch> {
-        let mut groups: BTreeMap<Arc<[String]>, Vec<usize>> = BTreeMap::new();
+        let mut groups: BTreeMap<Queues, Vec<usize>> = BTreeMap::new();
         for (index, claimer) in claimers.iter().enumerate() {
             groups.entry(claimer.queues.clone()).or_default().push(index);
         }
         let mut answers: Vec<Option<Result<ClaimedBatch, Error>>> = claimers.iter().map(|_| None).collect();
         for (queues, members) in groups {
             let asking: Vec<&Claimer> = members.iter().map(|index| &claimers[*index]).collect();
-            match self.claim_for(&queues, &asking).await {
-                Ok(shares) => {
-                    for (index, events) in members.into_iter().zip(shares) {
-                        answers[index] = Some(Ok(ClaimedBatch::new(self.clone(), events, Undo::AtOnce)));
-                    }
-                }
-                Err(error) => members.into_iter().for_each(|index| answers[index] = Some(Err(error.for_another()))),
+            for (index, share) in members.into_iter().zip(self.claim_for(&queues, &asking).await) {
+                answers[index] = Some(share.map(|events| ClaimedBatch::new(self.clone(), events, Undo::AtOnce)));
             }
         }
         let unanswered = || Err(Error::Internal("a claim was not answered".into()));
         answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
     }
 
-    /// One look, and wider ones if there is work that it could not reach: others are just
-    /// taking it, or it has expired and stands in the way until it is swept. First come,
-    /// first served: shares are in the order of the claimers.
-    async fn claim_for(&self, queues: &[String], claimers: &[&Claimer]) -> Result<Vec<Vec<EventRow>>, Error> {
+    /// Claims for workers that ask for the same queues, unless all of them wait and an earlier
+    /// batch has found out since they came that there is nothing.
+    async fn claim_for(&self, queues: &Queues, claimers: &[&Claimer]) -> Vec<Result<Vec<EventRow>, Error>> {
+        let waiters: Vec<u64> = claimers.iter().filter_map(|claimer| claimer.waiter).collect();
+        let all_wait = waiters.len() == claimers.len();
+        let look = self.hub.begin_look(queues.clone(), waiters);
+        if all_wait && self.hub.knows_to_be_empty(queues) {
+            look.finish(&Findings::default());
+            return claimers.iter().map(|_| Ok(Vec::new())).collect();
+        }
+        let mut shares: Vec<Result<Vec<EventRow>, Error>> = claimers.iter().map(|_| Ok(Vec::new())).collect();
+        let mut findings = Findings::default();
+        let mut unserved: Vec<usize> = (0..claimers.len()).collect();
+        loop {
+            let asking: Vec<&Claimer> = unserved.iter().map(|index| claimers[*index]).collect();
+            let claimed = match self.claim_within_reach(queues, &asking).await {
+                Ok(claimed) => claimed,
+                Err(error) => {
+                    unserved.into_iter().for_each(|index| shares[index] = Err(error.for_another()));
+                    return shares;
+                }
+            };
+            findings = Findings { found: findings.found || !claimed.events.is_empty(), left: more_behind(&claimed) };
+            let is_full = is_full(&claimed);
+            for (index, share) in unserved.iter().zip(share_out(claimed, &asking)) {
+                shares[*index] = Ok(share);
+            }
+            unserved.retain(|index| shares[*index].as_ref().is_ok_and(Vec::is_empty));
+            if !is_full || unserved.is_empty() {
+                look.finish(&findings);
+                return shares;
+            }
+        }
+    }
+
+    /// Claims once, and looks further if there is work that could not be reached: others are just
+    /// taking it, or it has expired and stands in the way until it is swept. First come, first
+    /// served: slots are in the order of the claimers.
+    async fn claim_within_reach(&self, queues: &Queues, claimers: &[&Claimer]) -> Result<Claimed, Error> {
         let mut is_swept = false;
-        for slack in SLACK {
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let slack = if looks == 1 { SLACK } else { WIDE_SLACK };
             let mut conn = self.database.connection().await?;
             let look = self.marks.look(queues);
             let claimed = claim(&mut conn, self, &look, queues, claimers, slack).await?;
@@ -156,31 +197,35 @@ impl Engine {
             drop(conn);
             self.metrics.events_claimed.inc_by(claimed.events.len() as u64);
             self.note_claim(&look, &claimed);
-            if !claimed.out_of_reach || is_swept {
-                return Ok(share_out(claimed, claimers));
+            if !claimed.is_out_of_reach() || is_swept || looks == LOOKS {
+                return Ok(claimed);
             }
             is_swept = !self.expire_deliveries().await?.more;
         }
-        Ok(claimers.iter().map(|_| Vec::new()).collect())
     }
 
-    /// The same for a claim that may be asked for again.
+    /// Claims on behalf of a request that may be repeated.
     async fn claim_by_request(&self, claimer: &Claimer, request_id: &str) -> Result<(Vec<EventRow>, Undo), Error> {
+        let hub_look = self.hub.begin_look(claimer.queues.clone(), claimer.waiter.into_iter().collect());
         let mut is_swept = false;
-        for slack in SLACK {
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let slack = if looks == 1 { SLACK } else { WIDE_SLACK };
             let look = self.marks.look(&claimer.queues);
-            let (claimed, undo) = match self.claim_or_repeat(claimer, &look, request_id, slack).await? {
+            let asked = self.claim_or_repeat(claimer, &look, request_id, slack).await?;
+            let (claimed, undo) = match asked {
                 Asked::Again(standing) => return Ok((standing, Undo::Never)),
                 Asked::First(claimed, undo) => (claimed, undo),
             };
             self.metrics.events_claimed.inc_by(claimed.events.len() as u64);
             self.note_claim(&look, &claimed);
-            if !claimed.out_of_reach || is_swept {
+            if !claimed.is_out_of_reach() || is_swept || looks == LOOKS {
+                hub_look.finish(&Findings { found: !claimed.events.is_empty(), left: more_behind(&claimed) });
                 return Ok((claimed.events.into_iter().map(|event| event.row).collect(), undo));
             }
             is_swept = !self.expire_deliveries().await?.more;
         }
-        Ok((Vec::new(), Undo::Never))
     }
 
     /// Call it after the commit.
@@ -251,9 +296,26 @@ async fn claim(
         lease_seconds: &lease_seconds,
         queue_leases: None,
         subscriptions: None,
+        max_bytes: CLAIM_BYTES as i64,
         now: engine.now(),
     };
     Ok(claim_deliveries(conn, &query).await?)
+}
+
+/// Returns what was left in queues. Where all that a claim looks at beyond what it needs was left,
+/// there may be much more behind it: then as many again as were claimed may come.
+fn more_behind(claimed: &Claimed) -> Vec<(String, usize)> {
+    let more = |entries: usize| if entries < SLACK as usize { entries } else { entries + claimed.events.len() };
+    claimed.left.iter().map(|(queue, entries)| (queue.clone(), more(*entries))).collect()
+}
+
+/// Returns whether more payloads might not have fitted into the claim.
+fn is_full(claimed: &Claimed) -> bool {
+    let bytes = |event: &ClaimedEvent| {
+        let payload = event.row.event.payload.as_ref().map_or(0, |payload| payload.0.as_str().len());
+        payload.max(LARGE_PAYLOAD)
+    };
+    !claimed.left.is_empty() && claimed.events.iter().map(bytes).sum::<usize>() + limits::PAYLOAD_BYTES > CLAIM_BYTES
 }
 
 fn share_out(claimed: Claimed, claimers: &[&Claimer]) -> Vec<Vec<EventRow>> {

@@ -1,10 +1,27 @@
 //! The waiting room: workers that asked for work when there was none.
 //!
-//! A worker takes a [`Ticket`] before it looks for work, so that nothing which arrives while
-//! it looks can be missed. Whatever enters `ready` wakes one waiter, the one that has waited
-//! longest for any of its queues. Whoever was woken and found something wakes the next
-//! (there may be more); whoever was woken and went away passes the word on. A waiter costs a
-//! ticket and no statement.
+//! Three words are used throughout:
+//! - A [`Waiter`] is one worker in a long poll. It takes its place before it looks for work, so
+//!   that nothing which arrives while it looks is missed.
+//! - A *notice* says that an event has entered some queues. It goes to one waiter: the one that
+//!   has waited longest for any of these queues, and is not looking already. N events are N
+//!   notices, so they reach N waiters.
+//! - A [`Look`] is one claim statement on behalf of several waiters. It takes up the notices that
+//!   they got before it began.
+//!
+//! No notice may get lost while its event is still there, or the event would wait for the slow
+//! poll although somebody waits for it:
+//! - A waiter that leaves hands the notices that it has not looked into to others.
+//! - A look that fails gives back the notices that it took up.
+//! - A look that found something and saw more in a queue (it took another event than the one that
+//!   it was told of, or notices of earlier events were lost) hands on the notices about that queue,
+//!   and wakes as many waiters of that queue as there are entries that nobody is about to look for.
+//!
+//! Nobody looks in vain on purpose: a look that leaves nothing in a queue marks the queue as empty
+//! until the next notice about it, and whoever comes meanwhile does not look. That knowledge is kept
+//! only while somebody waits for the queue, since only then do the listener and the poller tell of
+//! what other servers put into it. So 10,000 idle workers cost the database what ten cost, and
+//! workers behind a backlog look at once and share statements.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +30,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::error::Error;
+
+/// Names of queues that belong together: those of an event, or those that a worker asks for.
+pub type Queues = Arc<[String]>;
 
 /// The waiting room of one server.
 pub struct Hub {
@@ -25,85 +45,150 @@ pub struct Hub {
 struct Room {
     closed: bool,
     next_number: u64,
-    waiters: BTreeMap<u64, Waiter>,
-    /// Who can be woken for a queue; a waiter that was woken is not listed until it goes
-    /// back to waiting.
-    by_queue: HashMap<String, BTreeSet<u64>>,
+    /// Counts notices; tells whether a look began before or after one.
+    notices: u64,
+    waiters: BTreeMap<u64, WaiterState>,
+    /// The queues that somebody waits for.
+    queues: HashMap<String, QueueState>,
 }
 
-struct Waiter {
-    queues: Arc<[String]>,
+struct WaiterState {
+    queues: Queues,
     bell: Arc<Notify>,
-    /// Was told of something and has not looked yet.
-    is_woken: bool,
-    /// Is about to look, or looking: others may rely on it.
-    owes_look: bool,
+    /// How many events it takes, and so how many notices it can take up.
+    wanted: usize,
+    /// The notices that it has not looked into yet.
+    notices: Vec<Queues>,
+    /// The notices that its present look has taken up.
+    taken_up: Vec<Queues>,
+    /// Whether it is going to look: it has just come, or has a notice.
+    is_about_to_look: bool,
+    /// Whether a look on its behalf is under way.
+    is_looking: bool,
+}
+
+struct QueueState {
+    /// How many wait for it.
+    waiters: usize,
+    /// Those of them who can take another notice.
+    listed: BTreeSet<u64>,
+    /// Those who can, but are looking: they get a notice only if there is nobody else.
+    looking: BTreeSet<u64>,
+    /// How many of them are about to look.
+    about_to_look: usize,
+    /// The number of the last notice about it.
+    last_notice: u64,
+    /// Whether a look that began after the last notice left nothing in it.
+    is_empty: bool,
+}
+
+impl QueueState {
+    fn unlist(&mut self, number: u64) {
+        self.listed.remove(&number);
+        self.looking.remove(&number);
+    }
+}
+
+/// What a look came to.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Whether anything was claimed.
+    pub found: bool,
+    /// The queues in which entries were seen and left, and how many.
+    pub left: Vec<(String, usize)>,
+}
+
+impl Findings {
+    fn left_something_in(&self, queue: &str) -> bool {
+        self.left.iter().any(|(left, _)| left == queue)
+    }
 }
 
 impl Hub {
-    /// A room for so many.
+    /// Makes a room for `capacity` waiters.
     pub fn new(capacity: usize) -> Self {
         Hub { room: Mutex::default(), capacity, asleep: AtomicUsize::new(0) }
     }
 
-    /// Takes a place in the room.
-    pub fn enter(self: &Arc<Self>, queues: Arc<[String]>) -> Result<Ticket, Error> {
+    /// Takes a place for a worker that wants up to `wanted` events.
+    pub fn enter(self: &Arc<Self>, queues: Queues, wanted: usize) -> Result<Waiter, Error> {
         let mut room = self.lock();
         if room.waiters.len() >= self.capacity {
             return Err(Error::Overloaded);
         }
-        let number = room.next_number;
-        room.next_number += 1;
         let bell = Arc::new(Notify::new());
-        room.waiters
-            .insert(number, Waiter { queues: queues.clone(), bell: bell.clone(), is_woken: false, owes_look: true });
-        room.list(number, &queues);
-        Ok(Ticket { hub: self.clone(), number, queues, bell })
+        let number = room.enter(queues, bell.clone(), wanted);
+        Ok(Waiter { hub: self.clone(), number, bell })
     }
 
-    /// Wakes the one who has waited longest for any of these queues.
-    pub fn wake_one(&self, queues: &[String]) {
-        self.lock().wake_one(queues);
-    }
-
-    /// Wakes everybody, to look for themselves.
-    pub fn wake_all(&self) {
+    /// Tells one waiter that an event has entered these queues.
+    pub fn notify(&self, queues: &Queues) {
         let mut room = self.lock();
-        let all: Vec<u64> = room.waiters.keys().copied().collect();
-        for number in all {
-            room.wake(number);
+        room.note_arrival(queues);
+        room.deliver(queues);
+    }
+
+    /// Tells up to `events` waiters that this many events have entered a queue.
+    pub fn notify_many(&self, queue: &str, events: usize) {
+        let mut room = self.lock();
+        let queues: Queues = [queue.to_owned()].into();
+        room.note_arrival(&queues);
+        for _ in 0..events {
+            if !room.deliver(&queues) {
+                break;
+            }
         }
     }
 
-    /// Sends everybody home: their waits end at once, and so will all later ones.
-    pub fn close(&self) {
-        self.lock().closed = true;
-        self.wake_all();
+    /// Wakes everybody to look for themselves.
+    pub fn wake_all(&self) {
+        self.lock().wake_all();
     }
 
-    /// Whether the room is closed.
+    /// Ends all waits, and refuses to begin new ones.
+    pub fn close(&self) {
+        let mut room = self.lock();
+        room.closed = true;
+        room.wake_all();
+    }
+
+    /// Returns whether the room is closed.
     pub fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// How many wait.
+    /// Returns how many wait.
     pub fn len(&self) -> usize {
         self.lock().waiters.len()
     }
 
-    /// How many of them have looked for work, found none, and wait to be woken.
+    /// Returns how many of them have nothing to look for, and wait to be woken.
     pub fn asleep(&self) -> usize {
         self.asleep.load(Ordering::Acquire)
     }
 
-    /// Whether nobody waits.
+    /// Returns whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The queues that somebody waits for.
+    /// Returns the queues that somebody waits for.
     pub fn awaited_queues(&self) -> Vec<String> {
-        self.lock().by_queue.keys().cloned().collect()
+        self.lock().queues.keys().cloned().collect()
+    }
+
+    /// Returns whether there is nothing in these queues, as far as this server knows.
+    pub fn knows_to_be_empty(&self, queues: &[String]) -> bool {
+        self.lock().knows_to_be_empty(queues)
+    }
+
+    /// Begins to look at queues on behalf of these waiters.
+    pub fn begin_look(&self, queues: Queues, waiters: Vec<u64>) -> Look<'_> {
+        let mut room = self.lock();
+        for number in &waiters {
+            room.take_up_notices(*number);
+        }
+        Look { hub: self, began: room.notices, queues, waiters, is_done: false }
     }
 
     fn lock(&self) -> MutexGuard<'_, Room> {
@@ -113,101 +198,255 @@ impl Hub {
 }
 
 impl Room {
-    fn list(&mut self, number: u64, queues: &[String]) {
-        for queue in queues {
-            self.by_queue.entry(queue.clone()).or_default().insert(number);
+    fn enter(&mut self, queues: Queues, bell: Arc<Notify>, wanted: usize) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        for queue in queues.iter() {
+            match self.queues.get_mut(queue) {
+                Some(state) => state.waiters += 1,
+                None => self.open_queue(queue),
+            }
+        }
+        let state = WaiterState {
+            queues: queues.clone(),
+            bell,
+            wanted: wanted.max(1),
+            notices: Vec::new(),
+            taken_up: Vec::new(),
+            is_about_to_look: false,
+            is_looking: false,
+        };
+        self.waiters.insert(number, state);
+        self.list(number);
+        if !self.knows_to_be_empty(&queues) {
+            self.set_about_to_look(number, true);
+        }
+        number
+    }
+
+    /// Nothing is known of a queue that nobody has waited for, so it counts as not empty. A look
+    /// that began before says nothing of what has come since, so this counts as a notice.
+    fn open_queue(&mut self, queue: &str) {
+        self.notices += 1;
+        let state = QueueState {
+            waiters: 1,
+            listed: BTreeSet::new(),
+            looking: BTreeSet::new(),
+            about_to_look: 0,
+            last_notice: self.notices,
+            is_empty: false,
+        };
+        self.queues.insert(queue.to_owned(), state);
+    }
+
+    fn leave(&mut self, number: u64) {
+        self.set_about_to_look(number, false);
+        let Some(left) = self.waiters.remove(&number) else { return };
+        for queue in left.queues.iter() {
+            if let Some(state) = self.queues.get_mut(queue) {
+                state.unlist(number);
+                state.waiters -= 1;
+                if state.waiters == 0 {
+                    self.queues.remove(queue);
+                }
+            }
+        }
+        if !self.closed {
+            for notice in left.taken_up.iter().chain(&left.notices) {
+                self.deliver(notice);
+            }
         }
     }
 
-    fn unlist(&mut self, number: u64, queues: &[String]) {
-        for queue in queues {
-            if let Some(numbers) = self.by_queue.get_mut(queue) {
-                numbers.remove(&number);
-                if numbers.is_empty() {
-                    self.by_queue.remove(queue);
+    /// Lists a waiter in its queues, if it can take another notice.
+    fn list(&mut self, number: u64) {
+        let Some(waiter) = self.waiters.get(&number) else { return };
+        let can_take_another = waiter.notices.len() < waiter.wanted;
+        for queue in waiter.queues.iter() {
+            let Some(state) = self.queues.get_mut(queue) else { continue };
+            state.unlist(number);
+            if can_take_another && waiter.is_looking {
+                state.looking.insert(number);
+            } else if can_take_another {
+                state.listed.insert(number);
+            }
+        }
+    }
+
+    fn set_about_to_look(&mut self, number: u64, is_about_to_look: bool) {
+        let Some(waiter) = self.waiters.get_mut(&number) else { return };
+        if waiter.is_about_to_look == is_about_to_look {
+            return;
+        }
+        waiter.is_about_to_look = is_about_to_look;
+        for queue in waiter.queues.iter() {
+            if let Some(state) = self.queues.get_mut(queue) {
+                if is_about_to_look {
+                    state.about_to_look += 1;
+                } else {
+                    state.about_to_look -= 1;
                 }
             }
         }
     }
 
-    fn wake_one(&mut self, queues: &[String]) {
-        let longest = queues.iter().filter_map(|queue| self.by_queue.get(queue)?.first()).min().copied();
-        if let Some(number) = longest {
-            self.wake(number);
+    fn knows_to_be_empty(&self, queues: &[String]) -> bool {
+        queues.iter().all(|queue| self.queues.get(queue).is_some_and(|state| state.is_empty))
+    }
+
+    fn note_arrival(&mut self, queues: &[String]) {
+        self.notices += 1;
+        for queue in queues {
+            if let Some(state) = self.queues.get_mut(queue) {
+                state.last_notice = self.notices;
+                state.is_empty = false;
+            }
         }
     }
 
-    fn wake(&mut self, number: u64) {
-        let Some(waiter) = self.waiters.get_mut(&number) else { return };
-        waiter.is_woken = true;
+    /// Gives a notice to whoever has waited longest for any of its queues; returns whether there
+    /// was anybody.
+    fn deliver(&mut self, notice: &Queues) -> bool {
+        let longest = |pick: fn(&QueueState) -> &BTreeSet<u64>| {
+            notice.iter().filter_map(|queue| pick(self.queues.get(queue)?).first()).min().copied()
+        };
+        let taker = longest(|queue| &queue.listed).or_else(|| longest(|queue| &queue.looking));
+        taker.is_some_and(|number| self.give(number, notice.clone()))
+    }
+
+    fn give(&mut self, number: u64, notice: Queues) -> bool {
+        let Some(waiter) = self.waiters.get_mut(&number) else { return false };
+        waiter.notices.push(notice);
         waiter.bell.notify_one();
-        let queues = waiter.queues.clone();
-        self.unlist(number, &queues);
+        if waiter.notices.len() >= waiter.wanted {
+            self.list(number);
+        }
+        self.set_about_to_look(number, true);
+        true
+    }
+
+    fn wake_all(&mut self) {
+        let everybody: Vec<(u64, Queues)> =
+            self.waiters.iter().map(|(number, waiter)| (*number, waiter.queues.clone())).collect();
+        for (number, queues) in everybody {
+            self.note_arrival(&queues);
+            self.give(number, queues);
+        }
+    }
+
+    fn take_up_notices(&mut self, number: u64) {
+        let Some(waiter) = self.waiters.get_mut(&number) else { return };
+        waiter.taken_up = std::mem::take(&mut waiter.notices);
+        waiter.is_looking = true;
+        self.list(number);
+        self.set_about_to_look(number, false);
+    }
+
+    fn give_back_notices(&mut self, number: u64) {
+        for notice in self.end_look(number) {
+            self.give(number, notice);
+        }
+    }
+
+    /// Ends a waiter's look; returns the notices that it took up.
+    fn end_look(&mut self, number: u64) -> Vec<Queues> {
+        let Some(waiter) = self.waiters.get_mut(&number) else { return Vec::new() };
+        waiter.is_looking = false;
+        let taken_up = std::mem::take(&mut waiter.taken_up);
+        self.list(number);
+        taken_up
+    }
+
+    fn finish(&mut self, look: &Look<'_>, findings: &Findings) {
+        for queue in look.queues.iter().filter(|queue| !findings.left_something_in(queue)) {
+            if let Some(state) = self.queues.get_mut(queue) {
+                state.is_empty = state.is_empty || state.last_notice <= look.began;
+            }
+        }
+        let mut taken_up: Vec<Queues> = Vec::new();
+        for number in &look.waiters {
+            taken_up.extend(self.end_look(*number));
+        }
+        // Who found nothing although something is there met others who are just taking it.
+        if !findings.found || self.closed {
+            return;
+        }
+        for notice in taken_up {
+            if notice.iter().any(|queue| findings.left_something_in(queue)) {
+                self.deliver(&notice);
+            }
+        }
+        for (queue, entries) in &findings.left {
+            let about_to_look = self.queues.get(queue).map_or(0, |state| state.about_to_look);
+            let notice: Queues = [queue.clone()].into();
+            for _ in about_to_look..*entries {
+                if !self.deliver(&notice) {
+                    break;
+                }
+            }
+        }
     }
 }
 
-/// A place in the room; leaving it is dropping it.
-pub struct Ticket {
+/// A look under way. Dropped without [`Look::finish`], it counts as failed.
+pub struct Look<'a> {
+    hub: &'a Hub,
+    began: u64,
+    queues: Queues,
+    waiters: Vec<u64>,
+    is_done: bool,
+}
+
+impl Look<'_> {
+    /// Says what the look came to. To be called after the commit.
+    pub fn finish(mut self, findings: &Findings) {
+        self.is_done = true;
+        self.hub.lock().finish(&self, findings);
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let mut room = self.hub.lock();
+            for number in &self.waiters {
+                room.give_back_notices(*number);
+            }
+        }
+    }
+}
+
+/// A worker in a long poll; dropping it gives up its place.
+pub struct Waiter {
     hub: Arc<Hub>,
     number: u64,
-    queues: Arc<[String]>,
     bell: Arc<Notify>,
 }
 
-impl Ticket {
-    /// Says that whatever woke us is being looked into: from now on new arrivals wake us
-    /// again. Keeps the place in the line.
-    pub fn look_again(&self) {
-        let mut room = self.hub.lock();
-        if let Some(waiter) = room.waiters.get_mut(&self.number) {
-            waiter.is_woken = false;
-            waiter.owes_look = true;
-        }
-        let queues = self.queues.clone();
-        room.list(self.number, &queues);
+impl Waiter {
+    /// Returns its number, by which looks know it.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
-    /// Says that we have looked, or that somebody else does.
-    pub fn looked(&self) {
-        if let Some(waiter) = self.hub.lock().waiters.get_mut(&self.number) {
-            waiter.owes_look = false;
-        }
-    }
-
-    /// Whether for each of its queues somebody else has been waiting longer and not been
-    /// woken. Then whatever there was, they would have found or been told of, and looking
-    /// would be in vain: idle workers that come and go cost no statements.
-    pub fn has_company(&self) -> bool {
+    /// Returns whether a look might find something: it has a notice, or one of its queues is not
+    /// known to be empty.
+    pub fn should_look(&self) -> bool {
         let room = self.hub.lock();
-        let is_first = |numbers: &BTreeSet<u64>| numbers.first() == Some(&self.number);
-        self.queues.iter().all(|queue| room.by_queue.get(queue).is_some_and(|numbers| !is_first(numbers)))
+        let Some(waiter) = room.waiters.get(&self.number) else { return false };
+        !waiter.notices.is_empty() || !room.knows_to_be_empty(&waiter.queues)
     }
 
-    /// Waits to be woken.
+    /// Waits for a notice.
     pub async fn woken(&self) {
         let _asleep = Asleep::in_room(&self.hub);
         self.bell.notified().await;
     }
-
-    /// Something was found, so there may be more: wakes the next in line.
-    pub fn pass_on(&self) {
-        let mut room = self.hub.lock();
-        let queues = self.queues.clone();
-        room.unlist(self.number, &queues);
-        room.wake_one(&queues);
-    }
 }
 
-impl Drop for Ticket {
+impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut room = self.hub.lock();
-        let queues = self.queues.clone();
-        room.unlist(self.number, &queues);
-        let left = room.waiters.remove(&self.number);
-        // Woken and gone before looking: somebody else must look.
-        if left.is_some_and(|waiter| waiter.is_woken || waiter.owes_look) && !room.closed {
-            room.wake_one(&queues);
-        }
+        self.hub.lock().leave(self.number);
     }
 }
 
@@ -228,107 +467,6 @@ impl Drop for Asleep<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use futures_util::FutureExt;
-
-    fn hub() -> Arc<Hub> {
-        Arc::new(Hub::new(100))
-    }
-
-    fn enter(hub: &Arc<Hub>, queues: &[&str]) -> Ticket {
-        hub.enter(queues.iter().map(ToString::to_string).collect()).unwrap()
-    }
-
-    fn is_woken(ticket: &Ticket) -> bool {
-        ticket.woken().now_or_never().is_some()
-    }
-
-    fn wake(hub: &Hub, queues: &[&str]) {
-        hub.wake_one(&queues.iter().map(ToString::to_string).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn one_arrival_wakes_the_one_who_waited_longest() {
-        let hub = hub();
-        let (first, second) = (enter(&hub, &["a", "b"]), enter(&hub, &["b"]));
-        wake(&hub, &["b"]);
-        assert!(is_woken(&first));
-        assert!(!is_woken(&second));
-        wake(&hub, &["b"]);
-        assert!(is_woken(&second));
-    }
-
-    #[test]
-    fn a_foreign_queue_wakes_nobody() {
-        let hub = hub();
-        let ticket = enter(&hub, &["a"]);
-        wake(&hub, &["z"]);
-        assert!(!is_woken(&ticket));
-    }
-
-    #[test]
-    fn who_is_woken_and_leaves_passes_the_word_on() {
-        let hub = hub();
-        let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["a"]));
-        wake(&hub, &["a"]);
-        drop(first);
-        assert!(is_woken(&second));
-    }
-
-    #[test]
-    fn who_leaves_while_others_rely_on_its_look_passes_the_word_on() {
-        let hub = hub();
-        let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["a"]));
-        assert!(!first.has_company());
-        assert!(second.has_company());
-        second.looked();
-        drop(first);
-        assert!(is_woken(&second));
-    }
-
-    #[test]
-    fn company_must_wait_for_every_queue() {
-        let hub = hub();
-        let (_first, second) = (enter(&hub, &["a"]), enter(&hub, &["a", "b"]));
-        assert!(!second.has_company());
-    }
-
-    #[test]
-    fn who_looked_and_found_nothing_keeps_its_place() {
-        let hub = hub();
-        let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["a"]));
-        wake(&hub, &["a"]);
-        assert!(is_woken(&first));
-        first.look_again();
-        wake(&hub, &["a"]);
-        assert!(is_woken(&first));
-        assert!(!is_woken(&second));
-    }
-
-    #[test]
-    fn who_found_something_wakes_the_next() {
-        let hub = hub();
-        let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["a"]));
-        first.pass_on();
-        assert!(is_woken(&second));
-    }
-
-    #[test]
-    fn a_full_room_refuses_and_an_empty_one_holds_nothing() {
-        let hub = Arc::new(Hub::new(1));
-        let ticket = enter(&hub, &["a"]);
-        assert!(hub.enter(["a".to_owned()].into()).is_err());
-        drop(ticket);
-        assert!(hub.is_empty());
-        assert!(hub.awaited_queues().is_empty());
-    }
-
-    #[test]
-    fn closing_ends_every_wait() {
-        let hub = hub();
-        let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["b"]));
-        hub.close();
-        assert!(is_woken(&first) && is_woken(&second) && hub.is_closed());
-    }
-}
+mod model;
+#[cfg(test)]
+mod tests;

@@ -41,6 +41,9 @@ impl Place {
     /// Before everything.
     pub const BEGINNING: Place = Place { rank: i16::MIN, seq: 0 };
 
+    /// Behind everything.
+    pub const END: Place = Place { rank: i16::MAX, seq: i64::MAX };
+
     /// A moment, as a place in a queue that is ordered by time.
     pub fn at(moment: DateTime<Utc>) -> Place {
         Place { rank: 0, seq: moment.timestamp_micros() }

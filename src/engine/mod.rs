@@ -55,12 +55,12 @@ use crate::store::endpoints::BreakerRule;
 use crate::store::events::StoredEvent;
 use crate::store::ready::subscription_of_queue;
 
-use announcer::Announcer;
+use announcer::{Announcer, Arrivals};
 use changes::Written;
 use claim_deliveries::{ClaimedBatch, Claimer};
 use clock::Clock;
 use fusion::{Answers, Door, Gate, Lane, LaneShape};
-use hub::Hub;
+use hub::{Hub, Queues};
 use marks::{Marks, Place};
 use moments::Moments;
 use publish_events::Publication;
@@ -294,30 +294,35 @@ impl Engine {
     /// Tells waiting workers and dispatchers, here and elsewhere, of deliveries that entered
     /// `ready`. Call it after the commit.
     fn wake(&self, entered: &[Entered]) {
-        let mut first_places: HashMap<String, Place> = HashMap::new();
+        let mut arrivals: HashMap<String, Arrivals> = HashMap::new();
         for Entered { queues, place } in entered {
-            for queue in queues {
-                let first = first_places.entry(queue.clone()).or_insert(*place);
-                *first = (*place).min(*first);
+            for queue in queues.iter() {
+                self.marks.lower(queue, *place);
+                let arrival = Arrivals { first: *place, count: 1 };
+                match arrivals.get_mut(queue) {
+                    Some(arrivals) => arrivals.add(arrival),
+                    None => drop(arrivals.insert(queue.clone(), arrival)),
+                }
             }
-            self.hear_of(queues, *place);
+            match &**queues {
+                [queue] if subscription_of_queue(queue).is_some() => self.push_bell.ring(subscription_of_queue(queue)),
+                _ => self.hub.notify(queues),
+            }
         }
-        self.announcer.announce(first_places);
+        self.announcer.announce(arrivals);
     }
 
-    /// Something entered these queues.
-    pub fn hear_of(&self, queues: &[String], place: Place) {
-        for queue in queues {
-            self.marks.lower(queue, place);
-        }
-        self.wake_for(queues);
+    /// Takes note of what entered a queue, by another server or long ago.
+    pub fn hear_of(&self, queue: &str, arrivals: Arrivals) {
+        self.marks.lower(queue, arrivals.first);
+        self.wake_for(queue, arrivals.count);
     }
 
-    /// Wakes whoever serves these queues.
-    pub fn wake_for(&self, queues: &[String]) {
-        match queues {
-            [queue] if subscription_of_queue(queue).is_some() => self.push_bell.ring(subscription_of_queue(queue)),
-            _ => self.hub.wake_one(queues),
+    /// Wakes up to `count` of those who serve a queue.
+    pub fn wake_for(&self, queue: &str, count: usize) {
+        match subscription_of_queue(queue) {
+            Some(id) => self.push_bell.ring(Some(id)),
+            None => self.hub.notify_many(queue, count),
         }
     }
 
@@ -333,7 +338,7 @@ impl Engine {
 #[derive(Debug, Clone)]
 pub struct Entered {
     /// The queues that it is in.
-    pub queues: Vec<String>,
+    pub queues: Queues,
     /// Its place in each.
     pub place: Place,
 }

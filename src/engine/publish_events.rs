@@ -100,7 +100,7 @@ impl Engine {
         };
         let push = |(push, seq): (&Push, &Option<i64>)| {
             let place = Place { rank: -events[push.event].priority, seq: (*seq)? };
-            Some(Entered { queues: vec![queue_of_subscription(push.subscription_id)], place })
+            Some(Entered { queues: [queue_of_subscription(push.subscription_id)].into(), place })
         };
         let mut entered: Vec<Entered> = events.iter().zip(&published.events).filter_map(own).collect();
         entered.extend(fan_out.pushes.iter().zip(&published.push_seqs).filter_map(push));

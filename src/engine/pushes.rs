@@ -99,12 +99,14 @@ impl Engine {
             lease_seconds: &[],
             queue_leases: Some(&leases),
             subscriptions: Some(&subscriptions),
+            // The dispatcher has its own bound on what is on its way.
+            max_bytes: i64::MAX,
             now: self.now(),
         };
         let claimed = claim_deliveries(&mut conn, &query).await?;
         drop(conn);
         self.note_claim(&look, &claimed);
-        if claimed.out_of_reach {
+        if claimed.is_out_of_reach() {
             // Expired work stands in the way until it is swept; or others are just taking it.
             self.expire_deliveries().await?;
         }

@@ -7,7 +7,7 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
-use super::events::EventRow;
+use super::events::{EventRow, LARGE_PAYLOAD};
 
 /// A claim, as the statement wants it.
 #[derive(Debug, Clone)]
@@ -29,6 +29,8 @@ pub struct ClaimQuery<'a> {
     /// Which subscription each queue is, and at which version it must be for anything of it to
     /// be had, if they are subscriptions' queues.
     pub subscriptions: Option<&'a [(i64, i32)]>,
+    /// How many bytes of payloads at most, if that is more than one delivery.
+    pub max_bytes: i64,
     /// The time, if it is not the database's.
     pub now: Option<DateTime<Utc>>,
 }
@@ -38,8 +40,17 @@ pub struct ClaimQuery<'a> {
 pub struct Claimed {
     /// What was claimed, in claim order.
     pub events: Vec<ClaimedEvent>,
-    /// Nothing was, although work is there: others are just taking it, or it has expired.
-    pub out_of_reach: bool,
+    /// The queues in which entries were seen and left, and how many; of pushes only if nothing was
+    /// claimed.
+    pub left: Vec<(String, usize)>,
+}
+
+impl Claimed {
+    /// Returns whether nothing was claimed although work is there: others are just taking it, or
+    /// it has expired.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.events.is_empty() && !self.left.is_empty()
+    }
 }
 
 /// One of them.
@@ -100,12 +111,17 @@ pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'
         .bind::<Nullable<Array<Integer>>, _>(query.queue_leases)
         .bind::<Nullable<Array<BigInt>>, _>(subscription_ids)
         .bind::<Nullable<Array<Integer>>, _>(versions)
+        .bind::<BigInt, _>(query.max_bytes)
+        .bind::<BigInt, _>(LARGE_PAYLOAD as i64)
         .cached()
         .load(conn)
         .await?;
-    let out_of_reach = rows.iter().any(|row| row.claimed_id.is_none());
-    let events = rows.into_iter().filter_map(ClaimedRow::claimed).collect();
-    Ok(Claimed { events, out_of_reach })
+    let (claimed, left): (Vec<ClaimedRow>, Vec<ClaimedRow>) =
+        rows.into_iter().partition(|row| row.claimed_id.is_some());
+    Ok(Claimed {
+        events: claimed.into_iter().filter_map(ClaimedRow::claimed).collect(),
+        left: left.into_iter().map(|row| (row.queue, row.slot as usize)).collect(),
+    })
 }
 
 impl ClaimedRow {

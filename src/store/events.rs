@@ -13,6 +13,9 @@ use super::schema::{deliveries, events};
 use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::json::RawJson;
 
+/// Payloads of more bytes have their size on record, so that claims can bound what they hand out.
+pub const LARGE_PAYLOAD: usize = 4 * 1024;
+
 /// The part of an event that never changes.
 #[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
 #[diesel(table_name = events, check_for_backend(diesel::pg::Pg))]
@@ -170,6 +173,7 @@ macro_rules! bind_events {
             .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used($new, |e| run_at(e.run_at)))
             .bind::<Nullable<Array<Nullable<BigInt>>>, _>(used($new, |e| delay(e.run_at)))
             .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used($new, |e| e.expires_at))
+            .bind::<Nullable<Array<Nullable<Integer>>>, _>(used($new, |e| large_payload(e)))
             .bind::<BigInt, _>($generation)
     };
 }
@@ -246,6 +250,13 @@ pub async fn get_event(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64)
 pub(super) fn used<'a, R, V>(rows: &[&'a R], pick: impl Fn(&'a R) -> Option<V>) -> Option<Vec<Option<V>>> {
     let values: Vec<Option<V>> = rows.iter().map(|row| pick(row)).collect();
     values.iter().any(Option::is_some).then_some(values)
+}
+
+/// The size of a payload, if it is large.
+fn large_payload(event: &NewEvent) -> Option<i32> {
+    let bytes = event.payload.as_ref()?.as_str().len();
+    // A payload has at most a megabyte.
+    (bytes > LARGE_PAYLOAD).then_some(bytes as i32)
 }
 
 fn own_json(value: &impl serde::Serialize) -> JsonColumn {

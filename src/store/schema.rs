@@ -23,6 +23,7 @@ diesel::table! {
         run_at -> Nullable<Timestamptz>,
         expires_at -> Nullable<Timestamptz>,
         created_at -> Timestamptz,
+        payload_bytes -> Nullable<Integer>,
     }
 }
 

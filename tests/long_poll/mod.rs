@@ -5,6 +5,7 @@
 mod crowd;
 mod hangups;
 mod servers;
+mod sharing;
 mod waiting;
 mod waking;
 
@@ -12,6 +13,9 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::support::{App, Options, Reply, until, within_patience};
+
+const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity \
+     WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
 
 /// Flags of a server that hears of new work only from itself.
 fn quiet() -> Vec<String> {

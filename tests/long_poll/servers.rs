@@ -6,11 +6,8 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use waybill::engine::marks::Place;
 
-use super::{Waiter, flags};
+use super::{LISTENERS, Waiter, flags};
 use crate::support::{App, Options, database, until, within_patience};
-
-const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity \
-     WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
 
 async fn two_servers(line: &str) -> (App, App) {
     let one = App::start_with(Options { flags: flags(line), ..Options::default() }).await;
@@ -157,14 +154,15 @@ async fn deliver_a_latecomer(one: &App, other: &App) {
     raise_marks(one, other).await;
     let hold_up = "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
                        PERFORM pg_advisory_xact_lock(1); RETURN NEW; END $$; \
-                   CREATE TRIGGER hold_up BEFORE INSERT ON waybill.events \
-                       FOR EACH ROW WHEN (NEW.title = 'late') EXECUTE FUNCTION hold_up()";
+                   CREATE TRIGGER hold_up BEFORE INSERT ON waybill.deliveries \
+                       FOR EACH ROW WHEN (NEW.max_retries = 7) EXECUTE FUNCTION hold_up()";
     database::execute(&one.url, hold_up).await;
     let mut holder = database::connection(&one.url).await;
     holder.batch_execute("SELECT pg_advisory_lock(1)").await.expect("a lock");
     let number = one.count("SELECT last_value + 1 FROM waybill.ready_seq").await;
 
-    let late = one.client.post(format!("{}/events", one.base)).json(&json!({"title": "late", "tags": "a"}));
+    let late =
+        one.client.post(format!("{}/events", one.base)).json(&json!({"title": "late", "tags": "a", "max_retries": 7}));
     let late = tokio::spawn(async move { late.send().await.expect("an answer").status() });
     one.calls_waiting_for_locks(1).await;
     let events: Vec<Value> = (0..50).map(|_| json!({"title": "t", "tags": "a"})).collect();

@@ -24,8 +24,12 @@
 -- queue's head stood, claimed or not. (Always the latter for pushes: of each queue as much is
 -- looked at as may be sent, so the last that was claimed says nothing of the other queues.)
 --
--- If work is there but none of it could be had (all locked, or expired and not yet swept),
--- one row without an id says so.
+-- What is handed out at once has at most $13 bytes of payloads, or is one delivery; small payloads
+-- have no size on record and count as $14 bytes. What does not fit is left.
+--
+-- Rows without an id say in which queues entries were seen and left, and how many: they did not
+-- fit, were asked for by nobody, are just being taken by others, or have expired and are not swept
+-- yet. (For pushes only where nothing could be had.)
 WITH candidates AS MATERIALIZED (
     SELECT r.ready_place, q.queue, q.lease_seconds, r.rank, r.seq, r.delivery_id
     FROM unnest($2, $8, $9, $4, $10, $11, $12)
@@ -45,14 +49,15 @@ WITH candidates AS MATERIALIZED (
     ) r
 ),
 locked AS MATERIALIZED (
-    SELECT row_number() OVER ()::integer AS slot, d.delivery_place, c.ready_place, c.queue, c.lease_seconds, c.rank, c.seq
+    SELECT row_number() OVER ()::integer AS slot, d.delivery_place, d.event_id, c.ready_place, c.queue, c.lease_seconds,
+           c.rank, c.seq
     FROM (
         SELECT DISTINCT ON (rank, seq) ready_place, queue, lease_seconds, rank, seq, delivery_id
         FROM candidates
         ORDER BY rank, seq
     ) c
     CROSS JOIN LATERAL (
-        SELECT ctid AS delivery_place
+        SELECT ctid AS delivery_place, event_id
         FROM waybill.deliveries
         WHERE id = c.delivery_id AND ready_seq = c.seq
           AND (expires_at IS NULL OR expires_at > coalesce($7, now()))
@@ -60,32 +65,40 @@ locked AS MATERIALIZED (
     ) d
     LIMIT $3
 ),
+fetched AS MATERIALIZED (
+    SELECT l.*, e.*, sum(coalesce(e.payload_bytes, $14)) OVER (ORDER BY l.slot) AS bytes_so_far
+    FROM locked l
+    CROSS JOIN LATERAL (
+        SELECT id, title, description, event_type, tags, labels, payload, payload_bytes, priority, max_retries,
+               ordering_key, correlation_id, traceparent, run_at, expires_at, created_at
+        FROM waybill.events
+        WHERE id = l.event_id
+        OFFSET 0
+    ) e
+),
 claimed AS (
     UPDATE waybill.deliveries d
     SET status = 'PROCESSING',
-        worker_id = ($5)[l.slot],
+        worker_id = ($5)[f.slot],
         lease_id = d.lease_id + 1,
-        lease_expires_at = coalesce($7, now()) + make_interval(secs => coalesce(l.lease_seconds, ($6)[l.slot])),
+        lease_expires_at = coalesce($7, now()) + make_interval(secs => coalesce(f.lease_seconds, ($6)[f.slot])),
         started_at = NULL,
         ready_seq = NULL,
         updated_at = coalesce($7, now())
-    FROM locked l
-    WHERE d.ctid = l.delivery_place
-    RETURNING l.slot, l.ready_place, l.queue, l.rank, l.seq, d.id AS claimed_id, d.event_id, d.subscription_id,
+    FROM fetched f
+    WHERE d.ctid = f.delivery_place AND (f.bytes_so_far <= $13 OR f.slot = 1)
+    RETURNING f.slot, f.ready_place, f.queue, f.rank, f.seq, d.id AS claimed_id, d.event_id, d.subscription_id,
               d.replay_of,
+              f.id, f.title, f.description, f.event_type, f.tags, f.labels, f.payload, f.priority, f.max_retries,
+              f.ordering_key, f.correlation_id, f.traceparent, f.run_at, f.expires_at, f.created_at,
               d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id, d.lease_expires_at, d.cancel_requested,
               d.progress, d.result, d.last_error, d.updated_at
 ),
-fetched AS MATERIALIZED (
-    SELECT c.*, e.*
-    FROM claimed c
-    CROSS JOIN LATERAL (
-        SELECT id, title, description, event_type, tags, labels, payload, priority, max_retries,
-               ordering_key, correlation_id, traceparent, run_at, expires_at, created_at
-        FROM waybill.events
-        WHERE id = c.event_id
-        OFFSET 0
-    ) e
+left_over AS MATERIALIZED (
+    SELECT queue, count(*)::integer AS entries
+    FROM candidates
+    WHERE ($10 IS NULL OR NOT EXISTS (SELECT 1 FROM claimed)) AND seq NOT IN (SELECT seq FROM claimed)
+    GROUP BY queue
 ),
 last AS MATERIALIZED (
     SELECT l.rank, l.seq,
@@ -98,7 +111,7 @@ taken AS (
 ),
 elsewhere AS MATERIALIZED (
     SELECT r.place
-    FROM fetched c
+    FROM claimed c
     CROSS JOIN LATERAL (SELECT 't:' || tag AS queue FROM unnest(c.tags) AS tag OFFSET 0) q
     CROSS JOIN LATERAL (
         SELECT ctid AS place
@@ -128,15 +141,14 @@ SELECT slot, claimed_id, subscription_id, replay_of, c.queue,
        ordering_key, correlation_id, traceparent, run_at, expires_at, created_at,
        status, retry_count, lease_id, due_at, worker_id, lease_expires_at, cancel_requested,
        progress, result, last_error, updated_at
-FROM fetched c
+FROM claimed c
 CROSS JOIN last
 JOIN (SELECT DISTINCT ON (queue) queue, rank, seq FROM candidates ORDER BY queue, rank, seq) head ON head.queue = c.queue
 UNION ALL
-SELECT 0, NULL, NULL, NULL, '', 0::smallint, 0,
+SELECT entries, NULL, NULL, NULL, queue, 0::smallint, 0,
        0, '', NULL, NULL, '{}', NULL, NULL, 0::smallint, 0,
        NULL, NULL, NULL, NULL, NULL, now(),
        'PENDING', 0, 0, NULL, NULL, NULL, false,
        NULL, NULL, NULL, now()
-WHERE NOT EXISTS (SELECT 1 FROM claimed)
-  AND EXISTS (SELECT 1 FROM candidates)
+FROM left_over
 ORDER BY 1

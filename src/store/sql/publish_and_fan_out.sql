@@ -1,14 +1,14 @@
-      AND (SELECT count(*) FROM held) = cardinality($19)
+      AND (SELECT count(*) FROM held) = cardinality($20)
     RETURNING id, tags, priority, max_retries, ordering_key, run_at, expires_at, created_at
 ),
 -- As in publish_events.sql; but an event that is only pushed, and to somebody, has a row that
--- counts its deliveries: $21 says how many each event has.
+-- counts its deliveries: $22 says how many each event has.
 placed AS MATERIALIZED (
     SELECT numbered.*,
            CASE WHEN is_pull AND run_at > created_at THEN run_at END AS due_at,
            CASE WHEN is_pull AND ordering_key IS NULL AND (run_at IS NULL OR run_at <= created_at)
                 THEN nextval('waybill.ready_seq') END AS ready_seq,
-           CASE WHEN NOT is_pull THEN nullif(($21)[ord], 0) END AS open_deliveries
+           CASE WHEN NOT is_pull THEN nullif(($22)[ord], 0) END AS open_deliveries
     FROM (SELECT stored.*, cardinality(tags) > 0 AS is_pull, row_number() OVER (ORDER BY id) AS ord FROM stored) numbered
 ),
 work AS (
@@ -47,7 +47,7 @@ pushes AS MATERIALIZED (
         SELECT l.ids[f.ord] AS event_id, f.subscription_id, f.max_attempts, f.ordering_key,
                l.priorities[f.ord] AS priority, l.run_ats[f.ord] AS run_at, l.expiries[f.ord] AS expires_at, l.created_at
         FROM lists l
-        CROSS JOIN unnest($22, $23, $24, $25) AS f(ord, subscription_id, max_attempts, ordering_key)
+        CROSS JOIN unnest($23, $24, $25, $26) AS f(ord, subscription_id, max_attempts, ordering_key)
         WHERE l.ids IS NOT NULL
     ) p
 ),
@@ -63,7 +63,7 @@ pushes_shown AS (
     INSERT INTO waybill.ready (namespace_id, queue, rank, seq, delivery_id)
     SELECT $1, 's:' || subscription_id, -priority, ready_seq, id FROM pushes WHERE ready_seq IS NOT NULL
 )
-SELECT id, created_at, run_at, due_at, ready_seq, ($21)[ord] AS enqueued,
+SELECT id, created_at, run_at, due_at, ready_seq, ($22)[ord] AS enqueued,
        CASE WHEN ord = 1 THEN (SELECT min(due_at) FROM pushes) END AS first_push_due_at,
        CASE WHEN ord = 1 THEN (SELECT array_agg(ready_seq ORDER BY id) FROM pushes) END AS push_seqs
 FROM placed ORDER BY id

@@ -1,0 +1,1 @@
+ALTER TABLE waybill.events DROP COLUMN payload_bytes;

@@ -1,0 +1,107 @@
+//! Workers that wait share statements: whoever asks while there is work looks at once, together
+//! with everybody else who asks, and many events wake many workers.
+
+use serde_json::{Value, json};
+
+use super::{Waiter, flags, quiet, until_asleep};
+use crate::support::wire::Wire;
+use crate::support::{App, HeldTable, Options, Reply, database, until, within_patience};
+
+const WORKERS: usize = 16;
+
+/// A part of the text of the statement that claims.
+const CLAIM: &str = "-- Hands out";
+
+/// A server whose statements are counted, and which looks for work by itself only once a minute.
+async fn counted_app() -> (App, Wire) {
+    let url = database::migrated().await;
+    let wire = Wire::to(&url).await;
+    let mut app = App::start_with(Options { flags: quiet(), url: Some(wire.url()), ..Options::default() }).await;
+    app.url = url;
+    (app, wire)
+}
+
+async fn publish_many(app: &App, events: usize) {
+    let events: Vec<Value> = (0..events).map(|_| json!({"title": "t", "tags": "a"})).collect();
+    app.post("/events/batch", &json!({"events": events})).await.expect(201);
+}
+
+/// Asks for work with a wait of a minute, and does not wait for the answer.
+fn ask(app: &App, worker: usize) -> tokio::task::JoinHandle<Reply> {
+    let request = app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:{worker}&wait=60", app.base));
+    tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
+}
+
+/// All of them have got an event, each another one.
+async fn all_are_served(workers: Vec<tokio::task::JoinHandle<Reply>>) {
+    let mut ids = Vec::new();
+    for worker in workers {
+        let reply = within_patience(worker).await.expect("the worker did not panic");
+        ids.push(reply.expect(200).json()["id"].as_i64().expect("an id"));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), WORKERS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_that_ask_behind_a_backlog_are_served_by_one_statement() {
+    let (app, wire) = counted_app().await;
+    publish_many(&app, WORKERS).await;
+    let before = wire.statements(CLAIM);
+    let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
+    let mut workers = vec![ask(&app, 1)];
+    held.until_awaited().await;
+    workers.extend((2..=WORKERS).map(|worker| ask(&app, worker)));
+    until("the others ask, too", async || app.engine().queued().claim == WORKERS - 1).await;
+    held.let_go().await;
+    all_are_served(workers).await;
+    assert_eq!(wire.statements(CLAIM) - before, 2, "the first one's, and that of all others");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_of_events_is_claimed_by_those_whom_it_wakes_in_few_statements() {
+    let (app, wire) = counted_app().await;
+    let workers: Vec<_> = (1..=WORKERS).map(|worker| ask(&app, worker)).collect();
+    until_asleep(&app, WORKERS).await;
+    let before = wire.statements(CLAIM);
+    let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
+    publish_many(&app, WORKERS).await;
+    held.until_awaited().await;
+    let claiming = || app.engine().hub.asleep() == 0;
+    until("everybody is awake", async || claiming()).await;
+    held.let_go().await;
+    all_are_served(workers).await;
+    let statements = wire.statements(CLAIM) - before;
+    assert!(statements <= 3, "{statements} statements for {WORKERS} events");
+}
+
+/// Work that nobody was told of is worked off by everybody who waits, once one of them is.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_notice_of_a_backlog_brings_everybody_to_work() {
+    let (app, wire) = counted_app().await;
+    let workers: Vec<_> = (1..=WORKERS).map(|worker| ask(&app, worker)).collect();
+    until_asleep(&app, WORKERS).await;
+    let other = App::start_with(Options { flags: quiet(), url: Some(app.url.clone()), ..Options::default() }).await;
+    publish_many(&other, WORKERS - 1).await;
+    let before = wire.statements(CLAIM);
+    app.publish_tagged("a").await;
+    all_are_served(workers).await;
+    let statements = wire.statements(CLAIM) - before;
+    assert!(statements < WORKERS, "{statements} statements for {WORKERS} events");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notices_from_another_server_reach_the_waiters_of_their_queue() {
+    let line = flags("--poll-interval-ms 60000");
+    let one = App::start_with(Options { flags: line.clone(), ..Options::default() }).await;
+    let other = App::start_with(Options { flags: line, url: Some(one.url.clone()), ..Options::default() }).await;
+    until("both listen", async || one.count(super::LISTENERS).await == 2).await;
+    let third = Waiter::enter(&other, "b", "w:3").await;
+    let first = Waiter::enter(&other, "a,b", "w:1").await;
+    let second = Waiter::enter(&other, "a", "w:2").await;
+    publish_many(&one, 2).await;
+    first.event().await;
+    second.event().await;
+    assert!(third.is_still_waiting());
+}
