@@ -259,6 +259,18 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub batch: usize,
 
+    /// Seconds that each claim of `life` and `drain` waits for work, 0 to 60.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60))]
+    pub wait: u32,
+
+    /// Tags over which the events of `drain` are spread.
+    #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    pub tags: usize,
+
+    /// Tags that each worker of `drain` asks for; more than the tags per worker overlap.
+    #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=32))]
+    pub tags_per_worker: usize,
+
     /// Bytes of each payload.
     #[arg(long, default_value_t = 120)]
     pub payload_bytes: usize,

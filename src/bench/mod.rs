@@ -20,11 +20,11 @@ pub mod tally;
 pub mod workload;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::{BenchArgs, Workload};
 use plan::Plan;
@@ -38,7 +38,7 @@ pub async fn run(args: &BenchArgs) -> Result<Report, String> {
     }
     let plan = Arc::new(Plan::new(args)?);
     plan.prepare().await?;
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = CancellationToken::new();
     let started = Instant::now();
     let tasks: Vec<_> = (0..plan.connections())
         .map(|number| tokio::spawn(workload::run(plan.clone(), number, stop.clone(), started)))
@@ -48,13 +48,14 @@ pub async fn run(args: &BenchArgs) -> Result<Report, String> {
         () = show_progress(args, &plan, started) => {}
         () = plan.drained() => {}
     }
-    stop.store(true, Ordering::Relaxed);
+    let elapsed = started.elapsed();
+    stop.cancel();
     let mut tally = Tally::new();
     for task in tasks {
         tally.add(task.await.map_err(|error| error.to_string())??)?;
     }
     let intervals = plan.intervals.as_ref().map(|intervals| intervals.report()).unwrap_or_default();
-    Ok(Report::new(args, &tally, started.elapsed(), intervals))
+    Ok(Report::new(args, &tally, elapsed, intervals))
 }
 
 /// A bar on a terminal, nothing elsewhere; returns when the time is over.

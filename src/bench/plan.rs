@@ -19,7 +19,7 @@ pub(super) const DUE: &str = "\"due_us\":";
 pub struct Plan {
     pub(super) args: BenchArgs,
     pub(super) host: String,
-    pub(super) tag: String,
+    pub(super) tags: Vec<String>,
     pub(super) one: Vec<u8>,
     pub(super) batch: Vec<u8>,
     pub(super) done: AtomicU64,
@@ -42,13 +42,17 @@ impl Plan {
         let host = args.url.strip_prefix("http://").ok_or("--url must begin with http://")?;
         let host = host.trim_end_matches('/').to_owned();
         let tag = format!("{}-{:08x}", args.tag, getrandom::u32().unwrap_or_default());
-        let event = event(&tag, args.payload_bytes);
+        let tags: Vec<String> = match args.tags {
+            1 => vec![tag],
+            many => (0..many).map(|number| format!("{tag}-{number}")).collect(),
+        };
+        let event = event(&tags[0], args.payload_bytes);
         let batch = batch_of(&event, args.batch);
         Ok(Plan {
             host,
             one: event.into_bytes(),
             batch: batch.into_bytes(),
-            tag,
+            tags,
             args: args.clone(),
             done: AtomicU64::new(0),
             left_to_drain: AtomicU64::new(0),
@@ -84,14 +88,25 @@ impl Plan {
     pub async fn prepare(&self) -> Result<(), String> {
         self.fill(&self.foreign_tag(), self.args.foreign).await?;
         if self.args.workload == Workload::Drain {
-            self.fill(&self.tag, self.args.prefill).await?;
-            self.left_to_drain.store(self.args.prefill as u64, Ordering::Relaxed);
+            let each = self.args.prefill.div_ceil(self.tags.len());
+            for tag in &self.tags {
+                self.fill(tag, each).await?;
+            }
+            self.left_to_drain.store((each * self.tags.len()) as u64, Ordering::Relaxed);
         }
         Ok(())
     }
 
     fn foreign_tag(&self) -> String {
-        format!("{}-foreign", self.tag)
+        format!("{}-foreign", self.tags[0])
+    }
+
+    /// Returns the tags that worker `number` of `drain` asks for, as a query has them: neighbours in
+    /// a circle, so that all workers together ask for all tags if each asks for enough of them.
+    pub(super) fn tags_of_worker(&self, number: usize) -> String {
+        let first = number * self.tags.len() / self.args.connections.max(1);
+        let tag = |offset: usize| self.tags[(first + offset) % self.tags.len()].as_str();
+        (0..self.args.tags_per_worker.min(self.tags.len())).map(tag).collect::<Vec<_>>().join(",")
     }
 
     async fn fill(&self, tag: &str, count: usize) -> Result<(), String> {

@@ -1,10 +1,11 @@
 //! What each connection does.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, expect};
 use super::plan::{DUE, Plan, due_event};
@@ -12,10 +13,11 @@ use super::tally::Tally;
 use crate::config::Workload;
 
 /// Runs connection `number` of a plan until `stop`.
-pub async fn run(plan: Arc<Plan>, number: usize, stop: Arc<AtomicBool>, started: Instant) -> Result<Tally, String> {
+pub async fn run(plan: Arc<Plan>, number: usize, stop: CancellationToken, started: Instant) -> Result<Tally, String> {
     let connection = Connection::open(&plan.host).await?;
     let id = format!("bench:{}", number + 1);
-    let mut worker = Worker { plan: &plan, connection, tally: Tally::new(), id, stop, started };
+    let tags = plan.tags_of_worker(number);
+    let mut worker = Worker { plan: &plan, connection, tally: Tally::new(), id, tags, stop, started };
     match plan.args.workload {
         Workload::Publish if plan.args.rate > 0 => worker.publish_at_rate(number).await?,
         Workload::Publish => worker.repeat_publish().await?,
@@ -38,7 +40,9 @@ struct Worker<'a> {
     connection: Connection,
     tally: Tally,
     id: String,
-    stop: Arc<AtomicBool>,
+    stop: CancellationToken,
+    /// The tags that it asks for, as a query has them.
+    tags: String,
     /// Of the run.
     started: Instant,
 }
@@ -53,7 +57,7 @@ struct Claimed {
 
 impl Worker<'_> {
     fn goes_on(&self) -> bool {
-        !self.stop.load(Ordering::Relaxed)
+        !self.stop.is_cancelled()
     }
 
     /// Counts events that are done, and how long that took.
@@ -93,7 +97,7 @@ impl Worker<'_> {
                 self.publish().await?;
                 self.done(due, 1);
             } else {
-                let event = due_event(&self.plan.tag, self.plan.args.payload_bytes, due - self.started);
+                let event = due_event(&self.plan.tags[0], self.plan.args.payload_bytes, due - self.started);
                 self.tally.requests += 1;
                 expect(self.connection.post("/events", event.as_bytes()).await?.status, 201)?;
             }
@@ -116,7 +120,7 @@ impl Worker<'_> {
         while self.goes_on() {
             let since = Instant::now();
             self.publish().await?;
-            if let Some(claimed) = self.claim(0).await? {
+            if let Some(claimed) = self.claim(self.plan.args.wait).await? {
                 self.complete(&claimed).await?;
                 self.done(since, 1);
             }
@@ -125,7 +129,7 @@ impl Worker<'_> {
     }
 
     async fn claim(&mut self, wait: u32) -> Result<Option<Claimed>, String> {
-        let path = format!("/events/subscribe?tags={}&worker_id={}&wait={wait}", self.plan.tag, self.id);
+        let path = format!("/events/subscribe?tags={}&worker_id={}&wait={wait}", self.tags, self.id);
         self.tally.requests += 1;
         let answer = self.connection.get(&path).await?;
         if answer.status == 204 {
@@ -160,9 +164,11 @@ impl Worker<'_> {
     }
 
     async fn drain(&mut self) -> Result<(), String> {
+        let stop = self.stop.clone();
         while self.goes_on() && self.plan.left_to_drain.load(Ordering::Relaxed) > 0 {
             let since = Instant::now();
-            let done = self.claim_and_settle_batch().await?;
+            // Who waits for more when all is done is not waited for.
+            let Some(done) = stop.run_until_cancelled(self.claim_and_settle()).await.transpose()? else { break };
             if done > 0 {
                 self.done(since, done);
                 if self.plan.left_to_drain.fetch_sub(done, Ordering::Relaxed) == done {
@@ -173,9 +179,20 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// One by one, or in batches; returns how many were done.
+    async fn claim_and_settle(&mut self) -> Result<u64, String> {
+        if self.plan.args.batch > 1 {
+            return self.claim_and_settle_batch().await;
+        }
+        let Some(claimed) = self.claim(self.plan.args.wait).await? else { return Ok(0) };
+        self.complete(&claimed).await?;
+        Ok(1)
+    }
+
     async fn claim_and_settle_batch(&mut self) -> Result<u64, String> {
+        let Plan { args, .. } = self.plan;
         let path =
-            format!("/events/subscribe?tags={}&worker_id={}&max={}", self.plan.tag, self.id, self.plan.args.batch);
+            format!("/events/subscribe?tags={}&worker_id={}&max={}&wait={}", self.tags, self.id, args.batch, args.wait);
         self.tally.requests += 1;
         let answer = self.connection.get(&path).await?;
         if answer.status == 204 {
@@ -213,7 +230,7 @@ impl Worker<'_> {
     }
 
     async fn wait_for_pickup(&mut self) -> Result<(), String> {
-        let path = format!("/events/subscribe?tags={}&worker_id={}&wait=30", self.plan.tag, self.id);
+        let path = format!("/events/subscribe?tags={}&worker_id={}&wait=30", self.tags, self.id);
         while self.goes_on() {
             self.plan.worker_waits.notify_one();
             let answer = self.connection.get(&path).await?;

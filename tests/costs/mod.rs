@@ -33,19 +33,20 @@ fn statements() -> [(&'static str, &'static str, &'static str); 8] {
             "publish",
             PUBLISH_EVENTS,
             "int, timestamptz, text[], text[], text[], text[], json[], json[], smallint[], int[], json[], text[], \
-             text[], text[], timestamptz[], bigint[], timestamptz[], bigint",
+             text[], text[], timestamptz[], bigint[], timestamptz[], int[], bigint",
         ),
         (
             "fan_out",
             PUBLISH_AND_FAN_OUT,
             "int, timestamptz, text[], text[], text[], text[], json[], json[], smallint[], int[], json[], text[], \
-             text[], text[], timestamptz[], bigint[], timestamptz[], bigint, bigint[], int[], int[], int[], bigint[], \
-             int[], text[]",
+             text[], text[], timestamptz[], bigint[], timestamptz[], int[], bigint, bigint[], int[], int[], int[], \
+             bigint[], int[], text[]",
         ),
         (
             "claim",
             CLAIM_DELIVERIES,
-            "int, text[], bigint, bigint[], text[], int[], timestamptz, smallint[], bigint[], int[], bigint[], int[]",
+            "int, text[], bigint, bigint[], text[], int[], timestamptz, smallint[], bigint[], int[], bigint[], int[], \
+             bigint, bigint",
         ),
         (
             "complete",
@@ -154,7 +155,7 @@ fn events(count: usize, tags: &str) -> String {
     let payloads = array(&format!("\"{}\"", PAYLOAD.replace('"', "\\\"")), count);
     format!(
         "1, NULL, {}, {nulls}, {nulls}, {}, {nulls}, {payloads}, {}, {}, {nulls}, {nulls}, {nulls}, \
-         {nulls}, {nulls}, {nulls}, {nulls}, 0",
+         {nulls}, {nulls}, {nulls}, {nulls}, NULL, 0",
         array("a job", count),
         array(&format!("\"{tags}\""), count),
         array("0", count),
@@ -169,7 +170,8 @@ fn claim(count: usize, tag: &str) -> String {
 /// A claim that begins at a mark, at a time.
 fn claim_from(count: usize, tag: &str, Place { rank, seq }: Place, now: &str) -> String {
     format!(
-        "EXECUTE claim(1, '{{t:{tag}}}', {count}, '{{{}}}', {}, {}, {now}, '{{{rank}}}', '{{{seq}}}', NULL, NULL, NULL)",
+        "EXECUTE claim(1, '{{t:{tag}}}', {count}, '{{{}}}', {}, {}, {now}, '{{{rank}}}', '{{{seq}}}', NULL, NULL, NULL, \
+         16777216, 4096)",
         count + 3,
         array("host:1", count),
         array("300", count)
@@ -177,8 +179,8 @@ fn claim_from(count: usize, tag: &str, Place { rank, seq }: Place, now: &str) ->
 }
 
 fn complete(claimed: &[Claimed]) -> String {
-    let ids: Vec<String> = claimed.iter().filter_map(|row| row.claimed_id).map(|id| id.to_string()).collect();
-    let leases: Vec<String> = claimed.iter().map(|row| row.lease_id.to_string()).collect();
+    let of_claimed = |row: &Claimed| Some((row.claimed_id?.to_string(), row.lease_id.to_string()));
+    let (ids, leases): (Vec<String>, Vec<String>) = claimed.iter().filter_map(of_claimed).unzip();
     format!(
         "EXECUTE complete(1, NULL, '{{{}}}', '{{{}}}', {}, {}, {}, {}, NULL, NULL)",
         ids.join(","),
