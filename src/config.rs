@@ -111,6 +111,11 @@ pub struct ServeArgs {
     #[arg(long, env = "WAYBILL_MAX_QUEUED", default_value_t = 10_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub max_queued: usize,
 
+    /// Megabytes that the bodies of all requests under way may take; more wait a little, and are
+    /// then answered 429.
+    #[arg(long, env = "WAYBILL_REQUEST_MEMORY_MB", default_value_t = 64, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(32..=1_000_000))]
+    pub request_memory_mb: usize,
+
     /// Seconds to wait after a failure, for events that bring no backoff of their own.
     #[arg(long, env = "WAYBILL_BACKOFF_SECONDS", default_value_t = 300, value_parser = clap::value_parser!(i64).range(0..=limits::DELAY_SECONDS))]
     pub backoff_seconds: i64,

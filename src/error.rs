@@ -77,6 +77,9 @@ pub enum Error {
     /// Too many callers wait already.
     #[error("too many requests are waiting")]
     Overloaded,
+    /// The bodies of other requests take all the memory there is for bodies.
+    #[error("the bodies of other requests take all of --request-memory-mb")]
+    NoMemory,
     /// The database cannot be reached, or went away in the middle.
     #[error("the database is unavailable: {0}")]
     Unavailable(String),

@@ -11,6 +11,7 @@ mod costs;
 mod embedded;
 mod faults;
 mod long_poll;
+mod memory;
 mod migrations;
 mod ordering;
 mod pgbouncer;

@@ -75,6 +75,10 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
 /// How many rows one fused statement takes at most.
 const FUSED_ROWS: usize = 500;
 
+/// Bytes that count like one more row of a fused statement, so that a batch has at most
+/// [`FUSED_ROWS`] times as many, or is a single call.
+const BYTES_PER_ROW: usize = 16 * 1024;
+
 /// A batch that waits for its turn for longer goes all the same.
 const SLOW_BATCH: Duration = Duration::from_millis(10);
 
@@ -341,6 +345,11 @@ pub struct Entered {
     pub queues: Queues,
     /// Its place in each.
     pub place: Place,
+}
+
+/// Returns what a call of `rows` rows with `bytes` bytes counts among those of a batch.
+fn weight(rows: usize, bytes: usize) -> usize {
+    rows.max(bytes / BYTES_PER_ROW)
 }
 
 /// The engine has gone before the calls in its lanes.

@@ -17,7 +17,7 @@ use crate::store::ready::{queue_of_subscription, queue_of_tag};
 use super::changes::advance_keys;
 use super::fusion::{Answers, split};
 use super::marks::Place;
-use super::{Engine, Entered, transaction};
+use super::{Engine, Entered, transaction, weight};
 
 /// How often events are matched before their publisher is told to come back later.
 const MATCHES: usize = 20;
@@ -34,7 +34,7 @@ pub type Publication = Arc<Vec<NewEvent>>;
 impl Engine {
     /// Stores events, all or none, in the order given; answers what the database added.
     pub async fn publish_events(&self, events: Publication) -> Result<Vec<StoredEvent>, Error> {
-        let weight = events.len();
+        let weight = weight(events.len(), payload_bytes(events.iter()));
         self.lanes.publish.call(events, weight).await
     }
 
@@ -79,10 +79,8 @@ impl Engine {
     /// Who gets what of these events. Filters may look at all of a payload many times over, so
     /// where there is much to look at, the thread's other tasks go elsewhere first.
     fn match_subscribers(&self, events: &[&NewEvent]) -> FanOut {
-        let bytes: usize =
-            events.iter().filter_map(|event| event.payload.as_ref()).map(|json| json.as_str().len()).sum();
         let matching = || self.subscribers.fan_out(events, self.time());
-        if bytes < MUCH_TO_MATCH { matching() } else { tokio::task::block_in_place(matching) }
+        if payload_bytes(events.iter().copied()) < MUCH_TO_MATCH { matching() } else { tokio::task::block_in_place(matching) }
     }
 
     /// Sees to what a publication calls for. Call it after the commit.
@@ -127,6 +125,10 @@ impl Engine {
             }
         }
     }
+}
+
+fn payload_bytes<'a>(events: impl Iterator<Item = &'a NewEvent>) -> usize {
+    events.filter_map(|event| event.payload.as_ref()).map(|json| json.as_str().len()).sum()
 }
 
 /// What is too much for one statement is published in parts, if it came in several requests.

@@ -26,7 +26,7 @@ use crate::store::event_log::{LogEntry, find_entry, find_past_claim};
 
 use super::changes::{Changes, Written};
 use super::fusion::{Answers, split};
-use super::{Engine, transaction};
+use super::{Engine, transaction, weight};
 
 /// One call of one worker about one event.
 #[derive(Debug, Clone)]
@@ -127,7 +127,12 @@ impl Engine {
         for call in &calls {
             self.sightings.note(&call.caller.worker_id, None);
         }
-        let weight = calls.len();
+        let result_bytes = |call: &WorkCall| match &call.word {
+            Word::Complete(report) => report.result.as_ref().map_or(0, |result| result.as_str().len()),
+            Word::Heartbeat { progress, .. } => progress.as_ref().map_or(0, |progress| progress.as_str().len()),
+            Word::Start | Word::Fail { .. } | Word::Release { .. } => 0,
+        };
+        let weight = weight(calls.len(), calls.iter().map(result_bytes).sum());
         self.lanes.settle.call(Arc::new(calls), weight).await
     }
 

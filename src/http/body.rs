@@ -5,8 +5,10 @@ use std::time::Duration;
 use actix_web::http::header;
 use actix_web::web::{Bytes, Payload};
 use actix_web::{FromRequest as _, HttpRequest};
+use futures_util::StreamExt;
 
 use super::fields::Fields;
+use super::memory::{RequestMemory, Share};
 use super::query::Query;
 use crate::domain::limits;
 use crate::error::Error;
@@ -21,16 +23,36 @@ pub const BATCH: usize = 16 * 1024 * 1024;
 /// How long a body may take to arrive.
 const READ_SECONDS: u64 = 30;
 
+/// A body, with its share of the memory for bodies.
+pub struct Body {
+    bytes: Bytes,
+    share: Share,
+}
+
+impl Body {
+    /// Frees the bytes and keeps the share, for calls that have copied what they need.
+    pub fn into_share(self) -> Share {
+        self.share
+    }
+}
+
+impl std::ops::Deref for Body {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// Reads a JSON body of at most `limit` bytes.
-pub async fn read_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Bytes, Error> {
+pub async fn read_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
     if !is_json(request) {
         return Err(Error::UnsupportedMediaType);
     }
-    read(payload, limit).await
+    read(request, payload, limit).await
 }
 
 /// The same of a call that takes nothing in its query.
-pub async fn read_only_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Bytes, Error> {
+pub async fn read_only_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
     Query::of(request)?.finish()?;
     read_json(request, payload, limit).await
 }
@@ -44,7 +66,7 @@ pub async fn read_bare(request: &HttpRequest, payload: Payload) -> Result<(), Er
 /// Insists that a call whose parameters go into the query brings none in its body, where they
 /// would be dropped without a word: `{"dry_run":true}` must not become a wet run.
 pub async fn read_nothing(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
-    let body = read(payload, ONE_EVENT).await?;
+    let body = read(request, payload, ONE_EVENT).await?;
     if body.is_empty() {
         return Ok(());
     }
@@ -54,13 +76,45 @@ pub async fn read_nothing(request: &HttpRequest, payload: Payload) -> Result<(),
     Fields::of_body(&body)?.finish()
 }
 
-async fn read(payload: Payload, limit: usize) -> Result<Bytes, Error> {
+async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
+    let too_large = || Error::TooLarge { field: "body".into(), limit };
+    let length = announced_length(request);
+    if length.is_some_and(|length| length > limit) {
+        return Err(too_large());
+    }
+    let memory = request.app_data::<RequestMemory>().ok_or_else(|| Error::Internal("no memory for bodies".into()))?;
+    let mut share = match memory.take(length.unwrap_or(limit)).await {
+        Ok(share) => share,
+        Err(error) => {
+            // A client that is still sending would see a reset connection instead of the answer.
+            discard(payload).await;
+            return Err(error);
+        }
+    };
     let reading = tokio::time::timeout(Duration::from_secs(READ_SECONDS), payload.to_bytes_limited(limit));
     match reading.await {
-        Ok(Ok(Ok(bytes))) => Ok(bytes),
+        Ok(Ok(Ok(bytes))) => {
+            share.shrink(bytes.len());
+            Ok(Body { bytes, share })
+        }
         Ok(Ok(Err(error))) => Err(Error::MalformedJson(format!("the body ended early: {error}"))),
-        Ok(Err(_)) => Err(Error::TooLarge { field: "body".into(), limit }),
+        Ok(Err(_)) => Err(too_large()),
         Err(_) => Err(Error::BodyTimeout(READ_SECONDS)),
+    }
+}
+
+/// Reads a body without keeping it, for as long as one may take to arrive.
+async fn discard(mut payload: Payload) {
+    let discarding = async { while let Some(Ok(_)) = payload.next().await {} };
+    let _ = tokio::time::timeout(Duration::from_secs(READ_SECONDS), discarding).await;
+}
+
+/// Returns the length that the request announces: 0 if there is no body, `None` if it is not known.
+fn announced_length(request: &HttpRequest) -> Option<usize> {
+    match request.headers().get(header::CONTENT_LENGTH) {
+        Some(length) => length.to_str().ok()?.trim().parse().ok(),
+        None if request.headers().contains_key(header::TRANSFER_ENCODING) => None,
+        None => Some(0),
     }
 }
 

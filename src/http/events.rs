@@ -47,6 +47,8 @@ pub async fn publish_event(
     let mut fields = Fields::of_body(&body)?;
     let event = read_event(&mut fields, traceparent(&request).as_deref());
     let event = fields.finish_with(event)?;
+    // What is needed of the body has been copied; large calls wait here.
+    let _share = body.into_share();
     let events = Arc::new(vec![event]);
     let stored = engine.publish_events(events.clone()).await?;
     let Some(row) = published(events, stored).pop() else {
@@ -73,6 +75,7 @@ pub async fn publish_batch(
     let items = fields.required("events", |fields| fields.items("events"));
     let items = fields.finish_with(items)?;
     let events = read_batch(&items, traceparent(&request).as_deref())?;
+    let _share = body.into_share();
     let events = Arc::new(events);
     let rows = published(events.clone(), engine.publish_events(events).await?);
     Ok(HttpResponse::Created().json(Events { events: rows.iter().map(EventView::published).collect() }))

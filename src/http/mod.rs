@@ -13,6 +13,7 @@ pub mod events;
 pub mod fields;
 pub mod health;
 pub mod logs;
+pub mod memory;
 pub mod metrics;
 pub mod new_event;
 pub mod operate;
@@ -38,6 +39,7 @@ use crate::config::ServeArgs;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::webhook::Client;
+use memory::RequestMemory;
 use problem::{Code, Problem};
 
 /// Idle keep-alive connections are closed after this.
@@ -125,10 +127,12 @@ pub fn serve(
 ) -> std::io::Result<(Server, SocketAddr)> {
     let engine = web::Data::new(engine.clone());
     let client = web::Data::new(client.clone());
+    let memory = RequestMemory::new(args.request_memory_mb);
     let server = HttpServer::new(move || {
         App::new()
             .app_data(engine.clone())
             .app_data(client.clone())
+            .app_data(memory.clone())
             .wrap(from_fn(request_id::follow_request))
             .configure(configure)
             .default_service(web::to(no_such_path))

@@ -146,7 +146,7 @@ pub fn code_of(error: &Error) -> Code {
         Error::Refused(Refusal::AlreadySettled) => Code::AlreadySettled,
         Error::Refused(Refusal::AlreadyFinished) => Code::AlreadyFinished,
         Error::WrongState { .. } => Code::WrongState,
-        Error::Overloaded => Code::Overloaded,
+        Error::Overloaded | Error::NoMemory => Code::Overloaded,
         Error::Unavailable(_) => Code::DatabaseUnavailable,
         Error::Internal(_) => Code::InternalError,
     }
@@ -224,6 +224,7 @@ impl From<&Error> for Problem {
             | Error::NotReplayable { .. }
             | Error::TooManySubscriptions(_)
             | Error::TooManySecrets(_)
+            | Error::NoMemory
             | Error::BodyTimeout(_) => Problem::new(code, error.to_string()),
         }
     }
