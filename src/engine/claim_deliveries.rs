@@ -22,8 +22,8 @@ use crate::store::deliveries::FirstMoments;
 use crate::store::events::{EventRow, LARGE_PAYLOAD};
 use crate::store::ready::queue_of_tag;
 
-pub use super::claimed_batch::ClaimedBatch;
 use super::claimed_batch::{Ask, Undo};
+pub use super::claimed_batch::{ClaimedBatch, SentClaim};
 use super::fusion::Answers;
 use super::hub::{Findings, Queues};
 use super::marks::{Look, Place};

@@ -15,10 +15,21 @@ use super::{Engine, transaction};
 /// How often giving work back is tried before it is left to the lease.
 const UNDO_TRIES: u32 = 5;
 
-/// Claimed work on its way to its worker. Dropped before [`ClaimedBatch::delivered`], it is
-/// given back at once.
+/// Claimed work on its way to its worker. Dropped before it is [sent](ClaimedBatch::send), it
+/// is given back at once.
 pub struct ClaimedBatch {
     events: Vec<EventRow>,
+    claim: SentClaim,
+}
+
+/// A claim whose response is on its way to the worker. Dropped before [`SentClaim::delivered`],
+/// it is undone.
+///
+/// It may be kept for as long as the worker's connection lasts, so it holds the numbers of the
+/// leases and not the events.
+pub struct SentClaim {
+    worker_id: String,
+    leases: Vec<(i64, i32)>,
     undo: Undo,
     engine: Option<Engine>,
 }
@@ -50,12 +61,15 @@ impl Ask {
 
 impl ClaimedBatch {
     pub(super) fn new(engine: Engine, events: Vec<EventRow>, undo: Undo) -> Self {
-        ClaimedBatch { events, undo, engine: Some(engine) }
+        let worker_id = events.first().and_then(|row| row.work.worker_id.clone()).unwrap_or_default();
+        let leases = events.iter().map(|row| (row.event.id, row.work.lease_id)).collect();
+        ClaimedBatch { events, claim: SentClaim { worker_id, leases, undo, engine: Some(engine) } }
     }
 
     /// There was nothing to claim.
     pub(super) fn empty() -> Self {
-        ClaimedBatch { events: Vec::new(), undo: Undo::Never, engine: None }
+        let claim = SentClaim { worker_id: String::new(), leases: Vec::new(), undo: Undo::Never, engine: None };
+        ClaimedBatch { events: Vec::new(), claim }
     }
 
     /// What was claimed.
@@ -63,31 +77,43 @@ impl ClaimedBatch {
         &self.events
     }
 
-    /// The worker has it.
+    /// Notes that the worker has it.
+    pub fn delivered(&mut self) {
+        self.claim.delivered();
+    }
+
+    /// Returns the claim that the response carries, without the events.
+    pub fn send(self) -> SentClaim {
+        self.claim
+    }
+}
+
+impl SentClaim {
+    /// Notes that the worker has the response.
     pub fn delivered(&mut self) {
         self.engine = None;
     }
 }
 
-impl Drop for ClaimedBatch {
+impl Drop for SentClaim {
     fn drop(&mut self) {
-        let Some(engine) = self.engine.take().filter(|_| !self.events.is_empty()) else { return };
-        let events = std::mem::take(&mut self.events);
+        let Some(engine) = self.engine.take().filter(|_| !self.leases.is_empty()) else { return };
         let ask = match std::mem::replace(&mut self.undo, Undo::Never) {
             Undo::AtOnce => None,
             Undo::IfLast(ask) => Some(ask),
             Undo::Never => return,
         };
-        engine.runtime.clone().spawn(undo_claims(engine, events, ask));
+        let (worker_id, leases) = (std::mem::take(&mut self.worker_id), std::mem::take(&mut self.leases));
+        engine.runtime.clone().spawn(undo_claims(engine, worker_id, leases, ask));
     }
 }
 
-async fn undo_claims(engine: Engine, events: Vec<EventRow>, ask: Option<Ask>) {
-    let calls: Vec<WorkCall> = events
+async fn undo_claims(engine: Engine, worker_id: String, leases: Vec<(i64, i32)>, ask: Option<Ask>) {
+    let calls: Vec<WorkCall> = leases
         .into_iter()
-        .map(|row| WorkCall {
-            event_id: row.event.id,
-            caller: Caller { worker_id: row.work.worker_id.unwrap_or_default(), lease_id: Some(row.work.lease_id) },
+        .map(|(event_id, lease_id)| WorkCall {
+            event_id,
+            caller: Caller { worker_id: worker_id.clone(), lease_id: Some(lease_id) },
             word: Word::Release { delay_seconds: 0.0, reason: Some("client_gone".into()) },
             is_push: false,
         })
