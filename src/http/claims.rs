@@ -32,7 +32,7 @@ pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     if claimed.events().is_empty() {
         return Ok(nothing());
     }
-    claim_body::respond(claimed, |claimed| match (max, claimed.events().first()) {
+    claim_body::respond(&request, claimed, |claimed| match (max, claimed.events().first()) {
         (None, Some(row)) => claim_body::bytes(&EventView::claimed(row)),
         _ => claim_body::bytes(&batch(claimed)),
     })
@@ -63,7 +63,7 @@ pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload)
     if claimed.events().is_empty() {
         return Ok(nothing());
     }
-    claim_body::respond(claimed, |claimed| claim_body::bytes(&batch(claimed)))
+    claim_body::respond(&request, claimed, |claimed| claim_body::bytes(&batch(claimed)))
 }
 
 /// Reads `tags`, `wait` and `lease`, which every claim by query shares; all of them, even for

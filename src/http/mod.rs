@@ -6,6 +6,7 @@
 pub mod body;
 pub mod claim_body;
 pub mod claims;
+pub mod connection;
 pub mod dead_letters;
 pub mod deliveries;
 pub mod docs;
@@ -21,8 +22,11 @@ pub mod problem;
 pub mod query;
 pub mod replays;
 pub mod request_id;
+pub mod sent_claims;
+pub mod server;
 pub mod subscriptions;
 pub mod tags;
+pub mod tcp_info;
 pub mod view;
 pub mod work;
 pub mod workers;
@@ -33,7 +37,7 @@ use std::time::Duration;
 use actix_web::dev::Server;
 use actix_web::http::{Method, header};
 use actix_web::middleware::from_fn;
-use actix_web::{App, FromRequest, Handler, HttpRequest, HttpResponse, HttpServer, Responder, Route, web};
+use actix_web::{App, FromRequest, Handler, HttpRequest, HttpResponse, Responder, Route, web};
 
 use crate::config::ServeArgs;
 use crate::engine::Engine;
@@ -41,17 +45,6 @@ use crate::error::Error;
 use crate::webhook::Client;
 use memory::RequestMemory;
 use problem::{Code, Problem};
-
-/// Idle keep-alive connections are closed after this.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
-
-/// Connections that may wait to be accepted, as far as the system allows. Workers come back
-/// all at once when a server is restarted; whoever finds the line full tries again only after
-/// seconds.
-const BACKLOG: u32 = 8_192;
-
-/// A request's head must arrive within this.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// By when a read is answered, even if the database hangs. Writes see to it themselves, in
 /// the engine.
@@ -128,7 +121,7 @@ pub fn serve(
     let engine = web::Data::new(engine.clone());
     let client = web::Data::new(client.clone());
     let memory = RequestMemory::new(args.request_memory_mb);
-    let server = HttpServer::new(move || {
+    server::listen(args, drain_seconds, move || {
         App::new()
             .app_data(engine.clone())
             .app_data(client.clone())
@@ -137,19 +130,6 @@ pub fn serve(
             .configure(configure)
             .default_service(web::to(no_such_path))
     })
-    .workers(usize::from(args.http_workers))
-    .max_connections(args.max_connections)
-    .keep_alive(KEEP_ALIVE)
-    .client_request_timeout(HEAD_TIMEOUT)
-    // A client that closes its side has gone: its long poll must end, or work would be
-    // claimed for nobody.
-    .h1_allow_half_closed(false)
-    .shutdown_timeout(drain_seconds)
-    .disable_signals()
-    .backlog(BACKLOG)
-    .bind(args.bind)?;
-    let address = server.addrs().first().copied().unwrap_or(args.bind);
-    Ok((server.run(), address))
 }
 
 fn configure(config: &mut web::ServiceConfig) {

@@ -96,7 +96,7 @@ async fn speak(
     query.finish()?;
     let settled = settle_one(engine, WorkCall { event_id, caller, word, is_push: false }).await?;
     match next {
-        Some(claim) => answer_with_next(engine, settled, claim).await,
+        Some(claim) => answer_with_next(engine, request, settled, claim).await,
         None => Ok(answer(settled)),
     }
 }
@@ -211,7 +211,12 @@ fn extended_view(lease_expires_at: chrono::DateTime<chrono::Utc>, cancel_request
 }
 
 /// Settles and claims in one round trip: always a 200, a final failure included.
-async fn answer_with_next(engine: &Engine, settled: Settled, claim: ClaimRequest) -> Result<HttpResponse, Error> {
+async fn answer_with_next(
+    engine: &Engine,
+    request: &HttpRequest,
+    settled: Settled,
+    claim: ClaimRequest,
+) -> Result<HttpResponse, Error> {
     #[derive(Serialize)]
     struct SettledAndNext<'a> {
         settled: &'a Map<String, Value>,
@@ -219,7 +224,7 @@ async fn answer_with_next(engine: &Engine, settled: Settled, claim: ClaimRequest
     }
     let settled = settled_members(settled);
     let claimed = engine.claim_deliveries(claim).await?;
-    claim_body::respond(claimed, |claimed| {
+    claim_body::respond(request, claimed, |claimed| {
         let next = claimed.events().first().map(EventView::claimed);
         claim_body::bytes(&SettledAndNext { settled: &settled, next })
     })

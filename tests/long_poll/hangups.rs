@@ -1,11 +1,12 @@
 //! Workers that go away are not left holding work. Real sockets, closed at every stage.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use actix_web::body::MessageBody;
+use actix_web::test::TestRequest;
 use serde_json::json;
+use tokio::net::TcpSocket;
 use waybill::domain::tags::Tags;
 use waybill::engine::claim_deliveries::ClaimRequest;
 use waybill::http::claim_body;
@@ -13,7 +14,7 @@ use waybill::http::claim_body;
 use super::{Waiter, flags, quiet, quiet_app, until_asleep};
 use crate::support::{App, HeldTable, Options, until, within_patience};
 
-const GIVEN_BACK: &str = "SELECT count(*) FROM waybill.event_log WHERE reason = 'client_gone'";
+pub(super) const GIVEN_BACK: &str = "SELECT count(*) FROM waybill.event_log WHERE reason = 'client_gone'";
 
 /// A worker that can hang up: dropping it closes its socket.
 struct RawWorker(TcpStream);
@@ -162,9 +163,9 @@ async fn a_worker_that_hangs_up_in_the_middle_of_its_answer_gives_all_of_it_back
     assert_eq!(app.count(GIVEN_BACK).await, EVENTS as i64);
 }
 
-/// The server drops a body whose peer it finds closed before it has asked for the end of it.
+/// The server drops a body unasked if it finds the connection closed.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_is_dropped_before_its_end_gives_the_claim_back() {
+async fn a_response_that_is_dropped_before_it_is_sent_undoes_the_claim() {
     let app = quiet_app().await;
     let id = app.publish_tagged("a").await;
     let request = ClaimRequest {
@@ -176,10 +177,163 @@ async fn an_answer_that_is_dropped_before_its_end_gives_the_claim_back() {
         request_id: None,
     };
     let claimed = app.engine().claim_deliveries(request).await.expect("a claim");
-    let response = claim_body::respond(claimed, |_| Ok(b"{}".to_vec())).expect("a response");
-    let mut body = Box::pin(response.into_body());
-    let bytes = std::future::poll_fn(|context| body.as_mut().poll_next(context)).await;
-    assert_eq!(bytes.expect("bytes").expect("bytes"), "{}");
-    drop(body);
+    let response = claim_body::respond(&TestRequest::default().to_http_request(), claimed, |_| Ok(b"{}".to_vec()))
+        .expect("a response");
+    drop(response);
     is_handed_to_another(&app, id).await;
+}
+
+/// Half a megabyte: more than a client's kernel takes by default, unless the client reads.
+const HALF_A_MEGABYTE: usize = 500_000;
+
+/// A receive buffer that takes all of that.
+const LARGE_BUFFER: u32 = 2_000_000;
+
+/// A client claims an event of half a megabyte and resets its connection when the response has
+/// begun to arrive. Returns the id of the event.
+pub(super) async fn reset_unread(app: &App, tag: &str) -> i64 {
+    let id = publish_half_a_megabyte(app, tag).await;
+    let worker = RawWorker::subscribe(app, &format!("tags={tag}&worker_id=w:1"));
+    worker.0.peek(&mut [0]).expect("the response begins");
+    // Closed with unread bytes in its buffer, a socket resets the connection.
+    drop(worker);
+    id
+}
+
+async fn publish_half_a_megabyte(app: &App, tag: &str) -> i64 {
+    app.publish(json!({"title": "t", "tags": tag, "payload": "x".repeat(HALF_A_MEGABYTE)})).await
+}
+
+/// Waits for the claim to be undone; fails if that takes longer than a second.
+async fn is_undone_within_a_second(app: &App, id: i64) {
+    let since = std::time::Instant::now();
+    until("the claim is undone", async || app.count(GIVEN_BACK).await == 1).await;
+    assert!(since.elapsed() < Duration::from_secs(1), "undone only after {:?}", since.elapsed());
+    assert_eq!(app.actions(id).await, ["PICKED", "RELEASED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_resets_before_its_kernel_has_the_whole_response_loses_its_claim() {
+    let app = quiet_app().await;
+    let id = reset_unread(&app, "a").await;
+    is_undone_within_a_second(&app, id).await;
+}
+
+/// A client whose kernel takes everything that is sent, read or not.
+async fn with_large_buffer(app: &App, request: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(LARGE_BUFFER).expect("a buffer");
+    let address = app.base.trim_start_matches("http://").parse().expect("an address");
+    let socket = socket.connect(address).await.expect("the server listens").into_std().expect("a socket");
+    socket.set_nonblocking(false).expect("a socket");
+    (&socket).write_all(request.as_bytes()).expect("the server reads");
+    socket
+}
+
+/// Waits until the client's kernel has more of the response than its payload.
+async fn until_received(socket: &TcpStream) {
+    let mut buffer = vec![0; 2 * HALF_A_MEGABYTE];
+    until("the response has arrived", async || socket.peek(&mut buffer).expect("bytes") > HALF_A_MEGABYTE + 300).await;
+}
+
+const SUBSCRIBE: &str = "GET /events/subscribe?tags=a&worker_id=w:1";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_resets_with_the_whole_response_unread_loses_its_claim() {
+    for head in ["HTTP/1.1\r\n", "HTTP/1.1\r\nconnection: close\r\n", "HTTP/1.0\r\n"] {
+        let app = quiet_app().await;
+        let id = publish_half_a_megabyte(&app, "a").await;
+        let socket = with_large_buffer(&app, &format!("{SUBSCRIBE} {head}host: 127.0.0.1\r\n\r\n")).await;
+        until_received(&socket).await;
+        drop(socket);
+        is_undone_within_a_second(&app, id).await;
+    }
+}
+
+/// The next request says that the response before it was read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_has_asked_for_something_else_since_keeps_its_claim_when_it_resets() {
+    let app = quiet_app().await;
+    let id = publish_half_a_megabyte(&app, "a").await;
+    let mut socket = with_large_buffer(&app, &format!("{SUBSCRIBE} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")).await;
+    until_received(&socket).await;
+    socket.write_all(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").expect("the server reads");
+    let mut buffer = vec![0; 2 * HALF_A_MEGABYTE];
+    until("both responses have arrived", async || {
+        let arrived = socket.peek(&mut buffer).expect("bytes");
+        buffer[..arrived].windows(15).filter(|window| window == b"HTTP/1.1 200 OK").count() == 2
+    })
+    .await;
+    drop(socket);
+    reset_unread(&app, "lost").await;
+    until("the claim of another is undone", async || app.count(GIVEN_BACK).await > 0).await;
+    assert_eq!(app.actions(id).await, ["PICKED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_half_closes_while_it_waits_counts_as_gone() {
+    let app = quiet_app().await;
+    let worker = RawWorker::waiting(&app, "w:1").await;
+    worker.0.shutdown(Shutdown::Write).expect("a connection");
+    until("the server notices", async || app.engine().hub.len() == 0).await;
+    let id = app.publish_tagged("a").await;
+    assert_eq!(app.event(id).await["status"], "PENDING");
+}
+
+/// A client that closes its side once its response has begun, and reads on, has it in the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_half_closes_while_it_reads_keeps_its_claim() {
+    let app = quiet_app().await;
+    let id = publish_half_a_megabyte(&app, "a").await;
+    let mut worker = RawWorker::subscribe(&app, "tags=a&worker_id=w:1");
+    worker.0.peek(&mut [0]).expect("the response begins");
+    worker.0.shutdown(Shutdown::Write).expect("a connection");
+    let mut response = Vec::new();
+    worker.0.read_to_end(&mut response).expect("a response");
+    assert!(response.len() > HALF_A_MEGABYTE);
+    reset_unread(&app, "lost").await;
+    until("the claim of another is undone", async || app.count(GIVEN_BACK).await > 0).await;
+    assert_eq!(app.actions(id).await, ["PICKED"]);
+}
+
+/// The server has closed its side, and waits for a client that takes its time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_reads_slowly_keeps_its_claim_while_it_reads() {
+    const EVENTS: usize = 4;
+    let app = quiet_app().await;
+    let mut ids = Vec::new();
+    for _ in 0..EVENTS {
+        ids.push(publish_half_a_megabyte(&app, "a").await);
+    }
+    let request = format!("{SUBSCRIBE}&max={EVENTS} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n");
+    let mut worker = RawWorker::ask(&app, &request);
+    let mut response = Vec::new();
+    let mut buffer = [0; 100_000];
+    loop {
+        let read = worker.0.read(&mut buffer).expect("a response");
+        response.extend_from_slice(&buffer[..read]);
+        // Somebody else is served between two reads.
+        app.get("/ready").await.expect(200);
+        if read == 0 {
+            break;
+        }
+    }
+    assert!(response.len() > EVENTS * HALF_A_MEGABYTE);
+    drop(worker);
+    reset_unread(&app, "lost").await;
+    until("the claim of another is undone", async || app.count(GIVEN_BACK).await > 0).await;
+    for id in ids {
+        assert_eq!(app.actions(id).await, ["PICKED"]);
+    }
+}
+
+/// A client that dies in the middle of a response which the server has closed after.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_resets_while_the_server_waits_for_its_end_loses_its_claim() {
+    let app = quiet_app().await;
+    let id = publish_half_a_megabyte(&app, "a").await;
+    let mut worker = RawWorker::ask(&app, &format!("{SUBSCRIBE} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n"));
+    worker.0.read_exact(&mut [0; 100_000]).expect("a part of the response");
+    drop(worker);
+    is_undone_within_a_second(&app, id).await;
 }

@@ -2,6 +2,7 @@
 //! is longer than any of these tests has patience: what is delivered was delivered by a
 //! wake-up.
 
+mod closing;
 mod crowd;
 mod hangups;
 mod servers;
