@@ -80,7 +80,11 @@ impl Engine {
     /// where there is much to look at, the thread's other tasks go elsewhere first.
     fn match_subscribers(&self, events: &[&NewEvent]) -> FanOut {
         let matching = || self.subscribers.fan_out(events, self.time());
-        if payload_bytes(events.iter().copied()) < MUCH_TO_MATCH { matching() } else { tokio::task::block_in_place(matching) }
+        if payload_bytes(events.iter().copied()) < MUCH_TO_MATCH {
+            matching()
+        } else {
+            tokio::task::block_in_place(matching)
+        }
     }
 
     /// Sees to what a publication calls for. Call it after the commit.

@@ -6,7 +6,7 @@
 pub mod body;
 pub mod claim_body;
 pub mod claims;
-pub mod connection;
+pub mod client_socket;
 pub mod dead_letters;
 pub mod deliveries;
 pub mod docs;

@@ -9,7 +9,7 @@
 //! bytes no later than with the packet that closes.
 //!
 //! Nothing is polled for this. A connection that is kept open hears of the next request, of
-//! the close or of the reset anyway; see [`super::connection`] for one that the server closes.
+//! the close or of the reset anyway; see [`super::client_socket`] for one that the server closes.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The HTTP server: its listener, its workers and the limits of its connections.
 //!
 //! This is what `actix_web::HttpServer` does for plain HTTP/1.1, over connections of our own
-//! ([`Connection`]), which it cannot be given.
+//! ([`ClientSocket`]), which it cannot be given.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
@@ -15,7 +15,7 @@ use actix_web::body::MessageBody;
 use actix_web::dev::AppConfig;
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::connection::Connection;
+use super::client_socket::ClientSocket;
 use crate::config::ServeArgs;
 
 /// Idle keep-alive connections are closed after this.
@@ -68,7 +68,7 @@ where
                 async move { stopping.notified().await }
             })
             .local_addr(address)
-            .on_connect_ext(|connection: &Connection, data| {
+            .on_connect_ext(|connection: &ClientSocket, data| {
                 data.insert(connection.claims());
             })
             .h1(map_config(app().into_factory().map_err(|error| error.into().error_response()), |()| {
@@ -76,7 +76,7 @@ where
             }));
         fn_service(|socket: TcpStream| async {
             let client = socket.peer_addr().ok();
-            Ok((Connection::new(socket), client))
+            Ok((ClientSocket::new(socket), client))
         })
         .and_then(http)
     })?;

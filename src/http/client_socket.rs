@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const KEPT_FOR: Duration = Duration::from_secs(75);
 
 /// A connection to a client.
-pub struct Connection {
+pub struct ClientSocket {
     socket: TcpStream,
     claims: Rc<SentClaims>,
     closing: Option<Closing>,
@@ -40,10 +40,10 @@ struct Closing {
     until: Instant,
 }
 
-impl Connection {
+impl ClientSocket {
     /// Takes a socket over.
     pub fn new(socket: TcpStream) -> Self {
-        Connection { socket, claims: Rc::default(), closing: None }
+        ClientSocket { socket, claims: Rc::default(), closing: None }
     }
 
     /// The claims that are sent over it.
@@ -78,7 +78,7 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for ClientSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let outcome = ready!(Pin::new(&mut self.socket).poll_read(cx, buffer));
@@ -91,7 +91,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for ClientSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.claims.before_write(bytes.len());
         let outcome = ready!(Pin::new(&mut self.socket).poll_write(cx, bytes));
@@ -120,7 +120,7 @@ impl AsyncWrite for Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ClientSocket {
     fn drop(&mut self) {
         self.note(Incident::GivenUp);
     }
