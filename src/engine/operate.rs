@@ -1,18 +1,18 @@
 //! `reset`, `retry`, `cancel`: an operator's word on events.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use diesel_async::AsyncPgConnection;
 
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::events::{EventRow, get_event};
-use crate::store::lease_watch::find_stale;
+use crate::store::lease_watch::{HeldDelivery, find_stale};
 use crate::store::listing::{EventFilter, Page, find_events};
 use crate::store::roll_ups::{RolledUp, ask_to_cancel, find_rolled_up, status_of_rolled_up};
 
 use super::changes::{Changes, Written};
-use super::verbs::{SUBSCRIBED, Verb, operate_on_one};
+use super::verbs::{ResetOf, SUBSCRIBED, Verb, operate_on_one};
 use super::{Engine, transaction};
 
 /// Rows per transaction of a bulk operation.
@@ -20,6 +20,12 @@ const BULK: i64 = 500;
 
 /// Rows that one bulk call changes at most.
 pub const BULK_LIMIT: usize = 10_000;
+
+/// Workers that the preview of a bulk reset names at most.
+const PREVIEW_WORKERS: usize = 100;
+
+/// Events that it names of each of them at most.
+const PREVIEW_EVENTS: usize = 10;
 
 /// What came of a bulk operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,10 +36,30 @@ pub struct BulkOutcome {
     pub more: bool,
 }
 
+/// What a bulk reset would do.
+#[derive(Debug)]
+pub struct ResetPreview {
+    /// How many events it would reset.
+    pub outcome: BulkOutcome,
+    /// Whose: at most [`PREVIEW_WORKERS`], those with the most events first.
+    pub holders: Vec<Holder>,
+}
+
+/// A worker, and what a bulk reset would take from it.
+#[derive(Debug)]
+pub struct Holder {
+    /// The worker.
+    pub worker_id: String,
+    /// How many events.
+    pub events: usize,
+    /// At most [`PREVIEW_EVENTS`] of them, the oldest ids first.
+    pub event_ids: Vec<i64>,
+}
+
 impl Engine {
     /// PROCESSING → PENDING.
     pub async fn reset_event(&self, id: i64, reason: String) -> Result<EventRow, Error> {
-        self.operate_on(id, Verb::Reset { reason, stale_for: 0.0 }).await
+        self.operate_on(id, Verb::Reset { reason, of: ResetOf::Any }).await
     }
 
     /// FAILED or CANCELLED → PENDING, counters fresh.
@@ -46,25 +72,37 @@ impl Engine {
         self.operate_on(id, Verb::Cancel { reason }).await
     }
 
-    /// Resets everything that has been held without a sign of life for `stale_for` seconds.
-    pub async fn reset_stale(&self, stale_for: f64, reason: String, dry_run: bool) -> Result<BulkOutcome, Error> {
+    /// Resets everything whose lease has run out or, if `stale_for` is given, whose worker has
+    /// given no sign of life for so many seconds.
+    pub async fn reset_stale(&self, stale_for: Option<f64>, reason: String) -> Result<BulkOutcome, Error> {
+        let verb = Verb::Reset { reason, of: ResetOf::Stale { silent_seconds: stale_for } };
         let mut count = 0;
         loop {
-            let limit = if dry_run { BULK_LIMIT as i64 + 1 } else { BULK };
-            let engine = self.clone();
-            let found = self.detached(async move {
-                let mut conn = engine.database.connection().await?;
-                Ok(find_stale(&mut conn, DEFAULT_NAMESPACE, stale_for, engine.now(), limit).await?)
-            });
-            let ids = found.await?;
-            if dry_run {
-                return Ok(capped(ids.len()));
-            }
-            count += self.operate_on_many(ids.clone(), Verb::Reset { reason: reason.clone(), stale_for }).await?;
-            if (ids.len() as i64) < BULK || count >= BULK_LIMIT {
-                return Ok(BulkOutcome { count, more: ids.len() as i64 == BULK });
+            let ids: Vec<i64> = self.find_stale(stale_for, BULK).await?.into_iter().map(|held| held.id).collect();
+            let is_full = ids.len() as i64 == BULK;
+            count += self.operate_on_many(ids, verb.clone()).await?;
+            if !is_full || count >= BULK_LIMIT {
+                return Ok(BulkOutcome { count, more: is_full });
             }
         }
+    }
+
+    /// Returns what [`Engine::reset_stale`] would reset, and who holds it.
+    pub async fn preview_reset(&self, stale_for: Option<f64>) -> Result<ResetPreview, Error> {
+        let mut held = self.find_stale(stale_for, BULK_LIMIT as i64 + 1).await?;
+        let more = held.len() > BULK_LIMIT;
+        held.truncate(BULK_LIMIT);
+        let outcome = BulkOutcome { count: held.len(), more };
+        Ok(ResetPreview { outcome, holders: holders_of(held) })
+    }
+
+    async fn find_stale(&self, stale_for: Option<f64>, limit: i64) -> Result<Vec<HeldDelivery>, Error> {
+        let engine = self.clone();
+        self.detached(async move {
+            let mut conn = engine.database.connection().await?;
+            Ok(find_stale(&mut conn, DEFAULT_NAMESPACE, stale_for, engine.now(), limit).await?)
+        })
+        .await
     }
 
     /// Retries everything that matches. `filter.status` says which of FAILED and CANCELLED.
@@ -163,6 +201,22 @@ async fn read_back(conn: &mut AsyncPgConnection, id: i64) -> Result<EventRow, Er
     get_event(conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::EventNotFound(id))
 }
 
-fn capped(found: usize) -> BulkOutcome {
-    BulkOutcome { count: found.min(BULK_LIMIT), more: found > BULK_LIMIT }
+/// Groups work by the worker that holds it. The id of an event's own work is that of the event.
+fn holders_of(held: Vec<HeldDelivery>) -> Vec<Holder> {
+    let mut by_worker: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    for HeldDelivery { id, worker_id } in held {
+        by_worker.entry(worker_id).or_default().push(id);
+    }
+    let mut holders: Vec<Holder> = by_worker
+        .into_iter()
+        .map(|(worker_id, mut event_ids)| {
+            let events = event_ids.len();
+            event_ids.sort_unstable();
+            event_ids.truncate(PREVIEW_EVENTS);
+            Holder { worker_id, events, event_ids }
+        })
+        .collect();
+    holders.sort_by_key(|holder| std::cmp::Reverse(holder.events));
+    holders.truncate(PREVIEW_WORKERS);
+    holders
 }

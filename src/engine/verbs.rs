@@ -14,11 +14,31 @@ use super::changes::{Changes, Written};
 /// What a push must be to be sent again.
 pub(super) const SUBSCRIBED: &str = "for a subscription that is still there";
 
+/// Which of the work that somebody holds a reset takes back.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ResetOf {
+    /// Any: the operator has named it.
+    Any,
+    /// Work whose lease has run out, or whose worker has given no sign of life for this many
+    /// seconds.
+    Stale { silent_seconds: Option<f64> },
+}
+
+impl ResetOf {
+    fn includes(self, loaded: &Loaded) -> bool {
+        let ResetOf::Stale { silent_seconds } = self else { return true };
+        let has_expired = loaded.delivery.lease_expires_at.is_some_and(|at| at <= loaded.now);
+        let is_silent =
+            |seconds: f64| loaded.updated_at <= loaded.now - TimeDelta::microseconds((seconds * 1e6).round() as i64);
+        has_expired || silent_seconds.is_some_and(is_silent)
+    }
+}
+
 /// An operator's verb, applied to one delivery.
 #[derive(Debug, Clone)]
 pub(super) enum Verb {
     /// PROCESSING → PENDING.
-    Reset { reason: String, stale_for: f64 },
+    Reset { reason: String, of: ResetOf },
     /// FAILED or CANCELLED → PENDING, counters fresh.
     Retry { reason: Option<String> },
     /// PENDING → CANCELLED; what somebody holds is marked; what was given up and keeps the rest of
@@ -34,8 +54,8 @@ impl Verb {
         use Status::{Cancelled, Completed, Failed, Pending, Processing};
         let status = loaded.delivery.status;
         let (fits, wanted) = match self {
-            // Looked at again under the lock: its worker may have given a sign of life meanwhile.
-            Verb::Reset { stale_for, .. } => (status == Processing && is_stale(loaded, *stale_for), "PROCESSING"),
+            // Checked again under the lock: its worker may have given a sign of life meanwhile.
+            Verb::Reset { of, .. } => (status == Processing && of.includes(loaded), "PROCESSING"),
             Verb::Retry { .. } if loaded.is_orphan => (false, SUBSCRIBED),
             Verb::Retry { .. } => (matches!(status, Failed | Cancelled), "FAILED or CANCELLED"),
             Verb::Cancel { .. } if status == Failed => (loaded.holds_turn, "PENDING or PROCESSING"),
@@ -113,9 +133,4 @@ fn wrong_state(loaded: &Loaded, wanted: &'static str) -> Error {
         Some(_) => Error::WrongState { what: "delivery", id: delivery.id, status: delivery.status, wanted },
         None => Error::WrongState { what: "event", id: delivery.event_id, status: delivery.status, wanted },
     }
-}
-
-/// Whether nothing was heard of it for so many seconds; 0 means whatever was heard.
-fn is_stale(loaded: &Loaded, seconds: f64) -> bool {
-    seconds <= 0.0 || loaded.updated_at <= loaded.now - TimeDelta::microseconds((seconds * 1e6).round() as i64)
 }

@@ -2,7 +2,7 @@
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::body::{path_id, read_nothing};
 use super::events::read_filter;
@@ -11,6 +11,7 @@ use super::view::EventView;
 use crate::domain::limits;
 use crate::domain::status::Status;
 use crate::engine::Engine;
+use crate::engine::operate::{Holder, ResetPreview};
 use crate::error::Error;
 
 /// An event that somebody has held so long without a sign of life looks orphaned.
@@ -43,16 +44,28 @@ pub async fn cancel_event(engine: Data<Engine>, request: HttpRequest, payload: P
     Ok(HttpResponse::Ok().json(EventView::whole(&row)))
 }
 
-/// `POST /events/reset`: all orphans at once.
+/// `POST /events/reset`: all leases that have run out, and with `stale_for` all work whose
+/// worker has been silent for so long.
 pub async fn reset_stale(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     let mut query = Query::of(&request)?;
     let reason = query.text("reason", limits::NAME_CHARS).unwrap_or_else(|| "operator".into());
-    let stale_for = query.number("stale_for", 0.0..=limits::DELAY_SECONDS as f64).unwrap_or(STALE_SECONDS);
+    let stale_for = query.number("stale_for", 0.0..=limits::DELAY_SECONDS as f64);
     let dry_run = query.boolean("dry_run").unwrap_or(false);
     query.finish()?;
     read_nothing(&request, payload).await?;
-    let outcome = engine.reset_stale(stale_for, reason, dry_run).await?;
-    Ok(HttpResponse::Ok().json(json!({ "reset": outcome.count, "more": outcome.more, "dry_run": dry_run })))
+    if dry_run {
+        let ResetPreview { outcome, holders } = engine.preview_reset(stale_for).await?;
+        let view =
+            json!({ "reset": outcome.count, "more": outcome.more, "dry_run": true, "workers": holders_view(&holders) });
+        return Ok(HttpResponse::Ok().json(view));
+    }
+    let outcome = engine.reset_stale(stale_for, reason).await?;
+    Ok(HttpResponse::Ok().json(json!({ "reset": outcome.count, "more": outcome.more, "dry_run": false })))
+}
+
+fn holders_view(holders: &[Holder]) -> Vec<Value> {
+    let view = |Holder { worker_id, events, event_ids }: &Holder| json!({ "worker_id": worker_id, "events": events, "event_ids": event_ids });
+    holders.iter().map(view).collect()
 }
 
 /// `POST /events/retry`: all that match.

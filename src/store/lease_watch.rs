@@ -2,12 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Text, Timestamptz};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
-use super::pages::IdRow;
 
 /// What was found on the rows that were taken off the list.
 #[derive(Debug, QueryableByName)]
@@ -61,21 +60,32 @@ pub async fn take_watched_leases(
         .await
 }
 
-/// Ids of deliveries that somebody holds and has not touched for `seconds`.
+/// A delivery that somebody holds.
+#[derive(Debug, QueryableByName)]
+pub struct HeldDelivery {
+    /// Its id.
+    #[diesel(sql_type = BigInt)]
+    pub id: i64,
+    /// Who holds it.
+    #[diesel(sql_type = Text)]
+    pub worker_id: String,
+}
+
+/// Returns at most `limit` deliveries whose lease has run out, or whose worker has given no sign
+/// of life for `silent_seconds`.
 pub async fn find_stale(
     conn: &mut AsyncPgConnection,
     namespace_id: i32,
-    seconds: f64,
+    silent_seconds: Option<f64>,
     now: Option<DateTime<Utc>>,
     limit: i64,
-) -> QueryResult<Vec<i64>> {
-    let rows: Vec<IdRow> = sql_query(include_str!("sql/find_stale_deliveries.sql"))
+) -> QueryResult<Vec<HeldDelivery>> {
+    sql_query(include_str!("sql/find_stale_deliveries.sql"))
         .bind::<Integer, _>(namespace_id)
-        .bind::<Double, _>(seconds)
+        .bind::<Nullable<Double>, _>(silent_seconds)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<BigInt, _>(limit)
         .cached()
         .load(conn)
-        .await?;
-    Ok(IdRow::ids(rows))
+        .await
 }

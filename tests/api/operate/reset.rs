@@ -70,15 +70,41 @@ async fn all_orphans_are_reset_at_once_and_nothing_else() {
     app.say(&alive, "heartbeat", Naming::Lease).await.expect(200);
     let fresh = app.take("a", W2).await;
     app.advance(10);
-    assert_eq!(reset_all(&app, "?reason=deploy").await["reset"], 2);
+    assert_eq!(reset_all(&app, "?stale_for=30&reason=deploy").await["reset"], 2);
     for orphan in &orphans {
         assert_eq!(app.status(orphan.event_id).await, "PENDING");
         assert_eq!(app.event(orphan.event_id).await["logs"][1]["reason"], "deploy");
     }
     assert_eq!(app.status(alive.event_id).await, "PROCESSING");
     assert_eq!(app.status(fresh.event_id).await, "PROCESSING");
-    assert_eq!(reset_all(&app, "").await["reset"], 0);
+    assert_eq!(reset_all(&app, "?stale_for=30").await["reset"], 0);
     ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_stale_for_only_leases_that_have_run_out_are_reset() {
+    let app = App::with_fixed_clock().await;
+    let short = app.publish_tagged("short").await;
+    let long = app.publish_tagged("long").await;
+    app.get(&format!("/events/subscribe?tags=short&worker_id={W1}&lease=60")).await.expect(200);
+    app.take("long", W2).await;
+    app.advance(59);
+    assert_eq!(reset_all(&app, "").await["reset"], 0);
+    app.advance(1);
+    assert_eq!(reset_all(&app, "?dry_run=true").await["reset"], 1);
+    assert_eq!(reset_all(&app, "").await["reset"], 1);
+    assert_eq!((app.status(short).await, app.status(long).await), ("PENDING".into(), "PROCESSING".into()));
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_has_run_out_is_reset_whatever_stale_for_says() {
+    let app = App::with_fixed_clock().await;
+    let id = app.publish_tagged("a").await;
+    app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease=60")).await.expect(200);
+    app.advance(60);
+    assert_eq!(reset_all(&app, "?stale_for=3600").await["reset"], 1);
+    assert_eq!(app.status(id).await, "PENDING");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,9 +127,45 @@ async fn a_dry_run_counts_and_changes_nothing() {
     let id = app.publish_tagged("a").await;
     app.take("a", W1).await;
     app.advance(30);
-    let answer = reset_all(&app, "?dry_run=true").await;
+    let answer = reset_all(&app, "?stale_for=30&dry_run=true").await;
     assert_eq!((&answer["reset"], &answer["dry_run"], &answer["more"]), (&1.into(), &true.into(), &false.into()));
     assert_eq!(app.actions(id).await, ["PICKED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_tells_whose_work_it_would_take() {
+    let app = App::with_fixed_clock().await;
+    let mut ids = Vec::new();
+    for _ in 0..14 {
+        ids.push(app.publish_tagged("a").await);
+    }
+    app.claim_batch("a", W1, 1).await;
+    app.claim_batch("a", W2, 13).await;
+    app.advance(40);
+    let answer = reset_all(&app, "?stale_for=40&dry_run=true").await;
+    let whose = json!([
+        {"worker_id": W2, "events": 13, "event_ids": &ids[1..11]},
+        {"worker_id": W1, "events": 1, "event_ids": [ids[0]]},
+    ]);
+    assert_eq!((&answer["reset"], &answer["workers"]), (&14.into(), &whose));
+    let wet = reset_all(&app, "?stale_for=40").await;
+    assert_eq!(wet, json!({"reset": 14, "more": false, "dry_run": false}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_names_at_most_a_hundred_workers() {
+    let app = App::with_fixed_clock().await;
+    let events: Vec<Value> = (0..130).map(|_| json!({"title": "a job", "tags": "a"})).collect();
+    app.post("/events/batch", &json!({"events": events})).await.expect(201);
+    app.claim_batch("a", "host:100", 2).await;
+    for pid in 1..=128 {
+        app.take("a", &format!("host:{pid}")).await;
+    }
+    let answer = reset_all(&app, "?stale_for=0&dry_run=true").await;
+    assert_eq!(answer["reset"], 130);
+    let workers = answer["workers"].as_array().expect("workers");
+    assert_eq!(workers.len(), 100);
+    assert_eq!((&workers[0]["worker_id"], &workers[0]["events"]), (&"host:100".into(), &3.into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +176,7 @@ async fn more_orphans_than_one_round_takes_are_all_reset() {
         app.post("/events/batch", &json!({"events": events})).await.expect(201);
         assert_eq!(app.claim_batch("a", W1, 1000).await.len(), 600);
     }
-    app.advance(30);
+    app.advance(300);
     let answer = reset_all(&app, "").await;
     assert_eq!((&answer["reset"], &answer["more"]), (&1200.into(), &false.into()));
     ledger::check(&app).await;
@@ -132,7 +194,25 @@ async fn a_sign_of_life_while_orphans_are_being_reset_saves_the_claim() {
         row.execute(&format!("UPDATE waybill.deliveries SET updated_at = '{}'", app.now())).await;
         row.let_go().await;
     };
-    let (answer, ()) = tokio::join!(reset_all(&app, ""), sign_of_life);
+    let (answer, ()) = tokio::join!(reset_all(&app, "?stale_for=30"), sign_of_life);
+    assert_eq!(answer["reset"], 0);
+    app.say(&claim, "heartbeat", Naming::Lease).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_extended_while_expired_ones_are_being_reset_stands() {
+    let app = App::with_fixed_clock().await;
+    app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    app.advance(300);
+    let mut row = HeldRow::lock(&app, claim.event_id).await;
+    let extension = async {
+        app.calls_waiting_for_locks(1).await;
+        let extended = app.now() + chrono::TimeDelta::seconds(300);
+        row.execute(&format!("UPDATE waybill.deliveries SET lease_expires_at = '{extended}'")).await;
+        row.let_go().await;
+    };
+    let (answer, ()) = tokio::join!(reset_all(&app, ""), extension);
     assert_eq!(answer["reset"], 0);
     app.say(&claim, "heartbeat", Naming::Lease).await.expect(200);
 }
