@@ -12,6 +12,7 @@ use crate::background::BackgroundSettings;
 use crate::background::dispatcher::DispatcherSettings;
 use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
+use crate::domain::hosts::AllowedHosts;
 use crate::domain::limits;
 use crate::engine::EngineSettings;
 use crate::store::endpoints::BreakerRule;
@@ -81,6 +82,11 @@ pub struct ServeArgs {
     /// The address to listen on; port 0 picks one and prints it.
     #[arg(long, env = "WAYBILL_BIND", default_value = "127.0.0.1:8080")]
     pub bind: SocketAddr,
+
+    /// Host names under which clients may address this server besides `localhost` and addresses,
+    /// separated by commas; `*` for any.
+    #[arg(long, env = "WAYBILL_ALLOWED_HOSTS", default_value = "none", value_parser = parse_allowed_hosts)]
+    pub allowed_hosts: AllowedHosts,
 
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would show the comment as help")]
@@ -352,6 +358,10 @@ impl ServeArgs {
 
 fn parse_allow_list(text: &str) -> Result<AllowList, String> {
     if text == "none" { Ok(AllowList::default()) } else { text.parse() }
+}
+
+fn parse_allowed_hosts(text: &str) -> Result<AllowedHosts, String> {
+    if text == "none" { Ok(AllowedHosts::default()) } else { text.parse() }
 }
 
 fn number_of_cores() -> usize {

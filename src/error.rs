@@ -27,6 +27,9 @@ pub enum Error {
     /// Not `application/json`.
     #[error("the content type is not application/json")]
     UnsupportedMediaType,
+    /// The body is compressed.
+    #[error("Content-Encoding must be identity or left out: send the body as it is")]
+    ContentEncoding,
     /// The body did not arrive in time.
     #[error("the body did not arrive within {0} seconds")]
     BodyTimeout(u64),

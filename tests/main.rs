@@ -8,6 +8,7 @@ mod concurrency;
 mod configuration;
 mod contract;
 mod costs;
+mod edge;
 mod embedded;
 mod faults;
 mod long_poll;

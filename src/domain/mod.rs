@@ -19,6 +19,7 @@ pub mod delivery;
 pub mod event;
 pub mod event_pattern;
 pub mod filter;
+pub mod hosts;
 pub mod invalid;
 pub mod json;
 pub mod lease;

@@ -77,6 +77,9 @@ pub async fn read_nothing(request: &HttpRequest, payload: Payload) -> Result<(),
 }
 
 async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
+    if is_encoded(request) {
+        return Err(Error::ContentEncoding);
+    }
     let too_large = || Error::TooLarge { field: "body".into(), limit };
     let length = announced_length(request);
     if length.is_some_and(|length| length > limit) {
@@ -116,6 +119,12 @@ fn announced_length(request: &HttpRequest) -> Option<usize> {
         None if request.headers().contains_key(header::TRANSFER_ENCODING) => None,
         None => Some(0),
     }
+}
+
+/// Whether the body is compressed, or otherwise not what it stands for.
+fn is_encoded(request: &HttpRequest) -> bool {
+    let mut encodings = request.headers().get_all(header::CONTENT_ENCODING);
+    encodings.any(|encoding| !encoding.is_empty() && !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 fn is_json(request: &HttpRequest) -> bool {

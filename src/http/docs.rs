@@ -20,6 +20,12 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'u
      img-src 'self' data:; font-src 'self' data:; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// `GET /`: there is no page of its own yet.
+pub async fn root(request: HttpRequest) -> Result<HttpResponse, Error> {
+    Query::of(&request)?.finish()?;
+    Ok(HttpResponse::Found().insert_header((header::LOCATION, "/docs")).finish())
+}
+
 /// `GET /openapi.yaml`.
 pub async fn openapi(request: HttpRequest) -> Result<HttpResponse, Error> {
     Query::of(&request)?.finish()?;

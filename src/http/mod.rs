@@ -4,6 +4,7 @@
 //! holds the two together in both directions.
 
 pub mod body;
+pub mod browser;
 pub mod claim_body;
 pub mod claims;
 pub mod client_socket;
@@ -37,7 +38,7 @@ use std::time::Duration;
 use actix_web::dev::Server;
 use actix_web::http::{Method, header};
 use actix_web::middleware::from_fn;
-use actix_web::{App, FromRequest, Handler, HttpRequest, HttpResponse, Responder, Route, web};
+use actix_web::{App, FromRequest, Handler, HttpRequest, HttpResponse, Responder, Route, guard, web};
 
 use crate::config::ServeArgs;
 use crate::engine::Engine;
@@ -50,12 +51,17 @@ use problem::{Code, Problem};
 /// the engine.
 const READ_WITHIN: Duration = Duration::from_millis(4_700);
 
+/// The methods that there are, as `OPTIONS *` lists them.
+const ALL_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE, OPTIONS";
+
 /// One method of one path.
 pub struct Endpoint {
     /// The method.
     pub method: Method,
     /// The path, with `{id}` for an id.
     pub path: &'static str,
+    /// Whether `HEAD` is answered here as well.
+    pub has_head: bool,
     route: Route,
 }
 
@@ -66,7 +72,7 @@ pub fn routes() -> Vec<Endpoint> {
         post("/events", events::publish_event),
         read("/events", events::list_events),
         post("/events/batch", events::publish_batch),
-        get("/events/subscribe", claims::subscribe),
+        get_with_effect("/events/subscribe", claims::subscribe),
         post("/events/claim", claims::claim),
         post("/events/settle", work::settle),
         post("/events/reset", operate::reset_stale),
@@ -105,6 +111,7 @@ pub fn routes() -> Vec<Endpoint> {
         read("/metrics", metrics::show_metrics),
         get("/health", health::health),
         read("/ready", health::ready),
+        get("/", docs::root),
         get("/openapi.yaml", docs::openapi),
         get("/docs", docs::page),
         get("/docs/scalar.js", docs::script),
@@ -121,11 +128,13 @@ pub fn serve(
     let engine = web::Data::new(engine.clone());
     let client = web::Data::new(client.clone());
     let memory = RequestMemory::new(args.request_memory_mb);
+    let allowed_hosts = web::Data::new(args.allowed_hosts.clone());
     server::listen(args, drain_seconds, move || {
         App::new()
             .app_data(engine.clone())
             .app_data(client.clone())
             .app_data(memory.clone())
+            .app_data(allowed_hosts.clone())
             .wrap(from_fn(request_id::follow_request))
             .configure(configure)
             .default_service(web::to(no_such_path))
@@ -136,11 +145,23 @@ fn configure(config: &mut web::ServiceConfig) {
     let mut endpoints = routes();
     while let Some(path) = endpoints.first().map(|endpoint| endpoint.path) {
         let (here, rest): (Vec<_>, Vec<_>) = endpoints.into_iter().partition(|endpoint| endpoint.path == path);
-        let allow = here.iter().map(|endpoint| endpoint.method.as_str()).collect::<Vec<_>>().join(", ");
+        let allow = methods_of(&here);
         let resource = here.into_iter().fold(web::resource(path), |resource, endpoint| resource.route(endpoint.route));
-        config.service(resource.default_service(web::to(move || wrong_method(allow.clone()))));
+        let other_method = move |request: HttpRequest| other_method(request, allow.clone());
+        config.service(resource.default_service(web::to(other_method)));
         endpoints = rest;
     }
+}
+
+/// The methods of a path, as `Allow` lists them.
+fn methods_of(endpoints: &[Endpoint]) -> String {
+    let mut methods = Vec::new();
+    for endpoint in endpoints {
+        methods.push(endpoint.method.as_str());
+        methods.extend(endpoint.has_head.then_some("HEAD"));
+    }
+    methods.push("OPTIONS");
+    methods.join(", ")
 }
 
 /// One method of one path, and who answers it.
@@ -150,10 +171,21 @@ where
     Args: FromRequest + 'static,
     F::Output: Responder + 'static,
 {
-    Endpoint { route: web::method(method.clone()).to(handler), method, path }
+    Endpoint { route: web::method(method.clone()).to(handler), method, path, has_head: false }
 }
 
+/// A `GET` that is answered to `HEAD` as well; the server leaves the body out.
+
 fn get<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
+    path: &'static str,
+    handler: F,
+) -> Endpoint {
+    let either = guard::fn_guard(|context| matches!(context.head().method, Method::GET | Method::HEAD));
+    Endpoint { route: web::route().guard(either).to(handler), method: Method::GET, path, has_head: true }
+}
+
+/// A `GET` that changes something, and so must not be answered to `HEAD`.
+fn get_with_effect<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
     path: &'static str,
     handler: F,
 ) -> Endpoint {
@@ -194,13 +226,25 @@ where
 }
 
 async fn no_such_path(request: HttpRequest) -> HttpResponse {
+    // About the server as a whole (RFC 9110, 9.3.7).
+    if request.method() == Method::OPTIONS && request.path() == "*" {
+        return options(ALL_METHODS.into());
+    }
     Problem::new(Code::RouteNotFound, format!("there is no {}", request.path())).respond()
 }
 
-async fn wrong_method(allow: String) -> HttpResponse {
+async fn other_method(request: HttpRequest, allow: String) -> HttpResponse {
+    if request.method() == Method::OPTIONS {
+        return options(allow);
+    }
     let mut response = Problem::new(Code::MethodNotAllowed, format!("allowed here: {allow}")).respond();
     if let Ok(value) = header::HeaderValue::from_str(&allow) {
         response.headers_mut().insert(header::ALLOW, value);
     }
     response
+}
+
+/// Pages of other origins get no CORS headers, and so may send nothing that needs their leave.
+fn options(allow: String) -> HttpResponse {
+    HttpResponse::NoContent().insert_header((header::ALLOW, allow)).finish()
 }

@@ -17,6 +17,7 @@ pub enum Code {
     InvalidRequest,
     MaxRetriesExceeded,
     NotRetryable,
+    OriginNotAllowed,
     RouteNotFound,
     EventNotFound,
     SubscriptionNotFound,
@@ -35,6 +36,8 @@ pub enum Code {
     TooManySecrets,
     PayloadTooLarge,
     UnsupportedMediaType,
+    UnsupportedContentEncoding,
+    HostNotAllowed,
     Overloaded,
     InternalError,
     DatabaseUnavailable,
@@ -42,11 +45,12 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Code; 25] = [
+    pub const ALL: [Code; 28] = [
         Code::MalformedJson,
         Code::InvalidRequest,
         Code::MaxRetriesExceeded,
         Code::NotRetryable,
+        Code::OriginNotAllowed,
         Code::RouteNotFound,
         Code::EventNotFound,
         Code::SubscriptionNotFound,
@@ -65,6 +69,8 @@ impl Code {
         Code::TooManySecrets,
         Code::PayloadTooLarge,
         Code::UnsupportedMediaType,
+        Code::UnsupportedContentEncoding,
+        Code::HostNotAllowed,
         Code::Overloaded,
         Code::InternalError,
         Code::DatabaseUnavailable,
@@ -77,6 +83,9 @@ impl Code {
             Code::InvalidRequest => (StatusCode::BAD_REQUEST, "invalid_request", "Invalid request"),
             Code::MaxRetriesExceeded => (StatusCode::BAD_REQUEST, "max_retries_exceeded", "Max retries exceeded"),
             Code::NotRetryable => (StatusCode::BAD_REQUEST, "not_retryable", "Not retryable"),
+            Code::OriginNotAllowed => {
+                (StatusCode::FORBIDDEN, "origin_not_allowed", "Not from a page of another origin")
+            }
             Code::RouteNotFound => (StatusCode::NOT_FOUND, "route_not_found", "No such path"),
             Code::EventNotFound => (StatusCode::NOT_FOUND, "event_not_found", "No such event"),
             Code::SubscriptionNotFound => (StatusCode::NOT_FOUND, "subscription_not_found", "No such subscription"),
@@ -101,6 +110,10 @@ impl Code {
             Code::UnsupportedMediaType => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "Not application/json")
             }
+            Code::UnsupportedContentEncoding => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_content_encoding", "The body is compressed")
+            }
+            Code::HostNotAllowed => (StatusCode::MISDIRECTED_REQUEST, "host_not_allowed", "Not a host of this server"),
             Code::Overloaded => (StatusCode::TOO_MANY_REQUESTS, "overloaded", "Too many requests are waiting"),
             Code::InternalError => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "Internal error"),
             Code::DatabaseUnavailable => {
@@ -132,6 +145,7 @@ pub fn code_of(error: &Error) -> Code {
         Error::Invalid(_) => Code::InvalidRequest,
         Error::TooLarge { .. } => Code::PayloadTooLarge,
         Error::UnsupportedMediaType => Code::UnsupportedMediaType,
+        Error::ContentEncoding => Code::UnsupportedContentEncoding,
         Error::BodyTimeout(_) => Code::RequestTimeout,
         Error::EventNotFound(_) => Code::EventNotFound,
         Error::SubscriptionNotFound(_) => Code::SubscriptionNotFound,
@@ -190,6 +204,9 @@ impl Problem {
         if matches!(self.code, Code::Overloaded | Code::DatabaseUnavailable) {
             response.insert_header((header::RETRY_AFTER, "1"));
         }
+        if self.code == Code::UnsupportedContentEncoding {
+            response.insert_header((header::ACCEPT_ENCODING, "identity"));
+        }
         response.body(Value::Object(self.members).to_string())
     }
 }
@@ -225,6 +242,7 @@ impl From<&Error> for Problem {
             | Error::TooManySubscriptions(_)
             | Error::TooManySecrets(_)
             | Error::NoMemory
+            | Error::ContentEncoding
             | Error::BodyTimeout(_) => Problem::new(code, error.to_string()),
         }
     }

@@ -1,5 +1,5 @@
 //! `X-Request-ID`: accepted or made, echoed, and on every log line of the request; and one
-//! line per request in the log.
+//! line per request in the log, whether it was refused at the edge or reached its route.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +10,7 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 
+use super::browser;
 use crate::logging::REQUEST_ID;
 
 static HEADER: HeaderName = HeaderName::from_static("x-request-id");
@@ -19,14 +20,17 @@ const MAX_LENGTH: usize = 128;
 /// The middleware.
 pub async fn follow_request(
     request: ServiceRequest,
-    next: Next<impl MessageBody>,
+    next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
     let id = given(&request).unwrap_or_else(make);
     let started = Instant::now();
     let shown = log::log_enabled!(log::Level::Debug).then(|| (request.method().clone(), request.path().to_owned()));
     REQUEST_ID
         .scope(id.clone(), async move {
-            let mut response = next.call(request).await?;
+            let mut response = match browser::refusal(&request) {
+                Some(problem) => request.into_response(problem.respond()).map_into_right_body(),
+                None => next.call(request).await?.map_into_left_body(),
+            };
             if let Ok(value) = HeaderValue::from_str(&id) {
                 response.headers_mut().insert(HEADER.clone(), value);
             }

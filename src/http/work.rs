@@ -112,8 +112,19 @@ fn read_caller(fields: &mut Fields<'_>) -> Option<Caller> {
     Some(Caller { worker_id: worker_id?, lease_id })
 }
 
+/// Reads `next`, and what goes with it. Where `next=false` is said, what goes with it is checked
+/// and not needed: a client may leave its parameters as they are and switch `next` off.
 fn read_next(query: &mut Query, worker_id: &str) -> Option<ClaimRequest> {
-    if query.boolean("next").unwrap_or(false) { read_claim(query, Some(worker_id.to_owned()), 1) } else { None }
+    match query.boolean("next") {
+        Some(true) => read_claim(query, Some(worker_id.to_owned()), 1),
+        Some(false) => {
+            query.tags("tags");
+            query.number("wait", limits::WAIT_SECONDS);
+            query.number("lease", limits::LEASE_SECONDS);
+            None
+        }
+        None => None,
+    }
 }
 
 fn read_complete(fields: &mut Fields<'_>) -> Word {

@@ -12,6 +12,9 @@ use crate::support::{App, Reply};
 /// Headers that belong to HTTP itself.
 const OF_HTTP: [&str; 5] = ["connection", "content-length", "content-type", "date", "transfer-encoding"];
 
+/// Answers that every operation may give and none lists.
+const EDGE: [(u16, &str); 2] = [(403, "OriginNotAllowed"), (421, "HostNotAllowed")];
+
 /// What was seen, by all witnesses of a test.
 pub struct Record {
     pub document: Document,
@@ -74,10 +77,15 @@ impl Record {
         };
         let operation = Operation { method: method.to_owned(), path: documented };
         if self.document.get(&operation.place()).is_none() {
-            assert_eq!(status, 405, "{operation:?} is not documented");
-            return "/components/responses/MethodNotAllowed".into();
+            let response = if method == "OPTIONS" { (204, "Options") } else { (405, "MethodNotAllowed") };
+            assert_eq!(status, response.0, "{operation:?} is not documented");
+            return format!("/components/responses/{}", response.1);
         }
         let responses = format!("{}/responses", operation.place());
+        // Decided before any route is looked at, and so the same for all of them.
+        if let Some((_, edge)) = EDGE.iter().find(|(code, _)| *code == status) {
+            return format!("/components/responses/{edge}");
+        }
         let response = self.document.inside(&responses, &status.to_string());
         let response = response.unwrap_or_else(|| panic!("{operation:?} answers {status}, which is not documented"));
         self.answers.lock().expect("no panic").insert((operation, status));

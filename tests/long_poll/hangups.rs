@@ -27,7 +27,7 @@ impl RawWorker {
     }
 
     fn subscribe(app: &App, query: &str) -> Self {
-        Self::ask(app, &format!("GET /events/subscribe?{query} HTTP/1.1\r\nhost: waybill\r\n\r\n"))
+        Self::ask(app, &format!("GET /events/subscribe?{query} HTTP/1.1\r\nhost: localhost\r\n\r\n"))
     }
 
     async fn waiting(app: &App, worker_id: &str) -> Self {
@@ -94,7 +94,7 @@ async fn a_worker_that_hung_up_and_asks_again_by_request_id_holds_what_it_is_tol
     let id = app.publish_tagged("a").await;
     let body = json!({"tags": "a", "worker_id": "w:1", "request_id": "r1", "wait": 60});
     let text = body.to_string();
-    let head = "POST /events/claim HTTP/1.1\r\nhost: waybill\r\ncontent-type: application/json\r\ncontent-length:";
+    let head = "POST /events/claim HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     let worker = RawWorker::ask(&app, &format!("{head} {}\r\n\r\n{text}", text.len()));
     held.until_awaited().await;
@@ -113,7 +113,7 @@ fn long_request() -> String {
     let payload = format!("[{}0]", payload.repeat(70));
     let event = format!("{{\"title\": \"t\", \"tags\": \"z\", \"payload\": {payload}}},");
     let body = format!("{{\"events\": [{}{{}}]}}", event.repeat(500));
-    let head = "POST /events/batch HTTP/1.1\r\nhost: waybill\r\ncontent-type: application/json\r\ncontent-length:";
+    let head = "POST /events/batch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
     format!("{head} {}\r\n\r\n{body}", body.len())
 }
 

@@ -134,6 +134,34 @@ async fn a_body_of_another_type_is_refused_on_every_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_compressed_body_is_refused_on_every_route() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    let bodiless = [("/events/reset", ""), (&*format!("/events/{id}/cancel"), "")];
+    for (path, good) in JSON_ROUTES.into_iter().chain(bodiless) {
+        for encoding in ["gzip", "br", "deflate", "identity, gzip"] {
+            let request = app.client.post(format!("{}{path}", app.base)).header("content-type", "application/json");
+            let request = request.header("content-encoding", encoding).body(good.to_owned());
+            let reply = Reply::of(request.send().await.expect("an answer")).await;
+            assert_eq!(reply.header("accept-encoding"), Some("identity"));
+            let problem = reply.problem(415, "unsupported_content_encoding");
+            assert!(problem["detail"].to_string().contains("Content-Encoding"), "{problem}");
+        }
+    }
+    assert_eq!(app.status(id).await, "PENDING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_said_to_be_as_it_is_is_accepted() {
+    let app = App::start().await;
+    for encoding in ["identity", "Identity", ""] {
+        let request = app.client.post(format!("{}/events", app.base)).header("content-encoding", encoding);
+        let request = request.header("content-type", "application/json").body(JSON_ROUTES[0].1);
+        Reply::of(request.send().await.expect("an answer")).await.expect(201);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_body_without_a_type_is_refused_on_every_route() {
     let app = App::start().await;
     for (path, good) in JSON_ROUTES {

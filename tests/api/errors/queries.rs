@@ -90,7 +90,7 @@ async fn settling_with_next_takes_the_parameters_of_a_subscription() {
         ("next=true&tags=email&lease=0", "lease"),
         ("next=perhaps", "next"),
         ("tags=email", "tags"),
-        ("next=false&lease=5", "lease"),
+        ("next=false&lease=0", "lease"),
     ];
     for verb in ["complete", "fail"] {
         for (query, named) in cases {

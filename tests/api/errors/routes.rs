@@ -9,7 +9,9 @@ use crate::support::App;
 fn served() -> BTreeMap<String, Vec<String>> {
     let mut served: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for endpoint in waybill::http::routes() {
-        served.entry(endpoint.path.replace("{id}", "1")).or_default().push(endpoint.method.to_string());
+        let methods = served.entry(endpoint.path.replace("{id}", "1")).or_insert_with(|| vec!["OPTIONS".into()]);
+        methods.push(endpoint.method.to_string());
+        methods.extend(endpoint.has_head.then(|| "HEAD".into()));
     }
     served
 }

@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use crate::support::work::{Claim, W1, W2};
+use crate::support::work::{Claim, Naming, W1, W2};
 use crate::support::{App, Reply, ledger};
 
 async fn say_and_take(app: &App, claim: &Claim, word: &str, query: &str) -> Reply {
     let path = format!("/events/{}/{word}?next=true{query}", claim.event_id);
-    app.post(&path, &claim.body(crate::support::work::Naming::Lease)).await
+    app.post(&path, &claim.body(Naming::Lease)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,6 +90,29 @@ async fn bad_claim_parameters_settle_nothing() {
     say_and_take(&app, &claim, "complete", "&tags=a&wait=61").await.names(&["wait"]);
     say_and_take(&app, &claim, "release", "&tags=a").await.names(&["next", "tags"]);
     assert_eq!(app.status(id).await, "PROCESSING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn next_may_be_switched_off_with_its_parameters_left_in_place() {
+    let app = App::start().await;
+    for query in ["next=false", "next=false&tags=a", "next=false&tags=a&wait=30&lease=60"] {
+        let id = app.publish_tagged("a").await;
+        let second = app.publish_tagged("a").await;
+        let claim = app.take("a", W1).await;
+        let answer = app.post(&format!("/events/{id}/complete?{query}"), &claim.body(Naming::Lease)).await;
+        assert_eq!(answer.expect(200).json()["action"], "COMPLETED");
+        assert_eq!(app.status(second).await, "PENDING");
+        app.complete(app.take("a", W1).await.event_id, W1).await.expect(200);
+    }
+    let claim = {
+        app.publish_tagged("a").await;
+        app.take("a", W1).await
+    };
+    let path = format!("/events/{}/complete", claim.event_id);
+    for (query, field) in [("next=false&lease=0", "lease"), ("next=false&tags=", "tags"), ("tags=a", "tags")] {
+        app.post(&format!("{path}?{query}"), &claim.body(Naming::Lease)).await.names(&[field]);
+    }
+    assert_eq!(app.status(claim.event_id).await, "PROCESSING");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -194,4 +194,5 @@ async fn observe(server: &Witness<'_>) {
     for path in ["/health", "/ready", "/metrics", "/openapi.yaml", "/docs", "/docs/scalar.js"] {
         server.get(path).await.expect(200);
     }
+    server.get("/").await.expect(302);
 }

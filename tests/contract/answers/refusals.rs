@@ -15,6 +15,11 @@ pub async fn run(record: &Record) {
         server.send(server.example_of(&operation, unknown, "?colour=red")).await.problem(400, "invalid_request");
         let reply = server.send(server.request("PUT", &operation.with_id(unknown))).await;
         reply.problem(405, "method_not_allowed");
+        server.send(server.request("OPTIONS", &operation.with_id(unknown))).await.expect(204);
+        if !["/health", "/ready"].contains(&operation.path.as_str()) {
+            let elsewhere = server.example_of(&operation, unknown, "").header("host", "evil.example");
+            server.send(elsewhere).await.problem(421, "host_not_allowed");
+        }
         if operation.path.contains("{id}") {
             let code = not_found_code(&operation.path);
             server.send(server.example_of(&operation, unknown, "")).await.problem(404, code);
@@ -25,6 +30,10 @@ pub async fn run(record: &Record) {
             server.send(json().body("{")).await.problem(400, "malformed_json");
             server.send(json().body("[]")).await.names(&["body"]);
             server.send(write().body("{}")).await.problem(415, "unsupported_media_type");
+            let compressed = json().header("content-encoding", "gzip").body("{}");
+            server.send(compressed).await.problem(415, "unsupported_content_encoding");
+            let foreign = json().header("origin", "https://evil.example").body("{}");
+            server.send(foreign).await.problem(403, "origin_not_allowed");
             let is_batch = ["/events/batch", "/events/settle"].contains(&operation.path.as_str());
             let body = " ".repeat(TOO_LARGE[usize::from(is_batch)]);
             server.send(json().body(body)).await.problem(413, "payload_too_large");

@@ -17,7 +17,7 @@ pub async fn run(record: &Record) {
 
 /// Those that cannot answer without the database.
 fn in_need_of_the_database(record: &Record) -> Vec<Operation> {
-    let asks_nobody = ["/health", "/metrics", "/openapi.yaml", "/docs", "/docs/scalar.js"];
+    let asks_nobody = ["/", "/health", "/metrics", "/openapi.yaml", "/docs", "/docs/scalar.js"];
     let mut operations = record.document.operations();
     operations.retain(|operation| !asks_nobody.contains(&operation.path.as_str()));
     operations

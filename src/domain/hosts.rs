@@ -1,0 +1,120 @@
+//! The hosts under which a server may be addressed.
+//!
+//! A page of any site can make its own name resolve to this server's address (DNS rebinding).
+//! The browser then takes the server for the page's own, and sends that name as the host. So
+//! the name decides: a host is fine if nobody else can lead a browser here by it. That holds for
+//! every address, since a page under an address was served from that address; for `localhost`,
+//! which browsers look up nowhere; and for the names that an operator has configured.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// Names of a server, besides addresses and `localhost`. Empty by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AllowedHosts {
+    any: bool,
+    names: Vec<String>,
+}
+
+impl AllowedHosts {
+    /// Returns whether a request may be addressed to `authority`, which is a host with or without
+    /// a port.
+    pub fn allow(&self, authority: &str) -> bool {
+        if self.any {
+            return true;
+        }
+        let Some(host) = host_of(authority) else { return false };
+        if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            return address.parse::<Ipv6Addr>().is_ok();
+        }
+        let name = host.strip_suffix('.').unwrap_or(host);
+        name.parse::<Ipv4Addr>().is_ok()
+            || is_localhost(name)
+            || self.names.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+}
+
+impl FromStr for AllowedHosts {
+    type Err = String;
+
+    /// Reads names separated by commas; `*` allows every host, and empty text none.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut hosts = AllowedHosts::default();
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            match word {
+                "*" => hosts.any = true,
+                _ if is_name(word) => hosts.names.push(word.trim_end_matches('.').to_owned()),
+                _ => return Err(format!("{word} is not a host name; write it without a scheme and a port")),
+            }
+        }
+        Ok(hosts)
+    }
+}
+
+/// The host without its port; `None` if what follows the host is no port.
+fn host_of(authority: &str) -> Option<&str> {
+    let end_of_host = authority.find(']').map_or(0, |bracket| bracket + 1);
+    let Some(colon) = authority[end_of_host..].find(':') else { return Some(authority) };
+    let (host, port) = authority.split_at(end_of_host + colon);
+    port[1..].bytes().all(|byte| byte.is_ascii_digit()).then_some(host)
+}
+
+/// `localhost` and the names below it, which never leave the machine (RFC 6761).
+fn is_localhost(name: &str) -> bool {
+    const LOCALHOST: &str = "localhost";
+    let Some(start) = name.len().checked_sub(LOCALHOST.len()) else { return false };
+    let (before, end) = (&name.as_bytes()[..start], &name.as_bytes()[start..]);
+    end.eq_ignore_ascii_case(LOCALHOST.as_bytes()) && before.last().is_none_or(|byte| *byte == b'.')
+}
+
+fn is_name(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_localhost_are_always_allowed() {
+        let hosts = AllowedHosts::default();
+        for host in ["localhost", "LOCALHOST:80", "a.localhost", "localhost.", "127.0.0.1", "10.1.2.3:8080", "[::1]:1"]
+        {
+            assert!(hosts.allow(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn other_names_are_refused_however_they_are_dressed_up() {
+        let hosts = AllowedHosts::default();
+        let refused = [
+            "evil.example",
+            "notlocalhost",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "127.1",
+            "[::1",
+            "::1",
+            "[::1]x",
+            "[evil.example]",
+            "localhost:x",
+            "localhost:80:80",
+            "127.0.0.1:80@evil.example",
+            "é",
+            "élocalhost",
+        ];
+        for host in refused {
+            assert!(!hosts.allow(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn configured_names_are_compared_without_case_port_and_final_dot() {
+        let hosts: AllowedHosts = "queue.example., waybill".parse().unwrap();
+        for host in ["queue.example", "QUEUE.example:8443", "queue.example.", "waybill"] {
+            assert!(hosts.allow(host), "{host}");
+        }
+        assert!(!hosts.allow("a.queue.example"));
+        assert!("*".parse::<AllowedHosts>().unwrap().allow("evil.example"));
+    }
+}
