@@ -23,6 +23,8 @@ pub fn init(args: &LogArgs) {
     let _ = env_logger::Builder::new()
         // The driver's debug lines hold what clients sent.
         .filter_module("tokio_postgres", log::LevelFilter::Info)
+        // It calls a client's nonsense an error; `http/server.rs` says the same with the sender.
+        .filter_module("actix_http::h1", log::LevelFilter::Off)
         .parse_filters(&args.log)
         .format(move |out, record| {
             let line = match format {

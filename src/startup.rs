@@ -1,7 +1,8 @@
 //! Putting a server together, and taking it apart again.
 //!
-//! Start: the database (our own, if none is given), migrations, engine, background services,
-//! HTTP. Stop, in the reverse order: no new connections, waiting workers are sent home with
+//! Start: the address, the database (our own, if none is given), migrations, engine, background
+//! services, HTTP. The address is taken first and listened on last: a client that comes too early
+//! is turned away, and does not wait. Stop, in the reverse order: no new connections, waiting workers are sent home with
 //! a 204, what is in flight is finished, the clocks stop, the database last.
 
 use std::net::SocketAddr;
@@ -75,6 +76,9 @@ pub struct Server {
 impl Server {
     /// Starts everything. Must be called on a multi-threaded runtime.
     pub async fn start(args: &ServeArgs, clock: Clock) -> Result<Self, StartError> {
+        // Before a database is made: an address that is taken is the commonest mistake.
+        let refused = |cause| StartError::Bind { address: args.bind, cause };
+        let bound = http::server::bind(args.bind).map_err(refused)?;
         let (url, cluster) = open_database(&args.database).await?;
         migrate_when_reachable(&url).await?;
         let database = Database::new(&url, usize::from(args.db_connections))?;
@@ -82,8 +86,7 @@ impl Server {
         background::keeper::prepare(&engine).await;
         let client = Client::new(&args.webhook_settings()).map_err(StartError::Webhooks)?;
         let shutdown = CancellationToken::new();
-        let (server, address) = http::serve(&engine, &client, args, DRAIN_SECONDS)
-            .map_err(|cause| StartError::Bind { address: args.bind, cause })?;
+        let (server, address) = http::server::serve(bound, &engine, &client, args, DRAIN_SECONDS).map_err(refused)?;
         let background = background::start(&engine, &client, &args.background_settings(), &shutdown);
         let http = server.handle();
         Ok(Server { address, engine, http, http_task: tokio::spawn(server), background, shutdown, cluster })

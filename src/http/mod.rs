@@ -8,11 +8,13 @@ pub mod browser;
 pub mod claim_body;
 pub mod claims;
 pub mod client_socket;
+pub mod connection;
 pub mod dead_letters;
 pub mod deliveries;
 pub mod docs;
 pub mod events;
 pub mod fields;
+pub mod framing;
 pub mod health;
 pub mod logs;
 pub mod memory;
@@ -32,19 +34,12 @@ pub mod view;
 pub mod work;
 pub mod workers;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use actix_web::dev::Server;
 use actix_web::http::{Method, header};
-use actix_web::middleware::from_fn;
-use actix_web::{App, FromRequest, Handler, HttpRequest, HttpResponse, Responder, Route, guard, web};
+use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder, Route, guard, web};
 
-use crate::config::ServeArgs;
-use crate::engine::Engine;
 use crate::error::Error;
-use crate::webhook::Client;
-use memory::RequestMemory;
 use problem::{Code, Problem};
 
 /// By when a read is answered, even if the database hangs. Writes see to it themselves, in
@@ -118,29 +113,6 @@ pub fn routes() -> Vec<Endpoint> {
     ]
 }
 
-/// Binds and prepares the server; it runs when it is awaited.
-pub fn serve(
-    engine: &Engine,
-    client: &Client,
-    args: &ServeArgs,
-    drain_seconds: u64,
-) -> std::io::Result<(Server, SocketAddr)> {
-    let engine = web::Data::new(engine.clone());
-    let client = web::Data::new(client.clone());
-    let memory = RequestMemory::new(args.request_memory_mb);
-    let allowed_hosts = web::Data::new(args.allowed_hosts.clone());
-    server::listen(args, drain_seconds, move || {
-        App::new()
-            .app_data(engine.clone())
-            .app_data(client.clone())
-            .app_data(memory.clone())
-            .app_data(allowed_hosts.clone())
-            .wrap(from_fn(request_id::follow_request))
-            .configure(configure)
-            .default_service(web::to(no_such_path))
-    })
-}
-
 fn configure(config: &mut web::ServiceConfig) {
     let mut endpoints = routes();
     while let Some(path) = endpoints.first().map(|endpoint| endpoint.path) {
@@ -175,7 +147,6 @@ where
 }
 
 /// A `GET` that is answered to `HEAD` as well; the server leaves the body out.
-
 fn get<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
     path: &'static str,
     handler: F,

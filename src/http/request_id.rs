@@ -11,6 +11,7 @@ use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 
 use super::browser;
+use super::connection::Turn;
 use crate::logging::REQUEST_ID;
 
 static HEADER: HeaderName = HeaderName::from_static("x-request-id");
@@ -24,6 +25,8 @@ pub async fn follow_request(
 ) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
     let id = given(&request).unwrap_or_else(make);
     let started = Instant::now();
+    // Until the response is there, the connection holds back the next request.
+    let _answering = Turn::of(&request);
     let shown = log::log_enabled!(log::Level::Debug).then(|| (request.method().clone(), request.path().to_owned()));
     REQUEST_ID
         .scope(id.clone(), async move {

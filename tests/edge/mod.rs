@@ -2,6 +2,7 @@
 //! connection does.
 
 mod browsers;
+mod connections;
 mod methods;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -83,6 +83,17 @@ async fn an_address_that_is_taken_is_refused_and_no_postgresql_is_left_behind() 
     assert_eq!(place.postmaster(), None);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_taken_is_noticed_before_a_database_is_made() {
+    let place = Place::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let mut command = waybill(&["serve", "--bind", &address, "--data-dir"]);
+    command.arg(place.data_dir());
+    refused(Process::spawn(command), &[&format!("cannot listen on {address}")]);
+    assert!(!place.data_dir().exists(), "a refusal leaves nothing behind");
+}
+
 fn serve_with_url(url: &str) -> Command {
     let mut command = waybill(&["serve", "--bind", "127.0.0.1:0"]);
     command.env("DATABASE_URL", url);

@@ -1,11 +1,14 @@
 //! First starts and later ones, as root and as an ordinary user.
 
 use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
 
+use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
-use super::{OrdinaryUser, Process, serve, start, waybill};
+use super::{OrdinaryUser, Process, send, serve, start, waybill};
 use crate::support::{Place, database};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,6 +81,22 @@ async fn port_0_picks_a_port_and_prints_it() {
     assert_ne!(port, 0);
     server.app.get("/health").await.expect(200);
     server.app.get("/ready").await.expect(200);
+}
+
+/// Its address is taken, and nobody listens there yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_waits_for_its_database_turns_clients_away() {
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let (address, nobody) = (free(), free());
+    let mut command = waybill(&["serve", "--bind", &address.to_string()]);
+    command.env("DATABASE_URL", format!("postgres://a:b@{nobody}/c")).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it runs");
+    let mut log = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    assert!(log.any(|line| line.expect("text").contains("waiting for the database")));
+    let error = std::net::TcpStream::connect(address).expect_err("nobody listens");
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    send(child.id(), Signal::SIGTERM);
+    assert!(child.wait().expect("our child").success());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,160 @@
+//! Where a request ends on the wire.
+//!
+//! Only what is needed to find the end is read: the blank line behind the head, and how long the
+//! body is. Whether the request makes sense is for actix-http to say. If the two disagree about a
+//! malformed request, no harm is done: actix-http refuses it and closes the connection.
+
+/// How far the present request has been read.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Within its head, of which this has been seen.
+    Head(Vec<u8>),
+    /// Within its body, of which this many bytes are missing; 0 is the end of the request.
+    Body(u64),
+    /// Within or behind a body in chunks. Nobody looks for its end, so everything is taken.
+    Open,
+}
+
+impl Default for Framing {
+    fn default() -> Self {
+        Framing::Head(Vec::new())
+    }
+}
+
+impl Framing {
+    /// Returns whether the whole request has been read.
+    pub fn is_at_end(&self) -> bool {
+        *self == Framing::Body(0)
+    }
+
+    /// Returns how many of these bytes belong to the request; not 0, if there are any and the
+    /// request is not at its end.
+    pub fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        if let Framing::Head(seen) = self {
+            let Some((end, rest)) = read_head(seen, bytes) else { return bytes.len() };
+            taken = end;
+            *self = rest;
+        }
+        match self {
+            Framing::Body(missing) => {
+                let count = (bytes.len() - taken).min(usize::try_from(*missing).unwrap_or(usize::MAX));
+                *missing -= count as u64;
+                taken + count
+            }
+            _ => bytes.len(),
+        }
+    }
+}
+
+/// Reads the head that starts with `seen` and goes on with `bytes`. Returns where in `bytes` it
+/// ends and what follows it, or adds `bytes` to `seen`.
+fn read_head(seen: &mut Vec<u8>, bytes: &[u8]) -> Option<(usize, Framing)> {
+    if seen.is_empty()
+        && let Some(end) = end_of_head(bytes, 0)
+    {
+        return Some((end, body_of(&bytes[..end])));
+    }
+    let before = seen.len();
+    seen.extend_from_slice(bytes);
+    // A line break that was cut in two belongs to the next look.
+    let end = end_of_head(seen, before.saturating_sub(3))?;
+    Some((end - before, body_of(&seen[..end])))
+}
+
+/// Finds the end of the first blank line that begins at `from` or later. Line breaks in front of
+/// a request are no blank lines.
+fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
+    let start = head.iter().position(|byte| !b"\r\n".contains(byte))?;
+    let mut at = start.max(from);
+    loop {
+        at += head[at..].iter().position(|byte| *byte == b'\n')? + 1;
+        match head[at..] {
+            [b'\n', ..] => return Some(at + 1),
+            [b'\r', b'\n', ..] => return Some(at + 2),
+            _ => {}
+        }
+    }
+}
+
+/// What follows a head.
+fn body_of(head: &[u8]) -> Framing {
+    let mut length = 0;
+    for line in head.split(|byte| *byte == b'\n') {
+        // Names that begin with another letter are not worth a closer look.
+        let first = line.first().map_or(0, u8::to_ascii_lowercase);
+        if first == b't' && value_of(line, b"transfer-encoding").is_some() {
+            return Framing::Open;
+        }
+        if first == b'c'
+            && let Some(value) = value_of(line, b"content-length")
+        {
+            length = str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        }
+    }
+    Framing::Body(length)
+}
+
+fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (start, rest) = line.split_at_checked(name.len())?;
+    start.eq_ignore_ascii_case(name).then_some(rest)?.strip_prefix(b":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GET: &[u8] = b"GET /tags HTTP/1.1\r\nHost: localhost\r\nTE: x\r\n\r\n";
+    const POST: &[u8] = b"POST /events HTTP/1.1\r\nhost: x\r\nCONTENT-length:  5\r\n\r\n{   }";
+
+    #[test]
+    fn a_request_ends_behind_its_body_and_what_follows_is_left() {
+        for request in [GET, POST, b"GET / HTTP/1.1\nHost: x\n\n", b"\r\n\r\nGET / HTTP/1.0\r\n\r\n"] {
+            let mut framing = Framing::default();
+            assert_eq!(framing.take(&[request, GET].concat()), request.len());
+            assert!(framing.is_at_end());
+        }
+    }
+
+    #[test]
+    fn a_request_may_arrive_in_two_pieces_cut_anywhere() {
+        let all = [POST, GET].concat();
+        for cut in 1..POST.len() {
+            let mut framing = Framing::default();
+            assert_eq!(framing.take(&all[..cut]), cut);
+            assert!(!framing.is_at_end());
+            assert_eq!(framing.take(&all[cut..]), POST.len() - cut, "cut at {cut}");
+            assert!(framing.is_at_end());
+        }
+    }
+
+    #[test]
+    fn a_request_may_arrive_byte_by_byte() {
+        let mut framing = Framing::default();
+        for byte in POST {
+            assert!(!framing.is_at_end());
+            assert_eq!(framing.take(&[*byte]), 1);
+        }
+        assert!(framing.is_at_end());
+    }
+
+    #[test]
+    fn behind_a_body_in_chunks_everything_is_taken() {
+        let mut framing = Framing::default();
+        let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let all = [head, &b"5\r\nhello\r\n0\r\n\r\n"[..], GET].concat();
+        assert_eq!(framing.take(&all), all.len());
+        assert_eq!(framing.take(GET), GET.len());
+        assert!(!framing.is_at_end());
+    }
+
+    #[test]
+    fn a_length_that_is_none_counts_as_no_body() {
+        for length in ["-1", "x", "", "99999999999999999999"] {
+            let head = format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\nContent-Lengthy: 7\r\n\r\n");
+            let mut framing = Framing::default();
+            assert_eq!(framing.take(head.as_bytes()), head.len());
+            assert!(framing.is_at_end(), "{length}");
+        }
+    }
+}

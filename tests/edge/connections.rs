@@ -1,0 +1,154 @@
+//! Connections: pipelined requests, and bytes that are no HTTP.
+
+use nix::sys::signal::Signal;
+
+use super::Wire;
+use crate::support::process::{Process, send, waybill};
+use crate::support::work::W1;
+use crate::support::{App, database, until};
+
+/// A request for a path, with more lines in its head.
+fn request(method: &str, path: &str, more: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n")
+}
+
+/// Publishes an event.
+fn publish(more: &str) -> String {
+    let body = r#"{"title": "a job", "tags": "a"}"#;
+    let length = body.len();
+    let head = format!("Content-Type: application/json\r\nContent-Length: {length}\r\n{more}");
+    request("POST", "/events", &head) + body
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_pipelined_answers_only_the_last_announces_the_end() {
+    let app = App::start().await;
+    let close = "Connection: close\r\n";
+    for last in [request("GET", "/tags", close), publish(close)] {
+        let mut wire = Wire::to(&app).await;
+        wire.send(request("GET", "/tags", "") + &publish("") + &request("GET", "/health", "") + &last).await;
+        for status in [200, 201, 200] {
+            let response = wire.response_to("GET").await;
+            assert_eq!((response.status, response.header("connection")), (status, None), "{response:?}");
+        }
+        let response = wire.response_to("GET").await;
+        assert_eq!(response.header("connection"), Some("close"), "{response:?}");
+        wire.expect_end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_pipelined_request_is_answered_by_its_own_method_and_version() {
+    let app = App::start().await;
+    let mut wire = Wire::to(&app).await;
+    let methods = ["GET", "HEAD", "GET", "HEAD", "HEAD", "GET"];
+    wire.send(methods.map(|method| request(method, "/tags", "")).concat()).await;
+    for method in methods {
+        let response = wire.response_to(method).await;
+        assert_eq!((response.status, response.header("content-length")), (200, Some("23")), "{method} {response:?}");
+    }
+    wire.send(request("GET", "/tags", "") + "GET /tags HTTP/1.0\r\n\r\n").await;
+    assert!(wire.response_to("GET").await.head.starts_with("HTTP/1.1 200"));
+    assert!(wire.response_to("GET").await.head.starts_with("HTTP/1.0 200"));
+    wire.expect_end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pipelined_requests_may_be_cut_anywhere() {
+    let app = App::start().await;
+    let bytes = request("GET", "/health", "") + &publish("") + &request("GET", "/tags", "Connection: close\r\n");
+    for cut in (1..bytes.len()).step_by(7) {
+        let mut wire = Wire::to(&app).await;
+        wire.stream.set_nodelay(true).expect("a socket");
+        wire.send(&bytes[..cut]).await;
+        // The rest is a packet of its own, mostly.
+        tokio::task::yield_now().await;
+        wire.send(&bytes[cut..]).await;
+        for (status, connection) in [(200, None), (201, None), (200, Some("close"))] {
+            let response = wire.response_to("GET").await;
+            assert_eq!((response.status, response.header("connection")), (status, connection), "cut at {cut}");
+        }
+        wire.expect_end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_of_any_kind_may_be_followed_by_another_request() {
+    let app = App::start().await;
+    let json = "Content-Type: application/json\r\n";
+    let chunked = request("POST", "/events", &format!("{json}Transfer-Encoding: chunked\r\n"))
+        + "11\r\n{\"title\":\"a job\",\r\nb\r\n\"tags\":\"a\"}\r\n0\r\n\r\n";
+    let expecting = publish("Expect: 100-continue\r\n");
+    let large = {
+        let body = format!(r#"{{"title": "a job", "tags": "a", "payload": "{}"}}"#, "x".repeat(900_000));
+        request("POST", "/events", &format!("{json}Content-Length: {}\r\n", body.len())) + &body
+    };
+    for first in [&chunked, &large, &publish("")] {
+        let mut wire = Wire::to(&app).await;
+        wire.send(first.clone() + &request("GET", "/health", "")).await;
+        assert_eq!(wire.response_to("POST").await.status, 201);
+        assert_eq!(wire.response_to("GET").await.status, 200);
+        wire.send(request("GET", "/tags", "")).await;
+        assert_eq!(wire.response_to("GET").await.status, 200);
+    }
+    let mut wire = Wire::to(&app).await;
+    wire.send(expecting + &request("GET", "/health", "")).await;
+    for status in [100, 201, 200] {
+        assert_eq!(wire.response_to("GET").await.status, status);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_is_not_kept_waiting_by_the_request_behind_it() {
+    let app = App::start().await;
+    let mut wire = Wire::to(&app).await;
+    let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait=60"), "");
+    wire.send(claim + &request("GET", "/health", "")).await;
+    until("it waits", async || app.engine().hub.len() == 1).await;
+    let id = app.publish_tagged("a").await;
+    assert!(wire.response_to("GET").await.body.contains(&format!("\"id\":{id}")));
+    assert_eq!(wire.response_to("GET").await.status, 200);
+}
+
+/// The hang-up is noticed although there are bytes that nobody has looked at.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_hangs_up_behind_a_pipelined_request_is_gone() {
+    let app = App::start().await;
+    let mut wire = Wire::to(&app).await;
+    let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait=60"), "");
+    wire.send(claim + &request("GET", "/health", "")).await;
+    until("it waits", async || app.engine().hub.len() == 1).await;
+    drop(wire);
+    until("the server notices", async || app.engine().hub.is_empty()).await;
+    let id = app.publish_tagged("a").await;
+    assert_eq!(app.status(id).await, "PENDING");
+}
+
+/// What came in a log line about the peer.
+fn lines_about(stderr: &str, peer: &str) -> Vec<String> {
+    stderr.lines().filter(|line| line.contains(peer)).map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_are_no_http_are_logged_with_their_sender_and_not_as_an_error() {
+    let mut command = waybill(&["serve", "--bind", "127.0.0.1:0"]);
+    command.env("DATABASE_URL", database::empty().await);
+    let mut server = Process::start(command);
+    let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03hello from a client that speaks TLS";
+    let oversized = format!("GET / HTTP/1.1\r\nHost: localhost\r\nA: {}\r\n\r\n", "x".repeat(200_000));
+    for (garbage, status) in [(&hello[..], 400), (b"HELLO\r\n\r\n", 400), (oversized.as_bytes(), 431)] {
+        let mut wire = Wire::to(&server.app).await;
+        let peer = wire.stream.local_addr().expect("an address").to_string();
+        // The server may have closed before it has read all of it.
+        let _ = tokio::io::AsyncWriteExt::write_all(&mut wire.stream, garbage).await;
+        assert_eq!(wire.response_to("GET").await.status, status);
+        until("it is logged", async || !lines_about(&server.stderr(), &peer).is_empty()).await;
+        let lines = lines_about(&server.stderr(), &peer);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("INFO") && lines[0].contains("no HTTP request"), "{lines:?}");
+    }
+    server.app.get("/health").await.expect(200);
+    send(server.pid(), Signal::SIGTERM);
+    server.exit().await;
+    assert!(!server.stderr().contains("ERROR"), "{}", server.stderr());
+}
