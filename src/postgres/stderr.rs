@@ -131,7 +131,7 @@ impl Voice {
         let busy = word == "FATAL" && is_busy(message);
         let level = match word {
             // Expected, and tried again: no reason to alarm anybody.
-            "FATAL" if busy => Level::Debug,
+            "FATAL" if busy || is_routine(message) => Level::Debug,
             "FATAL" | "PANIC" => Level::Error,
             "ERROR" | "WARNING" => Level::Warn,
             "LOG" | "INFO" | "NOTICE" | "DEBUG" => Level::Debug,
@@ -167,6 +167,20 @@ fn split(line: &str) -> (&str, &str) {
 
 fn is_continuation(line: &str, word: &str) -> bool {
     line.starts_with('\t') || ["DETAIL", "HINT", "CONTEXT", "STATEMENT", "QUERY", "LOCATION"].contains(&word)
+}
+
+/// The end of one session, as it comes with every start and stop. PostgreSQL calls it fatal; it is
+/// so for the session alone.
+fn is_routine(message: &str) -> bool {
+    const ROUTINE: [&str; 6] = [
+        "connection to client lost",
+        "terminating connection due to administrator command",
+        "terminating autovacuum process due to administrator command",
+        "the database system is starting up",
+        "the database system is not yet accepting connections",
+        "the database system is shutting down",
+    ];
+    ROUTINE.contains(&message)
 }
 
 /// Of the data directory or of the socket; or orphans of a killed server still hold its memory.
@@ -258,6 +272,14 @@ mod tests {
             assert!(sign.busy && sign.level == Some(Level::Debug), "{line}");
         }
         assert!(!Voice::default().hear("[7] FATAL:  role \"x\" already exists").busy);
+    }
+
+    #[test]
+    fn the_end_of_a_session_at_a_start_or_a_stop_is_no_alarm() {
+        for message in ["connection to client lost", "terminating connection due to administrator command"] {
+            assert_eq!(levels(&[&format!("[7] FATAL:  {message}")]), [Some(Level::Debug)]);
+        }
+        assert_eq!(levels(&["[7] FATAL:  data directory has wrong ownership"]), [Some(Level::Error)]);
     }
 
     #[test]

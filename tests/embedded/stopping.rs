@@ -51,6 +51,19 @@ async fn ctrl_c_does_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_postgresql_says_at_a_start_or_a_stop_is_an_error() {
+    let place = Place::new();
+    for _ in 0..2 {
+        let mut server = start(&place);
+        server.app.publish_tagged("a").await;
+        send(server.pid(), Signal::SIGTERM);
+        assert!(server.exit().await.success());
+        let log = server.stderr();
+        assert!(!log.contains("ERROR") && !log.contains("WARN") && !log.contains("FATAL"), "{log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_in_flight_is_finished() {
     let place = Place::with_cluster();
     let mut server = start(&place);
