@@ -13,7 +13,7 @@ use crate::background::dispatcher::DispatcherSettings;
 use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
 use crate::domain::hosts::AllowedHosts;
-use crate::domain::limits;
+use crate::domain::seconds::Seconds;
 use crate::engine::EngineSettings;
 use crate::store::endpoints::BreakerRule;
 use crate::webhook::WebhookSettings;
@@ -122,9 +122,10 @@ pub struct ServeArgs {
     #[arg(long, env = "WAYBILL_REQUEST_MEMORY_MB", default_value_t = 64, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(32..=1_000_000))]
     pub request_memory_mb: usize,
 
-    /// Seconds to wait after a failure, for events that bring no backoff of their own.
-    #[arg(long, env = "WAYBILL_BACKOFF_SECONDS", default_value_t = 300, value_parser = clap::value_parser!(i64).range(0..=limits::DELAY_SECONDS))]
-    pub backoff_seconds: i64,
+    /// Seconds to wait after a failure, for events that bring no backoff of their own; fractions
+    /// are allowed.
+    #[arg(long, env = "WAYBILL_BACKOFF_SECONDS", default_value_t = Seconds::whole(300))]
+    pub backoff_seconds: Seconds,
 
     /// Whether the server resets events whose lease has run out.
     #[arg(long, env = "WAYBILL_AUTO_RESET", default_value_t = true, action = clap::ArgAction::Set)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{invalid::Invalid, limits};
+use super::{invalid::Invalid, limits, seconds::Seconds};
 
 /// How long to wait after a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,25 +11,25 @@ pub enum Backoff {
     /// Always the same.
     Fixed {
         /// The wait.
-        seconds: i64,
+        seconds: Seconds,
     },
     /// Doubles with every failure, up to a cap.
     Exponential {
         /// The wait after the first failure.
-        base_seconds: i64,
+        base_seconds: Seconds,
         /// The cap.
-        max_seconds: i64,
+        max_seconds: Seconds,
         /// Whether to spread the waits.
         #[serde(default)]
         jitter: Jitter,
         /// No wait is shorter than this; none: 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        floor_seconds: Option<i64>,
+        floor_seconds: Option<Seconds>,
     },
     /// As listed; the last repeats.
     Schedule {
         /// The waits after the first, second, … failure.
-        seconds: Vec<i64>,
+        seconds: Vec<Seconds>,
     },
 }
 
@@ -55,15 +55,15 @@ impl Backoff {
     pub fn seconds_after(&self, failures: i32, chance: f64) -> f64 {
         let failures = failures.max(1);
         match self {
-            Backoff::Fixed { seconds } => *seconds as f64,
+            Backoff::Fixed { seconds } => seconds.as_f64(),
             Backoff::Schedule { seconds } => {
                 let step = (failures as usize).min(seconds.len()).max(1) - 1;
-                seconds.get(step).copied().unwrap_or(0) as f64
+                seconds.get(step).map_or(0.0, |wait| wait.as_f64())
             }
             Backoff::Exponential { base_seconds, max_seconds, jitter, floor_seconds } => {
-                let floor = floor_seconds.unwrap_or(0) as f64;
-                let doubled = *base_seconds as f64 * 2f64.powi((failures - 1).min(62));
-                let wait = doubled.min(*max_seconds as f64).max(floor);
+                let floor = floor_seconds.unwrap_or_default().as_f64();
+                let doubled = base_seconds.as_f64() * 2f64.powi((failures - 1).min(62));
+                let wait = doubled.min(max_seconds.as_f64()).max(floor);
                 match jitter {
                     Jitter::None => wait,
                     Jitter::Full => floor + (wait - floor) * chance,
@@ -72,12 +72,13 @@ impl Backoff {
         }
     }
 
-    /// The same, but full jitter that names no floor gets one of `seconds`: without it a
-    /// wait may be next to nothing.
+    /// Returns the same, but with a floor of `seconds` for full jitter that names none: without
+    /// it a wait may be next to nothing. The floor is not above the first wait.
     #[must_use]
-    pub fn with_floor(mut self, seconds: i64) -> Self {
-        if let Backoff::Exponential { jitter: Jitter::Full, floor_seconds: floor @ None, max_seconds, .. } = &mut self {
-            *floor = Some(seconds.min(*max_seconds));
+    pub fn with_floor(mut self, seconds: Seconds) -> Self {
+        if let Backoff::Exponential { jitter: Jitter::Full, floor_seconds: floor @ None, base_seconds, .. } = &mut self
+        {
+            *floor = Some(seconds.min(*base_seconds));
         }
         self
     }
@@ -89,7 +90,7 @@ impl Backoff {
             Backoff::Exponential { base_seconds, max_seconds, floor_seconds, .. } => {
                 check_seconds("base_seconds", *base_seconds)?;
                 check_seconds("max_seconds", *max_seconds)?;
-                check_seconds("floor_seconds", floor_seconds.unwrap_or(0))?;
+                check_seconds("floor_seconds", floor_seconds.unwrap_or_default())?;
                 if max_seconds < base_seconds {
                     return Err(Invalid::new("max_seconds", "must not be below base_seconds"));
                 }
@@ -112,8 +113,8 @@ impl Backoff {
     }
 }
 
-fn check_seconds(field: &str, seconds: i64) -> Result<(), Invalid> {
-    if (0..=limits::DELAY_SECONDS).contains(&seconds) {
+fn check_seconds(field: &str, seconds: Seconds) -> Result<(), Invalid> {
+    if (Seconds::ZERO..=Seconds::MAX_DELAY).contains(&seconds) {
         return Ok(());
     }
     let reason = format!("must be between 0 and {} (30 days)", limits::DELAY_SECONDS);
@@ -126,13 +127,18 @@ mod tests {
 
     #[test]
     fn a_schedule_repeats_its_last_step() {
-        let backoff = Backoff::Schedule { seconds: vec![5, 30, 300] };
+        let backoff = Backoff::Schedule { seconds: [0.5, 30.0, 300.0].map(Seconds::nearest).to_vec() };
         let waits: Vec<f64> = (1..=5).map(|n| backoff.seconds_after(n, 0.5)).collect();
-        assert_eq!(waits, [5.0, 30.0, 300.0, 300.0, 300.0]);
+        assert_eq!(waits, [0.5, 30.0, 300.0, 300.0, 300.0]);
     }
 
     fn exponential(jitter: Jitter, floor_seconds: Option<i64>) -> Backoff {
-        Backoff::Exponential { base_seconds: 5, max_seconds: 300, jitter, floor_seconds }
+        from_base(5.0, jitter, floor_seconds.map(Seconds::whole))
+    }
+
+    fn from_base(base: f64, jitter: Jitter, floor_seconds: Option<Seconds>) -> Backoff {
+        let (base_seconds, max_seconds) = (Seconds::nearest(base), Seconds::whole(300));
+        Backoff::Exponential { base_seconds, max_seconds, jitter, floor_seconds }
     }
 
     #[test]
@@ -141,6 +147,8 @@ mod tests {
         let waits: Vec<f64> = [1, 2, 3, 7, 1000].map(|n| plain.seconds_after(n, 0.1)).into();
         assert_eq!(waits, [5.0, 10.0, 20.0, 300.0, 300.0]);
         assert_eq!(exponential(Jitter::Full, None).seconds_after(2, 0.25), 2.5);
+        let short = from_base(0.5, Jitter::None, None);
+        assert_eq!([1, 2, 3].map(|n| short.seconds_after(n, 0.1)), [0.5, 1.0, 2.0]);
     }
 
     #[test]
@@ -149,24 +157,31 @@ mod tests {
         assert_eq!(spread.seconds_after(2, 0.0), 4.0);
         assert_eq!(spread.seconds_after(2, 0.5), 7.0);
         assert_eq!(exponential(Jitter::None, Some(8)).seconds_after(1, 0.5), 8.0);
-        assert_eq!(exponential(Jitter::Full, None).with_floor(1), exponential(Jitter::Full, Some(1)));
-        assert_eq!(exponential(Jitter::Full, Some(0)).with_floor(1), exponential(Jitter::Full, Some(0)));
-        assert_eq!(exponential(Jitter::None, None).with_floor(1), exponential(Jitter::None, None));
+        let with_floor = |backoff: Backoff| backoff.with_floor(Seconds::whole(1));
+        assert_eq!(with_floor(exponential(Jitter::Full, None)), exponential(Jitter::Full, Some(1)));
+        assert_eq!(with_floor(exponential(Jitter::Full, Some(0))), exponential(Jitter::Full, Some(0)));
+        assert_eq!(with_floor(exponential(Jitter::None, None)), exponential(Jitter::None, None));
+        let half = Seconds::nearest(0.5);
+        assert_eq!(with_floor(from_base(0.5, Jitter::Full, None)), from_base(0.5, Jitter::Full, Some(half)));
         assert!(exponential(Jitter::Full, Some(301)).check().is_err());
     }
 
     #[test]
     fn a_floor_that_was_not_given_is_not_written() {
-        let text = r#"{"strategy":"exponential","base_seconds":5,"max_seconds":300,"jitter":"full"}"#;
+        let text = r#"{"strategy":"exponential","base_seconds":0.5,"max_seconds":300,"jitter":"full"}"#;
         let backoff: Backoff = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&backoff).unwrap(), text);
     }
 
     #[test]
     fn waits_are_bounded() {
-        assert!(Backoff::Fixed { seconds: 0 }.check().is_ok());
-        assert!(Backoff::Fixed { seconds: -1 }.check().is_err());
-        assert!(Backoff::Fixed { seconds: 2_592_001 }.check().is_err());
+        let fixed = |seconds: f64| Backoff::Fixed { seconds: Seconds::nearest(seconds) }.check();
+        for fine in [0.0, 0.000_001, 0.5, 2_592_000.0] {
+            assert!(fixed(fine).is_ok(), "{fine}");
+        }
+        for bad in [-1.0, -0.000_000_1, 2_592_000.1, f64::INFINITY] {
+            assert!(fixed(bad).is_err(), "{bad}");
+        }
         assert!(Backoff::Schedule { seconds: vec![] }.check().is_err());
     }
 }

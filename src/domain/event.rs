@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use super::{backoff::Backoff, json::RawJson, tags::Tags};
+use super::{backoff::Backoff, json::RawJson, seconds::Seconds, tags::Tags};
 
 /// When an event may first be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum RunAt {
     /// At a time.
     At(DateTime<Utc>),
     /// So many seconds after it is stored, by the database's clock.
-    After(i64),
+    After(Seconds),
 }
 
 /// What a publisher asks to be stored: checked, and complete but for what the database adds.

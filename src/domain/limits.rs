@@ -33,7 +33,7 @@ pub const MAX_RETRIES: std::ops::RangeInclusive<i32> = 1..=1000;
 pub const DEFAULT_MAX_RETRIES: i32 = 3;
 /// Priorities, higher first.
 pub const PRIORITY: std::ops::RangeInclusive<i16> = -100..=100;
-/// The longest delay or backoff, 30 days.
+/// The longest delay or backoff in seconds, 30 days.
 pub const DELAY_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// The lease a worker may ask for, in seconds.
 pub const LEASE_SECONDS: std::ops::RangeInclusive<i32> = 1..=43_200;
@@ -86,7 +86,7 @@ pub const MAX_ATTEMPTS: std::ops::RangeInclusive<i32> = 1..=100;
 pub const DEFAULT_MAX_ATTEMPTS: i32 = 4;
 /// The waits between the calls of a subscription that does not say, in seconds.
 pub const DEFAULT_RETRY_SECONDS: [i64; 3] = [5, 30, 300];
-/// The shortest wait of a subscription whose jitter names no floor, in seconds.
+/// The shortest wait of a subscription whose jitter names no floor, in seconds; its base if that is less.
 pub const RETRY_FLOOR_SECONDS: i64 = 1;
 /// Items in the list of failures that are worth another call.
 pub const RETRY_ON: usize = 100;
@@ -123,10 +123,10 @@ pub const CONTENT_TYPE_CHARS: usize = 255;
 pub const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// Secrets of one subscription in use at once: the present one, and those that are being replaced.
 pub const SECRETS: i64 = 10;
-/// How long an old secret may be used along with the new one, in seconds: a week.
-pub const SECRET_OVERLAP_SECONDS: std::ops::RangeInclusive<i32> = 0..=604_800;
+/// How long an old secret may be used along with the new one at most, in seconds: a week.
+pub const SECRET_OVERLAP_SECONDS: i64 = 604_800;
 /// The same for a rotation that does not say: a day.
-pub const DEFAULT_SECRET_OVERLAP_SECONDS: i32 = 86_400;
+pub const DEFAULT_SECRET_OVERLAP_SECONDS: i64 = 86_400;
 /// Dead letters of a bulk replay sent again per second.
 pub const REPLAYS_PER_SECOND: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
 /// The same for a replay that does not say.

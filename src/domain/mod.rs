@@ -28,6 +28,7 @@ pub mod matching;
 pub mod path;
 pub mod raw_entries;
 pub mod retry_after;
+pub mod seconds;
 pub mod signature;
 pub mod status;
 pub mod subscription;

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use crate::domain::invalid::Invalid;
 use crate::domain::json::{RawJson, is_too_deep};
 use crate::domain::raw_entries::RawEntries;
+use crate::domain::seconds::Seconds;
 use crate::domain::tags::Tags;
 use crate::domain::{limits, text, timestamp, worker_id};
 use crate::error::Error;
@@ -135,6 +136,17 @@ impl<'a> Fields<'a> {
         let expected = format!("a number between {} and {}", range.start(), range.end());
         let value: f64 = self.value(name, &expected)?;
         if range.contains(&value) {
+            return Some(value);
+        }
+        self.refuse(name, format!("must be {expected}"));
+        None
+    }
+
+    /// Takes a duration of 0 to `max` seconds, fractions allowed.
+    pub fn seconds(&mut self, name: &str, max: Seconds) -> Option<Seconds> {
+        let expected = format!("a number of seconds between 0 and {max}");
+        let value: Seconds = self.value(name, &expected)?;
+        if (Seconds::ZERO..=max).contains(&value) {
             return Some(value);
         }
         self.refuse(name, format!("must be {expected}"));

@@ -8,6 +8,7 @@ use super::fields::Fields;
 use crate::domain::backoff::Backoff;
 use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::event_pattern::{SYSTEM_PREFIX, is_system};
+use crate::domain::seconds::Seconds;
 use crate::domain::{limits, text};
 
 /// Reads one event. `None` only if something was complained about.
@@ -60,14 +61,14 @@ fn check_together(fields: &mut Fields<'_>, event: &NewEvent) {
 
 fn read_run_at(fields: &mut Fields<'_>) -> RunAt {
     let at = fields.timestamp("run_at");
-    let after = fields.integer("delay_seconds", 0..=limits::DELAY_SECONDS);
+    let after = fields.seconds("delay_seconds", Seconds::MAX_DELAY);
     match (at, after) {
         (Some(_), Some(_)) => {
             fields.refuse("delay_seconds", "must not be given together with run_at");
             RunAt::Now
         }
         (Some(time), None) => RunAt::At(time),
-        (None, Some(seconds)) if seconds > 0 => RunAt::After(seconds),
+        (None, Some(seconds)) if seconds > Seconds::ZERO => RunAt::After(seconds),
         (None, _) => RunAt::Now,
     }
 }

@@ -10,6 +10,7 @@ use super::body::{path_id, read_bare, read_only_json};
 use super::fields::Fields;
 use super::query::Query;
 use super::view::{Timestamp, timestamp};
+use crate::domain::seconds::Seconds;
 use crate::domain::signature::Secret;
 use crate::domain::subscription::SubscriptionSpec;
 use crate::domain::{limits, text};
@@ -121,11 +122,11 @@ pub async fn rotate_secret(
     let mut fields = Fields::of_body(&body)?;
     let secret = read_secret(&mut fields);
     let overlap = fields
-        .integer("overlap_seconds", limits::SECRET_OVERLAP_SECONDS)
-        .unwrap_or(limits::DEFAULT_SECRET_OVERLAP_SECONDS);
+        .seconds("overlap_seconds", Seconds::whole(limits::SECRET_OVERLAP_SECONDS))
+        .unwrap_or(Seconds::whole(limits::DEFAULT_SECRET_OVERLAP_SECONDS));
     fields.finish()?;
     let secret = or_new(secret)?;
-    let row = engine.rotate_secret(id, secret.clone(), f64::from(overlap)).await?;
+    let row = engine.rotate_secret(id, secret.clone(), overlap.as_f64()).await?;
     Ok(HttpResponse::Ok().json(json!({
         "id": row.id, "version": row.version, "secret": secret.as_text(), "overlap_seconds": overlap,
     })))

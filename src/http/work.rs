@@ -16,6 +16,7 @@ use crate::domain::action::Action;
 use crate::domain::delivery::{PushRecord, Report};
 use crate::domain::lease::Caller;
 use crate::domain::limits;
+use crate::domain::seconds::Seconds;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::engine::claim_deliveries::ClaimRequest;
@@ -133,17 +134,17 @@ fn read_complete(fields: &mut Fields<'_>) -> Word {
 
 fn read_fail(fields: &mut Fields<'_>) -> Word {
     let error_message = fields.text_or_empty("error_message", limits::ERROR_MESSAGE_CHARS);
-    let seconds = fields.integer("retry_after_seconds", 0..=limits::DELAY_SECONDS);
+    let seconds = fields.seconds("retry_after_seconds", Seconds::MAX_DELAY);
     Word::Fail {
         report: Report { error_message, ..read_report(fields) },
         retryable: fields.boolean("retryable").unwrap_or(true),
-        retry_after_seconds: seconds.map(|seconds| seconds as f64),
+        retry_after_seconds: seconds.map(Seconds::as_f64),
     }
 }
 
 fn read_release(fields: &mut Fields<'_>) -> Word {
-    let delay = fields.integer("delay_seconds", 0..=limits::DELAY_SECONDS).unwrap_or(0);
-    Word::Release { delay_seconds: delay as f64, reason: None }
+    let delay = fields.seconds("delay_seconds", Seconds::MAX_DELAY).unwrap_or_default();
+    Word::Release { delay_seconds: delay.as_f64(), reason: None }
 }
 
 fn read_report(fields: &mut Fields<'_>) -> Report {

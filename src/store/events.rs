@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use diesel::prelude::{ExpressionMethods, JoinOnDsl, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
-use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Double, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -171,7 +171,7 @@ macro_rules! bind_events {
             .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.correlation_id.as_deref()))
             .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.traceparent.as_deref()))
             .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used($new, |e| run_at(e.run_at)))
-            .bind::<Nullable<Array<Nullable<BigInt>>>, _>(used($new, |e| delay(e.run_at)))
+            .bind::<Nullable<Array<Nullable<Double>>>, _>(used($new, |e| delay(e.run_at)))
             .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used($new, |e| e.expires_at))
             .bind::<Nullable<Array<Nullable<Integer>>>, _>(used($new, |e| large_payload(e)))
             .bind::<BigInt, _>($generation)
@@ -271,9 +271,9 @@ fn run_at(run_at: RunAt) -> Option<DateTime<Utc>> {
     }
 }
 
-fn delay(run_at: RunAt) -> Option<i64> {
+fn delay(run_at: RunAt) -> Option<f64> {
     match run_at {
-        RunAt::After(seconds) => Some(seconds),
+        RunAt::After(seconds) => Some(seconds.as_f64()),
         RunAt::Now | RunAt::At(_) => None,
     }
 }

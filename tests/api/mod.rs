@@ -1,6 +1,7 @@
 mod claims;
 mod dead_letters;
 mod deliveries;
+mod durations;
 mod errors;
 mod events;
 mod operate;

@@ -19,6 +19,7 @@ use super::event_pattern::{self, EventPattern};
 use super::filter::Filter;
 use super::json::RawJson;
 use super::path::JsonPath;
+use super::seconds::Seconds;
 use super::tags::Tags;
 use super::transform::Transform;
 use super::{limits, text};
@@ -89,7 +90,7 @@ impl SubscriptionSpec {
             headers: BTreeMap::new(),
             timeout_ms: limits::DEFAULT_TIMEOUT_MS,
             max_attempts: limits::DEFAULT_MAX_ATTEMPTS,
-            retry: Backoff::Schedule { seconds: limits::DEFAULT_RETRY_SECONDS.to_vec() },
+            retry: Backoff::Schedule { seconds: limits::DEFAULT_RETRY_SECONDS.map(Seconds::whole).to_vec() },
             retry_on: RetryOn::default(),
             ordering: Ordering::default(),
             on_exhausted: OnExhausted::default(),

@@ -8,6 +8,7 @@ use crate::domain::backoff::Backoff;
 use crate::domain::filter::Filter;
 use crate::domain::invalid::Invalid;
 use crate::domain::path::JsonPath;
+use crate::domain::seconds::Seconds;
 use crate::domain::transform::Transform;
 use crate::domain::{limits, text};
 
@@ -71,7 +72,7 @@ fn read_backoff(value: &Value) -> Result<Backoff, Invalid> {
         "must be an object with a strategy (fixed, exponential or schedule) and its numbers, and nothing else";
     let backoff: Backoff = serde_json::from_value(value.clone()).map_err(|_| Invalid::new("", EXPECTED))?;
     backoff.check()?;
-    Ok(backoff.with_floor(limits::RETRY_FLOOR_SECONDS))
+    Ok(backoff.with_floor(Seconds::whole(limits::RETRY_FLOOR_SECONDS)))
 }
 
 #[cfg(test)]
@@ -97,7 +98,7 @@ mod tests {
     fn an_address_is_enough_and_null_means_not_given() {
         let spec = parse(json!({"url": "https://a.example/in", "name": null, "retry": null, "filter": null})).unwrap();
         assert_eq!(spec, SubscriptionSpec::new("https://a.example/in"));
-        assert_eq!(spec.retry, Backoff::Schedule { seconds: vec![5, 30, 300] });
+        assert_eq!(spec.retry, Backoff::Schedule { seconds: [5, 30, 300].map(Seconds::whole).to_vec() });
         assert_eq!((spec.timeout_ms, spec.max_attempts, spec.max_concurrency), (10_000, 4, 16));
         assert_eq!(parse(json!({"url": null})).unwrap_err(), ["url"]);
         assert_eq!(parse(json!({})).unwrap_err(), ["url"]);
@@ -167,11 +168,17 @@ mod tests {
     }
 
     #[test]
-    fn jitter_without_a_floor_gets_one_second() {
-        let retry = json!({"strategy": "exponential", "base_seconds": 5, "max_seconds": 60, "jitter": "full"});
-        let expected =
-            Backoff::Exponential { base_seconds: 5, max_seconds: 60, jitter: Jitter::Full, floor_seconds: Some(1) };
-        assert_eq!(with("retry", retry).unwrap().retry, expected);
+    fn jitter_without_a_floor_gets_one_second_or_its_base_if_that_is_less() {
+        for (base, floor) in [(5.0, 1.0), (0.5, 0.5), (0.0, 0.0)] {
+            let retry = json!({"strategy": "exponential", "base_seconds": base, "max_seconds": 60, "jitter": "full"});
+            let expected = Backoff::Exponential {
+                base_seconds: Seconds::nearest(base),
+                max_seconds: Seconds::whole(60),
+                jitter: Jitter::Full,
+                floor_seconds: Some(Seconds::nearest(floor)),
+            };
+            assert_eq!(with("retry", retry).unwrap().retry, expected);
+        }
     }
 
     #[test]

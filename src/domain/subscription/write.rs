@@ -58,6 +58,7 @@ mod tests {
             retry in prop_oneof![
                 Just(Value::Null),
                 (0..1000i64).prop_map(|n| json!({"strategy": "fixed", "seconds": n})),
+                (0.0..1000.0f64).prop_map(|n| json!({"strategy": "schedule", "seconds": [n, 0.5]})),
                 (0..9i64, 9..99i64, any::<bool>()).prop_map(|(base, max, full)| json!({
                     "strategy": "exponential", "base_seconds": base, "max_seconds": max,
                     "jitter": if full { "full" } else { "none" },

@@ -68,7 +68,8 @@ async fn what_is_wrong_is_refused() {
         (json!({"secret": 5}), "secret"),
         (json!({"overlap_seconds": -1}), "overlap_seconds"),
         (json!({"overlap_seconds": 604_801}), "overlap_seconds"),
-        (json!({"overlap_seconds": 1.5}), "overlap_seconds"),
+        (json!({"overlap_seconds": -0.5}), "overlap_seconds"),
+        (json!({"overlap_seconds": "5"}), "overlap_seconds"),
         (json!({"overlap": 5}), "overlap"),
     ] {
         rotate(&app, &subscription, body).await.names(&[named]);

@@ -56,7 +56,7 @@ async fn a_releases_delay_is_bounded() {
     let app = App::start().await;
     app.publish_tagged("a").await;
     let claim = app.take("a", W1).await;
-    for delay in [json!(-1), json!(2_592_001), json!(0.5), json!("1")] {
+    for delay in [json!(-1), json!(2_592_001), json!(-0.5), json!("1")] {
         app.say_with(&claim, "release", json!({"delay_seconds": delay})).await.names(&["delay_seconds"]);
     }
     app.say_with(&claim, "release", json!({"delay_seconds": 2_592_000})).await.expect(200);
