@@ -14,6 +14,11 @@ pub fn check_url(url: &str, allow: &AllowList) -> Result<(), String> {
     if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err("must not contain spaces or control characters".into());
     }
+    // The parser would take what follows for the host: `http:///x` for `http://x`.
+    let after_scheme = url.split_once("://").map(|(_, rest)| rest);
+    if after_scheme.is_some_and(|rest| rest.starts_with(['/', '\\'])) {
+        return Err("must name a host after the //".into());
+    }
     let url = Url::parse(url).map_err(|why| format!("must be a URL such as https://example.com/hook: {why}"))?;
     check_parts(&url)?;
     match url.host() {
@@ -154,6 +159,11 @@ mod tests {
             "file:///etc/passwd",
             "javascript:alert(1)",
             "https://",
+            "http:///x",
+            "https:////example.com/",
+            "https://\\example.com/",
+            "http://?a",
+            "http://:80/",
             "https://user@example.com/",
             "https://user:word@example.com/",
             "https://:word@example.com/",
