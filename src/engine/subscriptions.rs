@@ -12,7 +12,7 @@ use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::json::RawJson;
 use crate::domain::limits;
 use crate::domain::signature::Secret;
-use crate::domain::subscription::SubscriptionSpec;
+use crate::domain::subscription::{SubscriptionSpec, headers};
 use crate::domain::tags::Tags;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
@@ -55,7 +55,7 @@ impl Engine {
         secret: Secret,
         is_active: bool,
     ) -> Result<SubscriptionRow, Error> {
-        let (spec, json) = read_spec(&fields)?;
+        let (spec, json) = read_spec(Map::new(), fields)?;
         self.check_address(&spec)?;
         let engine = self.clone();
         let row = self.detached(async move {
@@ -82,11 +82,7 @@ impl Engine {
             transaction!(engine, |conn| {
                 raise_generation(conn, DEFAULT_NAMESPACE).await?;
                 let row = lock(conn, id).await?;
-                let mut fields = fields_of(&row)?;
-                for (name, value) in &changes.fields {
-                    fields.insert(name.clone(), value.clone());
-                }
-                let (spec, json) = read_spec(&fields)?;
+                let (spec, json) = read_spec(fields_of(&row)?, changes.fields.clone())?;
                 // One that stays was judged before, and is judged again whenever it is dialled:
                 // it must not keep anybody from switching the subscription off.
                 if changes.fields.contains_key("url") {
@@ -234,8 +230,21 @@ fn state_of(row: &SubscriptionRow) -> SubscriptionState<'_> {
     }
 }
 
-fn read_spec(fields: &Map<String, Value>) -> Result<(SubscriptionSpec, RawJson), Error> {
-    let spec = SubscriptionSpec::parse(fields).map_err(Error::Invalid)?;
+/// Reads what a subscription is to say: its present fields, with those that were given in their
+/// place.
+fn read_spec(
+    mut fields: Map<String, Value>,
+    mut given: Map<String, Value>,
+) -> Result<(SubscriptionSpec, RawJson), Error> {
+    let masks = headers::unmask(&mut given, &fields);
+    fields.extend(given);
+    let spec = match (SubscriptionSpec::parse(&fields), masks) {
+        (Ok(spec), Ok(())) => spec,
+        (read, masks) => {
+            let errors = [masks.err(), read.err()].into_iter().flatten().flatten();
+            return Err(Error::Invalid(errors.collect()));
+        }
+    };
     let json = RawJson::of(&spec.to_json()).map_err(|error| Error::Internal(error.to_string()))?;
     Ok((spec, json))
 }

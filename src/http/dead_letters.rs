@@ -12,14 +12,12 @@ use super::view::{Timestamp, timestamp};
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::json::RawJson;
 use crate::domain::limits;
+use crate::domain::subscription::headers;
 use crate::engine::Engine;
 use crate::engine::replays::ReplayOrder;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letter_list::{self, DeadLetterFilter, DeadLetterRow, Range, WholeDeadLetter};
-
-/// What is shown of a header's value, which may be a password.
-const HIDDEN: &str = "***";
 
 /// How dead letters may be sent again, as a client may name it.
 pub const CONFIGS: &str = "current, original";
@@ -84,9 +82,7 @@ impl<'a> DeadLetterView<'a> {
 /// The subscription as it was, with its headers' names alone. There is no secret in it.
 fn without_header_values(subscription: &RawJson) -> Map<String, Value> {
     let mut fields: Map<String, Value> = serde_json::from_str(subscription.as_str()).unwrap_or_default();
-    if let Some(headers) = fields.get_mut("headers").and_then(Value::as_object_mut) {
-        headers.values_mut().for_each(|value| *value = HIDDEN.into());
-    }
+    headers::mask(&mut fields);
     fields
 }
 

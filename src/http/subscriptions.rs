@@ -12,7 +12,7 @@ use super::query::Query;
 use super::view::{Timestamp, timestamp};
 use crate::domain::seconds::Seconds;
 use crate::domain::signature::Secret;
-use crate::domain::subscription::SubscriptionSpec;
+use crate::domain::subscription::{SubscriptionSpec, headers};
 use crate::domain::{limits, text};
 use crate::engine::Engine;
 use crate::engine::subscriptions::SubscriptionChanges;
@@ -192,14 +192,16 @@ fn or_new(secret: Option<Secret>) -> Result<Secret, Error> {
     secret.map_or_else(|| Secret::generate().map_err(Error::Internal), Ok)
 }
 
-/// A subscription on the wire: what was set, and how it is doing. Never its secret.
+/// A subscription on the wire: what was set, and how it is doing. Never its secret, and no
+/// values of headers.
 fn view(row: &SubscriptionRow, endpoint: Option<&EndpointRow>) -> Map<String, Value> {
     let mut view = Map::new();
     view.insert("id".into(), row.id.into());
     view.insert("version".into(), row.version.into());
     view.insert("is_active".into(), row.is_active.into());
     view.insert("inactive_reason".into(), row.inactive_reason.clone().into());
-    let spec: Map<String, Value> = serde_json::from_str(row.spec.0.as_str()).unwrap_or_default();
+    let mut spec: Map<String, Value> = serde_json::from_str(row.spec.0.as_str()).unwrap_or_default();
+    headers::mask(&mut spec);
     view.extend(spec);
     view.insert("endpoint".into(), endpoint_view(endpoint));
     view.insert("created_at".into(), json!(Timestamp(row.created_at)));

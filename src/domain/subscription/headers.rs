@@ -28,6 +28,32 @@ const RESERVED: [&str; 14] = [
 /// And all that begin so.
 const RESERVED_PREFIXES: [&str; 4] = ["ce-", "proxy-", "waybill-", "webhook-"];
 
+/// Stands for a header's value in answers: it may be a secret.
+const MASK: &str = "***";
+
+/// Replaces the header values in the fields of a subscription by a mask.
+pub fn mask(fields: &mut Map<String, Value>) {
+    if let Some(headers) = fields.get_mut("headers").and_then(Value::as_object_mut) {
+        headers.values_mut().for_each(|value| *value = MASK.into());
+    }
+}
+
+/// Puts the present values of headers in the place of masks, so that whoever sends back what
+/// was answered changes nothing. A mask of a header that is not there stands for no value.
+pub fn unmask(changed: &mut Map<String, Value>, present: &Map<String, Value>) -> Result<(), Vec<Invalid>> {
+    let Some(headers) = changed.get_mut("headers").and_then(Value::as_object_mut) else { return Ok(()) };
+    let present = present.get("headers").and_then(Value::as_object);
+    let mut errors = Vec::new();
+    for (name, value) in headers.iter_mut().filter(|(_, value)| *value == MASK) {
+        let found = present.and_then(|headers| headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)));
+        match found {
+            Some((_, hidden)) => *value = hidden.clone(),
+            None => errors.push(complaint(name, "must be a value, and not the mask of one".into()).inside("headers")),
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
 /// Reads headers; the fields named are relative to them.
 pub fn parse(pairs: &Map<String, Value>) -> Result<BTreeMap<String, String>, Vec<Invalid>> {
     if pairs.len() > limits::HEADERS {

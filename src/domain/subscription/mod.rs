@@ -1,7 +1,7 @@
 //! A subscription: which events go where, and how.
 
 mod choices;
-mod headers;
+pub mod headers;
 mod read;
 mod reader;
 mod retry_on;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{NOWHERE, change, path_of};
+use crate::push::rows;
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, ledger, until};
 
@@ -59,6 +60,41 @@ async fn the_version_grows_with_every_change() {
         assert_eq!(view["created_at"], subscription["created_at"]);
         assert_eq!(app.seconds_ahead(&view["updated_at"]), 0);
     }
+}
+
+/// The values that are sent to a receiver.
+async fn stored_headers(app: &App, subscription: &Value) -> Value {
+    let sql = format!("SELECT spec->'headers' AS headers FROM waybill.subscriptions WHERE id = {}", subscription["id"]);
+    rows(app, &sql).await[0]["headers"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_value_that_is_sent_back_masked_stays() {
+    let app = App::start().await;
+    let headers = json!({"Authorization": "Bearer s3cret", "X-Old": "old", "X-Other": "1"});
+    let subscription = app.subscribe(NOWHERE, json!({ "headers": headers })).await;
+    assert_eq!(subscription["headers"], json!({"Authorization": "***", "X-Old": "***", "X-Other": "***"}));
+    let mut headers = subscription["headers"].clone();
+    headers["X-Other"] = json!("2");
+    headers.as_object_mut().expect("an object").remove("X-Old");
+    let changed = change(&app, &subscription, json!({ "headers": headers })).await.expect(200);
+    assert_eq!(changed.json()["headers"], json!({"Authorization": "***", "X-Other": "***"}));
+    let kept = json!({"Authorization": "Bearer s3cret", "X-Other": "2"});
+    assert_eq!(stored_headers(&app, &subscription).await, kept);
+    change(&app, &subscription, json!({"headers": {"AUTHORIZATION": "***"}})).await.expect(200);
+    assert_eq!(stored_headers(&app, &subscription).await, json!({"AUTHORIZATION": "Bearer s3cret"}));
+    change(&app, &subscription, json!({"name": "renamed"})).await.expect(200);
+    assert_eq!(stored_headers(&app, &subscription).await, json!({"AUTHORIZATION": "Bearer s3cret"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mask_that_hides_nothing_is_no_header_value() {
+    let app = App::start().await;
+    app.post("/subscriptions", &json!({"url": NOWHERE, "headers": {"X-A": "***"}})).await.names(&["headers.X-A"]);
+    let subscription = app.subscribe(NOWHERE, json!({"headers": {"X-A": "1"}})).await;
+    let unknown = json!({"headers": {"X-A": "***", "X-B": "***"}});
+    change(&app, &subscription, unknown).await.names(&["headers.X-B"]);
+    assert_eq!(stored_headers(&app, &subscription).await, json!({"X-A": "1"}));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -43,6 +43,28 @@ async fn the_secret_is_shown_once_and_never_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn header_values_are_sent_and_never_shown() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let fields = json!({"event_types": ["t"], "headers": {"Authorization": "Bearer s3cret"}});
+    let body = json!({"url": receiver.url("/hook"), "event_types": ["t"], "headers": fields["headers"]});
+    let created = app.post("/subscriptions", &body).await.expect(201);
+    let path = path_of(&created.json());
+    app.publish_typed("t", json!(1)).await;
+    assert_eq!(receiver.received(1).await[0].header("authorization"), Some("Bearer s3cret"));
+    let answers = [
+        created,
+        app.get(&path).await,
+        app.patch(&path, &json!({"name": "renamed"})).await,
+        app.patch(&path, &fields).await,
+        app.get("/subscriptions").await,
+    ];
+    for answer in answers {
+        assert!(answer.status < 300 && !answer.text.contains("s3cret"), "{}", answer.text);
+        assert!(answer.text.contains(r#""Authorization":"***""#), "{}", answer.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_endpoint_shows_how_it_is_doing() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"event_types": ["t"], "max_attempts": 1})).await;

@@ -25,6 +25,17 @@ async fn a_new_secret_is_answered_once_and_the_old_one_has_a_day() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn null_counts_as_left_out() {
+    let app = App::start().await;
+    let subscription = app.subscribe(NOWHERE, json!({})).await;
+    for body in [json!({"secret": null}), json!({"secret": null, "overlap_seconds": null})] {
+        let rotated = rotate(&app, &subscription, body).await.expect(200).json();
+        assert_ne!(secret_of(&rotated), secret_of(&subscription));
+        assert_eq!(rotated["overlap_seconds"], 86_400);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_secret_in_use_signs_until_its_time_is_over() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
