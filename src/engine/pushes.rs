@@ -16,14 +16,19 @@ use crate::store::claims::{ClaimQuery, ClaimedEvent, claim_deliveries};
 use crate::store::endpoints::{self, Gate, Grant};
 use crate::store::events::EventRow;
 use crate::store::ready::queue_of_subscription;
-use crate::store::subscriptions::active_subscriptions_of;
+use crate::store::subscriptions::{SubscriptionRow, active_ids_of, active_subscriptions_of, get_subscription};
 
+use super::marks::Place;
 use super::settle_deliveries::{Settled, Word, WorkCall};
 use super::subscriptions::{Notices, notice, publish_notices};
 use super::{Engine, transaction};
 
 /// Of how many subscriptions that share an endpoint it is told when a breaker opens.
 const NOTICES: i64 = 100;
+
+/// Where in a queue to begin looking because of a message that tells of nothing new: wherever one
+/// would begin anyway.
+const NO_NEW_ENTRY: Place = Place { rank: i16::MAX, seq: i64::MAX };
 
 /// How much of a subscription's queue to claim.
 #[derive(Debug, Clone, Copy)]
@@ -184,6 +189,39 @@ impl Engine {
             self.follow_notices(notices);
         }
         Ok(())
+    }
+
+    /// Lifts the pause of a subscription's endpoint and closes its breaker. What waits for it is
+    /// sent at once, by whichever server. Returns the subscription.
+    pub async fn resume_subscription(&self, id: i64) -> Result<SubscriptionRow, Error> {
+        let engine = self.clone();
+        let resumed = self.detached(async move {
+            let (row, notices, sharing) = transaction!(engine, |conn| {
+                let row = get_subscription(conn, DEFAULT_NAMESPACE, id).await?;
+                let row = row.ok_or(Error::SubscriptionNotFound(id))?;
+                let closed = endpoints::resume_endpoint(conn, DEFAULT_NAMESPACE, &row.url, engine.now()).await?;
+                let notices =
+                    if closed { tell_subscribers(conn, &engine, &row.url, "breaker_closed").await? } else { None };
+                let sharing = active_ids_of(conn, DEFAULT_NAMESPACE, &row.url).await?;
+                Ok((row, notices, sharing))
+            })?;
+            log::info!(subscription_id = id, endpoint = without_query(&row.url); "an endpoint was resumed");
+            if let Some(notices) = notices {
+                engine.follow_notices(notices);
+            }
+            engine.wake_dispatchers(&sharing);
+            Ok(row)
+        });
+        resumed.await
+    }
+
+    /// Has the dispatchers of all servers look at subscriptions whose queues are as they were.
+    fn wake_dispatchers(&self, subscription_ids: &[i64]) {
+        for id in subscription_ids {
+            self.push_bell.ring(Some(*id));
+        }
+        let queues = subscription_ids.iter().map(|id| (queue_of_subscription(*id), NO_NEW_ENTRY));
+        self.announcer.announce(queues.collect());
     }
 
     /// An endpoint has answered: its failures are forgotten, its breaker closes.

@@ -88,6 +88,7 @@ pub fn routes() -> Vec<Endpoint> {
         delete("/subscriptions/{id}", subscriptions::delete_subscription),
         post("/subscriptions/{id}/rotate-secret", subscriptions::rotate_secret),
         post("/subscriptions/{id}/test", subscriptions::test_subscription),
+        post("/subscriptions/{id}/resume", subscriptions::resume_subscription),
         read("/deliveries", deliveries::list_deliveries),
         read("/deliveries/{id}", deliveries::get_delivery),
         post("/deliveries/{id}/retry", deliveries::retry_delivery),

@@ -132,6 +132,18 @@ pub async fn rotate_secret(
     })))
 }
 
+/// `POST /subscriptions/{id}/resume`: lifts the pause of its endpoint, and closes its breaker.
+pub async fn resume_subscription(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    read_bare(&request, payload).await?;
+    let row = engine.resume_subscription(id).await?;
+    show(&engine, &row).await
+}
+
 /// `POST /subscriptions/{id}/test`: a signed request like any other, of which only the outcome is
 /// told. What the receiver answered is not: it may be one that the caller could not reach.
 pub async fn test_subscription(

@@ -171,6 +171,25 @@ pub async fn note_success(
     Ok(row.is_some_and(|row| row.flag))
 }
 
+/// Lifts an endpoint's pause, closes its breaker and forgets its failures. Returns whether the
+/// breaker was open.
+pub async fn resume_endpoint(
+    conn: &mut AsyncPgConnection,
+    namespace_id: i32,
+    url: &str,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<bool> {
+    let row: Option<Flag> = sql_query(include_str!("sql/resume_endpoint.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Text, _>(url)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()?;
+    Ok(row.is_some_and(|row| row.flag))
+}
+
 /// How an endpoint is doing.
 #[derive(Debug, Clone, QueryableByName)]
 #[expect(missing_docs, reason = "the columns are described in the migration")]

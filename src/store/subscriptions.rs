@@ -181,6 +181,15 @@ pub async fn active_subscriptions_of(
         .await
 }
 
+/// Returns the ids of all active subscriptions that push to a URL.
+pub async fn active_ids_of(conn: &mut AsyncPgConnection, namespace_id: i32, url: &str) -> QueryResult<Vec<i64>> {
+    present(namespace_id)
+        .filter(subscriptions::url.eq(url).and(subscriptions::is_active))
+        .select(subscriptions::id)
+        .load(conn)
+        .await
+}
+
 /// An active subscription, as servers copy it.
 #[derive(Debug, QueryableByName)]
 pub struct CatalogRow {

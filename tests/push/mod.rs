@@ -15,6 +15,7 @@ mod outcomes;
 mod pauses;
 mod replays;
 mod requests;
+mod resume;
 mod signatures;
 
 use diesel::QueryableByName;

@@ -121,11 +121,15 @@ impl Attempt {
         };
         let judgement = spec.retry_on.judge(&outcome);
         let pause = self.pause_asked_for(&exchange);
-        self.note_endpoint(spec, &exchange, judgement, pause).await;
+        let is_noted = self.note_endpoint(spec, &exchange, judgement, pause).await;
         let report = self.report(&exchange, version, judgement);
+        // The pause keeps back whatever goes to its endpoint. A delivery that waited for it by
+        // itself would go on waiting when somebody lifts the pause.
+        let is_kept_back = is_noted && spec.url == self.subscriber.subscription.spec.url;
+        let own_pause = pause.filter(|_| !is_kept_back).unwrap_or(0.0);
         let outcome = match judgement {
             Judgement::Success => PushOutcome::Delivered,
-            Judgement::Retry => PushOutcome::RetryAfter(self.wait(spec).max(pause.unwrap_or(0.0))),
+            Judgement::Retry => PushOutcome::RetryAfter(self.wait(spec).max(own_pause)),
             Judgement::Terminal => PushOutcome::GaveUp,
         };
         let settled = self.settle(&report, outcome).await;
@@ -144,14 +148,15 @@ impl Attempt {
     }
 
     /// What the attempt says of its endpoint. Written before the delivery is settled, so that
-    /// nothing else is sent there in between. A fault here costs the delivery nothing.
+    /// nothing else is sent there in between. A fault here costs the delivery nothing. Returns
+    /// whether all of it was written.
     async fn note_endpoint(
         &self,
         spec: &SubscriptionSpec,
         exchange: &Exchange,
         judgement: Judgement,
         pause: Option<f64>,
-    ) {
+    ) -> bool {
         let is_sent = !matches!(&exchange.result, Err(error) if error.kind == ErrorKind::BodyNotRenderable);
         let noted = async {
             match judgement {
@@ -175,9 +180,11 @@ impl Attempt {
             }
             Ok::<(), Error>(())
         };
-        if let Err(error) = noted.await {
+        let noted = noted.await;
+        if let Err(error) = &noted {
             log::warn!(endpoint = without_query(&spec.url); "the state of an endpoint could not be written: {error}");
         }
+        noted.is_ok()
     }
 
     fn report(&self, exchange: &Exchange, version: Option<i32>, judgement: Judgement) -> Report {

@@ -17,6 +17,7 @@ async fn what_was_taken_away_is_gone_for_everybody() {
     app.patch(&path, &json!({"is_active": true})).await.problem(404, "subscription_not_found");
     app.post(&format!("{path}/rotate-secret"), &json!({})).await.problem(404, "subscription_not_found");
     app.post_empty(&format!("{path}/test")).await.problem(404, "subscription_not_found");
+    app.post_empty(&format!("{path}/resume")).await.problem(404, "subscription_not_found");
     let event = app.post("/events", &json!({"event_type": "t"})).await.expect(201).json();
     assert_eq!((&event["enqueued"], &event["status"]), (&json!(0), &json!("COMPLETED")));
 }

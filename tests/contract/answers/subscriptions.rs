@@ -90,6 +90,7 @@ async fn watch(server: &Witness<'_>, receiver: &Receiver, path: &str) {
     };
     send_to("/paused", vec![Answer::too_many_requests("3600")]).await;
     until_endpoint("paused").await;
+    server.post_empty(&format!("{path}/resume")).await.expect(200);
     send_to("/open", vec![Answer::status(500), Answer::status(500)]).await;
     until_endpoint("open").await;
     send_to("/gone", vec![Answer::gone()]).await;

@@ -1,0 +1,135 @@
+//! `POST /subscriptions/{id}/resume`: an operator lifts a pause, and closes a breaker.
+
+use serde_json::{Value, json};
+
+use super::by_hand::{dispatcher, idle, look_and_finish};
+use super::{at_once, attempt, beside, endpoint, id_of, publish_id, rows, until_status, with_flags};
+use crate::support::receiver::{Receiver, Reply};
+use crate::support::{App, ledger, until};
+
+/// No word of another server is taken for this one's own doing.
+const SELDOM: &str = "--poll-interval-ms=60000";
+
+async fn resume(app: &App, subscription: &Value) -> Value {
+    app.post_empty(&format!("/subscriptions/{}/resume", id_of(subscription))).await.expect(200).json()
+}
+
+/// An endpoint that has asked to be left alone for ages; answers the subscription, and the event
+/// that was turned away.
+async fn paused(app: &App, receiver: &Receiver) -> (Value, i64) {
+    receiver.next(Reply::too_many_requests("99999999999"));
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"retry": at_once()})).await;
+    let turned_away = publish_id(app, "a").await;
+    attempt(app, turned_away, 1).await;
+    assert_eq!(endpoint(app, &subscription).await["state"], "paused");
+    (subscription, turned_away)
+}
+
+fn closed() -> Value {
+    json!({"state": "closed", "failures_in_row": 0, "paused_until": null})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_that_is_lifted_lets_everything_go_at_once() {
+    let (app, receiver) = (with_flags(&[SELDOM]).await, Receiver::start().await);
+    let (subscription, turned_away) = paused(&app, &receiver).await;
+    let waiting = publish_id(&app, "a").await;
+    let view = resume(&app, &subscription).await;
+    assert_eq!((&view["id"], &view["endpoint"]), (&subscription["id"], &closed()));
+    until_status(&app, turned_away, "COMPLETED").await;
+    until_status(&app, waiting, "COMPLETED").await;
+    assert_eq!(receiver.count(), 3);
+    assert_eq!(view["version"], 1, "the subscription itself is as it was");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_outlives_its_subscription_and_is_lifted_through_the_next_one() {
+    let (app, receiver) = (with_flags(&[SELDOM]).await, Receiver::start().await);
+    let (subscription, _) = paused(&app, &receiver).await;
+    app.delete(&format!("/subscriptions/{}", id_of(&subscription))).await.expect(204);
+    let next = app.subscribe(&receiver.url("/hook"), json!({})).await;
+    assert_eq!(endpoint(&app, &next).await["state"], "paused");
+    let id = publish_id(&app, "a").await;
+    resume(&app, &next).await;
+    until_status(&app, id, "COMPLETED").await;
+}
+
+/// One that shares the URL is looked at again within a minute, or when it is rung for.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_subscription_of_the_url_goes_on() {
+    let (app, receiver) = (with_flags(&[SELDOM]).await, Receiver::start().await);
+    let (subscription, _) = paused(&app, &receiver).await;
+    app.subscribe(&receiver.url("/hook"), json!({"event_types": ["b"]})).await;
+    let id = publish_id(&app, "b").await;
+    resume(&app, &subscription).await;
+    until_status(&app, id, "COMPLETED").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_other_servers_send_at_once_too() {
+    let (sender, receiver) = (with_flags(&[SELDOM]).await, Receiver::start().await);
+    let front = beside(&sender, &["--dispatch=false", SELDOM]).await;
+    let (subscription, turned_away) = paused(&sender, &receiver).await;
+    let waiting = publish_id(&sender, "a").await;
+    resume(&front, &subscription).await;
+    until_status(&sender, turned_away, "COMPLETED").await;
+    until_status(&sender, waiting, "COMPLETED").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_breaker_is_closed_for_everything_and_those_who_asked_are_told() {
+    let (app, receiver) = (idle(&["--breaker-failures=2"]).await, Receiver::start().await);
+    let mut dispatcher = dispatcher(&app, 100);
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1})).await;
+    receiver.next(Reply::status(500));
+    receiver.next(Reply::status(500));
+    for _ in 0..2 {
+        publish_id(&app, "a").await;
+    }
+    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 2);
+    for _ in 0..3 {
+        publish_id(&app, "a").await;
+    }
+    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 0);
+    assert_eq!(endpoint(&app, &subscription).await["state"], "open");
+    assert_eq!(resume(&app, &subscription).await["endpoint"], closed());
+    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 3, "no probe is sent first");
+    let notices = "SELECT event_type FROM waybill.events WHERE event_type LIKE 'waybill.%' ORDER BY id";
+    let types: Vec<Value> = rows(&app, notices).await.iter().map(|row| row["event_type"].clone()).collect();
+    assert_eq!(types, ["waybill.subscription.breaker_opened", "waybill.subscription.breaker_closed"]);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_there_is_nothing_to_resume_nothing_is_done() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"is_active": false})).await;
+    for _ in 0..2 {
+        let view = resume(&app, &subscription).await;
+        assert_eq!((&view["endpoint"], &view["is_active"]), (&closed(), &json!(false)));
+    }
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 0, "nobody is told of anything");
+    app.post_empty("/subscriptions/987654/resume").await.problem(404, "subscription_not_found");
+    let path = format!("/subscriptions/{}", id_of(&subscription));
+    app.delete(&path).await.expect(204);
+    app.post_empty(&format!("{path}/resume")).await.problem(404, "subscription_not_found");
+}
+
+/// What counts against an endpoint counts from then on.
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_counted_anew() {
+    let (app, receiver) = (with_flags(&["--breaker-failures=2"]).await, Receiver::start().await);
+    receiver.always(Reply::status(500));
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1})).await;
+    let fails = async || {
+        let id = publish_id(&app, "a").await;
+        attempt(&app, id, 1).await;
+    };
+    fails().await;
+    assert_eq!(resume(&app, &subscription).await["endpoint"], closed());
+    fails().await;
+    assert_eq!(endpoint(&app, &subscription).await["state"], "closed");
+    fails().await;
+    until("it is open", async || endpoint(&app, &subscription).await["state"] == "open").await;
+}
