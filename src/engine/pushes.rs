@@ -18,17 +18,13 @@ use crate::store::events::EventRow;
 use crate::store::ready::queue_of_subscription;
 use crate::store::subscriptions::{SubscriptionRow, active_ids_of, active_subscriptions_of, get_subscription};
 
-use super::marks::Place;
+use super::announcer::Arrivals;
 use super::settle_deliveries::{Settled, Word, WorkCall};
 use super::subscriptions::{Notices, notice, publish_notices};
 use super::{Engine, transaction};
 
 /// Of how many subscriptions that share an endpoint it is told when a breaker opens.
 const NOTICES: i64 = 100;
-
-/// Where in a queue to begin looking because of a message that tells of nothing new: wherever one
-/// would begin anyway.
-const NO_NEW_ENTRY: Place = Place { rank: i16::MAX, seq: i64::MAX };
 
 /// How much of a subscription's queue to claim.
 #[derive(Debug, Clone, Copy)]
@@ -220,7 +216,7 @@ impl Engine {
         for id in subscription_ids {
             self.push_bell.ring(Some(*id));
         }
-        let queues = subscription_ids.iter().map(|id| (queue_of_subscription(*id), NO_NEW_ENTRY));
+        let queues = subscription_ids.iter().map(|id| (queue_of_subscription(*id), Arrivals::default()));
         self.announcer.announce(queues.collect());
     }
 
