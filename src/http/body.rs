@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use actix_web::error::PayloadError;
 use actix_web::http::header;
-use actix_web::web::{Bytes, Payload};
+use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{FromRequest as _, HttpRequest};
 use futures_util::StreamExt;
 
@@ -94,16 +95,30 @@ async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Result<B
             return Err(error);
         }
     };
-    let reading = tokio::time::timeout(Duration::from_secs(READ_SECONDS), payload.to_bytes_limited(limit));
-    match reading.await {
-        Ok(Ok(Ok(bytes))) => {
+    let reading = gather(payload, length.unwrap_or(0), limit);
+    match tokio::time::timeout(Duration::from_secs(READ_SECONDS), reading).await {
+        Ok(Ok(Some(bytes))) => {
             share.shrink(bytes.len());
             Ok(Body { bytes, share })
         }
-        Ok(Ok(Err(error))) => Err(Error::MalformedJson(format!("the body ended early: {error}"))),
-        Ok(Err(_)) => Err(too_large()),
+        Ok(Ok(None)) => Err(too_large()),
+        Ok(Err(error)) => Err(Error::MalformedJson(format!("the body ended early: {error}"))),
         Err(_) => Err(Error::BodyTimeout(READ_SECONDS)),
     }
+}
+
+/// Reads a body into room for the bytes that were announced; returns nothing if there are more than
+/// `limit`.
+async fn gather(mut payload: Payload, announced: usize, limit: usize) -> Result<Option<Bytes>, PayloadError> {
+    let mut bytes = BytesMut::with_capacity(announced);
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk?;
+        if bytes.len() + chunk.len() > limit {
+            return Ok(None);
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(Some(bytes.freeze()))
 }
 
 /// Reads a body without keeping it, for as long as one may take to arrive.

@@ -1,8 +1,8 @@
 //! The body of a response that carries claimed work.
 //!
-//! It gives all its bytes at once, and with them the claim to the connection's [`SentClaims`],
-//! which decide whether it arrived. Dropped before the server has asked for the bytes, it
-//! undoes the claim.
+//! It gives its bytes in slices, and with the last of them the claim to the connection's
+//! [`SentClaims`], which decide whether it arrived. Dropped before the server has asked for all
+//! bytes, it undoes the claim.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,9 +13,9 @@ use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::header;
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
-use serde::Serialize;
 
 use super::sent_claims::SentClaims;
+use super::sliced_body::SLICE;
 use crate::engine::claim_deliveries::{ClaimedBatch, SentClaim};
 use crate::error::Error;
 
@@ -47,6 +47,11 @@ impl MessageBody for ClaimBody {
             // knows it as well, drops the body next.
             Content::Unsent(..) if is_closed => Poll::Pending,
             Content::Withheld => Poll::Pending,
+            Content::Unsent(mut bytes, claim) if bytes.len() > SLICE => {
+                let slice = bytes.split_to(SLICE);
+                self.content = Content::Unsent(bytes, claim);
+                Poll::Ready(Some(Ok(slice)))
+            }
             Content::Unsent(bytes, mut claim) => {
                 match &self.connection {
                     Some(connection) => connection.add(claim),
@@ -67,9 +72,9 @@ impl MessageBody for ClaimBody {
 pub fn respond(
     request: &HttpRequest,
     claimed: ClaimedBatch,
-    view: impl FnOnce(&ClaimedBatch) -> serde_json::Result<Vec<u8>>,
+    view: impl FnOnce(&ClaimedBatch) -> Result<Vec<u8>, Error>,
 ) -> Result<HttpResponse, Error> {
-    let bytes = view(&claimed).map_err(|error| Error::Internal(error.to_string()))?;
+    let bytes = view(&claimed)?;
     let connection = request.conn_data::<Rc<SentClaims>>().cloned();
     let length = bytes.len() as u64;
     let body = ClaimBody { length, content: Content::Unsent(bytes.into(), claimed.send()), connection };
@@ -78,9 +83,4 @@ pub fn respond(
         .insert_header((header::CACHE_CONTROL, "no-store"))
         .message_body(BoxBody::new(body))
         .map_err(|error| Error::Internal(error.to_string()))
-}
-
-/// The bytes of a view.
-pub fn bytes(view: &impl Serialize) -> serde_json::Result<Vec<u8>> {
-    serde_json::to_vec(view)
 }

@@ -11,7 +11,8 @@ use super::body::{self, read_only_json};
 use super::claim_body;
 use super::fields::Fields;
 use super::query::Query;
-use super::view::EventView;
+use super::sliced_body::to_bytes;
+use super::view::{EventView, size_of};
 use crate::domain::limits;
 use crate::engine::Engine;
 use crate::engine::claim_deliveries::{ClaimRequest, ClaimedBatch};
@@ -33,8 +34,8 @@ pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
         return Ok(nothing());
     }
     claim_body::respond(&request, claimed, |claimed| match (max, claimed.events().first()) {
-        (None, Some(row)) => claim_body::bytes(&EventView::claimed(row)),
-        _ => claim_body::bytes(&batch(claimed)),
+        (None, Some(row)) => to_bytes(size_of(claimed.events()), &EventView::claimed(row)),
+        _ => to_bytes(size_of(claimed.events()), &batch(claimed)),
     })
 }
 
@@ -63,7 +64,7 @@ pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload)
     if claimed.events().is_empty() {
         return Ok(nothing());
     }
-    claim_body::respond(&request, claimed, |claimed| claim_body::bytes(&batch(claimed)))
+    claim_body::respond(&request, claimed, |claimed| to_bytes(size_of(claimed.events()), &batch(claimed)))
 }
 
 /// Reads `tags`, `wait` and `lease`, which every claim by query shares; all of them, even for

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use actix_web::http::header;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
@@ -13,7 +14,8 @@ use super::deliveries::DeliveryView;
 use super::fields::{Fields, read_item};
 use super::new_event::{read_event, traceparent};
 use super::query::Query;
-use super::view::{EventView, LogView, published};
+use super::sliced_body::json;
+use super::view::{EventView, LogView, published, size_of};
 use crate::domain::event::NewEvent;
 use crate::domain::limits;
 use crate::domain::status::Status;
@@ -54,9 +56,11 @@ pub async fn publish_event(
     let Some(row) = published(events, stored).pop() else {
         return Err(Error::Internal("an event was stored and not answered".into()));
     };
-    Ok(HttpResponse::Created()
-        .insert_header((header::LOCATION, format!("/events/{}", row.0.event.id)))
-        .json(EventView::published(&row)))
+    let mut response = json(StatusCode::CREATED, size_of([&row.0]), &EventView::published(&row))?;
+    let location = HeaderValue::from_str(&format!("/events/{}", row.0.event.id));
+    // A path of digits is a header's value.
+    response.headers_mut().insert(header::LOCATION, location.map_err(|error| Error::Internal(error.to_string()))?);
+    Ok(response)
 }
 
 #[derive(Serialize)]
@@ -78,7 +82,8 @@ pub async fn publish_batch(
     let _share = body.into_share();
     let events = Arc::new(events);
     let rows = published(events.clone(), engine.publish_events(events).await?);
-    Ok(HttpResponse::Created().json(Events { events: rows.iter().map(EventView::published).collect() }))
+    let size = size_of(rows.iter().map(|(row, _)| row));
+    json(StatusCode::CREATED, size, &Events { events: rows.iter().map(EventView::published).collect() })
 }
 
 /// All or none: one bad item names its index.
@@ -120,7 +125,7 @@ pub async fn get_event(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     if include_deliveries {
         view.deliveries = Some(pushes.iter().map(DeliveryView::of).collect());
     }
-    Ok(HttpResponse::Ok().json(view))
+    json(StatusCode::OK, size_of([&row]), &view)
 }
 
 #[derive(Serialize)]

@@ -27,6 +27,7 @@ pub mod replays;
 pub mod request_id;
 pub mod sent_claims;
 pub mod server;
+pub mod sliced_body;
 pub mod subscriptions;
 pub mod tags;
 pub mod tcp_info;

@@ -161,6 +161,15 @@ impl<'a> EventView<'a> {
 }
 
 /// A first run that is still to come is `run_at`'s business, not a retry.
+/// Returns about how many bytes events take in a response.
+pub fn size_of<'a>(rows: impl IntoIterator<Item = &'a EventRow>) -> usize {
+    const ALL_BUT_JSON: usize = 1024;
+    let json = |json: &Option<JsonColumn>| json.as_ref().map_or(0, |json| json.0.as_str().len());
+    let bytes =
+        |row: &EventRow| ALL_BUT_JSON + json(&row.event.payload) + json(&row.work.progress) + json(&row.work.result);
+    rows.into_iter().map(bytes).sum()
+}
+
 fn next_retry_at(work: &WorkColumns) -> Option<Timestamp> {
     timestamp(work.due_at.filter(|_| work.lease_id > 0))
 }

@@ -11,7 +11,8 @@ use super::claims::read_claim;
 use super::fields::{Fields, read_item};
 use super::problem::{Code, Problem};
 use super::query::Query;
-use super::view::{EventView, LogView, Timestamp};
+use super::sliced_body::to_bytes;
+use super::view::{EventView, LogView, Timestamp, size_of};
 use crate::domain::action::Action;
 use crate::domain::delivery::{PushRecord, Report};
 use crate::domain::lease::Caller;
@@ -238,7 +239,7 @@ async fn answer_with_next(
     let claimed = engine.claim_deliveries(claim).await?;
     claim_body::respond(request, claimed, |claimed| {
         let next = claimed.events().first().map(EventView::claimed);
-        claim_body::bytes(&SettledAndNext { settled: &settled, next })
+        to_bytes(size_of(claimed.events()), &SettledAndNext { settled: &settled, next })
     })
 }
 
