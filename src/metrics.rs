@@ -50,6 +50,8 @@ pub struct Metrics {
     pub events_claimed: Counter,
     settlements: Family<ActionLabel, Counter>,
     deliveries_enqueued: BySubscription,
+    filters_over_budget: BySubscription,
+    pub long_matchings: Gauge,
     pushes_sent: BySubscription,
     pushes_succeeded: BySubscription,
     pushes_retried: BySubscription,
@@ -107,6 +109,8 @@ impl Metrics {
         registry.register("events_claimed", "Events handed to workers", self.events_claimed.clone());
         registry.register("settlements", "Words of workers and of the dispatcher, put on record", self.settlements.clone());
         registry.register("deliveries_enqueued", "Deliveries made for subscribers", self.deliveries_enqueued.clone());
+        registry.register("filters_over_budget", "Events that a subscription's filter exceeded its budget for, and that it did not match therefore", self.filters_over_budget.clone());
+        registry.register("long_matchings", "Requests whose events are being matched, or wait for that, because filters look at much of them", self.long_matchings.clone());
         registry.register("pushes_sent", "Requests to subscribers", self.pushes_sent.clone());
         registry.register("pushes_succeeded", "Requests that subscribers took", self.pushes_succeeded.clone());
         registry.register("pushes_retried", "Requests that are to be sent again", self.pushes_retried.clone());
@@ -129,6 +133,11 @@ impl Metrics {
             PushCount::DeadLettered => &self.pushes_dead_lettered,
         };
         family.get_or_create(&self.label(subscription_id)).inc();
+    }
+
+    /// Counts events that a subscription's filter exceeded its budget for.
+    pub fn count_over_budget(&self, subscription_id: i64, events: u64) {
+        self.filters_over_budget.get_or_create(&self.label(subscription_id)).inc_by(events);
     }
 
     /// Counts a word that was put on record.

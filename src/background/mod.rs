@@ -10,6 +10,7 @@ pub mod expirer;
 pub mod keeper;
 pub mod listener;
 pub mod notifier;
+pub mod overrun_recorder;
 pub mod poller;
 pub mod promoter;
 pub mod pruner;
@@ -63,6 +64,7 @@ pub fn start(
         tasks.spawn(pruner::run(engine.clone(), settings.dead_letter_days, shutdown.clone()));
     }
     tasks.spawn(registrar::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(overrun_recorder::run(engine.clone(), shutdown.clone()));
     tasks.spawn(poller::run(engine.clone(), settings.poll_interval, shutdown.clone()));
     if settings.notify {
         tasks.spawn(notifier::run(engine.clone(), shutdown.clone()));

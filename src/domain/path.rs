@@ -36,6 +36,11 @@ impl JsonPath {
         })
     }
 
+    /// Returns how many bytes the path has, which is about what is looked at to follow it.
+    pub fn bytes(&self) -> usize {
+        self.segments.iter().map(|segment| segment.len() + 1).sum()
+    }
+
     /// The segments, from the outside in; at least one.
     pub fn segments(&self) -> &[String] {
         &self.segments

@@ -132,13 +132,18 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Lane<C, A> {
 
     /// Queues a call and waits for its answer. `weight` is its share of a batch, in rows.
     pub async fn call(&self, call: C, weight: usize) -> Result<A, Error> {
+        self.call_within(call, weight, ANSWER_WITHIN).await
+    }
+
+    /// The same for a caller that has less time left.
+    pub async fn call_within(&self, call: C, weight: usize, time_left: Duration) -> Result<A, Error> {
         let (answer, answered) = oneshot::channel();
         self.entrance.try_send(Waiting { call, weight, answer }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::Overloaded,
             mpsc::error::TrySendError::Closed(_) => Error::unavailable("the server is stopping".into()),
         })?;
         self.traffic.changed.notify_one();
-        match tokio::time::timeout(ANSWER_WITHIN, answered).await {
+        match tokio::time::timeout(time_left, answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(Error::unavailable("the server is stopping".into())),
             Err(_) => Err(Error::unavailable("no answer from the database in time".into())),

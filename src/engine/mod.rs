@@ -17,9 +17,11 @@ pub mod changes;
 pub mod claim_deliveries;
 mod claimed_batch;
 pub mod clock;
+pub mod filter_overruns;
 pub mod fusion;
 pub mod hub;
 pub mod marks;
+pub mod matching;
 pub mod moments;
 pub mod operate;
 mod operate_deliveries;
@@ -52,18 +54,18 @@ use crate::logging::REQUEST_ID;
 use crate::metrics::{Metrics, PushCount};
 use crate::store::database::Database;
 use crate::store::endpoints::BreakerRule;
-use crate::store::events::StoredEvent;
 use crate::store::ready::subscription_of_queue;
 
 use announcer::{Announcer, Arrivals};
 use changes::Written;
 use claim_deliveries::{ClaimedBatch, Claimer};
 use clock::Clock;
+use filter_overruns::FilterOverruns;
 use fusion::{Answers, Door, Gate, Lane, LaneShape};
 use hub::{Hub, Queues};
 use marks::{Marks, Place};
+use matching::{MatchedPublication, MatchingPlaces, Publishing};
 use moments::Moments;
-use publish_events::Publication;
 use push_bell::PushBell;
 use settle_deliveries::{Settled, WorkCall};
 use sightings::Sightings;
@@ -132,6 +134,10 @@ pub struct Parts {
     pub sightings: Sightings,
     /// Who subscribed, as far as this server knows.
     pub subscribers: Subscribers,
+    /// Where events are matched that cannot be matched at once.
+    pub matching_places: MatchingPlaces,
+    /// Which filters exceeded their budget.
+    pub filter_overruns: FilterOverruns,
     /// Who may have something to be sent.
     pub push_bell: PushBell,
     /// What is counted.
@@ -143,7 +149,7 @@ pub struct Parts {
 
 /// The queues in front of the hot verbs.
 struct Lanes {
-    publish: Lane<Publication, Vec<StoredEvent>>,
+    publish: Lane<MatchedPublication, Publishing>,
     claim: Lane<Claimer, ClaimedBatch>,
     settle: Lane<Arc<Vec<WorkCall>>, Vec<Result<Settled, Error>>>,
 }
@@ -231,6 +237,8 @@ impl Engine {
             announcer: Announcer::default(),
             sightings: Sightings::default(),
             subscribers: Subscribers::default(),
+            matching_places: MatchingPlaces::default(),
+            filter_overruns: FilterOverruns::default(),
             push_bell: PushBell::default(),
             metrics: Metrics::new(),
             settings,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use diesel_async::AsyncPgConnection;
+use tokio::time::Instant;
 
 use crate::domain::event::NewEvent;
 use crate::error::Error;
@@ -17,16 +18,14 @@ use crate::store::ready::{queue_of_subscription, queue_of_tag};
 use super::changes::advance_keys;
 use super::fusion::{Answers, split};
 use super::marks::Place;
-use super::{Engine, Entered, transaction, weight};
+use super::matching::{MATCH_WITHIN, MatchedPublication, Publishing};
+use super::{ANSWER_WITHIN, Engine, Entered, transaction, weight};
 
 /// How often events are matched before their publisher is told to come back later.
 const MATCHES: usize = 20;
 
 /// Deliveries to subscribers that one statement makes at most.
-const PUSHES_PER_STATEMENT: usize = 20_000;
-
-/// Bytes of payloads from which on matching is not done in passing.
-const MUCH_TO_MATCH: usize = 64 * 1024;
+pub(super) const PUSHES_PER_STATEMENT: usize = 20_000;
 
 /// The events of one request, which are stored together or not at all.
 pub type Publication = Arc<Vec<NewEvent>>;
@@ -34,57 +33,59 @@ pub type Publication = Arc<Vec<NewEvent>>;
 impl Engine {
     /// Stores events, all or none, in the order given; answers what the database added.
     pub async fn publish_events(&self, events: Publication) -> Result<Vec<StoredEvent>, Error> {
-        let weight = weight(events.len(), payload_bytes(events.iter()));
-        self.lanes.publish.call(events, weight).await
+        let weight = weight(events.len(), payload_bytes(&events));
+        let began = Instant::now();
+        for _ in 0..MATCHES {
+            let publication = self.match_publication(events.clone(), began + MATCH_WITHIN).await?;
+            let time_left = ANSWER_WITHIN.saturating_sub(began.elapsed());
+            match self.lanes.publish.call_within(publication, weight, time_left).await? {
+                Publishing::Stored(stored) => return Ok(stored),
+                Publishing::Outdated => {}
+            }
+        }
+        Err(subscriptions_keep_changing())
     }
 
     /// Stores the events of many requests in one transaction.
-    pub(super) async fn publish_fused(&self, publications: Vec<Publication>) -> Answers<Vec<StoredEvent>> {
-        split(publications, &|publications: Vec<Publication>| {
+    pub(super) async fn publish_fused(&self, publications: Vec<MatchedPublication>) -> Answers<Publishing> {
+        split(publications, &|publications: Vec<MatchedPublication>| {
             let engine = self.clone();
             async move { engine.publish_all(&publications).await }
         })
         .await
     }
 
-    async fn publish_all(&self, publications: &[Publication]) -> Result<Vec<Vec<StoredEvent>>, Error> {
-        let events: Vec<&NewEvent> = publications.iter().flat_map(|events| events.iter()).collect();
-        let mut stored = self.publish_matched(&events).await?.into_iter();
-        Ok(publications.iter().map(|events| stored.by_ref().take(events.len()).collect()).collect())
-    }
-
     /// Stores events with what follows from them, for those who have subscribed when it is
     /// committed: if that has changed since they were matched, they are matched again.
-    async fn publish_matched(&self, events: &[&NewEvent]) -> Result<Vec<StoredEvent>, Error> {
+    async fn publish_all(&self, publications: &[MatchedPublication]) -> Result<Vec<Publishing>, Error> {
         for _ in 0..MATCHES {
-            let fan_out = self.match_subscribers(events);
-            check_size(&fan_out)?;
-            let has_keys = !keys_of(events, &fan_out).is_empty();
-            let stored = if has_keys {
-                transaction!(self, |conn| publish_in_order(conn, self, events, &fan_out).await)?
-            } else {
-                let mut conn = self.database.connection().await?;
-                let published = publish_events(&mut conn, DEFAULT_NAMESPACE, self.now(), events, &fan_out).await?;
-                published.map(|published| (published, Vec::new()))
-            };
-            if let Some((published, released)) = stored {
-                self.follow_publication(events, &fan_out, &published, released);
-                return Ok(published.events);
+            let joined = self.join_fan_outs(publications);
+            check_size(&joined.fan_out)?;
+            if joined.events.is_empty() {
+                return Ok(joined.hand_out(Vec::new()));
+            }
+            if let Some(stored) = self.publish_matched(&joined.events, &joined.fan_out).await? {
+                return Ok(joined.hand_out(stored));
             }
             self.reload_subscribers().await?;
         }
-        Err(Error::unavailable("the subscriptions keep changing".into()))
+        Err(subscriptions_keep_changing())
     }
 
-    /// Who gets what of these events. Filters may look at all of a payload many times over, so
-    /// where there is much to look at, the thread's other tasks go elsewhere first.
-    fn match_subscribers(&self, events: &[&NewEvent]) -> FanOut {
-        let matching = || self.subscribers.fan_out(events, self.time());
-        if payload_bytes(events.iter().copied()) < MUCH_TO_MATCH {
-            matching()
+    /// Stores events for those who get them. Returns nothing, and stores nothing, if the
+    /// subscriptions have changed since the events were matched.
+    async fn publish_matched(&self, events: &[&NewEvent], fan_out: &FanOut) -> Result<Option<Vec<StoredEvent>>, Error> {
+        let has_keys = !keys_of(events, fan_out).is_empty();
+        let stored = if has_keys {
+            transaction!(self, |conn| publish_in_order(conn, self, events, fan_out).await)?
         } else {
-            tokio::task::block_in_place(matching)
-        }
+            let mut conn = self.database.connection().await?;
+            let published = publish_events(&mut conn, DEFAULT_NAMESPACE, self.now(), events, fan_out).await?;
+            published.map(|published| (published, Vec::new()))
+        };
+        let Some((published, released)) = stored else { return Ok(None) };
+        self.follow_publication(events, fan_out, &published, released);
+        Ok(Some(published.events))
     }
 
     /// Sees to what a publication calls for. Call it after the commit.
@@ -114,6 +115,7 @@ impl Engine {
             look_at: None,
         });
         self.wake(&entered);
+        self.filter_overruns.note(fan_out, &published.events);
         self.count_publication(events, fan_out, published);
     }
 
@@ -121,6 +123,9 @@ impl Engine {
         self.metrics.events_received.inc_by(events.len() as u64);
         for push in &fan_out.pushes {
             self.metrics.count_push(PushCount::Enqueued, push.subscription_id);
+        }
+        for over in &fan_out.over_budget {
+            self.metrics.count_over_budget(over.subscription_id, over.events as u64);
         }
         for (event, stored) in events.iter().zip(&published.events) {
             if event.tags.is_empty() && stored.enqueued == 0 {
@@ -131,18 +136,21 @@ impl Engine {
     }
 }
 
-fn payload_bytes<'a>(events: impl Iterator<Item = &'a NewEvent>) -> usize {
-    events.filter_map(|event| event.payload.as_ref()).map(|json| json.as_str().len()).sum()
+fn payload_bytes(events: &[NewEvent]) -> usize {
+    events.iter().filter_map(|event| event.payload.as_ref()).map(|json| json.as_str().len()).sum()
 }
 
 /// What is too much for one statement is published in parts, if it came in several requests.
-fn check_size(fan_out: &FanOut) -> Result<(), Error> {
-    let count = fan_out.pushes.len();
-    if count <= PUSHES_PER_STATEMENT {
+pub(super) fn check_size(fan_out: &FanOut) -> Result<(), Error> {
+    if fan_out.pushes.len() <= PUSHES_PER_STATEMENT {
         return Ok(());
     }
-    let reason = format!("would be pushed {count} times; at most {PUSHES_PER_STATEMENT} are possible in one request");
+    let reason = format!("would be pushed more than {PUSHES_PER_STATEMENT} times, which is the most in one request");
     Err(Error::invalid("events", reason))
+}
+
+fn subscriptions_keep_changing() -> Error {
+    Error::unavailable("the subscriptions keep changing".into())
 }
 
 /// The keys behind which anything of it queues: of which consumers.

@@ -12,16 +12,17 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::event::NewEvent;
 use crate::domain::json::RawJson;
-use crate::domain::matching::{Catalog, Subject};
+use crate::domain::matching::{Allowance, Budget, Catalog, Stopped, Subject};
 use crate::domain::signature::Secret;
 use crate::domain::subscription::{Subscription, SubscriptionSpec};
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::events::{FanOut, Push};
+use crate::store::events::{FanOut, OverBudget, Push};
 use crate::store::ready::queue_of_subscription;
 use crate::store::subscriptions::{CatalogRow, load_catalog, load_generation, load_one};
 
 use super::Engine;
+use super::publish_events::PUSHES_PER_STATEMENT;
 
 /// The copy of the subscriptions that one server has.
 #[derive(Default)]
@@ -60,7 +61,7 @@ impl Subscriber {
 
 impl Subscribers {
     /// The copy.
-    fn copy(&self) -> Arc<Copy> {
+    pub(super) fn copy(&self) -> Arc<Copy> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -78,11 +79,6 @@ impl Subscribers {
     pub fn queues(&self) -> Vec<String> {
         self.copy().by_id.keys().map(|id| queue_of_subscription(*id)).collect()
     }
-
-    /// Who gets what of these events, by this copy.
-    pub fn fan_out(&self, events: &[&NewEvent], time: DateTime<Utc>) -> FanOut {
-        self.copy().fan_out(events, time)
-    }
 }
 
 impl Copy {
@@ -95,21 +91,45 @@ impl Copy {
         Ok(Copy { generation, catalog: Catalog::new(subscriptions), by_id })
     }
 
-    pub(super) fn fan_out(&self, events: &[&NewEvent], time: DateTime<Utc>) -> FanOut {
+    /// Its number.
+    pub(super) fn generation(&self) -> i64 {
+        self.generation
+    }
+
+    /// Returns who gets what of these events. Ends early if that is more than can be stored in one
+    /// statement.
+    pub(super) fn fan_out(
+        &self,
+        events: &[NewEvent],
+        time: DateTime<Utc>,
+        allowance: &mut Allowance<'_>,
+    ) -> Result<FanOut, Stopped> {
         let mut fan_out = FanOut { generation: self.generation, ..FanOut::default() };
         if self.by_id.is_empty() {
-            return fan_out;
+            return Ok(fan_out);
         }
         let mut matched: BTreeMap<i64, i32> = BTreeMap::new();
+        let mut over_budget: BTreeMap<i64, OverBudget> = BTreeMap::new();
         for (index, event) in events.iter().enumerate() {
             let subject = subject_of(event, time);
-            for subscription in self.catalog.matching(&subject) {
+            let budget = Budget::of(subject.payload_bytes(), events.len());
+            let found = self.catalog.matching(&subject, budget, allowance)?;
+            for subscription in found.matched {
                 matched.insert(subscription.id, subscription.version);
-                fan_out.pushes.push(push(index, event, &subject, subscription));
+                fan_out.pushes.push(push(index, event, &subject, subscription, allowance)?);
+            }
+            for Subscription { id, .. } in found.over_budget.into_iter().map(AsRef::as_ref) {
+                let unknown = OverBudget { subscription_id: *id, events: 0, last_event: index };
+                let over = over_budget.entry(*id).or_insert(unknown);
+                (over.events, over.last_event) = (over.events + 1, index);
+            }
+            if fan_out.pushes.len() > PUSHES_PER_STATEMENT {
+                break;
             }
         }
         fan_out.subscriptions = matched.into_iter().collect();
-        fan_out
+        fan_out.over_budget = over_budget.into_values().collect();
+        Ok(fan_out)
     }
 }
 
@@ -118,15 +138,21 @@ fn subject_of(event: &NewEvent, time: DateTime<Utc>) -> Subject<'_> {
     Subject::new(event.event_type.as_deref(), event.tags.as_slice(), &event.labels, payload, time)
 }
 
-fn push(event_index: usize, event: &NewEvent, subject: &Subject<'_>, subscription: &Subscription) -> Push {
+fn push(
+    event_index: usize,
+    event: &NewEvent,
+    subject: &Subject<'_>,
+    subscription: &Subscription,
+    allowance: &mut Allowance<'_>,
+) -> Result<Push, Stopped> {
     let SubscriptionSpec { max_attempts, ordering_key_path, .. } = &subscription.spec;
-    let payload = ordering_key_path.as_ref().and_then(|_| subject.payload());
-    Push {
+    let payload = if ordering_key_path.is_some() { subject.payload(allowance)? } else { None };
+    Ok(Push {
         event: event_index,
         subscription_id: subscription.id,
         max_attempts: *max_attempts,
         ordering_key: subscription.spec.ordering_key(event.ordering_key.as_deref(), payload),
-    }
+    })
 }
 
 impl Engine {

@@ -11,6 +11,7 @@ use crate::domain::address::check_url;
 use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::json::RawJson;
 use crate::domain::limits;
+use crate::domain::matching::Allowance;
 use crate::domain::signature::Secret;
 use crate::domain::subscription::{SubscriptionSpec, headers};
 use crate::domain::tags::Tags;
@@ -293,7 +294,9 @@ pub(super) async fn publish_notices(
 ) -> Result<Notices, Error> {
     let borrowed: Vec<&NewEvent> = events.iter().collect();
     for _ in 0..NOTICE_MATCHES {
-        let fan_out = Copy::load(conn).await?.fan_out(&borrowed, engine.time());
+        let fan_out = Copy::load(conn).await?.fan_out(&events, engine.time(), &mut Allowance::unlimited());
+        // An allowance without a limit is never used up.
+        let fan_out = fan_out.map_err(|_| Error::Internal("matching was stopped, and nobody stopped it".into()))?;
         if let Some((published, released)) = publish_in_order(conn, engine, &borrowed, &fan_out).await? {
             return Ok(Notices { events, fan_out, published, released });
         }

@@ -19,6 +19,7 @@ use crate::engine::subscriptions::SubscriptionChanges;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::endpoints::{EndpointRow, load_endpoints};
+use crate::store::filter_overruns::{FilterOverrun, load_filter_overruns};
 use crate::store::pages::page_end;
 use crate::store::subscriptions::{self, SubscriptionRow};
 use crate::webhook::{Client, Letter};
@@ -49,7 +50,7 @@ pub async fn create_subscription(
     fields.finish()?;
     let secret = or_new(secret)?;
     let row = engine.create_subscription(rest, secret.clone(), is_active).await?;
-    let mut view = view(&row, None);
+    let mut view = view(&row, None, None);
     view.insert("secret".into(), secret.as_text().into());
     let location = (header::LOCATION, format!("/subscriptions/{}", row.id));
     Ok(HttpResponse::Created().insert_header(location).json(view))
@@ -65,7 +66,13 @@ pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> R
     let rows = subscriptions::list_subscriptions(&mut conn, DEFAULT_NAMESPACE, is_active, after, limit).await?;
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();
     let endpoints = load_endpoints(&mut conn, DEFAULT_NAMESPACE, &urls, engine.now()).await?;
-    let views: Vec<_> = rows.iter().map(|row| view(row, endpoints.iter().find(|e| e.url == row.url))).collect();
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let overruns = load_filter_overruns(&mut conn, &ids).await?;
+    let views = rows.iter().map(|row| {
+        let overrun = overruns.iter().find(|overrun| overrun.subscription_id == row.id);
+        view(row, endpoints.iter().find(|e| e.url == row.url), overrun)
+    });
+    let views: Vec<_> = views.collect();
     let next = page_end(&rows, limit, |row| row.id.to_string());
     Ok(HttpResponse::Ok().json(json!({"subscriptions": views, "next": next})))
 }
@@ -191,7 +198,8 @@ fn test_letter(id: i64) -> Result<Letter, Error> {
 async fn show(engine: &Engine, row: &SubscriptionRow) -> Result<HttpResponse, Error> {
     let mut conn = engine.database.connection().await?;
     let endpoints = load_endpoints(&mut conn, DEFAULT_NAMESPACE, &[&row.url], engine.now()).await?;
-    Ok(HttpResponse::Ok().json(view(row, endpoints.first())))
+    let overruns = load_filter_overruns(&mut conn, &[row.id]).await?;
+    Ok(HttpResponse::Ok().json(view(row, endpoints.first(), overruns.first())))
 }
 
 fn read_secret(fields: &mut Fields<'_>) -> Option<Secret> {
@@ -206,7 +214,7 @@ fn or_new(secret: Option<Secret>) -> Result<Secret, Error> {
 
 /// A subscription on the wire: what was set, and how it is doing. Never its secret, and no
 /// values of headers.
-fn view(row: &SubscriptionRow, endpoint: Option<&EndpointRow>) -> Map<String, Value> {
+fn view(row: &SubscriptionRow, endpoint: Option<&EndpointRow>, overrun: Option<&FilterOverrun>) -> Map<String, Value> {
     let mut view = Map::new();
     view.insert("id".into(), row.id.into());
     view.insert("version".into(), row.version.into());
@@ -216,9 +224,19 @@ fn view(row: &SubscriptionRow, endpoint: Option<&EndpointRow>) -> Map<String, Va
     headers::mask(&mut spec);
     view.extend(spec);
     view.insert("endpoint".into(), endpoint_view(endpoint));
+    view.insert("filter_over_budget".into(), overrun_view(overrun));
     view.insert("created_at".into(), json!(Timestamp(row.created_at)));
     view.insert("updated_at".into(), json!(Timestamp(row.updated_at)));
     view
+}
+
+/// For how many events the filter exceeded its budget.
+fn overrun_view(overrun: Option<&FilterOverrun>) -> Value {
+    json!({
+        "events": overrun.map_or(0, |overrun| overrun.events),
+        "last_at": timestamp(overrun.map(|overrun| overrun.last_at)),
+        "last_event_id": overrun.map(|overrun| overrun.last_event_id),
+    })
 }
 
 fn endpoint_view(endpoint: Option<&EndpointRow>) -> Value {

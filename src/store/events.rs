@@ -101,10 +101,39 @@ pub struct FanOut {
     pub subscriptions: Vec<(i64, i32)>,
     /// What they get, in the order of the events.
     pub pushes: Vec<Push>,
+    /// Subscriptions whose filter exceeded its budget for some of the events, once per request.
+    pub over_budget: Vec<OverBudget>,
+}
+
+impl FanOut {
+    /// Adds who gets further events, of which the first has this index. Both must have been matched
+    /// against the same copy.
+    pub fn append(&mut self, other: &FanOut, first_event: usize) {
+        let push = |push: &Push| Push { event: push.event + first_event, ..push.clone() };
+        self.pushes.extend(other.pushes.iter().map(push));
+        let over = |over: &OverBudget| OverBudget { last_event: over.last_event + first_event, ..*over };
+        self.over_budget.extend(other.over_budget.iter().map(over));
+        if !other.subscriptions.is_empty() {
+            self.subscriptions.extend(&other.subscriptions);
+            self.subscriptions.sort_unstable();
+            self.subscriptions.dedup();
+        }
+    }
+}
+
+/// A subscription whose filter exceeded its budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OverBudget {
+    /// The subscription.
+    pub subscription_id: i64,
+    /// For how many events of a request.
+    pub events: i64,
+    /// The index of the last of them.
+    pub last_event: usize,
 }
 
 /// One subscription gets one event.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Push {
     /// The event's index among those published together.
     pub event: usize,

@@ -19,6 +19,7 @@ pub mod deliveries;
 pub mod endpoints;
 pub mod event_log;
 pub mod events;
+pub mod filter_overruns;
 pub mod gauges;
 pub mod growing;
 pub mod lease_watch;

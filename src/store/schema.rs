@@ -231,6 +231,16 @@ diesel::table! {
 }
 
 diesel::table! {
+    /// Filters that exceeded their budget.
+    waybill.filter_overruns (subscription_id) {
+        subscription_id -> BigInt,
+        events -> BigInt,
+        last_at -> Timestamptz,
+        last_event_id -> BigInt,
+    }
+}
+
+diesel::table! {
     /// Owners.
     waybill.namespaces (id) {
         id -> Integer,

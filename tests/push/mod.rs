@@ -1,6 +1,7 @@
 //! Events are pushed: from publishing to a request that a real receiver got.
 
 mod breaker;
+mod budgets;
 mod by_hand;
 mod checker;
 mod crashes;

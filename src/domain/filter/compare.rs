@@ -4,6 +4,9 @@ use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
+use super::{all_hold, any_holds};
+use crate::domain::matching::{Halt, STEP_BYTES, Work};
+
 /// An ordering that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relation {
@@ -25,27 +28,52 @@ impl Relation {
 }
 
 /// The order of two values, if there is one: numbers among themselves, and strings.
-pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
+pub(super) fn order(left: &Value, right: &Value, work: &mut Work<'_, '_>) -> Result<Option<Ordering>, Halt> {
     match (left, right) {
-        (Value::Number(left), Value::Number(right)) => order_numbers(left, right),
-        (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
-        _ => None,
+        (Value::Number(left), Value::Number(right)) => Ok(order_numbers(left, right)),
+        (Value::String(left), Value::String(right)) => order_texts(left, right, work).map(Some),
+        _ => Ok(None),
     }
 }
 
+/// The order of two strings, by code point.
+pub(super) fn order_texts(left: &str, right: &str, work: &mut Work<'_, '_>) -> Result<Ordering, Halt> {
+    work.look_at(left.len().min(right.len()))?;
+    Ok(left.cmp(right))
+}
+
+/// Whether two strings are the same.
+pub(super) fn same_text(left: &str, right: &str, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    work.look_at(left.len())?;
+    Ok(left == right)
+}
+
 /// Whether two values are the same; numbers by their value and not by their spelling.
-pub(super) fn same(left: &Value, right: &Value) -> bool {
+pub(super) fn same(left: &Value, right: &Value, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
+    work.look_at(STEP_BYTES)?;
     match (left, right) {
-        (Value::Number(left), Value::Number(right)) => order_numbers(left, right) == Some(Ordering::Equal),
+        (Value::Number(left), Value::Number(right)) => Ok(order_numbers(left, right) == Some(Ordering::Equal)),
+        (Value::String(left), Value::String(right)) => same_text(left, right, work),
         (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
+            Ok(left.len() == right.len() && all_hold(left.iter().zip(right), |(left, right)| same(left, right, work))?)
         }
         (Value::Object(left), Value::Object(right)) => {
-            let has = |(name, value)| right.get(name).is_some_and(|other| same(value, other));
-            left.len() == right.len() && left.iter().all(has)
+            let has = |(name, value): (&String, &Value)| {
+                work.look_at(name.len())?;
+                right.get(name).map_or(Ok(false), |other| same(value, other, work))
+            };
+            Ok(left.len() == right.len() && all_hold(left, has)?)
         }
-        _ => left == right,
+        _ => Ok(left == right),
     }
+}
+
+/// Whether a value is among others.
+pub(super) fn is_among(value: &Value, others: &[Value], work: &mut Work<'_, '_>) -> Result<bool, Halt> {
+    any_holds(others, |other| same(other, value, work))
 }
 
 fn order_numbers(left: &Number, right: &Number) -> Option<Ordering> {
@@ -78,6 +106,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::domain::matching::Allowance;
+
+    fn same(left: &Value, right: &Value) -> bool {
+        super::same(left, right, &mut Work::within(u64::MAX, &mut Allowance::unlimited())).unwrap()
+    }
+
+    fn order(left: &Value, right: &Value) -> Option<Ordering> {
+        super::order(left, right, &mut Work::within(u64::MAX, &mut Allowance::unlimited())).unwrap()
+    }
 
     #[test]
     fn numbers_compare_by_value_and_integers_exactly() {

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::{Operand, compare};
-use crate::domain::matching::Subject;
+use super::{Operand, all_hold, any_holds, compare};
+use crate::domain::matching::{Halt, Subject, Work};
 use crate::domain::path::JsonPath;
 use crate::domain::{limits, text};
 
@@ -45,17 +45,23 @@ impl Field {
     }
 
     /// What an event has there.
-    pub(super) fn of<'a>(&self, subject: &'a Subject<'_>) -> Known<'a> {
+    pub(super) fn of<'a>(&self, subject: &'a Subject<'_>, work: &mut Work<'_, '_>) -> Result<Known<'a>, Halt> {
         let text = |found: Option<&'a str>| found.map_or(Known::Nothing, Known::Text);
         let json = |found: Option<&'a Value>| found.map_or(Known::Nothing, Known::Json);
-        match self {
+        Ok(match self {
             Self::Type => text(subject.event_type),
             Self::Time => Known::Time(subject.time),
             Self::Tags => Known::Tags(subject.tags),
-            Self::Label(name) => text(subject.labels.get(name).map(String::as_str)),
-            Self::Payload => json(subject.payload()),
-            Self::PayloadAt(path) => json(subject.payload().and_then(|payload| path.find(payload))),
-        }
+            Self::Label(name) => {
+                work.look_at(name.len())?;
+                text(subject.labels.get(name).map(String::as_str))
+            }
+            Self::Payload => json(subject.payload(work.allowance())?),
+            Self::PayloadAt(path) => {
+                work.look_at(path.bytes())?;
+                json(subject.payload(work.allowance())?.and_then(|payload| path.find(payload)))
+            }
+        })
     }
 }
 
@@ -85,36 +91,44 @@ impl<'a> Known<'a> {
         }
     }
 
-    pub(super) fn equals(&self, operand: &Operand) -> bool {
+    pub(super) fn equals(&self, operand: &Operand, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
         match (self, operand) {
-            (Known::Time(time), Operand::Time(other)) => time == other,
-            (Known::Text(text), Operand::Json(other)) => other.as_str() == Some(text),
-            (Known::Tags(tags), Operand::Json(Value::Array(others))) => {
-                tags.len() == others.len() && tags.iter().zip(others).all(|(tag, other)| other.as_str() == Some(tag))
+            (Known::Time(time), Operand::Time(other)) => Ok(time == other),
+            (Known::Text(text), Operand::Json(other)) => is_text(other, text, work),
+            (Known::Tags(tags), Operand::Json(Value::Array(others))) => Ok(tags.len() == others.len()
+                && all_hold(tags.iter().zip(others), |(tag, other)| is_text(other, tag, work))?),
+            (Known::Tags(tags), Operand::Json(other)) => any_holds(*tags, |tag| is_text(other, tag, work)),
+            (Known::Json(value), Operand::Json(other)) => compare::same(value, other, work),
+            _ => Ok(false),
+        }
+    }
+
+    pub(super) fn compared_with(&self, operand: &Operand, work: &mut Work<'_, '_>) -> Result<Option<Ordering>, Halt> {
+        match (self, operand) {
+            (Known::Time(time), Operand::Time(other)) => Ok(Some(time.cmp(other))),
+            (Known::Text(text), Operand::Json(Value::String(other))) => {
+                compare::order_texts(text, other, work).map(Some)
             }
-            (Known::Tags(tags), Operand::Json(other)) => tags.iter().any(|tag| other.as_str() == Some(tag)),
-            (Known::Json(value), Operand::Json(other)) => compare::same(value, other),
-            _ => false,
+            (Known::Json(value), Operand::Json(other)) => compare::order(value, other, work),
+            _ => Ok(None),
         }
     }
 
-    pub(super) fn compared_with(&self, operand: &Operand) -> Option<Ordering> {
-        match (self, operand) {
-            (Known::Time(time), Operand::Time(other)) => Some(time.cmp(other)),
-            (Known::Text(text), Operand::Json(Value::String(other))) => Some((*text).cmp(other)),
-            (Known::Json(value), Operand::Json(other)) => compare::order(value, other),
-            _ => None,
-        }
-    }
-
-    pub(super) fn contains(&self, part: &Value) -> bool {
+    pub(super) fn contains(&self, part: &Value, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
         match self {
-            Known::Tags(tags) => tags.iter().any(|tag| part.as_str() == Some(tag)),
-            Known::Json(Value::Array(items)) => items.iter().any(|item| compare::same(item, part)),
+            Known::Tags(tags) => any_holds(*tags, |tag| is_text(part, tag, work)),
+            Known::Json(Value::Array(items)) => compare::is_among(part, items, work),
             _ => match (self.text(), part.as_str()) {
-                (Some(text), Some(part)) => text.contains(part),
-                _ => false,
+                (Some(text), Some(part)) => {
+                    work.look_at(text.len())?;
+                    Ok(text.contains(part))
+                }
+                _ => Ok(false),
             },
         }
     }
+}
+
+fn is_text(value: &Value, text: &str, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
+    value.as_str().map_or(Ok(false), |value| compare::same_text(value, text, work))
 }

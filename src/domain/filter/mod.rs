@@ -19,8 +19,8 @@
 //!   there only `$neq`, `$nin`, `$not` and `$exists: false` are true.
 //! - `payload` itself is always there: it is null if the event has none.
 //!
-//! What it costs is bounded by the size of the filter, which is limited, times the length of
-//! the strings and lists that it looks at. There are no regular expressions.
+//! What it costs is counted in bytes looked at, before they are looked at ([`Work`]); a filter
+//! that would exceed its budget has no result. There are no regular expressions.
 
 mod compare;
 mod field;
@@ -30,7 +30,7 @@ use serde_json::Value;
 
 use self::compare::Relation;
 use self::field::{Field, Known};
-use super::matching::Subject;
+use super::matching::{Halt, STEP_BYTES, Subject, Work};
 
 /// A filter, checked and ready.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,9 +41,9 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether all that it asks for is true of an event.
-    pub fn matches(&self, subject: &Subject<'_>) -> bool {
-        self.root.holds(subject)
+    /// Returns whether all that it asks for is true of an event.
+    pub fn matches(&self, subject: &Subject<'_>, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
+        self.root.holds(subject, work)
     }
 
     /// The filter as it was given.
@@ -62,14 +62,38 @@ enum Node {
 }
 
 impl Node {
-    fn holds(&self, subject: &Subject<'_>) -> bool {
+    fn holds(&self, subject: &Subject<'_>, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
         match self {
-            Node::All(parts) => parts.iter().all(|part| part.holds(subject)),
-            Node::Any(parts) => parts.iter().any(|part| part.holds(subject)),
-            Node::Not(part) => !part.holds(subject),
-            Node::Condition(field, test) => test.holds(&field.of(subject)),
+            Node::All(parts) => all_hold(parts, |part| part.holds(subject, work)),
+            Node::Any(parts) => any_holds(parts, |part| part.holds(subject, work)),
+            Node::Not(part) => Ok(!part.holds(subject, work)?),
+            Node::Condition(field, test) => {
+                work.look_at(STEP_BYTES)?;
+                test.holds(&field.of(subject, work)?, work)
+            }
         }
     }
+}
+
+/// Returns whether something is true of at least one item. Ends at the first of which it is.
+fn any_holds<T>(
+    items: impl IntoIterator<Item = T>,
+    mut holds: impl FnMut(T) -> Result<bool, Halt>,
+) -> Result<bool, Halt> {
+    for item in items {
+        if holds(item)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns whether something is true of every item. Ends at the first of which it is not.
+fn all_hold<T>(
+    items: impl IntoIterator<Item = T>,
+    mut holds: impl FnMut(T) -> Result<bool, Halt>,
+) -> Result<bool, Halt> {
+    Ok(!any_holds(items, |item| Ok(!holds(item)?))?)
 }
 
 /// What must be true of a field. `$neq` and `$nin` are these, turned round.
@@ -91,16 +115,23 @@ enum Operand {
 }
 
 impl Test {
-    fn holds(&self, known: &Known<'_>) -> bool {
+    fn holds(&self, known: &Known<'_>, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
         match self {
-            Test::OneOf(operands) => operands.iter().any(|operand| known.equals(operand)),
+            Test::OneOf(operands) => any_holds(operands, |operand| known.equals(operand, work)),
             Test::Is(relation, operand) => {
-                known.compared_with(operand).is_some_and(|ordering| relation.admits(ordering))
+                let ordering = known.compared_with(operand, work)?;
+                Ok(ordering.is_some_and(|ordering| relation.admits(ordering)))
             }
-            Test::Exists(wanted) => known.exists() == *wanted,
-            Test::StartsWith(start) => known.text().is_some_and(|text| text.starts_with(start)),
-            Test::EndsWith(end) => known.text().is_some_and(|text| text.ends_with(end)),
-            Test::Contains(part) => known.contains(part),
+            Test::Exists(wanted) => Ok(known.exists() == *wanted),
+            Test::StartsWith(start) => {
+                work.look_at(start.len())?;
+                Ok(known.text().is_some_and(|text| text.starts_with(start)))
+            }
+            Test::EndsWith(end) => {
+                work.look_at(end.len())?;
+                Ok(known.text().is_some_and(|text| text.ends_with(end)))
+            }
+            Test::Contains(part) => known.contains(part, work),
         }
     }
 }

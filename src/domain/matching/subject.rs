@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
+use super::work::{Allowance, Stopped};
+
 /// What is known of an event. The payload is parsed when somebody first asks for it, and once.
 #[derive(Debug)]
 pub struct Subject<'a> {
@@ -36,8 +38,16 @@ impl<'a> Subject<'a> {
     /// The payload. There are payloads that can be passed on but not looked into: numbers too
     /// large for a float, halves of surrogate pairs, nesting to the very limit. Nothing in them
     /// is found.
-    pub fn payload(&self) -> Option<&Value> {
-        self.payload.get_or_init(|| serde_json::from_str(self.raw_payload).ok()).as_ref()
+    pub fn payload(&self, allowance: &mut Allowance<'_>) -> Result<Option<&Value>, Stopped> {
+        if self.payload.get().is_none() {
+            allowance.parse(self.raw_payload.len())?;
+        }
+        Ok(self.payload.get_or_init(|| serde_json::from_str(self.raw_payload).ok()).as_ref())
+    }
+
+    /// Returns how many bytes the payload has.
+    pub fn payload_bytes(&self) -> usize {
+        self.raw_payload.len()
     }
 
     /// Whether the payload had to be parsed.

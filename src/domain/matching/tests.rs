@@ -42,8 +42,20 @@ impl Event {
     }
 }
 
+fn budget(subject: &Subject<'_>) -> Budget {
+    Budget::of(subject.payload_bytes(), 1)
+}
+
+fn matches<'a>(catalog: &'a Catalog, subject: &Subject<'_>) -> Matches<'a> {
+    catalog.matching(subject, budget(subject), &mut Allowance::unlimited()).unwrap()
+}
+
+fn ids_of(subscriptions: &[&Arc<Subscription>]) -> Vec<i64> {
+    subscriptions.iter().map(|subscription| subscription.id).collect()
+}
+
 fn ids(catalog: &Catalog, event: &Event) -> Vec<i64> {
-    catalog.matching(&event.subject()).iter().map(|subscription| subscription.id).collect()
+    ids_of(&matches(catalog, &event.subject()).matched)
 }
 
 #[test]
@@ -86,11 +98,11 @@ fn a_payload_is_parsed_only_for_a_filter_that_asks_for_it() {
     ]);
     let other = Event::new(Some("b"), &[], &[]);
     let subject = other.subject();
-    assert_eq!(catalog.matching(&subject).len(), 1);
+    assert_eq!(matches(&catalog, &subject).matched.len(), 1);
     assert!(!subject.was_parsed());
     let asked = Event::new(Some("a"), &[], &[]);
     let subject = asked.subject();
-    assert_eq!(catalog.matching(&subject)[0].id, 2);
+    assert_eq!(matches(&catalog, &subject).matched[0].id, 2);
     assert!(subject.was_parsed());
 }
 
@@ -100,7 +112,7 @@ fn a_payload_that_cannot_be_looked_into_matches_nothing_that_looks() {
     let catalog = catalog([json!({"filter": {"payload.n": {"$exists": true}}}), json!({})]);
     for payload in [r#"{"n":1e999}"#, r#"{"n":"\ud800"}"#] {
         let subject = Subject::new(None, &[], &labels, Some(payload), DateTime::UNIX_EPOCH);
-        assert_eq!(catalog.matching(&subject).len(), 1, "{payload}");
+        assert_eq!(matches(&catalog, &subject).matched.len(), 1, "{payload}");
     }
 }
 
@@ -125,6 +137,94 @@ fn of_a_thousand_subscriptions_an_event_looks_at_its_few() {
 fn subscriptions_come_by_id_in_whatever_order_they_were_given() {
     let all = [9, 3, 7].map(|id| subscription(id, json!({"tags": "a"})));
     assert_eq!(ids(&Catalog::new(all.to_vec()), &Event::new(None, &["a"], &[])), [3, 7, 9]);
+}
+
+/// A filter that looks at all of `payload.s` so many times and does not match.
+fn looking(times: usize) -> Value {
+    let conditions: Vec<Value> = (0..times).map(|n| json!({"payload.s": {"$contains": format!("b{n}")}})).collect();
+    json!({"filter": {"$or": conditions}})
+}
+
+fn event_with(bytes: usize) -> Event {
+    Event { payload: json!({"s": "a".repeat(bytes)}).to_string(), ..Event::new(None, &[], &[]) }
+}
+
+const MIB: u64 = 1024 * 1024;
+
+#[test]
+fn two_hundred_of_the_dearest_filters_look_at_a_bounded_number_of_bytes() {
+    for times in [1, 4, 99] {
+        let all = (0..200).map(|_| looking(times));
+        let all = all.chain([json!({"filter": {"payload.s": {"$startsWith": "aa"}}}), json!({})]);
+        let (catalog, event) = (catalog(all), event_with(80_000));
+        let (subject, mut allowance) = (event.subject(), Allowance::unlimited());
+        let found = catalog.matching(&subject, budget(&subject), &mut allowance).unwrap();
+        assert_eq!(ids_of(&found.matched), [201, 202]);
+        let expected = if times == 1 { vec![] } else { (1..=200).collect() };
+        assert_eq!(ids_of(&found.over_budget), expected);
+        let (parsing, finding) = (8 * event.payload.len() as u64, 202 * 8);
+        assert!(allowance.used() <= 16 * MIB + 16 * 80_010 + parsing + finding, "{}", allowance.used());
+    }
+}
+
+#[test]
+fn a_filter_that_looks_at_no_more_than_its_share_is_never_left_out() {
+    for dear in [0, 1, 10, 100, 170] {
+        let cheap = json!({"filter": {"payload.s": {"$contains": "aaa"}}});
+        let all = (0..dear).map(|_| looking(99)).chain([cheap]);
+        let found = catalog(all);
+        assert_eq!(ids(&found, &event_with(100_000)), [dear + 1], "{dear}");
+    }
+    // However many there are, what looks at little is always seen to.
+    let all = (0..5_000).map(|_| looking(99)).chain([json!({"filter": {"payload.s": {"$startsWith": "aa"}}})]);
+    assert_eq!(ids(&catalog(all), &event_with(100_000)), [5_001]);
+}
+
+#[test]
+fn what_many_cheap_filters_leave_is_there_for_a_dear_one() {
+    let cheap = (0..1_000).map(|n| json!({"filter": {"payload.n": n}}));
+    let catalog = catalog(cheap.chain([looking(12)]));
+    let found = matches(&catalog, &event_with(1_000_000).subject()).over_budget.len();
+    assert_eq!(found, 0, "its equal share would be a thirtieth of one look");
+}
+
+#[test]
+fn a_filter_over_its_budget_does_not_match_whichever_way_it_is_put() {
+    let dear = looking(99)["filter"].clone();
+    let catalog = catalog([json!({ "filter": { "$not": dear } }), json!({ "filter": dear })]);
+    let event = event_with(1_000_000);
+    let found = matches(&catalog, &event.subject());
+    assert_eq!((found.matched.len(), ids_of(&found.over_budget)), (0, vec![1, 2]));
+}
+
+#[test]
+fn an_allowance_decides_whether_there_is_a_result_and_never_which() {
+    let catalog = catalog([looking(3), json!({"filter": {"payload.s": {"$contains": "aaa"}}}), looking(99)]);
+    let event = event_with(250_000);
+    let whole = matches(&catalog, &event.subject());
+    assert_eq!((ids_of(&whole.matched), ids_of(&whole.over_budget)), (vec![2], vec![3]));
+    let mut results = 0;
+    for bytes in (0..32 * MIB).step_by(MIB as usize) {
+        let subject = event.subject();
+        if let Ok(found) = catalog.matching(&subject, budget(&subject), &mut Allowance::of(bytes)) {
+            assert_eq!(ids_of(&found.matched), ids_of(&whole.matched));
+            assert_eq!(ids_of(&found.over_budget), ids_of(&whole.over_budget));
+            results += 1;
+        }
+    }
+    assert!(results > 0 && results < 32, "{results}");
+    let gone = std::sync::atomic::AtomicBool::new(true);
+    let (subject, mut none) = (event.subject(), Allowance::unlimited().until(&gone));
+    assert_eq!(catalog.matching(&subject, budget(&subject), &mut none).unwrap_err(), Stopped);
+}
+
+#[test]
+fn a_large_payload_is_not_parsed_where_there_is_no_time_for_it() {
+    let catalog = catalog([json!({"filter": {"payload.n": 1}})]);
+    let event = event_with(1_000_000);
+    let subject = event.subject();
+    assert!(catalog.matching(&subject, budget(&subject), &mut Allowance::of(1_000_000)).is_err());
+    assert!(!subject.was_parsed());
 }
 
 fn words(range: std::ops::Range<usize>) -> impl Strategy<Value = Vec<String>> {
@@ -152,7 +252,10 @@ proptest! {
     ) {
         let catalog = catalog(all);
         let event = Event { event_type, tags, labels, payload: r#"{"n": 1}"#.into() };
-        let wanted = |subscription: &&Arc<Subscription>| is_for(&subscription.spec, &event.subject());
+        let wanted = |subscription: &&Arc<Subscription>| {
+            let alone = Catalog::new(vec![Arc::clone(subscription)]);
+            meets_the_rest(&subscription.spec, &event.subject()) && ids(&alone, &event).len() == 1
+        };
         let asked: Vec<i64> = catalog.subscriptions.iter().filter(wanted).map(|found| found.id).collect();
         prop_assert_eq!(ids(&catalog, &event), asked);
     }

@@ -118,6 +118,7 @@ async fn a_change_that_is_wrong_is_refused_as_a_whole() {
         (json!({"name": "after", "id": 8}), "id"),
         (json!({"name": "after", "version": 8}), "version"),
         (json!({"name": "after", "endpoint": {}}), "endpoint"),
+        (json!({"name": "after", "filter_over_budget": {}}), "filter_over_budget"),
         (json!({"name": "after", "is_active": "no"}), "is_active"),
         (
             json!({"name": "after", "filter": {"$or": [{}, {"payload.a": {"$gt": true}}]}}),

@@ -25,6 +25,7 @@ async fn an_address_is_enough_and_the_rest_has_defaults() {
         "retry_on": [408, 425, 429, "5xx", "timeout", "connection"], "ordering": "none", "on_exhausted": "skip",
         "ordering_key_path": null, "max_concurrency": 16, "rate_per_second": null, "transform": null,
         "endpoint": {"state": "closed", "failures_in_row": 0, "paused_until": null},
+        "filter_over_budget": {"events": 0, "last_at": null, "last_event_id": null},
     });
     assert_eq!(view, expected);
 }
@@ -34,7 +35,7 @@ async fn null_means_not_given() {
     let app = App::start().await;
     let plain = app.subscribe(NOWHERE, json!({})).await;
     let nulls = plain.as_object().expect("an object").keys().map(|name| (name.clone(), Value::Null));
-    let own = ["id", "version", "inactive_reason", "endpoint", "created_at", "updated_at", "url"];
+    let own = ["id", "version", "inactive_reason", "endpoint", "filter_over_budget", "created_at", "updated_at", "url"];
     let nulls: Value = nulls.filter(|(name, _)| !own.contains(&name.as_str())).collect();
     let mut view = app.subscribe(NOWHERE, nulls).await;
     for own in ["id", "secret", "created_at", "updated_at"] {

@@ -1,0 +1,110 @@
+//! Filters that exceeded their budget, gathered until they are written down.
+//!
+//! A publisher must not pay for a subscriber's filter, so nothing of this is written in its
+//! transaction. There is one entry per subscription, however many events it missed.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::Error;
+use crate::store::events::{FanOut, StoredEvent};
+use crate::store::filter_overruns::{FilterOverrun, record_filter_overruns};
+
+use super::Engine;
+
+/// More subscriptions than this between two writings are not all recorded.
+const MAX_GATHERED: usize = 10_000;
+
+/// How many subscriptions one statement writes.
+const ROWS_PER_STATEMENT: usize = 1_000;
+
+/// How many subscriptions are named in the log each time.
+const NAMED_IN_LOG: usize = 10;
+
+/// Overruns, gathering, by subscription.
+#[derive(Default)]
+pub struct FilterOverruns {
+    gathered: Mutex<BTreeMap<i64, FilterOverrun>>,
+}
+
+impl FilterOverruns {
+    /// Notes the filters that some events exceeded the budget of.
+    pub(super) fn note(&self, fan_out: &FanOut, stored: &[StoredEvent]) {
+        if fan_out.over_budget.is_empty() {
+            return;
+        }
+        let mut gathered = self.lock();
+        for overrun in &fan_out.over_budget {
+            let Some(event) = stored.get(overrun.last_event) else { continue };
+            let overrun = FilterOverrun {
+                subscription_id: overrun.subscription_id,
+                events: overrun.events,
+                last_at: event.created_at,
+                last_event_id: event.id,
+            };
+            add(&mut gathered, overrun);
+        }
+    }
+
+    fn take(&self) -> Vec<FilterOverrun> {
+        std::mem::take(&mut *self.lock()).into_values().collect()
+    }
+
+    fn put_back(&self, overruns: Vec<FilterOverrun>) {
+        let mut gathered = self.lock();
+        for overrun in overruns {
+            add(&mut gathered, overrun);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<i64, FilterOverrun>> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn add(gathered: &mut BTreeMap<i64, FilterOverrun>, overrun: FilterOverrun) {
+    if let Some(known) = gathered.get_mut(&overrun.subscription_id) {
+        known.events += overrun.events;
+        known.last_at = known.last_at.max(overrun.last_at);
+        known.last_event_id = known.last_event_id.max(overrun.last_event_id);
+    } else if gathered.len() < MAX_GATHERED {
+        gathered.insert(overrun.subscription_id, overrun);
+    }
+}
+
+impl Engine {
+    /// Writes down which filters exceeded their budget since the last time. Returns how many did.
+    pub async fn record_filter_overruns(&self) -> Result<usize, Error> {
+        let mut overruns = self.filter_overruns.take();
+        let count = overruns.len();
+        while !overruns.is_empty() {
+            let rest = overruns.split_off(overruns.len().min(ROWS_PER_STATEMENT));
+            if let Err(error) = self.write_filter_overruns(&overruns).await {
+                self.filter_overruns.put_back(overruns);
+                self.filter_overruns.put_back(rest);
+                return Err(error);
+            }
+            log_overruns(&overruns);
+            overruns = rest;
+        }
+        Ok(count)
+    }
+
+    async fn write_filter_overruns(&self, overruns: &[FilterOverrun]) -> Result<(), Error> {
+        let mut conn = self.database.connection().await?;
+        Ok(record_filter_overruns(&mut conn, overruns).await?)
+    }
+}
+
+fn log_overruns(overruns: &[FilterOverrun]) {
+    for overrun in overruns.iter().take(NAMED_IN_LOG) {
+        log::warn!(
+            subscription_id = overrun.subscription_id, event_id = overrun.last_event_id, events = overrun.events;
+            "a filter exceeded its budget, and counts as not matching"
+        );
+    }
+    if overruns.len() > NAMED_IN_LOG {
+        let more = overruns.len() - NAMED_IN_LOG;
+        log::warn!(subscriptions = more; "more filters exceeded their budget");
+    }
+}
