@@ -10,6 +10,7 @@ mod contract;
 mod costs;
 mod edge;
 mod embedded;
+mod examples;
 mod faults;
 mod long_poll;
 mod memory;

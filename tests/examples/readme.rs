@@ -1,0 +1,65 @@
+//! The README's walk-throughs, pasted into a shell as they are printed.
+
+use std::process::{Command, Stdio};
+
+use crate::support::database;
+use crate::support::process::{Process, waybill};
+
+const README: &str = include_str!("../../README.md");
+
+/// The blocks of shell commands of a section.
+fn blocks_of(heading: &str) -> Vec<&'static str> {
+    let (_, section) = README.split_once(&format!("\n## {heading}\n")).expect(heading);
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let blocks: Vec<&str> =
+        section.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
+    assert!(!blocks.is_empty(), "{heading}");
+    blocks
+}
+
+/// Pastes blocks into one shell, for this server instead of the one on port 8080.
+fn paste(server: &Process, blocks: &[&str]) -> String {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let script = blocks
+        .concat()
+        .replace("localhost:8080", server.app.base.trim_start_matches("http://"))
+        .replace("9000", &port.to_string());
+    let mut command = Command::new("sh");
+    command.args(["-eu", "-c", &script]).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
+    let output = command.output().expect("a shell");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {out}\n{err}\n{script}", output.status);
+    assert!(!out.contains("/problems/"), "{out}");
+    assert_eq!(err, "");
+    out.into_owned()
+}
+
+fn serve(url: &str, variables: &[(&str, &str)]) -> Process {
+    let mut command = waybill(&["serve", "--bind", "127.0.0.1:0"]);
+    command.env("DATABASE_URL", url).envs(variables.iter().copied());
+    Process::start(command)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_events_life_can_be_pasted_again_and_again() {
+    let server = serve(&database::empty().await, &[]);
+    for _ in 0..2 {
+        let printed = paste(&server, &blocks_of("An event's life, with `curl`"));
+        let trail = printed.rsplit("\"logs\":").next().expect("a trail");
+        let actions: Vec<&str> =
+            trail.split("\"action\":\"").skip(1).map(|rest| rest.split('"').next().unwrap_or_default()).collect();
+        assert_eq!(actions, ["PICKED", "FAILED", "PICKED", "COMPLETED"], "{printed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_pushed_can_be_pasted() {
+    let blocks = blocks_of("An event pushed");
+    let (start, paste_these) = blocks.split_first().expect("blocks");
+    let setting = start.strip_suffix(" make run\n").expect("how to start the server");
+    let server = serve(&database::empty().await, &[setting.split_once('=').expect("a setting")]);
+    let printed = paste(&server, paste_these);
+    let last = printed.lines().last().expect("what the receiver printed");
+    assert!(last.contains("verified evt_"), "{printed}");
+    assert!(last.ends_with(r#"{"order": 17, "amount": 99.90}"#), "{printed}");
+}
