@@ -20,13 +20,13 @@ use crate::domain::limits;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::completions::{Completion, complete_deliveries};
+use crate::store::completions::{Completed, Completion, complete_deliveries};
 use crate::store::deliveries::Loaded;
 use crate::store::event_log::{LogEntry, find_entry, find_past_claim};
 
 use super::changes::{Changes, Written};
 use super::fusion::{Answers, split};
-use super::{Engine, transaction, weight};
+use super::{CONFLICT_RETRIES, Engine, transaction, weight};
 
 /// One call of one worker about one event.
 #[derive(Debug, Clone)]
@@ -188,8 +188,7 @@ impl Engine {
         if completions.is_empty() {
             return Ok(answers);
         }
-        let mut conn = self.database.connection().await?;
-        for done in complete_deliveries(&mut conn, DEFAULT_NAMESPACE, self.now(), &completions).await? {
+        for done in self.complete_at_once(&completions).await? {
             let record = Record {
                 entry: done.entry,
                 is_repeat: false,
@@ -200,6 +199,19 @@ impl Engine {
             answers[indices[done.ord as usize - 1]] = Some(Ok(Settled::Recorded(Box::new(record))));
         }
         Ok(answers)
+    }
+
+    /// Runs that statement, again if it fell victim to another transaction.
+    async fn complete_at_once(&self, completions: &[Completion<'_>]) -> Result<Vec<Completed>, Error> {
+        let mut tries = 0;
+        loop {
+            let mut conn = self.database.connection().await?;
+            let completed = complete_deliveries(&mut conn, DEFAULT_NAMESPACE, self.now(), completions).await;
+            match completed.map_err(Error::from) {
+                Err(error) if error.is_conflict() && tries < CONFLICT_RETRIES => tries += 1,
+                completed => return completed,
+            }
+        }
     }
 }
 

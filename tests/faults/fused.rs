@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use waybill::engine::Queued;
 
+use crate::support::locks::HeldRow;
 use crate::support::work::{Claim, Naming, W1};
 use crate::support::{App, HeldTable, Options, Reply, database, ledger, until, within_patience};
 
@@ -356,5 +357,29 @@ async fn publishers_at_full_speed_do_not_keep_workers_from_claiming_and_settling
     // publisher stores, and where workers have to stand back, none.
     let fair = WORKERS * EVENTS_EACH / 2;
     assert!(lives_meanwhile >= fair / 4, "{lives_meanwhile} lives, where {fair} would be fair");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completions_that_lose_a_deadlock_are_tried_again() {
+    let app = App::start().await;
+    let claims = held_claims(&app, 2).await;
+    let mut held = HeldRow::lock(&app, claims[1].event_id).await;
+    // Whoever waits for the deadlock to be noticed first is the victim: never the test.
+    held.execute("SET deadlock_timeout = '1h'").await;
+    let results: Vec<Value> = claims
+        .iter()
+        .map(|claim| json!({"event_id": claim.event_id, "lease_id": claim.lease_id, "action": "complete"}))
+        .collect();
+    let settling = post(&app, "/events/settle", json!({"worker_id": W1, "results": results}));
+    app.calls_waiting_for_locks(1).await;
+    held.execute(&format!("SELECT 1 FROM waybill.deliveries WHERE id = {} FOR UPDATE", claims[0].event_id)).await;
+    held.let_go().await;
+    let outcomes = answer(settling).await.expect(200).json()["results"].clone();
+    assert_eq!((&outcomes[0]["status"], &outcomes[1]["status"]), (&200.into(), &200.into()));
+    assert_eq!(
+        database::count(&app.url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").await,
+        1
+    );
     ledger::check(&app).await;
 }
