@@ -28,8 +28,8 @@ pub struct Delivery {
     pub max_retries: i32,
     /// Leases that ran out in a row without a sign of life.
     pub rescue_count: i32,
-    /// How often it was claimed: the fencing token.
-    pub lease_id: i32,
+    /// The number of its latest claim, or 0: the fencing token.
+    pub lease_id: i64,
     /// Who claimed it last.
     pub worker_id: Option<String>,
     /// Until when, exactly while it is processing.
@@ -71,7 +71,7 @@ pub enum Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settled {
     /// The claim.
-    pub lease_id: i32,
+    pub lease_id: i64,
     /// The word.
     pub action: Action,
 }
@@ -88,7 +88,7 @@ pub struct LogLine {
     /// By whom; nobody for what the server or an operator did.
     pub worker_id: Option<String>,
     /// Under which claim.
-    pub lease_id: i32,
+    pub lease_id: i64,
     /// In which attempt.
     pub attempt: i32,
     /// The worker's status code.

@@ -1,7 +1,7 @@
 //! Fencing: does this caller hold the claim it speaks of?
 //!
-//! Every claim of a delivery raises its `lease_id`, and only that number counts, never a
-//! clock and never the attempt. A caller who does not know its `lease_id` is taken to mean
+//! No two claims share a `lease_id`, and each claim of a delivery has a higher one than the
+//! claim before. Only that number counts, never a clock and never the attempt. A caller who does not know its `lease_id` is taken to mean
 //! the latest claim made under its `worker_id`; whoever asks resolves that first, and hands
 //! [`judge`] a [`PastClaim`] where the claim meant is not the latest one.
 
@@ -13,14 +13,14 @@ pub struct Caller {
     /// Who they say they are.
     pub worker_id: String,
     /// Which claim they mean, if they say.
-    pub lease_id: Option<i32>,
+    pub lease_id: Option<i64>,
 }
 
 /// A claim that is no longer the latest: how it ended by its holder's word, if it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PastClaim {
     /// Its number.
-    pub lease_id: i32,
+    pub lease_id: i64,
     /// What its holder said in the end.
     pub settled: Option<Action>,
 }
@@ -35,7 +35,7 @@ pub enum Verdict {
     /// The same was already said under the same claim: answer the same, write nothing.
     Repeats {
         /// The claim under which it was said.
-        lease_id: i32,
+        lease_id: i64,
     },
     /// Not this caller's to decide.
     Refused(Refusal),
@@ -81,7 +81,7 @@ fn judge_past(delivery: &Delivery, past: Option<PastClaim>, action: Action) -> V
     }
 }
 
-fn judge_settled(lease_id: i32, settled: Action, action: Action) -> Verdict {
+fn judge_settled(lease_id: i64, settled: Action, action: Action) -> Verdict {
     if settled == action { Verdict::Repeats { lease_id } } else { Verdict::Refused(Refusal::AlreadySettled) }
 }
 

@@ -39,6 +39,8 @@ pub const DELAY_SECONDS: i64 = 30 * 24 * 60 * 60;
 pub const LEASE_SECONDS: std::ops::RangeInclusive<i32> = 1..=43_200;
 /// The lease of a claim or heartbeat that does not say, in seconds.
 pub const DEFAULT_LEASE_SECONDS: i32 = 300;
+/// The number of a claim.
+pub const LEASE_ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
 /// How long a claim may wait, in seconds.
 pub const WAIT_SECONDS: std::ops::RangeInclusive<i32> = 0..=60;
 /// Events of one batch: published, claimed or settled.

@@ -296,7 +296,7 @@ async fn repeat(
     conn: &mut AsyncPgConnection,
     changes: &Changes,
     id: i64,
-    lease_id: i32,
+    lease_id: i64,
     action: Action,
 ) -> Result<Draft, Error> {
     let same = |line: &crate::domain::delivery::LogLine| {

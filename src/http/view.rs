@@ -76,7 +76,7 @@ pub struct EventView<'a> {
 #[derive(Serialize)]
 #[expect(missing_docs, reason = "named as in the contract")]
 pub struct LeaseView {
-    pub lease_id: i32,
+    pub lease_id: i64,
     pub lease_expires_at: Option<Timestamp>,
     pub attempt: i32,
 }
@@ -186,7 +186,7 @@ pub struct LogView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<&'a str>,
     pub action: &'static str,
-    pub lease_id: i32,
+    pub lease_id: i64,
     pub attempt: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_code: Option<i32>,

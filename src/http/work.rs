@@ -110,7 +110,7 @@ async fn settle_one(engine: &Engine, call: WorkCall) -> Result<Settled, Error> {
 
 fn read_caller(fields: &mut Fields<'_>) -> Option<Caller> {
     let worker_id = fields.worker_id();
-    let lease_id = fields.integer("lease_id", 1..=i32::MAX);
+    let lease_id = fields.integer("lease_id", limits::LEASE_ID);
     Some(Caller { worker_id: worker_id?, lease_id })
 }
 
@@ -160,7 +160,7 @@ fn read_report(fields: &mut Fields<'_>) -> Report {
 
 fn read_result(fields: &mut Fields<'_>, worker_id: &str) -> Option<WorkCall> {
     let event_id = fields.required("event_id", |fields| fields.integer("event_id", 1..=i64::MAX));
-    let lease_id = fields.integer("lease_id", 1..=i32::MAX);
+    let lease_id = fields.integer("lease_id", limits::LEASE_ID);
     let action: Option<String> = fields.required("action", |fields| fields.value("action", "a string"));
     let word = match action.as_deref()? {
         "complete" => read_complete(fields),

@@ -31,8 +31,8 @@ pub struct Remembered {
     #[diesel(sql_type = Array<BigInt>)]
     pub delivery_ids: Vec<i64>,
     /// Their leases, in the same order.
-    #[diesel(sql_type = Array<Integer>)]
-    pub lease_ids: Vec<i32>,
+    #[diesel(sql_type = Array<BigInt>)]
+    pub lease_ids: Vec<i64>,
 }
 
 /// A request, locked.
@@ -102,7 +102,7 @@ pub async fn remember_claim(
     .bind::<Text, _>(key.worker_id)
     .bind::<Text, _>(key.request_id)
     .bind::<Array<BigInt>, _>(&claimed.delivery_ids)
-    .bind::<Array<Integer>, _>(&claimed.lease_ids)
+    .bind::<Array<BigInt>, _>(&claimed.lease_ids)
     .bind::<Nullable<Timestamptz>, _>(now)
     .cached()
     .execute(conn)
@@ -126,7 +126,7 @@ pub async fn load_standing(
         .load(conn)
         .await?;
     let standing =
-        |id: i64, lease: i32| rows.iter().find(|row| row.event.id == id && row.work.lease_id == lease).cloned();
+        |id: i64, lease: i64| rows.iter().find(|row| row.event.id == id && row.work.lease_id == lease).cloned();
     Ok(remembered
         .delivery_ids
         .iter()

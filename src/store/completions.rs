@@ -18,7 +18,7 @@ pub struct Completion<'a> {
     /// The delivery.
     pub id: i64,
     /// The claim meant, if the worker says.
-    pub lease_id: Option<i32>,
+    pub lease_id: Option<i64>,
     /// The worker.
     pub worker_id: &'a str,
     /// What it says.
@@ -58,7 +58,7 @@ pub async fn complete_deliveries(
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(completions.iter().map(|c| c.id).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Integer>>, _>(completions.iter().map(|c| c.lease_id).collect::<Vec<_>>())
+        .bind::<Array<Nullable<BigInt>>, _>(completions.iter().map(|c| c.lease_id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(completions.iter().map(|c| c.worker_id).collect::<Vec<_>>())
         .bind::<Nullable<Array<Nullable<Integer>>>, _>(used(&reports, |r| r.status_code))
         .bind::<Nullable<Array<Nullable<BigInt>>>, _>(used(&reports, |r| r.execution_time_ms))

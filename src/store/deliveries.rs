@@ -58,8 +58,8 @@ struct LoadedRow {
     retry_count: i32,
     #[diesel(sql_type = Integer)]
     rescue_count: i32,
-    #[diesel(sql_type = Integer)]
-    lease_id: i32,
+    #[diesel(sql_type = BigInt)]
+    lease_id: i64,
     #[diesel(sql_type = Nullable<Text>)]
     worker_id: Option<String>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
@@ -76,8 +76,8 @@ struct LoadedRow {
     ordering_key: Option<String>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     started_at: Option<DateTime<Utc>>,
-    #[diesel(sql_type = Nullable<Integer>)]
-    settled_lease_id: Option<i32>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    settled_lease_id: Option<i64>,
     #[diesel(sql_type = Nullable<Text>)]
     settled_action: Option<ActionColumn>,
     #[diesel(sql_type = Nullable<Json>)]
@@ -216,7 +216,7 @@ pub async fn save_deliveries(
         .bind::<Array<Bool>, _>(all().map(Delivery::is_in_order).collect::<Vec<_>>())
         .bind::<Array<Bool>, _>(saves.iter().map(|s| s.to_tail && s.delivery.is_in_order()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.started_at).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Integer>>, _>(all().map(|d| d.settled.map(|s| s.lease_id)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<BigInt>>, _>(all().map(|d| d.settled.map(|s| s.lease_id)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.settled.map(|s| s.action.as_str())).collect::<Vec<_>>())
         .bind::<Array<Nullable<Json>>, _>(all().map(|d| json(&d.progress)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Json>>, _>(all().map(|d| json(&d.result)).collect::<Vec<_>>())

@@ -28,7 +28,7 @@ pub struct LogEntry {
     pub delivery_id: i64,
     pub action: ActionColumn,
     pub worker_id: Option<String>,
-    pub lease_id: i32,
+    pub lease_id: i64,
     pub attempt: i32,
     pub status_code: Option<i32>,
     pub execution_time_ms: Option<i64>,
@@ -56,7 +56,7 @@ pub async fn append_log(
         .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.delivery_id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(lines.iter().map(|l| l.action.as_str()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(lines.iter().map(|l| l.worker_id.as_deref()).collect::<Vec<_>>())
-        .bind::<Array<Integer>, _>(lines.iter().map(|l| l.lease_id).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.lease_id).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(lines.iter().map(|l| l.attempt).collect::<Vec<_>>())
         .bind::<Array<Nullable<Integer>>, _>(lines.iter().map(|l| l.status_code).collect::<Vec<_>>())
         .bind::<Array<Nullable<BigInt>>, _>(lines.iter().map(|l| l.execution_time_ms).collect::<Vec<_>>())
@@ -79,7 +79,7 @@ pub async fn find_entry(
     conn: &mut AsyncPgConnection,
     delivery_id: i64,
     event_id: i64,
-    lease_id: i32,
+    lease_id: i64,
     action: Action,
 ) -> QueryResult<Option<LogEntry>> {
     event_log::table
@@ -101,7 +101,7 @@ pub async fn find_past_claim(
     event_id: i64,
     delivery_id: i64,
     worker_id: &str,
-    lease_id: Option<i32>,
+    lease_id: Option<i64>,
 ) -> QueryResult<Option<PastClaim>> {
     let of_delivery = event_log::event_id.eq(event_id).and(event_log::delivery_id.eq(delivery_id));
     let lease_id = match lease_id {

@@ -45,7 +45,7 @@ pub struct EventColumns {
 pub struct WorkColumns {
     pub status: StatusColumn,
     pub retry_count: i32,
-    pub lease_id: i32,
+    pub lease_id: i64,
     pub due_at: Option<DateTime<Utc>>,
     pub worker_id: Option<String>,
     pub lease_expires_at: Option<DateTime<Utc>>,

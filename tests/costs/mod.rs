@@ -10,7 +10,7 @@ mod plans;
 mod pushes;
 mod statements;
 
-use diesel::sql_types::{BigInt, Integer, Json, Nullable};
+use diesel::sql_types::{BigInt, Json, Nullable};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use serde_json::Value;
@@ -51,14 +51,14 @@ fn statements() -> [(&'static str, &'static str, &'static str); 8] {
         (
             "complete",
             COMPLETE_DELIVERIES,
-            "int, timestamptz, bigint[], int[], text[], int[], bigint[], json[], text[], int[]",
+            "int, timestamptz, bigint[], bigint[], text[], int[], bigint[], json[], text[], int[]",
         ),
         ("load", LOAD_DELIVERIES, "bigint[], timestamptz"),
         (
             "save",
             SAVE_DELIVERIES,
             "timestamptz, bigint[], text[], int[], int[], text[], timestamptz[], bool[], bool[], timestamptz[], \
-             timestamptz[], bool[], bool[], timestamptz[], int[], text[], json[], json[], text[], int[]",
+             timestamptz[], bool[], bool[], timestamptz[], bigint[], text[], json[], json[], text[], int[]",
         ),
         ("due", find_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
         ("watched", TAKE_WATCHED_LEASES, "timestamptz, bigint, timestamptz, bigint, double precision, bool"),
@@ -80,8 +80,8 @@ struct Plan {
 struct Claimed {
     #[diesel(sql_type = Nullable<BigInt>)]
     claimed_id: Option<i64>,
-    #[diesel(sql_type = Integer)]
-    lease_id: i32,
+    #[diesel(sql_type = BigInt)]
+    lease_id: i64,
 }
 
 impl Lab {

@@ -80,7 +80,7 @@ claimed AS (
     UPDATE waybill.deliveries d
     SET status = 'PROCESSING',
         worker_id = ($5)[f.slot],
-        lease_id = d.lease_id + 1,
+        lease_id = f.seq,
         lease_expires_at = coalesce($7, now()) + make_interval(secs => coalesce(f.lease_seconds, ($6)[f.slot])),
         started_at = NULL,
         ready_seq = NULL,

@@ -20,7 +20,7 @@ async fn the_log_of_an_event_comes_oldest_first() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("email").await;
     app.publish_tagged("email").await;
-    app.claim("email", "w:1").await.expect("an event");
+    let lease_id = app.claim("email", "w:1").await.expect("an event")["lease_id"].clone();
     app.claim("email", "w:2").await.expect("another event");
     app.advance(1);
     app.post(&format!("/events/{id}/start"), &json!({"worker_id": "w:1"})).await.expect(200);
@@ -32,7 +32,10 @@ async fn the_log_of_an_event_comes_oldest_first() {
     let logs = logs.as_array().expect("logs");
     let actions: Vec<&Value> = logs.iter().map(|entry| &entry["action"]).collect();
     assert_eq!(actions, ["PICKED", "STARTED", "COMPLETED"]);
-    assert!(logs.iter().all(|entry| entry["event_id"] == id && entry["worker_id"] == "w:1" && entry["lease_id"] == 1));
+    assert!(
+        logs.iter()
+            .all(|entry| entry["event_id"] == id && entry["worker_id"] == "w:1" && entry["lease_id"] == lease_id)
+    );
     assert_eq!(logs[2], completed);
     assert_eq!(logs[2]["execution_time_ms"], 1250);
 }

@@ -22,7 +22,7 @@ async fn a_reset_gives_the_event_back_and_says_why() {
         (&line["action"], &line["reason"], &line["worker_id"]),
         (&"RESET".into(), &"worker_timeout".into(), &W1.into())
     );
-    assert_eq!(app.take("a", W2).await.lease_id, 2);
+    assert_eq!(app.take("a", W2).await.event_id, id);
     ledger::check(&app).await;
 }
 

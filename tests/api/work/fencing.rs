@@ -197,7 +197,7 @@ async fn a_late_word_after_reset_by_an_operator_is_accepted() {
     for (word, naming) in WAYS {
         let claim = reset_from(&app, W1).await;
         let entry = app.say(&claim, word, naming).await.expect(200).json();
-        assert_eq!((&entry["lease_id"], &entry["worker_id"]), (&1.into(), &W1.into()));
+        assert_eq!((&entry["lease_id"], &entry["worker_id"]), (&claim.lease_id.into(), &W1.into()));
         assert_eq!(app.status(claim.event_id).await, status_after(word));
         assert_eq!(app.actions(claim.event_id).await, ["PICKED", "RESET", line_of(word)]);
         assert!(app.claim("a", W2).await.is_none(), "it was settled, and must not be handed out");
@@ -296,7 +296,7 @@ async fn a_worker_that_never_held_it_is_refused() {
     for word in ["complete", "fail"] {
         let claim = held_by(&app, W1).await;
         app.say(&claim.spoken_by(W2), word, Naming::Worker).await.problem(409, "lease_lost");
-        let invented = Claim { lease_id: 99, ..claim.clone() };
+        let invented = Claim { lease_id: 9_999, ..claim.clone() };
         app.say(&invented, word, Naming::Lease).await.problem(409, "lease_lost");
         assert_eq!(app.status(claim.event_id).await, "PROCESSING");
     }

@@ -18,7 +18,7 @@ async fn a_release_gives_the_event_back_without_spending_an_attempt() {
             assert_eq!((&event["status"], &event["retry_count"]), (&"PENDING".into(), &0.into()));
         }
         let claim = app.take("a", W2).await;
-        assert_eq!(claim.lease_id, 6);
+        assert_eq!(claim.event_id, id);
         app.say(&claim, "complete", naming).await.expect(200);
     }
     ledger::check(&app).await;

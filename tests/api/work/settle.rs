@@ -2,12 +2,18 @@
 
 use serde_json::{Value, json};
 
-use crate::support::work::{Naming, W1, W2, ids};
+use crate::support::work::{Claim, Naming, W1, W2, ids};
 use crate::support::{App, ledger};
 
 async fn publish_many(app: &App, count: usize) {
     let events: Vec<Value> = (0..count).map(|_| json!({"title": "a job", "tags": "a"})).collect();
     app.post("/events/batch", &json!({"events": events})).await.expect(201);
+}
+
+/// Claims up to ten events; answers their ids and leases.
+async fn claim_ten(app: &App) -> (Vec<i64>, Vec<i64>) {
+    let events = app.claim_batch("a", W1, 10).await;
+    events.iter().map(Claim::of).map(|claim| (claim.event_id, claim.lease_id)).unzip()
 }
 
 async fn settle(app: &App, results: Vec<Value>) -> Vec<Value> {
@@ -20,7 +26,7 @@ async fn every_item_gets_the_outcome_of_its_own_call() {
     let app = App::with_fixed_clock().await;
     publish_many(&app, 6).await;
     app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1})).await;
-    let claimed = ids(&app.claim_batch("a", W1, 10).await);
+    let (claimed, leases) = claim_ten(&app).await;
     app.operate(claimed[3], "reset").await.expect(200);
     app.take("a", W2).await;
     app.operate(claimed[4], "reset").await.expect(200);
@@ -28,12 +34,12 @@ async fn every_item_gets_the_outcome_of_its_own_call() {
     let outcomes = settle(
         &app,
         vec![
-            json!({"event_id": claimed[0], "lease_id": 1, "action": "complete", "status_code": 200, "result": {"n": 1}}),
+            json!({"event_id": claimed[0], "lease_id": leases[0], "action": "complete", "status_code": 200, "result": {"n": 1}}),
             json!({"event_id": claimed[1], "action": "fail", "error_message": "no", "execution_time_ms": 5}),
-            json!({"event_id": claimed[2], "lease_id": 1, "action": "release", "delay_seconds": 9}),
-            json!({"event_id": claimed[3], "lease_id": 1, "action": "complete"}),
-            json!({"event_id": claimed[4], "lease_id": 1, "action": "complete"}),
-            json!({"event_id": claimed[5], "lease_id": 7, "action": "fail"}),
+            json!({"event_id": claimed[2], "lease_id": leases[2], "action": "release", "delay_seconds": 9}),
+            json!({"event_id": claimed[3], "lease_id": leases[3], "action": "complete"}),
+            json!({"event_id": claimed[4], "lease_id": leases[4], "action": "complete"}),
+            json!({"event_id": claimed[5], "lease_id": leases[6], "action": "fail"}),
             json!({"event_id": claimed[6], "action": "fail"}),
             json!({"event_id": unclaimed, "action": "complete"}),
             json!({"event_id": 4_711, "action": "complete"}),
@@ -77,17 +83,18 @@ async fn the_same_event_twice_in_one_batch_is_answered_right_both_times() {
     let app = App::with_fixed_clock().await;
     publish_many(&app, 3).await;
     app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1})).await;
-    let claimed = ids(&app.claim_batch("a", W1, 10).await);
-    let both = |id: i64, one: &str, other: &str| {
-        vec![json!({"event_id": id, "action": one}), json!({"event_id": id, "lease_id": 1, "action": other})]
+    let (claimed, leases) = claim_ten(&app).await;
+    let both = |index: usize, one: &str, other: &str| {
+        let (id, lease_id) = (claimed[index], leases[index]);
+        vec![json!({"event_id": id, "action": one}), json!({"event_id": id, "lease_id": lease_id, "action": other})]
     };
     let outcomes = settle(
         &app,
         [
-            both(claimed[0], "complete", "complete"),
-            both(claimed[1], "fail", "complete"),
-            both(claimed[2], "fail", "fail"),
-            both(claimed[3], "fail", "fail"),
+            both(0, "complete", "complete"),
+            both(1, "fail", "complete"),
+            both(2, "fail", "fail"),
+            both(3, "fail", "fail"),
         ]
         .concat(),
     )
@@ -109,11 +116,12 @@ async fn the_same_event_twice_in_one_batch_is_answered_right_both_times() {
 async fn a_repeated_batch_gets_the_same_entries() {
     let app = App::with_fixed_clock().await;
     publish_many(&app, 4).await;
-    let claimed = ids(&app.claim_batch("a", W1, 10).await);
+    let (claimed, leases) = claim_ten(&app).await;
     let results: Vec<Value> = claimed
         .iter()
+        .zip(leases)
         .zip(["complete", "fail", "release", "complete"])
-        .map(|(id, action)| json!({"event_id": id, "lease_id": 1, "action": action}))
+        .map(|((id, lease_id), action)| json!({"event_id": id, "lease_id": lease_id, "action": action}))
         .collect();
     let first = settle(&app, results.clone()).await;
     app.advance(1);

@@ -72,13 +72,14 @@ async fn work(server: &Witness<'_>) {
     let done = hold(server, json!({"title": "done", "tags": "work"})).await;
     say(done, "start", json!({})).await.expect(200);
     say(done, "heartbeat", json!({"progress": {"done": 1}})).await.expect(200);
-    let report = json!({"lease_id": 1, "execution_time_ms": 5, "status_code": -1, "result": [1.0]});
+    let lease_id = server.app.event(done).await["logs"][0]["lease_id"].clone();
+    let report = json!({"lease_id": lease_id, "execution_time_ms": 5, "status_code": -1, "result": [1.0]});
     say(done, "complete", report).await.expect(200);
     say(done, "complete", json!({})).await.expect(200);
     for word in ["start", "heartbeat", "release", "fail"] {
         say(done, word, json!({})).await.problem(409, "already_settled");
     }
-    say(done, "complete", json!({"lease_id": 9})).await.problem(409, "already_finished");
+    say(done, "complete", json!({"lease_id": 9_999})).await.problem(409, "already_finished");
     let failing = hold(server, json!({"title": "failing", "tags": "work", "max_retries": 2})).await;
     let why = json!({"error_message": "no", "execution_time_ms": 5, "status_code": 1, "retry_after_seconds": 0});
     say(failing, "fail", why).await.expect(200);
@@ -111,7 +112,7 @@ async fn settle_in_one_go(server: &Witness<'_>) {
         {"event_id": ids[1], "action": "fail", "error_message": "no"},
         {"event_id": ids[2], "action": "fail", "retryable": false},
         {"event_id": ids[3], "action": "release"},
-        {"event_id": ids[4], "lease_id": 7, "action": "release"},
+        {"event_id": ids[4], "lease_id": 9_999, "action": "release"},
         {"event_id": waiting, "action": "complete"},
         {"event_id": i64::MAX, "action": "complete"},
     ]);
