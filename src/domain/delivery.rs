@@ -38,6 +38,8 @@ pub struct Delivery {
     pub started_at: Option<DateTime<Utc>>,
     /// Whether an operator wants it called off.
     pub cancel_requested: bool,
+    /// Why it was, or is to be, called off, if the operator said.
+    pub cancel_reason: Option<String>,
     /// Worthless after this.
     pub expires_at: Option<DateTime<Utc>>,
     /// The key behind which it queues.
@@ -201,7 +203,7 @@ impl Delivery {
         self.last_error = report.error_message;
         self.rescue_count = 0;
         if self.cancel_requested {
-            return vec![line, self.call_off(None)];
+            return vec![line, self.call_off()];
         }
         match follow_up {
             FollowUp::RetryAfter(seconds) if self.retry_count < self.max_retries => {
@@ -226,7 +228,7 @@ impl Delivery {
         self.settle(Action::Released);
         self.rescue_count = 0;
         if self.cancel_requested {
-            return vec![line, self.call_off(None)];
+            return vec![line, self.call_off()];
         }
         self.wait_again(delay_seconds, now);
         line.next_retry_at = self.next_retry_at();
@@ -239,7 +241,7 @@ impl Delivery {
         line.worker_id.clone_from(&self.worker_id);
         line.reason = Some(reason.to_owned());
         if self.cancel_requested {
-            return vec![line, self.call_off(None)];
+            return vec![line, self.call_off()];
         }
         self.wait_again(0.0, now);
         vec![line]
@@ -267,19 +269,24 @@ impl Delivery {
         self.retry_count = 0;
         self.rescue_count = 0;
         self.cancel_requested = false;
+        self.cancel_reason = None;
         self.wait_again(0.0, now);
         let mut line = self.line(Action::Retried, None);
         line.reason = reason.map(str::to_owned);
         line
     }
 
-    /// PENDING → CANCELLED; a delivery in somebody's hands is only marked.
+    /// PENDING → CANCELLED; a delivery in somebody's hands is only marked. The reason is kept for
+    /// the line that is written when its worker lets go of it; the latest one given counts.
     pub fn cancel(&mut self, reason: Option<&str>) -> Option<LogLine> {
+        if let Some(reason) = reason {
+            self.cancel_reason = Some(reason.to_owned());
+        }
         if self.status == Status::Processing {
             self.cancel_requested = true;
             return None;
         }
-        Some(self.call_off(reason))
+        Some(self.call_off())
     }
 
     /// PENDING → FAILED, its time being over.
@@ -320,10 +327,10 @@ impl Delivery {
         self.place = if self.ordering_key.is_some() { Place::Turn } else { Place::Ready };
     }
 
-    fn call_off(&mut self, reason: Option<&str>) -> LogLine {
+    fn call_off(&mut self) -> LogLine {
         self.finish(Status::Cancelled);
         let mut line = self.line(Action::Cancelled, None);
-        line.reason = reason.map(str::to_owned);
+        line.reason.clone_from(&self.cancel_reason);
         line
     }
 

@@ -182,8 +182,8 @@ async fn operate_on_pushes(
     let status = status_of_rolled_up(conn, event.event_id).await?;
     verb.check_rolled_up(event.event_id, status)?;
     let fitting = match verb {
-        Verb::Cancel { .. } => {
-            ask_to_cancel(conn, event.event_id).await?;
+        Verb::Cancel { reason } => {
+            ask_to_cancel(conn, event.event_id, reason.as_deref()).await?;
             changes.ids_where(|loaded| !loaded.delivery.status.is_finished())
         }
         _ => verb.fitting(&changes),

@@ -96,6 +96,8 @@ pub enum Settled {
         lease_expires_at: DateTime<Utc>,
         /// Whether the worker should stop.
         cancel_requested: bool,
+        /// Why, if the operator said.
+        cancel_reason: Option<String>,
     },
 }
 
@@ -118,7 +120,7 @@ pub struct Record {
 enum Draft {
     New { line: usize, status: Status, retry_count: i32, max_retries: i32 },
     Old { entry: Option<Box<LogEntry>>, line: Option<usize>, delivery: Box<Delivery> },
-    Extended { lease_expires_at: DateTime<Utc>, cancel_requested: bool },
+    Extended { lease_expires_at: DateTime<Utc>, cancel_requested: bool, cancel_reason: Option<String> },
 }
 
 impl Engine {
@@ -325,7 +327,12 @@ fn carry_out(engine: &Engine, changes: &mut Changes, call: &WorkCall) -> Result<
         Word::Heartbeat { lease_seconds, progress } => {
             let lease_expires_at = extended_lease(delivery, *lease_seconds, now);
             delivery.heartbeat(lease_expires_at, progress.clone());
-            return Ok(Draft::Extended { lease_expires_at, cancel_requested: delivery.cancel_requested });
+            let cancel_reason = delivery.cancel_reason.clone();
+            return Ok(Draft::Extended {
+                lease_expires_at,
+                cancel_requested: delivery.cancel_requested,
+                cancel_reason,
+            });
         }
         Word::Complete(report) => vec![delivery.complete(worker_id, report.clone())],
         Word::Fail { report, retryable, retry_after_seconds } => {
@@ -355,8 +362,8 @@ fn extended_lease(delivery: &Delivery, lease_seconds: Option<i32>, now: DateTime
 
 fn finish(draft: Draft, entries: &[LogEntry]) -> Settled {
     match draft {
-        Draft::Extended { lease_expires_at, cancel_requested } => {
-            Settled::Extended { lease_expires_at, cancel_requested }
+        Draft::Extended { lease_expires_at, cancel_requested, cancel_reason } => {
+            Settled::Extended { lease_expires_at, cancel_requested, cancel_reason }
         }
         Draft::New { line, status, retry_count, max_retries } => Settled::Recorded(Box::new(Record {
             entry: entries[line].clone(),

@@ -36,6 +36,9 @@ pub struct DeliveryView<'a> {
     pub next_due: Option<Timestamp>,
     pub lease_expires_at: Option<Timestamp>,
     pub cancel_requested: bool,
+    /// Only where a reason was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_reason: Option<&'a str>,
     pub ordering_key: Option<&'a str>,
     pub last_error: Option<&'a str>,
     pub replay_of: Option<i64>,
@@ -61,6 +64,7 @@ impl<'a> DeliveryView<'a> {
             next_due: timestamp(row.due_at),
             lease_expires_at: timestamp(row.lease_expires_at),
             cancel_requested: row.cancel_requested,
+            cancel_reason: row.cancel_reason.as_deref(),
             ordering_key: row.ordering_key.as_deref(),
             last_error: row.last_error.as_deref(),
             replay_of: row.replay_of,

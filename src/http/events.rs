@@ -23,7 +23,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::event_log::logs_of_event;
-use crate::store::events::get_event as load_event;
+use crate::store::events::{get_cancel_reason as load_cancel_reason, get_event as load_event};
 use crate::store::listing::{EventFilter, Page, list_events as load_page};
 use crate::store::push_records::pushes_of_event;
 
@@ -118,7 +118,12 @@ pub async fn get_event(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
         true => pushes_of_event(&mut conn, DEFAULT_NAMESPACE, id, DELIVERIES_PER_EVENT).await?,
         false => Vec::new(),
     };
+    let cancel_reason = match row.work.cancel_requested || row.work.status.0 == Status::Cancelled {
+        true => load_cancel_reason(&mut conn, id).await?,
+        false => None,
+    };
     let mut view = EventView::whole(&row);
+    view.cancel_reason = cancel_reason.as_deref();
     if include_logs {
         view.logs = Some(logs.iter().map(LogView::of).collect());
     }

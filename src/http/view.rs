@@ -53,6 +53,9 @@ pub struct EventView<'a> {
     pub traceparent: Option<&'a str>,
     pub worker_id: Option<&'a str>,
     pub cancel_requested: bool,
+    /// Only of one event, where a reason was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_reason: Option<&'a str>,
     pub progress: Option<&'a RawJson>,
     pub result: Option<&'a RawJson>,
     pub last_error: Option<&'a str>,
@@ -129,6 +132,7 @@ impl<'a> EventView<'a> {
             traceparent: event.traceparent.as_deref(),
             worker_id: work.worker_id.as_deref(),
             cancel_requested: work.cancel_requested,
+            cancel_reason: None,
             progress: work.progress.as_ref().map(|json| &json.0),
             result: work.result.as_ref().map(|json| &json.0),
             last_error: work.last_error.as_deref(),

@@ -209,9 +209,8 @@ fn final_failure(record: &Record) -> Option<Problem> {
 
 fn answer(settled: Settled) -> HttpResponse {
     match settled {
-        Settled::Extended { lease_expires_at, cancel_requested } => {
-            HttpResponse::Ok().json(extended_view(lease_expires_at, cancel_requested))
-        }
+        Settled::Extended { lease_expires_at, cancel_requested, cancel_reason } => HttpResponse::Ok()
+            .json(ExtendedView { lease_expires_at: Timestamp(lease_expires_at), cancel_requested, cancel_reason }),
         Settled::Recorded(record) => match final_failure(&record) {
             Some(problem) => problem.respond(),
             None => HttpResponse::Ok().json(RecordView::of(&record)),
@@ -219,8 +218,13 @@ fn answer(settled: Settled) -> HttpResponse {
     }
 }
 
-fn extended_view(lease_expires_at: chrono::DateTime<chrono::Utc>, cancel_requested: bool) -> Value {
-    json!({ "lease_expires_at": Timestamp(lease_expires_at), "cancel_requested": cancel_requested })
+/// An extended lease.
+#[derive(Serialize)]
+struct ExtendedView {
+    lease_expires_at: Timestamp,
+    cancel_requested: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancel_reason: Option<String>,
 }
 
 /// Settles and claims in one round trip: always a 200, a final failure included.
@@ -250,9 +254,8 @@ fn settled_members(settled: Settled) -> Map<String, Value> {
         _ => Map::new(),
     };
     match settled {
-        Settled::Extended { lease_expires_at, cancel_requested } => {
-            members(extended_view(lease_expires_at, cancel_requested))
-        }
+        // Neither a batch nor a call that asks for the next one has heartbeats.
+        Settled::Extended { .. } => Map::new(),
         Settled::Recorded(record) => {
             let mut view = members(serde_json::to_value(RecordView::of(&record)).unwrap_or_default());
             if let Some(problem) = final_failure(&record) {

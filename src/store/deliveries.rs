@@ -66,6 +66,8 @@ struct LoadedRow {
     lease_expires_at: Option<DateTime<Utc>>,
     #[diesel(sql_type = Bool)]
     cancel_requested: bool,
+    #[diesel(sql_type = Nullable<Text>)]
+    cancel_reason: Option<String>,
     #[diesel(sql_type = Nullable<BigInt>)]
     ready_seq: Option<i64>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
@@ -147,6 +149,7 @@ impl From<LoadedRow> for Loaded {
                 lease_expires_at: row.lease_expires_at,
                 started_at: row.started_at,
                 cancel_requested: row.cancel_requested,
+                cancel_reason: row.cancel_reason,
                 expires_at: row.expires_at,
                 ordering_key: row.ordering_key,
                 blocks_when_failed: row.blocks_when_failed,
@@ -222,6 +225,7 @@ pub async fn save_deliveries(
         .bind::<Array<Nullable<Json>>, _>(all().map(|d| json(&d.result)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.last_error.as_deref()).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(all().map(|d| d.max_retries).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.cancel_reason.as_deref()).collect::<Vec<_>>())
         .cached()
         .load(conn)
         .await

@@ -274,6 +274,12 @@ pub async fn get_event(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64)
         .optional()
 }
 
+/// Returns why an event was, or is to be, cancelled, if a reason was given.
+pub async fn get_cancel_reason(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<Option<String>> {
+    let reason = deliveries::table.find(id).select(deliveries::cancel_reason).first(conn).await.optional()?;
+    Ok(reason.flatten())
+}
+
 /// A column's values, or nothing at all if no row has one: most events use few of them, and a
 /// list of nulls is not free.
 pub(super) fn used<'a, R, V>(rows: &[&'a R], pick: impl Fn(&'a R) -> Option<V>) -> Option<Vec<Option<V>>> {

@@ -39,6 +39,8 @@ pub struct PushRow {
     #[diesel(sql_type = Bool)]
     pub cancel_requested: bool,
     #[diesel(sql_type = Nullable<Text>)]
+    pub cancel_reason: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
     pub ordering_key: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub last_error: Option<String>,
@@ -109,7 +111,7 @@ impl Index {
 macro_rules! columns {
     () => {
         "d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.max_retries, d.due_at, d.lease_expires_at, \
-         d.cancel_requested, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at"
+         d.cancel_requested, d.cancel_reason, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at"
     };
 }
 

@@ -82,11 +82,15 @@ pub async fn status_of_rolled_up(conn: &mut AsyncPgConnection, event_id: i64) ->
 }
 
 /// Notes on an event's own row that its pushes are called off. All of them must be locked.
-pub async fn ask_to_cancel(conn: &mut AsyncPgConnection, event_id: i64) -> QueryResult<()> {
-    sql_query("UPDATE waybill.deliveries SET cancel_requested = true WHERE id = $1 AND open_deliveries > 0")
-        .bind::<BigInt, _>(event_id)
-        .cached()
-        .execute(conn)
-        .await
-        .map(drop)
+pub async fn ask_to_cancel(conn: &mut AsyncPgConnection, event_id: i64, reason: Option<&str>) -> QueryResult<()> {
+    sql_query(
+        "UPDATE waybill.deliveries SET cancel_requested = true, cancel_reason = coalesce($2, cancel_reason) \
+         WHERE id = $1 AND open_deliveries > 0",
+    )
+    .bind::<BigInt, _>(event_id)
+    .bind::<Nullable<Text>, _>(reason)
+    .cached()
+    .execute(conn)
+    .await
+    .map(drop)
 }

@@ -59,6 +59,7 @@ diesel::table! {
         open_deliveries -> Nullable<Integer>,
         failed_deliveries -> Nullable<Integer>,
         replay_of -> Nullable<BigInt>,
+        cancel_reason -> Nullable<Text>,
     }
 }
 

@@ -58,7 +58,7 @@ fn statements() -> [(&'static str, &'static str, &'static str); 8] {
             "save",
             SAVE_DELIVERIES,
             "timestamptz, bigint[], text[], int[], int[], text[], timestamptz[], bool[], bool[], timestamptz[], \
-             timestamptz[], bool[], bool[], timestamptz[], bigint[], text[], json[], json[], text[], int[]",
+             timestamptz[], bool[], bool[], timestamptz[], bigint[], text[], json[], json[], text[], int[], text[]",
         ),
         ("due", find_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
         ("watched", TAKE_WATCHED_LEASES, "timestamptz, bigint, timestamptz, bigint, double precision, bool"),

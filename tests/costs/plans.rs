@@ -25,7 +25,7 @@ fn calls() -> Vec<(&'static str, String)> {
             "save",
             format!(
                 "EXECUTE save(NULL, '{{1,2}}', {}, {zeros}, {zeros}, {nulls}, {nulls}, {no}, {no}, {nulls}, {nulls}, \
-                 {no}, {no}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls}, {zeros})",
+                 {no}, {no}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls}, {zeros}, {nulls})",
                 array("COMPLETED", 2),
                 zeros = array("0", 2)
             ),

@@ -3,6 +3,7 @@
 
 mod checks;
 mod event_log;
+mod leases;
 
 use std::process::Command;
 

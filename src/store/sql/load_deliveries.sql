@@ -1,7 +1,7 @@
 -- Loads deliveries under lock, always in the order of their ids: two callers that lock
 -- several rows can wait for each other, but never in a circle.
 SELECT d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.rescue_count, d.lease_id, d.worker_id,
-       d.lease_expires_at, d.cancel_requested, d.ready_seq, d.due_at, d.expires_at, d.ordering_key,
+       d.lease_expires_at, d.cancel_requested, d.cancel_reason, d.ready_seq, d.due_at, d.expires_at, d.ordering_key,
        d.started_at, d.settled_lease_id, d.settled_action, d.progress, d.result, d.last_error, d.updated_at,
        e.tags, e.backoff, e.expires_at AS event_expires_at, coalesce($2, now()) AS now,
        d.open_deliveries IS NOT NULL AS is_roll_up, d.order_seq IS NOT NULL AS holds_turn,

@@ -6,6 +6,7 @@ UPDATE waybill.deliveries o
 SET open_deliveries = o.open_deliveries + ($3)[array_position($2, o.id)],
     failed_deliveries = o.failed_deliveries + ($4)[array_position($2, o.id)],
     cancel_requested = o.cancel_requested AND (o.open_deliveries > 0 OR ($3)[array_position($2, o.id)] <= 0),
+    cancel_reason = CASE WHEN o.open_deliveries > 0 OR ($3)[array_position($2, o.id)] <= 0 THEN o.cancel_reason END,
     status = CASE WHEN o.open_deliveries + ($3)[array_position($2, o.id)] > 0 THEN 'PENDING'
                   WHEN o.failed_deliveries + ($4)[array_position($2, o.id)] > 0 THEN 'FAILED'
                   WHEN o.cancel_requested THEN 'CANCELLED'

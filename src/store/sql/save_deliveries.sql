@@ -3,10 +3,10 @@
 -- order in which the rows are given. A lease that now ends earlier is looked at earlier.
 WITH input AS (
     SELECT t.*
-    FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) WITH ORDINALITY
+    FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) WITH ORDINALITY
          AS t(id, status, retry_count, rescue_count, worker_id, lease_expires_at, cancel_requested, in_ready,
               due_at, expires_at, in_order, to_tail, started_at, settled_lease_id, settled_action,
-              progress, result, last_error, max_retries, ord)
+              progress, result, last_error, max_retries, cancel_reason, ord)
 ),
 placed AS MATERIALIZED (
     SELECT input.*,
@@ -30,7 +30,8 @@ placed AS MATERIALIZED (
 saved AS (
     UPDATE waybill.deliveries d
     SET status = p.status, retry_count = p.retry_count, rescue_count = p.rescue_count, worker_id = p.worker_id,
-        lease_expires_at = p.lease_expires_at, cancel_requested = p.cancel_requested,
+        lease_expires_at = p.lease_expires_at,
+        cancel_requested = p.cancel_requested, cancel_reason = p.cancel_reason,
         ready_seq = p.new_ready_seq, due_at = p.due_at, expires_at = p.expires_at, order_seq = p.new_order_seq,
         started_at = p.started_at, settled_lease_id = p.settled_lease_id, settled_action = p.settled_action,
         progress = p.progress, result = p.result, last_error = p.last_error, max_retries = p.max_retries,

@@ -45,6 +45,24 @@ async fn what_is_being_sent_ends_with_its_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn why_a_push_in_flight_was_called_off_is_shown_and_stands_in_the_trail() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    app.subscribe(&receiver.url("/hook"), json!({})).await;
+    let gate = Gate::closed();
+    receiver.next(Reply::status(500).held_by(&gate));
+    let event = app.publish_typed("order.paid", json!(1)).await;
+    let id = app.only_delivery(event).await;
+    receiver.until_in_flight(1).await;
+    app.post_empty(&format!("/events/{event}/cancel?reason=obsolete")).await.expect(200);
+    assert_eq!(app.delivery(id).await["cancel_reason"], "obsolete");
+    gate.open();
+    app.until_delivery(id, "CANCELLED").await;
+    let line = app.event(event).await["logs"].as_array().expect("logs").last().expect("a line").clone();
+    assert_eq!((&line["action"], &line["reason"]), (&json!("CANCELLED"), &json!("obsolete")));
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_over_is_not_called_off() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), one_attempt()).await;

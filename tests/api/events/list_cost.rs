@@ -134,7 +134,7 @@ const LIES: [(&str, &[&str]); 6] = [
         "both tables are as empty as when they were last looked at",
         &["CREATE TEMP TABLE e AS TABLE waybill.events; CREATE TEMP TABLE d AS TABLE waybill.deliveries; \
            ALTER TABLE d DROP COLUMN unhappy_status, DROP COLUMN open_deliveries, DROP COLUMN failed_deliveries, \
-                DROP COLUMN replay_of; \
+                DROP COLUMN replay_of, DROP COLUMN cancel_reason; \
            TRUNCATE waybill.events, waybill.deliveries; ANALYZE waybill.events, waybill.deliveries; \
            INSERT INTO waybill.events TABLE e ORDER BY id; INSERT INTO waybill.deliveries TABLE d ORDER BY id"],
     ),

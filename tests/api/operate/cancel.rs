@@ -1,6 +1,6 @@
 //! `POST /events/{id}/cancel`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::work::{Claim, Naming, W1, W2};
 use crate::support::{App, ledger};
@@ -84,6 +84,77 @@ async fn a_release_a_reset_and_a_lost_lease_of_what_was_called_off_cancel_it() {
     }
     app.say(&lost, "complete", Naming::Lease).await.problem(409, "already_finished");
     assert!(app.claim("a", W2).await.is_none());
+    ledger::check(&app).await;
+}
+
+/// The last line of an event's trail: what was done, and why.
+async fn last_line(app: &App, id: i64) -> (Value, Value) {
+    let line = app.event(id).await["logs"].as_array().expect("logs").last().expect("a line").clone();
+    (line["action"].clone(), line["reason"].clone())
+}
+
+async fn cancel_because(app: &App, id: i64, reason: &str) {
+    app.post_empty(&format!("/events/{id}/cancel?reason={reason}")).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn why_running_work_was_called_off_stands_in_the_trail_however_it_ends() {
+    let app = App::with_fixed_clock().await;
+    for how in ["fail", "release", "reset", "lost"] {
+        let claim = held_and_called_off(&app).await;
+        cancel_because(&app, claim.event_id, "obsolete").await;
+        match how {
+            "reset" => drop(app.operate(claim.event_id, "reset").await.expect(200)),
+            "lost" => {
+                app.advance(300);
+                assert_eq!(app.reap().await, 1);
+            }
+            word => drop(app.say(&claim, word, Naming::Lease).await.expect(200)),
+        }
+        assert_eq!(last_line(&app, claim.event_id).await, (json!("CANCELLED"), json!("obsolete")), "{how}");
+    }
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn why_work_is_called_off_is_told_while_it_is_held() {
+    let app = App::with_fixed_clock().await;
+    let claim = held_and_called_off(&app).await;
+    assert_eq!(app.event(claim.event_id).await.get("cancel_reason"), None, "no reason was given");
+    let beat = app.say(&claim, "heartbeat", Naming::Lease).await.expect(200).json();
+    assert_eq!((&beat["cancel_requested"], beat.get("cancel_reason")), (&true.into(), None));
+    cancel_because(&app, claim.event_id, "obsolete").await;
+    assert_eq!(app.event(claim.event_id).await["cancel_reason"], "obsolete");
+    let beat = app.say(&claim, "heartbeat", Naming::Lease).await.expect(200).json();
+    assert_eq!((&beat["cancel_requested"], &beat["cancel_reason"]), (&true.into(), &"obsolete".into()));
+    app.say(&claim, "complete", Naming::Lease).await.expect(200);
+    assert_eq!(app.event(claim.event_id).await["cancel_reason"], "obsolete", "it came too late, and is kept");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_latest_reason_counts_and_asking_without_one_keeps_the_last() {
+    let app = App::with_fixed_clock().await;
+    let claim = held_and_called_off(&app).await;
+    cancel_because(&app, claim.event_id, "first").await;
+    cancel_because(&app, claim.event_id, "second").await;
+    app.operate(claim.event_id, "cancel").await.expect(200);
+    app.say(&claim, "fail", Naming::Lease).await.expect(200);
+    assert_eq!(last_line(&app, claim.event_id).await, (json!("CANCELLED"), json!("second")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reason_of_an_earlier_cancel_is_forgotten_when_the_event_is_retried() {
+    let app = App::with_fixed_clock().await;
+    let claim = held_and_called_off(&app).await;
+    cancel_because(&app, claim.event_id, "obsolete").await;
+    app.say(&claim, "fail", Naming::Lease).await.expect(200);
+    app.operate(claim.event_id, "retry").await.expect(200);
+    assert_eq!(app.event(claim.event_id).await.get("cancel_reason"), None);
+    let again = app.take("a", W2).await;
+    app.operate(again.event_id, "cancel").await.expect(200);
+    app.say(&again, "release", Naming::Lease).await.expect(200);
+    assert_eq!(last_line(&app, claim.event_id).await, (json!("CANCELLED"), json!(null)));
     ledger::check(&app).await;
 }
 

@@ -138,7 +138,10 @@ async fn operate(server: &Witness<'_>) {
     let post = async |path: String| server.post_empty(&path).await;
     let held = hold(server, json!({"title": "held", "tags": "operate"})).await;
     post(format!("/events/{held}/retry")).await.problem(409, "wrong_state");
-    post(format!("/events/{held}/cancel")).await.expect(200);
+    post(format!("/events/{held}/cancel?reason=obsolete")).await.expect(200);
+    let beat = server.post(&format!("/events/{held}/heartbeat"), &json!({"worker_id": WORKER})).await.expect(200);
+    assert_eq!(beat.json()["cancel_reason"], "obsolete");
+    assert_eq!(server.get(&format!("/events/{held}")).await.expect(200).json()["cancel_reason"], "obsolete");
     post(format!("/events/{held}/reset?reason=worker_timeout")).await.expect(200);
     post(format!("/events/{held}/reset")).await.problem(409, "wrong_state");
     post(format!("/events/{held}/retry?reason=after+all")).await.expect(200);

@@ -1,0 +1,1 @@
+ALTER TABLE waybill.deliveries DROP COLUMN cancel_reason;

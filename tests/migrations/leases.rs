@@ -1,0 +1,75 @@
+//! Leases became wider and unique: what was claimed before can still be settled, and going back
+//! is possible whatever was given out.
+
+use serde_json::json;
+use waybill::store::migrate::revert_all;
+
+use crate::support::work::{Claim, Naming, W1};
+use crate::support::{App, Options, database, ledger};
+
+const BACK: [&str; 2] = [
+    include_str!("../../migrations/2026-11-16-000015_cancel_reason/down.sql"),
+    include_str!("../../migrations/2026-11-16-000014_unique_leases/down.sql"),
+];
+const FORTH: [&str; 2] = [
+    include_str!("../../migrations/2026-11-16-000014_unique_leases/up.sql"),
+    include_str!("../../migrations/2026-11-16-000015_cancel_reason/up.sql"),
+];
+
+/// Two events in a worker's hands, one of them by a claim that can be asked for again.
+async fn two_claims(app: &App) -> [Claim; 2] {
+    app.publish_tagged("a").await;
+    app.publish_tagged("a").await;
+    let again = json!({"worker_id": W1, "tags": ["a"], "request_id": "r1"});
+    let claimed = app.post("/events/claim", &again).await.expect(200).json();
+    [Claim::of(&claimed["events"][0]), app.take("a", W1).await]
+}
+
+async fn restarted(url: &str) -> App {
+    App::start_with(Options { url: Some(url.to_owned()), ..Options::default() }).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_claimed_before_the_migration_is_settled_after_it() {
+    let app = App::start().await;
+    let [first, second] = two_claims(&app).await;
+    let url = app.url.clone();
+    app.stop().await;
+    for sql in BACK {
+        database::execute(&url, sql).await;
+    }
+    // As they were counted then.
+    database::execute(&url, "UPDATE waybill.deliveries SET lease_id = 1; UPDATE waybill.event_log SET lease_id = 1")
+        .await;
+    for sql in FORTH {
+        database::execute(&url, sql).await;
+    }
+    let app = restarted(&url).await;
+    app.say(&Claim { lease_id: 1, ..first }, "complete", Naming::Lease).await.expect(200);
+    app.say(&Claim { lease_id: 1, ..second.clone() }, "release", Naming::Lease).await.expect(200);
+    let third = app.take("a", W1).await;
+    assert!(third.lease_id > second.lease_id);
+    app.say(&third, "complete", Naming::Lease).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_that_were_too_large_before_do_not_stand_in_the_way_back() {
+    let app = App::start().await;
+    database::execute(&app.url, "SELECT setval('waybill.ready_seq', 9000000000)").await;
+    let [first, second] = two_claims(&app).await;
+    assert_eq!((first.lease_id, second.lease_id), (9_000_000_001, 9_000_000_002));
+    app.say(&first, "complete", Naming::Lease).await.expect(200);
+    app.say(&second, "release", Naming::Lease).await.expect(200);
+    ledger::check(&app).await;
+    let url = app.url.clone();
+    app.stop().await;
+    for sql in BACK {
+        database::execute(&url, sql).await;
+    }
+    let kept = "SELECT count(*) FROM waybill.deliveries WHERE lease_id = settled_lease_id AND lease_id > 2000000000";
+    assert_eq!(database::count(&url, kept).await, 2);
+    for sql in FORTH {
+        database::execute(&url, sql).await;
+    }
+    revert_all(&url).await.expect("down");
+}
