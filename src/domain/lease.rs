@@ -1,9 +1,10 @@
 //! Fencing: does this caller hold the claim it speaks of?
 //!
 //! No two claims share a `lease_id`, and each claim of a delivery has a higher one than the
-//! claim before. Only that number counts, never a clock and never the attempt. A caller who does not know its `lease_id` is taken to mean
-//! the latest claim made under its `worker_id`; whoever asks resolves that first, and hands
-//! [`judge`] a [`PastClaim`] where the claim meant is not the latest one.
+//! claim before. A caller holds a claim if both its `worker_id` and its `lease_id` are that
+//! claim's; neither a clock nor the number of the attempt counts. A caller that gives no
+//! `lease_id` means the latest claim made under its `worker_id`. Where the claim meant is not the
+//! delivery's latest one, [`judge`] is told of it as a [`PastClaim`].
 
 use super::{action::Action, delivery::Delivery, status::Status};
 
@@ -16,13 +17,21 @@ pub struct Caller {
     pub lease_id: Option<i64>,
 }
 
-/// A claim that is no longer the latest: how it ended by its holder's word, if it did.
+impl Caller {
+    /// Returns whether the caller means the delivery's latest claim, and made it.
+    pub fn made_latest_claim(&self, delivery: &Delivery) -> bool {
+        delivery.worker_id.as_deref() == Some(self.worker_id.as_str())
+            && self.lease_id.is_none_or(|lease_id| lease_id == delivery.lease_id)
+    }
+}
+
+/// A claim that is no longer the latest, and that its holder settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PastClaim {
     /// Its number.
     pub lease_id: i64,
-    /// What its holder said in the end.
-    pub settled: Option<Action>,
+    /// How.
+    pub settled: Action,
 }
 
 /// What the caller's claim allows.
@@ -32,9 +41,10 @@ pub enum Verdict {
     Holds,
     /// The claim was taken back, but nobody has claimed the work since.
     WasReset,
-    /// The same was already said under the same claim: answer the same, write nothing.
+    /// The same action was already recorded under the same claim. If its content is the same,
+    /// too, the answer is the same, and nothing is written.
     Repeats {
-        /// The claim under which it was said.
+        /// The claim under which it was recorded.
         lease_id: i64,
     },
     /// Not this caller's to decide.
@@ -48,19 +58,19 @@ pub enum Refusal {
     NotClaimed,
     /// Somebody else holds it, or has claimed it since.
     LeaseLost,
-    /// The claim was already settled, in another way.
+    /// The claim was already settled, by another action or with other content.
     AlreadySettled,
     /// It was finished, and not by this claim.
     AlreadyFinished,
 }
 
 /// Judges `action` under a claim. `past` describes the claim meant where that is not the
-/// delivery's latest; `None` with `means_latest == false` says that the caller never had one.
-pub fn judge(delivery: &Delivery, means_latest: bool, past: Option<PastClaim>, action: Action) -> Verdict {
+/// delivery's latest; `None` with `made_latest == false` says that the caller has not settled one.
+pub fn judge(delivery: &Delivery, made_latest: bool, past: Option<PastClaim>, action: Action) -> Verdict {
     if delivery.lease_id == 0 {
         return Verdict::Refused(Refusal::NotClaimed);
     }
-    if !means_latest {
+    if !made_latest {
         return judge_past(delivery, past, action);
     }
     if let Some(settled) = delivery.settled.filter(|s| s.lease_id == delivery.lease_id) {
@@ -75,9 +85,9 @@ pub fn judge(delivery: &Delivery, means_latest: bool, past: Option<PastClaim>, a
 
 fn judge_past(delivery: &Delivery, past: Option<PastClaim>, action: Action) -> Verdict {
     match past {
-        Some(PastClaim { lease_id, settled: Some(settled) }) => judge_settled(lease_id, settled, action),
-        _ if delivery.status.is_finished() => Verdict::Refused(Refusal::AlreadyFinished),
-        _ => Verdict::Refused(Refusal::LeaseLost),
+        Some(PastClaim { lease_id, settled }) => judge_settled(lease_id, settled, action),
+        None if delivery.status.is_finished() => Verdict::Refused(Refusal::AlreadyFinished),
+        None => Verdict::Refused(Refusal::LeaseLost),
     }
 }
 
@@ -86,8 +96,8 @@ fn judge_settled(lease_id: i64, settled: Action, action: Action) -> Verdict {
 }
 
 /// Judges what needs a live claim: `start`, `heartbeat` and `release`.
-pub fn judge_live(delivery: &Delivery, means_latest: bool, past: Option<PastClaim>, action: Action) -> Verdict {
-    match judge(delivery, means_latest, past, action) {
+pub fn judge_live(delivery: &Delivery, made_latest: bool, past: Option<PastClaim>, action: Action) -> Verdict {
+    match judge(delivery, made_latest, past, action) {
         Verdict::WasReset => Verdict::Refused(Refusal::LeaseLost),
         verdict => verdict,
     }

@@ -3,7 +3,7 @@
 //! The cast: an [`event::NewEvent`] is a fact somebody wants published; a
 //! [`delivery::Delivery`] is one consumer's work on it and carries the state machine; a
 //! [`lease::Caller`] is somebody who says that they hold a claim, and [`lease`] decides
-//! whether they do; [`backoff::Backoff`] says when a failed attempt may be repeated.
+//! whether they do; a [`repeat::Recorded`] settlement tells a repeated one from another; [`backoff::Backoff`] says when a failed attempt may be repeated.
 //!
 //! What is pushed has its own: a [`subscription::Subscription`] says which events go where,
 //! and [`matching::Catalog`] finds those that an event is for; [`transform`] makes the body,
@@ -27,6 +27,7 @@ pub mod limits;
 pub mod matching;
 pub mod path;
 pub mod raw_entries;
+pub mod repeat;
 pub mod retry_after;
 pub mod seconds;
 pub mod signature;

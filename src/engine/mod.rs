@@ -28,6 +28,7 @@ mod operate_deliveries;
 pub mod publish_events;
 pub mod push_bell;
 pub mod pushes;
+mod repeats;
 pub mod replay_jobs;
 pub mod replays;
 pub mod settle_deliveries;

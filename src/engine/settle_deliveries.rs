@@ -15,17 +15,18 @@ use crate::domain::action::Action;
 use crate::domain::backoff::chance;
 use crate::domain::delivery::{Delivery, FollowUp, Report};
 use crate::domain::json::RawJson;
-use crate::domain::lease::{self, Caller, PastClaim, Verdict};
+use crate::domain::lease::{self, Caller, Refusal, Verdict};
 use crate::domain::limits;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::completions::{Completed, Completion, complete_deliveries};
 use crate::store::deliveries::Loaded;
-use crate::store::event_log::{LogEntry, find_entry, find_past_claim};
+use crate::store::event_log::LogEntry;
 
 use super::changes::{Changes, Written};
 use super::fusion::{Answers, split};
+use super::repeats::{OnRecord, find_past_claim};
 use super::{CONFLICT_RETRIES, Engine, transaction, weight};
 
 /// One call of one worker about one event.
@@ -104,8 +105,8 @@ pub enum Settled {
 /// A word on record.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// The line.
-    pub entry: LogEntry,
+    /// Its entry in the log.
+    pub entry: SettlementEntry,
     /// Whether it was there already.
     pub is_repeat: bool,
     /// Where the delivery stands after it.
@@ -116,10 +117,47 @@ pub struct Record {
     pub max_retries: i32,
 }
 
+/// The log entry of a settlement, or what is left of it once it has been pruned.
+#[derive(Debug, Clone)]
+pub enum SettlementEntry {
+    /// The entry.
+    Logged(LogEntry),
+    /// What the delivery's row still knows. Only repeated settlements come to this.
+    Pruned(PrunedEntry),
+}
+
+/// What the delivery's row knows of a settlement.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "named as in the log")]
+pub struct PrunedEntry {
+    pub event_id: i64,
+    pub worker_id: String,
+    pub action: Action,
+    pub lease_id: i64,
+}
+
+impl SettlementEntry {
+    /// What was said.
+    pub fn action(&self) -> Action {
+        match self {
+            SettlementEntry::Logged(entry) => entry.action.0,
+            SettlementEntry::Pruned(rest) => rest.action,
+        }
+    }
+
+    /// When it may run again, as far as that is known.
+    pub fn next_retry_at(&self) -> Option<DateTime<Utc>> {
+        match self {
+            SettlementEntry::Logged(entry) => entry.next_retry_at,
+            SettlementEntry::Pruned(_) => None,
+        }
+    }
+}
+
 /// What is known of an answer before the log has been written.
 enum Draft {
     New { line: usize, status: Status, retry_count: i32, max_retries: i32 },
-    Old { entry: Option<Box<LogEntry>>, line: Option<usize>, delivery: Box<Delivery> },
+    Old { on_record: OnRecord, status: Status, retry_count: i32, max_retries: i32 },
     Extended { lease_expires_at: DateTime<Utc>, cancel_requested: bool, cancel_reason: Option<String> },
 }
 
@@ -164,7 +202,7 @@ impl Engine {
         }
         for settled in answers.iter().flatten().flatten() {
             if let Settled::Recorded(record) = settled {
-                self.metrics.count_settlement(record.entry.action.0.as_str());
+                self.metrics.count_settlement(record.entry.action().as_str());
             }
         }
         let mut answers = answers.into_iter().flatten();
@@ -192,7 +230,7 @@ impl Engine {
         }
         for done in self.complete_at_once(&completions).await? {
             let record = Record {
-                entry: done.entry,
+                entry: SettlementEntry::Logged(done.entry),
                 is_repeat: false,
                 status: Status::Completed,
                 retry_count: done.retry_count,
@@ -252,69 +290,44 @@ async fn settle_one(
         return Ok(Err(Error::EventNotFound(call.event_id)));
     };
     let delivery = &loaded.delivery;
-    let means_latest = means_latest_claim(delivery, &call.caller);
-    let past =
-        if means_latest || delivery.lease_id == 0 { None } else { past_claim(conn, delivery, &call.caller).await? };
+    let made_latest = call.caller.made_latest_claim(delivery);
+    let past = match made_latest || delivery.lease_id == 0 {
+        true => None,
+        false => find_past_claim(conn, delivery, &call.caller).await?,
+    };
     let action = call.word.action();
     let verdict = match call.word {
-        Word::Complete(_) | Word::Fail { .. } => lease::judge(delivery, means_latest, past, action),
+        Word::Complete(_) | Word::Fail { .. } => lease::judge(delivery, made_latest, past, action),
         Word::Start | Word::Heartbeat { .. } | Word::Release { .. } => {
-            lease::judge_live(delivery, means_latest, past, action)
+            lease::judge_live(delivery, made_latest, past, action)
         }
     };
     match verdict {
         Verdict::Refused(refusal) => Ok(Err(Error::Refused(refusal))),
-        Verdict::Repeats { lease_id } => Ok(Ok(repeat(conn, changes, call.event_id, lease_id, action).await?)),
+        Verdict::Repeats { lease_id } => repeat(conn, changes, call, lease_id).await,
         Verdict::Holds if matches!(call.word, Word::Start) && delivery.started_at.is_some() => {
-            let lease_id = delivery.lease_id;
-            Ok(Ok(repeat(conn, changes, call.event_id, lease_id, action).await?))
+            repeat(conn, changes, call, delivery.lease_id).await
         }
         Verdict::Holds | Verdict::WasReset => Ok(Ok(carry_out(engine, changes, call)?)),
     }
 }
 
-fn means_latest_claim(delivery: &Delivery, caller: &Caller) -> bool {
-    match caller.lease_id {
-        Some(lease_id) => lease_id == delivery.lease_id,
-        None => delivery.worker_id.as_deref() == Some(caller.worker_id.as_str()),
-    }
-}
-
-/// The delivery's row remembers the last settlement; older ones are in the log.
-async fn past_claim(
-    conn: &mut AsyncPgConnection,
-    delivery: &Delivery,
-    caller: &Caller,
-) -> Result<Option<PastClaim>, Error> {
-    if let Some(settled) = delivery.settled.filter(|settled| Some(settled.lease_id) == caller.lease_id) {
-        return Ok(Some(PastClaim { lease_id: settled.lease_id, settled: Some(settled.action) }));
-    }
-    let past = find_past_claim(conn, delivery.event_id, delivery.id, &caller.worker_id, caller.lease_id).await?;
-    Ok(past)
-}
-
-/// Finds the line that already says it, in the log or among those about to be written.
+/// Answers what is on record under a claim, if the call says the same.
 async fn repeat(
     conn: &mut AsyncPgConnection,
     changes: &Changes,
-    id: i64,
+    call: &WorkCall,
     lease_id: i64,
-    action: Action,
-) -> Result<Draft, Error> {
-    let same = |line: &crate::domain::delivery::LogLine| {
-        line.delivery_id == id && line.lease_id == lease_id && line.action == action && line.worker_id.is_some()
+) -> Result<Result<Draft, Error>, Error> {
+    let Some(Loaded { delivery, .. }) = changes.get(call.event_id) else {
+        return Ok(Err(Error::EventNotFound(call.event_id)));
     };
-    let line = changes.lines().iter().position(same);
-    let delivery = changes.get(id).map(|loaded| loaded.delivery.clone()).ok_or(Error::EventNotFound(id))?;
-    let entry = match line {
-        Some(_) => None,
-        None => find_entry(conn, id, delivery.event_id, lease_id, action).await?,
-    };
-    if line.is_none() && entry.is_none() {
-        // The day's partition has been dropped since; the row still knows that it was said.
-        return Err(Error::Internal(format!("the log entry {action:?} of delivery {id} is gone")));
+    let on_record = OnRecord::find(conn, changes, delivery, &call.caller, (lease_id, call.word.action())).await?;
+    if !on_record.says(&call.word, changes, delivery) {
+        return Ok(Err(Error::Refused(Refusal::AlreadySettled)));
     }
-    Ok(Draft::Old { entry: entry.map(Box::new), line, delivery: Box::new(delivery) })
+    let Delivery { status, retry_count, max_retries, .. } = *delivery;
+    Ok(Ok(Draft::Old { on_record, status, retry_count, max_retries }))
 }
 
 fn carry_out(engine: &Engine, changes: &mut Changes, call: &WorkCall) -> Result<Draft, Error> {
@@ -366,19 +379,18 @@ fn finish(draft: Draft, entries: &[LogEntry]) -> Settled {
             Settled::Extended { lease_expires_at, cancel_requested, cancel_reason }
         }
         Draft::New { line, status, retry_count, max_retries } => Settled::Recorded(Box::new(Record {
-            entry: entries[line].clone(),
+            entry: SettlementEntry::Logged(entries[line].clone()),
             is_repeat: false,
             status,
             retry_count,
             max_retries,
         })),
-        Draft::Old { entry, line, delivery } => Settled::Recorded(Box::new(Record {
-            // One of the two was found: `repeat` made sure of it.
-            entry: entry.map(|e| *e).or_else(|| entries.get(line?).cloned()).expect("a repeated word is on record"),
+        Draft::Old { on_record, status, retry_count, max_retries } => Settled::Recorded(Box::new(Record {
+            entry: on_record.entry(entries),
             is_repeat: true,
-            status: delivery.status,
-            retry_count: delivery.retry_count,
-            max_retries: delivery.max_retries,
+            status,
+            retry_count,
+            max_retries,
         })),
     }
 }

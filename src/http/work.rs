@@ -21,7 +21,7 @@ use crate::domain::seconds::Seconds;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::engine::claim_deliveries::ClaimRequest;
-use crate::engine::settle_deliveries::{Record, Settled, Word, WorkCall};
+use crate::engine::settle_deliveries::{Record, Settled, SettlementEntry, Word, WorkCall};
 use crate::error::Error;
 
 /// `POST /events/{id}/start`.
@@ -179,22 +179,52 @@ fn read_result(fields: &mut Fields<'_>, worker_id: &str) -> Option<WorkCall> {
 #[derive(Serialize)]
 struct RecordView<'a> {
     #[serde(flatten)]
-    entry: LogView<'a>,
+    entry: EntryView<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_scheduled: Option<bool>,
+    repeated: bool,
+}
+
+/// Its entry, or what is left of it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum EntryView<'a> {
+    Logged(LogView<'a>),
+    Pruned { event_id: i64, worker_id: &'a str, action: &'static str, lease_id: i64 },
+}
+
+impl<'a> EntryView<'a> {
+    fn of(entry: &'a SettlementEntry) -> Self {
+        match entry {
+            SettlementEntry::Logged(entry) => EntryView::Logged(LogView::of(entry)),
+            SettlementEntry::Pruned(rest) => EntryView::Pruned {
+                event_id: rest.event_id,
+                worker_id: &rest.worker_id,
+                action: rest.action.as_str(),
+                lease_id: rest.lease_id,
+            },
+        }
+    }
 }
 
 impl<'a> RecordView<'a> {
     fn of(record: &'a Record) -> Self {
-        let entry = LogView::of(&record.entry);
-        let is_failure = record.entry.action.0 == Action::Failed;
-        RecordView { retry_scheduled: is_failure.then(|| entry.next_retry_at.is_some()), entry }
+        let is_failure = record.entry.action() == Action::Failed;
+        let retry_scheduled = match &record.entry {
+            SettlementEntry::Logged(entry) => entry.next_retry_at.is_some(),
+            SettlementEntry::Pruned(_) => !record.status.is_finished(),
+        };
+        RecordView {
+            entry: EntryView::of(&record.entry),
+            retry_scheduled: is_failure.then_some(retry_scheduled),
+            repeated: record.is_repeat,
+        }
     }
 }
 
 /// The final failure of an event, told once as a 400; repeated, it is the same entry again.
 fn final_failure(record: &Record) -> Option<Problem> {
-    let is_final = record.entry.action.0 == Action::Failed && record.status == Status::Failed && !record.is_repeat;
+    let is_final = record.entry.action() == Action::Failed && record.status == Status::Failed && !record.is_repeat;
     if !is_final {
         return None;
     }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use diesel::pg::Pg;
-use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::prelude::{ExpressionMethods, NullableExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
 use diesel::{QueryResult, sql_query};
@@ -16,7 +16,6 @@ use super::schema::event_log;
 use crate::domain::action::Action;
 use crate::domain::attempt::ErrorKind;
 use crate::domain::delivery::{LogLine, PushRecord};
-use crate::domain::lease::PastClaim;
 
 /// One line, as it stands.
 #[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
@@ -74,7 +73,7 @@ pub async fn append_log(
     Ok(entries)
 }
 
-/// The entry of `action` under one claim.
+/// Returns the entry of a worker's `action` under one claim.
 pub async fn find_entry(
     conn: &mut AsyncPgConnection,
     delivery_id: i64,
@@ -87,6 +86,7 @@ pub async fn find_entry(
         .filter(event_log::delivery_id.eq(delivery_id))
         .filter(event_log::lease_id.eq(lease_id))
         .filter(event_log::action.eq(action.as_str()))
+        .filter(event_log::worker_id.is_not_null())
         .order(event_log::id.desc())
         .select(LogEntry::as_select())
         .first(conn)
@@ -94,41 +94,54 @@ pub async fn find_entry(
         .optional()
 }
 
-/// What the trail knows of one claim, or of a worker's latest: for callers whose claim is
-/// not the delivery's present one.
-pub async fn find_past_claim(
+/// Returns the number of a worker's latest claim of a delivery.
+pub async fn find_latest_claim_of(
     conn: &mut AsyncPgConnection,
     event_id: i64,
     delivery_id: i64,
     worker_id: &str,
-    lease_id: Option<i64>,
-) -> QueryResult<Option<PastClaim>> {
-    let of_delivery = event_log::event_id.eq(event_id).and(event_log::delivery_id.eq(delivery_id));
-    let lease_id = match lease_id {
-        Some(lease_id) => Some(lease_id),
-        None => event_log::table
-            .filter(of_delivery)
-            .filter(event_log::action.eq(Action::Picked.as_str()))
-            .filter(event_log::worker_id.eq(worker_id))
-            .order(event_log::id.desc())
-            .select(event_log::lease_id)
-            .first(conn)
-            .await
-            .optional()?,
-    };
-    let Some(lease_id) = lease_id else { return Ok(None) };
+) -> QueryResult<Option<i64>> {
+    event_log::table
+        .filter(event_log::event_id.eq(event_id))
+        .filter(event_log::delivery_id.eq(delivery_id))
+        .filter(event_log::action.eq(Action::Picked.as_str()))
+        .filter(event_log::worker_id.eq(worker_id))
+        .order(event_log::id.desc())
+        .select(event_log::lease_id)
+        .first(conn)
+        .await
+        .optional()
+}
+
+/// How a claim ended, and by whose word.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    /// How.
+    pub action: Action,
+    /// Who had made the claim.
+    pub worker_id: String,
+}
+
+/// Returns how a claim was settled.
+pub async fn find_settlement(
+    conn: &mut AsyncPgConnection,
+    event_id: i64,
+    delivery_id: i64,
+    lease_id: i64,
+) -> QueryResult<Option<Settlement>> {
     let settling = [Action::Completed, Action::Failed, Action::Released].map(Action::as_str);
-    let settled: Option<ActionColumn> = event_log::table
-        .filter(of_delivery)
+    let settled: Option<(ActionColumn, String)> = event_log::table
+        .filter(event_log::event_id.eq(event_id))
+        .filter(event_log::delivery_id.eq(delivery_id))
         .filter(event_log::lease_id.eq(lease_id))
         .filter(event_log::action.eq_any(settling))
-        .filter(event_log::worker_id.is_not_null())
         .order(event_log::id)
-        .select(event_log::action)
+        .select((event_log::action, event_log::worker_id.assume_not_null()))
+        .filter(event_log::worker_id.is_not_null())
         .first(conn)
         .await
         .optional()?;
-    Ok(Some(PastClaim { lease_id, settled: settled.map(|column| column.0) }))
+    Ok(settled.map(|(action, worker_id)| Settlement { action: action.0, worker_id }))
 }
 
 /// The trail of one event, oldest first, at most `limit` entries.

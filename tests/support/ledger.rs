@@ -153,6 +153,8 @@ impl Replayed {
         let is_settled = self.settled.as_ref().is_some_and(|(lease_id, _)| *lease_id == self.lease_id);
         let must = |holds: bool, why| if holds { Ok(()) } else { Err(why) };
         must(line.action == "PICKED" || is_present_claim, "not the present claim")?;
+        let is_holders = line.worker_id.is_none() || line.worker_id == self.worker_id;
+        must(line.action == "PICKED" || is_holders, "by somebody who had not claimed it")?;
         match line.action.as_str() {
             "PICKED" => {
                 must(self.status == "PENDING", "claimed while not pending")?;

@@ -134,6 +134,23 @@ pub fn time(value: &Value) -> DateTime<Utc> {
     DateTime::parse_from_rfc3339(text).unwrap_or_else(|error| panic!("{text}: {error}")).to_utc()
 }
 
+/// The answer to a settlement that repeats the one answered like this.
+#[track_caller]
+pub fn repeated(first: &Value) -> Value {
+    let mut again = first.clone();
+    assert_eq!(again["repeated"], false, "{first}");
+    again["repeated"] = true.into();
+    again
+}
+
+/// The log entry that the answer to a settlement tells.
+#[track_caller]
+pub fn entry_of(answer: &Value) -> Value {
+    let mut entry = answer.clone();
+    entry.as_object_mut().expect("an object").remove("repeated").expect("a mark");
+    entry
+}
+
 /// The ids of events, in the order given.
 pub fn ids(events: &[Value]) -> Vec<i64> {
     events.iter().map(|event| event["id"].as_i64().expect("an id")).collect()

@@ -245,7 +245,7 @@ impl Attempt {
             Err(error) => error.kind.to_string(),
         };
         let (state, next_due) = match &settled {
-            Ok(Settled::Recorded(record)) => (state_of(record.status), record.entry.next_retry_at),
+            Ok(Settled::Recorded(record)) => (state_of(record.status), record.entry.next_retry_at()),
             Ok(Settled::Extended { .. }) => ("", None),
             Err(Error::Refused(_)) => ("lost", None),
             Err(error) => {

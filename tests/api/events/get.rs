@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::App;
+use crate::support::work::entry_of;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_comes_without_its_log_unless_asked_for() {
@@ -36,7 +37,7 @@ async fn the_log_of_an_event_comes_oldest_first() {
         logs.iter()
             .all(|entry| entry["event_id"] == id && entry["worker_id"] == "w:1" && entry["lease_id"] == lease_id)
     );
-    assert_eq!(logs[2], completed);
+    assert_eq!(logs[2], entry_of(&completed));
     assert_eq!(logs[2]["execution_time_ms"], 1250);
 }
 

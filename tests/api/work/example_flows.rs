@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::work::{W1, W2, time};
+use crate::support::work::{W1, W2, entry_of, time};
 use crate::support::{App, ledger};
 
 /// Insists that `answer` has all that `example` has. Where `example` has a timestamp, a
@@ -114,7 +114,7 @@ async fn marking_success() {
     let event = app.event(id).await;
     assert_eq!(event["status"], "COMPLETED");
     assert_eq!(event["updated_at"], entry["created_at"]);
-    assert_eq!(event["logs"][1], entry);
+    assert_eq!(event["logs"][1], entry_of(&entry));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::locks::HeldRow;
-use crate::support::work::{Claim, Naming, W1, W2};
+use crate::support::work::{Claim, Naming, W1, W2, repeated};
 use crate::support::{App, ledger};
 
 /// The two words, each said in both ways.
@@ -66,7 +66,7 @@ async fn the_same_word_again_gets_the_same_entry_and_writes_nothing() {
         let claim = held_by(&app, W1).await;
         let first = app.say(&claim, word, naming).await.expect(200).json();
         app.advance(1);
-        assert_eq!(app.say(&claim, word, naming).await.expect(200).json(), first);
+        assert_eq!(app.say(&claim, word, naming).await.expect(200).json(), repeated(&first));
         assert_eq!(app.actions(claim.event_id).await, ["PICKED", line_of(word)]);
         let event = app.event(claim.event_id).await;
         assert_eq!(event["retry_count"], i32::from(word == "fail"));
@@ -83,9 +83,9 @@ async fn a_failure_repeated_after_another_claim_gets_its_own_entry_again() {
         let entry = app.say(&first, "fail", naming).await.expect(200).json();
         app.advance_and_promote(300).await;
         let second = app.take("a", W2).await;
-        assert_eq!(app.say(&first, "fail", naming).await.expect(200).json(), entry);
+        assert_eq!(app.say(&first, "fail", naming).await.expect(200).json(), repeated(&entry));
         app.say(&second, "complete", naming).await.expect(200);
-        assert_eq!(app.say(&first, "fail", naming).await.expect(200).json(), entry);
+        assert_eq!(app.say(&first, "fail", naming).await.expect(200).json(), repeated(&entry));
         assert_eq!(app.actions(first.event_id).await, ["PICKED", "FAILED", "PICKED", "COMPLETED"]);
     }
     ledger::check(&app).await;
@@ -101,8 +101,10 @@ async fn a_repeated_word_means_the_claim_that_it_names_among_many_of_one_worker(
     app.say_with(&second, "fail", json!({"error_message": "two"})).await.expect(200);
     app.advance_and_promote(300).await;
     app.take("a", W1).await;
-    assert_eq!(app.say(&first, "fail", Naming::Lease).await.expect(200).json(), entry);
-    assert_eq!(app.say(&second, "fail", Naming::Lease).await.expect(200).json()["error_message"], "two");
+    let again = app.say_with(&first, "fail", json!({"error_message": "one"})).await.expect(200).json();
+    assert_eq!(again, repeated(&entry));
+    let again = app.say_with(&second, "fail", json!({"error_message": "two"})).await.expect(200).json();
+    assert_eq!((&again["error_message"], &again["lease_id"]), (&"two".into(), &second.lease_id.into()));
     assert_eq!(app.status(first.event_id).await, "PROCESSING");
     ledger::check(&app).await;
 }
@@ -201,7 +203,7 @@ async fn a_late_word_after_reset_by_an_operator_is_accepted() {
         assert_eq!(app.status(claim.event_id).await, status_after(word));
         assert_eq!(app.actions(claim.event_id).await, ["PICKED", "RESET", line_of(word)]);
         assert!(app.claim("a", W2).await.is_none(), "it was settled, and must not be handed out");
-        assert_eq!(app.say(&claim, word, naming).await.expect(200).json(), entry);
+        assert_eq!(app.say(&claim, word, naming).await.expect(200).json(), repeated(&entry));
         app.say(&claim, other(word), naming).await.problem(409, "already_settled");
     }
     ledger::check(&app).await;

@@ -4,5 +4,7 @@ mod fencing;
 mod heartbeat;
 mod next;
 mod release;
+mod repeats;
 mod settle;
 mod start;
+mod strangers;

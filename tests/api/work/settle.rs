@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::work::{Claim, Naming, W1, W2, ids};
+use crate::support::work::{Claim, Naming, W1, W2, ids, repeated};
 use crate::support::{App, ledger};
 
 async fn publish_many(app: &App, count: usize) {
@@ -101,9 +101,9 @@ async fn the_same_event_twice_in_one_batch_is_answered_right_both_times() {
     .await;
     let statuses: Vec<u64> = outcomes.iter().map(|outcome| outcome["status"].as_u64().expect("a status")).collect();
     assert_eq!(statuses, [200, 200, 200, 409, 200, 200, 400, 200]);
-    assert_eq!(outcomes[0], outcomes[1]);
+    assert_eq!(repeated(&outcomes[0]), outcomes[1]);
     assert_eq!(outcomes[3]["code"], "already_settled");
-    assert_eq!(outcomes[4], outcomes[5]);
+    assert_eq!(repeated(&outcomes[4]), outcomes[5]);
     assert_eq!(outcomes[6]["id"], outcomes[7]["id"]);
     assert_eq!(outcomes[7]["retry_scheduled"], false);
     for (id, action) in claimed.iter().zip(["COMPLETED", "FAILED", "FAILED", "FAILED"]) {
@@ -125,7 +125,7 @@ async fn a_repeated_batch_gets_the_same_entries() {
         .collect();
     let first = settle(&app, results.clone()).await;
     app.advance(1);
-    assert_eq!(settle(&app, results).await, first);
+    assert_eq!(settle(&app, results).await, first.iter().map(repeated).collect::<Vec<_>>());
     ledger::check(&app).await;
 }
 

@@ -8,7 +8,7 @@ use waybill::domain::action::Action;
 
 use super::records;
 use crate::contract::witness::{Record, Witness};
-use crate::support::App;
+use crate::support::{App, database};
 
 const WORKER: &str = "render-3:4127";
 
@@ -16,6 +16,7 @@ pub async fn run(record: &Record) {
     let server = Witness::of(App::with_fixed_clock().await, record);
     publish(&server).await;
     claim(&server).await;
+    repeat_after_pruning(&server).await;
     work(&server).await;
     settle_in_one_go(&server).await;
     go_on_to_the_next(&server).await;
@@ -74,8 +75,9 @@ async fn work(server: &Witness<'_>) {
     say(done, "heartbeat", json!({"progress": {"done": 1}})).await.expect(200);
     let lease_id = server.app.event(done).await["logs"][0]["lease_id"].clone();
     let report = json!({"lease_id": lease_id, "execution_time_ms": 5, "status_code": -1, "result": [1.0]});
-    say(done, "complete", report).await.expect(200);
-    say(done, "complete", json!({})).await.expect(200);
+    assert_eq!(say(done, "complete", report.clone()).await.expect(200).json()["repeated"], false);
+    assert_eq!(say(done, "complete", report).await.expect(200).json()["repeated"], true);
+    say(done, "complete", json!({})).await.problem(409, "already_settled");
     for word in ["start", "heartbeat", "release", "fail"] {
         say(done, word, json!({})).await.problem(409, "already_settled");
     }
@@ -107,6 +109,7 @@ async fn settle_in_one_go(server: &Witness<'_>) {
     let waiting = server.app.publish_tagged("untouched").await;
     let results = json!([
         {"event_id": ids[0], "action": "complete", "result": {}},
+        {"event_id": ids[0], "action": "complete", "result": {}},
         {"event_id": ids[0], "action": "complete"},
         {"event_id": ids[0], "action": "fail"},
         {"event_id": ids[1], "action": "fail", "error_message": "no"},
@@ -119,7 +122,7 @@ async fn settle_in_one_go(server: &Witness<'_>) {
     let reply = server.post("/events/settle", &json!({"worker_id": WORKER, "results": results})).await.expect(200);
     let statuses: Vec<Value> =
         reply.json()["results"].as_array().expect("results").iter().map(|outcome| outcome["status"].clone()).collect();
-    assert_eq!(statuses, [200, 200, 409, 200, 400, 200, 409, 409, 404]);
+    assert_eq!(statuses, [200, 200, 409, 409, 200, 400, 200, 409, 409, 404]);
 }
 
 async fn go_on_to_the_next(server: &Witness<'_>) {
@@ -132,6 +135,29 @@ async fn go_on_to_the_next(server: &Witness<'_>) {
     let path = format!("/events/{second}/fail?next=true&tags=next&wait=0");
     let reply = server.post(&path, &body).await.expect(200).json();
     assert_eq!((&reply["settled"]["code"], &reply["next"]), (&json!("max_retries_exceeded"), &Value::Null));
+}
+
+/// What was settled, and whose log entries are gone, is answered from the events' state.
+async fn repeat_after_pruning(server: &Witness<'_>) {
+    let mut words = Vec::new();
+    for word in ["start", "complete", "fail", "release"] {
+        let id = hold(server, json!({"title": word, "tags": "pruned"})).await;
+        words.push((format!("/events/{id}/{word}"), json!({"event_id": id, "action": word})));
+    }
+    let body = json!({"worker_id": WORKER});
+    for (path, _) in &words {
+        server.post(path, &body).await.expect(200);
+    }
+    database::execute(&server.app.url, "DELETE FROM waybill.event_log WHERE lease_id > 0").await;
+    for (path, _) in &words {
+        let answer = server.post(path, &body).await.expect(200).json();
+        assert_eq!((&answer["repeated"], answer.get("id")), (&json!(true), None));
+    }
+    let results: Vec<&Value> = words.iter().skip(1).map(|(_, result)| result).collect();
+    let outcomes = server.post("/events/settle", &json!({"worker_id": WORKER, "results": results})).await.expect(200);
+    assert!(outcomes.json()["results"].as_array().is_some_and(|all| all.iter().all(|one| one["repeated"] == true)));
+    let path = format!("{}?next=true&tags=pruned", words[1].0);
+    assert_eq!(server.post(&path, &body).await.expect(200).json()["settled"]["repeated"], true);
 }
 
 async fn operate(server: &Witness<'_>) {

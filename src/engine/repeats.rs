@@ -1,0 +1,107 @@
+//! Settlements that are sent again: which claim they mean, and what is on record of the first.
+//!
+//! A settlement is on record in up to three places: among the lines that this transaction is
+//! about to write, in the log, and on the delivery's row, which remembers the last claim that was
+//! settled, how, and the result. The log has the most to say, and is pruned first: once the entry
+//! is gone, the row answers.
+
+use diesel_async::AsyncPgConnection;
+
+use crate::domain::action::Action;
+use crate::domain::delivery::Delivery;
+use crate::domain::lease::{Caller, PastClaim};
+use crate::domain::repeat::{Recorded, RecordedLine};
+use crate::error::Error;
+use crate::store::event_log::{LogEntry, find_entry, find_latest_claim_of, find_settlement};
+
+use super::changes::Changes;
+use super::settle_deliveries::{PrunedEntry, SettlementEntry, Word};
+
+/// Finds the claim that a caller means and has settled, where it is not the delivery's latest.
+pub(super) async fn find_past_claim(
+    conn: &mut AsyncPgConnection,
+    delivery: &Delivery,
+    caller: &Caller,
+) -> Result<Option<PastClaim>, Error> {
+    let (event_id, id) = (delivery.event_id, delivery.id);
+    let lease_id = match caller.lease_id {
+        Some(lease_id) => Some(lease_id),
+        None => find_latest_claim_of(conn, event_id, id, &caller.worker_id).await?,
+    };
+    let Some(lease_id) = lease_id else { return Ok(None) };
+    if let Some(settlement) = find_settlement(conn, event_id, id, lease_id).await? {
+        let is_own = settlement.worker_id == caller.worker_id;
+        return Ok(is_own.then_some(PastClaim { lease_id, settled: settlement.action }));
+    }
+    // The log entry has been pruned. The row knows who made the latest claim, and of the last one
+    // that was settled only its number, which no other claim has.
+    let of_row = delivery.settled.filter(|settled| settled.lease_id == lease_id && lease_id != delivery.lease_id);
+    Ok(of_row.map(|settled| PastClaim { lease_id, settled: settled.action }))
+}
+
+/// Where a settlement is on record.
+pub(super) enum OnRecord {
+    /// Among the lines that are about to be written, by index.
+    Line(usize),
+    /// In the log.
+    Entry(Box<LogEntry>),
+    /// On the delivery's row alone.
+    Row(PrunedEntry),
+}
+
+impl OnRecord {
+    /// Finds the record of a caller's `action` under a claim.
+    pub async fn find(
+        conn: &mut AsyncPgConnection,
+        changes: &Changes,
+        delivery: &Delivery,
+        caller: &Caller,
+        (lease_id, action): (i64, Action),
+    ) -> Result<Self, Error> {
+        let line = changes.lines().iter().position(|line| {
+            line.delivery_id == delivery.id
+                && line.lease_id == lease_id
+                && line.action == action
+                && line.worker_id.is_some()
+        });
+        if let Some(line) = line {
+            return Ok(OnRecord::Line(line));
+        }
+        let entry = find_entry(conn, delivery.id, delivery.event_id, lease_id, action).await?;
+        Ok(entry.map_or_else(
+            || {
+                let worker_id = caller.worker_id.clone();
+                OnRecord::Row(PrunedEntry { event_id: delivery.event_id, worker_id, action, lease_id })
+            },
+            |entry| OnRecord::Entry(Box::new(entry)),
+        ))
+    }
+
+    /// Returns whether a settlement has the content of the one on record.
+    pub fn says(&self, word: &Word, changes: &Changes, delivery: &Delivery) -> bool {
+        let line = match self {
+            OnRecord::Line(index) => Some(RecordedLine::from(&changes.lines()[*index])),
+            OnRecord::Entry(entry) => Some(RecordedLine {
+                status_code: entry.status_code,
+                error_message: entry.error_message.as_deref(),
+                retry_scheduled: entry.next_retry_at.is_some(),
+            }),
+            OnRecord::Row(_) => None,
+        };
+        let recorded = Recorded { line, result: delivery.result.as_ref() };
+        match word {
+            Word::Complete(report) => recorded.is_completion(report),
+            Word::Fail { report, retryable, .. } => recorded.is_failure(report, *retryable),
+            Word::Start | Word::Heartbeat { .. } | Word::Release { .. } => true,
+        }
+    }
+
+    /// The entry, now that the lines are written.
+    pub fn entry(self, written: &[LogEntry]) -> SettlementEntry {
+        match self {
+            OnRecord::Line(index) => SettlementEntry::Logged(written[index].clone()),
+            OnRecord::Entry(entry) => SettlementEntry::Logged(*entry),
+            OnRecord::Row(rest) => SettlementEntry::Pruned(rest),
+        }
+    }
+}
