@@ -29,7 +29,7 @@ pub struct ClaimedBatch {
 /// leases and not the events.
 pub struct SentClaim {
     worker_id: String,
-    leases: Vec<(i64, i32)>,
+    leases: Vec<(i64, i64)>,
     undo: Undo,
     engine: Option<Engine>,
 }
@@ -108,7 +108,7 @@ impl Drop for SentClaim {
     }
 }
 
-async fn undo_claims(engine: Engine, worker_id: String, leases: Vec<(i64, i32)>, ask: Option<Ask>) {
+async fn undo_claims(engine: Engine, worker_id: String, leases: Vec<(i64, i64)>, ask: Option<Ask>) {
     let calls: Vec<WorkCall> = leases
         .into_iter()
         .map(|(event_id, lease_id)| WorkCall {
