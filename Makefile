@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` and `make test`.
 
-.PHONY: run test prepare check bench bench-soak bench-push
+.PHONY: run test prepare check bench bench-soak bench-push bench-waiting
 
 # Build and serve; the first start makes a database of its own.
 run: prepare
@@ -37,4 +37,10 @@ bench-soak: prepare
 bench-push: prepare
 	cargo build --profile dist
 	bench/push
+	if [ -e bench/results.json ]; then bench/report; fi
+
+# Workers that wait beside workers that do not, about 10 minutes; the report takes it in.
+bench-waiting: prepare
+	cargo build --profile dist
+	bench/waiting
 	if [ -e bench/results.json ]; then bench/report; fi

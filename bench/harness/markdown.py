@@ -154,7 +154,25 @@ def push_part(push):
             f"processors to others.\n\n" + table(["workload", "measured", "asked for"], body))
 
 
-def page(results, soak, push, peers):
+def waiting_part(waiting):
+    """Workers that wait beside workers that do not."""
+    if not waiting:
+        return ""
+    def asked(name):
+        if name.startswith("drain"):
+            return "at least 0.95"
+        return {"steady_p99_ms": "below 100"}.get(name, "–")
+    body = [[name.replace("_", " "), f"{value:.2f}", asked(name)] for name, value in waiting["summary"].items()]
+    stolen = ", ".join(f"{one['steal_percent']} %" for one in waiting["rounds"])
+    return ("\n## Workers that wait\n\n"
+            "Backlogs drained one by one: the rate with `wait=30` divided by the rate without, next to each other; then "
+            f"{waiting['rate']:,} events per second from 32 publishers to 32 workers that wait, measured from when each was "
+            f"due until its completion was answered. Medians of {len(waiting['rounds'])} rounds on "
+            f"{waiting['conditions']['cores']} cores. Measured on {waiting['conditions']['date']}; the host gave {stolen} "
+            "of the processors' time to others.\n\n" + table(["figure", "measured", "asked"], body) + "\n")
+
+
+def page(results, soak, push, waiting, peers):
     """The whole page."""
     measured = targets.Measured(results)
     return f"""# Comparison
@@ -182,7 +200,7 @@ and writes an audit trail in the same transaction; what each peer does is said b
 {peer_table(measured)}
 ## Everything else
 
-{more_table(measured)}{failures(results)}{soak_part(soak)}{push_part(push)}
+{more_table(measured)}{failures(results)}{soak_part(soak)}{push_part(push)}{waiting_part(waiting)}
 ## Settings and limits of the peers
 
 All of them: 120 bytes of JSON as payload, `synchronous_commit=on`, handlers that do nothing.
@@ -194,5 +212,6 @@ All of them: 120 bytes of JSON as payload, `synchronous_commit=on`, handlers tha
 make bench        # builds, installs the peers, measures, writes this page
 make bench-soak   # ten minutes at 800 lives per second
 make bench-push   # events pushed to a receiver, about 3 minutes
+make bench-waiting   # workers that wait beside workers that do not, about 10 minutes
 ```
 """
