@@ -1,8 +1,6 @@
 //! What can go wrong, in the words of the domain. `http/problem.rs` turns each into a status
 //! and a code, exhaustively; nothing else does.
 
-use diesel::result::{DatabaseErrorKind, Error as DieselError};
-
 use crate::domain::invalid::Invalid;
 use crate::domain::lease::Refusal;
 use crate::domain::status::Status;
@@ -83,9 +81,12 @@ pub enum Error {
     /// The bodies of other requests take all the memory there is for bodies.
     #[error("the bodies of other requests take all of --request-memory-mb")]
     NoMemory,
-    /// The database cannot be reached, or went away in the middle.
+    /// The database cannot be used. What was asked for has not been done, and will not be.
     #[error("the database is unavailable: {0}")]
-    Unavailable(String),
+    Unavailable(Outage),
+    /// What was asked for was sent to the database, and whether it was done is not known.
+    #[error("the outcome is unknown: {0}")]
+    OutcomeUnknown(String),
     /// A fault of ours.
     #[error("internal error: {0}")]
     Internal(String),
@@ -99,14 +100,20 @@ impl Error {
 
     /// The database is away.
     pub fn unavailable(cause: String) -> Self {
-        Error::Unavailable(cause)
+        Error::outage(OutageKind::Unreachable, cause)
+    }
+
+    /// The database cannot be used, for this reason.
+    pub fn outage(kind: OutageKind, cause: impl Into<String>) -> Self {
+        Error::Unavailable(Outage { kind, cause: cause.into() })
     }
 
     /// The same, for another caller of the same batch.
     #[must_use]
     pub fn for_another(&self) -> Self {
         match self {
-            Error::Unavailable(cause) => Error::Unavailable(cause.clone()),
+            Error::Unavailable(outage) => Error::Unavailable(outage.clone()),
+            Error::OutcomeUnknown(cause) => Error::OutcomeUnknown(cause.clone()),
             Error::Overloaded => Error::Overloaded,
             other => Error::Internal(other.to_string()),
         }
@@ -114,44 +121,68 @@ impl Error {
 
     /// Whether the transaction was the victim of another one and may simply be run again.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Unavailable(cause) if cause == CONFLICT)
+        self.is_outage(OutageKind::Conflict)
+    }
+
+    /// Whether the database cannot be used for this reason.
+    pub fn is_outage(&self, kind: OutageKind) -> bool {
+        matches!(self, Error::Unavailable(outage) if outage.kind == kind)
+    }
+
+    /// What this error means where the statement that failed was the one that commits: if the
+    /// connection was lost, the database may have committed all the same.
+    #[must_use]
+    pub fn of_commit(self) -> Self {
+        match self {
+            Error::Unavailable(Outage { kind: OutageKind::Lost, cause }) => Error::OutcomeUnknown(cause),
+            other => other,
+        }
+    }
+
+    /// What this error means where a part of what was asked for has been done before: a caller
+    /// must not be told that nothing was.
+    #[must_use]
+    pub fn after_a_part(self) -> Self {
+        match self {
+            Error::Unavailable(outage) => Error::OutcomeUnknown(format!("a part was done, then: {outage}")),
+            other => other,
+        }
     }
 }
 
-const CONFLICT: &str = "two transactions stood in each other's way";
+/// That the database cannot be used, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct Outage {
+    /// Why.
+    pub kind: OutageKind,
+    /// In its own words, for the log.
+    pub cause: String,
+}
 
-impl From<DieselError> for Error {
-    /// SQLSTATEs do not come through Diesel, so what is not one of its kinds is told by its
-    /// text: the texts of `ERRCODE`s 57P01 to 57P03, 57014, 55P03 and 40P01.
-    fn from(error: DieselError) -> Self {
-        const GONE: [&str; 9] = [
-            "terminating connection",
-            "connection closed",
-            "closed connection",
-            "shutting down",
-            "starting up",
-            "recovery mode",
-            "statement timeout",
-            "lock timeout",
-            "error communicating with the server",
-        ];
-        match &error {
-            DieselError::BrokenTransactionManager => Error::unavailable(error.to_string()),
-            DieselError::DatabaseError(kind, information) => {
-                let text = information.message();
-                match kind {
-                    DatabaseErrorKind::SerializationFailure => Error::unavailable(CONFLICT.into()),
-                    _ if text.contains("deadlock detected") => Error::unavailable(CONFLICT.into()),
-                    // A day of the log was attached while the row was on its way to the safety net.
-                    _ if text.contains("violates partition constraint") => Error::unavailable(CONFLICT.into()),
-                    DatabaseErrorKind::ClosedConnection | DatabaseErrorKind::UnableToSendCommand => {
-                        Error::unavailable(text.to_owned())
-                    }
-                    _ if GONE.iter().any(|gone| text.contains(gone)) => Error::unavailable(text.to_owned()),
-                    _ => Error::Internal(format!("{kind:?}: {text}")),
-                }
-            }
-            _ => Error::Internal(error.to_string()),
-        }
-    }
+/// Why the database cannot be used. Nobody's call is to blame, so that no batch is split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutageKind {
+    /// No connection could be made in time, or it is stopping, starting or recovering.
+    Unreachable,
+    /// It does not want us: wrong password, no such database.
+    Refused,
+    /// The connection was lost while a statement was under way.
+    Lost,
+    /// Somebody held a lock, or a statement took longer than it may.
+    TooSlow,
+    /// The caller's time was over before anything was committed.
+    TimeUp,
+    /// Two transactions stood in each other's way, again and again.
+    Conflict,
+    /// It takes no writes: a standby, or set so.
+    ReadOnly,
+    /// It has run out of disk space, memory or connections.
+    Full,
+    /// Its files are missing, or cannot be read or written.
+    Broken,
+    /// Its schema is not this version's.
+    NotMigrated,
+    /// It is we who stop.
+    Stopping,
 }

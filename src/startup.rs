@@ -17,7 +17,7 @@ use crate::background;
 use crate::config::{DatabaseArgs, ServeArgs};
 use crate::engine::Engine;
 use crate::engine::clock::Clock;
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 use crate::http;
 use crate::postgres::{Cluster, ClusterOptions, default_data_dir};
 use crate::store::connect::is_address;
@@ -33,9 +33,6 @@ const BACKGROUND_STOP: Duration = Duration::from_secs(6);
 
 /// How long a database that is just starting is waited for.
 const DATABASE_WAIT: Duration = Duration::from_secs(30);
-
-/// What a database says that does not want us, however long we wait.
-const REFUSALS: [&str; 3] = ["authentication failed", "does not exist", "no pg_hba.conf entry"];
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -150,15 +147,14 @@ async fn migrate_when_reachable(url: &str) -> Result<(), Error> {
                 log::info!(migrations = ran.len(); "the schema was brought up to date");
                 return Ok(());
             }
-            Err(Error::Unavailable(cause)) if tokio::time::Instant::now() < deadline && !is_refusal(&cause) => {
-                log::warn!("waiting for the database: {cause}");
+            // One that does not want us is not waited for.
+            Err(Error::Unavailable(outage))
+                if tokio::time::Instant::now() < deadline && outage.kind != OutageKind::Refused =>
+            {
+                log::warn!("waiting for the database: {outage}");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             Err(error) => return Err(error),
         }
     }
-}
-
-fn is_refusal(cause: &str) -> bool {
-    REFUSALS.iter().any(|refusal| cause.contains(refusal))
 }

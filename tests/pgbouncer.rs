@@ -20,7 +20,7 @@ use crate::support::{App, Options, database, ledger, until};
 
 /// What `docs/operations.md` says to tell PgBouncer where connections are shared.
 const CONNECT_QUERY: &str = "SET synchronous_commit = on; SET default_transaction_isolation = ''read committed''; \
-     SET statement_timeout = ''10s''; SET idle_in_transaction_session_timeout = ''15s''; SET lock_timeout = ''4s''; \
+     SET statement_timeout = ''4s''; SET idle_in_transaction_session_timeout = ''15s''; SET lock_timeout = ''4s''; \
      SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
      SET enable_mergejoin = off; SET enable_memoize = off; SET plan_cache_mode = force_generic_plan";
 

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use super::notifier::Message;
@@ -17,12 +16,11 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Listens until the connection is lost.
 pub async fn run_once(engine: &Engine) -> Result<(), Error> {
-    let mut conn = engine.database.dedicated().await?;
-    listen(&mut conn).await?;
+    let mut listening = engine.database.dedicated().await?;
+    listen(&mut listening.connection).await?;
     engine.look_everywhere();
-    let mut notifications = std::pin::pin!(conn.notifications_stream());
-    while let Some(notification) = notifications.next().await {
-        hear(engine, &notification?.payload);
+    while let Some(text) = listening.notifications.recv().await {
+        hear(engine, &text);
     }
     Err(Error::unavailable("the listening connection was closed".into()))
 }

@@ -105,7 +105,7 @@ fn jittered(length: Duration) -> Duration {
 /// Logs a failed round. The database being away is told once per round, not as an error.
 fn report(service: &str, error: &Error) {
     match error {
-        Error::Unavailable(_) => log::warn!(service; "a round was skipped: {error}"),
+        Error::Unavailable(_) | Error::OutcomeUnknown(_) => log::warn!(service; "a round was skipped: {error}"),
         _ => log::error!(service; "a round failed: {error}"),
     }
 }

@@ -24,10 +24,11 @@ use crate::store::ready::queue_of_tag;
 
 use super::claimed_batch::{Ask, Undo};
 pub use super::claimed_batch::{ClaimedBatch, SentClaim};
+use super::deadline::{Timed, limit_statements, too_late};
 use super::fusion::Answers;
 use super::hub::{Findings, Queues};
 use super::marks::{Look, Place};
-use super::{Engine, transaction};
+use super::{Engine, statement, transaction};
 
 /// How many entries more than needed a claim looks at, so that work which others are just taking
 /// does not hide what is behind it.
@@ -100,7 +101,7 @@ impl Engine {
                     Ok(batch) if !batch.events().is_empty() => return Ok(batch),
                     Ok(_) => {}
                     // Who waits already outlives a restart of the database.
-                    Err(Error::Unavailable(_) | Error::Overloaded) if has_waited => {
+                    Err(Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Overloaded) if has_waited => {
                         look_again_at = deadline.min(Instant::now() + LOOK_PAUSE)
                     }
                     Err(error) => return Err(error),
@@ -130,20 +131,25 @@ impl Engine {
     }
 
     /// Claims for many workers at once: one statement for all that ask for the same queues.
-    pub(super) async fn claim_fused(&self, claimers: Vec<Claimer>) -> Answers<ClaimedBatch> {
+    pub(super) async fn claim_fused(&self, claimers: Vec<Timed<Claimer>>) -> Answers<ClaimedBatch> {
         let mut groups: BTreeMap<Queues, Vec<usize>> = BTreeMap::new();
         for (index, claimer) in claimers.iter().enumerate() {
-            groups.entry(claimer.queues.clone()).or_default().push(index);
+            groups.entry(claimer.call.queues.clone()).or_default().push(index);
         }
         let mut answers: Vec<Option<Result<ClaimedBatch, Error>>> = claimers.iter().map(|_| None).collect();
-        for (queues, members) in groups {
-            let asking: Vec<&Claimer> = members.iter().map(|index| &claimers[*index]).collect();
+        for (queues, mut members) in groups {
+            members.retain(|index| claimers[*index].time.send());
+            if members.is_empty() {
+                continue;
+            }
+            let sent: Vec<&Timed<Claimer>> = members.iter().map(|index| &claimers[*index]).collect();
+            limit_statements(&sent);
+            let asking: Vec<&Claimer> = sent.iter().map(|timed| &timed.call).collect();
             for (index, share) in members.into_iter().zip(self.claim_for(&queues, &asking).await) {
                 answers[index] = Some(share.map(|events| ClaimedBatch::new(self.clone(), events, Undo::AtOnce)));
             }
         }
-        let unanswered = || Err(Error::Internal("a claim was not answered".into()));
-        answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
+        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(too_late()))).collect()
     }
 
     /// Claims for workers that ask for the same queues, unless all of them wait and an earlier
@@ -190,11 +196,8 @@ impl Engine {
         loop {
             looks += 1;
             let slack = if looks == 1 { SLACK } else { WIDE_SLACK };
-            let mut conn = self.database.connection().await?;
             let look = self.marks.look(queues);
-            let claimed = claim(&mut conn, self, &look, queues, claimers, slack).await?;
-            // The sweep below wants one, too, and there may be only one.
-            drop(conn);
+            let claimed = statement!(self, |conn| claim(conn, self, &look, queues, claimers, slack).await)?;
             self.metrics.events_claimed.inc_by(claimed.events.len() as u64);
             self.note_claim(&look, &claimed);
             if !claimed.is_out_of_reach() || is_swept || looks == LOOKS {
@@ -236,6 +239,9 @@ impl Engine {
         }
         // Leases are looked at some time after the claim, and never before it.
         let look_at = claimed.events.first().map(|event| event.row.work.updated_at);
+        if look_at.is_some() {
+            self.database.note_success();
+        }
         self.moments.wait_for(&FirstMoments { look_at, ..FirstMoments::default() });
     }
 

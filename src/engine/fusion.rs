@@ -15,42 +15,51 @@
 //! What could go wrong, and where it is dealt with:
 //! - *One caller's bad row fails the others*: calls are checked before they come here, and a
 //!   batch that the database refuses is split until the culprit stands alone ([`split`]).
-//! - *A caller has gone*: its call is dropped before it is run, not after. A batch is put
-//!   together only when the database can be had ([`Gate`]), or what was answered with "come
-//!   back later" would be carried out all the same when the database comes back.
-//! - *Too many wait*: the lane is bounded, and says so at once instead of growing.
+//! - *A caller has gone, or its time is over*: its call is dropped before it is run, not after.
+//!   A batch is put together only when there is a connection for it ([`Gate`]), which goes with
+//!   it. Whoever runs it notes which calls are sent, just before the first statement (see
+//!   [`super::deadline`]).
+//! - *Too many wait*: the lane is bounded, and says so at once instead of growing. A call that has
+//!   waited for so long that a batch would hardly be over in time is refused, too.
 //! - *A panic or a lost connection*: everybody in the batch is told, nobody waits for ever.
+//! - *The database stands still*: a batch that is not back after half a minute is given up.
 //! - *One verb starves another*: each has its own lane, and their turns alternate.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
 
-use super::ANSWER_WITHIN;
+use super::deadline::{CallTime, Timed, too_late};
+use super::stopping;
+use super::transaction::GIVE_UP_AFTER;
 
 /// What a lane runs: many calls in, as many answers out, in the same order.
 pub type Answers<A> = Vec<Result<A, Error>>;
-/// Opens when the database can be had, or says that it cannot.
-pub type Gate = dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> + Send + Sync;
+/// Gets the connection that a batch is to run on, or says that there is none.
+pub type Gate<K> = dyn Fn() -> Pin<Box<dyn Future<Output = Result<K, Error>> + Send>> + Send + Sync;
 
 /// What all batches pass on their way to the database.
-pub struct Door {
+pub struct Door<K> {
     /// Lets so many through at a time, first come, first served.
     pub turnstile: Arc<Semaphore>,
-    /// Whether there is a database.
-    pub gate: Box<Gate>,
+    /// Where a batch gets its connection.
+    pub gate: Box<Gate<K>>,
 }
 
-type Run<C, A> = dyn Fn(Vec<C>) -> Pin<Box<dyn Future<Output = Answers<A>> + Send>> + Send + Sync;
+type Run<C, A, K> = dyn Fn(Vec<Timed<C>>, K) -> Pin<Box<dyn Future<Output = Answers<A>> + Send>> + Send + Sync;
+
+/// However long the last batch took, a call with this much time left is sent.
+const ENOUGH_TIME: Duration = Duration::from_secs(2);
 
 /// How a lane behaves.
 #[derive(Debug, Clone, Copy)]
@@ -73,11 +82,20 @@ pub struct Lane<C, A> {
     traffic: Arc<Traffic>,
 }
 
-/// How much of a lane is away, and when that, or what has gathered, changes.
+/// How much of a lane is away, when that, or what has gathered, changes, and how the last batch
+/// that came back fared.
 #[derive(Default)]
 struct Traffic {
     calls_away: AtomicUsize,
     changed: Notify,
+    last: std::sync::Mutex<Option<LastBatch>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LastBatch {
+    back_at: Instant,
+    took: Duration,
+    weight: usize,
 }
 
 impl Traffic {
@@ -96,28 +114,61 @@ impl Traffic {
         self.calls_away.fetch_add(calls, Ordering::AcqRel);
     }
 
-    fn come_back(&self, calls: usize) {
+    fn come_back(&self, calls: usize, weight: usize, left_at: Instant) {
+        let back_at = Instant::now();
+        let last = LastBatch { back_at, took: back_at - left_at, weight };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
         self.calls_away.fetch_sub(calls, Ordering::AcqRel);
         self.changed.notify_one();
+    }
+
+    fn last(&self) -> Option<LastBatch> {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much time a call must have left to be sent in a batch of this weight: half as much again
+    /// as the last batch took, or less for a lighter one. Otherwise a lane that is behind would send
+    /// only what is given up before it is done.
+    fn time_needed(&self, weight: usize) -> Duration {
+        let Some(last) = self.last() else { return Duration::ZERO };
+        let share = (weight as f64 / last.weight.max(1) as f64).min(1.0);
+        last.took.mul_f64(1.5 * share).min(ENOUGH_TIME)
+    }
+
+    /// The answer to a call that was not sent in time. If batches have come back while it waited,
+    /// the database is well, and there is merely too much to do.
+    fn not_sent(&self, time: &CallTime) -> Error {
+        let is_moving = self.last().is_some_and(|last| last.back_at > time.arrived());
+        if is_moving { Error::Overloaded } else { too_late() }
     }
 }
 
 struct Waiting<C, A> {
-    call: C,
+    call: Timed<C>,
     weight: usize,
-    answer: oneshot::Sender<Result<A, Error>>,
+    answer: Answer<A>,
+}
+
+/// A call that is given up when its caller goes away.
+struct Caller(Arc<CallTime>);
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
 }
 
 impl<C: Send + Sync + 'static, A: Send + 'static> Lane<C, A> {
     /// Opens a lane; it closes when it is dropped.
-    pub fn open<F, Fut>(runtime: &Handle, shape: LaneShape, door: Arc<Door>, run: F) -> Self
+    pub fn open<K, F, Fut>(runtime: &Handle, shape: LaneShape, door: Arc<Door<K>>, run: F) -> Self
     where
-        F: Fn(Vec<C>) -> Fut + Send + Sync + 'static,
+        K: Send + 'static,
+        F: Fn(Vec<Timed<C>>, K) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Answers<A>> + Send + 'static,
     {
         let (entrance, exit) = mpsc::channel(shape.capacity);
         let exit = Arc::new(Mutex::new(Exit { queue: exit, held_over: None }));
-        let run: Arc<Run<C, A>> = Arc::new(move |calls| run(calls).boxed());
+        let run: Arc<Run<C, A, K>> = Arc::new(move |calls, connection| run(calls, connection).boxed());
         let traffic = Arc::new(Traffic::default());
         for _ in 0..shape.width {
             runtime.spawn(serve(shape, exit.clone(), traffic.clone(), door.clone(), run.clone()));
@@ -132,21 +183,31 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Lane<C, A> {
 
     /// Queues a call and waits for its answer. `weight` is its share of a batch, in rows.
     pub async fn call(&self, call: C, weight: usize) -> Result<A, Error> {
-        self.call_within(call, weight, ANSWER_WITHIN).await
+        self.call_since(call, weight, Instant::now()).await
     }
 
-    /// The same for a caller that has less time left.
-    pub async fn call_within(&self, call: C, weight: usize, time_left: Duration) -> Result<A, Error> {
-        let (answer, answered) = oneshot::channel();
+    /// The same for a caller that has arrived earlier, and has less time left.
+    pub async fn call_since(&self, call: C, weight: usize, arrived: Instant) -> Result<A, Error> {
+        let (answer, mut answered) = oneshot::channel();
+        let time = CallTime::arrived_at(arrived);
+        let caller = Caller(time.clone());
+        let call = Timed { call, time };
         self.entrance.try_send(Waiting { call, weight, answer }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::Overloaded,
-            mpsc::error::TrySendError::Closed(_) => Error::unavailable("the server is stopping".into()),
+            mpsc::error::TrySendError::Closed(_) => stopping(),
         })?;
         self.traffic.changed.notify_one();
-        match tokio::time::timeout(time_left, answered).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Error::unavailable("the server is stopping".into())),
-            Err(_) => Err(Error::unavailable("no answer from the database in time".into())),
+        let time = &caller.0;
+        let without_answer = |_| Err(time.without_answer(stopping(), "the batch ended without an answer"));
+        if let Ok(answer) = timeout_at(time.send_by(), &mut answered).await {
+            return answer.unwrap_or_else(without_answer);
+        }
+        if time.cancel() {
+            return Err(self.traffic.not_sent(time));
+        }
+        match timeout_at(time.answer_by(), answered).await {
+            Ok(answer) => answer.unwrap_or_else(without_answer),
+            Err(_) => Err(Error::OutcomeUnknown("no answer from the database in time".into())),
         }
     }
 }
@@ -187,12 +248,12 @@ impl<C, A> Exit<C, A> {
     }
 }
 
-async fn serve<C: Send + Sync + 'static, A: Send + 'static>(
+async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
     shape: LaneShape,
     exit: Arc<Mutex<Exit<C, A>>>,
     traffic: Arc<Traffic>,
-    door: Arc<Door>,
-    run: Arc<Run<C, A>>,
+    door: Arc<Door<K>>,
+    run: Arc<Run<C, A, K>>,
 ) {
     loop {
         let mut taking = exit.lock().await;
@@ -207,34 +268,64 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static>(
         let turn = tokio::time::timeout(shape.patience, next_turn).await;
         let gate = (door.gate)().await;
         let batch = taking.take_batch(shape.max_weight);
-        let here = batch.into_iter().filter(|waiting| !waiting.answer.is_closed());
-        let (calls, callers): (Vec<C>, Vec<_>) = here.map(|waiting| (waiting.call, waiting.answer)).unzip();
+        let connection = match gate {
+            Ok(connection) => connection,
+            Err(error) => {
+                let (_, callers) = those_in_time(batch, Duration::ZERO);
+                let told = callers.iter().map(|_| Err(error.for_another())).collect();
+                answer_all(callers, told);
+                continue;
+            }
+        };
+        let weight = batch.iter().map(|waiting| waiting.weight).sum();
+        let (calls, callers) = those_in_time(batch, traffic.time_needed(weight));
         if calls.is_empty() {
             continue;
         }
-        if let Err(error) = gate {
-            let told = callers.iter().map(|_| Err(error.for_another())).collect();
-            answer_all(callers, told);
-            continue;
-        }
-        let size = calls.len();
+        let (size, left_at) = (calls.len(), Instant::now());
+        let times: Vec<Arc<CallTime>> = calls.iter().map(|timed| timed.time.clone()).collect();
         traffic.leave(size);
         drop(taking);
-        let outcome = AssertUnwindSafe(run(calls)).catch_unwind().await;
+        let answers = in_any_case(shape.name, &times, run(calls, connection)).await;
         drop(turn);
-        traffic.come_back(size);
-        match outcome {
-            Ok(answers) => answer_all(callers, answers),
-            Err(_) => {
-                log::error!(lane = shape.name, callers = callers.len(); "a batch panicked");
-                let told = callers.iter().map(|_| Err(Error::unavailable("the batch failed".into()))).collect();
-                answer_all(callers, told);
-            }
-        }
+        traffic.come_back(size, weight, left_at);
+        answer_all(callers, answers);
     }
 }
 
-fn answer_all<A>(callers: Vec<oneshot::Sender<Result<A, Error>>>, answers: Answers<A>) {
+/// The answers of a batch, even if it panics or does not come back.
+async fn in_any_case<A>(
+    lane: &'static str,
+    times: &[Arc<CallTime>],
+    running: impl Future<Output = Answers<A>>,
+) -> Answers<A> {
+    let why = match tokio::time::timeout(GIVE_UP_AFTER, AssertUnwindSafe(running).catch_unwind()).await {
+        Ok(Ok(answers)) => return answers,
+        Ok(Err(_)) => "a batch panicked",
+        Err(_) => "a batch did not come back",
+    };
+    log::error!(lane, callers = times.len(); "{why}");
+    times.iter().map(|time| Err(time.without_answer(Error::Internal(why.into()), why))).collect()
+}
+
+/// What can be sent of a batch, and who waits for it. Whoever has too little time left is told so,
+/// and whoever has gone is left out.
+fn those_in_time<C, A>(batch: Vec<Waiting<C, A>>, needed: Duration) -> (Vec<Timed<C>>, Vec<Answer<A>>) {
+    let mut in_time = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+    for Waiting { call, answer, .. } in batch {
+        if call.time.left() < needed && call.time.cancel() {
+            answer_all(vec![answer], vec![Err(Error::Overloaded)]);
+        } else if call.time.is_wanted() {
+            in_time.0.push(call);
+            in_time.1.push(answer);
+        }
+    }
+    in_time
+}
+
+type Answer<A> = oneshot::Sender<Result<A, Error>>;
+
+fn answer_all<A>(callers: Vec<Answer<A>>, answers: Answers<A>) {
     for (caller, answer) in callers.into_iter().zip(answers) {
         // Whoever has gone meanwhile leaves the answer to be dropped; claimed work notices.
         let _ = caller.send(answer);
@@ -242,20 +333,20 @@ fn answer_all<A>(callers: Vec<oneshot::Sender<Result<A, Error>>>, answers: Answe
 }
 
 /// Runs calls together; if the database refuses the batch, or it turns out to be too much, runs
-/// its halves, down to the call that is to blame. A database that is away is nobody's fault, and
-/// splits nothing.
+/// its halves, down to the call that is to blame. A database that cannot be used is nobody's fault,
+/// and splits nothing.
 pub async fn split<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
 where
     C: Clone + Send,
     A: Send,
     F: Fn(Vec<C>) -> Fut + Sync,
-    Fut: Future<Output = Result<Vec<A>, Error>> + Send,
+    Fut: Future<Output = Result<Answers<A>, Error>> + Send,
 {
     let mut answers = Vec::with_capacity(calls.len());
     let mut ahead = vec![calls];
     while let Some(mut calls) = ahead.pop() {
         match run(calls.clone()).await {
-            Ok(batch) => answers.extend(batch.into_iter().map(Ok)),
+            Ok(batch) => answers.extend(batch),
             Err(error @ (Error::Internal(_) | Error::Invalid(_))) if calls.len() > 1 => {
                 log::warn!(calls = calls.len(); "a batch was refused and is split: {error}");
                 let second = calls.split_off(calls.len() / 2);

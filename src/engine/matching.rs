@@ -155,7 +155,10 @@ impl Engine {
 
     /// Joins the results of requests that are to be stored together. What was matched against
     /// another copy than the present one is matched again, if that can be done at once.
-    pub(super) fn join_fan_outs<'a>(&self, publications: &'a [MatchedPublication]) -> JoinedFanOut<'a> {
+    pub(super) fn join_fan_outs<'a>(
+        &self,
+        publications: impl Iterator<Item = &'a MatchedPublication>,
+    ) -> JoinedFanOut<'a> {
         let copy = self.subscribers.copy();
         let mut joined = JoinedFanOut::new(copy.generation());
         for publication in publications {

@@ -17,6 +17,7 @@ pub mod changes;
 pub mod claim_deliveries;
 mod claimed_batch;
 pub mod clock;
+pub mod deadline;
 pub mod filter_overruns;
 pub mod fusion;
 pub mod hub;
@@ -36,6 +37,7 @@ pub mod sightings;
 pub mod subscribers;
 pub mod subscriptions;
 pub mod sweep;
+mod transaction;
 mod verbs;
 
 use std::collections::HashMap;
@@ -47,13 +49,15 @@ use chrono::{DateTime, Utc};
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
+use tokio::time::timeout_at;
 
 use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 use crate::logging::REQUEST_ID;
 use crate::metrics::{Metrics, PushCount};
-use crate::store::database::Database;
+use crate::store::database::{Database, PooledConnection};
 use crate::store::endpoints::BreakerRule;
 use crate::store::ready::subscription_of_queue;
 
@@ -61,6 +65,7 @@ use announcer::{Announcer, Arrivals};
 use changes::Written;
 use claim_deliveries::{ClaimedBatch, Claimer};
 use clock::Clock;
+use deadline::{CallTime, Timed, Work, too_late};
 use filter_overruns::FilterOverruns;
 use fusion::{Answers, Door, Gate, Lane, LaneShape};
 use hub::{Hub, Queues};
@@ -68,7 +73,7 @@ use marks::{Marks, Place};
 use matching::{MatchedPublication, MatchingPlaces, Publishing};
 use moments::Moments;
 use push_bell::PushBell;
-use settle_deliveries::{Settled, WorkCall};
+use settle_deliveries::{Request, Settled};
 use sightings::Sightings;
 use subscribers::Subscribers;
 
@@ -152,16 +157,16 @@ pub struct Parts {
 struct Lanes {
     publish: Lane<MatchedPublication, Publishing>,
     claim: Lane<Claimer, ClaimedBatch>,
-    settle: Lane<Arc<Vec<WorkCall>>, Vec<Result<Settled, Error>>>,
+    settle: Lane<Request, Vec<Result<Settled, Error>>>,
 }
 
 impl Lanes {
     /// A lane must not keep the engine alive, or neither would ever end.
     fn open(engine: &Weak<Parts>, runtime: &Handle, database: &Database, settings: &EngineSettings) -> Self {
         let database = database.clone();
-        let gate: Box<Gate> = Box::new(move || {
+        let gate: Box<Gate<PooledConnection>> = Box::new(move || {
             let database = database.clone();
-            async move { database.connection().await.map(drop) }.boxed()
+            async move { database.connection().await }.boxed()
         });
         let opening = Opening {
             engine,
@@ -183,12 +188,12 @@ struct Opening<'a> {
     engine: &'a Weak<Parts>,
     runtime: &'a Handle,
     capacity: usize,
-    door: Arc<Door>,
+    door: Arc<Door<PooledConnection>>,
 }
 
 impl Opening<'_> {
     /// A lane in which the engine carries out one verb, as long as there is an engine.
-    fn lane<C, A, Fut>(&self, name: &'static str, width: usize, verb: fn(Engine, Vec<C>) -> Fut) -> Lane<C, A>
+    fn lane<C, A, Fut>(&self, name: &'static str, width: usize, verb: fn(Engine, Vec<Timed<C>>) -> Fut) -> Lane<C, A>
     where
         C: Send + Sync + 'static,
         A: Send + 'static,
@@ -196,12 +201,12 @@ impl Opening<'_> {
     {
         let shape = LaneShape { name, capacity: self.capacity, width, patience: SLOW_BATCH, max_weight: FUSED_ROWS };
         let engine = self.engine.clone();
-        Lane::open(self.runtime, shape, self.door.clone(), move |calls| {
+        Lane::open(self.runtime, shape, self.door.clone(), move |calls, connection| {
             let engine = engine.upgrade().map(Engine);
             async move {
                 match engine {
-                    Some(engine) => verb(engine, calls).await,
-                    None => stopping(calls.len()),
+                    Some(engine) => Work::on_batch(connection).run(verb(engine, calls)).await,
+                    None => calls.iter().map(|_| Err(stopping())).collect(),
                 }
             }
         })
@@ -282,15 +287,29 @@ impl Engine {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let task = match REQUEST_ID.try_with(String::clone) {
+        let time = CallTime::start();
+        let work = Work::on_call(time.clone()).run(work);
+        let mut task = match REQUEST_ID.try_with(String::clone) {
             Ok(id) => self.runtime.spawn(REQUEST_ID.scope(id, work)),
             Err(_) => self.runtime.spawn(work),
         };
+        let ended = move |ended: Result<Result<T, Error>, JoinError>, time: &CallTime| match ended {
+            Ok(answer) => answer,
+            Err(panic) => {
+                let cause = format!("a task panicked: {panic}");
+                Err(time.without_answer(Error::Internal(cause.clone()), &cause))
+            }
+        };
         async move {
-            match tokio::time::timeout(ANSWER_WITHIN, task).await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(panic)) => Err(Error::Internal(format!("a task panicked: {panic}"))),
-                Err(_) => Err(Error::unavailable("no answer from the database in time".into())),
+            if let Ok(answer) = timeout_at(time.send_by(), &mut task).await {
+                return ended(answer, &time);
+            }
+            if time.cancel() {
+                return Err(too_late());
+            }
+            match timeout_at(time.answer_by(), task).await {
+                Ok(answer) => ended(answer, &time),
+                Err(_) => Err(Error::OutcomeUnknown("no answer from the database in time".into())),
             }
         }
     }
@@ -361,25 +380,9 @@ fn weight(rows: usize, bytes: usize) -> usize {
     rows.max(bytes / BYTES_PER_ROW)
 }
 
-/// The engine has gone before the calls in its lanes.
-fn stopping<A>(calls: usize) -> Answers<A> {
-    (0..calls).map(|_| Err(Error::unavailable("the server is stopping".into()))).collect()
+/// The answer to a call that was not begun because the server stops.
+fn stopping() -> Error {
+    Error::outage(OutageKind::Stopping, "the server is stopping")
 }
 
-/// Runs a transaction, again if it fell victim to another: `transaction!(engine, |conn| …)`.
-macro_rules! transaction {
-    ($engine:expr, |$conn:ident| $work:expr) => {{
-        let mut tries = 0;
-        loop {
-            let mut pooled = $engine.database.connection().await?;
-            let connection: &mut diesel_async::AsyncPgConnection = &mut pooled;
-            let outcome: Result<_, crate::error::Error> =
-                diesel_async::AsyncConnection::transaction(connection, async |$conn| $work).await;
-            match outcome {
-                Err(error) if error.is_conflict() && tries < super::CONFLICT_RETRIES => tries += 1,
-                outcome => break outcome,
-            }
-        }
-    }};
-}
-use transaction;
+use transaction::{statement, transaction};

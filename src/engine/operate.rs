@@ -78,9 +78,10 @@ impl Engine {
         let verb = Verb::Reset { reason, of: ResetOf::Stale { silent_seconds: stale_for } };
         let mut count = 0;
         loop {
-            let ids: Vec<i64> = self.find_stale(stale_for, BULK).await?.into_iter().map(|held| held.id).collect();
+            let found = self.find_stale(stale_for, BULK).await.map_err(|error| told(count, error))?;
+            let ids: Vec<i64> = found.into_iter().map(|held| held.id).collect();
             let is_full = ids.len() as i64 == BULK;
-            count += self.operate_on_many(ids, verb.clone()).await?;
+            count += self.operate_on_many(ids, verb.clone()).await.map_err(|error| told(count, error))?;
             if !is_full || count >= BULK_LIMIT {
                 return Ok(BulkOutcome { count, more: is_full });
             }
@@ -116,8 +117,12 @@ impl Engine {
                 let mut conn = engine.database.connection().await?;
                 Ok(find_events(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?)
             });
-            let (ids, next) = found.await?;
-            count += if dry_run { ids.len() } else { self.operate_on_many(ids, Verb::Retry { reason: None }).await? };
+            let (ids, next) = found.await.map_err(|error| told(count, error))?;
+            let retried = match dry_run {
+                true => Ok(ids.len()),
+                false => self.operate_on_many(ids, Verb::Retry { reason: None }).await,
+            };
+            count += retried.map_err(|error| told(count, error))?;
             match next {
                 Some(next) if count < BULK_LIMIT => after = Some(next),
                 next => return Ok(BulkOutcome { count, more: next.is_some() }),
@@ -219,4 +224,9 @@ fn holders_of(held: Vec<HeldDelivery>) -> Vec<Holder> {
     holders.sort_by_key(|holder| std::cmp::Reverse(holder.events));
     holders.truncate(PREVIEW_WORKERS);
     holders
+}
+
+/// What a caller is told of a step that failed, when so many were changed by those before it.
+fn told(changed: usize, error: Error) -> Error {
+    if changed == 0 { error } else { error.after_a_part() }
 }

@@ -7,7 +7,7 @@ use diesel_async::AsyncPgConnection;
 use tokio::time::Instant;
 
 use crate::domain::event::NewEvent;
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 use crate::metrics::PushCount;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::deliveries::FirstMoments;
@@ -16,10 +16,11 @@ use crate::store::ordering::{ConsumerKey, lock_keys};
 use crate::store::ready::{queue_of_subscription, queue_of_tag};
 
 use super::changes::advance_keys;
+use super::deadline::{Timed, answer_each, send_all};
 use super::fusion::{Answers, split};
 use super::marks::Place;
 use super::matching::{MATCH_WITHIN, MatchedPublication, Publishing};
-use super::{ANSWER_WITHIN, Engine, Entered, transaction, weight};
+use super::{Engine, Entered, statement, transaction, weight};
 
 /// How often events are matched before their publisher is told to come back later.
 const MATCHES: usize = 20;
@@ -37,8 +38,7 @@ impl Engine {
         let began = Instant::now();
         for _ in 0..MATCHES {
             let publication = self.match_publication(events.clone(), began + MATCH_WITHIN).await?;
-            let time_left = ANSWER_WITHIN.saturating_sub(began.elapsed());
-            match self.lanes.publish.call_within(publication, weight, time_left).await? {
+            match self.lanes.publish.call_since(publication, weight, began).await? {
                 Publishing::Stored(stored) => return Ok(stored),
                 Publishing::Outdated => {}
             }
@@ -47,8 +47,8 @@ impl Engine {
     }
 
     /// Stores the events of many requests in one transaction.
-    pub(super) async fn publish_fused(&self, publications: Vec<MatchedPublication>) -> Answers<Publishing> {
-        split(publications, &|publications: Vec<MatchedPublication>| {
+    pub(super) async fn publish_fused(&self, publications: Vec<Timed<MatchedPublication>>) -> Answers<Publishing> {
+        split(publications, &|publications: Vec<Timed<MatchedPublication>>| {
             let engine = self.clone();
             async move { engine.publish_all(&publications).await }
         })
@@ -56,16 +56,25 @@ impl Engine {
     }
 
     /// Stores events with what follows from them, for those who have subscribed when it is
-    /// committed: if that has changed since they were matched, they are matched again.
-    async fn publish_all(&self, publications: &[MatchedPublication]) -> Result<Vec<Publishing>, Error> {
+    /// committed: if that has changed since they were matched, they are matched again. So are they
+    /// if one of the publishers has given up meanwhile.
+    async fn publish_all(&self, publications: &[Timed<MatchedPublication>]) -> Result<Answers<Publishing>, Error> {
         for _ in 0..MATCHES {
-            let joined = self.join_fan_outs(publications);
+            let wanted: Vec<&Timed<MatchedPublication>> =
+                publications.iter().filter(|timed| timed.time.is_wanted()).collect();
+            let joined = self.join_fan_outs(wanted.iter().map(|timed| &timed.call));
             check_size(&joined.fan_out)?;
-            if joined.events.is_empty() {
-                return Ok(joined.hand_out(Vec::new()));
+            if !send_all(&wanted) {
+                continue;
             }
-            if let Some(stored) = self.publish_matched(&joined.events, &joined.fan_out).await? {
-                return Ok(joined.hand_out(stored));
+            let stored = match joined.events.is_empty() {
+                true => Some(Vec::new()),
+                false => self.publish_matched(&joined.events, &joined.fan_out).await?,
+            };
+            if let Some(stored) = stored {
+                let mut outcomes = joined.hand_out(stored).into_iter();
+                let unanswered = || Error::Internal("a publication was not answered".into());
+                return Ok(answer_each(publications, &wanted, |_| outcomes.next().ok_or_else(unanswered)));
             }
             self.reload_subscribers().await?;
         }
@@ -75,13 +84,13 @@ impl Engine {
     /// Stores events for those who get them. Returns nothing, and stores nothing, if the
     /// subscriptions have changed since the events were matched.
     async fn publish_matched(&self, events: &[&NewEvent], fan_out: &FanOut) -> Result<Option<Vec<StoredEvent>>, Error> {
-        let has_keys = !keys_of(events, fan_out).is_empty();
-        let stored = if has_keys {
-            transaction!(self, |conn| publish_in_order(conn, self, events, fan_out).await)?
-        } else {
-            let mut conn = self.database.connection().await?;
-            let published = publish_events(&mut conn, DEFAULT_NAMESPACE, self.now(), events, fan_out).await?;
+        let stored = if keys_of(events, fan_out).is_empty() {
+            let published = statement!(self, |conn| {
+                Ok(publish_events(conn, DEFAULT_NAMESPACE, self.now(), events, fan_out).await?)
+            })?;
             published.map(|published| (published, Vec::new()))
+        } else {
+            transaction!(self, |conn| publish_in_order(conn, self, events, fan_out).await)?
         };
         let Some((published, released)) = stored else { return Ok(None) };
         self.follow_publication(events, fan_out, &published, released);
@@ -114,6 +123,7 @@ impl Engine {
             expires_at: events.iter().filter_map(|event| event.expires_at).min(),
             look_at: None,
         });
+        self.database.note_success();
         self.wake(&entered);
         self.filter_overruns.note(fan_out, &published.events);
         self.count_publication(events, fan_out, published);
@@ -150,7 +160,7 @@ pub(super) fn check_size(fan_out: &FanOut) -> Result<(), Error> {
 }
 
 fn subscriptions_keep_changing() -> Error {
-    Error::unavailable("the subscriptions keep changing".into())
+    Error::outage(OutageKind::Conflict, "the subscriptions keep changing")
 }
 
 /// The keys behind which anything of it queues: of which consumers.

@@ -56,17 +56,18 @@ impl Engine {
         let filter = RawJson::of(&replay.filter).map_err(|error| Error::Internal(error.to_string()))?;
         let engine = self.clone();
         self.detached(async move {
-            let mut conn = engine.database.connection().await?;
-            let (until_id, matched, _) = engine.count_open(&mut conn, replay.filter).await?;
-            let new = NewReplayJob {
-                filter,
-                config: replay.config,
-                rate_per_second: replay.rate_per_second,
-                requested_by: replay.by,
-                matched,
-                until_id,
-            };
-            Ok(insert_replay_job(&mut conn, DEFAULT_NAMESPACE, engine.now(), &new).await?)
+            transaction!(engine, |conn| {
+                let (until_id, matched, _) = engine.count_open(conn, replay.filter.clone()).await?;
+                let new = NewReplayJob {
+                    filter: filter.clone(),
+                    config: replay.config,
+                    rate_per_second: replay.rate_per_second,
+                    requested_by: replay.by.clone(),
+                    matched,
+                    until_id,
+                };
+                Ok(insert_replay_job(conn, DEFAULT_NAMESPACE, engine.now(), &new).await?)
+            })
         })
         .await
     }
@@ -75,9 +76,10 @@ impl Engine {
     pub async fn cancel_replay(&self, id: i64) -> Result<ReplayJobRow, Error> {
         let engine = self.clone();
         self.detached(async move {
-            let mut conn = engine.database.connection().await?;
-            cancel_replay_job(&mut conn, DEFAULT_NAMESPACE, id, engine.now()).await?;
-            get_replay_job(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::ReplayNotFound(id))
+            transaction!(engine, |conn| {
+                cancel_replay_job(conn, DEFAULT_NAMESPACE, id, engine.now()).await?;
+                get_replay_job(conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::ReplayNotFound(id))
+            })
         })
         .await
     }

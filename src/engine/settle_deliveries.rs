@@ -18,16 +18,17 @@ use crate::domain::json::RawJson;
 use crate::domain::lease::{self, Caller, Refusal, Verdict};
 use crate::domain::limits;
 use crate::domain::status::Status;
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::completions::{Completed, Completion, complete_deliveries};
+use crate::store::completions::{Completion, complete_deliveries};
 use crate::store::deliveries::Loaded;
 use crate::store::event_log::LogEntry;
 
 use super::changes::{Changes, Written};
+use super::deadline::{Timed, answer_each, send_wanted};
 use super::fusion::{Answers, split};
 use super::repeats::{OnRecord, find_past_claim};
-use super::{CONFLICT_RETRIES, Engine, transaction, weight};
+use super::{Engine, statement, transaction, weight};
 
 /// One call of one worker about one event.
 #[derive(Debug, Clone)]
@@ -41,6 +42,9 @@ pub struct WorkCall {
     /// Whether it is the dispatcher that calls: pushes are its alone, and nothing else is.
     pub is_push: bool,
 }
+
+/// The calls of one request.
+pub type Request = Arc<Vec<WorkCall>>;
 
 /// What a worker can say.
 #[derive(Debug, Clone)]
@@ -177,8 +181,8 @@ impl Engine {
     }
 
     /// Settles the calls of many requests together.
-    pub(super) async fn settle_fused(&self, requests: Vec<Arc<Vec<WorkCall>>>) -> Answers<Vec<Result<Settled, Error>>> {
-        split(requests, &|requests: Vec<Arc<Vec<WorkCall>>>| {
+    pub(super) async fn settle_fused(&self, requests: Vec<Timed<Request>>) -> Answers<Vec<Result<Settled, Error>>> {
+        split(requests, &|requests: Vec<Timed<Request>>| {
             let engine = self.clone();
             async move { engine.settle_requests(&requests).await }
         })
@@ -187,26 +191,48 @@ impl Engine {
 
     async fn settle_requests(
         &self,
-        requests: &[Arc<Vec<WorkCall>>],
-    ) -> Result<Vec<Vec<Result<Settled, Error>>>, Error> {
-        let calls: Vec<&WorkCall> = requests.iter().flat_map(|calls| calls.iter()).collect();
+        requests: &[Timed<Request>],
+    ) -> Result<Answers<Vec<Result<Settled, Error>>>, Error> {
+        let sent = send_wanted(requests);
+        let calls: Vec<&WorkCall> = sent.iter().flat_map(|timed| timed.call.iter()).collect();
         let mut answers = self.complete_held(&calls).await?;
-        let open: Vec<usize> = (0..calls.len()).filter(|index| answers[*index].is_none()).collect();
-        if !open.is_empty() {
-            let judged: Vec<&WorkCall> = open.iter().map(|index| calls[*index]).collect();
-            let (outcomes, written) = transaction!(self, |conn| settle_all(conn, self, &judged).await)?;
-            self.follow_up(&written);
-            for (index, outcome) in open.into_iter().zip(outcomes) {
-                answers[index] = Some(outcome);
-            }
-        }
+        // Nothing more is sent to a database that cannot be used.
+        let judged = match answers.iter().flatten().any(Result::is_err) {
+            true => Err(Error::outage(OutageKind::Lost, "an earlier statement of the batch failed")),
+            false => self.judge_unanswered(&calls, &mut answers).await,
+        };
+        let unanswered = match judged {
+            Ok(()) => Error::Internal("a call was not answered".into()),
+            Err(error @ (Error::Internal(_) | Error::Invalid(_))) if requests.len() > 1 => return Err(error),
+            // What went the short way is on record, and its callers are told so.
+            Err(error) => error,
+        };
         for settled in answers.iter().flatten().flatten() {
             if let Settled::Recorded(record) = settled {
                 self.metrics.count_settlement(record.entry.action().as_str());
             }
         }
-        let mut answers = answers.into_iter().flatten();
-        Ok(requests.iter().map(|calls| answers.by_ref().take(calls.len()).collect()).collect())
+        let mut answers = answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unanswered.for_another())));
+        Ok(answer_each(requests, &sent, |calls| together(answers.by_ref().take(calls.len()).collect())))
+    }
+
+    /// The long way, for all that has no answer yet.
+    async fn judge_unanswered(
+        &self,
+        calls: &[&WorkCall],
+        answers: &mut [Option<Result<Settled, Error>>],
+    ) -> Result<(), Error> {
+        let open: Vec<usize> = (0..calls.len()).filter(|index| answers[*index].is_none()).collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        let judged: Vec<&WorkCall> = open.iter().map(|index| calls[*index]).collect();
+        let (outcomes, written) = transaction!(self, |conn| settle_all(conn, self, &judged).await)?;
+        self.follow_up(&written);
+        for (index, outcome) in open.into_iter().zip(outcomes) {
+            answers[index] = Some(outcome);
+        }
+        Ok(())
     }
 
     /// The short way: completions by whoever simply holds the work are one statement. What
@@ -228,7 +254,23 @@ impl Engine {
         if completions.is_empty() {
             return Ok(answers);
         }
-        for done in self.complete_at_once(&completions).await? {
+        let completing = async {
+            statement!(self, |conn| {
+                Ok(complete_deliveries(conn, DEFAULT_NAMESPACE, self.now(), &completions).await?)
+            })
+        };
+        let completed = match completing.await {
+            // It is not known of these alone what became of them: the others have not been sent.
+            Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_))) => {
+                indices.iter().for_each(|index| answers[*index] = Some(Err(error.for_another())));
+                return Ok(answers);
+            }
+            completed => completed?,
+        };
+        if !completed.is_empty() {
+            self.database.note_success();
+        }
+        for done in completed {
             let record = Record {
                 entry: SettlementEntry::Logged(done.entry),
                 is_repeat: false,
@@ -240,19 +282,19 @@ impl Engine {
         }
         Ok(answers)
     }
+}
 
-    /// Runs that statement, again if it fell victim to another transaction.
-    async fn complete_at_once(&self, completions: &[Completion<'_>]) -> Result<Vec<Completed>, Error> {
-        let mut tries = 0;
-        loop {
-            let mut conn = self.database.connection().await?;
-            let completed = complete_deliveries(&mut conn, DEFAULT_NAMESPACE, self.now(), completions).await;
-            match completed.map_err(Error::from) {
-                Err(error) if error.is_conflict() && tries < CONFLICT_RETRIES => tries += 1,
-                completed => return completed,
-            }
-        }
+/// The outcomes of one request; one failure, if all of them failed for a reason that is not their own.
+fn together(mut outcomes: Vec<Result<Settled, Error>>) -> Result<Vec<Result<Settled, Error>>, Error> {
+    let is_unknown = |outcome: &Result<Settled, Error>| matches!(outcome, Err(Error::OutcomeUnknown(_)));
+    let has_failed = |outcome: &Result<Settled, Error>| {
+        is_unknown(outcome) || matches!(outcome, Err(Error::Unavailable(_) | Error::Internal(_)))
+    };
+    if outcomes.is_empty() || !outcomes.iter().all(has_failed) {
+        return Ok(outcomes);
     }
+    let worst = outcomes.iter().position(is_unknown).unwrap_or(0);
+    outcomes.swap_remove(worst).map(|settled| vec![Ok(settled)])
 }
 
 fn completion(call: &WorkCall) -> Option<Completion<'_>> {

@@ -1,13 +1,20 @@
 //! `/health` and `/ready`.
 
+use std::time::Duration;
+
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::query::Query;
 use crate::engine::Engine;
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
+use crate::store::connect::is_read_only;
 use crate::store::migrate::pending;
+
+/// How long `/ready` waits for a connection: whoever asks wants to know, not to wait.
+const READY_WITHIN: Duration = Duration::from_secs(2);
 
 /// `GET /health`: the process is alive. Asks nobody.
 pub async fn health(request: HttpRequest) -> Result<HttpResponse, Error> {
@@ -15,12 +22,24 @@ pub async fn health(request: HttpRequest) -> Result<HttpResponse, Error> {
     Ok(HttpResponse::Ok().json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") })))
 }
 
-/// `GET /ready`: the database answers and its schema is this version's.
+/// `GET /ready`: the database answers, takes writes as far as is known, and its schema is this
+/// version's.
 pub async fn ready(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     Query::of(&request)?.finish()?;
-    let mut conn = engine.database.connection().await?;
-    match pending(&mut conn).await? {
-        0 => Ok(HttpResponse::Ok().json(json!({ "status": "ready" }))),
-        count => Err(Error::Unavailable(format!("{count} migrations have not run"))),
+    let mut conn = engine.database.connection_by(Instant::now() + READY_WITHIN).await?;
+    let pending = pending(&mut conn).await?;
+    if pending > 0 {
+        return Err(Error::outage(OutageKind::NotMigrated, format!("{pending} migrations have not run")));
+    }
+    let is_read_only = is_read_only(&mut conn).await?;
+    drop(conn);
+    if is_read_only {
+        let error = Error::outage(OutageKind::ReadOnly, "the database is read-only");
+        engine.database.note_failure(&error);
+        return Err(error);
+    }
+    match engine.database.recent_trouble() {
+        Some(outage) => Err(Error::Unavailable(outage)),
+        None => Ok(HttpResponse::Ok().json(json!({ "status": "ready" }))),
     }
 }

@@ -40,7 +40,7 @@ use std::time::Duration;
 use actix_web::http::{Method, header};
 use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder, Route, guard, web};
 
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 use problem::{Code, Problem};
 
 /// By when a read is answered, even if the database hangs. Writes see to it themselves, in
@@ -194,7 +194,7 @@ where
 {
     get(path, move |args: Args| {
         let answer = tokio::time::timeout(READ_WITHIN, handler.call(args));
-        async move { answer.await.unwrap_or_else(|_| Err(Error::unavailable("a read took too long".into()))) }
+        async move { answer.await.unwrap_or_else(|_| Err(Error::outage(OutageKind::TooSlow, "a read took too long"))) }
     })
 }
 

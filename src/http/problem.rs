@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::invalid::Invalid;
 use crate::domain::lease::Refusal;
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 
 /// Every code that a client can meet. `openapi.yaml` documents the same list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,11 +41,12 @@ pub enum Code {
     Overloaded,
     InternalError,
     DatabaseUnavailable,
+    OutcomeUnknown,
 }
 
 impl Code {
     /// All of them.
-    pub const ALL: [Code; 28] = [
+    pub const ALL: [Code; 29] = [
         Code::MalformedJson,
         Code::InvalidRequest,
         Code::MaxRetriesExceeded,
@@ -74,6 +75,7 @@ impl Code {
         Code::Overloaded,
         Code::InternalError,
         Code::DatabaseUnavailable,
+        Code::OutcomeUnknown,
     ];
 
     /// Status, stable word, and a title for people.
@@ -119,6 +121,7 @@ impl Code {
             Code::DatabaseUnavailable => {
                 (StatusCode::SERVICE_UNAVAILABLE, "database_unavailable", "The database is unavailable")
             }
+            Code::OutcomeUnknown => (StatusCode::SERVICE_UNAVAILABLE, "outcome_unknown", "The outcome is unknown"),
         }
     }
 
@@ -162,7 +165,28 @@ pub fn code_of(error: &Error) -> Code {
         Error::WrongState { .. } => Code::WrongState,
         Error::Overloaded | Error::NoMemory => Code::Overloaded,
         Error::Unavailable(_) => Code::DatabaseUnavailable,
+        Error::OutcomeUnknown(_) => Code::OutcomeUnknown,
         Error::Internal(_) => Code::InternalError,
+    }
+}
+
+/// What to do about an outcome that is not known.
+const WHAT_TO_DO: &str = "It was sent to the database, and may or may not have been carried out. \
+     A settlement: settle it again, which is safe. A claim: ask again; what it may have taken comes back when \
+     its lease ends. Anything else: look before you repeat it.";
+
+/// Why the database cannot be used, as clients are told.
+fn reason(kind: OutageKind) -> &'static str {
+    match kind {
+        OutageKind::Unreachable | OutageKind::Refused => "The database could not be reached in time.",
+        OutageKind::Lost => "The connection to the database was lost.",
+        OutageKind::TooSlow | OutageKind::TimeUp => "The database did not answer in time.",
+        OutageKind::Conflict => "Other transactions stood in the way.",
+        OutageKind::ReadOnly => "The database is read-only.",
+        OutageKind::Full => "The database has run out of disk space, memory or connections.",
+        OutageKind::Broken => "The database cannot read or write its files.",
+        OutageKind::NotMigrated => "The schema of the database is not this version's.",
+        OutageKind::Stopping => "The server is stopping.",
     }
 }
 
@@ -201,7 +225,7 @@ impl Problem {
     pub fn respond(self) -> HttpResponse {
         let mut response = HttpResponse::build(self.code.status());
         response.content_type("application/problem+json");
-        if matches!(self.code, Code::Overloaded | Code::DatabaseUnavailable) {
+        if matches!(self.code, Code::Overloaded | Code::DatabaseUnavailable | Code::OutcomeUnknown) {
             response.insert_header((header::RETRY_AFTER, "1"));
         }
         if self.code == Code::UnsupportedContentEncoding {
@@ -231,7 +255,11 @@ impl From<&Error> for Problem {
                 Problem::new(code, error.to_string()).with(&format!("{what}_status"), status.as_str())
             }
             // The cause is in the log, and stays there.
-            Error::Internal(_) | Error::Unavailable(_) => Problem::new(code, code.title()),
+            Error::Internal(_) => Problem::new(code, code.title()),
+            Error::Unavailable(outage) => {
+                Problem::new(code, format!("{} Nothing was changed; try again later.", reason(outage.kind)))
+            }
+            Error::OutcomeUnknown(_) => Problem::new(code, WHAT_TO_DO),
             Error::Refused(_) | Error::Overloaded | Error::UnsupportedMediaType => Problem::new(code, code.title()),
             Error::EventNotFound(_)
             | Error::SubscriptionNotFound(_)
@@ -256,7 +284,7 @@ impl ResponseError for Error {
     fn error_response(&self) -> HttpResponse {
         match self {
             Error::Internal(cause) => log::error!("{cause}"),
-            Error::Unavailable(cause) => log::warn!("the database is unavailable: {cause}"),
+            Error::Unavailable(_) | Error::OutcomeUnknown(_) => log::warn!("{self}"),
             _ => {}
         }
         Problem::from(self).respond()

@@ -270,7 +270,7 @@ async fn answer_with_next(
         next: Option<EventView<'a>>,
     }
     let settled = settled_members(settled);
-    let claimed = engine.claim_deliveries(claim).await?;
+    let claimed = engine.claim_deliveries(claim).await.map_err(Error::after_a_part)?;
     claim_body::respond(request, claimed, |claimed| {
         let next = claimed.events().first().map(EventView::claimed);
         to_bytes(size_of(claimed.events()), &SettledAndNext { settled: &settled, next })

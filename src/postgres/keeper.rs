@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::error::PostgresError;
-use super::launch::{Launch, Postmaster, recorded_pid};
+use super::launch::{Launch, Postmaster, has_lost, recorded_pid};
 use super::lock::DirectoryLock;
 use super::socket::SocketDir;
 
@@ -111,6 +111,14 @@ enum Started {
     StopAsked,
 }
 
+/// Why a server that ran does not any more, or must not.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Exited(ExitStatus),
+    StopAsked,
+    DirectoryGone,
+}
+
 impl Watch {
     /// The lock goes last: whoever takes it next must find everything else gone.
     fn run(self, report: &Sender<Result<(), PostgresError>>, holdings: Holdings) -> Result<(), PostgresError> {
@@ -194,13 +202,21 @@ impl Watch {
         let mut backoff = FIRST_BACKOFF;
         loop {
             let ready_at = Instant::now();
-            let Some(status) = self.await_exit(&mut postmaster) else {
-                let stopped = postmaster.shut_down();
-                self.pid.store(0, Ordering::Release);
-                return stopped;
+            let end = self.await_end(&mut postmaster);
+            let stopped = match end {
+                End::StopAsked => postmaster.shut_down(),
+                End::DirectoryGone => postmaster.cut_off(),
+                End::Exited(_) => Ok(()),
             };
             self.pid.store(0, Ordering::Release);
-            log::error!("PostgreSQL ended unexpectedly ({status}); starting it again");
+            match (end, stopped) {
+                (End::StopAsked, stopped) => return stopped,
+                (End::Exited(status), _) => {
+                    log::error!("PostgreSQL ended unexpectedly ({status}); starting it again")
+                }
+                (End::DirectoryGone, Ok(())) => log::error!("PostgreSQL is stopped until its data directory is back"),
+                (End::DirectoryGone, Err(error)) => log::error!("{error}"),
+            }
             if ready_at.elapsed() >= HEALTHY_RUN {
                 backoff = FIRST_BACKOFF;
             }
@@ -211,14 +227,22 @@ impl Watch {
         }
     }
 
-    /// `None` when told to stop.
-    fn await_exit(&self, postmaster: &mut Postmaster) -> Option<ExitStatus> {
+    /// What is written to a directory that was removed is lost, and PostgreSQL itself notices only
+    /// after a minute. Looked at twice, so that nothing is stopped by a glance at the wrong moment.
+    fn await_end(&self, postmaster: &mut Postmaster) -> End {
+        let mut was_gone = false;
         loop {
             if let Some(status) = postmaster.exited() {
-                return Some(status);
+                return End::Exited(status);
             }
+            let is_gone = has_lost(&self.launch.cluster, postmaster.pid());
+            if is_gone && was_gone {
+                log::error!("the data directory {} is gone", self.launch.cluster.display());
+                return End::DirectoryGone;
+            }
+            was_gone = is_gone;
             if self.stop_asked_within(TICK) {
-                return None;
+                return End::StopAsked;
             }
         }
     }

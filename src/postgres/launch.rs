@@ -3,6 +3,7 @@
 //! `postgres` itself is started, not `pg_ctl`: so it is our child, we get its
 //! exit, and the kernel can tell it when we are gone.
 
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -97,9 +98,18 @@ impl Postmaster {
 
     /// SIGINT (fast: disconnect everyone, checkpoint, exit), then SIGQUIT (drop
     /// everything, recover at the next start), then SIGKILL.
-    pub(super) fn shut_down(mut self) -> Result<(), PostgresError> {
+    pub(super) fn shut_down(self) -> Result<(), PostgresError> {
         // On SIGQUIT the server gives its own children 5 s before it kills them.
-        for (signal, patience) in [(Signal::SIGINT, 5), (Signal::SIGQUIT, 7), (Signal::SIGKILL, 5)] {
+        self.end_by(&[(Signal::SIGINT, 5), (Signal::SIGQUIT, 7), (Signal::SIGKILL, 5)])
+    }
+
+    /// The same without anything being written: its directory is not there any more.
+    pub(super) fn cut_off(self) -> Result<(), PostgresError> {
+        self.end_by(&[(Signal::SIGQUIT, 7), (Signal::SIGKILL, 5)])
+    }
+
+    fn end_by(mut self, signals: &[(Signal, u64)]) -> Result<(), PostgresError> {
+        for &(signal, patience) in signals {
             self.signal(signal);
             if self.exits_within(Duration::from_secs(patience)) {
                 return Ok(());
@@ -130,6 +140,17 @@ impl Postmaster {
             thread::sleep(Duration::from_millis(5));
         }
         true
+    }
+}
+
+/// Whether a cluster does not know this server any more: it was removed, or another was put in its
+/// place. What cannot be read for any other reason says nothing.
+pub(super) fn has_lost(cluster: &Path, pid: u32) -> bool {
+    match std::fs::read_to_string(cluster.join("postmaster.pid")) {
+        Ok(text) => {
+            text.lines().next().and_then(|line| line.trim().parse().ok()).is_some_and(|other: u32| other != pid)
+        }
+        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     }
 }
 

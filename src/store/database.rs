@@ -3,23 +3,35 @@
 //! A connection's driver task belongs to the runtime that opened it, so all of them are
 //! opened on the main runtime: one opened on an HTTP worker's would die with that worker.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool::Runtime;
-use deadpool::managed::Timeouts;
-use diesel::ConnectionError;
+use deadpool::managed::{Manager, Metrics, Object, Pool, RecycleError, RecycleResult, Timeouts};
 use diesel_async::AsyncPgConnection;
-use diesel_async::pooled_connection::deadpool::{Object, Pool};
-use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
-use futures_util::FutureExt;
+use diesel_async::pooled_connection::PoolableConnection;
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::connect::connect;
-use crate::error::Error;
+use super::connect::{NotConnected, Opened, open};
+use super::stream::Activity;
+use crate::error::{Error, Outage, OutageKind};
 
 /// How long a request may wait for the database before it is told to come back later.
 pub const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How long a statement may take that commits by itself: less than its caller waits for the answer,
+/// so that the caller knows what came of it.
+pub const STATEMENT_LIMIT: Duration = Duration::from_secs(4);
+
+/// How long a connection may go on with a statement that nobody waits for any more before it is
+/// given up.
+const IDLE_WITHIN: Duration = Duration::from_millis(100);
+
+/// For how long it is remembered that the database could not store anything, if nobody tries.
+const TROUBLE_FOR: Duration = Duration::from_secs(30);
 
 /// Pause between two tries to reach a database that is away.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -36,40 +48,103 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 pub const SETUP: &str = "SELECT set_config('synchronous_commit', 'on', false) \
          WHERE current_setting('synchronous_commit') = 'off'; \
      SET default_transaction_isolation = 'read committed'; \
-     SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '15s'; \
+     SET statement_timeout = '4s'; SET idle_in_transaction_session_timeout = '15s'; \
      SET lock_timeout = '4s'; SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off; SET plan_cache_mode = force_generic_plan;";
 
 /// A PostgreSQL database, reached through a handful of connections.
 #[derive(Clone)]
 pub struct Database {
-    pool: Pool<AsyncPgConnection>,
+    pool: Pool<Links>,
     url: String,
+    trouble: Arc<Mutex<Option<(Instant, Outage)>>>,
+}
+
+/// A connection out of the pool.
+pub type PooledConnection = Object<Links>;
+
+/// One connection of the pool.
+pub struct Link {
+    connection: AsyncPgConnection,
+    activity: Arc<Activity>,
+    driver: AbortHandle,
+}
+
+impl Drop for Link {
+    /// One that is dropped with a statement under way is closed at once, so that the database takes
+    /// the transaction back as soon as the statement is over.
+    fn drop(&mut self) {
+        if !self.activity.is_idle() {
+            self.driver.abort();
+        }
+    }
+}
+
+impl Link {
+    /// Whether it is not known to be closed.
+    pub fn is_open(&self) -> bool {
+        !self.driver.is_finished()
+    }
+}
+
+impl Deref for Link {
+    type Target = AsyncPgConnection;
+    fn deref(&self) -> &AsyncPgConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for Link {
+    fn deref_mut(&mut self) -> &mut AsyncPgConnection {
+        &mut self.connection
+    }
+}
+
+/// Opens connections for the pool, and looks at those that come back.
+pub struct Links {
+    url: String,
+    runtime: Handle,
+}
+
+impl Manager for Links {
+    type Type = Link;
+    type Error = NotConnected;
+
+    async fn create(&self) -> Result<Link, NotConnected> {
+        let url = self.url.clone();
+        let opened = self.runtime.spawn(async move { open(&url, SETUP).await });
+        let Opened { connection, activity, driver, .. } =
+            opened.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic).into()))?;
+        Ok(Link { connection, activity, driver })
+    }
+
+    async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<NotConnected> {
+        if std::thread::panicking() || link.is_broken() {
+            return Err(RecycleError::message("it is broken"));
+        }
+        let idle = tokio::time::timeout(IDLE_WITHIN, link.activity.idle()).await;
+        idle.map_err(|_| RecycleError::message("it goes on with a statement that nobody waits for"))
+    }
 }
 
 impl Database {
     /// Prepares the pool; connects to nothing yet. Must be called on the main runtime.
     pub fn new(url: &str, connections: usize) -> Result<Self, Error> {
-        let runtime = Handle::current();
-        let mut config = ManagerConfig::default();
-        config.recycling_method = RecyclingMethod::Fast;
-        config.custom_setup = Box::new(move |url| {
-            let url = url.to_owned();
-            let opened = runtime.spawn(async move { connect(&url, SETUP).await });
-            async move { opened.await.map_err(|error| ConnectionError::BadConnection(error.to_string()))? }.boxed()
-        });
-        let manager = AsyncDieselConnectionManager::new_with_config(url, config);
-        let pool = Pool::builder(manager)
+        let pool = Pool::builder(Links { url: url.to_owned(), runtime: Handle::current() })
             .max_size(connections)
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| Error::Internal(format!("the connection pool: {error}")))?;
-        Ok(Self { pool, url: url.to_owned() })
+        Ok(Self { pool, url: url.to_owned(), trouble: Arc::default() })
     }
 
     /// A connection, waited for at most [`PATIENCE`], however often the database refuses.
-    pub async fn connection(&self) -> Result<Object<AsyncPgConnection>, Error> {
-        let deadline = Instant::now() + PATIENCE;
+    pub async fn connection(&self) -> Result<PooledConnection, Error> {
+        self.connection_by(Instant::now() + PATIENCE).await
+    }
+
+    /// The same, waited for until then.
+    pub async fn connection_by(&self, deadline: Instant) -> Result<PooledConnection, Error> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let timeouts = Timeouts { wait: Some(left), create: Some(left), recycle: Some(left) };
@@ -84,13 +159,39 @@ impl Database {
     }
 
     /// A connection of its own, outside the pool: for `LISTEN`, which must not be pooled.
-    pub async fn dedicated(&self) -> Result<AsyncPgConnection, Error> {
-        let opening = connect(&self.url, "SET statement_timeout = '10s'");
+    pub async fn dedicated(&self) -> Result<Opened, Error> {
+        let opening = open(&self.url, "SET statement_timeout = '10s'");
         match tokio::time::timeout(PATIENCE, opening).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(Error::unavailable(error.to_string())),
+            Ok(opened) => Ok(opened?),
             Err(_) => Err(Error::unavailable("connecting took too long".into())),
         }
+    }
+
+    /// Takes note of a statement that failed. Whether there is room can only be told by trying, so
+    /// that is remembered. If the database is read-only, connections that are at rest are closed:
+    /// after a failover, or when the setting is taken back, only new ones take writes again.
+    pub fn note_failure(&self, error: &Error) {
+        let Error::Unavailable(outage) = error else { return };
+        match outage.kind {
+            OutageKind::Full | OutageKind::Broken => *self.trouble() = Some((Instant::now(), outage.clone())),
+            OutageKind::ReadOnly => drop(self.pool.retain(|_, _| false)),
+            _ => {}
+        }
+    }
+
+    /// Something was stored.
+    pub fn note_success(&self) {
+        *self.trouble() = None;
+    }
+
+    /// Returns why nothing could be stored of late, unless something has been since.
+    pub fn recent_trouble(&self) -> Option<Outage> {
+        let trouble = self.trouble();
+        trouble.as_ref().filter(|(at, _)| at.elapsed() < TROUBLE_FOR).map(|(_, outage)| outage.clone())
+    }
+
+    fn trouble(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Outage)>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where the database is, password included: for our own connections only.

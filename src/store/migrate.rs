@@ -10,7 +10,7 @@ use diesel_async::{AsyncConnection, AsyncMigrationHarness, AsyncPgConnection, Tr
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
-use super::connect::connect;
+use super::connect::open;
 use crate::error::Error;
 
 /// All migrations, as compiled in.
@@ -59,7 +59,7 @@ pub async fn pending(conn: &mut AsyncPgConnection) -> Result<usize, Error> {
 
 /// A connection in a transaction that nobody else can be in.
 async fn locked(url: &str) -> Result<AsyncPgConnection, Error> {
-    let mut conn = connect(url, "").await.map_err(|error| Error::unavailable(error.to_string()))?;
+    let mut conn = open(url, "").await?.connection;
     Transactions::begin_transaction(&mut conn).await?;
     conn.batch_execute("SET LOCAL lock_timeout = '60s'").await?;
     diesel::sql_query("SELECT pg_advisory_xact_lock($1)")

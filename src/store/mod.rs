@@ -16,6 +16,7 @@ pub mod database;
 pub mod dead_letter_list;
 pub mod dead_letters;
 pub mod deliveries;
+pub mod dial;
 pub mod endpoints;
 pub mod event_log;
 pub mod events;
@@ -34,8 +35,11 @@ pub mod ready;
 pub mod replay_jobs;
 pub mod roll_ups;
 pub mod schema;
+pub mod sqlstate;
+pub mod stream;
 pub mod subscriptions;
 pub mod tags;
+pub mod transactions;
 pub mod workers;
 
 /// The namespace of everything, until there are tenants.

@@ -3,6 +3,7 @@
 mod commands;
 mod crashes;
 mod refusals;
+mod removed;
 mod starting;
 mod stopping;
 

@@ -1,5 +1,6 @@
 //! Single connections are cut, at rest and in the middle of a statement.
 
+use diesel_async::SimpleAsyncConnection;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
@@ -91,4 +92,20 @@ async fn connections_that_were_cut_at_rest_are_replaced() {
     database::execute(&app.url, &format!("SELECT pg_terminate_backend(pid) {idle}")).await;
     until("a publish succeeds", async || app.post("/events", &event).await.status == 201).await;
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 33, "no more and no less than acknowledged");
+}
+
+/// A reader goes away, and its statement goes on: nobody else waits behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_whose_statement_nobody_waits_for_is_not_given_to_the_next() {
+    let app = app_with_one_connection().await;
+    app.publish_tagged("a").await;
+    let mut conn = database::connection(&app.url).await;
+    conn.batch_execute("BEGIN; LOCK TABLE waybill.event_log IN ACCESS EXCLUSIVE MODE").await.expect("it is locked");
+    let reading = in_background(app.client.get(format!("{}/logs", app.base)));
+    app.calls_waiting_for_locks(1).await;
+    reading.abort();
+    let asked_at = std::time::Instant::now();
+    app.publish_tagged("a").await;
+    assert!(asked_at.elapsed() < std::time::Duration::from_secs(2), "{:?}", asked_at.elapsed());
+    conn.batch_execute("COMMIT").await.expect("it is let go");
 }

@@ -1,8 +1,13 @@
 //! What happens to callers when something happens to the database.
 
 mod connections;
+mod encrypted;
+mod frozen;
 mod fused;
+mod language;
 mod outage;
+mod outcomes;
+mod unwritable;
 
 use waybill::postgres::Cluster;
 

@@ -47,6 +47,11 @@ impl HeldTable {
         self.conn.batch_execute(&format!("SELECT pg_terminate_backend({pid})")).await.expect("it is cut");
     }
 
+    /// Does something else before it lets go.
+    pub async fn execute(&mut self, sql: &str) {
+        self.conn.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
     pub async fn let_go(mut self) {
         self.conn.batch_execute("COMMIT").await.expect("the table is let go");
     }

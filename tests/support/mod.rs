@@ -5,6 +5,7 @@ mod app;
 mod buffers;
 mod client;
 pub mod database;
+pub mod foreign;
 mod held_table;
 pub mod ledger;
 pub mod locks;

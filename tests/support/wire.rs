@@ -1,7 +1,9 @@
-//! The wire between a server and its database, with somebody who counts what goes by.
+//! The wire between a server and its database, with somebody who counts what goes by, and who
+//! can cut it at a statement.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -9,11 +11,51 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 
+/// What the database says at the end of an answer; one letter follows.
+const READY: &[u8] = b"Z\0\0\0\x05";
+
 /// Leads to a database of the shared cluster. Closed when it is dropped.
 pub struct Wire {
     url: String,
-    counts: Arc<Mutex<HashMap<String, usize>>>,
+    watch: Arc<Watch>,
     task: JoinHandle<()>,
+}
+
+/// What is done with a connection that runs a certain statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// It is closed, and the database never sees the statement.
+    Before,
+    /// The database runs the statement; its answer is lost.
+    After,
+}
+
+/// Where to cut.
+struct Plan {
+    part: String,
+    passed_over: usize,
+    cut: Cut,
+}
+
+#[derive(Default)]
+struct Watch {
+    counts: Mutex<HashMap<String, usize>>,
+    cut: Mutex<Option<Plan>>,
+}
+
+impl Watch {
+    /// Counts a statement; says whether it is the one to cut at, which happens once.
+    fn see(&self, text: String) -> Option<Cut> {
+        let is_due = |plan: &mut Plan| {
+            let is_meant = text.contains(&plan.part);
+            let is_next = plan.passed_over == 0;
+            plan.passed_over -= usize::from(is_meant && !is_next);
+            is_meant && is_next
+        };
+        let cut = self.cut.lock().expect("nobody panics here").take_if(is_due);
+        *self.counts.lock().expect("nobody panics here").entry(text).or_default() += 1;
+        cut.map(|plan| plan.cut)
+    }
 }
 
 impl Wire {
@@ -28,9 +70,25 @@ impl Wire {
         let password = String::from_utf8_lossy(password).into_owned();
         let (address, database) = (listener.local_addr().expect("an address"), config.get_dbname().expect("a name"));
         let url = format!("postgres://{user}:{password}@{address}/{database}");
-        let counts = Arc::new(Mutex::new(HashMap::new()));
-        let task = tokio::spawn(accept(listener, socket, counts.clone()));
-        Self { url, counts, task }
+        let watch = Arc::new(Watch::default());
+        let task = tokio::spawn(accept(listener, socket, watch.clone()));
+        Self { url, watch, task }
+    }
+
+    /// Cuts the connection that next runs a statement whose text contains this.
+    pub fn cut_at(&self, part: &str, cut: Cut) {
+        self.cut_later(0, part, cut);
+    }
+
+    /// The same after so many statements of that kind.
+    pub fn cut_later(&self, passed_over: usize, part: &str, cut: Cut) {
+        let plan = Plan { part: part.to_owned(), passed_over, cut };
+        *self.watch.cut.lock().expect("nobody panics here") = Some(plan);
+    }
+
+    /// Whether that has happened.
+    pub fn was_cut(&self) -> bool {
+        self.watch.cut.lock().expect("nobody panics here").is_none()
     }
 
     /// The address of this end.
@@ -40,13 +98,13 @@ impl Wire {
 
     /// How many statements have been run whose text contains this.
     pub fn statements(&self, part: &str) -> usize {
-        let counts = self.counts.lock().expect("nobody panics here");
+        let counts = self.watch.counts.lock().expect("nobody panics here");
         counts.iter().filter(|(text, _)| text.contains(part)).map(|(_, count)| count).sum()
     }
 
     /// What was run, and how often.
     pub fn all(&self) -> HashMap<String, usize> {
-        self.counts.lock().expect("nobody panics here").clone()
+        self.watch.counts.lock().expect("nobody panics here").clone()
     }
 }
 
@@ -56,34 +114,52 @@ impl Drop for Wire {
     }
 }
 
-async fn accept(listener: TcpListener, socket: PathBuf, counts: Arc<Mutex<HashMap<String, usize>>>) {
+async fn accept(listener: TcpListener, socket: PathBuf, watch: Arc<Watch>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
-        connections.spawn(carry(client, socket.clone(), counts.clone()));
+        connections.spawn(carry(client, socket.clone(), watch.clone()));
     }
 }
 
-/// Carries bytes both ways until one side hangs up.
-async fn carry(client: TcpStream, socket: PathBuf, counts: Arc<Mutex<HashMap<String, usize>>>) -> std::io::Result<()> {
+/// Carries bytes both ways until one side hangs up, or the wire is cut.
+async fn carry(client: TcpStream, socket: PathBuf, watch: Arc<Watch>) -> std::io::Result<()> {
     let server = UnixStream::connect(socket).await?;
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
+    let loses_answer = AtomicBool::new(false);
     let asking = async {
         // The first message has no letter.
         let mut message = Message { letter: None, body: Vec::new() };
         let mut named: HashMap<Vec<u8>, String> = HashMap::new();
         while message.read(&mut from_client).await? {
-            if let Some(text) = message.statement(&mut named) {
-                *counts.lock().expect("nobody panics here").entry(text).or_default() += 1;
+            match message.statement(&mut named).and_then(|text| watch.see(text)) {
+                Some(Cut::Before) => return Ok(()),
+                Some(Cut::After) => loses_answer.store(true, Ordering::Relaxed),
+                None => {}
             }
             to_server.write_all(&message.bytes()).await?;
             message.letter = Some(0);
         }
         Ok(())
     };
+    let answering = async {
+        let mut answer = vec![0; 64 * 1024];
+        loop {
+            let bytes = match from_server.read(&mut answer).await? {
+                0 => return Ok(()),
+                length => &answer[..length],
+            };
+            match loses_answer.load(Ordering::Relaxed) {
+                // The database is ready for the next: the statement is over.
+                true if bytes.len() > READY.len() && bytes[..bytes.len() - 1].ends_with(READY) => return Ok(()),
+                true => {}
+                false => to_client.write_all(bytes).await?,
+            }
+        }
+    };
     tokio::select! {
         asked = asking => asked,
-        answered = tokio::io::copy(&mut from_server, &mut to_client) => answered.map(drop),
+        answered = answering => answered,
     }
 }
 

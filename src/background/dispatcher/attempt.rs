@@ -215,7 +215,9 @@ impl Attempt {
         let give_up_at = Utc::now() + lease;
         loop {
             match self.engine.settle_push(&self.push, report.clone(), outcome.clone()).await {
-                Err(Error::Unavailable(_) | Error::Overloaded) if Utc::now() < give_up_at => {
+                Err(Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Overloaded)
+                    if Utc::now() < give_up_at =>
+                {
                     tokio::time::sleep(RECORD_PAUSE).await
                 }
                 settled => return settled,

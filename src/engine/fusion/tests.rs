@@ -3,31 +3,32 @@ use super::*;
 const SHAPE: LaneShape =
     LaneShape { name: "test", capacity: 100, width: 1, patience: Duration::from_secs(3600), max_weight: 10 };
 
-fn door(gate: Box<Gate>) -> Arc<Door> {
+fn door<K>(gate: Box<Gate<K>>) -> Arc<Door<K>> {
     Arc::new(Door { turnstile: Arc::new(Semaphore::new(1)), gate })
 }
 
-fn open_door() -> Arc<Door> {
+fn open_door() -> Arc<Door<()>> {
     door(Box::new(|| async { Ok(()) }.boxed()))
 }
 
 #[tokio::test]
 async fn behind_a_closed_gate_everybody_is_told_and_nothing_is_run() {
-    let gate: Box<Gate> = Box::new(|| async { Err(Error::unavailable("away".into())) }.boxed());
-    let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, door(gate), |_| async { panic!("must not run") });
-    assert!(matches!(lane.call(1, 1).await, Err(Error::Unavailable(cause)) if cause == "away"));
+    let gate: Box<Gate<()>> = Box::new(|| async { Err(Error::unavailable("away".into())) }.boxed());
+    let lane: Lane<u32, ()> =
+        Lane::open(&Handle::current(), SHAPE, door(gate), |_, ()| async { panic!("must not run") });
+    assert!(matches!(lane.call(1, 1).await, Err(Error::Unavailable(outage)) if outage.cause == "away"));
 }
 
 #[tokio::test]
 async fn who_leaves_while_the_gate_is_closed_is_not_run_when_it_opens() {
     let (opened, ran) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
     let (opened_in, ran_in) = (opened.clone(), ran.clone());
-    let gate: Box<Gate> = Box::new(move || {
+    let gate: Box<Gate<()>> = Box::new(move || {
         let opened = opened_in.clone();
         async move { opened.acquire().await.map(|permit| permit.forget()).map_err(|_| Error::Overloaded) }.boxed()
     });
-    let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, door(gate), move |calls: Vec<u32>| {
-        ran_in.lock().unwrap().extend(calls.iter().copied());
+    let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, door(gate), move |calls: Vec<Timed<u32>>, ()| {
+        ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
         async move { calls.iter().map(|_| Ok(())).collect() }
     });
     let mut gone = Box::pin(lane.call(1, 1));
@@ -40,17 +41,74 @@ async fn who_leaves_while_the_gate_is_closed_is_not_run_when_it_opens() {
     assert_eq!(*ran.lock().unwrap(), [2]);
 }
 
+#[tokio::test]
+async fn a_batch_runs_on_the_connection_that_it_was_put_together_for() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let given = connections.clone();
+    let gate: Box<Gate<usize>> = Box::new(move || {
+        let number = given.fetch_add(1, Ordering::Relaxed);
+        async move { Ok(number) }.boxed()
+    });
+    let run = |calls: Vec<Timed<()>>, number: usize| async move { calls.iter().map(|_| Ok(number)).collect() };
+    let lane: Lane<(), usize> = Lane::open(&Handle::current(), SHAPE, door(gate), run);
+    assert_eq!(lane.call((), 1).await.unwrap(), 0);
+    assert_eq!(lane.call((), 1).await.unwrap(), 1);
+    assert_eq!(connections.load(Ordering::Relaxed), 2, "and on no other");
+}
+
+/// A call as it waits, which arrived so long ago, and where its answer comes.
+fn waiting(ago: Duration) -> (Waiting<(), ()>, oneshot::Receiver<Result<(), Error>>) {
+    let (answer, answered) = oneshot::channel();
+    let time = CallTime::arrived_before(ago);
+    (Waiting { call: Timed { call: (), time }, weight: 1, answer }, answered)
+}
+
+#[tokio::test]
+async fn a_call_with_too_little_time_left_for_a_batch_is_refused_and_never_sent() {
+    let traffic = Traffic::default();
+    assert_eq!(traffic.time_needed(10), Duration::ZERO);
+    traffic.come_back(0, 10, Instant::now() - Duration::from_secs(1));
+    let needed = traffic.time_needed(10);
+    assert!((1.5..1.6).contains(&needed.as_secs_f64()), "{needed:?}");
+    assert!((0.15..0.16).contains(&traffic.time_needed(1).as_secs_f64()), "a lighter batch takes less");
+    assert!((1.5..1.6).contains(&traffic.time_needed(100).as_secs_f64()), "a heavier one hardly more");
+    let ((old, refused), (young, _)) = (waiting(Duration::from_millis(3_500)), waiting(Duration::from_secs(2)));
+    let old_time = old.call.time.clone();
+    let (calls, callers) = those_in_time(vec![old, young], needed);
+    assert_eq!((calls.len(), callers.len()), (1, 1));
+    assert!(matches!(refused.await, Ok(Err(Error::Overloaded))));
+    assert!(!old_time.send());
+}
+
+#[tokio::test]
+async fn however_long_a_batch_took_a_new_call_is_sent() {
+    let traffic = Traffic::default();
+    traffic.come_back(0, 1, Instant::now() - Duration::from_secs(20));
+    let (calls, _) = those_in_time(vec![waiting(Duration::ZERO).0], traffic.time_needed(1));
+    assert_eq!(calls.len(), 1);
+}
+
+#[test]
+fn the_database_is_blamed_only_if_nothing_has_come_back_from_it() {
+    let (traffic, time) = (Traffic::default(), CallTime::arrived_before(Duration::from_secs(4)));
+    assert!(matches!(traffic.not_sent(&time), Error::Unavailable(_)));
+    traffic.come_back(0, 1, Instant::now());
+    assert!(matches!(traffic.not_sent(&time), Error::Overloaded));
+    let later = CallTime::start();
+    assert!(matches!(traffic.not_sent(&later), Error::Unavailable(_)), "nothing since it arrived");
+}
+
 /// Calls that arrive while a batch is away form the next one; weights are kept to.
 #[tokio::test]
 async fn calls_gather_while_a_batch_is_away() {
     let (gate, sizes) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
     let (gate_in, sizes_in) = (gate.clone(), sizes.clone());
-    let lane: Lane<u32, u32> = Lane::open(&Handle::current(), SHAPE, open_door(), move |calls| {
+    let lane: Lane<u32, u32> = Lane::open(&Handle::current(), SHAPE, open_door(), move |calls, ()| {
         let (gate, sizes) = (gate_in.clone(), sizes_in.clone());
         async move {
             sizes.lock().unwrap().push(calls.len());
             gate.acquire().await.unwrap().forget();
-            calls.into_iter().map(|call| Ok(call * 2)).collect()
+            calls.into_iter().map(|timed| Ok(timed.call * 2)).collect()
         }
     });
     let mut calls: Vec<_> = (0..1).map(|n| Box::pin(lane.call(n, 1))).collect();
@@ -76,7 +134,7 @@ async fn lone_call_away_and_two_behind(patience: Duration) -> Arc<std::sync::Mut
     let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
     let sizes_in = sizes.clone();
     let shape = LaneShape { width: 2, patience, ..SHAPE };
-    let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_door(), move |calls| {
+    let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_door(), move |calls, ()| {
         sizes_in.lock().unwrap().push(calls.len());
         std::future::pending()
     });
@@ -117,7 +175,7 @@ async fn a_slow_batch_does_not_hold_up_the_next() {
 #[tokio::test]
 async fn a_full_lane_refuses_at_once() {
     let shape = LaneShape { capacity: 1, ..SHAPE };
-    let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_door(), |_| std::future::pending());
+    let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_door(), |_, ()| std::future::pending());
     let (mut first, mut second) = (Box::pin(lane.call((), 1)), Box::pin(lane.call((), 1)));
     assert!(futures_util::poll!(&mut first).is_pending());
     assert!(matches!(futures_util::poll!(&mut second), std::task::Poll::Ready(Err(Error::Overloaded))));
@@ -125,20 +183,31 @@ async fn a_full_lane_refuses_at_once() {
 
 #[tokio::test]
 async fn a_panic_is_told_to_every_caller_and_the_lane_lives_on() {
-    let lane: Lane<bool, ()> = Lane::open(&Handle::current(), SHAPE, open_door(), |calls: Vec<bool>| async move {
-        assert!(!calls.contains(&true), "on purpose");
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Panic {
+        BeforeItIsSent,
+        AfterItIsSent,
+        Never,
+    }
+    let run = |calls: Vec<Timed<Panic>>, ()| async move {
+        let is_due = |when: Panic| calls.iter().any(|timed| timed.call == when);
+        assert!(!is_due(Panic::BeforeItIsSent), "on purpose");
+        calls.iter().for_each(|timed| assert!(timed.time.send()));
+        assert!(!is_due(Panic::AfterItIsSent), "on purpose");
         calls.iter().map(|_| Ok(())).collect()
-    });
-    assert!(matches!(lane.call(true, 1).await, Err(Error::Unavailable(_))));
-    assert!(lane.call(false, 1).await.is_ok());
+    };
+    let lane: Lane<Panic, ()> = Lane::open(&Handle::current(), SHAPE, open_door(), run);
+    assert!(matches!(lane.call(Panic::BeforeItIsSent, 1).await, Err(Error::Internal(_))));
+    assert!(matches!(lane.call(Panic::AfterItIsSent, 1).await, Err(Error::OutcomeUnknown(_))));
+    assert!(lane.call(Panic::Never, 1).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_caller_that_has_gone_is_not_run() {
     let ran = Arc::new(std::sync::Mutex::new(Vec::new()));
     let ran_in = ran.clone();
-    let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, open_door(), move |calls: Vec<u32>| {
-        ran_in.lock().unwrap().extend(calls.iter().copied());
+    let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, open_door(), move |calls: Vec<Timed<u32>>, ()| {
+        ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
         async move { calls.iter().map(|_| Ok(())).collect() }
     });
     let mut gone = Box::pin(lane.call(1, 1));
@@ -153,7 +222,7 @@ async fn a_refused_batch_is_split_until_the_culprit_stands_alone() {
     let run = |calls: Vec<i32>| async move {
         match calls.iter().any(|call| *call < 0) {
             true => Err(Error::Internal("refused".into())),
-            false => Ok(calls),
+            false => Ok(calls.into_iter().map(Ok).collect()),
         }
     };
     let answers = split(vec![1, 2, -3, 4, 5], &run).await;
@@ -166,7 +235,7 @@ async fn a_database_that_is_away_is_asked_once() {
     let tries = std::sync::atomic::AtomicUsize::new(0);
     let run = |_: Vec<i32>| {
         tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        async { Err::<Vec<i32>, _>(Error::unavailable("away".into())) }
+        async { Err::<Answers<i32>, _>(Error::unavailable("away".into())) }
     };
     let answers = split(vec![1, 2, 3], &run).await;
     assert!(answers.iter().all(|answer| matches!(answer, Err(Error::Unavailable(_)))));

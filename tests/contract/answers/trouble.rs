@@ -6,6 +6,7 @@ use tokio::task::JoinHandle;
 
 use crate::contract::document::Operation;
 use crate::contract::witness::{Record, Witness};
+use crate::support::wire::{Cut, Wire};
 use crate::support::{App, HeldTable, Options, Reply, database};
 
 pub async fn run(record: &Record) {
@@ -13,6 +14,7 @@ pub async fn run(record: &Record) {
     with_full_lanes(record).await;
     with_a_broken_schema(record).await;
     with_the_database_gone(record).await;
+    with_a_lost_answer(record).await;
 }
 
 /// Those that cannot answer without the database.
@@ -120,4 +122,13 @@ async fn with_the_database_gone(record: &Record) {
     }))
     .await;
     server.get("/metrics").await.expect(200);
+}
+
+async fn with_a_lost_answer(record: &Record) {
+    let wire = Wire::to(&database::migrated().await).await;
+    let options = Options { url: Some(wire.url()), ..Options::default() };
+    let server = Witness::of(App::start_with(options).await, record);
+    wire.cut_at("INSERT INTO waybill.events", Cut::After);
+    let event = json!({"title": "a job", "tags": "work"});
+    server.post("/events", &event).await.problem(503, "outcome_unknown");
 }

@@ -1,0 +1,44 @@
+//! The data directory is taken away from under the running server.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::start;
+use crate::support::{Place, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_directory_that_was_removed_is_noticed_at_once_and_the_log_says_so() {
+    let place = Place::with_cluster();
+    let server = start(&place);
+    server.app.publish_tagged("a").await;
+    server.app.get("/ready").await.expect(200);
+    let removed_at = Instant::now();
+    let cluster = place.data_dir().join("postgres");
+    fs::rename(&cluster, place.root().join("gone")).expect("we may");
+    fs::remove_dir_all(place.root().join("gone")).expect("we may");
+    until("it is not ready", async || server.app.get("/ready").await.status == 503).await;
+    let said = format!("the data directory {} is gone", cluster.display());
+    until("the log says so", async || server.stderr().contains(&said)).await;
+    server.app.get("/ready").await.problem(503, "database_unavailable");
+    assert!(removed_at.elapsed() < Duration::from_secs(5), "{:?}", removed_at.elapsed());
+    let event = json!({"title": "t", "tags": "a"});
+    server.app.post("/events", &event).await.problem(503, "database_unavailable");
+    server.stop().await;
+}
+
+/// What is written into files that nobody can open any more is lost: nothing is acknowledged then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_directory_that_comes_back_is_used_again_with_all_that_was_acknowledged() {
+    let place = Place::with_cluster();
+    let server = start(&place);
+    let id = server.app.publish_tagged("a").await;
+    let (cluster, elsewhere) = (place.data_dir().join("postgres"), place.root().join("elsewhere"));
+    fs::rename(&cluster, &elsewhere).expect("we may");
+    until("it is not ready", async || server.app.get("/ready").await.status == 503).await;
+    fs::rename(&elsewhere, &cluster).expect("we may");
+    until("it is ready again", async || server.app.get("/ready").await.status == 200).await;
+    assert_eq!(server.app.event(id).await["status"], "PENDING");
+    server.app.publish_tagged("a").await;
+}

@@ -1,0 +1,68 @@
+//! A database that is reached by TLS.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::support::foreign::{ForeignPostgres, put_file};
+use crate::support::process::{Process, waybill};
+use crate::support::{HeldTable, Place, Reply, database};
+
+/// A PostgreSQL with a certificate for `localhost`; its address by TLS, and whom to trust.
+async fn encrypted() -> (ForeignPostgres, String, Place) {
+    let certificate = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let place = Place::with_cluster();
+    put_file(&place, "server.crt", &certificate.cert.pem());
+    put_file(&place, "server.key", &certificate.signing_key.serialize_pem());
+    // Nobody else takes a port that was just given back.
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|taken| taken.local_addr()).expect("a port").port();
+    let trusted = Place::new();
+    std::fs::write(trusted.root().join("ca.pem"), certificate.cert.pem()).expect("a file");
+    let postgres = ForeignPostgres::start_at(place, port, &["ssl=on", "listen_addresses=127.0.0.1"], &[]).await;
+    let url = postgres.url_by_tcp("localhost");
+    (postgres, format!("{url}?sslmode=require"), trusted)
+}
+
+fn serve(url: &str, trusted: Option<&Place>) -> Command {
+    let mut command = waybill(&["serve", "--bind", "127.0.0.1:0"]);
+    command.env("DATABASE_URL", url);
+    if let Some(trusted) = trusted {
+        command.env("SSL_CERT_FILE", trusted.root().join("ca.pem"));
+    }
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_by_tls_is_used_and_its_trouble_is_recognised() {
+    let (postgres, url, trusted) = encrypted().await;
+    let server = Process::start(serve(&url, Some(&trusted)));
+    let event = json!({"title": "t", "tags": "a"});
+    server.app.publish(event.clone()).await;
+    let by_tls = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                  WHERE ssl AND application_name = 'waybill'";
+    assert!(database::count(&postgres.url(), by_tls).await > 0);
+
+    let mut held = HeldTable::lock(&postgres.url(), "waybill.events").await;
+    let request = server.app.client.post(format!("{}/events", server.app.base)).json(&event);
+    let publish = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
+    held.cut_whoever_waits().await;
+    publish.await.expect("no panic").problem(503, "database_unavailable");
+    held.let_go().await;
+    server.app.publish(event).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_whose_certificate_nobody_vouches_for_is_not_used() {
+    let (_postgres, url, _) = encrypted().await;
+    let mut server = serve(&url, None);
+    // It would wait for half a minute: what it says meanwhile is enough.
+    let mut child = server.stderr(std::process::Stdio::piped()).spawn().expect("it runs");
+    let mut stderr = std::io::BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut stderr, &mut line).expect("text");
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+    assert!(line.contains("certificate"), "{line}");
+}
