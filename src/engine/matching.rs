@@ -5,9 +5,9 @@
 //! over. So each request matches its own events, against the copy of the subscriptions that there
 //! is then, and the batch only joins the results.
 //!
-//! Most events are matched on the spot, within [`AT_ONCE_WORK`]. What needs more goes to a thread
+//! Most events are matched on the spot, within `AT_ONCE_WORK`. What needs more goes to a thread
 //! that may be blocked. There are two kinds of places for that: most work is over within
-//! [`SHORT_WORK`], and only what is not waits for one of the few places for long work. So a large
+//! `SHORT_WORK`, and only what is not waits for one of the few places for long work. So a large
 //! event with cheap filters does not wait for those with expensive ones.
 //!
 //! The copy may be an old one by the time the batch leaves. Then the statement stores nothing, and

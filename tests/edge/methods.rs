@@ -20,7 +20,7 @@ fn comparable(reply: &Reply) -> BTreeMap<String, String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn head_answers_what_get_answers_without_the_body() {
-    let app = App::start().await;
+    let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
     let paths = waybill::http::routes()
         .into_iter()

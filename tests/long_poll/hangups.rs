@@ -275,7 +275,7 @@ async fn a_client_that_half_closes_while_it_waits_counts_as_gone() {
     let app = quiet_app().await;
     let worker = RawWorker::waiting(&app, "w:1").await;
     worker.0.shutdown(Shutdown::Write).expect("a connection");
-    until("the server notices", async || app.engine().hub.len() == 0).await;
+    until("the server notices", async || app.engine().hub.is_empty()).await;
     let id = app.publish_tagged("a").await;
     assert_eq!(app.event(id).await["status"], "PENDING");
 }

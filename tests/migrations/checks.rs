@@ -92,6 +92,8 @@ refused! {
         "INSERT INTO waybill.subscriptions (url, spec, inactive_reason) VALUES ('http://a', '{}', 'gone')";
     endpoints_open_ones_are_paused:
         "INSERT INTO waybill.endpoints (url, opened_at) VALUES ('http://a', now())";
+    filter_overruns_count_events:
+        "INSERT INTO waybill.filter_overruns (subscription_id, events, last_at, last_event_id) VALUES (1, 0, now(), 1)";
     dead_letters_reason_is_known:
         "INSERT INTO waybill.dead_letters (delivery_id, event_id, subscription_id, subscription_version, reason, event, \
          subscription, attempts, created_at) VALUES (1, 1, 1, 1, 'boredom', '{}', '{}', '[]', now())";

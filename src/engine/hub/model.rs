@@ -252,7 +252,7 @@ impl World<'_> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn every_event_finds_a_waiter_that_may_have_it(steps in steps()) {
