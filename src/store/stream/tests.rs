@@ -82,7 +82,9 @@ async fn a_connection_is_idle_when_every_question_is_answered() {
         let activity = activity.clone();
         async move { activity.idle().await }
     });
-    theirs.write_all(&[error("ERROR", "57014", "canceled"), ready].concat()).await.unwrap();
+    let refusal = [error("ERROR", "57014", "canceled"), ready].concat();
+    theirs.write_all(&refusal).await.unwrap();
+    buffer.resize(refusal.len() + "57014: ".len(), 0);
     ours.read_exact(&mut buffer).await.unwrap();
     assert!(is_idle());
     waiting.await.unwrap();
