@@ -82,7 +82,8 @@ impl From<NotConnected> for Error {
     }
 }
 
-/// Opens a connection, with `setup` (a list of `SET`s) run on it.
+/// Opens a connection, with `setup` (a list of `SET`s) run on it. It hears no notifications: whoever
+/// listens needs [`open`].
 pub async fn connect(url: &str, setup: &str) -> ConnectionResult<AsyncPgConnection> {
     match open(url, setup).await {
         Ok(opened) => Ok(opened.connection),

@@ -121,11 +121,12 @@ async fn while_the_database_is_frozen_nothing_is_stored_that_was_refused_for_sur
     app.publish_tagged("b").await;
 }
 
-/// The statements of those ahead are given up when somebody holds the table for too long. Those
-/// behind them have waited as long already: they must not wait for the table as long again, after
-/// their callers have been answered.
+/// Those ahead wait for a table that somebody holds. When one of them is called off, those behind
+/// it go and wait for the table in their turn: not for as long as any statement may, but for the rest
+/// of their time.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_have_waited_have_only_the_rest_of_their_time_at_the_database() {
+    const HELD_UP: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let app = App::start().await;
     let mut held = HeldTable::lock(&app.url, "waybill.events").await;
     let event = json!({"title": "a job", "tags": "a"});
@@ -136,6 +137,8 @@ async fn calls_that_have_waited_have_only_the_rest_of_their_time_at_the_database
     }
     let asked_at = Instant::now();
     calls.extend((0..MANY).map(|_| post(&app, "/events", &event)));
+    until("some of the time is over", async || asked_at.elapsed() > Duration::from_millis(1_500)).await;
+    assert_eq!(app.count(&format!("SELECT pg_cancel_backend(min(pid))::int {HELD_UP}")).await, 1);
     // The table is let go when everybody has been told.
     let replies = answers(calls).await;
     assert!(asked_at.elapsed() < Duration::from_secs(5), "{:?}", asked_at.elapsed());

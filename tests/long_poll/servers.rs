@@ -1,10 +1,10 @@
 //! Several servers on one database wake each other's waiters.
 
 use diesel_async::SimpleAsyncConnection;
-use futures_util::StreamExt;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use waybill::engine::marks::Place;
+use waybill::store::connect::open;
 
 use super::{LISTENERS, Waiter, flags};
 use crate::support::{App, Options, database, until, within_patience};
@@ -190,8 +190,7 @@ async fn without_notifications_a_publisher_that_commits_late_is_not_overlooked_b
 
 /// Publishes this often, from so many callers at once; answers how many notifications that was.
 async fn notifications_for(app: &App, callers: usize, publishes: usize) -> usize {
-    let mut listener = database::connection(&app.url).await;
-    listener.batch_execute("LISTEN waybill_ready").await.expect("it listens");
+    let mut listener = open(&app.url, "LISTEN waybill_ready").await.expect("it listens");
     join_all((0..callers).map(async |_| {
         for _ in 0..publishes / callers {
             app.publish_tagged("a").await;
@@ -199,9 +198,11 @@ async fn notifications_for(app: &App, callers: usize, publishes: usize) -> usize
     }))
     .await;
     database::execute(&app.url, "NOTIFY waybill_ready, 'the end'").await;
-    let heard = listener.notifications_stream().map(|heard| heard.expect("a notification").payload);
-    let heard = heard.take_while(|payload| std::future::ready(payload != "the end"));
-    within_patience(heard.count()).await
+    let mut count = 0;
+    while within_patience(listener.notifications.recv()).await.expect("a notification") != "the end" {
+        count += 1;
+    }
+    count
 }
 
 #[tokio::test(flavor = "multi_thread")]
