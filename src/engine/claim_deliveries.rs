@@ -99,6 +99,8 @@ impl Engine {
             if waiter.should_look() || request_id.is_some() {
                 match self.look_once(&claimer, request_id).await {
                     Ok(batch) if !batch.events().is_empty() => return Ok(batch),
+                    // What is there is locked. Whoever locked it may leave it where it is.
+                    Ok(_) if waiter.should_look() => look_again_at = deadline.min(Instant::now() + LOOK_PAUSE),
                     Ok(_) => {}
                     // Who waits already outlives a restart of the database.
                     Err(Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Overloaded) if has_waited => {

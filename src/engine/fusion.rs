@@ -232,11 +232,16 @@ impl<C, A> Exit<C, A> {
         self.queue.len() + usize::from(self.held_over.is_some())
     }
 
-    /// Takes that call along with what has gathered behind it.
+    /// Takes that call along with what has gathered behind it. Calls that were given up are dropped
+    /// on the way, however many there are: nobody counts the memory that they take any more.
     fn take_batch(&mut self, max_weight: usize) -> Vec<Waiting<C, A>> {
-        let mut batch: Vec<Waiting<C, A>> = self.held_over.take().into_iter().collect();
+        let is_wanted = |waiting: &Waiting<C, A>| waiting.call.time.is_wanted();
+        let mut batch: Vec<Waiting<C, A>> = self.held_over.take().into_iter().filter(is_wanted).collect();
         let mut weight: usize = batch.iter().map(|waiting| waiting.weight).sum();
         while let Ok(waiting) = self.queue.try_recv() {
+            if !is_wanted(&waiting) {
+                continue;
+            }
             if weight + waiting.weight > max_weight {
                 self.held_over = Some(waiting);
                 break;

@@ -240,6 +240,7 @@ impl Room {
     }
 
     fn leave(&mut self, number: u64) {
+        let was_counted_on = self.waiters.get(&number).is_some_and(|waiter| waiter.is_about_to_look);
         self.set_about_to_look(number, false);
         let Some(left) = self.waiters.remove(&number) else { return };
         for queue in left.queues.iter() {
@@ -251,10 +252,15 @@ impl Room {
                 }
             }
         }
-        if !self.closed {
-            for notice in left.taken_up.iter().chain(&left.notices) {
-                self.deliver(notice);
-            }
+        if self.closed {
+            return;
+        }
+        for notice in left.taken_up.iter().chain(&left.notices) {
+            self.deliver(notice);
+        }
+        // Others were not woken because this one was about to look.
+        if was_counted_on && left.notices.is_empty() && !self.knows_to_be_empty(&left.queues) {
+            self.deliver(&left.queues);
         }
     }
 
@@ -336,16 +342,25 @@ impl Room {
 
     fn take_up_notices(&mut self, number: u64) {
         let Some(waiter) = self.waiters.get_mut(&number) else { return };
-        waiter.taken_up = std::mem::take(&mut waiter.notices);
+        // A look whose caller did not wait for its end may still be under way.
+        waiter.taken_up.append(&mut waiter.notices);
         waiter.is_looking = true;
         self.list(number);
         self.set_about_to_look(number, false);
     }
 
+    /// Gives back what a failed look took up, without a wake-up: the waiter comes back by itself
+    /// after a pause, and would not pause if it were woken.
     fn give_back_notices(&mut self, number: u64) {
-        for notice in self.end_look(number) {
-            self.give(number, notice);
+        let taken_up = self.end_look(number);
+        if taken_up.is_empty() {
+            return;
         }
+        if let Some(waiter) = self.waiters.get_mut(&number) {
+            waiter.notices.extend(taken_up);
+        }
+        self.list(number);
+        self.set_about_to_look(number, true);
     }
 
     /// Ends a waiter's look; returns the notices that it took up.
@@ -432,9 +447,14 @@ impl Waiter {
     /// Returns whether a look might find something: it has a notice, or one of its queues is not
     /// known to be empty.
     pub fn should_look(&self) -> bool {
-        let room = self.hub.lock();
+        let mut room = self.hub.lock();
         let Some(waiter) = room.waiters.get(&self.number) else { return false };
-        !waiter.notices.is_empty() || !room.knows_to_be_empty(&waiter.queues)
+        let should_look = !waiter.notices.is_empty() || !room.knows_to_be_empty(&waiter.queues);
+        if !should_look {
+            // Nobody is to count on a look that does not come.
+            room.set_about_to_look(self.number, false);
+        }
+        should_look
     }
 
     /// Waits for a notice.

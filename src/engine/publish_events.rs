@@ -69,7 +69,12 @@ impl Engine {
             }
             let stored = match joined.events.is_empty() {
                 true => Some(Vec::new()),
-                false => self.publish_matched(&joined.events, &joined.fan_out).await?,
+                false => self.publish_matched(&joined.events, &joined.fan_out).await.inspect_err(|error| {
+                    // If it was stored after all, nobody has been told of it.
+                    if matches!(error, Error::OutcomeUnknown(_)) {
+                        self.look_everywhere();
+                    }
+                })?,
             };
             if let Some(stored) = stored {
                 let mut outcomes = joined.hand_out(stored).into_iter();

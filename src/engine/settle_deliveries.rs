@@ -199,14 +199,20 @@ impl Engine {
         // Nothing more is sent to a database that cannot be used.
         let judged = match answers.iter().flatten().any(Result::is_err) {
             true => Err(Error::outage(OutageKind::Lost, "an earlier statement of the batch failed")),
-            false => self.judge_unanswered(&calls, &mut answers).await,
+            false => match self.judge_unanswered(&calls, &mut answers).await {
+                // One of them is to blame. What went the short way is on record, and must not be
+                // settled again, so the batch is not split: the rest is judged one by one.
+                Err(Error::Internal(_) | Error::Invalid(_)) => self.judge_one_by_one(&calls, &mut answers).await,
+                judged => judged,
+            },
         };
         let unanswered = match judged {
             Ok(()) => Error::Internal("a call was not answered".into()),
-            Err(error @ (Error::Internal(_) | Error::Invalid(_))) if requests.len() > 1 => return Err(error),
-            // What went the short way is on record, and its callers are told so.
             Err(error) => error,
         };
+        if matches!(unanswered, Error::OutcomeUnknown(_)) {
+            self.look_everywhere();
+        }
         for settled in answers.iter().flatten().flatten() {
             if let Settled::Recorded(record) = settled {
                 self.metrics.count_settlement(record.entry.action().as_str());
@@ -231,6 +237,25 @@ impl Engine {
         self.follow_up(&written);
         for (index, outcome) in open.into_iter().zip(outcomes) {
             answers[index] = Some(outcome);
+        }
+        Ok(())
+    }
+
+    /// The same for each call alone, so that one that the database refuses fails only itself.
+    async fn judge_one_by_one(
+        &self,
+        calls: &[&WorkCall],
+        answers: &mut [Option<Result<Settled, Error>>],
+    ) -> Result<(), Error> {
+        for index in 0..calls.len() {
+            if answers[index].is_some() {
+                continue;
+            }
+            match self.judge_unanswered(&calls[index..=index], &mut answers[index..=index]).await {
+                Ok(()) => {}
+                Err(error @ (Error::Internal(_) | Error::Invalid(_))) => answers[index] = Some(Err(error)),
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ pub(super) enum Kind {
 pub(super) struct Attempt {
     connection: PooledConnection,
     kind: Kind,
-    until: Option<Instant>,
+    until: Instant,
 }
 
 impl Attempt {
@@ -49,10 +49,10 @@ impl Attempt {
         // transaction around it, which costs two more trips to the database; but only calls that
         // have waited for long have less.
         let kind = if limit.is_some_and(|limit| limit < STATEMENT_LIMIT) { Kind::Transaction } else { kind };
-        let mut attempt = Attempt { connection, kind, until: limit.map(|limit| Instant::now() + limit) };
+        let mut attempt = Attempt { connection, kind, until: Instant::now() + limit.unwrap_or(GIVE_UP_AFTER) };
         if kind == Kind::Transaction {
             let begun = begin(&mut attempt.connection, limit.unwrap_or(BACKGROUND_LIMIT));
-            if let Err(error) = TimeLimit(attempt.until).keep(begun).await {
+            if let Err(error) = TimeLimit(Some(attempt.until)).keep(begun).await {
                 return Err(attempt.fail(database, error).await);
             }
         }
@@ -65,7 +65,7 @@ impl Attempt {
 
     pub(super) fn time_limit(&self) -> TimeLimit {
         // What commits by itself may have done so, and is waited for.
-        TimeLimit(self.until.filter(|_| self.kind == Kind::Transaction))
+        TimeLimit((self.kind == Kind::Transaction).then_some(self.until))
     }
 
     /// Ends it: what has been worked out is committed, or nothing is.

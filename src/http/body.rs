@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use actix_web::error::PayloadError;
 use actix_web::http::header;
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{FromRequest as _, HttpRequest};
 use futures_util::StreamExt;
 
 use super::fields::Fields;
-use super::memory::{RequestMemory, Share};
+use super::memory::{RequestMemory, SMALL_BODY, Share};
 use super::query::Query;
 use crate::domain::limits;
 use crate::error::Error;
@@ -87,38 +86,51 @@ async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Result<B
         return Err(too_large());
     }
     let memory = request.app_data::<RequestMemory>().ok_or_else(|| Error::Internal("no memory for bodies".into()))?;
-    let mut share = match memory.take(length.unwrap_or(limit)).await {
-        Ok(share) => share,
-        Err(error) => {
-            // A client that is still sending would see a reset connection instead of the answer.
-            discard(payload).await;
-            return Err(error);
-        }
-    };
-    let reading = gather(payload, length.unwrap_or(0), limit);
-    match tokio::time::timeout(Duration::from_secs(READ_SECONDS), reading).await {
-        Ok(Ok(Some(bytes))) => {
-            share.shrink(bytes.len());
-            Ok(Body { bytes, share })
-        }
+    let mut reading = Reading { payload, bytes: BytesMut::with_capacity(length.unwrap_or(0).min(SMALL_BODY)) };
+    let reader = reading.read(memory, length.unwrap_or(limit), limit);
+    match tokio::time::timeout(Duration::from_secs(READ_SECONDS), reader).await {
+        Ok(Ok(Some(share))) => Ok(Body { bytes: reading.bytes.freeze(), share }),
         Ok(Ok(None)) => Err(too_large()),
-        Ok(Err(error)) => Err(Error::MalformedJson(format!("the body ended early: {error}"))),
+        Ok(Err(error)) => {
+            // A client that is still sending would see a reset connection instead of the answer.
+            discard(reading.payload).await;
+            Err(error)
+        }
         Err(_) => Err(Error::BodyTimeout(READ_SECONDS)),
     }
 }
 
-/// Reads a body into room for the bytes that were announced; returns nothing if there are more than
-/// `limit`.
-async fn gather(mut payload: Payload, announced: usize, limit: usize) -> Result<Option<Bytes>, PayloadError> {
-    let mut bytes = BytesMut::with_capacity(announced);
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk?;
-        if bytes.len() + chunk.len() > limit {
-            return Ok(None);
+/// A body that is being read.
+struct Reading {
+    payload: Payload,
+    bytes: BytesMut,
+}
+
+impl Reading {
+    /// Reads a body of up to `size` bytes. Its share of the memory is taken when it turns out to be
+    /// large, or has arrived: who announces a body and does not send it takes nothing. Returns
+    /// nothing if there are more bytes than `limit`.
+    async fn read(&mut self, memory: &RequestMemory, size: usize, limit: usize) -> Result<Option<Share>, Error> {
+        let mut share = None;
+        while let Some(chunk) = self.payload.next().await {
+            let chunk = chunk.map_err(|error| Error::MalformedJson(format!("the body ended early: {error}")))?;
+            let length = self.bytes.len() + chunk.len();
+            if length > limit {
+                return Ok(None);
+            }
+            if length > SMALL_BODY && share.is_none() {
+                share = Some(memory.take(size).await?);
+                self.bytes.reserve(size.saturating_sub(self.bytes.len()));
+            }
+            self.bytes.extend_from_slice(&chunk);
         }
-        bytes.extend_from_slice(&chunk);
+        let mut share = match share {
+            Some(share) => share,
+            None => memory.take(self.bytes.len()).await?,
+        };
+        share.shrink(self.bytes.len());
+        Ok(Some(share))
     }
-    Ok(Some(bytes.freeze()))
 }
 
 /// Reads a body without keeping it, for as long as one may take to arrive.

@@ -27,7 +27,7 @@ pub fn refusal(request: &ServiceRequest) -> Option<Problem> {
         let detail = "the request is for a host that is not this server's; --allowed-hosts names its hosts";
         return Some(Problem::new(Code::HostNotAllowed, detail));
     }
-    if is_write(request.method()) && is_from_foreign_page(request) {
+    if has_effect(request) && is_from_foreign_page(request) {
         return Some(Problem::new(Code::OriginNotAllowed, "pages of another origin cannot write to this server"));
     }
     None
@@ -48,8 +48,10 @@ fn is_probe(request: &ServiceRequest) -> bool {
     PROBES.contains(&request.path())
 }
 
-fn is_write(method: &Method) -> bool {
-    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+/// Whether a request changes anything. One `GET` does: an image on any page could claim work.
+fn has_effect(request: &ServiceRequest) -> bool {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    !is_read || request.path() == "/events/subscribe"
 }
 
 /// The browser's own word counts most. Older browsers, and all of them on pages without TLS, say

@@ -11,8 +11,67 @@ pub enum Framing {
     Head(Vec<u8>),
     /// Within its body, of which this many bytes are missing; 0 is the end of the request.
     Body(u64),
-    /// Within or behind a body in chunks. Nobody looks for its end, so everything is taken.
-    Open,
+    /// Within a body in chunks.
+    Chunks(Chunks),
+}
+
+/// How far a body in chunks has been read.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Chunks {
+    /// Within the line that says how long the next chunk is.
+    Size {
+        /// The length so far.
+        bytes: u64,
+        /// Whether the rest of the line is something else.
+        is_read: bool,
+    },
+    /// Within a chunk, of which this many bytes are missing, its line break included.
+    Data(u64),
+    /// Behind the last chunk, in a line of which it is known whether it is empty so far.
+    Trailer {
+        /// Whether it is.
+        is_empty: bool,
+    },
+    /// At the end.
+    End,
+}
+
+impl Chunks {
+    const NEXT: Chunks = Chunks::Size { bytes: 0, is_read: false };
+
+    /// Returns how many of these bytes belong to the body.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() && *self != Chunks::End {
+            if let Chunks::Data(missing) = self {
+                let count = (bytes.len() - taken).min(usize::try_from(*missing).unwrap_or(usize::MAX));
+                *missing -= count as u64;
+                taken += count;
+                if *missing == 0 {
+                    *self = Chunks::NEXT;
+                }
+                continue;
+            }
+            self.take_byte(bytes[taken]);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Takes a byte of a line.
+    fn take_byte(&mut self, byte: u8) {
+        match self {
+            Chunks::Size { bytes: 0, .. } if byte == b'\n' => *self = Chunks::Trailer { is_empty: true },
+            Chunks::Size { bytes, .. } if byte == b'\n' => *self = Chunks::Data(bytes.saturating_add(2)),
+            Chunks::Size { bytes, is_read } => match char::from(byte).to_digit(16) {
+                Some(digit) if !*is_read => *bytes = bytes.saturating_mul(16).saturating_add(digit.into()),
+                _ => *is_read = true,
+            },
+            Chunks::Trailer { is_empty: true } if byte == b'\n' => *self = Chunks::End,
+            Chunks::Trailer { is_empty } => *is_empty = byte == b'\n' || (*is_empty && byte == b'\r'),
+            Chunks::Data(_) | Chunks::End => {}
+        }
+    }
 }
 
 impl Default for Framing {
@@ -24,7 +83,7 @@ impl Default for Framing {
 impl Framing {
     /// Returns whether the whole request has been read.
     pub fn is_at_end(&self) -> bool {
-        *self == Framing::Body(0)
+        matches!(self, Framing::Body(0) | Framing::Chunks(Chunks::End))
     }
 
     /// Returns how many of these bytes belong to the request; not 0, if there are any and the
@@ -42,7 +101,8 @@ impl Framing {
                 *missing -= count as u64;
                 taken + count
             }
-            _ => bytes.len(),
+            Framing::Chunks(chunks) => taken + chunks.take(&bytes[taken..]),
+            Framing::Head(_) => bytes.len(),
         }
     }
 }
@@ -84,7 +144,7 @@ fn body_of(head: &[u8]) -> Framing {
         // Names that begin with another letter are not worth a closer look.
         let first = line.first().map_or(0, u8::to_ascii_lowercase);
         if first == b't' && value_of(line, b"transfer-encoding").is_some() {
-            return Framing::Open;
+            return Framing::Chunks(Chunks::NEXT);
         }
         if first == b'c'
             && let Some(value) = value_of(line, b"content-length")
@@ -139,13 +199,21 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_body_in_chunks_everything_is_taken() {
-        let mut framing = Framing::default();
+    fn a_body_in_chunks_ends_behind_its_trailers_wherever_it_is_cut() {
         let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let all = [head, &b"5\r\nhello\r\n0\r\n\r\n"[..], GET].concat();
-        assert_eq!(framing.take(&all), all.len());
-        assert_eq!(framing.take(GET), GET.len());
-        assert!(!framing.is_at_end());
+        let bodies =
+            ["0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n", "5;a=1\r\nhe\nlo\r\n0B\r\n0123456789a\r\n0\r\nx: y\r\n\r\n"];
+        for body in bodies {
+            let request = [head, body.as_bytes()].concat();
+            let all = [&request, GET].concat();
+            for cut in 1..request.len() {
+                let mut framing = Framing::default();
+                assert_eq!(framing.take(&all[..cut]), cut);
+                assert!(!framing.is_at_end(), "{body:?} cut at {cut}");
+                assert_eq!(framing.take(&all[cut..]), request.len() - cut, "{body:?} cut at {cut}");
+                assert!(framing.is_at_end());
+            }
+        }
     }
 
     #[test]

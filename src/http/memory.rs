@@ -1,9 +1,9 @@
 //! How much memory the bodies of requests may take, all of them together.
 //!
-//! A request takes its share before its body is read and keeps it until it is answered, so that
-//! bodies being read and calls waiting for the database are bounded by bytes and not only by
-//! number. Who finds no room waits a little with its body still in the socket, and is then told to
-//! come back later.
+//! A request takes its share when its body has arrived, or has turned out to be large, and keeps it
+//! until it is answered, so that large bodies being read and calls waiting for the database are
+//! bounded by bytes and not only by number. Who finds no room waits a little with the rest of its
+//! body still in the socket, and is then told to come back later.
 //!
 //! Small bodies have a part of their own: a few large ones that arrive slowly must not keep
 //! everybody else from publishing.
@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::error::Error;
 
 /// Bodies of up to this many bytes are small.
-const SMALL_BODY: usize = 64 * 1024;
+pub const SMALL_BODY: usize = 64 * 1024;
 
 /// How long a request waits for room.
 const ROOM_WAIT: Duration = Duration::from_secs(4);

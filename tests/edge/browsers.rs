@@ -52,6 +52,19 @@ async fn a_request_that_the_browser_calls_foreign_cannot_write() {
     }
 }
 
+/// An image on a page is a `GET` without an `Origin`, and one `GET` claims work.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_origin_cannot_claim() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")] {
+        let url = format!("{}/events/subscribe?tags=a&worker_id=evil:1", app.base);
+        let request = app.client.get(url).header(name, value);
+        Reply::of(request.send().await.expect("an answer")).await.problem(403, "origin_not_allowed");
+    }
+    assert_eq!(app.status(id).await, "PENDING");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_this_server_can_write() {
     let app = App::start().await;

@@ -54,6 +54,25 @@ async fn each_pipelined_request_is_answered_by_its_own_method_and_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn requests_behind_a_body_in_chunks_are_answered_by_their_own_method_and_version() {
+    let app = App::start().await;
+    let mut wire = Wire::to(&app).await;
+    let body = r#"{"title": "a job", "tags": "a"}"#;
+    let head = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
+    let chunked = format!("{}{:x}\r\n{body}\r\n0\r\n\r\n", request("POST", "/events", head), body.len());
+    let close = "Connection: close\r\n";
+    wire.send(chunked.clone() + &request("GET", "/tags", "") + &request("HEAD", "/tags", "")).await;
+    for (method, status) in [("POST", 201), ("GET", 200), ("HEAD", 200)] {
+        assert_eq!(wire.response_to(method).await.status, status);
+    }
+    wire.send(chunked + &request("GET", "/tags", "") + &request("GET", "/health", close)).await;
+    for connection in [None, None, Some("close")] {
+        assert_eq!(wire.response_to("GET").await.header("connection"), connection);
+    }
+    wire.expect_end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn pipelined_requests_may_be_cut_anywhere() {
     let app = App::start().await;
     let bytes = request("GET", "/health", "") + &publish("") + &request("GET", "/tags", "Connection: close\r\n");

@@ -163,8 +163,22 @@ fn a_look_that_fails_gives_back_the_notices() {
     let hub = hub();
     let waiter = sleeper(&hub, &["a"]);
     hub.notify(&queues(&["a"]));
+    assert!(is_woken(&waiter));
     drop(look(&hub, &waiter, &["a"]));
-    assert!(waiter.should_look() && is_woken(&waiter));
+    assert!(waiter.should_look());
+    assert!(!is_woken(&waiter), "it looks again after its pause, and not at once");
+}
+
+#[test]
+fn who_leaves_before_a_look_that_others_count_on_wakes_another() {
+    let hub = hub();
+    let (first, second) = (enter(&hub, &["a"]), sleeper(&hub, &["a"]));
+    hub.notify(&queues(&["a"]));
+    assert!(is_woken(&first) && !is_woken(&second));
+    let third = enter(&hub, &["a"]);
+    assert!(third.should_look());
+    drop(third);
+    assert!(is_woken(&second));
 }
 
 #[test]
