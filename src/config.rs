@@ -119,7 +119,7 @@ pub struct ServeArgs {
 
     /// Megabytes that the bodies of all requests under way may take; more wait a little, and are
     /// then answered 429.
-    #[arg(long, env = "WAYBILL_REQUEST_MEMORY_MB", default_value_t = 64, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(32..=1_000_000))]
+    #[arg(long, env = "WAYBILL_REQUEST_MEMORY_MB", default_value_t = 32, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(32..=1_000_000))]
     pub request_memory_mb: usize,
 
     /// Seconds to wait after a failure, for events that bring no backoff of their own; fractions

@@ -18,6 +18,7 @@ pub mod reaper;
 pub mod registrar;
 pub mod replayer;
 pub mod stragglers;
+pub mod trimmer;
 
 use std::time::Duration;
 
@@ -75,6 +76,7 @@ pub fn start(
     }
     tasks.spawn(stragglers::run(engine.clone(), shutdown.clone()));
     tasks.spawn(keeper::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(trimmer::run(engine.clone(), shutdown.clone()));
     tasks.close();
     tasks
 }

@@ -85,7 +85,7 @@ const FUSED_ROWS: usize = 500;
 
 /// Bytes that count like one more row of a fused statement, so that a batch has at most
 /// [`FUSED_ROWS`] times as many, or is a single call.
-const BYTES_PER_ROW: usize = 16 * 1024;
+const BYTES_PER_ROW: usize = 8 * 1024;
 
 /// A batch that waits for its turn for longer goes all the same.
 const SLOW_BATCH: Duration = Duration::from_millis(10);

@@ -50,13 +50,13 @@ pub async fn publish_event(
     let event = read_event(&mut fields, traceparent(&request).as_deref());
     let event = fields.finish_with(event)?;
     // What is needed of the body has been copied; large calls wait here.
-    let _share = body.into_share();
+    let share = body.into_share();
     let events = Arc::new(vec![event]);
     let stored = engine.publish_events(events.clone()).await?;
     let Some(row) = published(events, stored).pop() else {
         return Err(Error::Internal("an event was stored and not answered".into()));
     };
-    let mut response = json(StatusCode::CREATED, size_of([&row.0]), &EventView::published(&row))?;
+    let mut response = json(StatusCode::CREATED, size_of([&row.0]), &EventView::published(&row), Some(share))?;
     let location = HeaderValue::from_str(&format!("/events/{}", row.0.event.id));
     // A path of digits is a header's value.
     response.headers_mut().insert(header::LOCATION, location.map_err(|error| Error::Internal(error.to_string()))?);
@@ -79,11 +79,12 @@ pub async fn publish_batch(
     let items = fields.required("events", |fields| fields.items("events"));
     let items = fields.finish_with(items)?;
     let events = read_batch(&items, traceparent(&request).as_deref())?;
-    let _share = body.into_share();
+    let share = body.into_share();
     let events = Arc::new(events);
     let rows = published(events.clone(), engine.publish_events(events).await?);
     let size = size_of(rows.iter().map(|(row, _)| row));
-    json(StatusCode::CREATED, size, &Events { events: rows.iter().map(EventView::published).collect() })
+    let events = Events { events: rows.iter().map(EventView::published).collect() };
+    json(StatusCode::CREATED, size, &events, Some(share))
 }
 
 /// All or none: one bad item names its index.
@@ -130,7 +131,7 @@ pub async fn get_event(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     if include_deliveries {
         view.deliveries = Some(pushes.iter().map(DeliveryView::of).collect());
     }
-    json(StatusCode::OK, size_of([&row]), &view)
+    json(StatusCode::OK, size_of([&row]), &view, None)
 }
 
 #[derive(Serialize)]

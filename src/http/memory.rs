@@ -32,10 +32,10 @@ pub struct RequestMemory {
 pub struct Share(OwnedSemaphorePermit);
 
 impl RequestMemory {
-    /// Divides `megabytes`: a quarter is for small bodies.
+    /// Divides `megabytes`: a half is for small bodies.
     pub fn new(megabytes: usize) -> Self {
         let bytes = megabytes * 1024 * 1024;
-        RequestMemory { small: Arc::new(Semaphore::new(bytes / 4)), large: Arc::new(Semaphore::new(bytes - bytes / 4)) }
+        RequestMemory { small: Arc::new(Semaphore::new(bytes / 2)), large: Arc::new(Semaphore::new(bytes / 2)) }
     }
 
     /// Takes room for a body of up to `bytes`.
@@ -74,9 +74,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_given_back_can_be_taken_again() {
         let memory = RequestMemory::new(4);
-        let mut share = memory.take(3 * MIB).await.unwrap();
+        let mut share = memory.take(2 * MIB).await.unwrap();
         assert!(memory.take(MIB).now_or_never().is_none());
-        share.shrink(2 * MIB);
+        share.shrink(MIB);
         let more = memory.take(MIB).now_or_never();
         assert!(more.is_some_and(|share| share.is_ok()));
     }
@@ -84,14 +84,14 @@ mod tests {
     #[tokio::test]
     async fn who_finds_no_room_is_told_so_in_the_end() {
         let memory = RequestMemory::new(4);
-        let _all = memory.take(3 * MIB).await.unwrap();
+        let _all = memory.take(2 * MIB).await.unwrap();
         assert!(matches!(memory.take_within(MIB, Duration::ZERO).await, Err(Error::NoMemory)));
     }
 
     #[tokio::test]
     async fn large_bodies_leave_room_for_small_ones() {
         let memory = RequestMemory::new(4);
-        let _all = memory.take(3 * MIB).await.unwrap();
+        let _all = memory.take(2 * MIB).await.unwrap();
         assert!(memory.take(SMALL_BODY).now_or_never().is_some());
     }
 }

@@ -199,6 +199,11 @@ impl Database {
         &self.url
     }
 
+    /// Closes connections at rest that keep large buffers, because they once carried much.
+    pub fn close_large(&self) {
+        drop(self.pool.retain(|link, _| !link.activity.has_carried_much()));
+    }
+
     /// Closes the pool; connections in use end when they are given back.
     pub fn close(&self) {
         self.pool.close();

@@ -13,7 +13,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BufMut, BytesMut};
@@ -32,14 +32,29 @@ const SYNC: u8 = b'S';
 /// A letter and a length.
 const HEAD: usize = 5;
 
-/// How many answers a connection is still waiting for.
+/// A connection that has carried a message of more bytes keeps buffers of that size.
+const LARGE_MESSAGE: usize = 512 * 1024;
+
+/// How many answers a connection is still waiting for, and whether it has carried anything large.
 #[derive(Debug, Default)]
 pub struct Activity {
     unanswered: AtomicUsize,
     answered: Notify,
+    has_carried_much: AtomicBool,
 }
 
 impl Activity {
+    /// Returns whether the connection has carried a large message, and so keeps large buffers.
+    pub fn has_carried_much(&self) -> bool {
+        self.has_carried_much.load(Ordering::Relaxed)
+    }
+
+    fn note_size(&self, message: usize) {
+        if message > LARGE_MESSAGE {
+            self.has_carried_much.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
         self.unanswered.load(Ordering::Acquire) == 0
@@ -72,6 +87,8 @@ impl Activity {
 struct Messages {
     head: BytesMut,
     rest: usize,
+    /// The length of the longest so far.
+    longest: usize,
 }
 
 impl Messages {
@@ -94,6 +111,7 @@ impl Messages {
             at += step;
             if self.head.len() == HEAD {
                 self.rest = length_of(&self.head).saturating_sub(HEAD);
+                self.longest = self.longest.max(self.rest);
                 self.head.clear();
             }
         }
@@ -148,6 +166,7 @@ impl<S> DatabaseStream<S> {
         } else {
             0
         };
+        self.activity.note_size(self.received.longest);
         self.held_back.put_slice(&bytes[passed..]);
         while self.held_back.len() >= HEAD && self.held_back.len() >= length_of(&self.held_back) {
             let length = length_of(&self.held_back);
@@ -226,6 +245,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for DatabaseStream<S> {
                 questions += usize::from(letter == QUERY || letter == SYNC);
                 true
             });
+            this.activity.note_size(this.sent.longest);
             this.activity.ask(questions);
         }
         Poll::Ready(Ok(written))
