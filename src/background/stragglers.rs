@@ -14,9 +14,6 @@ use crate::engine::Engine;
 use crate::engine::announcer::Arrivals;
 use crate::engine::marks::Place;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
-use crate::store::deliveries::find_first_moments;
-use crate::store::ready::find_heads_of_queues;
 
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -32,8 +29,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     let mut found = 0;
     let marked = engine.marks.all();
     for queues in marked.chunks(QUEUES_PER_STATEMENT) {
-        let mut conn = engine.database.connection().await?;
-        for head in find_heads_of_queues(&mut conn, DEFAULT_NAMESPACE, queues).await? {
+        for head in engine.find_heads_of_queues(queues).await? {
             let place = Place { rank: head.rank, seq: head.seq };
             if engine.marks.of(std::slice::from_ref(&head.queue))[0] > place {
                 engine.hear_of(&head.queue, Arrivals { first: place, count: 1 });
@@ -41,8 +37,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
             }
         }
     }
-    let mut conn = engine.database.connection().await?;
-    engine.moments.wait_for(&find_first_moments(&mut conn).await?);
+    engine.moments.wait_for(&engine.find_first_moments().await?);
     Ok(found)
 }
 

@@ -19,12 +19,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{Error, OutageKind};
-use crate::store::database::{Database, PATIENCE, PooledConnection};
+use crate::store::database::{Database, PATIENCE, PooledConnection, STATEMENT_LIMIT};
 
 use super::ANSWER_WITHIN;
 
 /// What is kept back of a caller's time: for the answer's way from the database to the caller.
 const MARGIN: Duration = Duration::from_millis(200);
+
+// A call that is sent at once needs no limit of its own.
+const _: () = assert!(STATEMENT_LIMIT.as_millis() + MARGIN.as_millis() < ANSWER_WITHIN.as_millis());
 
 /// A statement that would have less time than this is not begun.
 const LEAST_LIMIT: Duration = Duration::from_millis(50);

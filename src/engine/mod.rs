@@ -316,6 +316,9 @@ impl Engine {
 
     /// Sees to what a transaction's changes call for. Call it after the commit.
     fn follow_up(&self, written: &Written) {
+        if !written.entries.is_empty() {
+            self.database.note_success();
+        }
         self.moments.wait_for(&written.first_moments);
         for subscription_id in &written.dead_lettered {
             self.metrics.count_push(PushCount::DeadLettered, *subscription_id);

@@ -9,8 +9,10 @@ use chrono::{DateTime, Utc};
 use crate::domain::delivery::LogLine;
 use crate::domain::status::Status;
 use crate::error::Error;
-use crate::store::deliveries::{Loaded, Sweep, find_overdue};
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::deliveries::{FirstMoments, Loaded, Sweep, find_first_moments, find_overdue};
 use crate::store::lease_watch::{WatchLook, Watched, take_watched_leases};
+use crate::store::ready::{QueueHead, find_heads_of_queues};
 
 use super::changes::{Changes, Written};
 use super::moments::Moment;
@@ -49,9 +51,8 @@ impl Engine {
 
     async fn sweep(&self, sweep: Sweep, moment: Moment) -> Result<Swept, Error> {
         let look = self.moments.look(moment);
-        let mut conn = self.database.connection().await?;
-        let found = find_overdue(&mut conn, sweep, self.now(), look.from(), SWEEP_ROWS).await?;
-        drop(conn);
+        let found =
+            transaction!(self, |conn| { Ok(find_overdue(conn, sweep, self.now(), look.from(), SWEEP_ROWS).await?) })?;
         look.found_head(found.head);
         let mut swept = Swept { count: 0, more: found.ids.len() as i64 == SWEEP_ROWS, next_in: found.head_in_seconds };
         if found.ids.is_empty() {
@@ -69,6 +70,16 @@ impl Engine {
         self.follow_up(&written);
         swept.count = count;
         Ok(swept)
+    }
+
+    /// The heads of queues, looked for from their very beginning, which may take its time.
+    pub async fn find_heads_of_queues(&self, queues: &[String]) -> Result<Vec<QueueHead>, Error> {
+        transaction!(self, |conn| Ok(find_heads_of_queues(conn, DEFAULT_NAMESPACE, queues).await?))
+    }
+
+    /// The first moments that anything waits for, looked for in the same way.
+    pub async fn find_first_moments(&self) -> Result<FirstMoments, Error> {
+        transaction!(self, |conn| Ok(find_first_moments(conn).await?))
     }
 
     /// Takes back work whose lease has run out.

@@ -17,7 +17,7 @@ use crate::store::transactions::{begin, commit, roll_back};
 
 use super::deadline::{connection_to_write, statement_limit};
 
-/// How long a statement may take that nobody waits for.
+/// How long a statement of a transaction may take that nobody waits for.
 const BACKGROUND_LIMIT: Duration = Duration::from_secs(10);
 
 /// A database that has not answered for so long will not: whatever was asked is given up, and its
@@ -79,10 +79,7 @@ impl Attempt {
             return Ok(value);
         }
         match timeout(GIVE_UP_AFTER, commit(&mut self.connection)).await {
-            Ok(Ok(())) => {
-                database.note_success();
-                Ok(value)
-            }
+            Ok(Ok(())) => Ok(value),
             Ok(Err(error)) => Err(self.fail(database, error.of_commit()).await),
             Err(_) => Err(Error::OutcomeUnknown("a commit was not answered".into())),
         }

@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::error::PostgresError;
-use super::launch::{Launch, Postmaster, has_lost, recorded_pid};
+use super::launch::{Launch, Postmaster, has_lost, is_missing, recorded_pid};
 use super::lock::DirectoryLock;
 use super::socket::SocketDir;
 
@@ -212,7 +212,11 @@ impl Watch {
             match (end, stopped) {
                 (End::StopAsked, stopped) => return stopped,
                 (End::Exited(status), _) => {
-                    log::error!("PostgreSQL ended unexpectedly ({status}); starting it again")
+                    log::error!("PostgreSQL ended unexpectedly ({status}); starting it again");
+                    // It may have noticed before we did.
+                    if is_missing(&self.launch.cluster) {
+                        self.tell_of_missing_directory();
+                    }
                 }
                 (End::DirectoryGone, Ok(())) => log::error!("PostgreSQL is stopped until its data directory is back"),
                 (End::DirectoryGone, Err(error)) => log::error!("{error}"),
@@ -237,7 +241,7 @@ impl Watch {
             }
             let is_gone = has_lost(&self.launch.cluster, postmaster.pid());
             if is_gone && was_gone {
-                log::error!("the data directory {} is gone", self.launch.cluster.display());
+                self.tell_of_missing_directory();
                 return End::DirectoryGone;
             }
             was_gone = is_gone;
@@ -245,6 +249,10 @@ impl Watch {
                 return End::StopAsked;
             }
         }
+    }
+
+    fn tell_of_missing_directory(&self) {
+        log::error!("the data directory {} is gone", self.launch.cluster.display());
     }
 
     /// Tries for as long as it takes (a full disk may be emptied, orphans end);

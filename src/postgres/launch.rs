@@ -143,6 +143,15 @@ impl Postmaster {
     }
 }
 
+/// Whether there is no cluster.
+pub(super) fn is_missing(cluster: &Path) -> bool {
+    std::fs::metadata(cluster.join("PG_VERSION")).is_err_and(|error| is_not_there(&error))
+}
+
+fn is_not_there(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
 /// Whether a cluster does not know this server any more: it was removed, or another was put in its
 /// place. What cannot be read for any other reason says nothing.
 pub(super) fn has_lost(cluster: &Path, pid: u32) -> bool {
@@ -150,7 +159,7 @@ pub(super) fn has_lost(cluster: &Path, pid: u32) -> bool {
         Ok(text) => {
             text.lines().next().and_then(|line| line.trim().parse().ok()).is_some_and(|other: u32| other != pid)
         }
-        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        Err(error) => is_not_there(&error),
     }
 }
 

@@ -209,3 +209,13 @@ impl Database {
         self.pool.close();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_have_the_limit_that_callers_rely_on() {
+        assert!(SETUP.contains(&format!("SET statement_timeout = '{}s';", STATEMENT_LIMIT.as_secs())));
+    }
+}
