@@ -41,7 +41,7 @@ pub struct BulkOutcome {
 pub struct ResetPreview {
     /// How many events it would reset.
     pub outcome: BulkOutcome,
-    /// Whose: at most [`PREVIEW_WORKERS`], those with the most events first.
+    /// Whose: at most `PREVIEW_WORKERS`, those with the most events first.
     pub holders: Vec<Holder>,
 }
 
@@ -52,7 +52,7 @@ pub struct Holder {
     pub worker_id: String,
     /// How many events.
     pub events: usize,
-    /// At most [`PREVIEW_EVENTS`] of them, the oldest ids first.
+    /// At most `PREVIEW_EVENTS` of them, the oldest ids first.
     pub event_ids: Vec<i64>,
 }
 
