@@ -199,12 +199,7 @@ impl Engine {
         // Nothing more is sent to a database that cannot be used.
         let judged = match answers.iter().flatten().any(Result::is_err) {
             true => Err(Error::outage(OutageKind::Lost, "an earlier statement of the batch failed")),
-            false => match self.judge_unanswered(&calls, &mut answers).await {
-                // One of them is to blame. What went the short way is on record, and must not be
-                // settled again, so the batch is not split: the rest is judged one by one.
-                Err(Error::Internal(_) | Error::Invalid(_)) => self.judge_one_by_one(&calls, &mut answers).await,
-                judged => judged,
-            },
+            false => self.judge_unanswered(&calls, &mut answers).await,
         };
         let unanswered = match judged {
             Ok(()) => Error::Internal("a call was not answered".into()),
@@ -222,38 +217,31 @@ impl Engine {
         Ok(answer_each(requests, &sent, |calls| together(answers.by_ref().take(calls.len()).collect())))
     }
 
-    /// The long way, for all that has no answer yet.
+    /// The long way, for all that has no answer yet. If the database refuses them, their halves are
+    /// judged, down to the call that is to blame. The batch itself is not split for that: what went
+    /// the short way is on record, and must not be settled again.
     async fn judge_unanswered(
         &self,
         calls: &[&WorkCall],
         answers: &mut [Option<Result<Settled, Error>>],
     ) -> Result<(), Error> {
         let open: Vec<usize> = (0..calls.len()).filter(|index| answers[*index].is_none()).collect();
-        if open.is_empty() {
-            return Ok(());
-        }
-        let judged: Vec<&WorkCall> = open.iter().map(|index| calls[*index]).collect();
-        let (outcomes, written) = transaction!(self, |conn| settle_all(conn, self, &judged).await)?;
-        self.follow_up(&written);
-        for (index, outcome) in open.into_iter().zip(outcomes) {
-            answers[index] = Some(outcome);
-        }
-        Ok(())
-    }
-
-    /// The same for each call alone, so that one that the database refuses fails only itself.
-    async fn judge_one_by_one(
-        &self,
-        calls: &[&WorkCall],
-        answers: &mut [Option<Result<Settled, Error>>],
-    ) -> Result<(), Error> {
-        for index in 0..calls.len() {
-            if answers[index].is_some() {
-                continue;
-            }
-            match self.judge_unanswered(&calls[index..=index], &mut answers[index..=index]).await {
-                Ok(()) => {}
-                Err(error @ (Error::Internal(_) | Error::Invalid(_))) => answers[index] = Some(Err(error)),
+        let mut ahead = vec![open];
+        while let Some(mut open) = ahead.pop().filter(|open| !open.is_empty()) {
+            let judged: Vec<&WorkCall> = open.iter().map(|index| calls[*index]).collect();
+            match transaction!(self, |conn| settle_all(conn, self, &judged).await) {
+                Ok((outcomes, written)) => {
+                    self.follow_up(&written);
+                    for (index, outcome) in open.into_iter().zip(outcomes) {
+                        answers[index] = Some(outcome);
+                    }
+                }
+                Err(error @ (Error::Internal(_) | Error::Invalid(_))) if open.len() > 1 => {
+                    log::warn!(calls = open.len(); "settlements were refused and are split: {error}");
+                    let second = open.split_off(open.len() / 2);
+                    ahead.extend([second, open]);
+                }
+                Err(error @ (Error::Internal(_) | Error::Invalid(_))) => answers[open[0]] = Some(Err(error)),
                 Err(error) => return Err(error),
             }
         }
