@@ -76,12 +76,20 @@ impl Attempt {
             Err(error) => return Err(self.fail(database, error).await),
         };
         if self.kind == Kind::Statement {
+            self.give_back();
             return Ok(value);
         }
         match timeout(GIVE_UP_AFTER, commit(&mut self.connection)).await {
             Ok(Ok(())) => Ok(value),
             Ok(Err(error)) => Err(self.fail(database, error.of_commit()).await),
             Err(_) => Err(Error::OutcomeUnknown("a commit was not answered".into())),
+        }
+    }
+
+    /// Gives the connection back, or closes it if it is not worth its memory.
+    fn give_back(self) {
+        if self.connection.is_oversized() {
+            drop(PooledConnection::take(self.connection));
         }
     }
 

@@ -85,6 +85,11 @@ impl Link {
     pub fn is_open(&self) -> bool {
         !self.driver.is_finished()
     }
+
+    /// Whether its buffers are too large for it to be kept.
+    pub fn is_oversized(&self) -> bool {
+        self.activity.has_carried_very_much()
+    }
 }
 
 impl Deref for Link {

@@ -13,7 +13,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BufMut, BytesMut};
@@ -35,23 +35,31 @@ const HEAD: usize = 5;
 /// A connection that has carried a message of more bytes keeps buffers of that size.
 const LARGE_MESSAGE: usize = 512 * 1024;
 
+/// A connection that has carried a message of more bytes is not worth its buffers for a moment.
+const HUGE_MESSAGE: usize = 4 * 1024 * 1024;
+
 /// How many answers a connection is still waiting for, and whether it has carried anything large.
 #[derive(Debug, Default)]
 pub struct Activity {
     unanswered: AtomicUsize,
     answered: Notify,
-    has_carried_much: AtomicBool,
+    longest_message: AtomicUsize,
 }
 
 impl Activity {
     /// Returns whether the connection has carried a large message, and so keeps large buffers.
     pub fn has_carried_much(&self) -> bool {
-        self.has_carried_much.load(Ordering::Relaxed)
+        self.longest_message.load(Ordering::Relaxed) > LARGE_MESSAGE
+    }
+
+    /// Returns whether it has carried a huge one.
+    pub fn has_carried_very_much(&self) -> bool {
+        self.longest_message.load(Ordering::Relaxed) > HUGE_MESSAGE
     }
 
     fn note_size(&self, message: usize) {
         if message > LARGE_MESSAGE {
-            self.has_carried_much.store(true, Ordering::Relaxed);
+            self.longest_message.fetch_max(message, Ordering::Relaxed);
         }
     }
 
