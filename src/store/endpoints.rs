@@ -160,15 +160,7 @@ pub async fn note_success(
     url: &str,
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<bool> {
-    let row: Option<Flag> = sql_query(include_str!("sql/note_success.sql"))
-        .bind::<Integer, _>(namespace_id)
-        .bind::<Text, _>(url)
-        .bind::<Nullable<Timestamptz>, _>(now)
-        .cached()
-        .get_result(conn)
-        .await
-        .optional()?;
-    Ok(row.is_some_and(|row| row.flag))
+    change_endpoint(conn, include_str!("sql/note_success.sql"), namespace_id, url, now).await
 }
 
 /// Lifts an endpoint's pause, closes its breaker and forgets its failures. Returns whether the
@@ -179,7 +171,19 @@ pub async fn resume_endpoint(
     url: &str,
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<bool> {
-    let row: Option<Flag> = sql_query(include_str!("sql/resume_endpoint.sql"))
+    change_endpoint(conn, include_str!("sql/resume_endpoint.sql"), namespace_id, url, now).await
+}
+
+/// Runs a statement that changes an endpoint; returns the flag that it answers, or false if there is
+/// no such endpoint.
+async fn change_endpoint(
+    conn: &mut AsyncPgConnection,
+    sql: &'static str,
+    namespace_id: i32,
+    url: &str,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<bool> {
+    let row: Option<Flag> = sql_query(sql)
         .bind::<Integer, _>(namespace_id)
         .bind::<Text, _>(url)
         .bind::<Nullable<Timestamptz>, _>(now)
