@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::failing::Failing;
@@ -208,15 +208,14 @@ impl Attempt {
         }
     }
 
-    /// Puts the outcome on record, trying for as long as the claim stands: what was sent and
-    /// not recorded is sent twice.
+    /// Puts the outcome on record, trying for as long as the lease lasts: what was sent and not
+    /// recorded is sent twice. Once the lease has ended, the outcome would be refused.
     async fn settle(&self, report: &Report, outcome: PushOutcome) -> Result<Settled, Error> {
-        let lease = TimeDelta::milliseconds(i64::from(self.subscriber.subscription.spec.timeout_ms)) + MARGIN;
-        let give_up_at = Utc::now() + lease;
+        let lease = super::lease_of(&self.subscriber.subscription.spec);
         loop {
             match self.engine.settle_push(&self.push, report.clone(), outcome.clone()).await {
                 Err(Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Overloaded)
-                    if Utc::now() < give_up_at =>
+                    if may_try_again(self.claimed_at, lease, Instant::now()) =>
                 {
                     tokio::time::sleep(RECORD_PAUSE).await
                 }
@@ -270,8 +269,11 @@ impl Attempt {
     }
 }
 
-/// As in the claim's lease.
-const MARGIN: TimeDelta = TimeDelta::seconds(super::LEASE_MARGIN_SECONDS as i64);
+/// Whether the lease lasts until the next try. By a clock that nobody sets: a wall clock that jumps
+/// would cut the tries short, or go on with them after the lease.
+fn may_try_again(claimed_at: Instant, lease: Duration, now: Instant) -> bool {
+    now.duration_since(claimed_at) + RECORD_PAUSE < lease
+}
 
 fn state_of(status: Status) -> &'static str {
     match status {
@@ -285,4 +287,18 @@ fn state_of(status: Status) -> &'static str {
 fn not_sent(detail: String) -> Exchange {
     let error = SendError { kind: ErrorKind::BodyNotRenderable, detail };
     Exchange { duration: Duration::ZERO, result: Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_offered_for_as_long_as_the_lease_from_its_claim_lasts() {
+        let (claimed_at, lease) = (Instant::now(), Duration::from_secs(16));
+        let may_try_after =
+            |milliseconds| may_try_again(claimed_at, lease, claimed_at + Duration::from_millis(milliseconds));
+        assert!(may_try_after(0) && may_try_after(15_499));
+        assert!(!may_try_after(15_500) && !may_try_after(60_000));
+    }
 }

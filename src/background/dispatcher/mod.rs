@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::report;
+use crate::domain::subscription::SubscriptionSpec;
 use crate::engine::Engine;
 use crate::engine::pushes::{ClaimedPush, PushClaim};
 use crate::engine::subscribers::Subscriber;
@@ -182,7 +183,7 @@ impl Dispatcher {
             return Ok(None);
         }
         let spec = &subscriber.subscription.spec;
-        let lease_seconds = (spec.timeout_ms + 999) / 1000 + LEASE_MARGIN_SECONDS;
+        let lease_seconds = lease_seconds_of(spec);
         let is_probe = gate.is_open;
         if is_probe && !self.engine.take_probe(&gate.url, f64::from(lease_seconds)).await? {
             self.leave_for_later(id, PROBED_ELSEWHERE);
@@ -335,4 +336,14 @@ pub async fn run(engine: Engine, client: Client, settings: DispatcherSettings, s
         shutdown.run_until_cancelled(rest).await;
     }
     let _ = tokio::time::timeout(DRAIN, dispatcher.finish()).await;
+}
+
+/// Returns for how long a push is claimed.
+fn lease_seconds_of(spec: &SubscriptionSpec) -> i32 {
+    (spec.timeout_ms + 999) / 1000 + LEASE_MARGIN_SECONDS
+}
+
+/// Returns the same as a duration.
+fn lease_of(spec: &SubscriptionSpec) -> Duration {
+    Duration::from_secs(lease_seconds_of(spec).unsigned_abs().into())
 }
