@@ -34,6 +34,10 @@ const BACKGROUND_STOP: Duration = Duration::from_secs(6);
 /// How long a database that is just starting is waited for.
 const DATABASE_WAIT: Duration = Duration::from_secs(30);
 
+/// Connections that our own PostgreSQL has room for beyond those of requests: two for upkeep and
+/// notifications, the rest for `psql` and backups.
+const SPARE_CONNECTIONS: usize = 56;
+
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -76,7 +80,7 @@ impl Server {
         // Before a database is made: an address that is taken is the commonest mistake.
         let refused = |cause| StartError::Bind { address: args.bind, cause };
         let bound = http::server::bind(args.bind).map_err(refused)?;
-        let (url, cluster) = open_database(&args.database).await?;
+        let (url, cluster) = open_database(&args.database, args.db_connections).await?;
         migrate_when_reachable(&url).await?;
         let database = Database::new(&url, usize::from(args.db_connections))?;
         let engine = Engine::new(database, clock, args.engine_settings());
@@ -122,14 +126,17 @@ impl Server {
     }
 }
 
-/// The database's URL, and our own cluster where none was given.
-pub async fn open_database(args: &DatabaseArgs) -> Result<(String, Option<Cluster>), StartError> {
+/// Returns the database's URL, and our own cluster where none was given, with room for this many
+/// connections of requests.
+pub async fn open_database(args: &DatabaseArgs, db_connections: u16) -> Result<(String, Option<Cluster>), StartError> {
     // Set to nothing is not set: a variable that is passed on from nowhere.
     if let Some(url) = args.database_url.as_ref().filter(|url| !url.is_empty()) {
         return if is_address(url) { Ok((url.clone(), None)) } else { Err(StartError::DatabaseUrl) };
     }
     let mut options = ClusterOptions::new(args.data_dir.clone().unwrap_or_else(default_data_dir));
     options.bin_dir.clone_from(&args.pg_bin);
+    let max_connections = usize::from(db_connections) + SPARE_CONNECTIONS;
+    options.settings.push(("max_connections".into(), max_connections.to_string()));
     let cluster = tokio::task::spawn_blocking(move || Cluster::start(options))
         .await
         .map_err(|panic| Error::Internal(panic.to_string()))??;

@@ -8,7 +8,7 @@ use crate::store::migrate::migrate;
 /// Brings the schema up to date, in our own cluster where no database is given.
 pub async fn run(args: MigrateArgs) -> Result<(), StartError> {
     logging::init(&args.logging);
-    let (url, cluster) = open_database(&args.database).await?;
+    let (url, cluster) = open_database(&args.database, 1).await?;
     let ran = migrate(&url).await?;
     match ran.len() {
         0 => println!("the schema is up to date"),

@@ -143,3 +143,13 @@ async fn a_server_with_a_database_url_starts_no_postgresql() {
     server.app.publish_tagged("a").await;
     assert!(!place.data_dir().exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_postgresql_has_room_for_as_many_connections_as_the_server_may_take() {
+    let place = Place::with_cluster();
+    let mut command = serve(&place);
+    command.args(["--db-connections", "200"]);
+    let _server = Process::start(command);
+    let allowed = database::count(&place.url(), "SELECT current_setting('max_connections')").await;
+    assert!(allowed >= 202, "{allowed}");
+}
