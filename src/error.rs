@@ -177,8 +177,12 @@ pub enum OutageKind {
     Conflict,
     /// It takes no writes: a standby, or set so.
     ReadOnly,
-    /// It has run out of disk space, memory or connections.
-    Full,
+    /// It has run out of disk space.
+    DiskFull,
+    /// It has run out of memory, or of room for locks: `max_locks_per_transaction`.
+    OutOfMemory,
+    /// It has as many connections as it takes.
+    TooManyConnections,
     /// Its files are missing, or cannot be read or written.
     Broken,
     /// Its schema is not this version's.

@@ -62,6 +62,7 @@ pub struct Metrics {
     pub pushes_pending: Gauge,
     pub oldest_push_seconds: Gauge<f64, AtomicU64>,
     pub breakers_open: Gauge,
+    pub event_log_partitions: Gauge,
 }
 
 /// A histogram of seconds.
@@ -121,6 +122,7 @@ impl Metrics {
         registry.register("pushes_pending", "Deliveries that wait to be sent or sent again, counted up to a limit", self.pushes_pending.clone());
         registry.register("oldest_push_seconds", "For how long the oldest delivery could have been sent", self.oldest_push_seconds.clone());
         registry.register("breakers_open", "Endpoints to which nothing is sent for now", self.breakers_open.clone());
+        registry.register("event_log_partitions", "Partitions of the event log; each costs locks when a trail is read", self.event_log_partitions.clone());
     }
 
     /// Counts something of a subscription.

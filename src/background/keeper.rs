@@ -12,7 +12,9 @@ use super::{jittered, pause, report};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::blocking::BlockingConnections;
-use crate::store::maintenance::{create_log_partitions, forget_claim_requests, forget_workers};
+use crate::store::maintenance::{
+    LockBudget, create_log_partitions, forget_claim_requests, forget_workers, read_lock_budget,
+};
 
 const INTERVAL: Duration = Duration::from_secs(10 * 60);
 
@@ -32,33 +34,49 @@ pub fn pool(engine: &Engine) -> r2d2::Pool<BlockingConnections> {
         .build_unchecked(BlockingConnections { url: engine.database.url().to_owned(), runtime: Handle::current() })
 }
 
-/// One round. Blocks.
-pub fn run_once(pool: &r2d2::Pool<BlockingConnections>) -> Result<(), Error> {
+/// Does one round. Blocks.
+pub fn run_once(engine: &Engine, pool: &r2d2::Pool<BlockingConnections>) -> Result<(), Error> {
     let mut conn = pool.get().map_err(|error| Error::unavailable(error.to_string()))?;
     let partitions = create_log_partitions(&mut conn, DAYS_AHEAD)?;
     let requests = forget_claim_requests(&mut conn)?;
     let workers = forget_workers(&mut conn)?;
     log::debug!(partitions, requests, workers; "upkeep done");
+    check_locks(engine, read_lock_budget(&mut conn)?);
     Ok(())
+}
+
+/// Warns before reads of trails fail because the event log has too many partitions.
+fn check_locks(engine: &Engine, budget: LockBudget) {
+    engine.metrics.event_log_partitions.set(budget.partitions);
+    let reads = engine.database.max_connections();
+    if let Some(needed) = budget.needed_for(reads) {
+        log::warn!(
+            "the event log has {} partitions: {reads} reads of trails at the same time need {} locks, and the database \
+             has room for {}; set max_locks_per_transaction to at least {needed}, or lower --db-connections",
+            budget.partitions,
+            budget.locks_per_read * reads as i64,
+            budget.capacity,
+        );
+    }
 }
 
 /// The first round, before anybody may write: a partition that is attached under a writer's
 /// feet fails its statement.
 pub async fn prepare(engine: &Engine) {
-    round(&pool(engine)).await;
+    round(engine, &pool(engine)).await;
 }
 
 /// Repeats until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     let pool = pool(&engine);
     while pause(jittered(INTERVAL), &shutdown).await {
-        round(&pool).await;
+        round(&engine, &pool).await;
     }
 }
 
-async fn round(pool: &r2d2::Pool<BlockingConnections>) {
-    let pool = pool.clone();
-    match tokio::task::spawn_blocking(move || run_once(&pool)).await {
+async fn round(engine: &Engine, pool: &r2d2::Pool<BlockingConnections>) {
+    let (engine, pool) = (engine.clone(), pool.clone());
+    match tokio::task::spawn_blocking(move || run_once(&engine, &pool)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => report("keeper", &error),
         Err(panic) => report("keeper", &Error::Internal(panic.to_string())),

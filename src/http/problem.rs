@@ -183,7 +183,11 @@ fn reason(kind: OutageKind) -> &'static str {
         OutageKind::TooSlow | OutageKind::TimeUp => "The database did not answer in time.",
         OutageKind::Conflict => "Other transactions stood in the way.",
         OutageKind::ReadOnly => "The database is read-only.",
-        OutageKind::Full => "The database has run out of disk space, memory or connections.",
+        OutageKind::DiskFull => "The database has run out of disk space.",
+        OutageKind::OutOfMemory => {
+            "The database has run out of memory or of room for locks (see max_locks_per_transaction)."
+        }
+        OutageKind::TooManyConnections => "The database has no connection left.",
         OutageKind::Broken => "The database cannot read or write its files.",
         OutageKind::NotMigrated => "The schema of the database is not this version's.",
         OutageKind::Stopping => "The server is stopping.",

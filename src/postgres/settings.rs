@@ -16,8 +16,11 @@ use super::owner::Owner;
 pub(super) const PORT: u16 = 5432;
 
 const TUNING: &[(&str, &str)] = &[
-    // Our own pools need a dozen; the rest is for psql and backups.
+    // A default for whoever names none; the server derives it from `--db-connections`.
     ("max_connections", "64"),
+    // Reading a trail locks every partition of the event log and its indexes: three years of days
+    // are 4,000 locks for each connection that reads at the same time.
+    ("max_locks_per_transaction", "1024"),
     // The hot tables (`ready`, open deliveries) stay in memory; small enough for a small machine.
     ("shared_buffers", "256MB"),
     // Queue statements last microseconds: compiling one costs more than it can ever save.

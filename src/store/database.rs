@@ -143,6 +143,11 @@ impl Database {
         Ok(Self { pool, url: url.to_owned(), trouble: Arc::default() })
     }
 
+    /// Returns how many connections there may be.
+    pub fn max_connections(&self) -> usize {
+        self.pool.status().max_size
+    }
+
     /// A connection, waited for at most [`PATIENCE`], however often the database refuses.
     pub async fn connection(&self) -> Result<PooledConnection, Error> {
         self.connection_by(Instant::now() + PATIENCE).await
@@ -178,7 +183,9 @@ impl Database {
     pub fn note_failure(&self, error: &Error) {
         let Error::Unavailable(outage) = error else { return };
         match outage.kind {
-            OutageKind::Full | OutageKind::Broken => *self.trouble() = Some((Instant::now(), outage.clone())),
+            OutageKind::DiskFull | OutageKind::OutOfMemory | OutageKind::TooManyConnections | OutageKind::Broken => {
+                *self.trouble() = Some((Instant::now(), outage.clone()))
+            }
             OutageKind::ReadOnly => drop(self.pool.retain(|_, _| false)),
             _ => {}
         }

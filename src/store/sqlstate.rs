@@ -58,7 +58,8 @@ impl SqlState {
     /// | 25006 | read-only: a standby, or `default_transaction_read_only` |
     /// | 28, 3D000 | it does not want us |
     /// | 40001, 40P01 | two transactions stood in each other's way |
-    /// | 53 | no space on the disk, no memory, no connections |
+    /// | 53100, 53300 | no space on the disk, no connections |
+    /// | 53 | no memory, or no room for locks |
     /// | 55006, 55P03, 57014 | somebody held a lock, or the statement took too long |
     /// | 57 | it is stopping, starting or recovering |
     /// | 58 | its files are missing, or cannot be read or written |
@@ -68,7 +69,9 @@ impl SqlState {
             b"25006" => Some(OutageKind::ReadOnly),
             [b'2', b'8', ..] | b"3D000" => Some(OutageKind::Refused),
             b"40001" | b"40P01" => Some(OutageKind::Conflict),
-            [b'5', b'3', ..] => Some(OutageKind::Full),
+            b"53100" => Some(OutageKind::DiskFull),
+            b"53300" => Some(OutageKind::TooManyConnections),
+            [b'5', b'3', ..] => Some(OutageKind::OutOfMemory),
             b"55006" | b"55P03" | b"57014" => Some(OutageKind::TooSlow),
             [b'5', b'7', ..] => Some(OutageKind::Unreachable),
             [b'5', b'8', ..] => Some(OutageKind::Broken),

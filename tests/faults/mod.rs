@@ -7,6 +7,7 @@ mod fused;
 mod language;
 mod outage;
 mod outcomes;
+mod partitions;
 mod unwritable;
 
 use waybill::postgres::Cluster;

@@ -180,8 +180,8 @@ async fn requests_are_forgotten_after_a_day_however_many_there_were() {
     let remembered = "INSERT INTO waybill.claim_requests (worker_id, request_id, claimed_at)
                       SELECT 'worker:1', n::text, now() - make_interval(hours => n / 150) FROM generate_series(0, 4799) n";
     database::execute(&app.url, remembered).await;
-    let pool = keeper::pool(app.engine());
-    let round = tokio::task::spawn_blocking(move || keeper::run_once(&pool)).await.expect("no panic");
+    let (engine, pool) = (app.engine().clone(), keeper::pool(app.engine()));
+    let round = tokio::task::spawn_blocking(move || keeper::run_once(&engine, &pool)).await.expect("no panic");
     round.expect("a round of the keeper");
     assert_eq!(app.count("SELECT count(*) FROM waybill.claim_requests").await, 24 * 150);
 }
