@@ -8,6 +8,7 @@ mod concurrency;
 mod configuration;
 mod contract;
 mod costs;
+mod documents;
 mod edge;
 mod embedded;
 mod examples;

@@ -110,6 +110,17 @@ fn every_arrow_is_needed() {
 }
 
 #[test]
+fn the_documentation_has_the_same_arrows() {
+    let text = include_str!("../docs/architecture.md");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let arrows = rows.map(|(room, others)| (room, others.split('`').skip(1).step_by(2).collect::<Vec<_>>()));
+    assert_eq!(
+        arrows.collect::<Vec<_>>(),
+        ARROWS.iter().map(|(room, others)| (*room, others.to_vec())).collect::<Vec<_>>()
+    );
+}
+
+#[test]
 fn nobody_climbs_over_a_wall() {
     for source in sources() {
         assert!(!source.code.contains("super::super::"), "{}", source.path.display());
