@@ -1,6 +1,7 @@
 //! What can go wrong, in the words of the domain. `http/problem.rs` turns each into a status
 //! and a code, exhaustively; nothing else does.
 
+use crate::domain::input::InputError;
 use crate::domain::invalid::Invalid;
 use crate::domain::lease::Refusal;
 use crate::domain::status::Status;
@@ -189,4 +190,15 @@ pub enum OutageKind {
     NotMigrated,
     /// It is we who stop.
     Stopping,
+}
+
+impl From<InputError> for Error {
+    fn from(error: InputError) -> Self {
+        match error {
+            InputError::Malformed(reason) => Error::MalformedJson(reason),
+            InputError::Invalid(errors) => Error::Invalid(errors),
+            InputError::TooLarge { field, limit } => Error::TooLarge { field, limit },
+            InputError::Incomplete => Error::Internal("a field is missing and no error was recorded".into()),
+        }
+    }
 }

@@ -20,6 +20,7 @@ pub mod event;
 pub mod event_pattern;
 pub mod filter;
 pub mod hosts;
+pub mod input;
 pub mod invalid;
 pub mod json;
 pub mod lease;

@@ -7,9 +7,9 @@ use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{FromRequest as _, HttpRequest};
 use futures_util::StreamExt;
 
-use super::fields::Fields;
 use super::memory::{RequestMemory, SMALL_BODY, Share};
-use super::query::Query;
+use super::query::expect_no_query;
+use crate::domain::input::RawFields;
 use crate::domain::limits;
 use crate::error::Error;
 
@@ -53,13 +53,13 @@ pub async fn read_json(request: &HttpRequest, payload: Payload, limit: usize) ->
 
 /// The same of a call that takes nothing in its query.
 pub async fn read_only_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
-    Query::of(request)?.finish()?;
+    expect_no_query(request)?;
     read_json(request, payload, limit).await
 }
 
 /// Insists that a call brings nothing at all.
 pub async fn read_bare(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
-    Query::of(request)?.finish()?;
+    expect_no_query(request)?;
     read_nothing(request, payload).await
 }
 
@@ -73,7 +73,7 @@ pub async fn read_nothing(request: &HttpRequest, payload: Payload) -> Result<(),
     if !is_json(request) {
         return Err(Error::UnsupportedMediaType);
     }
-    Fields::of_body(&body)?.finish()
+    Ok(RawFields::of_body(&body)?.finish()?)
 }
 
 async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::body::{self, read_only_json};
 use super::claim_body;
-use super::fields::Fields;
-use super::query::Query;
+use super::query::read_query;
 use super::sliced_body::to_bytes;
 use super::view::{EventView, size_of};
+use crate::domain::input::{FieldValue, Fields, RawFields};
 use crate::domain::limits;
 use crate::engine::Engine;
 use crate::engine::claim_deliveries::{ClaimRequest, ClaimedBatch};
@@ -25,9 +25,9 @@ struct ClaimedEvents<'a> {
 
 /// `GET /events/subscribe`: one event, or with `max` a batch.
 pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let mut query = Query::of(&request)?;
-    let max = query.number("max", 1..=limits::BATCH);
-    let worker_id = query.required("worker_id", |query| query.worker_id("worker_id"));
+    let mut query = read_query(&request)?;
+    let max = query.integer("max", 1..=limits::BATCH);
+    let worker_id = query.required("worker_id", Fields::worker_id);
     let claim = read_claim(&mut query, worker_id, max.unwrap_or(1));
     let claimed = engine.claim_deliveries(query.finish_with(claim)?).await?;
     if claimed.events().is_empty() {
@@ -42,24 +42,12 @@ pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
 /// `POST /events/claim`: always a batch, and may be asked again by `request_id`.
 pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let worker_id = fields.worker_id();
-    let tags = fields.required("tags", |fields| fields.tags("tags"));
-    if tags.as_ref().is_some_and(crate::domain::tags::Tags::is_empty) {
-        fields.refuse("tags", "must not be empty");
-    }
+    let mut fields = RawFields::of_body(&body)?;
+    let worker_id = fields.required("worker_id", Fields::worker_id);
     let max = fields.integer("max", 1..=limits::BATCH);
-    let wait = fields.integer("wait", limits::WAIT_SECONDS);
-    let lease = fields.integer("lease", limits::LEASE_SECONDS);
     let request_id = fields.text("request_id", limits::NAME_CHARS);
-    let claim = worker_id.zip(tags).map(|(worker_id, tags)| ClaimRequest {
-        tags,
-        worker_id,
-        max: max.unwrap_or(1),
-        wait: Duration::from_secs(wait.unwrap_or(0).unsigned_abs().into()),
-        lease_seconds: lease.unwrap_or(limits::DEFAULT_LEASE_SECONDS),
-        request_id,
-    });
+    let claim = read_claim(&mut fields, worker_id, max.unwrap_or(1));
+    let claim = claim.map(|claim| ClaimRequest { request_id, ..claim });
     let claimed = engine.claim_deliveries(fields.finish_with(claim)?).await?;
     if claimed.events().is_empty() {
         return Ok(nothing());
@@ -67,12 +55,16 @@ pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload)
     claim_body::respond(&request, claimed, |claimed| to_bytes(size_of(claimed.events()), &batch(claimed)))
 }
 
-/// Reads `tags`, `wait` and `lease`, which every claim by query shares; all of them, even for
-/// a worker that was refused, or they would count as unknown.
-pub fn read_claim(query: &mut Query, worker_id: Option<String>, max: usize) -> Option<ClaimRequest> {
-    let tags = query.required("tags", |query| query.tags("tags"));
-    let wait = query.number("wait", limits::WAIT_SECONDS).unwrap_or(0);
-    let lease = query.number("lease", limits::LEASE_SECONDS);
+/// Reads `tags`, `wait` and `lease`, which all claims share; all of them, even if the worker was
+/// refused, or they would count as unknown.
+pub fn read_claim<V: FieldValue>(
+    fields: &mut Fields<'_, V>,
+    worker_id: Option<String>,
+    max: usize,
+) -> Option<ClaimRequest> {
+    let tags = fields.required("tags", Fields::some_tags);
+    let wait = fields.integer("wait", limits::WAIT_SECONDS).unwrap_or(0);
+    let lease = fields.integer("lease", limits::LEASE_SECONDS);
     Some(ClaimRequest {
         tags: tags?,
         worker_id: worker_id?,

@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::body::{self, path_id, read_only_json};
-use super::fields::Fields;
-use super::query::Query;
+use super::query::{expect_no_query, read_query, take_page};
 use super::view::{Timestamp, timestamp};
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
+use crate::domain::input::RawFields;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
 use crate::domain::subscription::headers;
@@ -94,15 +94,15 @@ struct DeadLetters<'a> {
 
 /// `GET /dead-letters`.
 pub async fn list_dead_letters(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let mut query = Query::of(&request)?;
+    let mut query = read_query(&request)?;
     let filter = DeadLetterFilter {
-        event_id: query.number("event_id", 1..=i64::MAX),
-        subscription_id: query.number("subscription_id", 1..=i64::MAX),
+        event_id: query.integer("event_id", 1..=i64::MAX),
+        subscription_id: query.integer("subscription_id", 1..=i64::MAX),
         reason: query.word("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
         since: query.timestamp("since"),
         replayed: query.boolean("replayed"),
     };
-    let (after, limit) = query.page();
+    let (after, limit) = take_page(&mut query);
     let range = Range { after, until: i64::MAX, limit, scan: engine.settings.list_scan_rows };
     query.finish()?;
     let mut conn = engine.database.connection().await?;
@@ -114,7 +114,7 @@ pub async fn list_dead_letters(engine: Data<Engine>, request: HttpRequest) -> Re
 /// `GET /dead-letters/{id}`.
 pub async fn get_dead_letter(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    Query::of(&request)?.finish()?;
+    expect_no_query(&request)?;
     let mut conn = engine.database.connection().await?;
     let letter = dead_letter_list::get_dead_letter(&mut conn, DEFAULT_NAMESPACE, id).await?;
     let letter = letter.ok_or(Error::DeadLetterNotFound(id))?;
@@ -129,8 +129,8 @@ pub async fn replay_dead_letter(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let by = fields.required("by", |fields| fields.text("by", limits::NAME_CHARS));
+    let mut fields = RawFields::of_body(&body)?;
+    let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
     let config = fields.word("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
     let payload = fields.json("payload", limits::PAYLOAD_BYTES);
     let new_webhook_id = fields.boolean("new_webhook_id").unwrap_or(false);

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::body::{self, path_id, read_nothing, read_only_json};
 use super::events::STATES;
-use super::fields::Fields;
 use super::operate::read_reason;
-use super::query::Query;
+use super::query::{expect_no_query, read_query, take_page};
 use super::view::{Timestamp, timestamp};
+use crate::domain::input::RawFields;
 use crate::domain::limits;
 use crate::domain::status::Status;
 use crate::engine::Engine;
@@ -115,13 +115,13 @@ struct Deliveries<'a> {
 
 /// `GET /deliveries`.
 pub async fn list_deliveries(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let mut query = Query::of(&request)?;
+    let mut query = read_query(&request)?;
     let filter = PushFilter {
-        event_id: query.number("event_id", 1..=i64::MAX),
-        subscription_id: query.number("subscription_id", 1..=i64::MAX),
+        event_id: query.integer("event_id", 1..=i64::MAX),
+        subscription_id: query.integer("subscription_id", 1..=i64::MAX),
         status: query.word("status", Status::parse, STATES),
     };
-    let (after, limit) = query.page();
+    let (after, limit) = take_page(&mut query);
     query.finish()?;
     let mut conn = engine.database.connection().await?;
     let scan = engine.settings.list_scan_rows;
@@ -133,7 +133,7 @@ pub async fn list_deliveries(engine: Data<Engine>, request: HttpRequest) -> Resu
 /// `GET /deliveries/{id}`.
 pub async fn get_delivery(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    Query::of(&request)?.finish()?;
+    expect_no_query(&request)?;
     let mut conn = engine.database.connection().await?;
     let row = get_push(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::DeliveryNotFound(id))?;
     let attempts = attempts_of_push(&mut conn, row.event_id, id, ATTEMPTS_PER_DELIVERY).await?;
@@ -176,9 +176,9 @@ pub async fn dead_letter_delivery(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let by = fields.required("by", |fields| fields.text("by", limits::NAME_CHARS));
-    let reason = fields.required("reason", |fields| fields.text("reason", limits::NAME_CHARS));
+    let mut fields = RawFields::of_body(&body)?;
+    let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
+    let reason = fields.required("reason", |fields, name| fields.text(name, limits::NAME_CHARS));
     let (by, reason) = fields.finish_with(by.zip(reason))?;
     let row = engine.dead_letter_delivery(id, by, reason).await?;
     Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))

@@ -5,7 +5,7 @@
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::query::Query;
+use super::query::expect_no_query;
 use crate::error::Error;
 
 /// The contract.
@@ -22,19 +22,19 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'u
 
 /// `GET /`: there is no page of its own yet.
 pub async fn root(request: HttpRequest) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
+    expect_no_query(&request)?;
     Ok(HttpResponse::Found().insert_header((header::LOCATION, "/docs")).finish())
 }
 
 /// `GET /openapi.yaml`.
 pub async fn openapi(request: HttpRequest) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
+    expect_no_query(&request)?;
     Ok(HttpResponse::Ok().content_type("application/yaml").body(OPENAPI))
 }
 
 /// `GET /docs`.
 pub async fn page(request: HttpRequest) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
+    expect_no_query(&request)?;
     Ok(HttpResponse::Ok()
         .content_type("text/html; charset=utf-8")
         .insert_header((header::CONTENT_SECURITY_POLICY, POLICY))
@@ -44,7 +44,7 @@ pub async fn page(request: HttpRequest) -> Result<HttpResponse, Error> {
 
 /// `GET /docs/scalar.js`.
 pub async fn script(request: HttpRequest) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
+    expect_no_query(&request)?;
     let script = scalar_api_reference::get_asset("scalar.js")
         .ok_or_else(|| Error::Internal("the documentation's script is missing".into()))?;
     Ok(HttpResponse::Ok()

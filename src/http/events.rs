@@ -7,16 +7,14 @@ use actix_web::http::header::{self, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use super::body::{self, path_id, read_only_json};
 use super::deliveries::DeliveryView;
-use super::fields::{Fields, read_item};
 use super::new_event::{read_event, traceparent};
-use super::query::Query;
+use super::query::{Query, read_query};
 use super::sliced_body::json;
 use super::view::{EventView, LogView, published, size_of};
-use crate::domain::event::NewEvent;
+use crate::domain::input::{Fields, RawFields, read_items};
 use crate::domain::limits;
 use crate::domain::status::Status;
 use crate::engine::Engine;
@@ -46,7 +44,7 @@ pub async fn publish_event(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
-    let mut fields = Fields::of_body(&body)?;
+    let mut fields = RawFields::of_body(&body)?;
     let event = read_event(&mut fields, traceparent(&request).as_deref());
     let event = fields.finish_with(event)?;
     // What is needed of the body has been copied; large calls wait here.
@@ -75,10 +73,11 @@ pub async fn publish_batch(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let body = read_only_json(&request, payload, body::BATCH).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let items = fields.required("events", |fields| fields.items("events"));
+    let mut fields = RawFields::of_body(&body)?;
+    let items = fields.required("events", Fields::items);
     let items = fields.finish_with(items)?;
-    let events = read_batch(&items, traceparent(&request).as_deref())?;
+    let traceparent = traceparent(&request);
+    let events = read_items("events", &items, |fields| read_event(fields, traceparent.as_deref()))?;
     let share = body.into_share();
     let events = Arc::new(events);
     let rows = published(events.clone(), engine.publish_events(events).await?);
@@ -87,28 +86,10 @@ pub async fn publish_batch(
     json(StatusCode::CREATED, size, &events, Some(share))
 }
 
-/// All or none: one bad item names its index.
-fn read_batch(items: &[&RawValue], traceparent: Option<&str>) -> Result<Vec<NewEvent>, Error> {
-    let mut events = Vec::with_capacity(items.len());
-    let mut errors = Vec::new();
-    for (index, item) in items.iter().enumerate() {
-        let place = format!("events[{index}]");
-        match read_item(item, &place, |fields| read_event(fields, traceparent)) {
-            Ok(event) => events.push(event),
-            Err(Error::Invalid(invalid)) => errors.extend(invalid),
-            Err(error) => return Err(error),
-        }
-        if errors.len() >= limits::BATCH {
-            break;
-        }
-    }
-    if errors.is_empty() { Ok(events) } else { Err(Error::Invalid(errors)) }
-}
-
 /// `GET /events/{id}`.
 pub async fn get_event(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    let mut query = Query::of(&request)?;
+    let mut query = read_query(&request)?;
     let include_logs = query.boolean("include_logs").unwrap_or(false);
     let include_deliveries = query.boolean("include_deliveries").unwrap_or(false);
     query.finish()?;
@@ -146,13 +127,13 @@ struct EventList<'a> {
 
 /// `GET /events`.
 pub async fn list_events(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let mut query = Query::of(&request)?;
+    let mut query = read_query(&request)?;
     let filter = read_filter(&mut query);
     let page = Page {
         descending: query.word("order", read_order, "asc, desc").unwrap_or(false),
-        after: query.number("after", 0..=i64::MAX),
-        offset: query.number("offset", 0..=MAX_OFFSET).unwrap_or(0),
-        limit: query.number("limit", limits::PAGE).unwrap_or(20),
+        after: query.integer("after", 0..=i64::MAX),
+        offset: query.integer("offset", 0..=MAX_OFFSET).unwrap_or(0),
+        limit: query.integer("limit", limits::PAGE).unwrap_or(20),
         scan: engine.settings.list_scan_rows,
     };
     query.finish()?;
@@ -172,7 +153,7 @@ pub async fn list_events(engine: Data<Engine>, request: HttpRequest) -> Result<H
 pub fn read_filter(query: &mut Query) -> EventFilter {
     EventFilter {
         status: query.word("status", Status::parse, STATES),
-        tags: query.tags("tags").unwrap_or_default().as_slice().to_vec(),
+        tags: query.some_tags("tags").unwrap_or_default().as_slice().to_vec(),
         event_type: query.text("event_type", limits::NAME_CHARS),
         worker_id: query.worker_id("worker_id"),
         correlation_id: query.text("correlation_id", limits::NAME_CHARS),

@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::query::Query;
+use super::query::expect_no_query;
 use crate::engine::Engine;
 use crate::error::{Error, OutageKind};
 use crate::store::connect::is_read_only;
@@ -18,14 +18,14 @@ const READY_WITHIN: Duration = Duration::from_secs(2);
 
 /// `GET /health`: the process is alive. Asks nobody.
 pub async fn health(request: HttpRequest) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
+    expect_no_query(&request)?;
     Ok(HttpResponse::Ok().json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") })))
 }
 
 /// `GET /ready`: the database answers, takes writes as far as is known, and its schema is this
 /// version's.
 pub async fn ready(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
+    expect_no_query(&request)?;
     let mut conn = engine.database.connection_by(Instant::now() + READY_WITHIN).await?;
     let pending = pending(&mut conn).await?;
     if pending > 0 {

@@ -4,7 +4,7 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
-use super::query::Query;
+use super::query::{read_query, take_page};
 use super::view::LogView;
 use crate::domain::action::Action;
 use crate::engine::Engine;
@@ -21,14 +21,14 @@ struct Logs<'a> {
 /// `GET /logs`.
 pub async fn list_logs(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let actions = Action::ALL.map(Action::as_str).join(", ");
-    let mut query = Query::of(&request)?;
+    let mut query = read_query(&request)?;
     let filter = LogFilter {
-        event_id: query.number("event_id", 1..=i64::MAX),
+        event_id: query.integer("event_id", 1..=i64::MAX),
         worker_id: query.worker_id("worker_id"),
         action: query.word("action", Action::parse, &actions),
         since: query.timestamp("since"),
     };
-    let (after, limit) = query.page();
+    let (after, limit) = take_page(&mut query);
     query.finish()?;
     let mut conn = engine.database.connection().await?;
     let scan = engine.settings.list_scan_rows;

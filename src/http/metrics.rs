@@ -3,7 +3,7 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::query::Query;
+use super::query::expect_no_query;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
@@ -14,7 +14,7 @@ const QUEUES: usize = 1_000;
 
 /// `GET /metrics`. While the database is away, what it knows stays as it was last seen.
 pub async fn show_metrics(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
-    Query::of(&request)?.finish()?;
+    expect_no_query(&request)?;
     if let Err(error) = refresh(&engine).await {
         log::warn!("the gauges could not be read: {error}");
     }

@@ -13,7 +13,6 @@ pub mod dead_letters;
 pub mod deliveries;
 pub mod docs;
 pub mod events;
-pub mod fields;
 pub mod framing;
 pub mod health;
 pub mod logs;

@@ -1,18 +1,16 @@
 //! Reading what a publisher sends.
 
-use std::collections::BTreeMap;
-
 use actix_web::HttpRequest;
 
-use super::fields::Fields;
 use crate::domain::backoff::Backoff;
 use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::event_pattern::{SYSTEM_PREFIX, is_system};
+use crate::domain::input::RawFields;
+use crate::domain::limits;
 use crate::domain::seconds::Seconds;
-use crate::domain::{limits, text};
 
 /// Reads one event. `None` only if something was complained about.
-pub fn read_event(fields: &mut Fields<'_>, traceparent: Option<&str>) -> Option<NewEvent> {
+pub fn read_event(fields: &mut RawFields<'_>, traceparent: Option<&str>) -> Option<NewEvent> {
     let title = fields.text("title", limits::TITLE_CHARS);
     let event_type = fields.text("event_type", limits::NAME_CHARS);
     let tags = fields.tags("tags").unwrap_or_default();
@@ -21,7 +19,7 @@ pub fn read_event(fields: &mut Fields<'_>, traceparent: Option<&str>) -> Option<
         description: fields.text_or_empty("description", limits::DESCRIPTION_CHARS),
         event_type,
         tags,
-        labels: read_labels(fields),
+        labels: fields.labels("labels").unwrap_or_default(),
         payload: fields.json("payload", limits::PAYLOAD_BYTES),
         priority: fields.integer("priority", limits::PRIORITY).unwrap_or(0),
         max_retries: fields.integer("max_retries", limits::MAX_RETRIES).unwrap_or(limits::DEFAULT_MAX_RETRIES),
@@ -36,8 +34,8 @@ pub fn read_event(fields: &mut Fields<'_>, traceparent: Option<&str>) -> Option<
     Some(event)
 }
 
-fn check_together(fields: &mut Fields<'_>, event: &NewEvent) {
-    if fields.has_complaints() {
+fn check_together(fields: &mut RawFields<'_>, event: &NewEvent) {
+    if fields.has_errors() {
         return;
     }
     if event.tags.is_empty() && event.event_type.is_none() {
@@ -59,7 +57,7 @@ fn check_together(fields: &mut Fields<'_>, event: &NewEvent) {
     }
 }
 
-fn read_run_at(fields: &mut Fields<'_>) -> RunAt {
+fn read_run_at(fields: &mut RawFields<'_>) -> RunAt {
     let at = fields.timestamp("run_at");
     let after = fields.seconds("delay_seconds", Seconds::MAX_DELAY);
     match (at, after) {
@@ -73,27 +71,7 @@ fn read_run_at(fields: &mut Fields<'_>) -> RunAt {
     }
 }
 
-fn read_labels(fields: &mut Fields<'_>) -> BTreeMap<String, String> {
-    let pairs = fields.strings("labels").unwrap_or_default();
-    if pairs.len() > limits::LABELS {
-        fields.refuse("labels", format!("must be at most {} pairs", limits::LABELS));
-        return BTreeMap::new();
-    }
-    let mut labels = BTreeMap::new();
-    for (name, value) in pairs {
-        let shown: String = name.chars().take(40).collect();
-        let checked = text::check(&name, limits::LABEL_CHARS).and(text::check_optional(&value, limits::LABEL_CHARS));
-        if let Err(reason) = checked {
-            fields.refuse(format!("labels.{shown}"), reason);
-        }
-        if labels.insert(name, value).is_some() {
-            fields.refuse(format!("labels.{shown}"), "is given twice");
-        }
-    }
-    labels
-}
-
-fn read_backoff(fields: &mut Fields<'_>) -> Option<Backoff> {
+fn read_backoff(fields: &mut RawFields<'_>) -> Option<Backoff> {
     const EXPECTED: &str =
         "an object with a strategy (fixed, exponential or schedule) and its numbers, and nothing else";
     let backoff: Backoff = fields.value("backoff", EXPECTED)?;

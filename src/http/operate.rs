@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::body::{path_id, read_nothing};
 use super::events::read_filter;
-use super::query::Query;
+use super::query::read_query;
 use super::view::EventView;
 use crate::domain::limits;
 use crate::domain::status::Status;
@@ -47,7 +47,7 @@ pub async fn cancel_event(engine: Data<Engine>, request: HttpRequest, payload: P
 /// `POST /events/reset`: all leases that have run out, and with `stale_for` all work whose
 /// worker has been silent for so long.
 pub async fn reset_stale(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    let mut query = Query::of(&request)?;
+    let mut query = read_query(&request)?;
     let reason = query.text("reason", limits::NAME_CHARS).unwrap_or_else(|| "operator".into());
     let stale_for = query.number("stale_for", 0.0..=limits::DELAY_SECONDS as f64);
     let dry_run = query.boolean("dry_run").unwrap_or(false);
@@ -70,7 +70,7 @@ fn holders_view(holders: &[Holder]) -> Vec<Value> {
 
 /// `POST /events/retry`: all that match.
 pub async fn retry_events(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    let mut query = Query::of(&request)?;
+    let mut query = read_query(&request)?;
     let mut filter = read_filter(&mut query);
     let dry_run = query.boolean("dry_run").unwrap_or(false);
     let status = *filter.status.get_or_insert(Status::Failed);
@@ -85,7 +85,7 @@ pub async fn retry_events(engine: Data<Engine>, request: HttpRequest, payload: P
 
 /// Reads `reason`, the only parameter of most verbs.
 pub fn read_reason(request: &HttpRequest) -> Result<Option<String>, Error> {
-    let mut query = Query::of(request)?;
+    let mut query = read_query(request)?;
     let reason = query.text("reason", limits::NAME_CHARS);
     query.finish()?;
     Ok(reason)

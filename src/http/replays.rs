@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::body::{self, path_id, read_bare, read_only_json};
 use super::dead_letters::CONFIGS;
-use super::fields::{Fields, read_item};
-use super::query::Query;
+use super::query::{expect_no_query, read_query, take_page};
 use super::view::Timestamp;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
+use crate::domain::input::RawFields;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
 use crate::engine::Engine;
@@ -71,19 +71,10 @@ pub async fn start_replay(engine: Data<Engine>, request: HttpRequest, payload: P
 }
 
 fn read_replay(body: &[u8]) -> Result<(BulkReplay, bool), Error> {
-    let mut fields = Fields::of_body(body)?;
+    let mut fields = RawFields::of_body(body)?;
     // Required, so that everything is sent again only by somebody who says so: `{}`.
-    let filter = fields.required("filter", |fields| {
-        let filter = read_item(fields.raw("filter")?, "filter", |inner| Some(read_filter(inner)));
-        match filter {
-            Ok(filter) => Some(filter),
-            Err(error) => {
-                fields.refuse_all(error);
-                None
-            }
-        }
-    });
-    let by = fields.required("by", |fields| fields.text("by", limits::NAME_CHARS));
+    let filter = fields.required("filter", |fields, name| fields.object(name, |filter| Some(read_filter(filter))));
+    let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
     let config = fields.word("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
     let rate_per_second =
         fields.number("rate_per_second", limits::REPLAYS_PER_SECOND).unwrap_or(limits::DEFAULT_REPLAYS_PER_SECOND);
@@ -92,7 +83,7 @@ fn read_replay(body: &[u8]) -> Result<(BulkReplay, bool), Error> {
     Ok((BulkReplay { filter, config, rate_per_second, by }, dry_run))
 }
 
-fn read_filter(fields: &mut Fields<'_>) -> DeadLetterFilter {
+fn read_filter(fields: &mut RawFields<'_>) -> DeadLetterFilter {
     DeadLetterFilter {
         event_id: fields.integer("event_id", 1..=i64::MAX),
         subscription_id: fields.integer("subscription_id", 1..=i64::MAX),
@@ -110,8 +101,8 @@ struct Replays<'a> {
 
 /// `GET /replays`.
 pub async fn list_replays(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let mut query = Query::of(&request)?;
-    let (after, limit) = query.page();
+    let mut query = read_query(&request)?;
+    let (after, limit) = take_page(&mut query);
     query.finish()?;
     let mut conn = engine.database.connection().await?;
     let rows = list_replay_jobs(&mut conn, DEFAULT_NAMESPACE, after, limit).await?;
@@ -122,7 +113,7 @@ pub async fn list_replays(engine: Data<Engine>, request: HttpRequest) -> Result<
 /// `GET /replays/{id}`.
 pub async fn get_replay(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    Query::of(&request)?.finish()?;
+    expect_no_query(&request)?;
     let mut conn = engine.database.connection().await?;
     let row = get_replay_job(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::ReplayNotFound(id))?;
     Ok(HttpResponse::Ok().json(ReplayView::of(&row)))

@@ -7,9 +7,9 @@ use chrono::Utc;
 use serde_json::{Map, Value, json};
 
 use super::body::{path_id, read_bare, read_only_json};
-use super::fields::Fields;
-use super::query::Query;
+use super::query::{expect_no_query, read_query, take_page};
 use super::view::{Timestamp, timestamp};
+use crate::domain::input::{InputError, RawFields};
 use crate::domain::seconds::Seconds;
 use crate::domain::signature::Secret;
 use crate::domain::subscription::{SubscriptionSpec, headers};
@@ -37,15 +37,15 @@ pub async fn create_subscription(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let body = read_only_json(&request, payload, ONE_SUBSCRIPTION).await?;
-    let mut fields = Fields::of_body(&body)?;
+    let mut fields = RawFields::of_body(&body)?;
     let secret = read_secret(&mut fields);
     let is_active = fields.boolean("is_active").unwrap_or(true);
     let rest = fields.rest();
     // Whoever has to mend one thing wants to know of all of them.
-    if fields.has_complaints()
+    if fields.has_errors()
         && let Err(errors) = SubscriptionSpec::parse(&rest)
     {
-        fields.refuse_all(Error::Invalid(errors));
+        fields.refuse_all(InputError::Invalid(errors));
     }
     fields.finish()?;
     let secret = or_new(secret)?;
@@ -58,9 +58,9 @@ pub async fn create_subscription(
 
 /// `GET /subscriptions`.
 pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let mut query = Query::of(&request)?;
+    let mut query = read_query(&request)?;
     let is_active = query.boolean("is_active");
-    let (after, limit) = query.page();
+    let (after, limit) = take_page(&mut query);
     query.finish()?;
     let mut conn = engine.database.connection().await?;
     let rows = subscriptions::list_subscriptions(&mut conn, DEFAULT_NAMESPACE, is_active, after, limit).await?;
@@ -80,7 +80,7 @@ pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> R
 /// `GET /subscriptions/{id}`.
 pub async fn get_subscription(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    Query::of(&request)?.finish()?;
+    expect_no_query(&request)?;
     let mut conn = engine.database.connection().await?;
     let row = subscriptions::get_subscription(&mut conn, DEFAULT_NAMESPACE, id).await?;
     drop(conn);
@@ -95,9 +95,9 @@ pub async fn change_subscription(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let body = read_only_json(&request, payload, ONE_SUBSCRIPTION).await?;
-    let mut fields = Fields::of_body(&body)?;
+    let mut fields = RawFields::of_body(&body)?;
     let is_active = fields.boolean("is_active");
-    if fields.raw("secret").is_some() {
+    if fields.take("secret").is_some() {
         fields.refuse("secret", "is changed by POST /subscriptions/{id}/rotate-secret");
     }
     let rest = fields.rest();
@@ -126,7 +126,7 @@ pub async fn rotate_secret(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let body = read_only_json(&request, payload, ONE_SUBSCRIPTION).await?;
-    let mut fields = Fields::of_body(&body)?;
+    let mut fields = RawFields::of_body(&body)?;
     let secret = read_secret(&mut fields);
     let overlap = fields
         .seconds("overlap_seconds", Seconds::whole(limits::SECRET_OVERLAP_SECONDS))
@@ -202,7 +202,7 @@ async fn show(engine: &Engine, row: &SubscriptionRow) -> Result<HttpResponse, Er
     Ok(HttpResponse::Ok().json(view(row, endpoints.first(), overruns.first())))
 }
 
-fn read_secret(fields: &mut Fields<'_>) -> Option<Secret> {
+fn read_secret(fields: &mut RawFields<'_>) -> Option<Secret> {
     let given: String = fields.value("secret", "a string")?;
     let secret = text::check(&given, limits::NAME_CHARS).and_then(|_| Secret::parse(&given));
     secret.map_err(|reason| fields.refuse("secret", reason)).ok()

@@ -4,7 +4,7 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
-use super::query::Query;
+use super::query::read_query;
 use super::view::{Timestamp, timestamp};
 use crate::domain::limits;
 use crate::engine::Engine;
@@ -36,9 +36,9 @@ struct TagView {
 
 /// `GET /tags`.
 pub async fn list_tags(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let mut query = Query::of(&request)?;
+    let mut query = read_query(&request)?;
     let after = query.text("after", limits::TAG_CHARS).unwrap_or_default();
-    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    let limit = query.integer("limit", limits::PAGE).unwrap_or(100);
     query.finish()?;
     engine.record_sightings().await?;
     let mut conn = engine.database.connection().await?;

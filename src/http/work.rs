@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use super::body::{self, path_id, read_json, read_only_json};
 use super::claim_body;
 use super::claims::read_claim;
-use super::fields::{Fields, read_item};
 use super::problem::{Code, Problem};
-use super::query::Query;
+use super::query::{Query, read_query};
 use super::sliced_body::to_bytes;
 use super::view::{EventView, LogView, Timestamp, size_of};
 use crate::domain::action::Action;
 use crate::domain::delivery::{PushRecord, Report};
+use crate::domain::input::{Fields, RawFields, read_items};
 use crate::domain::lease::Caller;
 use crate::domain::limits;
 use crate::domain::seconds::Seconds;
@@ -57,22 +57,11 @@ pub async fn fail(engine: Data<Engine>, request: HttpRequest, payload: Payload) 
 /// `POST /events/settle`: many words of one worker, one outcome each.
 pub async fn settle(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     let body = read_only_json(&request, payload, body::BATCH).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let worker_id = fields.worker_id();
-    let items = fields.required("results", |fields| fields.items("results"));
+    let mut fields = RawFields::of_body(&body)?;
+    let worker_id = fields.required("worker_id", Fields::worker_id);
+    let items = fields.required("results", Fields::items);
     let (worker_id, items) = fields.finish_with(worker_id.zip(items))?;
-    let mut calls = Vec::with_capacity(items.len());
-    let mut errors = Vec::new();
-    for (index, item) in items.iter().enumerate() {
-        match read_item(item, &format!("results[{index}]"), |fields| read_result(fields, &worker_id)) {
-            Ok(call) => calls.push(call),
-            Err(Error::Invalid(invalid)) => errors.extend(invalid),
-            Err(error) => return Err(error),
-        }
-    }
-    if !errors.is_empty() {
-        return Err(Error::Invalid(errors));
-    }
+    let calls = read_items("results", &items, |fields| read_result(fields, &worker_id))?;
     let ids: Vec<i64> = calls.iter().map(|call| call.event_id).collect();
     let outcomes = engine.settle_deliveries(calls).await?;
     let results: Vec<Value> = ids.into_iter().zip(outcomes).map(|(id, outcome)| outcome_view(id, outcome)).collect();
@@ -84,12 +73,12 @@ async fn speak(
     engine: &Engine,
     request: &HttpRequest,
     payload: Payload,
-    read: impl FnOnce(&mut Fields<'_>) -> Option<Word>,
+    read: impl FnOnce(&mut RawFields<'_>) -> Option<Word>,
 ) -> Result<HttpResponse, Error> {
     let event_id = path_id(request).await?;
-    let mut query = Query::of(request)?;
+    let mut query = read_query(request)?;
     let body = read_json(request, payload, body::ONE_EVENT).await?;
-    let mut fields = Fields::of_body(&body)?;
+    let mut fields = RawFields::of_body(&body)?;
     let caller = read_caller(&mut fields);
     let word = read(&mut fields);
     let (caller, word) = fields.finish_with(caller.zip(word))?;
@@ -108,8 +97,8 @@ async fn settle_one(engine: &Engine, call: WorkCall) -> Result<Settled, Error> {
     outcomes.pop().unwrap_or_else(|| Err(Error::Internal("a call was not answered".into())))
 }
 
-fn read_caller(fields: &mut Fields<'_>) -> Option<Caller> {
-    let worker_id = fields.worker_id();
+fn read_caller(fields: &mut RawFields<'_>) -> Option<Caller> {
+    let worker_id = fields.required("worker_id", Fields::worker_id);
     let lease_id = fields.integer("lease_id", limits::LEASE_ID);
     Some(Caller { worker_id: worker_id?, lease_id })
 }
@@ -120,20 +109,20 @@ fn read_next(query: &mut Query, worker_id: &str) -> Option<ClaimRequest> {
     match query.boolean("next") {
         Some(true) => read_claim(query, Some(worker_id.to_owned()), 1),
         Some(false) => {
-            query.tags("tags");
-            query.number("wait", limits::WAIT_SECONDS);
-            query.number("lease", limits::LEASE_SECONDS);
+            query.some_tags("tags");
+            query.integer("wait", limits::WAIT_SECONDS);
+            query.integer("lease", limits::LEASE_SECONDS);
             None
         }
         None => None,
     }
 }
 
-fn read_complete(fields: &mut Fields<'_>) -> Word {
+fn read_complete(fields: &mut RawFields<'_>) -> Word {
     Word::Complete(Report { result: fields.json("result", limits::RESULT_BYTES), ..read_report(fields) })
 }
 
-fn read_fail(fields: &mut Fields<'_>) -> Word {
+fn read_fail(fields: &mut RawFields<'_>) -> Word {
     let error_message = fields.text_or_empty("error_message", limits::ERROR_MESSAGE_CHARS);
     let seconds = fields.seconds("retry_after_seconds", Seconds::MAX_DELAY);
     Word::Fail {
@@ -143,12 +132,12 @@ fn read_fail(fields: &mut Fields<'_>) -> Word {
     }
 }
 
-fn read_release(fields: &mut Fields<'_>) -> Word {
+fn read_release(fields: &mut RawFields<'_>) -> Word {
     let delay = fields.seconds("delay_seconds", Seconds::MAX_DELAY).unwrap_or_default();
     Word::Release { delay_seconds: delay.as_f64(), reason: None }
 }
 
-fn read_report(fields: &mut Fields<'_>) -> Report {
+fn read_report(fields: &mut RawFields<'_>) -> Report {
     Report {
         status_code: fields.integer("status_code", i32::MIN..=i32::MAX),
         execution_time_ms: fields.integer("execution_time_ms", 0..=i64::MAX),
@@ -158,10 +147,10 @@ fn read_report(fields: &mut Fields<'_>) -> Report {
     }
 }
 
-fn read_result(fields: &mut Fields<'_>, worker_id: &str) -> Option<WorkCall> {
-    let event_id = fields.required("event_id", |fields| fields.integer("event_id", 1..=i64::MAX));
+fn read_result(fields: &mut RawFields<'_>, worker_id: &str) -> Option<WorkCall> {
+    let event_id = fields.required("event_id", |fields, name| fields.integer(name, 1..=i64::MAX));
     let lease_id = fields.integer("lease_id", limits::LEASE_ID);
-    let action: Option<String> = fields.required("action", |fields| fields.value("action", "a string"));
+    let action: Option<String> = fields.required("action", |fields, name| fields.value(name, "a string"));
     let word = match action.as_deref()? {
         "complete" => read_complete(fields),
         "fail" => read_fail(fields),

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::operate::STALE_SECONDS;
-use super::query::Query;
+use super::query::read_query;
 use super::view::Timestamp;
 use crate::domain::limits;
 use crate::engine::Engine;
@@ -34,9 +34,9 @@ struct WorkerView {
 
 /// `GET /workers`.
 pub async fn list_workers(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let mut query = Query::of(&request)?;
+    let mut query = read_query(&request)?;
     let after = query.text("after", limits::WORKER_ID_CHARS).unwrap_or_default();
-    let limit = query.number("limit", limits::PAGE).unwrap_or(100);
+    let limit = query.integer("limit", limits::PAGE).unwrap_or(100);
     query.finish()?;
     // What this server has seen and not yet written down belongs into the answer.
     engine.record_sightings().await?;

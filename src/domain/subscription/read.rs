@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::reader::{Reader, object};
+use super::reader::{SpecFields, object, take_choice, take_patterns};
 use super::{RetryOn, SubscriptionSpec, headers};
 use crate::domain::backoff::Backoff;
 use crate::domain::filter::Filter;
@@ -13,45 +13,37 @@ use crate::domain::transform::Transform;
 use crate::domain::{limits, text};
 
 impl SubscriptionSpec {
-    /// Reads a subscription. All that is wrong comes out at once; `null` means not given, and
+    /// Reads a subscription, or returns all that is wrong with it. `null` means not given, and
     /// what is not given has its default.
     pub fn parse(fields: &Map<String, Value>) -> Result<Self, Vec<Invalid>> {
-        let mut reader = Reader::new(fields);
-        let url = read_url(&mut reader);
+        let mut fields = SpecFields::of_object(fields);
+        let url = fields
+            .required("url", |fields, name| fields.parse_text(name, |url| check_url(url).map(|()| url.to_owned())));
         let default = Self::new(url.unwrap_or_default());
         let spec = Self {
-            name: reader
-                .text("name", |name| text::check(name, limits::SUBSCRIPTION_NAME_CHARS).map(|()| name.to_owned())),
+            name: fields.text("name", limits::SUBSCRIPTION_NAME_CHARS),
             url: default.url,
-            method: reader.choice("method").unwrap_or(default.method),
-            event_types: reader.patterns("event_types").unwrap_or_default(),
-            tags: reader.tags("tags").unwrap_or_default(),
-            labels: reader.labels("labels").unwrap_or_default(),
-            filter: reader.parsed("filter", Filter::parse),
-            headers: reader.parsed_all("headers", |value| headers::parse(object(value)?)).unwrap_or_default(),
-            timeout_ms: reader.integer("timeout_ms", limits::TIMEOUT_MS).unwrap_or(default.timeout_ms),
-            max_attempts: reader.integer("max_attempts", limits::MAX_ATTEMPTS).unwrap_or(default.max_attempts),
-            retry: reader.parsed("retry", read_backoff).unwrap_or(default.retry),
-            retry_on: reader.parsed("retry_on", RetryOn::parse).unwrap_or(default.retry_on),
-            ordering: reader.choice("ordering").unwrap_or(default.ordering),
-            on_exhausted: reader.choice("on_exhausted").unwrap_or(default.on_exhausted),
-            ordering_key_path: reader.text("ordering_key_path", JsonPath::parse),
-            max_concurrency: reader
+            method: take_choice(&mut fields, "method").unwrap_or(default.method),
+            event_types: take_patterns(&mut fields, "event_types").unwrap_or_default(),
+            tags: fields.tags("tags").unwrap_or_default(),
+            labels: fields.labels("labels").unwrap_or_default(),
+            filter: fields.parse("filter", Filter::parse),
+            headers: fields.parse_all("headers", |value| headers::parse(object(value)?)).unwrap_or_default(),
+            timeout_ms: fields.integer("timeout_ms", limits::TIMEOUT_MS).unwrap_or(default.timeout_ms),
+            max_attempts: fields.integer("max_attempts", limits::MAX_ATTEMPTS).unwrap_or(default.max_attempts),
+            retry: fields.parse("retry", read_backoff).unwrap_or(default.retry),
+            retry_on: fields.parse("retry_on", RetryOn::parse).unwrap_or(default.retry_on),
+            ordering: take_choice(&mut fields, "ordering").unwrap_or(default.ordering),
+            on_exhausted: take_choice(&mut fields, "on_exhausted").unwrap_or(default.on_exhausted),
+            ordering_key_path: fields.parse_text("ordering_key_path", JsonPath::parse),
+            max_concurrency: fields
                 .integer("max_concurrency", limits::MAX_CONCURRENCY)
                 .unwrap_or(default.max_concurrency),
-            rate_per_second: reader.number("rate_per_second", limits::RATE_PER_SECOND),
-            transform: reader.parsed("transform", Transform::parse),
+            rate_per_second: fields.number("rate_per_second", limits::RATE_PER_SECOND),
+            transform: fields.parse("transform", Transform::parse),
         };
-        reader.finish().map(|()| spec)
+        fields.finish_object().map(|()| spec)
     }
-}
-
-fn read_url(reader: &mut Reader<'_>) -> Option<String> {
-    if reader.value("url").is_none() {
-        reader.refuse("url", "is required");
-        return None;
-    }
-    reader.text("url", |url| check_url(url).map(|()| url.to_owned()))
 }
 
 /// What can be said of an address by its looks; where it leads is judged elsewhere.

@@ -1,0 +1,55 @@
+//! JSON values that have been parsed.
+
+use std::borrow::Cow;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::{FieldValue, Fields};
+use crate::domain::invalid::Invalid;
+
+impl FieldValue for &Value {
+    const NOUN: &'static str = "field";
+
+    fn is_null(&self) -> bool {
+        Value::is_null(self)
+    }
+
+    fn parse<T: DeserializeOwned>(&self) -> Option<T> {
+        T::deserialize(*self).ok()
+    }
+
+    fn string_pairs(&self) -> Option<Vec<(String, Option<String>)>> {
+        let pair = |(name, value): (&String, &Value)| (name.clone(), value.as_str().map(str::to_owned));
+        Some(self.as_object()?.iter().map(pair).collect())
+    }
+}
+
+impl<'a> Fields<'a, &'a Value> {
+    /// Returns the fields of an object.
+    pub fn of_object(object: &'a Map<String, Value>) -> Self {
+        Fields::new(object.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), value)))
+    }
+
+    /// Returns all errors, if there are any. Fields that nobody has taken are unknown.
+    pub fn finish_object(mut self) -> Result<(), Vec<Invalid>> {
+        self.refuse_unknown();
+        if self.errors.is_empty() { Ok(()) } else { Err(self.errors) }
+    }
+
+    /// Takes a field and parses it.
+    pub fn parse<T>(&mut self, name: &str, parse: impl FnOnce(&Value) -> Result<T, Invalid>) -> Option<T> {
+        self.parse_all(name, |value| parse(value).map_err(|invalid| vec![invalid]))
+    }
+
+    /// Takes a field and parses it; all errors inside of it are recorded.
+    pub fn parse_all<T>(&mut self, name: &str, parse: impl FnOnce(&Value) -> Result<T, Vec<Invalid>>) -> Option<T> {
+        match parse(self.take(name)?) {
+            Ok(parsed) => Some(parsed),
+            Err(errors) => {
+                self.errors.extend(errors.into_iter().map(|invalid| invalid.inside(name)));
+                None
+            }
+        }
+    }
+}

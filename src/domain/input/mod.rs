@@ -1,0 +1,320 @@
+//! Reads input field by field, and collects everything that is wrong with it.
+//!
+//! Request bodies, query parameters and subscriptions are all read through [`Fields`], which
+//! differ only in the kind of their values ([`FieldValue`]). A method takes a field and returns
+//! `None` if the field is absent or wrong; what is wrong is remembered, so that a client learns of
+//! every mistake at once. A field that nobody took is unknown, and refused by [`Fields::finish`].
+
+mod json;
+mod query;
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use chrono::{DateTime, Utc};
+use serde::de::DeserializeOwned;
+
+pub use query::QueryValue;
+pub use raw::{RawFields, read_items};
+
+use super::invalid::Invalid;
+use super::seconds::Seconds;
+use super::tags::Tags;
+use super::{limits, text, timestamp, worker_id};
+
+/// The maximum number of fields of an object. Far more than any has: each is compared with all
+/// before it, and each unknown one is reported.
+pub const MAX_FIELDS: usize = 100;
+
+/// The number of characters of a client's field name that are repeated in an error.
+const SHOWN_CHARS: usize = 100;
+
+/// A value that was given for a field.
+pub trait FieldValue {
+    /// What a field is called in errors.
+    const NOUN: &'static str;
+
+    /// Whether the value is `null`, which counts as absent.
+    fn is_null(&self) -> bool;
+
+    /// Returns the value as a `T`, or `None` if it is not one.
+    fn parse<T: DeserializeOwned>(&self) -> Option<T>;
+
+    /// Returns the text of a timestamp.
+    fn timestamp_text(&self) -> Option<String> {
+        self.parse()
+    }
+
+    /// Returns the pairs of an object, repeated names included, and `None` in place of values that
+    /// are not strings. Returns `None` if the value is not an object.
+    fn string_pairs(&self) -> Option<Vec<(String, Option<String>)>>;
+}
+
+/// Why input was refused.
+#[derive(Debug)]
+pub enum InputError {
+    /// It is not JSON.
+    Malformed(String),
+    /// Fields are missing, unknown or wrong.
+    Invalid(Vec<Invalid>),
+    /// A field has more bytes than allowed.
+    TooLarge {
+        /// The field.
+        field: String,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A field is missing and no error was recorded: a bug in the reader.
+    Incomplete,
+}
+
+impl InputError {
+    /// Returns the error of one field.
+    pub fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        InputError::Invalid(vec![Invalid::new(field, reason)])
+    }
+
+    /// Returns the same error, with its fields named from outside of `parent`.
+    #[must_use]
+    pub fn inside(self, parent: &str) -> Self {
+        match self {
+            InputError::Invalid(errors) => {
+                InputError::Invalid(errors.into_iter().map(|invalid| invalid.inside(parent)).collect())
+            }
+            InputError::TooLarge { field, limit } => InputError::TooLarge { field: format!("{parent}.{field}"), limit },
+            other => other,
+        }
+    }
+}
+
+/// The fields of one object, or the parameters of one query.
+pub struct Fields<'a, V> {
+    entries: Vec<(Cow<'a, str>, V)>,
+    errors: Vec<Invalid>,
+    too_large: Option<(String, usize)>,
+}
+
+impl<'a, V: FieldValue> Fields<'a, V> {
+    /// Returns the fields of these entries. A name that is given twice is an error.
+    pub fn new(entries: impl IntoIterator<Item = (Cow<'a, str>, V)>) -> Self {
+        let mut fields = Fields { entries: Vec::new(), errors: Vec::new(), too_large: None };
+        for (name, value) in entries {
+            if fields.contains(&name) {
+                fields.refuse(shown(&name), "is given twice");
+            } else {
+                fields.entries.push((name, value));
+            }
+        }
+        fields
+    }
+
+    /// Records an error of a field.
+    pub fn refuse(&mut self, field: impl Into<String>, reason: impl Into<String>) {
+        self.errors.push(Invalid::new(field, reason));
+    }
+
+    /// Records an error of something inside a field.
+    pub fn refuse_inside(&mut self, field: &str, invalid: Invalid) {
+        self.errors.push(invalid.inside(field));
+    }
+
+    /// Records the errors of another reader that read a part of the same input.
+    pub fn refuse_all(&mut self, error: InputError) {
+        match error {
+            InputError::Invalid(errors) => self.errors.extend(errors),
+            InputError::TooLarge { field, limit } => drop(self.too_large.get_or_insert((field, limit))),
+            InputError::Malformed(reason) => self.refuse("body", reason),
+            InputError::Incomplete => self.refuse("body", "is incomplete"),
+        }
+    }
+
+    /// Whether any error has been recorded.
+    pub fn has_errors(&self) -> bool {
+        !self.errors.is_empty() || self.too_large.is_some()
+    }
+
+    /// Takes a field as it is.
+    pub fn take(&mut self, name: &str) -> Option<V> {
+        let index = self.entries.iter().position(|(known, _)| known == name)?;
+        Some(self.entries.swap_remove(index).1).filter(|value| !value.is_null())
+    }
+
+    /// Takes a field of any type; `expected` names the type in the error.
+    pub fn value<T: DeserializeOwned>(&mut self, name: &str, expected: &str) -> Option<T> {
+        let parsed = self.take(name)?.parse();
+        if parsed.is_none() {
+            self.refuse(name, format!("must be {expected}"));
+        }
+        parsed
+    }
+
+    /// Takes a string and parses it.
+    pub fn parse_text<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let value: String = self.value(name, "a string of valid Unicode")?;
+        self.check(name, parse(&value))
+    }
+
+    /// Takes a string of 1 to `max` characters.
+    pub fn text(&mut self, name: &str, max: usize) -> Option<String> {
+        self.parse_text(name, |value| text::check(value, max).map(|()| value.to_owned()))
+    }
+
+    /// Takes a string of 0 to `max` characters.
+    pub fn text_or_empty(&mut self, name: &str, max: usize) -> Option<String> {
+        self.parse_text(name, |value| text::check_optional(value, max).map(|()| value.to_owned()))
+    }
+
+    /// Takes a whole number within a range.
+    pub fn integer<T>(&mut self, name: &str, range: RangeInclusive<T>) -> Option<T>
+    where
+        T: DeserializeOwned + PartialOrd + Display,
+    {
+        self.ranged(name, "a whole number", range)
+    }
+
+    /// Takes a number within a range.
+    pub fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Option<f64> {
+        self.ranged(name, "a number", range)
+    }
+
+    /// Takes a duration of 0 to `max` seconds, fractions allowed.
+    pub fn seconds(&mut self, name: &str, max: Seconds) -> Option<Seconds> {
+        self.ranged(name, "a number of seconds", Seconds::ZERO..=max)
+    }
+
+    /// Takes one word of a closed list.
+    pub fn word<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>, list: &str) -> Option<T> {
+        let value: String = self.value(name, "a string")?;
+        self.check(name, parse(&value).ok_or_else(|| format!("must be one of {list}")))
+    }
+
+    /// Takes `true` or `false`.
+    pub fn boolean(&mut self, name: &str) -> Option<bool> {
+        self.value(name, "true or false")
+    }
+
+    /// Takes an RFC 3339 timestamp.
+    pub fn timestamp(&mut self, name: &str) -> Option<DateTime<Utc>> {
+        let value = self.take(name)?.timestamp_text();
+        self.check(
+            name,
+            value.ok_or_else(|| "must be an RFC 3339 timestamp".into()).and_then(|text| timestamp::parse(&text)),
+        )
+    }
+
+    /// Takes tags, as a comma-separated string or a list of strings.
+    pub fn tags(&mut self, name: &str) -> Option<Tags> {
+        let value = self.take(name)?;
+        let tags = if let Some(text) = value.parse::<String>() {
+            Tags::from_comma_separated(&text)
+        } else if let Some(words) = value.parse::<Vec<String>>() {
+            Tags::from_words(words.iter().map(String::as_str))
+        } else {
+            Err("must be a comma-separated string or a list of strings".into())
+        };
+        self.check(name, tags)
+    }
+
+    /// Takes tags, at least one: an empty filter would match everything.
+    pub fn some_tags(&mut self, name: &str) -> Option<Tags> {
+        let tags = self.tags(name)?;
+        self.check(name, if tags.is_empty() { Err("must not be empty".into()) } else { Ok(tags) })
+    }
+
+    /// Takes labels: an object of strings.
+    pub fn labels(&mut self, name: &str) -> Option<BTreeMap<String, String>> {
+        let pairs = self.take(name)?.string_pairs();
+        let pairs = self.check(name, pairs.ok_or_else(|| "must be an object of strings".into()))?;
+        if pairs.len() > limits::LABELS {
+            self.refuse(name, format!("must be at most {} pairs", limits::LABELS));
+            return None;
+        }
+        let mut labels = BTreeMap::new();
+        for (label, value) in pairs {
+            let field = shown(&label);
+            match check_label(&label, value) {
+                Ok(value) => {
+                    if labels.insert(label, value).is_some() {
+                        self.refuse_inside(name, Invalid::new(field, "is given twice"));
+                    }
+                }
+                Err(reason) => self.refuse_inside(name, Invalid::new(field, reason)),
+            }
+        }
+        Some(labels)
+    }
+
+    /// Takes the id of a worker.
+    pub fn worker_id(&mut self, name: &str) -> Option<String> {
+        self.parse_text(name, |value| worker_id::check(value).map(|()| value.to_owned()))
+    }
+
+    /// Takes a field that must be present. `take` records an error itself if the field is wrong.
+    pub fn required<T>(&mut self, name: &str, take: impl FnOnce(&mut Self, &str) -> Option<T>) -> Option<T> {
+        if self.entries.iter().any(|(known, value)| known == name && !value.is_null()) {
+            return take(self, name);
+        }
+        self.take(name);
+        self.refuse(name, "is required");
+        None
+    }
+
+    /// Returns all errors, if there are any. Fields that nobody has taken are unknown.
+    pub fn finish(mut self) -> Result<(), InputError> {
+        self.refuse_unknown();
+        if !self.errors.is_empty() {
+            return Err(InputError::Invalid(self.errors));
+        }
+        match self.too_large {
+            Some((field, limit)) => Err(InputError::TooLarge { field, limit }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns `value`, or all errors. A `value` that is `None` must have left an error.
+    pub fn finish_with<T>(self, value: Option<T>) -> Result<T, InputError> {
+        self.finish()?;
+        value.ok_or(InputError::Incomplete)
+    }
+
+    fn refuse_unknown(&mut self) {
+        let unknown: Vec<String> = self.entries.iter().map(|(name, _)| shown(name)).collect();
+        for name in unknown {
+            self.refuse(name, format!("is not a known {}", V::NOUN));
+        }
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.entries.iter().any(|(known, _)| known == name)
+    }
+
+    fn ranged<T>(&mut self, name: &str, kind: &str, range: RangeInclusive<T>) -> Option<T>
+    where
+        T: DeserializeOwned + PartialOrd + Display,
+    {
+        let expected = format!("{kind} between {} and {}", range.start(), range.end());
+        let value: T = self.value(name, &expected)?;
+        self.check(name, if range.contains(&value) { Ok(value) } else { Err(format!("must be {expected}")) })
+    }
+
+    fn check<T>(&mut self, name: &str, outcome: Result<T, String>) -> Option<T> {
+        outcome.map_err(|reason| self.refuse(name, reason)).ok()
+    }
+}
+
+fn check_label(label: &str, value: Option<String>) -> Result<String, String> {
+    text::check(label, limits::LABEL_CHARS)?;
+    let value = value.ok_or("must be a string")?;
+    text::check_optional(&value, limits::LABEL_CHARS)?;
+    Ok(value)
+}
+
+/// Returns a name that a client chose, cut to a bounded length.
+pub fn shown(name: &str) -> String {
+    name.chars().take(SHOWN_CHARS).collect()
+}
