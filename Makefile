@@ -11,8 +11,9 @@ test:
 	@scripts/prepare --tests
 	cargo test
 
-# Formatting, lints and documentation, as CI sees them.
+# Formatting, lints, documentation and dependencies, as CI sees them.
 check:
+	scripts/deny
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
