@@ -119,7 +119,7 @@ pub enum PostgresError {
     NotStopped { pid: u32 },
 
     #[error("the thread that keeps PostgreSQL running has ended by a panic: this is a bug in Waybill; start again")]
-    KeeperLost,
+    SupervisorLost,
 
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },

@@ -77,10 +77,10 @@ fn run_initdb(layout: &Layout, installation: &Installation, owner: &Owner) -> Re
     if output.status.success() {
         return Ok(());
     }
-    Err(PostgresError::InitFailed { status: output.status.to_string(), lines: last_words(&output) })
+    Err(PostgresError::InitFailed { status: output.status.to_string(), lines: last_output(&output) })
 }
 
-fn last_words(output: &Output) -> String {
+fn last_output(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(10)..].join(" | ")

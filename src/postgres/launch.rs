@@ -1,4 +1,4 @@
-//! One run of the server process: spawn it, hear it, signal it, see it end.
+//! One run of the server process: spawn it, read its stderr, signal it, wait for its end.
 //!
 //! `postgres` itself is started, not `pg_ctl`: so it is our child, we get its
 //! exit, and the kernel can tell it when we are gone.
@@ -38,10 +38,10 @@ impl Launch {
         let mut command = self.command();
         let mut child = command.spawn().map_err(PostgresError::io("run", &self.program))?;
         let pipe = child.stderr.take();
-        let heard = Arc::new(Stderr::default());
-        let postmaster = Postmaster { child, heard: Arc::clone(&heard) };
+        let stderr = Arc::new(Stderr::default());
+        let postmaster = Postmaster { child, stderr: Arc::clone(&stderr) };
         // `command` asked for the pipe, so it is there.
-        if let Some(Err(error)) = pipe.map(|pipe| heard.listen(pipe, wake)) {
+        if let Some(Err(error)) = pipe.map(|pipe| stderr.listen(pipe, wake)) {
             // Never leave a server behind that nobody hears or reaps.
             postmaster.shut_down()?;
             return Err(PostgresError::io("listen to", &self.program)(error));
@@ -70,7 +70,7 @@ impl Launch {
 #[derive(Debug)]
 pub(super) struct Postmaster {
     child: Child,
-    heard: Arc<Stderr>,
+    stderr: Arc<Stderr>,
 }
 
 impl Postmaster {
@@ -78,8 +78,8 @@ impl Postmaster {
         self.child.id()
     }
 
-    pub(super) fn heard(&self) -> &Stderr {
-        &self.heard
+    pub(super) fn stderr(&self) -> &Stderr {
+        &self.stderr
     }
 
     pub(super) fn exited(&mut self) -> Option<ExitStatus> {
@@ -91,9 +91,9 @@ impl Postmaster {
     }
 
     /// What it said before it exited, once its pipe has run dry.
-    pub(super) fn last_words(&self) -> String {
-        self.heard.wait_closed(LAST_LINE);
-        self.heard.last_lines()
+    pub(super) fn last_output(&self) -> String {
+        self.stderr.wait_closed(LAST_LINE);
+        self.stderr.last_lines()
     }
 
     /// SIGINT (fast: disconnect everyone, checkpoint, exit), then SIGQUIT (drop
@@ -104,7 +104,7 @@ impl Postmaster {
     }
 
     /// The same without anything being written: its directory is not there any more.
-    pub(super) fn cut_off(self) -> Result<(), PostgresError> {
+    pub(super) fn abort(self) -> Result<(), PostgresError> {
         self.end_by(&[(Signal::SIGQUIT, 7), (Signal::SIGKILL, 5)])
     }
 

@@ -34,7 +34,7 @@ impl DirectoryLock {
             }
             Err(TryLockError::Error(error)) => return Err(PostgresError::io("lock", path)(error)),
         }
-        sign(&mut file).map_err(PostgresError::io("write", path))?;
+        meaning(&mut file).map_err(PostgresError::io("write", path))?;
         Ok(Self { _file: file })
     }
 }
@@ -51,7 +51,7 @@ fn open(path: &Path) -> std::io::Result<File> {
         .open(path)
 }
 
-fn sign(file: &mut File) -> std::io::Result<()> {
+fn meaning(file: &mut File) -> std::io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", std::process::id())

@@ -11,7 +11,7 @@
 //! - `socket`, `settings`: reachable through a private socket only, tuned
 //!   for a queue, with every durability setting left on.
 //! - `launch`, `stderr`: one run of the process, and what it says.
-//! - `keeper`: the thread that owns the process from first start to stop.
+//! - `supervisor`: the thread that owns the process from first start to stop.
 //!
 //! # The plot: who dies, and what happens
 //!
@@ -27,7 +27,6 @@
 mod error;
 mod find;
 mod init;
-mod keeper;
 mod launch;
 mod layout;
 mod lock;
@@ -35,6 +34,7 @@ mod owner;
 mod settings;
 mod socket;
 mod stderr;
+mod supervisor;
 mod url;
 
 use std::fmt;
@@ -42,13 +42,13 @@ use std::path::{Path, PathBuf};
 
 pub use error::PostgresError;
 use find::{Installation, Search};
-use keeper::{Holdings, Keeper};
 use launch::Launch;
 use layout::Layout;
 pub use layout::default_data_dir;
 use lock::DirectoryLock;
 use owner::Owner;
 use socket::SocketDir;
+use supervisor::{Resources, Supervisor};
 
 /// What to run, and where.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ pub struct Cluster {
     installation: Installation,
     socket_dir: PathBuf,
     password: String,
-    keeper: Keeper,
+    supervisor: Supervisor,
 }
 
 impl Cluster {
@@ -93,8 +93,8 @@ impl Cluster {
         let mut settings = settings::supported(&owner, &program, &layout.cluster());
         settings.extend(options.settings);
         let launch = Launch { program, cluster: layout.cluster(), socket_dir: socket_dir.clone(), settings, owner };
-        let keeper = Keeper::start(launch, Holdings { lock, sockets })?;
-        Ok(Self { layout, installation, socket_dir, password, keeper })
+        let supervisor = Supervisor::start(launch, Resources { lock, sockets })?;
+        Ok(Self { layout, installation, socket_dir, password, supervisor })
     }
 
     /// For any client; contains the password, so not for the log.
@@ -119,12 +119,12 @@ impl Cluster {
 
     /// `None` while the server is down: stopped, or between death and restart.
     pub fn postmaster_pid(&self) -> Option<u32> {
-        self.keeper.pid()
+        self.supervisor.pid()
     }
 
     /// Stops the server and frees the directory; a second call does nothing.
     pub fn stop(&self) -> Result<(), PostgresError> {
-        self.keeper.stop()
+        self.supervisor.stop()
     }
 }
 

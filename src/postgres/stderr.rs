@@ -19,12 +19,12 @@ const KEPT_LINES: usize = 20;
 /// What the server has said so far.
 #[derive(Debug, Default)]
 pub(super) struct Stderr {
-    heard: Mutex<Heard>,
+    state: Mutex<StderrState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct StderrState {
     ready: bool,
     busy: bool,
     closed: bool,
@@ -50,32 +50,32 @@ impl Stderr {
     }
 
     fn read(&self, mut pipe: impl BufRead, wake: &impl Fn()) {
-        let mut voice = Voice::default();
+        let mut parser = LineParser::default();
         let mut line = Vec::new();
         while read_capped_line(&mut pipe, &mut line).unwrap_or(false) {
             let mut text = String::from_utf8_lossy(&line).into_owned();
             text.truncate(text.floor_char_boundary(LONGEST_LINE));
-            let sign = voice.hear(&text);
-            if let Some(level) = sign.level {
+            let meaning = parser.parse(&text);
+            if let Some(level) = meaning.level {
                 log::log!(target: "postgres", level, "{text}");
             }
-            self.note(sign, text);
-            if sign.ready {
+            self.note(meaning, text);
+            if meaning.ready {
                 wake();
             }
         }
     }
 
-    fn note(&self, sign: Sign, text: String) {
-        let mut heard = self.lock();
-        heard.ready |= sign.ready;
-        heard.busy |= sign.busy;
-        heard.last_line_at = Some(Instant::now());
-        if sign.level.is_some() {
-            heard.lines.push_back(text);
+    fn note(&self, meaning: LineMeaning, text: String) {
+        let mut state = self.lock();
+        state.ready |= meaning.ready;
+        state.busy |= meaning.busy;
+        state.last_line_at = Some(Instant::now());
+        if meaning.level.is_some() {
+            state.lines.push_back(text);
         }
-        if heard.lines.len() > KEPT_LINES {
-            heard.lines.pop_front();
+        if state.lines.len() > KEPT_LINES {
+            state.lines.pop_front();
         }
     }
 
@@ -93,26 +93,26 @@ impl Stderr {
     }
 
     pub(super) fn last_lines(&self) -> String {
-        let heard = self.lock();
-        let lines: Vec<&str> = heard.lines.iter().map(String::as_str).collect();
+        let state = self.lock();
+        let lines: Vec<&str> = state.lines.iter().map(String::as_str).collect();
         lines.join(" | ")
     }
 
     pub(super) fn wait_closed(&self, patience: Duration) {
         let guard = self.lock();
         // On a timeout we go on with what we have.
-        drop(self.changed.wait_timeout_while(guard, patience, |heard| !heard.closed));
+        drop(self.changed.wait_timeout_while(guard, patience, |state| !state.closed));
     }
 
     /// A poisoned lock only means that a logger panicked; the lines are still true.
-    fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, StderrState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What one line means.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Sign {
+struct LineMeaning {
     /// `None`: not for the log.
     level: Option<Level>,
     ready: bool,
@@ -121,12 +121,12 @@ struct Sign {
 
 /// Remembers the message that a following line belongs to.
 #[derive(Debug, Default)]
-struct Voice {
+struct LineParser {
     following: Option<Option<Level>>,
 }
 
-impl Voice {
-    fn hear(&mut self, line: &str) -> Sign {
+impl LineParser {
+    fn parse(&mut self, line: &str) -> LineMeaning {
         let (word, message) = split(line);
         let busy = word == "FATAL" && is_busy(message);
         let level = match word {
@@ -141,15 +141,15 @@ impl Voice {
         };
         // The details of a failed statement quote the row, and a row holds payloads.
         self.following = Some((word != "ERROR").then_some(level));
-        Sign {
+        LineMeaning {
             level: Some(level),
             ready: word == "LOG" && message == "database system is ready to accept connections",
             busy,
         }
     }
 
-    fn follow(&self) -> Sign {
-        Sign { level: self.following.unwrap_or(Some(Level::Warn)), ready: false, busy: false }
+    fn follow(&self) -> LineMeaning {
+        LineMeaning { level: self.following.unwrap_or(Some(Level::Warn)), ready: false, busy: false }
     }
 }
 
@@ -218,8 +218,8 @@ mod tests {
     use super::*;
 
     fn levels(lines: &[&str]) -> Vec<Option<Level>> {
-        let mut voice = Voice::default();
-        lines.iter().map(|line| voice.hear(line).level).collect()
+        let mut parser = LineParser::default();
+        lines.iter().map(|line| parser.parse(line).level).collect()
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn ready_is_said_by_the_server_and_by_nobody_who_quotes_it() {
-        let ready = |line: &str| Voice::default().hear(line).ready;
+        let ready = |line: &str| LineParser::default().parse(line).ready;
         assert!(ready("[7] LOG:  database system is ready to accept connections"));
         assert!(ready("LOG:  database system is ready to accept connections"));
         assert!(!ready("[7] ERROR:  LOG:  database system is ready to accept connections"));
@@ -268,10 +268,10 @@ mod tests {
             "[7] FATAL:  lock file \"/run/x/.s.PGSQL.5432.lock\" already exists",
             "[7] FATAL:  pre-existing shared memory block (key 5, ID 6) is still in use",
         ] {
-            let sign = Voice::default().hear(line);
-            assert!(sign.busy && sign.level == Some(Level::Debug), "{line}");
+            let meaning = LineParser::default().parse(line);
+            assert!(meaning.busy && meaning.level == Some(Level::Debug), "{line}");
         }
-        assert!(!Voice::default().hear("[7] FATAL:  role \"x\" already exists").busy);
+        assert!(!LineParser::default().parse("[7] FATAL:  role \"x\" already exists").busy);
     }
 
     #[test]

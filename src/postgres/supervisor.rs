@@ -6,7 +6,7 @@
 //! it, starts it again when it dies, and stops it when told. Nobody else touches
 //! the process, so no signal can reach a pid that was reaped and given away.
 //!
-//! It sleeps on an inbox with two kinds of message: *stop*, from [`Keeper`], and
+//! It sleeps on an inbox with two kinds of message: *stop*, from [`Supervisor`], and
 //! *look*, from whoever reads stderr. What there is to see is never in the
 //! message but in the process itself; so a stale *look* is harmless.
 
@@ -41,14 +41,14 @@ const HEALTHY_RUN: Duration = Duration::from_secs(30);
 
 /// What must be ours exactly as long as the server may run.
 #[derive(Debug)]
-pub(super) struct Holdings {
+pub(super) struct Resources {
     pub(super) lock: DirectoryLock,
     pub(super) sockets: SocketDir,
 }
 
 /// The handle on that thread.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct Supervisor {
     inbox: Sender<Wake>,
     thread: Mutex<Option<JoinHandle<Result<(), PostgresError>>>>,
     pid: Arc<AtomicU32>,
@@ -60,23 +60,23 @@ enum Wake {
     Look,
 }
 
-impl Keeper {
+impl Supervisor {
     /// Returns when the server accepts connections.
-    pub(super) fn start(launch: Launch, holdings: Holdings) -> Result<Self, PostgresError> {
+    pub(super) fn start(launch: Launch, resources: Resources) -> Result<Self, PostgresError> {
         let (inbox, wakes) = mpsc::channel();
         let (report, reported) = mpsc::channel();
         let pid = Arc::new(AtomicU32::new(0));
-        let watch = Watch { launch, wakes, inbox: inbox.clone(), pid: Arc::clone(&pid) };
+        let watch = SupervisorThread { launch, wakes, inbox: inbox.clone(), pid: Arc::clone(&pid) };
         let thread = thread::Builder::new()
-            .name("pg-keeper".into())
-            .spawn(move || watch.run(&report, holdings))
+            .name("pg-supervisor".into())
+            .spawn(move || watch.run(&report, resources))
             .map_err(PostgresError::io("start a thread for", std::path::Path::new("PostgreSQL")))?;
-        let keeper = Self { inbox, thread: Mutex::new(Some(thread)), pid };
+        let supervisor = Self { inbox, thread: Mutex::new(Some(thread)), pid };
         match reported.recv() {
-            Ok(Ok(())) => Ok(keeper),
+            Ok(Ok(())) => Ok(supervisor),
             // Joined, so that the lock is free again when the caller hears of it.
-            Ok(Err(error)) => keeper.stop().and(Err(error)),
-            Err(mpsc::RecvError) => Err(PostgresError::KeeperLost),
+            Ok(Err(error)) => supervisor.stop().and(Err(error)),
+            Err(mpsc::RecvError) => Err(PostgresError::SupervisorLost),
         }
     }
 
@@ -92,12 +92,12 @@ impl Keeper {
         };
         // It fails only when the thread has ended already, and then joining says how.
         let _ = self.inbox.send(Wake::Stop);
-        thread.join().unwrap_or(Err(PostgresError::KeeperLost))
+        thread.join().unwrap_or(Err(PostgresError::SupervisorLost))
     }
 }
 
 /// The thread's side.
-struct Watch {
+struct SupervisorThread {
     launch: Launch,
     wakes: Receiver<Wake>,
     inbox: Sender<Wake>,
@@ -119,21 +119,21 @@ enum End {
     DirectoryGone,
 }
 
-impl Watch {
+impl SupervisorThread {
     /// The lock goes last: whoever takes it next must find everything else gone.
-    fn run(self, report: &Sender<Result<(), PostgresError>>, holdings: Holdings) -> Result<(), PostgresError> {
+    fn run(self, report: &Sender<Result<(), PostgresError>>, resources: Resources) -> Result<(), PostgresError> {
         let outcome = match self.start_first() {
             Ok(postmaster) => {
                 // The receiver waits for exactly this message.
                 let _ = report.send(Ok(()));
-                self.keep(postmaster)
+                self.supervise(postmaster)
             }
             Err(error) => {
                 let _ = report.send(Err(error));
                 Ok(())
             }
         };
-        let Holdings { lock, sockets } = holdings;
+        let Resources { lock, sockets } = resources;
         drop(sockets);
         drop(lock);
         outcome
@@ -179,15 +179,15 @@ impl Watch {
     fn await_ready(&self, mut postmaster: Postmaster) -> Result<Started, PostgresError> {
         let spawned_at = Instant::now();
         loop {
-            if postmaster.heard().is_ready() {
+            if postmaster.stderr().is_ready() {
                 return Ok(Started::Ready(postmaster));
             }
             if let Some(status) = postmaster.exited() {
                 return explain_exit(&postmaster, status);
             }
-            let quiet_since = postmaster.heard().last_line_at().unwrap_or(spawned_at);
+            let quiet_since = postmaster.stderr().last_line_at().unwrap_or(spawned_at);
             if quiet_since.elapsed() >= QUIET_LIMIT {
-                let lines = postmaster.heard().last_lines();
+                let lines = postmaster.stderr().last_lines();
                 postmaster.shut_down()?;
                 return Err(PostgresError::NotReady { seconds: QUIET_LIMIT.as_secs(), lines });
             }
@@ -198,14 +198,14 @@ impl Watch {
         }
     }
 
-    fn keep(&self, mut postmaster: Postmaster) -> Result<(), PostgresError> {
+    fn supervise(&self, mut postmaster: Postmaster) -> Result<(), PostgresError> {
         let mut backoff = FIRST_BACKOFF;
         loop {
             let ready_at = Instant::now();
             let end = self.await_end(&mut postmaster);
             let stopped = match end {
                 End::StopAsked => postmaster.shut_down(),
-                End::DirectoryGone => postmaster.cut_off(),
+                End::DirectoryGone => postmaster.abort(),
                 End::Exited(_) => Ok(()),
             };
             self.pid.store(0, Ordering::Release);
@@ -224,8 +224,8 @@ impl Watch {
             if ready_at.elapsed() >= HEALTHY_RUN {
                 backoff = FIRST_BACKOFF;
             }
-            match self.revive(&mut backoff) {
-                Some(revived) => postmaster = revived,
+            match self.restart(&mut backoff) {
+                Some(restarted) => postmaster = restarted,
                 None => return Ok(()),
             }
         }
@@ -257,7 +257,7 @@ impl Watch {
 
     /// Tries for as long as it takes (a full disk may be emptied, orphans end);
     /// `None` when told to stop.
-    fn revive(&self, backoff: &mut Duration) -> Option<Postmaster> {
+    fn restart(&self, backoff: &mut Duration) -> Option<Postmaster> {
         loop {
             if self.stop_asked_within(*backoff) {
                 return None;
@@ -284,8 +284,8 @@ impl Watch {
 }
 
 fn explain_exit(postmaster: &Postmaster, status: ExitStatus) -> Result<Started, PostgresError> {
-    let lines = postmaster.last_words();
-    if postmaster.heard().is_busy() {
+    let lines = postmaster.last_output();
+    if postmaster.stderr().is_busy() {
         return Ok(Started::Busy);
     }
     Err(PostgresError::StartFailed { status: status.to_string(), lines })
