@@ -19,6 +19,7 @@ mod migrations;
 mod ordering;
 mod pgbouncer;
 mod push;
+mod restores;
 mod schema;
 mod walls;
 mod webhook;

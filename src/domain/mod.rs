@@ -19,6 +19,7 @@ pub mod delivery;
 pub mod event;
 pub mod event_pattern;
 pub mod filter;
+pub mod history;
 pub mod hosts;
 pub mod input;
 pub mod invalid;

@@ -3,9 +3,12 @@
 //! The copy has a number, and whoever publishes names it; if it is not the present one any
 //! more, nothing is stored, the copy is made anew and the events are matched again. So the
 //! copy may be as old as it likes, and is never used when it is.
+//!
+//! Numbers are random and say nothing of which copy is newer: a restore brings an older one back.
+//! A copy is replaced whenever its number differs.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use diesel_async::AsyncPgConnection;
@@ -17,16 +20,17 @@ use crate::domain::signature::Secret;
 use crate::domain::subscription::{Subscription, SubscriptionSpec};
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
+use crate::store::catalog::{CatalogRow, load_catalog, load_generation, load_one};
 use crate::store::events::{FanOut, OverBudget, Push};
+use crate::store::latest::Latest;
 use crate::store::ready::queue_of_subscription;
-use crate::store::subscriptions::{CatalogRow, load_catalog, load_generation, load_one};
 
 use super::Engine;
 use super::publish_events::PUSHES_PER_STATEMENT;
 
 /// The copy of the subscriptions that one server has.
 #[derive(Default)]
-pub struct Subscribers(RwLock<Arc<Copy>>);
+pub struct Subscribers(Latest<Copy>);
 
 /// The active subscriptions at one time.
 pub struct Copy {
@@ -62,7 +66,12 @@ impl Subscriber {
 impl Subscribers {
     /// The copy.
     pub(super) fn copy(&self) -> Arc<Copy> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.get()
+    }
+
+    /// Forgets them, and whatever is being loaded.
+    pub(super) fn forget(&self) {
+        self.0.finish(self.0.begin(), Copy::default());
     }
 
     /// A subscriber, if it is an active one.
@@ -168,12 +177,8 @@ impl Engine {
     /// Makes the copy anew.
     pub async fn reload_subscribers(&self) -> Result<(), Error> {
         let mut conn = self.database.connection().await?;
-        let copy = Copy::load(&mut conn).await?;
-        let mut present = self.subscribers.0.write().unwrap_or_else(PoisonError::into_inner);
-        // Of two that were made at the same time, the newer stays.
-        if present.generation < copy.generation {
-            *present = Arc::new(copy);
-        }
+        let load = self.subscribers.0.begin();
+        self.subscribers.0.finish(load, Copy::load(&mut conn).await?);
         Ok(())
     }
 

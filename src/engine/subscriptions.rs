@@ -1,6 +1,6 @@
 //! Subscriptions are made, changed, switched off and taken away.
 //!
-//! Whoever does that raises the catalog's number first, and so takes turns with all others who
+//! Whoever does that gives the catalog another number first, and so takes turns with all others who
 //! do; the row is locked next, which waits for publishers that are just storing something for
 //! this very subscription. What follows is either before all of a publication or after it.
 
@@ -17,11 +17,11 @@ use crate::domain::subscription::{SubscriptionSpec, headers};
 use crate::domain::tags::Tags;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
+use crate::store::catalog::renew_generation;
 use crate::store::events::{FanOut, Published};
 use crate::store::subscriptions::{
     SubscriptionRow, SubscriptionState, count_secrets, count_subscriptions, delete_subscription, find_open_deliveries,
-    find_undrained, insert_subscription, lock_subscription, mark_drained, raise_generation, replace_secret,
-    update_subscription,
+    find_undrained, insert_subscription, lock_subscription, mark_drained, replace_secret, update_subscription,
 };
 
 use super::changes::Changes;
@@ -61,7 +61,7 @@ impl Engine {
         let engine = self.clone();
         let row = self.detached(async move {
             transaction!(engine, |conn| {
-                raise_generation(conn, DEFAULT_NAMESPACE).await?;
+                renew_generation(conn, DEFAULT_NAMESPACE).await?;
                 if count_subscriptions(conn, DEFAULT_NAMESPACE).await? >= engine.settings.max_subscriptions {
                     return Err(Error::TooManySubscriptions(engine.settings.max_subscriptions));
                 }
@@ -81,7 +81,7 @@ impl Engine {
         let engine = self.clone();
         let row = self.detached(async move {
             transaction!(engine, |conn| {
-                raise_generation(conn, DEFAULT_NAMESPACE).await?;
+                renew_generation(conn, DEFAULT_NAMESPACE).await?;
                 let row = lock(conn, id).await?;
                 let (spec, json) = read_spec(fields_of(&row)?, changes.fields.clone())?;
                 // One that stays was judged before, and is judged again whenever it is dialled:
@@ -105,7 +105,7 @@ impl Engine {
         let engine = self.clone();
         let deleted = self.detached(async move {
             transaction!(engine, |conn| {
-                raise_generation(conn, DEFAULT_NAMESPACE).await?;
+                renew_generation(conn, DEFAULT_NAMESPACE).await?;
                 lock(conn, id).await?;
                 delete_subscription(conn, id, engine.now()).await?;
                 Ok(())
@@ -121,7 +121,7 @@ impl Engine {
         let engine = self.clone();
         let row = self.detached(async move {
             transaction!(engine, |conn| {
-                raise_generation(conn, DEFAULT_NAMESPACE).await?;
+                renew_generation(conn, DEFAULT_NAMESPACE).await?;
                 let row = lock(conn, id).await?;
                 replace_secret(conn, id, &secret.as_text(), overlap_seconds, engine.now()).await?;
                 if count_secrets(conn, id).await? > limits::SECRETS {
@@ -141,7 +141,7 @@ impl Engine {
         let (engine, url) = (self.clone(), url.to_owned());
         let deactivated = self.detached(async move {
             let notices = transaction!(engine, |conn| {
-                raise_generation(conn, DEFAULT_NAMESPACE).await?;
+                renew_generation(conn, DEFAULT_NAMESPACE).await?;
                 let Some(row) = lock_subscription(conn, DEFAULT_NAMESPACE, id).await? else { return Ok(None) };
                 if !row.is_active || row.url != url {
                     return Ok(None);

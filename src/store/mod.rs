@@ -7,6 +7,7 @@
 
 pub mod blocking;
 pub mod cached;
+pub mod catalog;
 pub mod claim_requests;
 pub mod claims;
 pub mod columns;
@@ -23,6 +24,8 @@ pub mod events;
 pub mod filter_overruns;
 pub mod gauges;
 pub mod growing;
+pub mod histories;
+pub mod latest;
 pub mod lease_watch;
 pub mod listing;
 pub mod maintenance;

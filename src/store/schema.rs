@@ -242,6 +242,22 @@ diesel::table! {
 }
 
 diesel::table! {
+    /// Histories of the database.
+    waybill.histories (first_id) {
+        first_id -> BigInt,
+        first_ready_seq -> BigInt,
+        first_log_id -> BigInt,
+        epoch -> Text,
+        system_identifier -> Nullable<BigInt>,
+        timeline -> Nullable<BigInt>,
+        database_oid -> BigInt,
+        table_oid -> BigInt,
+        reason -> Text,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
     /// Owners.
     waybill.namespaces (id) {
         id -> Integer,

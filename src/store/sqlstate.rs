@@ -50,6 +50,11 @@ impl SqlState {
         matches!(&self.0, [b'2', b'8', ..] | b"3D000" | b"42501")
     }
 
+    /// Whether a table or function is missing: the schema has not been migrated.
+    pub(super) fn is_undefined(self) -> bool {
+        matches!(&self.0, b"42P01" | b"42883" | b"3F000")
+    }
+
     /// What it means for whoever asked for the statement; `None` where the statement is to blame.
     ///
     /// | class | meaning |

@@ -1,4 +1,4 @@
-//! Subscriptions: written whole, read as they stand, and copied by servers that match events.
+//! Subscriptions: written whole, and read as they stand.
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
@@ -7,9 +7,8 @@ use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, Te
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use super::cached::CachedExt;
 use super::columns::JsonColumn;
-use super::schema::{subscription_catalog, subscription_secrets, subscriptions};
+use super::schema::{subscription_secrets, subscriptions};
 use crate::domain::json::RawJson;
 
 /// A subscription, as it stands.
@@ -95,16 +94,6 @@ pub async fn delete_subscription(conn: &mut AsyncPgConnection, id: i64, now: Opt
     .map(drop)
 }
 
-/// Notes that the subscriptions are not what they were. Call it first: those who change any of
-/// them take turns by it.
-pub async fn raise_generation(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<()> {
-    diesel::update(subscription_catalog::table.find(namespace_id))
-        .set(subscription_catalog::generation.eq(subscription_catalog::generation + 1))
-        .execute(conn)
-        .await
-        .map(drop)
-}
-
 /// The subscriptions that have not been taken away.
 #[diesel::dsl::auto_type(no_type_alias)]
 fn present(namespace_id: i32) -> _ {
@@ -188,71 +177,6 @@ pub async fn active_ids_of(conn: &mut AsyncPgConnection, namespace_id: i32, url:
         .select(subscriptions::id)
         .load(conn)
         .await
-}
-
-/// An active subscription, as servers copy it.
-#[derive(Debug, QueryableByName)]
-pub struct CatalogRow {
-    /// Its id.
-    #[diesel(sql_type = BigInt)]
-    pub id: i64,
-    /// Its version.
-    #[diesel(sql_type = Integer)]
-    pub version: i32,
-    /// What was set.
-    #[diesel(sql_type = Json)]
-    pub spec: JsonColumn,
-    /// What to sign with, the present secret first.
-    #[diesel(sql_type = Array<Text>)]
-    pub secrets: Vec<String>,
-    /// Until when each.
-    #[diesel(sql_type = Array<Nullable<Timestamptz>>)]
-    pub secrets_expire_at: Vec<Option<DateTime<Utc>>>,
-}
-
-/// Subscriptions of namespace `$1` with their secrets.
-macro_rules! catalog_rows {
-    ($which:literal) => {
-        concat!(
-            "SELECT s.id, s.version, s.spec, coalesce(k.secrets, '{}') AS secrets, \
-                    coalesce(k.expiries, '{}') AS secrets_expire_at \
-             FROM waybill.subscriptions s CROSS JOIN LATERAL ( \
-                 SELECT array_agg(secret ORDER BY id DESC) AS secrets, \
-                        array_agg(expires_at ORDER BY id DESC) AS expiries \
-                 FROM waybill.subscription_secrets WHERE subscription_id = s.id) k \
-             WHERE s.namespace_id = $1 AND ",
-            $which
-        )
-    };
-}
-
-/// The number of the present catalog.
-pub async fn load_generation(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<i64> {
-    subscription_catalog::table.find(namespace_id).select(subscription_catalog::generation).first(conn).await
-}
-
-/// All active subscriptions, and the number that stands for them. The number is read first: if
-/// something changes between the two reads, the copy is newer than it says, and whoever uses it
-/// is merely sent back for another.
-pub async fn load_catalog(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<(i64, Vec<CatalogRow>)> {
-    let generation = load_generation(conn, namespace_id).await?;
-    let rows = sql_query(catalog_rows!("s.is_active ORDER BY s.id"))
-        .bind::<Integer, _>(namespace_id)
-        .cached()
-        .load(conn)
-        .await?;
-    Ok((generation, rows))
-}
-
-/// One subscription, active or not, as servers copy it.
-pub async fn load_one(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64) -> QueryResult<Option<CatalogRow>> {
-    sql_query(catalog_rows!("s.id = $2 AND s.deleted_at IS NULL"))
-        .bind::<Integer, _>(namespace_id)
-        .bind::<BigInt, _>(id)
-        .cached()
-        .get_result(conn)
-        .await
-        .optional()
 }
 
 /// Gives a subscription a new secret; those before it are used along with it for

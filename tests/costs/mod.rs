@@ -87,6 +87,8 @@ struct Claimed {
 impl Lab {
     async fn open(url: &str) -> Self {
         let mut lab = Lab { conn: connect(url, SETUP).await.expect("the database answers") };
+        // The number that the calls below name.
+        Lab::execute(&mut lab, "UPDATE waybill.subscription_catalog SET generation = 0").await;
         lab.prepare().await;
         lab
     }

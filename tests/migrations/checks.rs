@@ -115,6 +115,8 @@ refused! {
          updated_at) VALUES ('{}', 'current', 0, 0, 0, now(), now(), now())";
     event_log_action_is_known:
         "INSERT INTO waybill.event_log (event_id, delivery_id, action, lease_id, attempt) VALUES (1, 1, 'EATEN', 1, 1)";
+    histories_epoch_is_short: "UPDATE waybill.histories SET epoch = '12345678'";
+    histories_reason_is_known: "UPDATE waybill.histories SET reason = 'boredom'";
     claim_requests_pair_up:
         "INSERT INTO waybill.claim_requests (worker_id, request_id, delivery_ids, claimed_at) \
          VALUES ('w:1', 'r', '{1}', now())";

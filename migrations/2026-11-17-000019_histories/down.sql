@@ -1,0 +1,10 @@
+DROP FUNCTION waybill.begin_history(boolean);
+DROP FUNCTION waybill.has_gone_back();
+DROP FUNCTION waybill.identify_database();
+DROP FUNCTION waybill.random_generation();
+DROP FUNCTION waybill.random_epoch();
+DROP TABLE waybill.histories;
+ALTER SEQUENCE waybill.ids NO MAXVALUE;
+ALTER SEQUENCE waybill.ready_seq NO MAXVALUE;
+ALTER SEQUENCE waybill.event_log_ids NO MAXVALUE;
+ALTER SEQUENCE waybill.lease_watch_ids NO MAXVALUE;

@@ -1,0 +1,115 @@
+//! The catalog: the active subscriptions as servers copy them to match events, and the number that
+//! stands for them.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::{OptionalExtension, QueryDsl, QueryableByName};
+use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::cached::CachedExt;
+use super::columns::JsonColumn;
+use super::schema::subscription_catalog;
+
+/// Gives the catalog another number, a random one: it is not the same again after a restore and as
+/// many changes. Call it first: those who change any subscription take turns by it.
+pub async fn renew_generation(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<()> {
+    let renew =
+        "UPDATE waybill.subscription_catalog SET generation = waybill.random_generation() WHERE namespace_id = $1";
+    sql_query(renew).bind::<Integer, _>(namespace_id).execute(conn).await.map(drop)
+}
+
+/// An active subscription, as servers copy it.
+#[derive(Debug, QueryableByName)]
+pub struct CatalogRow {
+    /// Its id.
+    #[diesel(sql_type = BigInt)]
+    pub id: i64,
+    /// Its version.
+    #[diesel(sql_type = Integer)]
+    pub version: i32,
+    /// What was set.
+    #[diesel(sql_type = Json)]
+    pub spec: JsonColumn,
+    /// What to sign with, the present secret first.
+    #[diesel(sql_type = Array<Text>)]
+    pub secrets: Vec<String>,
+    /// Until when each.
+    #[diesel(sql_type = Array<Nullable<Timestamptz>>)]
+    pub secrets_expire_at: Vec<Option<DateTime<Utc>>>,
+}
+
+/// Subscriptions of namespace `$1` with their secrets.
+macro_rules! catalog_rows {
+    ($which:literal) => {
+        concat!(
+            "SELECT s.id, s.version, s.spec, coalesce(k.secrets, '{}') AS secrets, \
+                    coalesce(k.expiries, '{}') AS secrets_expire_at \
+             FROM waybill.subscriptions s CROSS JOIN LATERAL ( \
+                 SELECT array_agg(secret ORDER BY id DESC) AS secrets, \
+                        array_agg(expires_at ORDER BY id DESC) AS expiries \
+                 FROM waybill.subscription_secrets WHERE subscription_id = s.id) k \
+             WHERE s.namespace_id = $1 AND ",
+            $which
+        )
+    };
+}
+
+/// The number of the present catalog.
+pub async fn load_generation(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<i64> {
+    subscription_catalog::table.find(namespace_id).select(subscription_catalog::generation).first(conn).await
+}
+
+/// A row of the catalog, or none, with the number of the catalog.
+#[derive(QueryableByName)]
+struct NumberedRow {
+    #[diesel(sql_type = BigInt)]
+    generation: i64,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    id: Option<i64>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    version: Option<i32>,
+    #[diesel(sql_type = Nullable<Json>)]
+    spec: Option<JsonColumn>,
+    #[diesel(sql_type = Nullable<Array<Text>>)]
+    secrets: Option<Vec<String>>,
+    #[diesel(sql_type = Nullable<Array<Nullable<Timestamptz>>>)]
+    secrets_expire_at: Option<Vec<Option<DateTime<Utc>>>>,
+}
+
+impl NumberedRow {
+    fn row(self) -> Option<CatalogRow> {
+        Some(CatalogRow {
+            id: self.id?,
+            version: self.version?,
+            spec: self.spec?,
+            secrets: self.secrets?,
+            secrets_expire_at: self.secrets_expire_at?,
+        })
+    }
+}
+
+/// Returns all active subscriptions, and the number that stands for them. One statement, and so one
+/// snapshot: rows of one catalog under the number of the one before would count as current after a
+/// restore to that number.
+pub async fn load_catalog(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<(i64, Vec<CatalogRow>)> {
+    let numbered = concat!(
+        "SELECT c.generation, r.* FROM waybill.subscription_catalog c LEFT JOIN LATERAL (",
+        catalog_rows!("s.is_active ORDER BY s.id"),
+        ") r ON true WHERE c.namespace_id = $1"
+    );
+    let rows: Vec<NumberedRow> = sql_query(numbered).bind::<Integer, _>(namespace_id).cached().load(conn).await?;
+    let generation = rows.as_slice().first().ok_or(diesel::NotFound)?.generation;
+    Ok((generation, rows.into_iter().filter_map(NumberedRow::row).collect()))
+}
+
+/// One subscription, active or not, as servers copy it.
+pub async fn load_one(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64) -> QueryResult<Option<CatalogRow>> {
+    sql_query(catalog_rows!("s.id = $2 AND s.deleted_at IS NULL"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<BigInt, _>(id)
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()
+}
