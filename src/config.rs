@@ -203,6 +203,11 @@ pub struct PushArgs {
 /// Settings of `waybill migrate`.
 #[derive(Debug, Clone, Args)]
 pub struct MigrateArgs {
+    /// Say that the database was restored from a backup, for restores that the server cannot notice:
+    /// ids and leases go on far behind those that were given out before.
+    #[arg(long)]
+    pub restored: bool,
+
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would show the comment as help")]
     pub database: DatabaseArgs,

@@ -84,6 +84,8 @@ impl Server {
         migrate_when_reachable(&url).await?;
         let database = Database::new(&url, usize::from(args.db_connections))?;
         let engine = Engine::new(database, clock, args.engine_settings());
+        // Before anybody may publish: the database may have been restored since it was last served.
+        engine.check_history().await?;
         background::keeper::prepare(&engine).await;
         let client = Client::new(&args.webhook_settings()).map_err(StartError::Webhooks)?;
         let shutdown = CancellationToken::new();

@@ -21,7 +21,8 @@ fn settings_of_the_program() -> BTreeMap<String, Setting> {
     let mut settings: BTreeMap<String, Setting> = BTreeMap::new();
     // The flags of `bench` describe a measurement, and not how a server is to behave.
     for command in Cli::command().get_subcommands().filter(|command| command.get_name() != "bench") {
-        for arg in command.get_arguments() {
+        // A flag without a value is an order to do something once, and must not stay in an environment.
+        for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values()) {
             let flag = format!("--{}", arg.get_long().expect("every setting has a long flag"));
             let defaults = arg.get_default_values();
             let setting = settings.entry(flag).or_default();

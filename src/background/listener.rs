@@ -1,5 +1,6 @@
 //! Hears other servers tell of new work, on a connection of its own. When the connection is
-//! lost it is opened again, and everybody who waits looks once, since words were missed.
+//! lost it is opened again, and everybody who waits looks once, since words were missed. Another
+//! server that has noticed that the database was restored tells so here, too.
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use super::notifier::Message;
 use super::{jittered, pause, report};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::store::histories::NOTICE;
 use crate::store::notify::listen;
 
 /// Between two tries to reach a database that is away.
@@ -17,10 +19,14 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// Listens until the connection is lost.
 pub async fn run_once(engine: &Engine) -> Result<(), Error> {
     let mut listening = engine.database.dedicated().await?;
+    engine.database.history_watch().check(&mut listening.connection).await?;
     listen(&mut listening.connection).await?;
     engine.look_everywhere();
     while let Some(text) = listening.notifications.recv().await {
-        hear(engine, &text);
+        match text == NOTICE {
+            true => engine.check_history().await?,
+            false => hear(engine, &text),
+        }
     }
     Err(Error::unavailable("the listening connection was closed".into()))
 }

@@ -7,6 +7,7 @@
 pub mod dispatcher;
 pub mod drainer;
 pub mod expirer;
+pub mod history_checker;
 pub mod keeper;
 pub mod listener;
 pub mod notifier;
@@ -65,6 +66,7 @@ pub fn start(
         tasks.spawn(pruner::run(engine.clone(), settings.dead_letter_days, shutdown.clone()));
     }
     tasks.spawn(registrar::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(history_checker::run(engine.clone(), shutdown.clone()));
     tasks.spawn(overrun_recorder::run(engine.clone(), shutdown.clone()));
     tasks.spawn(poller::run(engine.clone(), settings.poll_interval, shutdown.clone()));
     if settings.notify {

@@ -3,9 +3,11 @@
 use crate::config::MigrateArgs;
 use crate::logging;
 use crate::startup::{StartError, open_database};
+use crate::store::histories::begin_by_hand;
 use crate::store::migrate::migrate;
 
-/// Brings the schema up to date, in our own cluster where no database is given.
+/// Brings the schema up to date, in our own cluster where no database is given; begins a history if
+/// the database was restored.
 pub async fn run(args: MigrateArgs) -> Result<(), StartError> {
     logging::init(&args.logging);
     let (url, cluster) = open_database(&args.database, 1).await?;
@@ -13,6 +15,13 @@ pub async fn run(args: MigrateArgs) -> Result<(), StartError> {
     match ran.len() {
         0 => println!("the schema is up to date"),
         count => println!("{count} migrations ran"),
+    }
+    if args.restored {
+        let (before, new) = begin_by_hand(&url).await?;
+        println!(
+            "the database was restored: the history {} begins, {} is over; ids go on from {}",
+            new.epoch, before.epoch, new.first_id
+        );
     }
     if let Some(cluster) = cluster {
         let _ = tokio::task::spawn_blocking(move || cluster.stop()).await;

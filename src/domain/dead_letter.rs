@@ -35,6 +35,6 @@ impl ReplayConfig {
 
 /// What the receiver knows a replay by that must not be taken for what it has seen before. No `.`
 /// in it: that separates what is signed.
-pub fn new_webhook_id(event_id: i64, dead_letter_id: i64) -> String {
-    format!("evt_{event_id}_r{dead_letter_id}")
+pub fn new_webhook_id(epoch: &str, event_id: i64, dead_letter_id: i64) -> String {
+    format!("evt_{epoch}_{event_id}_r{dead_letter_id}")
 }

@@ -46,6 +46,11 @@ impl FilterOverruns {
         }
     }
 
+    /// Forgets them: the events that they are about may be gone.
+    pub(super) fn forget(&self) {
+        self.lock().clear();
+    }
+
     fn take(&self) -> Vec<FilterOverrun> {
         std::mem::take(&mut *self.lock()).into_values().collect()
     }

@@ -20,6 +20,7 @@ pub mod clock;
 pub mod deadline;
 pub mod filter_overruns;
 pub mod fusion;
+pub mod histories;
 pub mod hub;
 pub mod marks;
 pub mod matching;
@@ -233,7 +234,7 @@ impl Engine {
     /// Puts an engine together. Must be called on the main runtime.
     pub fn new(database: Database, clock: Clock, settings: EngineSettings) -> Self {
         let runtime = Handle::current();
-        Engine(Arc::new_cyclic(|engine| Parts {
+        let engine = Engine(Arc::new_cyclic(|engine| Parts {
             lanes: Lanes::open(engine, &runtime, &database, &settings),
             database,
             clock,
@@ -255,7 +256,9 @@ impl Engine {
                 getrandom::u32().unwrap_or_default()
             ),
             runtime,
-        }))
+        }));
+        engine.forget_when_history_changes();
+        engine
     }
 
     /// How many calls wait to be taken to the database.
@@ -361,9 +364,10 @@ impl Engine {
         }
     }
 
-    /// Something may have entered any queue.
+    /// Something may have entered any queue, or wait for any time.
     pub fn look_everywhere(&self) {
         self.marks.forget();
+        self.moments.forget();
         self.hub.wake_all();
         self.push_bell.ring(None);
     }

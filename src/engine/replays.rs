@@ -46,13 +46,13 @@ pub struct ReplayOrder {
 }
 
 impl ReplayOrder {
-    fn terms(&self, letter: &DeadLetterRow) -> ReplayTerms {
+    fn terms(&self, letter: &DeadLetterRow, webhook_id: Option<String>) -> ReplayTerms {
         ReplayTerms {
             dead_letter_id: letter.id,
             by: self.by.clone(),
             config: self.config,
             payload: self.payload.clone(),
-            webhook_id: self.new_webhook_id.then(|| new_webhook_id(letter.event_id, letter.id)),
+            webhook_id,
         }
     }
 }
@@ -68,7 +68,11 @@ impl Engine {
                 changes.find_orphans(conn).await?;
                 // Whoever is done with a dead letter holds its delivery's lock. Now we do: look again.
                 let letter = find(conn, id).await?;
-                replay(&mut changes, &letter, &order)?;
+                let webhook_id = match order.new_webhook_id {
+                    true => Some(new_webhook_id(&engine.epoch_on(conn, letter.event_id).await?, letter.event_id, id)),
+                    false => None,
+                };
+                replay(&mut changes, &letter, &order, webhook_id)?;
                 let written = changes.write(conn).await?;
                 let letter = get_dead_letter(conn, DEFAULT_NAMESPACE, id).await?;
                 Ok((letter.ok_or(Error::DeadLetterNotFound(id))?, written))
@@ -106,7 +110,7 @@ pub(super) async fn replay_many(
         if letter.replayed_at.is_some() {
             continue;
         }
-        match replay(changes, &letter, order) {
+        match replay(changes, &letter, order, None) {
             Ok(()) => replayed += 1,
             Err(_) => skipped += 1,
         }
@@ -115,7 +119,12 @@ pub(super) async fn replay_many(
 }
 
 /// FAILED or CANCELLED → PENDING, from the dead letters. Its delivery is locked, if it is there.
-fn replay(changes: &mut Changes, letter: &DeadLetterRow, order: &ReplayOrder) -> Result<(), Error> {
+fn replay(
+    changes: &mut Changes,
+    letter: &DeadLetterRow,
+    order: &ReplayOrder,
+    webhook_id: Option<String>,
+) -> Result<(), Error> {
     let id = letter.delivery_id;
     let refused = |why| Error::NotReplayable { id: letter.id, why };
     if letter.replayed_at.is_some() {
@@ -133,7 +142,7 @@ fn replay(changes: &mut Changes, letter: &DeadLetterRow, order: &ReplayOrder) ->
     loaded.forget_past_expiry();
     changes.send_to_tail(id);
     changes.log(line);
-    changes.replay(id, order.terms(letter));
+    changes.replay(id, order.terms(letter, webhook_id));
     Ok(())
 }
 

@@ -6,9 +6,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::body::{self, path_id, read_only_json};
+use super::cursor::{next_cursor, position_of};
 use super::query::{expect_no_query, read_query, take_page};
 use super::view::{Timestamp, timestamp};
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
+use crate::domain::history::Numbers;
 use crate::domain::input::RawFields;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
@@ -103,12 +105,13 @@ pub async fn list_dead_letters(engine: Data<Engine>, request: HttpRequest) -> Re
         replayed: query.boolean("replayed"),
     };
     let (after, limit) = take_page(&mut query);
-    let range = Range { after, until: i64::MAX, limit, scan: engine.settings.list_scan_rows };
     query.finish()?;
+    let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
+    let range = Range { after, until: i64::MAX, limit, scan: engine.settings.list_scan_rows };
     let mut conn = engine.database.connection().await?;
     let (rows, next) = dead_letter_list::list_dead_letters(&mut conn, DEFAULT_NAMESPACE, &filter, range).await?;
     let dead_letters = rows.iter().map(DeadLetterView::of).collect();
-    Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: next.map(|id| id.to_string()) }))
+    Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: next_cursor(next, &engine)? }))
 }
 
 /// `GET /dead-letters/{id}`.

@@ -6,10 +6,12 @@ use chrono::TimeDelta;
 use serde::Serialize;
 
 use super::body::{self, path_id, read_nothing, read_only_json};
+use super::cursor::{next_cursor, position_of};
 use super::events::STATES;
 use super::operate::read_reason;
 use super::query::{expect_no_query, read_query, take_page};
 use super::view::{Timestamp, timestamp};
+use crate::domain::history::Numbers;
 use crate::domain::input::RawFields;
 use crate::domain::limits;
 use crate::domain::status::Status;
@@ -123,11 +125,12 @@ pub async fn list_deliveries(engine: Data<Engine>, request: HttpRequest) -> Resu
     };
     let (after, limit) = take_page(&mut query);
     query.finish()?;
+    let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let mut conn = engine.database.connection().await?;
     let scan = engine.settings.list_scan_rows;
     let (rows, next) = list_pushes(&mut conn, DEFAULT_NAMESPACE, &filter, after, limit, scan).await?;
     let deliveries = rows.iter().map(DeliveryView::of).collect();
-    Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: next.map(|id| id.to_string()) }))
+    Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: next_cursor(next, &engine)? }))
 }
 
 /// `GET /deliveries/{id}`.

@@ -9,11 +9,13 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::body::{self, path_id, read_only_json};
+use super::cursor::{next_cursor, position_of};
 use super::deliveries::DeliveryView;
 use super::new_event::{read_event, traceparent};
-use super::query::{Query, read_query};
+use super::query::{Query, read_query, take_cursor};
 use super::sliced_body::json;
 use super::view::{EventView, LogView, published, size_of};
+use crate::domain::history::Numbers;
 use crate::domain::input::{Fields, RawFields, read_items};
 use crate::domain::limits;
 use crate::domain::status::Status;
@@ -129,14 +131,16 @@ struct EventList<'a> {
 pub async fn list_events(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let filter = read_filter(&mut query);
-    let page = Page {
+    let after = take_cursor(&mut query);
+    let mut page = Page {
         descending: query.word("order", read_order, "asc, desc").unwrap_or(false),
-        after: query.integer("after", 0..=i64::MAX),
+        after: None,
         offset: query.integer("offset", 0..=MAX_OFFSET).unwrap_or(0),
         limit: query.integer("limit", limits::PAGE).unwrap_or(20),
         scan: engine.settings.list_scan_rows,
     };
     query.finish()?;
+    page.after = position_of(after, &engine, Numbers::Ids).await?;
     let mut conn = engine.database.connection().await?;
     let found = load_page(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?;
     Ok(HttpResponse::Ok().json(EventList {
@@ -145,7 +149,7 @@ pub async fn list_events(engine: Data<Engine>, request: HttpRequest) -> Result<H
         total_is_exact: found.total_is_exact,
         limit: page.limit,
         offset: page.offset,
-        next: found.next.map(|id| id.to_string()),
+        next: next_cursor(found.next, &engine)?,
     }))
 }
 

@@ -4,9 +4,11 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
+use super::cursor::{next_cursor, position_of};
 use super::query::{read_query, take_page};
 use super::view::LogView;
 use crate::domain::action::Action;
+use crate::domain::history::Numbers;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
@@ -30,9 +32,10 @@ pub async fn list_logs(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     };
     let (after, limit) = take_page(&mut query);
     query.finish()?;
+    let after = position_of(after, &engine, Numbers::LogIds).await?.unwrap_or(0);
     let mut conn = engine.database.connection().await?;
     let scan = engine.settings.list_scan_rows;
     let (entries, next) = load_page(&mut conn, DEFAULT_NAMESPACE, &filter, after, limit, scan).await?;
-    Ok(HttpResponse::Ok()
-        .json(Logs { logs: entries.iter().map(LogView::of).collect(), next: next.map(|id| id.to_string()) }))
+    let next = next_cursor(next, &engine)?;
+    Ok(HttpResponse::Ok().json(Logs { logs: entries.iter().map(LogView::of).collect(), next }))
 }

@@ -9,6 +9,7 @@ pub mod claim_body;
 pub mod claims;
 pub mod client_socket;
 pub mod connection;
+pub mod cursor;
 pub mod dead_letters;
 pub mod deliveries;
 pub mod docs;

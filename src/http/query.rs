@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use actix_web::HttpRequest;
 
+use super::cursor::Cursor;
 use crate::domain::input::{Fields, InputError, MAX_FIELDS, QueryValue, shown};
 use crate::domain::limits;
 
@@ -34,10 +35,16 @@ fn read_pair(pair: &str) -> Result<(Cow<'static, str>, QueryValue), InputError> 
     Ok((name.into(), QueryValue(value)))
 }
 
-/// Takes the page of a list that goes by id: after which id, and at most how many rows.
-pub fn take_page(query: &mut Query) -> (i64, i64) {
-    let after = query.integer("after", 0..=i64::MAX).unwrap_or(0);
-    (after, query.integer("limit", limits::PAGE).unwrap_or(100))
+/// Takes the page of a list that goes by number: after which cursor, and at most how many rows.
+pub fn take_page(query: &mut Query) -> (Option<Cursor>, i64) {
+    (take_cursor(query), query.integer("limit", limits::PAGE).unwrap_or(100))
+}
+
+/// Takes the cursor of a list that goes by number.
+pub fn take_cursor(query: &mut Query) -> Option<Cursor> {
+    query.parse_text("after", |text| {
+        Cursor::parse(text).ok_or_else(|| "must be the `next` of an earlier page".to_owned())
+    })
 }
 
 /// Undoes URL encoding; `None` if what comes out is not UTF-8. (The usual decoders put U+FFFD

@@ -7,10 +7,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::body::{self, path_id, read_bare, read_only_json};
+use super::cursor::{next_cursor, position_of};
 use super::dead_letters::CONFIGS;
 use super::query::{expect_no_query, read_query, take_page};
 use super::view::Timestamp;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
+use crate::domain::history::Numbers;
 use crate::domain::input::RawFields;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
@@ -104,9 +106,10 @@ pub async fn list_replays(engine: Data<Engine>, request: HttpRequest) -> Result<
     let mut query = read_query(&request)?;
     let (after, limit) = take_page(&mut query);
     query.finish()?;
+    let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let mut conn = engine.database.connection().await?;
     let rows = list_replay_jobs(&mut conn, DEFAULT_NAMESPACE, after, limit).await?;
-    let next = page_end(&rows, limit, |row| row.id.to_string());
+    let next = next_cursor(page_end(&rows, limit, |row| row.id), &engine)?;
     Ok(HttpResponse::Ok().json(Replays { replays: rows.iter().map(ReplayView::of).collect(), next }))
 }
 

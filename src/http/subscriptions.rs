@@ -7,8 +7,10 @@ use chrono::Utc;
 use serde_json::{Map, Value, json};
 
 use super::body::{path_id, read_bare, read_only_json};
+use super::cursor::{next_cursor, position_of};
 use super::query::{expect_no_query, read_query, take_page};
 use super::view::{Timestamp, timestamp};
+use crate::domain::history::Numbers;
 use crate::domain::input::{InputError, RawFields};
 use crate::domain::seconds::Seconds;
 use crate::domain::signature::Secret;
@@ -62,6 +64,7 @@ pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> R
     let is_active = query.boolean("is_active");
     let (after, limit) = take_page(&mut query);
     query.finish()?;
+    let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let mut conn = engine.database.connection().await?;
     let rows = subscriptions::list_subscriptions(&mut conn, DEFAULT_NAMESPACE, is_active, after, limit).await?;
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();
@@ -73,7 +76,7 @@ pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> R
         view(row, endpoints.iter().find(|e| e.url == row.url), overrun)
     });
     let views: Vec<_> = views.collect();
-    let next = page_end(&rows, limit, |row| row.id.to_string());
+    let next = next_cursor(page_end(&rows, limit, |row| row.id), &engine)?;
     Ok(HttpResponse::Ok().json(json!({"subscriptions": views, "next": next})))
 }
 

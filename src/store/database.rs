@@ -2,6 +2,9 @@
 //!
 //! A connection's driver task belongs to the runtime that opened it, so all of them are
 //! opened on the main runtime: one opened on an HTTP worker's would die with that worker.
+//!
+//! Each new connection is asked which database it leads to before it is handed out: see
+//! [`super::histories`].
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +19,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::connect::{NotConnected, Opened, open};
+use super::histories::{Checked, HistoryWatch};
 use super::stream::Activity;
+use crate::domain::history::Histories;
 use crate::error::{Error, Outage, OutageKind};
 
 /// How long a request may wait for the database before it is told to come back later.
@@ -58,6 +63,7 @@ pub struct Database {
     pool: Pool<Links>,
     url: String,
     trouble: Arc<Mutex<Option<(Instant, Outage)>>>,
+    watch: Arc<HistoryWatch>,
 }
 
 /// A connection out of the pool.
@@ -68,6 +74,7 @@ pub struct Link {
     connection: AsyncPgConnection,
     activity: Arc<Activity>,
     driver: AbortHandle,
+    checked: Checked,
 }
 
 impl Drop for Link {
@@ -109,6 +116,7 @@ impl DerefMut for Link {
 pub struct Links {
     url: String,
     runtime: Handle,
+    watch: Arc<HistoryWatch>,
 }
 
 impl Manager for Links {
@@ -116,11 +124,13 @@ impl Manager for Links {
     type Error = NotConnected;
 
     async fn create(&self) -> Result<Link, NotConnected> {
-        let url = self.url.clone();
-        let opened = self.runtime.spawn(async move { open(&url, SETUP).await });
-        let Opened { connection, activity, driver, .. } =
-            opened.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic).into()))?;
-        Ok(Link { connection, activity, driver })
+        let (url, watch) = (self.url.clone(), self.watch.clone());
+        let opened = self.runtime.spawn(async move {
+            let Opened { mut connection, activity, driver, .. } = open(&url, SETUP).await?;
+            let checked = watch.check(&mut connection).await?;
+            Ok(Link { connection, activity, driver, checked })
+        });
+        opened.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic).into()))
     }
 
     async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<NotConnected> {
@@ -128,19 +138,25 @@ impl Manager for Links {
             return Err(RecycleError::message("it is broken"));
         }
         let idle = tokio::time::timeout(IDLE_WITHIN, link.activity.idle()).await;
-        idle.map_err(|_| RecycleError::message("it goes on with a statement that nobody waits for"))
+        idle.map_err(|_| RecycleError::message("it goes on with a statement that nobody waits for"))?;
+        if link.checked == Checked::NotYet {
+            // Connections to a standby outlive its promotion.
+            link.checked = self.watch.check(&mut link.connection).await.map_err(NotConnected::from)?;
+        }
+        Ok(())
     }
 }
 
 impl Database {
     /// Prepares the pool; connects to nothing yet. Must be called on the main runtime.
     pub fn new(url: &str, connections: usize) -> Result<Self, Error> {
-        let pool = Pool::builder(Links { url: url.to_owned(), runtime: Handle::current() })
+        let watch = Arc::<HistoryWatch>::default();
+        let pool = Pool::builder(Links { url: url.to_owned(), runtime: Handle::current(), watch: watch.clone() })
             .max_size(connections)
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| Error::Internal(format!("the connection pool: {error}")))?;
-        Ok(Self { pool, url: url.to_owned(), trouble: Arc::default() })
+        Ok(Self { pool, url: url.to_owned(), trouble: Arc::default(), watch })
     }
 
     /// Returns how many connections there may be.
@@ -175,6 +191,16 @@ impl Database {
             Ok(opened) => Ok(opened?),
             Err(_) => Err(Error::unavailable("connecting took too long".into())),
         }
+    }
+
+    /// Returns what is known of the database's histories.
+    pub fn histories(&self) -> Arc<Histories> {
+        self.watch.histories()
+    }
+
+    /// Returns what notices that the database has gone back.
+    pub fn history_watch(&self) -> &HistoryWatch {
+        &self.watch
     }
 
     /// Takes note of a statement that failed. Whether there is room can only be told by trying, so

@@ -42,9 +42,10 @@ pub struct Letter {
 }
 
 impl Letter {
-    /// The name by which receivers know an event. No `.` in it: that separates what is signed.
-    pub fn webhook_id(event_id: i64) -> String {
-        format!("evt_{event_id}")
+    /// Returns the name by which receivers know an event. The epoch makes it unique even where a
+    /// restore has the database give out an id again. No `.` in it: that separates what is signed.
+    pub fn webhook_id(epoch: &str, event_id: i64) -> String {
+        format!("evt_{epoch}_{event_id}")
     }
 
     /// The request that carries it.

@@ -6,7 +6,7 @@ use super::document::{Document, Operation};
 use crate::support::{App, Reply};
 
 /// A value that a parameter accepts.
-fn fitting_value(document: &Document, parameter: &str) -> String {
+fn fitting_value(app: &App, document: &Document, parameter: &str) -> String {
     let described = document.at(parameter);
     let name = described["name"].as_str().expect("a name");
     let schema = document.at(&document.follow(format!("{parameter}/schema")));
@@ -14,6 +14,7 @@ fn fitting_value(document: &Document, parameter: &str) -> String {
     match (known.into_iter().find(|value| !value.is_null()), name) {
         (_, "next") => "true".into(),
         (Some(value), _) => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        (None, "after") if schema["pattern"].is_string() => app.cursor(7),
         (None, "worker_id") => "render-3:4127".into(),
         (None, _) if schema["format"] == "date-time" => "2026-03-09T08:15:02Z".into(),
         (None, _) => schema["minimum"].as_i64().unwrap_or(7).to_string(),
@@ -21,11 +22,13 @@ fn fitting_value(document: &Document, parameter: &str) -> String {
 }
 
 /// All query parameters of an operation, with values that it accepts.
-fn whole_query(document: &Document, operation: &Operation) -> Vec<(String, String)> {
+fn whole_query(app: &App, document: &Document, operation: &Operation) -> Vec<(String, String)> {
     let parameters = document.parameters(operation);
     let of_query = parameters.iter().filter(|place| document.at(place)["in"] == "query");
     of_query
-        .map(|place| (document.at(place)["name"].as_str().expect("a name").to_owned(), fitting_value(document, place)))
+        .map(|place| {
+            (document.at(place)["name"].as_str().expect("a name").to_owned(), fitting_value(app, document, place))
+        })
         .collect()
 }
 
@@ -43,7 +46,7 @@ async fn every_documented_parameter_is_accepted() {
     let document = Document::load();
     let app = App::start().await;
     for operation in document.operations() {
-        let query = whole_query(&document, &operation);
+        let query = whole_query(&app, &document, &operation);
         let reply = ask(&app, &document, &operation, &query).await;
         assert_ne!(reply.status, 400, "{operation:?} {query:?}: {}", reply.text);
     }
@@ -54,7 +57,7 @@ async fn a_parameter_that_is_not_documented_is_refused_by_name() {
     let document = Document::load();
     let app = App::start().await;
     for operation in document.operations() {
-        let mut query = whole_query(&document, &operation);
+        let mut query = whole_query(&app, &document, &operation);
         query.push(("colour".into(), "red".into()));
         ask(&app, &document, &operation, &query).await.names(&["colour"]);
     }

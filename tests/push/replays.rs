@@ -81,10 +81,10 @@ async fn an_edited_body_and_a_new_id_are_sent_in_every_attempt() {
     assert_eq!(requests.len(), 4);
     for request in &requests[2..] {
         assert_eq!(request.text(), r#"{"n" :  2.0}"#);
-        assert_eq!(request.header("webhook-id"), Some(format!("evt_{event}_r{letter}").as_str()));
+        assert_eq!(request.header("webhook-id"), Some(format!("{}_r{letter}", app.webhook_id(event)).as_str()));
         assert_signed(request, &subscription);
     }
-    assert_eq!(requests[0].header("webhook-id"), Some(format!("evt_{event}").as_str()));
+    assert_eq!(requests[0].header("webhook-id"), Some(app.webhook_id(event).as_str()));
     ledger::check(&app).await;
 }
 

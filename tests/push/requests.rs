@@ -61,7 +61,7 @@ async fn a_request_is_signed_and_says_what_it_is() {
     let expected = [
         ("content-type", "application/json"),
         ("user-agent", concat!("Waybill/", env!("CARGO_PKG_VERSION"))),
-        ("webhook-id", &format!("evt_{id}")),
+        ("webhook-id", &app.webhook_id(id)),
         ("waybill-event-type", "user.created"),
         ("waybill-correlation-id", "Bestellung%207%20f%C3%BCr%20%C3%9C"),
         ("waybill-attempt", "1"),
@@ -88,7 +88,7 @@ async fn every_attempt_is_signed_anew_and_keeps_its_id() {
     let id = publish_id(&app, "a").await;
     let requests = receiver.received(2).await;
     for (number, request) in requests.iter().enumerate() {
-        assert_eq!(header(request, "webhook-id"), format!("evt_{id}"));
+        assert_eq!(header(request, "webhook-id"), app.webhook_id(id));
         assert_eq!(header(request, "waybill-attempt"), (number + 1).to_string());
         assert_eq!(header(request, "webhook-signature"), signature(&secret, request));
     }

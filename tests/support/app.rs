@@ -153,6 +153,16 @@ impl App {
         logs.iter().map(|log| log["action"].as_str().expect("an action").to_owned()).collect()
     }
 
+    /// The id by which receivers know an event of the present history.
+    pub fn webhook_id(&self, event_id: i64) -> String {
+        format!("evt_{}_{event_id}", self.engine().epoch().expect("an epoch"))
+    }
+
+    /// The cursor behind this id.
+    pub fn cursor(&self, id: i64) -> String {
+        format!("{}_{id}", self.engine().epoch().expect("an epoch"))
+    }
+
     /// One number from the database.
     pub async fn count(&self, sql: &str) -> i64 {
         database::count(&self.url, sql).await

@@ -57,8 +57,8 @@ impl Attempt {
     /// Makes the attempt. The slot is free again when the receiver has answered; putting that
     /// on record is not its receiver's business any more.
     pub async fn run(self, slot: Slot) {
-        let replay = match self.replay().await {
-            Ok(replay) => replay,
+        let (replay, epoch) = match self.prepare().await {
+            Ok(prepared) => prepared,
             // Nothing was sent: the lease runs out, and it is tried again.
             Err(error) => {
                 return log::warn!(delivery_id = self.push.delivery_id; "a push could not be prepared: {error}");
@@ -66,7 +66,7 @@ impl Attempt {
         };
         let spec = self.spec_for(&replay);
         let secrets = self.subscriber.secrets_at(self.engine.time());
-        let request = write(letter_of(&self.push, &replay), &spec, secrets).await;
+        let request = write(letter_of(&self.push, &replay, &epoch), &spec, secrets).await;
         if self.claimed_at.elapsed() > BEGIN_WITHIN {
             drop(slot);
             return self.give_back().await;
@@ -106,12 +106,13 @@ impl Attempt {
         }
     }
 
-    /// What the dead letter says from which it is sent again.
-    async fn replay(&self) -> Result<Replay, Error> {
-        match self.push.replay_of {
-            Some(id) => self.engine.load_replay(id).await,
-            None => Ok(Replay::default()),
-        }
+    /// Returns what the dead letter says from which it is sent again, and the epoch of its event.
+    async fn prepare(&self) -> Result<(Replay, String), Error> {
+        let replay = match self.push.replay_of {
+            Some(id) => self.engine.load_replay(id).await?,
+            None => Replay::default(),
+        };
+        Ok((replay, self.engine.epoch_of(self.push.row.event.id).await?))
     }
 
     async fn record(&self, spec: &SubscriptionSpec, version: Option<i32>, exchange: Exchange) {

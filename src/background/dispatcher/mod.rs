@@ -114,6 +114,8 @@ impl Dispatcher {
             return Ok(0);
         }
         let gates = self.engine.look_at_gates(&candidates).await?;
+        // After a restore there may be no such subscription any more.
+        self.busy.retain(|id| !candidates.contains(id) || gates.iter().any(|gate| gate.subscription_id == *id));
         if gates.iter().any(|gate| self.is_news(gate)) {
             self.engine.reload_subscribers().await?;
         }

@@ -37,11 +37,11 @@ pub(super) async fn write(
 }
 
 /// A claimed push, as it is to be sent.
-pub(super) fn letter_of(push: &ClaimedPush, replay: &Replay) -> Letter {
+pub(super) fn letter_of(push: &ClaimedPush, replay: &Replay, epoch: &str) -> Letter {
     let event = &push.row.event;
     let own_payload = || event.payload.as_ref().map_or("null", |json| json.0.as_str()).to_owned();
     Letter {
-        webhook_id: replay.webhook_id.clone().unwrap_or_else(|| Letter::webhook_id(event.id)),
+        webhook_id: replay.webhook_id.clone().unwrap_or_else(|| Letter::webhook_id(epoch, event.id)),
         event_type: event.event_type.clone(),
         title: event.title.clone(),
         time: event.created_at,

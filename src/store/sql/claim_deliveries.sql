@@ -30,7 +30,13 @@
 -- Rows without an id say in which queues entries were seen and left, and how many: they did not
 -- fit, were asked for by nobody, are just being taken by others, or have expired and are not swept
 -- yet. (For pushes only where nothing could be had.)
-WITH candidates AS MATERIALIZED (
+--
+-- The lease is the entry's number. An entry that was there when the present history began gets
+-- another one: before a restore, somebody may have claimed it under the same.
+WITH present AS MATERIALIZED (
+    SELECT first_ready_seq FROM waybill.histories WHERE first_id >= 0 ORDER BY first_id DESC LIMIT 1
+),
+candidates AS MATERIALIZED (
     SELECT r.ready_place, q.queue, q.lease_seconds, r.rank, r.seq, r.delivery_id
     FROM unnest($2, $8, $9, $4, $10, $11, $12)
          AS q(queue, from_rank, from_seq, window_size, lease_seconds, subscription_id, version)
@@ -80,12 +86,13 @@ claimed AS (
     UPDATE waybill.deliveries d
     SET status = 'PROCESSING',
         worker_id = ($5)[f.slot],
-        lease_id = f.seq,
+        lease_id = CASE WHEN f.seq >= present.first_ready_seq THEN f.seq ELSE nextval('waybill.ready_seq') END,
         lease_expires_at = coalesce($7, now()) + make_interval(secs => coalesce(f.lease_seconds, ($6)[f.slot])),
         started_at = NULL,
         ready_seq = NULL,
         updated_at = coalesce($7, now())
     FROM fetched f
+    CROSS JOIN present
     WHERE d.ctid = f.delivery_place AND (f.bytes_so_far <= $13 OR f.slot = 1)
     RETURNING f.slot, f.ready_place, f.queue, f.rank, f.seq, d.id AS claimed_id, d.event_id, d.subscription_id,
               d.replay_of,

@@ -47,7 +47,7 @@ async fn a_list_holds_no_copies_and_goes_by_pages() {
         give_up(&app, n).await;
     }
     let mut seen = Vec::new();
-    let mut after = "0".to_owned();
+    let mut after = app.cursor(0);
     loop {
         let page = app.get(&format!("/dead-letters?limit=2&after={after}")).await.expect(200).json();
         let letters = page["dead_letters"].as_array().unwrap().clone();

@@ -50,7 +50,7 @@ async fn pages_follow_one_another_whatever_they_are_filtered_by() {
     }
     for (filter, count) in [("", 8), (&format!("subscription_id={subscription}"), 4), ("status=PENDING", 8)] {
         let mut seen = Vec::new();
-        let mut after = "0".to_owned();
+        let mut after = app.cursor(0);
         loop {
             let page = app.get(&format!("/deliveries?limit=3&after={after}&{filter}")).await.expect(200).json();
             seen.extend(ids(page["deliveries"].as_array().unwrap()));

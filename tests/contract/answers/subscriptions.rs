@@ -15,8 +15,9 @@ pub async fn run(record: &Record) {
     rotate(&server, &id).await;
     test(&server, &receiver, &id).await;
     watch(&server, &receiver, &format!("/subscriptions/{watched}")).await;
-    server.get("/subscriptions?limit=1").await.expect(200);
-    server.get("/subscriptions?is_active=true&after=1").await.expect(200);
+    let page = server.get("/subscriptions?limit=1").await.expect(200).json();
+    let next = page["next"].as_str().expect("a cursor");
+    server.get(&format!("/subscriptions?is_active=true&after={next}")).await.expect(200);
     server.send(server.request("DELETE", &format!("/subscriptions/{id}"))).await.expect(204);
 }
 

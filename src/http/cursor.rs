@@ -1,0 +1,65 @@
+//! Cursors of lists that go by number: `next` in an answer, `after` in the request for the next page.
+//!
+//! A cursor carries the epoch of the database (see [`crate::domain::history`]): after a restore, the
+//! same position in another history would skip or repeat rows without anybody noticing.
+
+use crate::domain::history::{Numbers, is_epoch};
+use crate::engine::Engine;
+use crate::error::Error;
+
+/// Where a page ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cursor {
+    epoch: String,
+    position: i64,
+}
+
+impl Cursor {
+    /// Reads the text of a cursor, of whatever history.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (epoch, digits) = text.split_once('_').filter(|(epoch, _)| is_epoch(epoch))?;
+        let is_plain = (1..=19).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let position = digits.parse().ok().filter(|_| is_plain)?;
+        Some(Cursor { epoch: epoch.to_owned(), position })
+    }
+
+    /// Returns the position, or an error if the cursor is from a history that the database has left.
+    async fn position(self, engine: &Engine, numbers: Numbers) -> Result<i64, Error> {
+        match engine.holds_cursor(&self.epoch, numbers, self.position).await? {
+            true => Ok(self.position),
+            false => {
+                Err(Error::invalid("after", "is from before the database was restored; begin again at the first page"))
+            }
+        }
+    }
+}
+
+/// Returns the position behind which a page begins, if a cursor says so.
+pub async fn position_of(cursor: Option<Cursor>, engine: &Engine, numbers: Numbers) -> Result<Option<i64>, Error> {
+    match cursor {
+        Some(cursor) => cursor.position(engine, numbers).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Returns the text of the cursor to the page behind `position`, if there is one.
+pub fn next_cursor(position: Option<i64>, engine: &Engine) -> Result<Option<String>, Error> {
+    position.map(|position| Ok(format!("{}_{position}", engine.epoch()?))).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cursor;
+
+    #[test]
+    fn a_cursor_is_an_epoch_and_a_position() {
+        let cursor = Cursor { epoch: "abcdefg2".to_owned(), position: 17 };
+        assert_eq!(Cursor::parse("abcdefg2_17"), Some(cursor));
+        for text in
+            ["", "17", "_17", "abcdefg2", "abcdefg2_", "abcdefg2_-1", "abcdefg2_+1", "ABCDEFG2_17", "abcdefg2_1x"]
+        {
+            assert_eq!(Cursor::parse(text), None, "{text}");
+        }
+        assert_eq!(Cursor::parse("abcdefg2_9999999999999999999"), None);
+    }
+}
