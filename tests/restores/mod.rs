@@ -2,3 +2,9 @@
 //! behind was promoted.
 
 mod catalog;
+mod copied;
+mod cursors;
+mod dump;
+mod failover;
+mod noticing;
+mod witness;

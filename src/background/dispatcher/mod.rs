@@ -115,7 +115,10 @@ impl Dispatcher {
         }
         let gates = self.engine.look_at_gates(&candidates).await?;
         // After a restore there may be no such subscription any more.
-        self.busy.retain(|id| !candidates.contains(id) || gates.iter().any(|gate| gate.subscription_id == *id));
+        let present: BTreeSet<i64> = gates.iter().map(|gate| gate.subscription_id).collect();
+        for id in candidates.iter().filter(|id| !present.contains(id)) {
+            self.busy.remove(id);
+        }
         if gates.iter().any(|gate| self.is_news(gate)) {
             self.engine.reload_subscribers().await?;
         }

@@ -1,0 +1,51 @@
+//! The data directory of the embedded PostgreSQL is copied, and the copy started later: nothing
+//! tells it from the original.
+
+use std::process::Command;
+
+use super::witness::Witness;
+use crate::support::process::{Process, waybill};
+use crate::support::{Place, database};
+
+fn command(verb: &str, place: &Place) -> Command {
+    let mut command = waybill(&[verb, "--data-dir"]);
+    command.arg(place.data_dir());
+    command
+}
+
+fn serve(place: &Place) -> Process {
+    let mut serve = command("serve", place);
+    serve.args(["--bind", "127.0.0.1:0"]);
+    tokio::task::block_in_place(|| Process::start(serve))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_data_directory_goes_on_with_new_numbers_once_it_is_said_to_be_restored() {
+    let (place, copy, mut witness) = (Place::with_cluster(), Place::new(), Witness::default());
+    let server = serve(&place);
+    witness.publish_job(&server.app).await;
+    server.stop().await;
+    let copied = Command::new("cp").arg("-a").arg(place.data_dir()).arg(copy.data_dir()).status();
+    assert!(copied.expect("cp runs").success());
+
+    let server = serve(&place);
+    witness.claim_job(&server.app).await;
+    witness.publish_job(&server.app).await;
+    witness.claim_job(&server.app).await;
+    server.stop().await;
+
+    let mut restored = command("migrate", &copy);
+    let output = restored.arg("--restored").output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).expect("text");
+    let words: Vec<&str> = said.lines().last().expect("a line").split(' ').collect();
+    assert_eq!(words[..5], ["the", "database", "was", "restored:", "the"], "{said}");
+    let server = serve(&copy);
+    let url = copy.url();
+    let epochs = "SELECT count(*) FROM waybill.histories WHERE reason = 'by_hand' AND";
+    assert_eq!(database::count(&url, &format!("{epochs} epoch = '{}'", words[6])).await, 1, "{said}");
+    witness.claim_job(&server.app).await;
+    witness.publish_job(&server.app).await;
+    witness.claim_job(&server.app).await;
+    server.stop().await;
+}

@@ -1,0 +1,60 @@
+//! Cursors across histories.
+
+use serde_json::Value;
+
+use super::noticing::{go_back, pretend_to_be_restored};
+use crate::support::{App, database};
+
+fn cursor_of(page: &Value) -> String {
+    page["next"].as_str().expect("a cursor").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_is_being_read_goes_on_across_a_failover() {
+    let app = App::start().await;
+    let mut published = Vec::new();
+    for _ in 0..4 {
+        published.push(app.publish_tagged("a").await);
+    }
+    app.take("a", "w:1").await;
+    app.take("a", "w:1").await;
+    let events = cursor_of(&app.get("/events?limit=2").await.expect(200).json());
+    let logs = cursor_of(&app.get("/logs?limit=1").await.expect(200).json());
+    go_back(&app).await;
+    published.push(app.publish_tagged("a").await);
+    let rest = app.get(&format!("/events?after={events}")).await.expect(200).json();
+    let ids: Vec<i64> = rest["events"].as_array().expect("events").iter().map(|e| e["id"].as_i64().unwrap()).collect();
+    assert_eq!(ids, published[2..]);
+    let rest = app.get(&format!("/logs?after={logs}")).await.expect(200).json();
+    assert_eq!(rest["logs"].as_array().expect("logs").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_of_a_history_that_is_gone_is_refused_by_name() {
+    let app = App::start().await;
+    app.publish_tagged("a").await;
+    go_back(&app).await;
+    app.publish_tagged("a").await;
+    let lost = cursor_of(&app.get("/events?limit=1").await.expect(200).json());
+    // The same backup again: the history that began after it was never there.
+    database::execute(&app.url, "DELETE FROM waybill.histories WHERE first_id > 0").await;
+    pretend_to_be_restored(&app.url).await;
+    app.engine().check_history().await.expect("it is noticed");
+    for list in ["/events", "/deliveries", "/logs", "/dead-letters", "/subscriptions", "/replays"] {
+        let reply = app.get(&format!("{list}?after={lost}")).await;
+        assert!(reply.text.contains("the database was restored"), "{reply:?}");
+        reply.names(&["after"]);
+    }
+}
+
+/// Another server has noticed first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_of_a_history_that_this_server_has_not_heard_of_is_accepted() {
+    let app = crate::push::with_flags(&["--notify=false"]).await;
+    app.publish_tagged("a").await;
+    database::execute(&app.url, "BEGIN; SELECT waybill.begin_history(true); COMMIT").await;
+    let epoch = crate::push::rows(&app, "SELECT epoch FROM waybill.histories ORDER BY first_id DESC LIMIT 1").await;
+    let cursor = format!("{}_0", epoch[0]["epoch"].as_str().expect("a text"));
+    let page = app.get(&format!("/events?after={cursor}")).await.expect(200).json();
+    assert_eq!(page["events"].as_array().expect("events").len(), 1);
+}
