@@ -4,9 +4,8 @@
 //! from an earlier state (a restore, a failover). All numbers of a later history are higher than
 //! those of the earlier ones, so the first numbers of each tell to which one a number belongs.
 
-/// How far sequences jump ahead at least when a history begins; `waybill.begin_history` has the
-/// same number.
-pub const JUMP: i64 = 1 << 36;
+/// How far sequences jump ahead at least when a history begins: 2^36, as in `waybill.begin_history`.
+pub const JUMP: i64 = 68_719_476_736;
 
 /// The characters of an epoch.
 pub const EPOCH_CHARS: usize = 8;
