@@ -48,6 +48,7 @@ pub struct Metrics {
     pub events_received: Counter,
     pub events_without_subscriber: Counter,
     pub events_claimed: Counter,
+    pub unwatched_leases: Counter,
     settlements: Family<ActionLabel, Counter>,
     deliveries_enqueued: BySubscription,
     filters_over_budget: BySubscription,
@@ -108,6 +109,7 @@ impl Metrics {
         registry.register("events_received", "Events stored", self.events_received.clone());
         registry.register("events_without_subscriber", "Events without tags that nobody subscribed to", self.events_without_subscriber.clone());
         registry.register("events_claimed", "Events handed to workers", self.events_claimed.clone());
+        registry.register("unwatched_leases", "Leases that were not on the list of leases, and were put on it; should stay 0", self.unwatched_leases.clone());
         registry.register("settlements", "Words of workers and of the dispatcher, put on record", self.settlements.clone());
         registry.register("deliveries_enqueued", "Deliveries made for subscribers", self.deliveries_enqueued.clone());
         registry.register("filters_over_budget", "Events that a subscription's filter exceeded its budget for, and that it did not match therefore", self.filters_over_budget.clone());

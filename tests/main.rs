@@ -21,5 +21,6 @@ mod pgbouncer;
 mod push;
 mod restores;
 mod schema;
+mod sweeps;
 mod walls;
 mod webhook;

@@ -20,6 +20,7 @@ pub mod registrar;
 pub mod replayer;
 pub mod stragglers;
 pub mod trimmer;
+pub mod unwatched;
 
 use std::time::Duration;
 
@@ -61,6 +62,7 @@ pub fn start(
         tasks.spawn(promoter::run(engine.clone(), shutdown.clone()));
         tasks.spawn(expirer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(reaper::run(engine.clone(), settings.auto_reset, shutdown.clone()));
+        tasks.spawn(unwatched::run(engine.clone(), shutdown.clone()));
         tasks.spawn(replayer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(drainer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(pruner::run(engine.clone(), settings.dead_letter_days, shutdown.clone()));

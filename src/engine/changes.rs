@@ -60,6 +60,15 @@ impl Changes {
     /// Locks and loads deliveries; ids that do not exist are simply not there.
     pub async fn load(conn: &mut AsyncPgConnection, ids: &[i64], now: Option<DateTime<Utc>>) -> Result<Self, Error> {
         lock_keys_of_deliveries(conn, ids).await?;
+        Self::load_locked(conn, ids, now).await
+    }
+
+    /// Loads deliveries that this transaction has locked already, with their keys.
+    pub async fn load_locked(
+        conn: &mut AsyncPgConnection,
+        ids: &[i64],
+        now: Option<DateTime<Utc>>,
+    ) -> Result<Self, Error> {
         let loaded: BTreeMap<i64, Loaded> =
             load_deliveries(conn, ids, now).await?.into_iter().map(|loaded| (loaded.delivery.id, loaded)).collect();
         Ok(Changes {

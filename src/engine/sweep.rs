@@ -1,8 +1,10 @@
 //! `promote`, `rescue`, `expire`: what time does to work.
 //!
-//! Each sweep finds ids without locking, then loads them under lock and looks again, since
-//! another server may have been faster. Each call takes one bounded batch; the clocks in
-//! [`crate::background`] call again while there is more.
+//! Each sweep locks what it finds and acts on it in the same transaction. It waits for nobody:
+//! what others have locked is passed over, and the sweep comes back for it. Each call takes one
+//! bounded batch; the clocks in [`crate::background`] call again while there is more.
+
+use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 
@@ -10,8 +12,9 @@ use crate::domain::delivery::LogLine;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::deliveries::{FirstMoments, Loaded, Sweep, find_first_moments, find_overdue};
-use crate::store::lease_watch::{WatchLook, Watched, take_watched_leases};
+use crate::store::deliveries::{FirstMoments, Loaded, find_first_moments};
+use crate::store::lease_watch::{WatchLook, Watched, take_watched_leases, watch_leases, watch_unwatched_leases};
+use crate::store::overdue::{Sweep, lock_expired_leases, lock_overdue};
 use crate::store::ready::{QueueHead, find_heads_of_queues};
 
 use super::changes::{Changes, Written};
@@ -26,6 +29,12 @@ const WATCH_ROWS: i64 = 100;
 
 /// A row of that list that is overdue for so long is not being looked after by any reaper.
 const LEFT_ALONE_SECONDS: f64 = 60.0;
+
+/// After how many seconds a sweep comes back for what others had locked.
+const COME_BACK_SECONDS: f64 = 0.2;
+
+/// Rows of `deliveries` that one step of the search for unwatched leases reads.
+pub const UNWATCHED_STEP_ROWS: i64 = 5_000;
 
 /// What one batch came to.
 #[derive(Debug, Clone, Copy)]
@@ -51,25 +60,27 @@ impl Engine {
 
     async fn sweep(&self, sweep: Sweep, moment: Moment) -> Result<Swept, Error> {
         let look = self.moments.look(moment);
-        let found =
-            transaction!(self, |conn| { Ok(find_overdue(conn, sweep, self.now(), look.from(), SWEEP_ROWS).await?) })?;
-        look.found_head(found.head);
-        let mut swept = Swept { count: 0, more: found.ids.len() as i64 == SWEEP_ROWS, next_in: found.head_in_seconds };
-        if found.ids.is_empty() {
-            return Ok(swept);
-        }
-        let (count, written) = transaction!(self, |conn| {
-            let mut changes = Changes::load(conn, &found.ids, self.now()).await?;
+        let (found, count, written) = transaction!(self, |conn| {
+            let found = lock_overdue(conn, sweep, self.now(), look.from(), SWEEP_ROWS).await?;
+            if found.ids.is_empty() {
+                return Ok((found, 0, Written::default()));
+            }
+            let mut changes = Changes::load_locked(conn, &found.ids, self.now()).await?;
             let overdue = overdue_first(&changes, |loaded| overdue_since(loaded, sweep));
             for id in &overdue {
                 let lines = changes.touch(*id).map(|loaded| act(loaded, sweep));
                 changes.log_all(lines.unwrap_or_default());
             }
-            Ok((overdue.len(), changes.write(conn).await?))
+            Ok((found, overdue.len(), changes.write(conn).await?))
         })?;
+        look.found_head(found.head);
         self.follow_up(&written);
-        swept.count = count;
-        Ok(swept)
+        let next_in = found.head_in_seconds.map(|seconds| match count {
+            // What is overdue and was not changed is locked by somebody.
+            0 if seconds <= 0.0 => COME_BACK_SECONDS,
+            _ => seconds,
+        });
+        Ok(Swept { count, more: found.ids.len() as i64 == SWEEP_ROWS, next_in })
     }
 
     /// The heads of queues, looked for from their very beginning, which may take its time.
@@ -119,18 +130,50 @@ impl Engine {
             if watched.expired.is_empty() {
                 return Ok((watched, 0, Written::default()));
             }
-            let mut changes = Changes::load(conn, &watched.expired, self.now()).await?;
+            let locked = lock_expired_leases(conn, self.now(), &watched.expired).await?;
+            let mut changes = Changes::load_locked(conn, &locked, self.now()).await?;
             let overdue = overdue_first(&changes, |loaded| loaded.delivery.lease_expires_at);
             for id in &overdue {
                 let rescue = |loaded: &mut Loaded| loaded.delivery.rescue(self.settings.poison_after, loaded.now);
                 let lines = changes.touch(*id).map(rescue);
                 changes.log_all(lines.unwrap_or_default());
             }
-            Ok((watched, overdue.len(), changes.write(conn).await?))
+            let mut written = changes.write(conn).await?;
+            // They are locked by somebody, who may extend the lease, or had it extended since the
+            // list was read.
+            let left = without(&watched.expired, &overdue);
+            if !left.is_empty() {
+                let look_at = watch_leases(conn, self.now(), &left, COME_BACK_SECONDS).await?;
+                written.first_moments.look_at = Some(look_at);
+            }
+            Ok((watched, overdue.len(), written))
         })?;
         self.follow_up(&written);
         Ok((watched, count))
     }
+
+    /// Looks at some deliveries behind `after_id`, and puts those on the list of leases that have
+    /// one and are not on it. Returns how many these were, and the last id that was looked at, or
+    /// none at the end.
+    pub async fn watch_unwatched_leases(&self, after_id: i64) -> Result<(usize, Option<i64>), Error> {
+        let step = transaction!(self, |conn| {
+            let (rows, overdue) = (UNWATCHED_STEP_ROWS, LEFT_ALONE_SECONDS);
+            Ok(watch_unwatched_leases(conn, self.now(), after_id, rows, overdue).await?)
+        })?;
+        let count = step.unwatched.len();
+        if count > 0 {
+            self.moments.wait_for(&FirstMoments { look_at: Some(step.look_at), ..FirstMoments::default() });
+            self.metrics.unwatched_leases.inc_by(count as u64);
+            let first_ids = &step.unwatched[..count.min(10)];
+            log::warn!(count, first_ids:? = first_ids; "leases were not on the list of leases, and are now");
+        }
+        Ok((count, step.last_id))
+    }
+}
+
+fn without(ids: &[i64], others: &[i64]) -> Vec<i64> {
+    let others: BTreeSet<i64> = others.iter().copied().collect();
+    ids.iter().copied().filter(|id| !others.contains(id)).collect()
 }
 
 /// Those that are overdue still, the longest first: they have a right to be claimed first.

@@ -1,8 +1,8 @@
-//! Deliveries: loaded under lock, written back, and looked for when time has passed.
+//! Deliveries: loaded under lock, and written back.
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -245,66 +245,6 @@ pub struct EnteredRow {
     pub seq: i64,
 }
 
-/// Which deliveries a sweep looks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sweep {
-    /// Waiting for a time that has come.
-    Due,
-    /// Pending and worthless.
-    Expired,
-}
-
-/// What a sweep found.
-#[derive(Debug, QueryableByName)]
-pub struct Overdue {
-    /// Whose time has come, the most overdue first. Not locked: whoever acts on them loads
-    /// them under lock and looks again.
-    #[diesel(sql_type = Array<BigInt>)]
-    pub ids: Vec<i64>,
-    /// The first moment that anything waits for, come or not: nothing lies before it.
-    #[diesel(sql_type = Timestamptz)]
-    pub head: DateTime<Utc>,
-    /// How many seconds that is from now, if anything waits at all.
-    #[diesel(sql_type = Nullable<Double>)]
-    pub head_in_seconds: Option<f64>,
-}
-
-/// Work that waits for a column's moment to come: what of it is overdue, the most overdue
-/// first, up to `$2`, and when the first of all is. If nothing waits, nothing does so before the
-/// next moment. The look begins at `$3`.
-macro_rules! find_overdue {
-    ($column:literal, $and:literal) => {
-        concat!(
-            "SELECT coalesce((SELECT array_agg(id) FROM (SELECT id FROM waybill.deliveries WHERE ",
-            $column,
-            " >= coalesce($3, '-infinity') AND ",
-            $column,
-            " <= coalesce($1, now()) ",
-            $and,
-            " ORDER BY ",
-            $column,
-            " LIMIT $2) overdue), '{}') AS ids, \
-             coalesce(head.at, coalesce($1, now()) + interval '1 microsecond') AS head, \
-             extract(epoch FROM head.at - coalesce($1, now()))::float8 AS head_in_seconds \
-             FROM (SELECT) one LEFT JOIN (SELECT ",
-            $column,
-            " AS at FROM waybill.deliveries WHERE ",
-            $column,
-            " >= coalesce($3, '-infinity') ORDER BY ",
-            $column,
-            " LIMIT 1) head ON true"
-        )
-    };
-}
-
-/// The statements behind [`find_overdue`], for those who measure them.
-pub fn find_overdue_sql(sweep: Sweep) -> &'static str {
-    match sweep {
-        Sweep::Due => find_overdue!("due_at", ""),
-        Sweep::Expired => find_overdue!("expires_at", "AND status = 'PENDING'"),
-    }
-}
-
 /// The first moments that anything waits for.
 #[derive(Debug, Default, QueryableByName)]
 pub struct FirstMoments {
@@ -329,21 +269,4 @@ pub async fn find_first_moments(conn: &mut AsyncPgConnection) -> QueryResult<Fir
     .cached()
     .get_result(conn)
     .await
-}
-
-/// Looks for deliveries whose time has come, from a moment on.
-pub async fn find_overdue(
-    conn: &mut AsyncPgConnection,
-    sweep: Sweep,
-    now: Option<DateTime<Utc>>,
-    from: Option<DateTime<Utc>>,
-    limit: i64,
-) -> QueryResult<Overdue> {
-    sql_query(find_overdue_sql(sweep))
-        .bind::<Nullable<Timestamptz>, _>(now)
-        .bind::<BigInt, _>(limit)
-        .bind::<Nullable<Timestamptz>, _>(from)
-        .cached()
-        .get_result(conn)
-        .await
 }

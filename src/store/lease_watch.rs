@@ -11,7 +11,7 @@ use super::cached::CachedExt;
 /// What was found on the rows that were taken off the list.
 #[derive(Debug, QueryableByName)]
 pub struct Watched {
-    /// Where the first row stood, its time come or not: nothing lies before it.
+    /// Nothing on the list is to be looked at before this.
     #[diesel(sql_type = Timestamptz)]
     pub head: DateTime<Utc>,
     /// How many rows were taken.
@@ -41,8 +41,9 @@ pub struct WatchLook {
 }
 
 /// Takes rows off the list whose time has come, and puts back what is still held; answers
-/// deliveries whose lease has run out. Whoever acts on them does so in the same transaction:
-/// nothing else will remind anybody of them.
+/// deliveries whose lease had run out when the statement began. They are not locked, and not on
+/// the list any more: in the same transaction each of them must be taken back, or put back on the
+/// list with [`watch_leases`], since nothing else will remind anybody of it.
 pub async fn take_watched_leases(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
@@ -55,6 +56,69 @@ pub async fn take_watched_leases(
         .bind::<BigInt, _>(look.limit)
         .bind::<Double, _>(look.overdue_seconds)
         .bind::<Bool, _>(look.only_pushes)
+        .cached()
+        .get_result(conn)
+        .await
+}
+
+#[derive(QueryableByName)]
+struct LookAt {
+    #[diesel(sql_type = Timestamptz)]
+    look_at: DateTime<Utc>,
+}
+
+/// Puts deliveries on the list, to be looked at in `seconds` seconds; returns when that is. Whether
+/// they have a lease is found out then.
+pub async fn watch_leases(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+    ids: &[i64],
+    seconds: f64,
+) -> QueryResult<DateTime<Utc>> {
+    let row: LookAt = sql_query(
+        "INSERT INTO waybill.lease_watch (look_at, delivery_ids) \
+         VALUES (coalesce($1, now()) + make_interval(secs => $2), $3) RETURNING look_at",
+    )
+    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Double, _>(seconds)
+    .bind::<Array<BigInt>, _>(ids)
+    .cached()
+    .get_result(conn)
+    .await?;
+    Ok(row.look_at)
+}
+
+/// One step through `deliveries`.
+#[derive(Debug, QueryableByName)]
+pub struct UnwatchedStep {
+    /// The last id that was looked at; none behind the last row of the table.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub last_id: Option<i64>,
+    /// Deliveries that had a lease and were not on the list; they are on it now.
+    #[diesel(sql_type = Array<BigInt>)]
+    pub unwatched: Vec<i64>,
+    /// The time at which they are to be looked at: at once.
+    #[diesel(sql_type = Timestamptz)]
+    pub look_at: DateTime<Utc>,
+}
+
+/// The statement behind [`watch_unwatched_leases`], for those who measure it.
+pub const WATCH_UNWATCHED_LEASES: &str = include_str!("sql/watch_unwatched_leases.sql");
+
+/// Looks at up to `rows` deliveries behind `after_id`, and puts those on the list whose lease ran
+/// out `overdue_seconds` ago and that are not on it.
+pub async fn watch_unwatched_leases(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+    after_id: i64,
+    rows: i64,
+    overdue_seconds: f64,
+) -> QueryResult<UnwatchedStep> {
+    sql_query(WATCH_UNWATCHED_LEASES)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<BigInt, _>(after_id)
+        .bind::<BigInt, _>(rows)
+        .bind::<Double, _>(overdue_seconds)
         .cached()
         .get_result(conn)
         .await

@@ -32,6 +32,7 @@ pub mod maintenance;
 pub mod migrate;
 pub mod notify;
 pub mod ordering;
+pub mod overdue;
 pub mod pages;
 pub mod push_records;
 pub mod ready;

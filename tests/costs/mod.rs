@@ -19,15 +19,16 @@ use waybill::store::claims::CLAIM_DELIVERIES;
 use waybill::store::completions::COMPLETE_DELIVERIES;
 use waybill::store::connect::connect;
 use waybill::store::database::SETUP;
-use waybill::store::deliveries::{LOAD_DELIVERIES, SAVE_DELIVERIES, Sweep, find_overdue_sql};
+use waybill::store::deliveries::{LOAD_DELIVERIES, SAVE_DELIVERIES};
 use waybill::store::events::{PUBLISH_AND_FAN_OUT, PUBLISH_EVENTS};
-use waybill::store::lease_watch::TAKE_WATCHED_LEASES;
+use waybill::store::lease_watch::{TAKE_WATCHED_LEASES, WATCH_UNWATCHED_LEASES};
+use waybill::store::overdue::{LOCK_EXPIRED_LEASES, Sweep, lock_overdue_sql};
 
 /// A payload of 120 bytes.
 const PAYLOAD: &str = r#"{"data":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}"#;
 
 /// The statement's name, its text, and the types of its parameters.
-fn statements() -> [(&'static str, &'static str, &'static str); 8] {
+fn statements() -> [(&'static str, &'static str, &'static str); 11] {
     [
         (
             "publish",
@@ -60,7 +61,10 @@ fn statements() -> [(&'static str, &'static str, &'static str); 8] {
             "timestamptz, bigint[], text[], int[], int[], text[], timestamptz[], bool[], bool[], timestamptz[], \
              timestamptz[], bool[], bool[], timestamptz[], bigint[], text[], json[], json[], text[], int[], text[]",
         ),
-        ("due", find_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
+        ("due", lock_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
+        ("expired", lock_overdue_sql(Sweep::Expired), "timestamptz, bigint, timestamptz"),
+        ("lost", LOCK_EXPIRED_LEASES, "timestamptz, bigint[]"),
+        ("unwatched", WATCH_UNWATCHED_LEASES, "timestamptz, bigint, bigint, double precision"),
         ("watched", TAKE_WATCHED_LEASES, "timestamptz, bigint, timestamptz, bigint, double precision, bool"),
     ]
 }

@@ -31,6 +31,8 @@ fn calls() -> Vec<(&'static str, String)> {
             ),
         ),
         ("due", "EXECUTE due(NULL, 500, NULL)".to_owned()),
+        ("expired", "EXECUTE expired(NULL, 500, NULL)".to_owned()),
+        ("lost", "EXECUTE lost(NULL, '{1,2}')".to_owned()),
         ("watched", "EXECUTE watched(NULL, 100, NULL, 500, 0, false)".to_owned()),
     ]
 }

@@ -2,11 +2,13 @@
 -- and sees what became of the deliveries on them. What is settled falls out. What is held goes
 -- back on the list, for when its lease ends, or for a few seconds from now if that is sooner.
 -- What is held under a lease that has run out is the answer: up to $4 ids, the longest overdue
--- first; more than that go back on the list as they are. Whoever wants only pushes ($6) has
+-- first; more than that go back on the list for now. (Not for when their leases ended: servers do
+-- not look at moments again that they have passed.) Whoever wants only pushes ($6) has
 -- everything else put back for later.
 --
--- The look begins at $3; the answer also says where the first row stood, due or not (if there
--- is none: the next moment), so that the next may begin there.
+-- The look begins at $3; the answer also says where the first row stood, if that was in the past,
+-- else the next moment, so that the next look may begin there. No later: another server may claim
+-- under a lease that ends before all that is on the list now.
 WITH due AS MATERIALIZED (
     SELECT ctid AS place, delivery_ids
     FROM waybill.lease_watch
@@ -36,14 +38,16 @@ held AS MATERIALIZED (
 ),
 put_back AS (
     INSERT INTO waybill.lease_watch (look_at, delivery_ids)
-    SELECT least(CASE WHEN is_wanted THEN lease_expires_at END, coalesce($1, now()) + interval '10 seconds') AS look_at,
+    SELECT CASE WHEN has_expired THEN coalesce($1, now())
+                ELSE least(CASE WHEN is_wanted THEN lease_expires_at END, coalesce($1, now()) + interval '10 seconds')
+           END AS look_at,
            array_agg(id)
     FROM held
     WHERE NOT has_expired OR place > $4
     GROUP BY 1
 )
-SELECT coalesce((SELECT look_at FROM waybill.lease_watch
-                 WHERE look_at >= coalesce($3, '-infinity') ORDER BY look_at, id LIMIT 1),
-                coalesce($1, now()) + interval '1 microsecond') AS head,
+SELECT least((SELECT look_at FROM waybill.lease_watch
+              WHERE look_at >= coalesce($3, '-infinity') ORDER BY look_at, id LIMIT 1),
+             coalesce($1, now()) + interval '1 microsecond') AS head,
        (SELECT count(*) FROM due) AS taken,
        (SELECT coalesce(array_agg(id ORDER BY place), '{}') FROM held WHERE has_expired AND place <= $4) AS expired

@@ -1,0 +1,57 @@
+//! Searches for leases that are not on the list of leases, and puts them on it.
+//!
+//! There should be none. But work whose lease nobody watches would be held forever, and with it
+//! all that waits behind its ordering key; so a mistake there must not last. The search walks
+//! through all deliveries in small steps, since no index says which of them are held.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{jittered, pause, report};
+use crate::engine::Engine;
+use crate::error::Error;
+
+/// Between two steps.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// How many times as long as a step the pause after it is at least.
+const REST: u32 = 50;
+
+/// Between two walks through all deliveries.
+const PAUSE_BETWEEN_WALKS: Duration = Duration::from_secs(60);
+
+/// How far the search has come. A new one begins with the first delivery.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    after_id: i64,
+}
+
+impl Cursor {
+    /// Returns whether the next step begins with the first delivery.
+    pub fn is_at_beginning(&self) -> bool {
+        self.after_id == 0
+    }
+}
+
+/// Takes one step; returns how many leases it has put on the list.
+pub async fn run_once(engine: &Engine, cursor: &mut Cursor) -> Result<usize, Error> {
+    let (found, last_id) = engine.watch_unwatched_leases(cursor.after_id).await?;
+    cursor.after_id = last_id.unwrap_or(0);
+    Ok(found)
+}
+
+/// Repeats until the server stops.
+pub async fn run(engine: Engine, shutdown: CancellationToken) {
+    let mut cursor = Cursor::default();
+    let mut rest = INTERVAL;
+    while pause(jittered(rest), &shutdown).await {
+        let began = Instant::now();
+        if let Err(error) = run_once(&engine, &mut cursor).await {
+            report("unwatched", &error);
+        }
+        let least = if cursor.is_at_beginning() { PAUSE_BETWEEN_WALKS } else { INTERVAL };
+        rest = least.max(began.elapsed() * REST);
+    }
+}

@@ -1,0 +1,42 @@
+//! Whatever has a lease is watched, whoever changes it while the reaper looks.
+
+use serde_json::json;
+
+use crate::support::locks::HeldRow;
+use crate::support::work::W1;
+use crate::support::{App, database, ledger};
+
+/// Makes whoever takes rows off the list of leases wait, in the middle of the statement, for a
+/// lock that the test holds.
+const HOLD_UP: &str = "
+    CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM pg_advisory_xact_lock(1); RETURN OLD; END $$;
+    CREATE TRIGGER hold_up BEFORE DELETE ON waybill.lease_watch FOR EACH ROW EXECUTE FUNCTION hold_up()";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_extended_after_the_reaper_saw_it_expired_is_watched_on() {
+    let app = App::with_fixed_clock().await;
+    database::execute(&app.url, HOLD_UP).await;
+    let id = app.publish_tagged("a").await;
+    let claim = app.take("a", W1).await;
+    app.advance(300);
+    let holder = HeldRow::changed_by(&app, "SELECT pg_advisory_xact_lock(1)").await;
+    let extend = async {
+        app.calls_waiting_for_locks(1).await;
+        app.say_with(&claim, "heartbeat", json!({"lease": 60})).await.expect(200);
+        holder.let_go().await;
+    };
+    let (rescued, ()) = tokio::join!(app.reap(), extend);
+    assert_eq!(rescued, 0);
+    ledger::check(&app).await;
+    let workers = app.get("/workers").await.expect(200).json();
+    assert_eq!(workers["workers"][0]["holding"], 1, "{workers}");
+    for _ in 0..59 {
+        app.advance(1);
+        assert_eq!(app.reap().await, 0);
+    }
+    app.advance(1);
+    assert_eq!(app.reap().await, 1);
+    assert_eq!(app.take("a", W1).await.event_id, id);
+    ledger::check(&app).await;
+}

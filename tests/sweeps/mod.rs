@@ -1,0 +1,83 @@
+//! What the clocks do (promote, expire, take back) while others hold what they are to change.
+
+mod leases;
+mod locked;
+mod neighbours;
+mod unwatched;
+
+use serde_json::{Value, json};
+
+use crate::support::App;
+use crate::support::locks::HeldRow;
+use crate::support::work::{W1, ids};
+
+/// A sweep that passes over what others have locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Due,
+    Expired,
+    LostLeases,
+}
+
+const KINDS: [Kind; 3] = [Kind::Due, Kind::Expired, Kind::LostLeases];
+
+/// Seconds until what is [prepared](Kind::prepare) is overdue.
+const UNTIL_OVERDUE: i64 = 100;
+
+impl Kind {
+    /// Publishes events that this sweep is to change, [`UNTIL_OVERDUE`] seconds from now. Of each
+    /// key there must be one.
+    async fn prepare(self, app: &App, count: usize, event: impl Fn(usize) -> Value) -> Vec<i64> {
+        let expires_at = json!(app.now() + chrono::TimeDelta::seconds(UNTIL_OVERDUE));
+        let with_its_time = |number: usize| {
+            let mut event = event(number);
+            match self {
+                Kind::Due => event["delay_seconds"] = json!(UNTIL_OVERDUE),
+                Kind::Expired => event["expires_at"] = expires_at.clone(),
+                Kind::LostLeases => {}
+            }
+            event
+        };
+        let events: Vec<Value> = (0..count).map(with_its_time).collect();
+        let mut published = Vec::new();
+        for chunk in events.chunks(500) {
+            let stored = app.post("/events/batch", &json!({"events": chunk})).await.expect(201).json();
+            published.extend(ids(stored["events"].as_array().expect("events")));
+        }
+        if self == Kind::LostLeases {
+            let path = format!("/events/subscribe?tags=a&worker_id={W1}&max=1000&lease={UNTIL_OVERDUE}");
+            let claimed = app.get(&path).await.expect(200).json();
+            assert_eq!(claimed["events"].as_array().expect("events").len(), count);
+        }
+        published
+    }
+
+    /// One round, as the server's clock makes it; returns how many deliveries it changed.
+    async fn run(self, app: &App) -> usize {
+        match self {
+            Kind::Due => app.promote().await,
+            Kind::Expired => app.expire().await,
+            Kind::LostLeases => app.reap().await,
+        }
+    }
+}
+
+fn job(_: usize) -> Value {
+    json!({"title": "a job", "tags": "a"})
+}
+
+/// Locks the rows of deliveries.
+async fn lock_rows(app: &App, ids: &[i64]) -> HeldRow {
+    let sql = format!("SELECT 1 FROM waybill.deliveries WHERE id = ANY ('{{{}}}') FOR UPDATE", join(ids));
+    HeldRow::changed_by(app, &sql).await
+}
+
+/// Locks an ordering key.
+async fn lock_key(app: &App, key: &str) -> HeldRow {
+    let lock = format!("(hashtextextended('1:{key}', 0) & 1023)::integer");
+    HeldRow::changed_by(app, &format!("SELECT pg_advisory_xact_lock(1463900482, {lock})")).await
+}
+
+fn join(ids: &[i64]) -> String {
+    ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",")
+}
