@@ -11,7 +11,7 @@
 //! what became of pushes is counted on their event's own row: after the
 //! deliveries, so that everybody takes these locks in the same order, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use diesel_async::AsyncPgConnection;
@@ -36,10 +36,12 @@ use super::{Entered, marks};
 pub struct Changes {
     loaded: BTreeMap<i64, Loaded>,
     touched: Vec<i64>,
+    are_touched: HashSet<i64>,
     to_tail: BTreeSet<i64>,
     moved_by: BTreeMap<i64, String>,
     replays: BTreeMap<i64, ReplayTerms>,
     lines: Vec<LogLine>,
+    lines_by_delivery: HashMap<i64, Vec<usize>>,
     now: Option<DateTime<Utc>>,
 }
 
@@ -74,10 +76,12 @@ impl Changes {
         Ok(Changes {
             loaded,
             touched: Vec::new(),
+            are_touched: HashSet::new(),
             to_tail: BTreeSet::new(),
             moved_by: BTreeMap::new(),
             replays: BTreeMap::new(),
             lines: Vec::new(),
+            lines_by_delivery: HashMap::new(),
             now,
         })
     }
@@ -116,7 +120,7 @@ impl Changes {
     /// which it was first touched.
     pub fn touch(&mut self, id: i64) -> Option<&mut Loaded> {
         let loaded = self.loaded.get_mut(&id)?;
-        if !self.touched.contains(&id) {
+        if self.are_touched.insert(id) {
             self.touched.push(id);
         }
         Some(loaded)
@@ -142,14 +146,18 @@ impl Changes {
 
     /// Notes a line for the log; the answer is its index in [`Written::entries`].
     pub fn log(&mut self, line: LogLine) -> usize {
+        let index = self.lines.len();
+        self.lines_by_delivery.entry(line.delivery_id).or_default().push(index);
         self.lines.push(line);
-        self.lines.len() - 1
+        index
     }
 
     /// Notes several.
     pub fn log_all(&mut self, lines: Vec<LogLine>) -> usize {
         let first = self.lines.len();
-        self.lines.extend(lines);
+        for line in lines {
+            self.log(line);
+        }
         first
     }
 
@@ -158,12 +166,18 @@ impl Changes {
         &self.lines
     }
 
+    /// The lines noted so far of one delivery, each with its index, the latest first.
+    pub fn lines_of(&self, delivery_id: i64) -> impl DoubleEndedIterator<Item = (usize, &LogLine)> {
+        let indices = self.lines_by_delivery.get(&delivery_id).map(Vec::as_slice).unwrap_or_default();
+        indices.iter().rev().map(|index| (*index, &self.lines[*index]))
+    }
+
     /// Writes everything.
     pub async fn write(mut self, conn: &mut AsyncPgConnection) -> Result<Written, Error> {
         let dead_letters = self.find_dead_letters();
         for letter in &dead_letters {
             let line = self.loaded.get(&letter.delivery_id).map(|l| l.delivery.dead_lettered(letter.reason));
-            self.lines.extend(line);
+            self.log_all(line.into_iter().collect());
         }
         let mut written = self.save(conn).await?;
         if !self.lines.is_empty() {
@@ -231,8 +245,7 @@ impl Changes {
     }
 
     fn why_given_up(&self, delivery: &Delivery) -> &'static str {
-        let last = self.lines.iter().rev().find(|line| line.delivery_id == delivery.id);
-        match last {
+        match self.lines_of(delivery.id).next().map(|(_, line)| line) {
             Some(line) if line.action == Action::Expired => "expired",
             Some(line) if line.worker_id.is_none() => "poison",
             Some(line) if line.push.is_terminal => "terminal",
@@ -286,7 +299,8 @@ pub async fn advance_keys(
         return Ok(Vec::new());
     }
     let entered = save_deliveries(conn, now, &saves).await?;
-    let head = |row: &EnteredRow| heads.iter().find(|head| head.delivery.id == row.id);
+    let heads: HashMap<i64, &Loaded> = heads.iter().map(|head| (head.delivery.id, head)).collect();
+    let head = |row: &EnteredRow| heads.get(&row.id).copied();
     Ok(entered.into_iter().filter_map(|row| entered_ready(row, head(&row))).collect())
 }
 

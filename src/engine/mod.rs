@@ -17,11 +17,14 @@ pub mod changes;
 pub mod claim_deliveries;
 mod claimed_batch;
 pub mod clock;
+mod dead_letter_budget;
 pub mod deadline;
+mod endpoint_failures;
 pub mod filter_overruns;
 pub mod fusion;
 pub mod histories;
 pub mod hub;
+mod lanes;
 pub mod marks;
 pub mod matching;
 pub mod moments;
@@ -43,11 +46,10 @@ mod verbs;
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
@@ -58,38 +60,27 @@ use crate::domain::backoff::Backoff;
 use crate::error::{Error, OutageKind};
 use crate::logging::REQUEST_ID;
 use crate::metrics::{Metrics, PushCount};
-use crate::store::database::{Database, PooledConnection};
+use crate::store::database::Database;
 use crate::store::endpoints::BreakerRule;
 use crate::store::ready::subscription_of_queue;
 
 use announcer::{Announcer, Arrivals};
 use changes::Written;
-use claim_deliveries::{ClaimedBatch, Claimer};
 use clock::Clock;
-use deadline::{CallTime, Timed, Work, too_late};
+use deadline::{CallTime, Work, too_late};
 use filter_overruns::FilterOverruns;
-use fusion::{Answers, Door, Gate, Lane, LaneShape};
 use hub::{Hub, Queues};
+use lanes::{Lanes, weight};
 use marks::{Marks, Place};
-use matching::{MatchedPublication, MatchingPlaces, Publishing};
+use matching::MatchingPlaces;
 use moments::Moments;
 use push_bell::PushBell;
-use settle_deliveries::{Request, Settled};
+use pushes::ENDPOINT_NOTES_AT_ONCE;
 use sightings::Sightings;
 use subscribers::Subscribers;
 
 /// By when a caller has an answer, whatever the database does.
 const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
-
-/// How many rows one fused statement takes at most.
-const FUSED_ROWS: usize = 500;
-
-/// Bytes that count like one more row of a fused statement, so that a batch has at most
-/// [`FUSED_ROWS`] times as many, or is a single call.
-const BYTES_PER_ROW: usize = 8 * 1024;
-
-/// A batch that waits for its turn for longer goes all the same.
-const SLOW_BATCH: Duration = Duration::from_millis(10);
 
 /// How often a transaction that fell victim to another is run again.
 const CONFLICT_RETRIES: usize = 3;
@@ -152,75 +143,7 @@ pub struct Parts {
     instance: String,
     runtime: Handle,
     lanes: Lanes,
-}
-
-/// The queues in front of the hot verbs.
-struct Lanes {
-    publish: Lane<MatchedPublication, Publishing>,
-    claim: Lane<Claimer, ClaimedBatch>,
-    settle: Lane<Request, Vec<Result<Settled, Error>>>,
-}
-
-impl Lanes {
-    /// A lane must not keep the engine alive, or neither would ever end.
-    fn open(engine: &Weak<Parts>, runtime: &Handle, database: &Database, settings: &EngineSettings) -> Self {
-        let database = database.clone();
-        let gate: Box<Gate<PooledConnection>> = Box::new(move || {
-            let database = database.clone();
-            async move { database.connection().await }.boxed()
-        });
-        let opening = Opening {
-            engine,
-            runtime,
-            capacity: settings.max_queued,
-            door: Arc::new(Door { turnstile: Arc::new(Semaphore::new(settings.batches_at_once)), gate }),
-        };
-        Lanes {
-            publish: opening.lane("publish", 2, |engine, calls| async move { engine.publish_fused(calls).await }),
-            // Two claims at once would fight for the same head.
-            claim: opening.lane("claim", 1, |engine, calls| async move { engine.claim_fused(calls).await }),
-            settle: opening.lane("settle", 2, |engine, calls| async move { engine.settle_fused(calls).await }),
-        }
-    }
-}
-
-/// What the lanes have in common.
-struct Opening<'a> {
-    engine: &'a Weak<Parts>,
-    runtime: &'a Handle,
-    capacity: usize,
-    door: Arc<Door<PooledConnection>>,
-}
-
-impl Opening<'_> {
-    /// A lane in which the engine carries out one verb, as long as there is an engine.
-    fn lane<C, A, Fut>(&self, name: &'static str, width: usize, verb: fn(Engine, Vec<Timed<C>>) -> Fut) -> Lane<C, A>
-    where
-        C: Send + Sync + 'static,
-        A: Send + 'static,
-        Fut: Future<Output = Answers<A>> + Send + 'static,
-    {
-        let shape = LaneShape { name, capacity: self.capacity, width, patience: SLOW_BATCH, max_weight: FUSED_ROWS };
-        let engine = self.engine.clone();
-        Lane::open(self.runtime, shape, self.door.clone(), move |calls, connection| {
-            let engine = engine.upgrade().map(Engine);
-            async move {
-                match engine {
-                    Some(engine) => Work::on_batch(connection).run(verb(engine, calls)).await,
-                    None => calls.iter().map(|_| Err(stopping())).collect(),
-                }
-            }
-        })
-    }
-}
-
-/// How many calls of each verb wait to be taken to the database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "named like the verbs")]
-pub struct Queued {
-    pub publish: usize,
-    pub claim: usize,
-    pub settle: usize,
+    endpoint_notes: Semaphore,
 }
 
 impl std::ops::Deref for Engine {
@@ -247,6 +170,7 @@ impl Engine {
             matching_places: MatchingPlaces::default(),
             filter_overruns: FilterOverruns::default(),
             push_bell: PushBell::default(),
+            endpoint_notes: Semaphore::new(ENDPOINT_NOTES_AT_ONCE),
             metrics: Metrics::new(),
             settings,
             instance: format!(
@@ -263,8 +187,7 @@ impl Engine {
 
     /// How many calls wait to be taken to the database.
     pub fn queued(&self) -> Queued {
-        let Lanes { publish, claim, settle } = &self.lanes;
-        Queued { publish: publish.queued(), claim: claim.queued(), settle: settle.queued() }
+        self.lanes.queued()
     }
 
     /// This server's name among those on the same database.
@@ -382,14 +305,10 @@ pub struct Entered {
     pub place: Place,
 }
 
-/// Returns what a call of `rows` rows with `bytes` bytes counts among those of a batch.
-fn weight(rows: usize, bytes: usize) -> usize {
-    rows.max(bytes / BYTES_PER_ROW)
-}
-
 /// The answer to a call that was not begun because the server stops.
 fn stopping() -> Error {
     Error::outage(OutageKind::Stopping, "the server is stopping")
 }
 
+pub use lanes::Queued;
 use transaction::{statement, transaction};

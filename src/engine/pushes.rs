@@ -1,11 +1,12 @@
 //! What the dispatcher does: it asks what may be sent, claims it, and says what came of it.
 //!
 //! The dispatcher is a worker like any other, built in. Its claims go by subscription, since
-//! each has its own limits; its words are settled in the same lane as everybody's.
+//! each has its own limits; its words are settled in a lane of their own.
 
 use std::sync::Arc;
 
 use diesel_async::AsyncPgConnection;
+use tokio::sync::SemaphorePermit;
 
 use crate::domain::address::without_query;
 use crate::domain::delivery::Report;
@@ -21,10 +22,14 @@ use crate::store::subscriptions::{SubscriptionRow, active_ids_of, active_subscri
 use super::announcer::Arrivals;
 use super::settle_deliveries::{Settled, Word, WorkCall};
 use super::subscriptions::{Notices, notice, publish_notices};
-use super::{Engine, transaction};
+use super::{Engine, transaction, weight};
 
 /// Of how many subscriptions that share an endpoint it is told when a breaker opens.
 const NOTICES: i64 = 100;
+
+/// What attempts say of their endpoints is written in this many transactions at once. A thousand
+/// requests can end at the same moment, and would take every connection to the database.
+pub(super) const ENDPOINT_NOTES_AT_ONCE: usize = 2;
 
 /// How much of a subscription's queue to claim.
 #[derive(Debug, Clone, Copy)]
@@ -138,8 +143,10 @@ impl Engine {
             PushOutcome::NotSent(reason) => Word::Release { delay_seconds: 0.0, reason: Some(reason.to_owned()) },
         };
         let caller = Caller { worker_id: self.instance().to_owned(), lease_id: Some(push.row.work.lease_id) };
+        // A push that fails may be given up, and its payload be copied.
+        let copied_bytes = if matches!(word, Word::Fail { .. }) { push.payload_bytes() } else { 0 };
         let call = WorkCall { event_id: push.delivery_id, caller, word, is_push: true };
-        let mut settled = self.lanes.settle.call(Arc::new(vec![call]), 1).await?;
+        let mut settled = self.lanes.settle_pushes.call(Arc::new(vec![call]), weight(1, copied_bytes)).await?;
         settled.pop().unwrap_or_else(|| Err(Error::Internal("a word was not answered".into())))
     }
 
@@ -151,6 +158,7 @@ impl Engine {
 
     /// Gives that right back unused.
     pub async fn return_probe(&self, url: &str) -> Result<(), Error> {
+        let _turn = self.turn_to_note_endpoint().await;
         let mut conn = self.database.connection().await?;
         Ok(endpoints::return_probe(&mut conn, DEFAULT_NAMESPACE, url, self.now()).await?)
     }
@@ -169,22 +177,14 @@ impl Engine {
 
     /// Sends nothing to an endpoint for some time.
     pub async fn pause_endpoint(&self, url: &str, seconds: f64) -> Result<(), Error> {
+        let _turn = self.turn_to_note_endpoint().await;
         let mut conn = self.database.connection().await?;
         Ok(endpoints::pause_endpoint(&mut conn, DEFAULT_NAMESPACE, url, seconds, self.now()).await?)
     }
 
-    /// Counts a failure of an endpoint; the one that is too many opens its breaker.
-    pub async fn note_failure(&self, url: &str, is_probe: bool) -> Result<(), Error> {
-        let rule = self.settings.breaker;
-        let notices = transaction!(self, |conn| {
-            let opened = endpoints::note_failure(conn, DEFAULT_NAMESPACE, url, rule, is_probe, self.now()).await?;
-            if opened { tell_subscribers(conn, self, url, "breaker_opened").await } else { Ok(None) }
-        })?;
-        if let Some(notices) = notices {
-            log::warn!(endpoint = without_query(url); "the breaker opened");
-            self.follow_notices(notices);
-        }
-        Ok(())
+    async fn turn_to_note_endpoint(&self) -> Option<SemaphorePermit<'_>> {
+        // Nobody closes it, so there is always a permit to come.
+        self.endpoint_notes.acquire().await.ok()
     }
 
     /// Lifts the pause of a subscription's endpoint and closes its breaker. What waits for it is
@@ -196,8 +196,11 @@ impl Engine {
                 let row = get_subscription(conn, DEFAULT_NAMESPACE, id).await?;
                 let row = row.ok_or(Error::SubscriptionNotFound(id))?;
                 let closed = endpoints::resume_endpoint(conn, DEFAULT_NAMESPACE, &row.url, engine.now()).await?;
-                let notices =
-                    if closed { tell_subscribers(conn, &engine, &row.url, "breaker_closed").await? } else { None };
+                let notices = if closed {
+                    tell_subscribers(conn, &engine, &[row.url.clone()], "breaker_closed").await?
+                } else {
+                    None
+                };
                 let sharing = active_ids_of(conn, DEFAULT_NAMESPACE, &row.url).await?;
                 Ok((row, notices, sharing))
             })?;
@@ -222,9 +225,10 @@ impl Engine {
 
     /// An endpoint has answered: its failures are forgotten, its breaker closes.
     pub async fn note_success(&self, url: &str) -> Result<(), Error> {
+        let _turn = self.turn_to_note_endpoint().await;
         let notices = transaction!(self, |conn| {
             let closed = endpoints::note_success(conn, DEFAULT_NAMESPACE, url, self.now()).await?;
-            if closed { tell_subscribers(conn, self, url, "breaker_closed").await } else { Ok(None) }
+            if closed { tell_subscribers(conn, self, &[url.to_owned()], "breaker_closed").await } else { Ok(None) }
         })?;
         if let Some(notices) = notices {
             log::warn!(endpoint = without_query(url); "the breaker closed");
@@ -235,16 +239,20 @@ impl Engine {
     }
 }
 
-/// One notice for each subscription that shares the endpoint, if any does.
-async fn tell_subscribers(
+/// One notice for each subscription that shares one of the endpoints, if any does.
+pub(super) async fn tell_subscribers(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
-    url: &str,
+    urls: &[String],
     what: &str,
 ) -> Result<Option<Notices>, Error> {
-    let rows = active_subscriptions_of(conn, DEFAULT_NAMESPACE, url, NOTICES).await?;
-    if rows.is_empty() {
+    let mut notices = Vec::new();
+    for url in urls {
+        let rows = active_subscriptions_of(conn, DEFAULT_NAMESPACE, url, NOTICES).await?;
+        notices.extend(rows.iter().map(|row| notice(what, row, what)));
+    }
+    if notices.is_empty() {
         return Ok(None);
     }
-    publish_notices(conn, engine, rows.iter().map(|row| notice(what, row, what)).collect()).await.map(Some)
+    publish_notices(conn, engine, notices).await.map(Some)
 }

@@ -8,7 +8,7 @@
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::action::Action;
-use crate::domain::delivery::Delivery;
+use crate::domain::delivery::{Delivery, LogLine};
 use crate::domain::lease::{Caller, PastClaim};
 use crate::domain::repeat::{Recorded, RecordedLine};
 use crate::error::Error;
@@ -58,16 +58,11 @@ impl OnRecord {
         caller: &Caller,
         (lease_id, action): (i64, Action),
     ) -> Result<Self, Error> {
-        let line = changes.lines().iter().position(|line| {
-            line.delivery_id == delivery.id
-                && line.lease_id == lease_id
-                && line.action == action
-                && line.worker_id.is_some()
-        });
-        if let Some(line) = line {
-            return Ok(OnRecord::Line(line));
+        let is_record = |line: &LogLine| line.lease_id == lease_id && line.action == action && line.worker_id.is_some();
+        if let Some((index, _)) = changes.lines_of(delivery.id).rfind(|(_, line)| is_record(line)) {
+            return Ok(OnRecord::Line(index));
         }
-        let entry = find_entry(conn, delivery.id, delivery.event_id, lease_id, action).await?;
+        let entry = find_entry(conn, delivery.event_id, delivery.id, lease_id, action).await?;
         Ok(entry.map_or_else(
             || {
                 let worker_id = caller.worker_id.clone();

@@ -2,7 +2,8 @@
 //!
 //! Each sweep locks what it finds and acts on it in the same transaction. It waits for nobody:
 //! what others have locked is passed over, and the sweep comes back for it. Each call takes one
-//! bounded batch; the clocks in [`crate::background`] call again while there is more.
+//! bounded batch, of pushes that are given up a smaller one; the clocks in [`crate::background`]
+//! call again while there is more.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +19,7 @@ use crate::store::overdue::{Sweep, lock_expired_leases, lock_overdue};
 use crate::store::ready::{QueueHead, find_heads_of_queues};
 
 use super::changes::{Changes, Written};
+use super::dead_letter_budget::DeadLetterBudget;
 use super::moments::Moment;
 use super::{Engine, transaction};
 
@@ -60,18 +62,23 @@ impl Engine {
 
     async fn sweep(&self, sweep: Sweep, moment: Moment) -> Result<Swept, Error> {
         let look = self.moments.look(moment);
-        let (found, count, written) = transaction!(self, |conn| {
+        let (found, count, is_over_budget, written) = transaction!(self, |conn| {
             let found = lock_overdue(conn, sweep, self.now(), look.from(), SWEEP_ROWS).await?;
             if found.ids.is_empty() {
-                return Ok((found, 0, Written::default()));
+                return Ok((found, 0, false, Written::default()));
             }
             let mut changes = Changes::load_locked(conn, &found.ids, self.now()).await?;
-            let overdue = overdue_first(&changes, |loaded| overdue_since(loaded, sweep));
+            let mut overdue = overdue_first(&changes, |loaded| overdue_since(loaded, sweep));
+            let in_all = overdue.len();
+            if sweep == Sweep::Expired {
+                let mut budget = DeadLetterBudget::new();
+                overdue.retain(|id| changes.get(*id).is_some_and(|loaded| budget.admits(loaded)));
+            }
             for id in &overdue {
                 let lines = changes.touch(*id).map(|loaded| act(loaded, sweep));
                 changes.log_all(lines.unwrap_or_default());
             }
-            Ok((found, overdue.len(), changes.write(conn).await?))
+            Ok((found, overdue.len(), overdue.len() < in_all, changes.write(conn).await?))
         })?;
         look.found_head(found.head);
         self.follow_up(&written);
@@ -80,7 +87,7 @@ impl Engine {
             0 if seconds <= 0.0 => COME_BACK_SECONDS,
             _ => seconds,
         });
-        Ok(Swept { count, more: found.ids.len() as i64 == SWEEP_ROWS, next_in })
+        Ok(Swept { count, more: is_over_budget || found.ids.len() as i64 == SWEEP_ROWS, next_in })
     }
 
     /// The heads of queues, looked for from their very beginning, which may take its time.
@@ -133,18 +140,25 @@ impl Engine {
             let locked = lock_expired_leases(conn, self.now(), &watched.expired).await?;
             let mut changes = Changes::load_locked(conn, &locked, self.now()).await?;
             let overdue = overdue_first(&changes, |loaded| loaded.delivery.lease_expires_at);
+            let poison_after = self.settings.poison_after;
+            let mut budget = DeadLetterBudget::new();
+            let (overdue, over_budget): (Vec<i64>, Vec<i64>) = overdue.into_iter().partition(|id| {
+                let is_poison = |loaded: &Loaded| loaded.delivery.rescue_count + 1 >= poison_after;
+                changes.get(*id).is_none_or(|loaded| !is_poison(loaded) || budget.admits(loaded))
+            });
             for id in &overdue {
-                let rescue = |loaded: &mut Loaded| loaded.delivery.rescue(self.settings.poison_after, loaded.now);
-                let lines = changes.touch(*id).map(rescue);
+                let lines = changes.touch(*id).map(|loaded| loaded.delivery.rescue(poison_after, loaded.now));
                 changes.log_all(lines.unwrap_or_default());
             }
             let mut written = changes.write(conn).await?;
             // They are locked by somebody, who may extend the lease, or had it extended since the
             // list was read.
-            let left = without(&watched.expired, &overdue);
-            if !left.is_empty() {
-                let look_at = watch_leases(conn, self.now(), &left, COME_BACK_SECONDS).await?;
-                written.first_moments.look_at = Some(look_at);
+            let locked = without(&without(&watched.expired, &overdue), &over_budget);
+            for (left, seconds) in [(locked, COME_BACK_SECONDS), (over_budget, 0.0)] {
+                if !left.is_empty() {
+                    let look_at = watch_leases(conn, self.now(), &left, seconds).await?;
+                    written.first_moments.look_at = written.first_moments.look_at.into_iter().chain([look_at]).min();
+                }
             }
             Ok((watched, overdue.len(), written))
         })?;

@@ -18,7 +18,8 @@ use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::event_log::{LogEntry, attempts_of_push};
+use crate::store::event_log::LogEntry;
+use crate::store::push_log::attempts_of_push;
 use crate::store::push_records::{PushFilter, PushRow, get_push, list_pushes};
 
 /// Attempts that come with a delivery at most, the latest ones; `/logs` has them all.
@@ -139,7 +140,7 @@ pub async fn get_delivery(engine: Data<Engine>, request: HttpRequest) -> Result<
     expect_no_query(&request)?;
     let mut conn = engine.database.connection().await?;
     let row = get_push(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::DeliveryNotFound(id))?;
-    let attempts = attempts_of_push(&mut conn, row.event_id, id, ATTEMPTS_PER_DELIVERY).await?;
+    let attempts = attempts_of_push(&mut conn, id, row.created_at, ATTEMPTS_PER_DELIVERY).await?;
     let mut view = DeliveryView::of(&row);
     view.attempts = Some(attempts.iter().map(AttemptView::of).collect());
     Ok(HttpResponse::Ok().json(view))

@@ -22,13 +22,16 @@ pub struct NewDeadLetter {
     pub moved_by: Option<String>,
 }
 
+/// The statement behind [`insert_dead_letters`], for those who measure it.
+pub const INSERT_DEAD_LETTERS: &str = include_str!("sql/insert_dead_letters.sql");
+
 /// Keeps a copy of pushes that have just been given up, in the same transaction.
 pub async fn insert_dead_letters(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
     new: &[NewDeadLetter],
 ) -> QueryResult<()> {
-    sql_query(include_str!("sql/insert_dead_letters.sql"))
+    sql_query(INSERT_DEAD_LETTERS)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(new.iter().map(|letter| letter.delivery_id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(new.iter().map(|letter| letter.reason).collect::<Vec<_>>())

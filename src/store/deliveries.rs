@@ -29,6 +29,8 @@ pub struct Loaded {
     pub tags: Vec<String>,
     /// The event's backoff, if it has its own.
     pub backoff: Option<Backoff>,
+    /// Bytes of the event's payload, if it is a large one.
+    pub large_payload_bytes: Option<i32>,
     /// When the event becomes worthless, whatever became of the delivery.
     pub event_expires_at: Option<DateTime<Utc>>,
     /// When it was last changed: of work that somebody holds, the last sign of life.
@@ -94,6 +96,8 @@ struct LoadedRow {
     tags: Vec<String>,
     #[diesel(sql_type = Nullable<Json>)]
     backoff: Option<JsonColumn>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    payload_bytes: Option<i32>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     event_expires_at: Option<DateTime<Utc>>,
     #[diesel(sql_type = Timestamptz)]
@@ -132,6 +136,7 @@ impl From<LoadedRow> for Loaded {
             // It was checked before it was stored; a later version may know strategies that
             // this one does not, and then the server's default serves.
             backoff: row.backoff.and_then(|json| serde_json::from_str(json.0.as_str()).ok()),
+            large_payload_bytes: row.payload_bytes,
             event_expires_at: row.event_expires_at,
             updated_at: row.updated_at,
             now: row.now,

@@ -1,5 +1,7 @@
 //! Endpoints: how the places are doing that pushes go to, and what may be sent there now.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Text, Timestamptz};
@@ -130,27 +132,43 @@ struct Flag {
     flag: bool,
 }
 
-/// Counts a failure; answers whether it opened the endpoint's breaker. A probe that fails keeps
-/// it open for another while.
-pub async fn note_failure(
+#[derive(QueryableByName)]
+struct UrlRow {
+    #[diesel(sql_type = Text)]
+    url: String,
+}
+
+/// Failures of one endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// How many.
+    pub count: i32,
+    /// Whether one of them was of a request that tried it out.
+    pub has_probe: bool,
+}
+
+/// Counts failures of endpoints; the one that is too many opens an endpoint's breaker. Returns the
+/// endpoints whose breakers were opened.
+pub async fn note_failures(
     conn: &mut AsyncPgConnection,
     namespace_id: i32,
-    url: &str,
+    failures: &BTreeMap<&str, Failures>,
     rule: BreakerRule,
-    is_probe: bool,
     now: Option<DateTime<Utc>>,
-) -> QueryResult<bool> {
-    let row: Flag = sql_query(include_str!("sql/note_failure.sql"))
+) -> QueryResult<Vec<String>> {
+    let probed = failures.iter().filter(|(_, failures)| failures.has_probe).map(|(url, _)| *url);
+    let opened: Vec<UrlRow> = sql_query(include_str!("sql/note_failures.sql"))
         .bind::<Integer, _>(namespace_id)
-        .bind::<Text, _>(url)
+        .bind::<Array<Text>, _>(failures.keys().copied().collect::<Vec<_>>())
         .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<Integer>, _>(failures.values().map(|failures| failures.count).collect::<Vec<_>>())
         .bind::<Integer, _>(rule.failures)
         .bind::<Double, _>(rule.seconds)
-        .bind::<Bool, _>(is_probe)
+        .bind::<Array<Text>, _>(probed.collect::<Vec<_>>())
         .cached()
-        .get_result(conn)
+        .load(conn)
         .await?;
-    Ok(row.flag)
+    Ok(opened.into_iter().map(|row| row.url).collect())
 }
 
 /// Forgets an endpoint's failures; answers whether that closed its breaker.

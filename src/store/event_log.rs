@@ -12,6 +12,7 @@ use super::cached::CachedExt;
 use super::columns::ActionColumn;
 use super::events::used;
 use super::pages::page_end;
+use super::push_log::{find_push_entry, find_push_settlement};
 use super::schema::event_log;
 use crate::domain::action::Action;
 use crate::domain::attempt::ErrorKind;
@@ -76,11 +77,14 @@ pub async fn append_log(
 /// Returns the entry of a worker's `action` under one claim.
 pub async fn find_entry(
     conn: &mut AsyncPgConnection,
-    delivery_id: i64,
     event_id: i64,
+    delivery_id: i64,
     lease_id: i64,
     action: Action,
 ) -> QueryResult<Option<LogEntry>> {
+    if delivery_id != event_id {
+        return find_push_entry(conn, delivery_id, lease_id, action).await;
+    }
     event_log::table
         .filter(event_log::event_id.eq(event_id))
         .filter(event_log::delivery_id.eq(delivery_id))
@@ -129,6 +133,9 @@ pub async fn find_settlement(
     delivery_id: i64,
     lease_id: i64,
 ) -> QueryResult<Option<Settlement>> {
+    if delivery_id != event_id {
+        return find_push_settlement(conn, delivery_id, lease_id).await;
+    }
     let settling = [Action::Completed, Action::Failed, Action::Released].map(Action::as_str);
     let settled: Option<(ActionColumn, String)> = event_log::table
         .filter(event_log::event_id.eq(event_id))
@@ -153,27 +160,6 @@ pub async fn logs_of_event(conn: &mut AsyncPgConnection, event_id: i64, limit: i
         .select(LogEntry::as_select())
         .load(conn)
         .await
-}
-
-/// The attempts to push one delivery, oldest first: the last `limit` of them.
-pub async fn attempts_of_push(
-    conn: &mut AsyncPgConnection,
-    event_id: i64,
-    delivery_id: i64,
-    limit: i64,
-) -> QueryResult<Vec<LogEntry>> {
-    let mut attempts: Vec<LogEntry> = event_log::table
-        .filter(event_log::event_id.eq(event_id))
-        .filter(event_log::delivery_id.eq(delivery_id))
-        .filter(event_log::action.eq_any([Action::Completed, Action::Failed].map(Action::as_str)))
-        .filter(event_log::worker_id.is_not_null())
-        .order(event_log::id.desc())
-        .limit(limit)
-        .select(LogEntry::as_select())
-        .load(conn)
-        .await?;
-    attempts.reverse();
-    Ok(attempts)
 }
 
 /// Which lines of the trail are wanted.

@@ -34,6 +34,7 @@ pub mod notify;
 pub mod ordering;
 pub mod overdue;
 pub mod pages;
+pub mod push_log;
 pub mod push_records;
 pub mod ready;
 pub mod replay_jobs;

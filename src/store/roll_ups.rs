@@ -21,13 +21,16 @@ pub struct RollUp {
     pub failed: i32,
 }
 
+/// The statement behind [`roll_up`], for those who measure it.
+pub const ROLL_UP: &str = include_str!("sql/roll_up.sql");
+
 /// Counts on events' own rows what changed for their deliveries.
 pub async fn roll_up(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
     changes: &BTreeMap<i64, RollUp>,
 ) -> QueryResult<()> {
-    sql_query(include_str!("sql/roll_up.sql"))
+    sql_query(ROLL_UP)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(changes.keys().copied().collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(changes.values().map(|change| change.open).collect::<Vec<_>>())

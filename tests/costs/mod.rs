@@ -4,6 +4,7 @@
 //! The statements are the server's own, prepared on a connection set up like the server's.
 
 mod claims;
+mod dead_letters;
 mod held_snapshot;
 mod lives;
 mod plans;
@@ -19,16 +20,18 @@ use waybill::store::claims::CLAIM_DELIVERIES;
 use waybill::store::completions::COMPLETE_DELIVERIES;
 use waybill::store::connect::connect;
 use waybill::store::database::SETUP;
+use waybill::store::dead_letters::INSERT_DEAD_LETTERS;
 use waybill::store::deliveries::{LOAD_DELIVERIES, SAVE_DELIVERIES};
 use waybill::store::events::{PUBLISH_AND_FAN_OUT, PUBLISH_EVENTS};
 use waybill::store::lease_watch::{TAKE_WATCHED_LEASES, WATCH_UNWATCHED_LEASES};
 use waybill::store::overdue::{LOCK_EXPIRED_LEASES, Sweep, lock_overdue_sql};
+use waybill::store::roll_ups::ROLL_UP;
 
 /// A payload of 120 bytes.
 const PAYLOAD: &str = r#"{"data":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}"#;
 
 /// The statement's name, its text, and the types of its parameters.
-fn statements() -> [(&'static str, &'static str, &'static str); 11] {
+fn statements() -> [(&'static str, &'static str, &'static str); 13] {
     [
         (
             "publish",
@@ -61,6 +64,8 @@ fn statements() -> [(&'static str, &'static str, &'static str); 11] {
             "timestamptz, bigint[], text[], int[], int[], text[], timestamptz[], bool[], bool[], timestamptz[], \
              timestamptz[], bool[], bool[], timestamptz[], bigint[], text[], json[], json[], text[], int[], text[]",
         ),
+        ("give_up", INSERT_DEAD_LETTERS, "timestamptz, bigint[], text[], text[]"),
+        ("roll_up", ROLL_UP, "timestamptz, bigint[], int[], int[]"),
         ("due", lock_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
         ("expired", lock_overdue_sql(Sweep::Expired), "timestamptz, bigint, timestamptz"),
         ("lost", LOCK_EXPIRED_LEASES, "timestamptz, bigint[]"),

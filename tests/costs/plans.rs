@@ -30,6 +30,8 @@ fn calls() -> Vec<(&'static str, String)> {
                 zeros = array("0", 2)
             ),
         ),
+        ("give_up", format!("EXECUTE give_up(NULL, '{{1,2}}', {}, {nulls})", array("expired", 2))),
+        ("roll_up", "EXECUTE roll_up(NULL, '{1,2}', '{-1,-1}', '{1,1}')".to_owned()),
         ("due", "EXECUTE due(NULL, 500, NULL)".to_owned()),
         ("expired", "EXECUTE expired(NULL, 500, NULL)".to_owned()),
         ("lost", "EXECUTE lost(NULL, '{1,2}')".to_owned()),

@@ -8,6 +8,7 @@ mod crashes;
 mod delivery;
 mod drain;
 mod fan_out;
+mod given_up;
 mod gone;
 mod isolation;
 mod log_lines;

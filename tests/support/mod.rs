@@ -4,6 +4,7 @@
 mod app;
 mod buffers;
 mod client;
+mod crowd;
 pub mod database;
 pub mod foreign;
 mod held_table;

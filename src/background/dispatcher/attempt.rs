@@ -68,15 +68,17 @@ impl Attempt {
         let secrets = self.subscriber.secrets_at(self.engine.time());
         let request = write(letter_of(&self.push, &replay, &epoch), &spec, secrets).await;
         if self.claimed_at.elapsed() > BEGIN_WITHIN {
-            drop(slot);
-            return self.give_back().await;
+            let unrecorded = slot.answered();
+            self.give_back().await;
+            return drop(unrecorded);
         }
         let exchange = match request {
             Ok(request) => self.client.send(request).await,
             Err(detail) => not_sent(detail),
         };
-        drop(slot);
+        let unrecorded = slot.answered();
         self.record(&spec, replay.subscription_version, exchange).await;
+        drop(unrecorded);
     }
 
     /// Too late to be sent under this claim: the database, or this server, was held up.

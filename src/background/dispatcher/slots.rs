@@ -1,6 +1,10 @@
 //! How many requests may be under way: in all, and to each subscription; and how much of the
 //! memory they may take. How large the next ones are is not known before they are claimed, so
 //! room is made for as many as would fit if they were like the last ones.
+//!
+//! An answered request gives its receiver's slot back, and its outcome waits to be recorded. If
+//! requests ended faster than that, claims would run out before the outcomes are on record, and
+//! pushes be sent twice; so the number of outcomes that wait is bounded, too.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +13,10 @@ use crate::engine::Engine;
 
 /// Bytes of payloads that may be under way at once.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
+
+/// Outcomes that may wait to be recorded; beyond that nothing is claimed. Recording as many takes a
+/// fraction of the time that a claim holds after its request.
+const MAX_UNRECORDED: usize = 1_000;
 
 /// How much the last payload counts in the estimate of the next ones.
 const WEIGHT: f64 = 0.1;
@@ -23,6 +31,7 @@ pub struct Slots {
 #[derive(Default)]
 struct Taken {
     in_all: usize,
+    unrecorded: usize,
     bytes: usize,
     usual_bytes: f64,
     by_subscription: HashMap<i64, usize>,
@@ -51,8 +60,9 @@ impl Slots {
         let taken = self.lock();
         let room = (MAX_BYTES.saturating_sub(taken.bytes) as f64 / taken.usual_bytes.max(1.0)) as usize;
         // One is always let through, however large, or a large one would never be.
-        let room = if taken.in_all == 0 { room.max(1) } else { room };
-        self.capacity.saturating_sub(taken.in_all).min(room)
+        let room = if taken.in_all + taken.unrecorded == 0 { room.max(1) } else { room };
+        let unrecorded = MAX_UNRECORDED.saturating_sub(taken.unrecorded);
+        self.capacity.saturating_sub(taken.in_all).min(room).min(unrecorded)
     }
 
     /// Whether none may.
@@ -84,6 +94,21 @@ pub struct Slot {
     bytes: usize,
 }
 
+/// An outcome that is not on record yet. Its push stays in memory until then.
+pub struct Unrecorded {
+    slots: Arc<Slots>,
+    bytes: usize,
+}
+
+impl Slot {
+    /// The receiver has answered.
+    pub fn answered(mut self) -> Unrecorded {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.slots.lock().unrecorded += 1;
+        Unrecorded { slots: self.slots.clone(), bytes }
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut taken = self.slots.lock();
@@ -96,6 +121,16 @@ impl Drop for Slot {
                 taken.by_subscription.remove(&self.subscription_id);
             }
         }
+        drop(taken);
+        self.slots.engine.push_bell.nudge();
+    }
+}
+
+impl Drop for Unrecorded {
+    fn drop(&mut self) {
+        let mut taken = self.slots.lock();
+        taken.unrecorded -= 1;
+        taken.bytes -= self.bytes;
         drop(taken);
         self.slots.engine.push_bell.nudge();
     }

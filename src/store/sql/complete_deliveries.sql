@@ -3,7 +3,8 @@
 -- is judged the long way. Each event comes once. A row is addressed by the place at which it was
 -- found; one that somebody changes at this very moment may not be there any more, and is judged, too.
 -- Pushes that are done are counted on their event's own row (see roll_up.sql), always after the
--- deliveries and in the order of events, so that nobody waits in a circle.
+-- deliveries and in the order of events, so that nobody waits in a circle. (`= ANY (ARRAY[…])` is
+-- an equality that the planner does not turn around: it looks up each event, always.)
 WITH input AS MATERIALIZED (
     SELECT * FROM unnest($3, $4, $5, $6, $7, $8, $9, $10) WITH ORDINALITY
          AS t(id, lease_id, worker_id, status_code, execution_time_ms, result, response_excerpt, subscription_version, ord)
@@ -32,17 +33,19 @@ completed AS (
               i.response_excerpt, i.subscription_version, d.updated_at AS created_at, d.retry_count, d.max_retries
 ),
 done AS MATERIALIZED (
-    SELECT event_id, count(*)::integer AS pushes FROM completed WHERE delivery_id <> event_id GROUP BY event_id
+    SELECT event_id, count(*)::integer AS pushes FROM completed WHERE delivery_id <> event_id
+    GROUP BY event_id ORDER BY event_id
 ),
 rolled_up AS (
     UPDATE waybill.deliveries o
-    SET open_deliveries = o.open_deliveries - (SELECT pushes FROM done WHERE event_id = o.id),
-        status = CASE WHEN o.open_deliveries > (SELECT pushes FROM done WHERE event_id = o.id) THEN 'PENDING'
+    SET open_deliveries = o.open_deliveries - done.pushes,
+        status = CASE WHEN o.open_deliveries > done.pushes THEN 'PENDING'
                       WHEN o.failed_deliveries > 0 THEN 'FAILED'
                       WHEN o.cancel_requested THEN 'CANCELLED'
                       ELSE 'COMPLETED' END,
         updated_at = coalesce($2, now())
-    WHERE o.id = ANY (ARRAY(SELECT event_id FROM done)) AND o.open_deliveries IS NOT NULL
+    FROM done
+    WHERE o.id = ANY (ARRAY[done.event_id]) AND o.open_deliveries IS NOT NULL
 ),
 logged AS (
     INSERT INTO waybill.event_log

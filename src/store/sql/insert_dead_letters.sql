@@ -1,6 +1,10 @@
 -- Puts pushes that were given up with the dead letters, each with a copy of its event, of its
 -- subscription and of all its attempts, as they stand in this transaction. What was itself sent
 -- from the dead letters is copied as it was sent.
+--
+-- Attempts are looked up by delivery, in an index of pushes' lines alone: an event's lines are
+-- those of all its pushes. Days before the event was published are not searched; the day of margin
+-- is for a database whose clock was set back.
 INSERT INTO waybill.dead_letters
        (namespace_id, delivery_id, event_id, subscription_id, subscription_version, reason, detail, moved_by,
         event, subscription, attempts, created_at)
@@ -33,6 +37,11 @@ CROSS JOIN LATERAL (
                'subscription_version', l.subscription_version,
                'next_due', to_char(l.next_retry_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
            ORDER BY l.id), '[]') AS attempts
-    FROM waybill.event_log l
-    WHERE l.event_id = d.event_id AND l.delivery_id = d.id AND l.action IN ('COMPLETED', 'FAILED') AND l.worker_id IS NOT NULL
+    FROM (
+        SELECT * FROM waybill.event_log
+        WHERE delivery_id = d.id AND delivery_id <> event_id AND action <> 'PICKED'
+          AND created_at >= e.created_at - interval '1 day'
+        OFFSET 0
+    ) l
+    WHERE l.action IN ('COMPLETED', 'FAILED') AND l.worker_id IS NOT NULL
 ) a

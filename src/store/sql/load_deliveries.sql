@@ -3,14 +3,14 @@
 SELECT d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.rescue_count, d.lease_id, d.worker_id,
        d.lease_expires_at, d.cancel_requested, d.cancel_reason, d.ready_seq, d.due_at, d.expires_at, d.ordering_key,
        d.started_at, d.settled_lease_id, d.settled_action, d.progress, d.result, d.last_error, d.updated_at,
-       e.tags, e.backoff, e.expires_at AS event_expires_at, coalesce($2, now()) AS now,
+       e.tags, e.backoff, e.payload_bytes, e.expires_at AS event_expires_at, coalesce($2, now()) AS now,
        d.open_deliveries IS NOT NULL AS is_roll_up, d.order_seq IS NOT NULL AS holds_turn,
        coalesce(s.blocks_when_failed, false) AS blocks_when_failed,
        -- Of pushes it goes by what the subscription says by now.
        greatest(d.retry_count, coalesce(s.max_attempts, d.max_retries)) AS max_retries
 FROM waybill.deliveries d
 CROSS JOIN LATERAL (
-    SELECT tags, backoff, expires_at FROM waybill.events WHERE id = d.event_id OFFSET 0
+    SELECT tags, backoff, expires_at, payload_bytes FROM waybill.events WHERE id = d.event_id OFFSET 0
 ) e
 LEFT JOIN LATERAL (
     SELECT spec ->> 'on_exhausted' = 'block' AS blocks_when_failed, (spec ->> 'max_attempts')::integer AS max_attempts

@@ -1,0 +1,1 @@
+DROP INDEX waybill.event_log_of_pushes;

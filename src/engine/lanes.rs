@@ -1,0 +1,164 @@
+//! The lanes of this engine: which there are, and how much each may have at the database.
+//!
+//! Workers' and publishers' batches share a turnstile of `--batches-at-once`. Outcomes of pushes
+//! have a lane and a turnstile of their own: thousands of pushes of one event can end within a
+//! second, and every one that is given up copies its event. They are recorded in small batches,
+//! one after the other, and never stand in front of a worker's settlement. Neither does what
+//! attempts say of their endpoints.
+
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+use crate::error::Error;
+use crate::store::database::{Database, PooledConnection};
+
+use super::claim_deliveries::{ClaimedBatch, Claimer};
+use super::deadline::{Timed, Work};
+use super::endpoint_failures::EndpointFailure;
+use super::fusion::{Answers, Door, Gate, Lane, LaneShape};
+use super::matching::{MatchedPublication, Publishing};
+use super::settle_deliveries::{Request, Settled};
+use super::{Engine, EngineSettings, Parts, stopping};
+
+/// How many rows one fused statement takes at most.
+const FUSED_ROWS: usize = 500;
+
+/// Outcomes of pushes that one batch takes at most. Each may become a dead letter.
+const PUSH_OUTCOMES: usize = 100;
+
+/// Failures of endpoints that one batch takes at most. Each may open a breaker, of which up to a
+/// hundred subscribers are told.
+const ENDPOINT_FAILURES: usize = 100;
+
+/// Failures of endpoints that may wait. They are no requests that could be answered 429, so
+/// `--max-queued` is not meant; there are never more than attempts under way or unrecorded.
+const FAILURES_QUEUED: usize = 100_000;
+
+/// Bytes that count like one more row of a fused statement, so that a batch has at most
+/// [`FUSED_ROWS`] times as many, or is a single call.
+const BYTES_PER_ROW: usize = 8 * 1024;
+
+/// A batch that waits for its turn for longer goes all the same.
+const SLOW_BATCH: Duration = Duration::from_millis(10);
+
+/// The same for outcomes of pushes. Two batches at once would mostly wait for each other, for the
+/// row that counts the pushes of their event; only one that is held up is not waited for.
+const SLOW_PUSH_BATCH: Duration = Duration::from_millis(500);
+
+/// The queues in front of the hot verbs.
+pub(super) struct Lanes {
+    pub publish: Lane<MatchedPublication, Publishing>,
+    pub claim: Lane<Claimer, ClaimedBatch>,
+    pub settle: Lane<Request, Vec<Result<Settled, Error>>>,
+    pub settle_pushes: Lane<Request, Vec<Result<Settled, Error>>>,
+    pub endpoint_failures: Lane<EndpointFailure, ()>,
+}
+
+/// How many calls of each verb wait to be taken to the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named like the verbs")]
+pub struct Queued {
+    pub publish: usize,
+    pub claim: usize,
+    pub settle: usize,
+    pub settle_pushes: usize,
+}
+
+impl Lanes {
+    /// A lane must not keep the engine alive, or neither would ever end.
+    pub fn open(engine: &Weak<Parts>, runtime: &Handle, database: &Database, settings: &EngineSettings) -> Self {
+        let opening = Opening { engine, runtime };
+        let door = door(database, settings.batches_at_once);
+        let shape = LaneShape {
+            name: "publish",
+            capacity: settings.max_queued,
+            width: 2,
+            patience: SLOW_BATCH,
+            max_weight: FUSED_ROWS,
+        };
+        let push_shape =
+            LaneShape { name: "settle_pushes", patience: SLOW_PUSH_BATCH, max_weight: PUSH_OUTCOMES, ..shape };
+        let failures_shape = LaneShape {
+            name: "endpoint_failures",
+            capacity: FAILURES_QUEUED,
+            max_weight: ENDPOINT_FAILURES,
+            ..push_shape
+        };
+        Lanes {
+            publish: opening.lane(shape, &door, |engine, calls| async move { engine.publish_fused(calls).await }),
+            // Two claims at once would fight for the same head.
+            claim: opening.lane(LaneShape { name: "claim", width: 1, ..shape }, &door, |engine, calls| async move {
+                engine.claim_fused(calls).await
+            }),
+            settle: opening.lane(LaneShape { name: "settle", ..shape }, &door, |engine, calls| async move {
+                engine.settle_fused(calls).await
+            }),
+            settle_pushes: opening.lane(push_shape, &self::door(database, 1), |engine, calls| async move {
+                engine.settle_fused(calls).await
+            }),
+            endpoint_failures: opening.lane(failures_shape, &self::door(database, 1), |engine, calls| async move {
+                engine.note_failures_fused(calls).await
+            }),
+        }
+    }
+
+    pub fn queued(&self) -> Queued {
+        Queued {
+            publish: self.publish.queued(),
+            claim: self.claim.queued(),
+            settle: self.settle.queued(),
+            settle_pushes: self.settle_pushes.queued(),
+        }
+    }
+}
+
+fn door(database: &Database, batches_at_once: usize) -> Arc<Door<PooledConnection>> {
+    let database = database.clone();
+    let gate: Box<Gate<PooledConnection>> = Box::new(move || {
+        let database = database.clone();
+        async move { database.connection().await }.boxed()
+    });
+    Arc::new(Door { turnstile: Arc::new(Semaphore::new(batches_at_once)), gate })
+}
+
+/// What the lanes have in common.
+struct Opening<'a> {
+    engine: &'a Weak<Parts>,
+    runtime: &'a Handle,
+}
+
+impl Opening<'_> {
+    /// A lane in which the engine carries out one verb, as long as there is an engine.
+    fn lane<C, A, Fut>(
+        &self,
+        shape: LaneShape,
+        door: &Arc<Door<PooledConnection>>,
+        verb: fn(Engine, Vec<Timed<C>>) -> Fut,
+    ) -> Lane<C, A>
+    where
+        C: Send + Sync + 'static,
+        A: Send + 'static,
+        Fut: Future<Output = Answers<A>> + Send + 'static,
+    {
+        let engine = self.engine.clone();
+        Lane::open(self.runtime, shape, door.clone(), move |calls, connection| {
+            let engine = engine.upgrade().map(Engine);
+            async move {
+                match engine {
+                    Some(engine) => Work::on_batch(connection).run(verb(engine, calls)).await,
+                    None => calls.iter().map(|_| Err(stopping())).collect(),
+                }
+            }
+        })
+    }
+}
+
+/// Returns what a call of `rows` rows with `bytes` bytes counts among those of a batch.
+pub(super) fn weight(rows: usize, bytes: usize) -> usize {
+    rows.max(bytes / BYTES_PER_ROW)
+}
