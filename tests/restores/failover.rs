@@ -56,7 +56,9 @@ impl Standby {
         let output = backup.output().expect("it runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let mut postgres = as_owner(cluster.bin_dir().join("postgres"), &owner);
-        postgres.arg("-D").arg(place.data_dir()).args(["-c", "listen_addresses=", "-c", "fsync=off", "-k"]).arg(run);
+        postgres.arg("-D").arg(place.data_dir()).args(["-c", "listen_addresses=", "-c", "fsync=off"]);
+        // A standby must have room for as many locks as its primary.
+        postgres.args(["-c", "max_locks_per_transaction=1024", "-k"]).arg(run);
         let log = fs::File::create(place.root().join("log")).expect("a file");
         postgres.stdin(Stdio::piped()).stdout(log.try_clone().expect("a file")).stderr(log);
         Standby { shell: postgres.spawn().expect("it runs"), place, password }
