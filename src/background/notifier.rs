@@ -18,6 +18,9 @@ const MAX_BYTES: usize = 7_500;
 /// The least time between two notifications.
 const DEBOUNCE: Duration = Duration::from_millis(5);
 
+/// The time after which one that could not be sent is sent again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
 /// What a notification says.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Message {
@@ -50,14 +53,18 @@ pub async fn run_once(engine: &Engine, announcement: Announcement) -> Result<(),
     Ok(notify(&mut conn, &text).await?)
 }
 
-/// Repeats until the server stops.
+/// Repeats until the server stops. Begins by having the others look: a server that was killed, in
+/// whose place this one may stand, has perhaps not told them of all that it stored.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
+    engine.announcer.announce_everything();
     while let Some(announcement) = shutdown.run_until_cancelled(engine.announcer.next()).await {
-        // A word that is lost is made good by the other servers' pollers.
+        let mut rest = DEBOUNCE;
         if let Err(error) = run_once(&engine, announcement).await {
             report("notifier", &error);
+            engine.announcer.announce_everything();
+            rest = RETRY_PAUSE;
         }
-        if !pause(DEBOUNCE, &shutdown).await {
+        if !pause(rest, &shutdown).await {
             return;
         }
     }

@@ -56,7 +56,8 @@ struct Gathered {
 pub enum Announcement {
     /// These queues have new work.
     Queues(Vec<(String, Arrivals)>),
-    /// So many that it is not worth listing them.
+    /// Any queue may have: so many have that it is not worth listing them, or it is not known
+    /// which.
     Everything,
 }
 
@@ -75,6 +76,14 @@ impl Announcer {
                 gathered.queues.entry(queue).or_default().add(arrivals);
             }
         }
+        self.bell.notify_one();
+    }
+
+    /// Has all other servers look for themselves.
+    pub fn announce_everything(&self) {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        gathered.too_many = true;
+        gathered.queues.clear();
         self.bell.notify_one();
     }
 

@@ -82,6 +82,9 @@ use subscribers::Subscribers;
 /// By when a caller has an answer, whatever the database does.
 const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
 
+/// When everybody looks for the second time for what a commit may have left that was not answered.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// How often a transaction that fell victim to another is run again.
 const CONFLICT_RETRIES: usize = 3;
 
@@ -250,6 +253,21 @@ impl Engine {
             self.metrics.count_push(PushCount::DeadLettered, *subscription_id);
         }
         self.wake(&written.entered_ready);
+    }
+
+    /// Sees to what a transaction may have changed whose outcome is not known: anything may have
+    /// entered any queue, or wait for any moment. The database may still be about to commit it, so
+    /// everybody looks again a little later.
+    fn follow_up_unknown(&self) {
+        let engine = self.clone();
+        self.runtime.spawn(async move {
+            for pause in [Duration::ZERO, LOOK_AGAIN_AFTER] {
+                tokio::time::sleep(pause).await;
+                engine.moments.forget();
+                engine.look_everywhere();
+                engine.announcer.announce_everything();
+            }
+        });
     }
 
     /// Tells waiting workers and dispatchers, here and elsewhere, of deliveries that entered

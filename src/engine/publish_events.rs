@@ -72,7 +72,7 @@ impl Engine {
                 false => self.publish_matched(&joined.events, &joined.fan_out).await.inspect_err(|error| {
                     // If it was stored after all, nobody has been told of it.
                     if matches!(error, Error::OutcomeUnknown(_)) {
-                        self.look_everywhere();
+                        self.follow_up_unknown();
                     }
                 })?,
             };

@@ -205,9 +205,6 @@ impl Engine {
             Ok(()) => Error::Internal("a call was not answered".into()),
             Err(error) => error,
         };
-        if matches!(unanswered, Error::OutcomeUnknown(_)) {
-            self.look_everywhere();
-        }
         for settled in answers.iter().flatten().flatten() {
             if let Settled::Recorded(record) = settled {
                 self.metrics.count_settlement(record.entry.action().as_str());

@@ -33,6 +33,14 @@ pub(super) enum Kind {
     Transaction,
 }
 
+impl Kind {
+    /// Returns whether others have to look for what was perhaps committed. Whoever runs one statement
+    /// knows best what that may have been.
+    pub(super) fn may_have_changed_more(self, error: &Error) -> bool {
+        self == Kind::Transaction && matches!(error, Error::OutcomeUnknown(_))
+    }
+}
+
 /// One try.
 pub(super) struct Attempt {
     connection: PooledConnection,
@@ -161,6 +169,10 @@ macro_rules! attempts {
             let worked = time_limit.keep(working).await;
             match attempt.finish(&$engine.database, worked).await {
                 Err(error) if error.is_conflict() && tries < super::CONFLICT_RETRIES => tries += 1,
+                Err(error) if kind.may_have_changed_more(&error) => {
+                    $engine.follow_up_unknown();
+                    break Err(error);
+                }
                 outcome => break outcome,
             }
         }

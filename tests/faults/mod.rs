@@ -5,6 +5,7 @@ mod encrypted;
 mod frozen;
 mod fused;
 mod language;
+mod notices;
 mod outage;
 mod outcomes;
 mod partitions;

@@ -1,0 +1,113 @@
+//! Work that has become claimable is told of, even if the connection is lost over it. The servers
+//! here look for work by themselves once a minute, which is longer than these tests wait.
+
+use waybill::background::promoter;
+
+use crate::support::wire::{Cut, Wire};
+use crate::support::work::W1;
+use crate::support::{App, Options, Reply, database, until, within_patience};
+use serde_json::json;
+
+const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity \
+     WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
+
+/// A server behind a wire, and another on the same database that hears it.
+async fn two_servers(fixed_clock: bool) -> (App, Wire, App) {
+    let direct = database::migrated().await;
+    let wire = Wire::to(&direct).await;
+    let flags = || vec!["--poll-interval-ms=60000".to_owned()];
+    let behind = Options { url: Some(wire.url()), fixed_clock, flags: flags() };
+    let mut one = App::start_with(behind).await;
+    one.url.clone_from(&direct);
+    let other = App::start_with(Options { url: Some(direct), fixed_clock, flags: flags() }).await;
+    until("both listen", async || one.count(LISTENERS).await == 2).await;
+    // What they ask of each other when they begin to listen has been heard.
+    for (publisher, deliverer) in [(&one, &other), (&other, &one)] {
+        let waiter = Waiting::at(deliverer, "before").await;
+        publisher.publish_tagged("before").await;
+        waiter.gets_something().await;
+    }
+    (one, wire, other)
+}
+
+/// A worker that waits for work.
+struct Waiting(tokio::task::JoinHandle<Reply>);
+
+impl Waiting {
+    async fn at(app: &App, tag: &str) -> Self {
+        let request = app.client.get(format!("{}/events/subscribe?tags={tag}&worker_id=waiter:1&wait=60", app.base));
+        let waiting = Self(tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await }));
+        let hub = app.engine().hub.clone();
+        until("it waits", async || hub.len() == 1 && hub.asleep() == 1).await;
+        waiting
+    }
+
+    async fn gets_something(self) {
+        within_patience(self.0).await.expect("no panic").expect(200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_whose_commit_is_not_answered_is_told_of_all_the_same() {
+    for at_other in [false, true] {
+        let (one, wire, other) = two_servers(true).await;
+        let waiter = Waiting::at(if at_other { &other } else { &one }, "a").await;
+        one.publish(json!({"title": "later", "tags": "a", "delay_seconds": 1})).await;
+        one.advance(1);
+        wire.cut_at("COMMIT", Cut::After);
+        promoter::run_once(one.engine()).await.expect_err("the answer is lost");
+        assert!(wire.was_cut());
+        waiter.gets_something().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_whose_commit_is_not_answered_is_told_of_all_the_same() {
+    for at_other in [false, true] {
+        let (one, wire, other) = two_servers(true).await;
+        let id = one.publish_tagged("a").await;
+        one.take("a", W1).await;
+        let waiter = Waiting::at(if at_other { &other } else { &one }, "a").await;
+        wire.cut_at("COMMIT", Cut::After);
+        one.operate(id, "reset").await.problem(503, "outcome_unknown");
+        waiter.gets_something().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_whose_due_time_is_stored_by_a_commit_that_is_not_answered_is_not_overlooked() {
+    let (one, wire, _other) = two_servers(true).await;
+    let id = one.publish_tagged("a").await;
+    let claim = one.take("a", W1).await;
+    one.publish(json!({"title": "much later", "tags": "a", "delay_seconds": 60})).await;
+    one.promote().await;
+    wire.cut_at("COMMIT", Cut::After);
+    one.say_with(&claim, "fail", json!({"retry_after_seconds": 5})).await.problem(503, "outcome_unknown");
+    one.advance(5);
+    assert_eq!(one.promote().await, 1, "event {id} is due");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notice_that_could_not_be_sent_is_sent_again() {
+    let (one, wire, other) = two_servers(false).await;
+    let waiter = Waiting::at(&other, "a").await;
+    wire.cut_at("pg_notify", Cut::Before);
+    one.publish_tagged("a").await;
+    waiter.gets_something().await;
+    assert!(wire.was_cut());
+}
+
+/// A server that was killed may not have told the others of all that it stored; the one that is
+/// started in its place does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_starts_has_the_others_look() {
+    let (one, _wire, other) = two_servers(false).await;
+    let waiter = Waiting::at(&other, "a").await;
+    // As by a server that was killed before it told anybody.
+    let flags = vec!["--poll-interval-ms=60000".into(), "--notify=false".into()];
+    let silent = App::start_with(Options { url: Some(one.url.clone()), flags, ..Options::default() }).await;
+    silent.publish_tagged("a").await;
+    let flags = vec!["--poll-interval-ms=60000".into()];
+    let _fresh = App::start_with(Options { url: Some(one.url.clone()), flags, ..Options::default() }).await;
+    waiter.gets_something().await;
+}
