@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` and `make test`.
 
-.PHONY: run test prepare check bench bench-soak bench-push bench-waiting
+.PHONY: run test chaos prepare check bench bench-soak bench-push bench-waiting
 
 # Build and serve; the first start makes a database of its own.
 run: prepare
@@ -10,6 +10,12 @@ run: prepare
 test:
 	@scripts/prepare --tests
 	cargo test
+
+# The chaos test at length, about 10 minutes: servers killed, connections frozen and cut. Of a
+# failure it prints the seed, for WAYBILL_CHAOS_SEED=… make chaos.
+chaos:
+	@scripts/prepare --tests
+	WAYBILL_CHAOS_ROUNDS=$${WAYBILL_CHAOS_ROUNDS:-100} cargo test --test waybill chaos:: -- --nocapture
 
 # Formatting, lints, documentation and dependencies, as CI sees them.
 check:

@@ -11,7 +11,7 @@ use waybill::domain::tags::Tags;
 use waybill::engine::claim_deliveries::ClaimRequest;
 
 use crate::support::work::{Claim, Naming, W1, W2, entry_of, repeated};
-use crate::support::{App, Options, database, ledger};
+use crate::support::{App, Chance, Options, database, ledger};
 
 const WORKERS: u64 = 16;
 const EVENTS: usize = 2_000;
@@ -81,22 +81,10 @@ async fn a_claim_gets_what_is_there_however_many_claim_beside_it() {
     ledger::check(&app).await;
 }
 
-/// A small source of chance, so that a run's choices can be told from its number.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
-
 /// A worker that does whatever workers do, and sometimes does it twice, late or not at all.
 async fn work_erratically(app: &App, worker: u64, stop: &AtomicBool, claims: &AtomicU64) {
     let (worker_id, tags) = (format!("worker:{worker}"), two_tags(worker));
-    let mut chance = Chance(0x9e37_79b9 * (worker + 1));
+    let mut chance = Chance::new(worker);
     let mut held: Vec<Claim> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let events = app.claim_batch(&tags, &worker_id, 1 + chance.below(4) as usize).await;
@@ -137,7 +125,7 @@ fn expect_one_of(status: u16, allowed: &[u16]) {
 
 /// Operators and clocks that take work away from under the workers' hands.
 async fn interfere(app: &App, ids: i64, rounds: u64) {
-    let mut chance = Chance(0x1234_5678);
+    let mut chance = Chance::new(0x1234_5678);
     for _ in 0..rounds {
         let id = 1 + chance.below(ids as u64) as i64;
         match chance.below(8) {

@@ -4,6 +4,7 @@
 mod support;
 
 mod api;
+mod chaos;
 mod concurrency;
 mod configuration;
 mod contract;

@@ -3,6 +3,7 @@
 
 mod app;
 mod buffers;
+mod chance;
 mod client;
 mod crowd;
 pub mod database;
@@ -20,6 +21,7 @@ pub mod wire;
 pub mod work;
 
 pub use app::{App, Options};
+pub use chance::Chance;
 pub use client::http_client;
 pub use held_table::HeldTable;
 pub use place::Place;

@@ -1,0 +1,82 @@
+//! Several servers over one database, random work under leases of one second, and random trouble:
+//! database connections that freeze or end, servers that are killed and started again. When the
+//! trouble is over, everything is as the log says, and all that waits is handed out in time.
+//!
+//! The choices come from a seed, which is printed when the test fails; what the machine makes of
+//! them differs from run to run. `WAYBILL_CHAOS_SEED` sets the seed, `WAYBILL_CHAOS_ROUNDS` the
+//! number of rounds (`make chaos` runs many).
+
+mod peace;
+mod servers;
+mod trouble;
+mod work;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use crate::support::{Chance, Place};
+use servers::Servers;
+use work::{Promises, QUIET_TAGS};
+
+const ROUNDS: u64 = 3;
+const ROUND: Duration = Duration::from_millis(2_500);
+const SERVERS: usize = 3;
+const WORKERS: u64 = 12;
+
+fn number_from(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
+}
+
+fn some_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::from(now.expect("a clock").subsec_nanos())
+}
+
+/// Lets workers and trouble loose for a while.
+async fn disturb(servers: &Servers, promises: &Promises, seed: u64) {
+    let stop = AtomicBool::new(false);
+    let working = join_all((0..WORKERS).map(|number| {
+        let chance = Chance::new(seed ^ (number + 1) << 32);
+        work::work_erratically(servers, promises, number, chance, &stop)
+    }));
+    let until = Instant::now() + ROUND;
+    let troubling = async {
+        tokio::join!(
+            trouble::to_connections(servers, Chance::new(seed ^ 0xc0), until),
+            trouble::to_servers(servers, Chance::new(seed ^ 0x5e), until)
+        );
+        stop.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(working, troubling);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_happens_nothing_is_lost_and_all_that_waits_is_handed_out() {
+    let seed = number_from("WAYBILL_CHAOS_SEED").unwrap_or_else(some_seed);
+    let rounds = number_from("WAYBILL_CHAOS_ROUNDS").unwrap_or(ROUNDS);
+    println!("WAYBILL_CHAOS_SEED={seed}");
+    // A PostgreSQL of its own: one that is frozen would hold up other tests.
+    let place = Place::with_cluster();
+    let cluster = place.start();
+    let servers = Servers::start(cluster.url("postgres"), SERVERS).await;
+    let promises = Promises::default();
+    let places = (0..SERVERS).flat_map(|server| QUIET_TAGS.map(|tag| (server, tag)));
+    let waiting = join_all(places.map(|(server, tag)| peace::wait_through_trouble(&servers, server, tag)));
+    let all_rounds = async {
+        for round in 0..rounds {
+            println!("round {round}");
+            disturb(&servers, &promises, seed.wrapping_add(round)).await;
+            servers.until_undisturbed().await;
+            peace::check(&servers, &promises).await;
+        }
+    };
+    tokio::select! {
+        _ = waiting => unreachable!("they wait forever"),
+        () = all_rounds => {}
+    }
+    servers.stop().await;
+}

@@ -1,0 +1,142 @@
+//! What must hold once the trouble is over.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use diesel::sql_types::{BigInt, Text};
+use diesel::{QueryableByName, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::servers::Servers;
+use super::work::{BUSY_TAGS, Promises};
+use crate::support::{PATIENCE, database, ledger};
+
+/// Nothing may be overdue, or wait to be handed out, for longer.
+const IN_TIME: Duration = Duration::from_secs(2);
+
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Of the time between two looks no more than this counts: a machine that had no time for us had
+/// none for the servers.
+const COUNTED: Duration = Duration::from_millis(100);
+
+const WORKERS_PER_SERVER: usize = 2;
+
+/// What somebody should be seeing to: the server, or a worker that waits.
+const WAITING: &str = "
+    SELECT 'in ready' AS what, seq AS number FROM waybill.ready
+    UNION ALL
+    SELECT 'held under a lease that ran out', id FROM waybill.deliveries WHERE lease_expires_at <= clock_timestamp()
+    UNION ALL
+    SELECT 'due', id FROM waybill.deliveries WHERE due_at <= clock_timestamp()
+    UNION ALL
+    SELECT 'expired', id FROM waybill.deliveries WHERE status = 'PENDING' AND expires_at <= clock_timestamp()";
+
+const OPEN: &str = "SELECT count(*) FROM waybill.deliveries WHERE status IN ('PENDING', 'PROCESSING')";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, QueryableByName)]
+struct Waiting {
+    #[diesel(sql_type = Text)]
+    what: String,
+    #[diesel(sql_type = BigInt)]
+    number: i64,
+}
+
+/// Checks the books, lets everything be finished, and checks them again.
+pub async fn check(servers: &Servers, promises: &Promises) {
+    let database = servers.database();
+    ledger::check(&database).await;
+    let numbers = 0..servers.len() * WORKERS_PER_SERVER;
+    let working = join_all(numbers.map(|number| work_in_peace(servers, number)));
+    let finished = tokio::select! {
+        _ = working => unreachable!("workers in peace go on forever"),
+        finished = tokio::time::timeout(PATIENCE, until_finished(servers)) => finished,
+    };
+    assert!(finished.is_ok(), "{} deliveries are open still", database.count(OPEN).await);
+    ledger::check(&database).await;
+    keep(promises, &database.url).await;
+}
+
+/// A worker that begins when the trouble is over, and completes all it is given.
+async fn work_in_peace(servers: &Servers, number: usize) {
+    let (server, worker_id) = (number % servers.len(), format!("peace:{number}"));
+    loop {
+        let is_answered = complete_next(servers, server, &BUSY_TAGS.join(","), &worker_id).await;
+        assert!(is_answered, "server {server} did not answer");
+    }
+}
+
+/// A worker that asks again whatever happens. In peace it has been waiting since before the end of
+/// the trouble, and hears of work only if it is told.
+pub async fn wait_through_trouble(servers: &Servers, server: usize, tag: &str) {
+    let worker_id = format!("patient-{tag}:{server}");
+    loop {
+        if !complete_next(servers, server, tag, &worker_id).await {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// Waits for work and completes it; returns whether the server answered.
+async fn complete_next(servers: &Servers, server: usize, tags: &str, worker_id: &str) -> bool {
+    let path = format!("/events/subscribe?tags={tags}&worker_id={worker_id}&lease=1&wait=60&max=10");
+    let Some(answer) = servers.get(server, &path).await.filter(|answer| answer.status < 300) else { return false };
+    let events = answer.body["events"].as_array().cloned().unwrap_or_default();
+    let complete =
+        |event: &Value| json!({"event_id": event["id"], "lease_id": event["lease_id"], "action": "complete"});
+    let results: Vec<Value> = events.iter().map(complete).collect();
+    if results.is_empty() {
+        return true;
+    }
+    let body = json!({"worker_id": worker_id, "results": results});
+    servers.post(server, "/events/settle", &body).await.is_some_and(|answer| answer.status == 200)
+}
+
+/// Waits until nothing is open, and sees that nothing waits for too long.
+async fn until_finished(servers: &Servers) {
+    let mut conn = database::connection(&servers.url).await;
+    let mut ages: HashMap<Waiting, Duration> = HashMap::new();
+    let mut last = Instant::now();
+    while is_any_open(&mut conn).await {
+        let waiting: Vec<Waiting> = sql_query(WAITING).load(&mut conn).await.expect("rows");
+        let passed = last.elapsed().min(COUNTED);
+        last = Instant::now();
+        let aged = |waiting: Waiting| {
+            let age = ages.get(&waiting).map_or(Duration::ZERO, |age| *age + passed);
+            (waiting, age)
+        };
+        ages = waiting.into_iter().map(aged).collect();
+        let late: Vec<_> = ages.iter().filter(|(_, age)| **age > IN_TIME).collect();
+        assert!(late.is_empty(), "nobody saw to these in time: {late:?}");
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn is_any_open(conn: &mut AsyncPgConnection) -> bool {
+    #[derive(QueryableByName)]
+    struct Count {
+        #[diesel(sql_type = BigInt)]
+        count: i64,
+    }
+    let row: Count = sql_query(OPEN).get_result(conn).await.expect("a row");
+    row.count > 0
+}
+
+/// Whatever was acknowledged is there.
+async fn keep(promises: &Promises, url: &str) {
+    let published = promises.published.lock().expect("no panic").clone();
+    let completed = promises.completed.lock().expect("no panic").clone();
+    let list = |ids: &std::collections::BTreeSet<i64>| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+    let count = |table: &str, ids: &str, and: &str| {
+        let sql = format!("SELECT count(*) FROM waybill.{table} WHERE id = ANY ('{{{ids}}}') {and}");
+        async move { database::count(url, &sql).await }
+    };
+    assert_eq!(count("events", &list(&published), "").await, published.len() as i64, "published events are lost");
+    let done = count("deliveries", &list(&completed), "AND status = 'COMPLETED'").await;
+    assert_eq!(done, completed.len() as i64, "completions are lost");
+    println!("{} events published, {} completed", published.len(), completed.len());
+}

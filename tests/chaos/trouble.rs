@@ -1,0 +1,73 @@
+//! What happens to connections and servers. All of it ends by itself.
+
+use std::time::Duration;
+
+use diesel::sql_types::Integer;
+use diesel::{QueryableByName, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::time::{Instant, sleep};
+
+use super::servers::Servers;
+use crate::support::{Chance, database};
+
+/// A connection is frozen for no longer than this.
+const LONGEST_FREEZE_MS: u64 = 1_000;
+
+/// A server process of PostgreSQL that stands still until this is dropped.
+struct Frozen(Pid);
+
+impl Frozen {
+    fn new(pid: i32) -> Option<Self> {
+        let pid = Pid::from_raw(pid);
+        kill(pid, Signal::SIGSTOP).ok().map(|()| Frozen(pid))
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // It may have ended: a terminated process only ends once it goes on.
+        let _ = kill(self.0, Signal::SIGCONT);
+    }
+}
+
+#[derive(QueryableByName)]
+struct Backend {
+    #[diesel(sql_type = Integer)]
+    pid: i32,
+}
+
+async fn backends(conn: &mut AsyncPgConnection) -> Vec<i32> {
+    // Those at work first: freezing one that does nothing holds up nobody.
+    let sql = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
+               AND backend_type = 'client backend' ORDER BY (state = 'idle'), pid LIMIT 8";
+    let rows: Vec<Backend> = sql_query(sql).load(conn).await.expect("rows");
+    rows.into_iter().map(|row| row.pid).collect()
+}
+
+/// Freezes and ends database connections.
+pub async fn to_connections(servers: &Servers, mut chance: Chance, until: Instant) {
+    let mut conn = database::connection(&servers.url).await;
+    while Instant::now() < until {
+        let backends = backends(&mut conn).await;
+        let Some(pid) = chance.pick(&backends).copied() else { continue };
+        let pause = Duration::from_millis(chance.below(150));
+        if chance.one_in(2) {
+            let frozen = Frozen::new(pid);
+            sleep(Duration::from_millis(chance.below(LONGEST_FREEZE_MS))).await;
+            drop(frozen);
+        } else {
+            sql_query(format!("SELECT pg_terminate_backend({pid})")).execute(&mut conn).await.expect("a row");
+        }
+        sleep(pause).await;
+    }
+}
+
+/// Kills servers, and starts them again.
+pub async fn to_servers(servers: &Servers, mut chance: Chance, until: Instant) {
+    while Instant::now() < until {
+        sleep(Duration::from_millis(chance.below(900))).await;
+        servers.kill_and_restart(chance.below(servers.len() as u64) as usize).await;
+    }
+}

@@ -1,0 +1,151 @@
+//! Workers, publishers and operators who do whatever they may do, and sometimes die over it.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use chrono::{TimeDelta, Utc};
+use serde_json::{Value, json};
+
+use super::servers::Servers;
+use crate::support::Chance;
+use crate::support::work::{Claim, Naming};
+
+/// What everybody works on.
+pub const BUSY_TAGS: [&str; 2] = ["a", "b"];
+
+/// What only those serve in peace who have waited through all trouble, one for each tag and server.
+/// There are many, so that a notice which is lost is not made good by the next.
+pub const QUIET_TAGS: [&str; 8] = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7"];
+const KEYS: u64 = 5;
+
+/// What servers have acknowledged, and must keep.
+#[derive(Default)]
+pub struct Promises {
+    pub published: Mutex<BTreeSet<i64>>,
+    pub completed: Mutex<BTreeSet<i64>>,
+}
+
+struct Worker<'a> {
+    servers: &'a Servers,
+    promises: &'a Promises,
+    worker_id: String,
+    chance: Chance,
+    held: Vec<Claim>,
+}
+
+pub async fn work_erratically(servers: &Servers, promises: &Promises, number: u64, chance: Chance, stop: &AtomicBool) {
+    let mut worker = Worker { servers, promises, worker_id: format!("worker:{number}"), chance, held: Vec::new() };
+    while !stop.load(Ordering::Relaxed) {
+        match worker.chance.below(20) {
+            0..=4 => worker.publish().await,
+            5..=9 => worker.claim().await,
+            10..=12 => worker.complete().await,
+            13 => worker.say("fail", json!({"retry_after_seconds": 0.25})).await,
+            14 => worker.say("release", json!({"delay_seconds": 0.1})).await,
+            15 => worker.say("heartbeat", json!({"lease": 1})).await,
+            16 => worker.say("start", json!({})).await,
+            17 => worker.held.clear(),
+            18 => worker.operate().await,
+            _ => worker.hang_up().await,
+        }
+    }
+}
+
+impl Worker<'_> {
+    fn any_server(&mut self) -> usize {
+        self.chance.below(self.servers.len() as u64) as usize
+    }
+
+    fn any_tag(&mut self) -> &'static str {
+        let tags: &[&str] = if self.chance.one_in(2) { &QUIET_TAGS } else { &BUSY_TAGS };
+        self.chance.pick(tags).expect("a tag")
+    }
+
+    fn event(&mut self) -> Value {
+        let tag = self.any_tag();
+        let mut event = json!({"title": "a job", "tags": tag, "priority": self.chance.below(3), "max_retries": 3});
+        if self.chance.one_in(2) {
+            event["ordering_key"] = json!(format!("k{}", self.chance.below(KEYS)));
+        }
+        if self.chance.one_in(5) {
+            event["delay_seconds"] = json!(0.1 * self.chance.below(6) as f64);
+        }
+        if self.chance.one_in(10) {
+            let millis = 300 + self.chance.below(700) as i64;
+            event["expires_at"] = json!(Utc::now() + TimeDelta::milliseconds(millis));
+        }
+        event
+    }
+
+    async fn publish(&mut self) {
+        let events: Vec<Value> = (0..=self.chance.below(4)).map(|_| self.event()).collect();
+        let server = self.any_server();
+        let answer = self.servers.post(server, "/events/batch", &json!({"events": events})).await;
+        if let Some(answer) = answer.filter(|answer| answer.status == 201) {
+            let ids = answer.body["events"].as_array().expect("events").iter();
+            let ids = ids.map(|event| event["id"].as_i64().expect("an id"));
+            self.promises.published.lock().expect("no panic").extend(ids);
+        }
+    }
+
+    fn claim_path(&mut self) -> String {
+        let (first, second) = (self.any_tag(), self.any_tag());
+        let (wait, max) = (self.chance.below(2), 1 + self.chance.below(4));
+        format!("/events/subscribe?tags={first},{second}&worker_id={}&lease=1&wait={wait}&max={max}", self.worker_id)
+    }
+
+    async fn claim(&mut self) {
+        let (server, path) = (self.any_server(), self.claim_path());
+        if let Some(answer) = self.servers.get(server, &path).await.filter(|answer| answer.status == 200) {
+            let events = answer.body["events"].as_array().cloned().unwrap_or_else(|| vec![answer.body.clone()]);
+            self.held.extend(events.iter().map(Claim::of));
+        }
+    }
+
+    /// Asks for work and is gone before, or while, the answer comes.
+    async fn hang_up(&mut self) {
+        let (server, path) = (self.any_server(), self.claim_path());
+        let patience = Duration::from_millis(self.chance.below(40));
+        let _ = tokio::time::timeout(patience, self.servers.get(server, &path)).await;
+    }
+
+    fn any_claim(&mut self) -> Option<Claim> {
+        let place = self.chance.below(self.held.len().max(1) as u64) as usize;
+        (place < self.held.len()).then(|| self.held.swap_remove(place))
+    }
+
+    async fn complete(&mut self) {
+        let Some(claim) = self.any_claim() else { return };
+        let (server, path) = (self.any_server(), format!("/events/{}/complete", claim.event_id));
+        let answer = self.servers.post(server, &path, &claim.body(Naming::Lease)).await;
+        if answer.is_some_and(|answer| answer.status == 200) {
+            self.promises.completed.lock().expect("no panic").insert(claim.event_id);
+        }
+    }
+
+    async fn say(&mut self, word: &str, more: Value) {
+        let Some(claim) = self.any_claim() else { return };
+        let mut body = claim.body(Naming::Lease);
+        body.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+        let (server, path) = (self.any_server(), format!("/events/{}/{word}", claim.event_id));
+        self.servers.post(server, &path, &body).await;
+        if matches!(word, "heartbeat" | "start") {
+            self.held.push(claim);
+        }
+    }
+
+    async fn operate(&mut self) {
+        let ids: Vec<i64> = self.promises.published.lock().expect("no panic").iter().rev().take(50).copied().collect();
+        let Some(id) = self.chance.pick(&ids).copied() else { return };
+        let path = match self.chance.below(4) {
+            0 => format!("/events/{id}/reset"),
+            1 => format!("/events/{id}/cancel"),
+            2 => format!("/events/{id}/retry"),
+            _ => "/events/reset?stale_for=1".to_owned(),
+        };
+        let server = self.any_server();
+        self.servers.post(server, &path, &json!({})).await;
+    }
+}
