@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{jittered, pause, report, sweep_all};
@@ -12,7 +13,15 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Gives up everything that has expired; answers how much.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
-    Ok(sweep_all(|| engine.expire_deliveries()).await?.count)
+    let expire = async || {
+        let began = Instant::now();
+        let swept = engine.expire_deliveries().await?;
+        if swept.more {
+            engine.yield_to_workers(began.elapsed()).await;
+        }
+        Ok(swept)
+    };
+    Ok(sweep_all(expire).await?.count)
 }
 
 /// Repeats until the server stops.

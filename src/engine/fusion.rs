@@ -181,6 +181,11 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Lane<C, A> {
         self.entrance.max_capacity() - self.entrance.capacity()
     }
 
+    /// Whether calls are at the database or wait for it.
+    pub fn is_busy(&self) -> bool {
+        self.traffic.calls_away.load(Ordering::Acquire) > 0 || self.queued() > 0
+    }
+
     /// Queues a call and waits for its answer. `weight` is its share of a batch, in rows.
     pub async fn call(&self, call: C, weight: usize) -> Result<A, Error> {
         self.call_since(call, weight, Instant::now()).await

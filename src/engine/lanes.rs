@@ -23,6 +23,7 @@ use super::endpoint_failures::EndpointFailure;
 use super::fusion::{Answers, Door, Gate, Lane, LaneShape};
 use super::matching::{MatchedPublication, Publishing};
 use super::settle_deliveries::{Request, Settled};
+use super::yielding::Rest;
 use super::{Engine, EngineSettings, Parts, stopping};
 
 /// How many rows one fused statement takes at most.
@@ -71,9 +72,15 @@ pub struct Queued {
 
 impl Lanes {
     /// A lane must not keep the engine alive, or neither would ever end.
-    pub fn open(engine: &Weak<Parts>, runtime: &Handle, database: &Database, settings: &EngineSettings) -> Self {
+    pub fn open(
+        engine: &Weak<Parts>,
+        runtime: &Handle,
+        database: &Database,
+        settings: &EngineSettings,
+        rest: Arc<Rest>,
+    ) -> Self {
         let opening = Opening { engine, runtime };
-        let door = door(database, settings.batches_at_once);
+        let door = door(database, settings.batches_at_once, None);
         let shape = LaneShape {
             name: "publish",
             capacity: settings.max_queued,
@@ -98,13 +105,20 @@ impl Lanes {
             settle: opening.lane(LaneShape { name: "settle", ..shape }, &door, |engine, calls| async move {
                 engine.settle_fused(calls).await
             }),
-            settle_pushes: opening.lane(push_shape, &self::door(database, 1), |engine, calls| async move {
-                engine.settle_fused(calls).await
+            settle_pushes: opening.lane(push_shape, &self::door(database, 1, Some(rest)), |engine, calls| async move {
+                engine.settle_pushes_fused(calls).await
             }),
-            endpoint_failures: opening.lane(failures_shape, &self::door(database, 1), |engine, calls| async move {
-                engine.note_failures_fused(calls).await
-            }),
+            endpoint_failures: opening.lane(
+                failures_shape,
+                &self::door(database, 1, None),
+                |engine, calls| async move { engine.note_failures_fused(calls).await },
+            ),
         }
+    }
+
+    /// Returns whether workers or publishers are at the database, or wait for it.
+    pub fn have_workers(&self) -> bool {
+        self.settle.is_busy() || self.claim.is_busy() || self.publish.is_busy()
     }
 
     pub fn queued(&self) -> Queued {
@@ -117,11 +131,17 @@ impl Lanes {
     }
 }
 
-fn door(database: &Database, batches_at_once: usize) -> Arc<Door<PooledConnection>> {
+fn door(database: &Database, batches_at_once: usize, rest: Option<Arc<Rest>>) -> Arc<Door<PooledConnection>> {
     let database = database.clone();
     let gate: Box<Gate<PooledConnection>> = Box::new(move || {
-        let database = database.clone();
-        async move { database.connection().await }.boxed()
+        let (database, rest) = (database.clone(), rest.clone());
+        async move {
+            if let Some(rest) = rest {
+                rest.over().await;
+            }
+            database.connection().await
+        }
+        .boxed()
     });
     Arc::new(Door { turnstile: Arc::new(Semaphore::new(batches_at_once)), gate })
 }

@@ -36,6 +36,7 @@ pub mod pushes;
 mod repeats;
 pub mod replay_jobs;
 pub mod replays;
+mod retry_events;
 pub mod settle_deliveries;
 pub mod sightings;
 pub mod subscribers;
@@ -43,6 +44,7 @@ pub mod subscriptions;
 pub mod sweep;
 mod transaction;
 mod verbs;
+mod yielding;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -78,6 +80,7 @@ use push_bell::PushBell;
 use pushes::ENDPOINT_NOTES_AT_ONCE;
 use sightings::Sightings;
 use subscribers::Subscribers;
+use yielding::Rest;
 
 /// By when a caller has an answer, whatever the database does.
 const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
@@ -147,6 +150,7 @@ pub struct Parts {
     runtime: Handle,
     lanes: Lanes,
     endpoint_notes: Semaphore,
+    outcomes_rest: Arc<Rest>,
 }
 
 impl std::ops::Deref for Engine {
@@ -160,8 +164,10 @@ impl Engine {
     /// Puts an engine together. Must be called on the main runtime.
     pub fn new(database: Database, clock: Clock, settings: EngineSettings) -> Self {
         let runtime = Handle::current();
+        let outcomes_rest = Arc::<Rest>::default();
         let engine = Engine(Arc::new_cyclic(|engine| Parts {
-            lanes: Lanes::open(engine, &runtime, &database, &settings),
+            lanes: Lanes::open(engine, &runtime, &database, &settings, outcomes_rest.clone()),
+            outcomes_rest,
             database,
             clock,
             hub: Arc::new(Hub::new(settings.max_waiting)),

@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use diesel_async::AsyncPgConnection;
 
+use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::events::{EventRow, get_event};
 use crate::store::lease_watch::{HeldDelivery, find_stale};
-use crate::store::listing::{EventFilter, Page, find_events};
-use crate::store::roll_ups::{RolledUp, ask_to_cancel, find_rolled_up, status_of_rolled_up};
+use crate::store::roll_ups::{ask_to_cancel, find_rolled_up, lock_rolled_up};
 
 use super::changes::{Changes, Written};
-use super::verbs::{ResetOf, SUBSCRIBED, Verb, operate_on_one};
+use super::verbs::{RETRIABLE, ResetOf, SUBSCRIBED, Verb, operate_on_one};
 use super::{Engine, transaction};
 
-/// Rows per transaction of a bulk operation.
-const BULK: i64 = 500;
+/// Deliveries per transaction of an operator's verb, whether it is on one event or on many.
+pub(super) const DELIVERIES_PER_TRANSACTION: usize = 500;
 
-/// Rows that one bulk call changes at most.
+/// Deliveries that one bulk call changes at most.
 pub const BULK_LIMIT: usize = 10_000;
 
 /// Workers that the preview of a bulk reset names at most.
@@ -78,10 +78,11 @@ impl Engine {
         let verb = Verb::Reset { reason, of: ResetOf::Stale { silent_seconds: stale_for } };
         let mut count = 0;
         loop {
-            let found = self.find_stale(stale_for, BULK).await.map_err(|error| told(count, error))?;
+            let limit = DELIVERIES_PER_TRANSACTION;
+            let found = self.find_stale(stale_for, limit as i64).await.map_err(|error| told(count, error))?;
             let ids: Vec<i64> = found.into_iter().map(|held| held.id).collect();
-            let is_full = ids.len() as i64 == BULK;
-            count += self.operate_on_many(ids, verb.clone()).await.map_err(|error| told(count, error))?;
+            let is_full = ids.len() == limit;
+            count += self.operate_on_many(ids, verb.clone()).await.map_err(|error| told(count, error))?.len();
             if !is_full || count >= BULK_LIMIT {
                 return Ok(BulkOutcome { count, more: is_full });
             }
@@ -106,100 +107,123 @@ impl Engine {
         .await
     }
 
-    /// Retries everything that matches. `filter.status` says which of FAILED and CANCELLED.
-    pub async fn retry_events(&self, filter: EventFilter, dry_run: bool) -> Result<BulkOutcome, Error> {
-        let mut count = 0;
-        let mut after = None;
-        loop {
-            let page = Page { descending: false, after, offset: 0, limit: BULK, scan: self.settings.list_scan_rows };
-            let (engine, filter) = (self.clone(), filter.clone());
-            let found = self.detached(async move {
-                let mut conn = engine.database.connection().await?;
-                Ok(find_events(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?)
-            });
-            let (ids, next) = found.await.map_err(|error| told(count, error))?;
-            let retried = match dry_run {
-                true => Ok(ids.len()),
-                false => self.operate_on_many(ids, Verb::Retry { reason: None }).await,
-            };
-            count += retried.map_err(|error| told(count, error))?;
-            match next {
-                Some(next) if count < BULK_LIMIT => after = Some(next),
-                next => return Ok(BulkOutcome { count, more: next.is_some() }),
-            }
-        }
-    }
-
     async fn operate_on(&self, id: i64, verb: Verb) -> Result<EventRow, Error> {
         let engine = self.clone();
         self.detached(async move {
-            let (row, written) = transaction!(engine, |conn| {
-                let written = match find_rolled_up(conn, &[id]).await?.pop() {
-                    Some(rolled_up) => operate_on_pushes(conn, &engine, &rolled_up, &verb).await?,
+            let done = transaction!(engine, |conn| {
+                let written = match find_rolled_up(conn, id).await? {
+                    Some(pushes) if pushes.len() > DELIVERIES_PER_TRANSACTION => return Ok(Err(pushes)),
+                    Some(pushes) => operate_on_pushes(conn, &engine, id, &pushes, &verb).await?,
                     None => operate_on_one(conn, &engine, id, false, &verb).await?,
                 };
-                Ok((read_back(conn, id).await?, written))
+                Ok(Ok((read_back(conn, id).await?, written)))
             })?;
-            engine.follow_up(&written);
-            Ok(row)
+            match done {
+                Ok((row, written)) => {
+                    engine.follow_up(&written);
+                    Ok(row)
+                }
+                Err(pushes) => engine.operate_in_parts(id, &pushes, &verb).await,
+            }
         })
         .await
     }
 
-    /// Those that the verb does not fit any more are passed over; answers how many events it did fit.
-    async fn operate_on_many(&self, ids: Vec<i64>, verb: Verb) -> Result<usize, Error> {
+    /// Carries a verb out on an event with more pushes than one transaction takes. If time runs out
+    /// in between, its caller is told so, and may say the same again: it goes on with the rest.
+    async fn operate_in_parts(&self, id: i64, pushes: &[i64], verb: &Verb) -> Result<EventRow, Error> {
+        let mut changed = 0;
+        for (number, part) in pushes.chunks(DELIVERIES_PER_TRANSACTION).enumerate() {
+            let worked = transaction!(self, |conn| {
+                let mut changes = load(conn, self, part).await?;
+                if number == 0 {
+                    begin_on_pushes(conn, id, verb).await?;
+                }
+                let fitting = carry_out_all(&mut changes, verb);
+                Ok((fitting, changes.write(conn).await?))
+            });
+            let (fitting, written) = worked.map_err(|error| told(changed, error))?;
+            self.follow_up(&written);
+            changed += fitting;
+        }
+        let row = transaction!(self, |conn| read_back(conn, id).await).map_err(|error| told(changed, error))?;
+        if changed == 0 && matches!(verb, Verb::Retry { .. }) {
+            return Err(nothing_to_retry(id, row.work.status.0));
+        }
+        Ok(row)
+    }
+
+    /// Carries a verb out on deliveries that it fits, passing over the others. Returns whose events
+    /// they are.
+    pub(super) async fn operate_on_many(&self, ids: Vec<i64>, verb: Verb) -> Result<BTreeSet<i64>, Error> {
         let engine = self.clone();
         self.detached(async move {
-            let (count, written): (usize, Written) = transaction!(engine, |conn| {
-                let rolled_up = find_rolled_up(conn, &ids).await?;
-                let mut all: BTreeSet<i64> = ids.iter().copied().collect();
-                for RolledUp { event_id, pushes } in &rolled_up {
-                    all.remove(event_id);
-                    all.extend(pushes);
-                }
-                let mut changes = Changes::load(conn, &Vec::from_iter(all), engine.now()).await?;
-                changes.find_orphans(conn).await?;
+            let (events, written): (BTreeSet<i64>, Written) = transaction!(engine, |conn| {
+                let mut changes = load(conn, &engine, &ids).await?;
                 let fitting = verb.fitting(&changes);
-                let events: BTreeSet<i64> =
-                    fitting.iter().filter_map(|id| Some(changes.get(*id)?.delivery.event_id)).collect();
+                let event_of = |id: &i64| Some(changes.get(*id)?.delivery.event_id);
+                let events = fitting.iter().filter_map(event_of).collect();
                 for id in &fitting {
                     verb.carry_out(&mut changes, *id);
                 }
-                Ok((events.len(), changes.write(conn).await?))
+                Ok((events, changes.write(conn).await?))
             })?;
             engine.follow_up(&written);
-            Ok(count)
+            Ok(events)
         })
         .await
     }
 }
 
-/// An event that is only pushed has no work of its own: what is meant is its pushes. With all of
-/// them locked, its own row stays as it is; it is written by what becomes of them.
+async fn load(conn: &mut AsyncPgConnection, engine: &Engine, ids: &[i64]) -> Result<Changes, Error> {
+    let mut changes = Changes::load(conn, ids, engine.now()).await?;
+    changes.find_orphans(conn).await?;
+    Ok(changes)
+}
+
+/// An event that is only pushed has no work of its own: what is meant is its pushes. Its own row is
+/// written by what becomes of them.
 async fn operate_on_pushes(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
-    event: &RolledUp,
+    id: i64,
+    pushes: &[i64],
     verb: &Verb,
 ) -> Result<Written, Error> {
-    let mut changes = Changes::load(conn, &event.pushes, engine.now()).await?;
-    changes.find_orphans(conn).await?;
-    let status = status_of_rolled_up(conn, event.event_id).await?;
-    verb.check_rolled_up(event.event_id, status)?;
-    let fitting = match verb {
-        Verb::Cancel { reason } => {
-            ask_to_cancel(conn, event.event_id, reason.as_deref()).await?;
-            changes.ids_where(|loaded| !loaded.delivery.status.is_finished())
-        }
-        _ => verb.fitting(&changes),
-    };
-    if fitting.is_empty() && matches!(verb, Verb::Retry { .. }) {
-        return Err(Error::WrongState { what: "event", id: event.event_id, status, wanted: SUBSCRIBED });
-    }
-    for id in fitting {
-        verb.carry_out(&mut changes, id);
+    let mut changes = load(conn, engine, pushes).await?;
+    let status = begin_on_pushes(conn, id, verb).await?;
+    if carry_out_all(&mut changes, verb) == 0 && matches!(verb, Verb::Retry { .. }) {
+        return Err(nothing_to_retry(id, status));
     }
     changes.write(conn).await
+}
+
+/// Checks that a verb fits where an event stands, and notes on its own row that its pushes are
+/// called off. Its own row stays locked. Pushes are locked before it, like everywhere.
+async fn begin_on_pushes(conn: &mut AsyncPgConnection, id: i64, verb: &Verb) -> Result<Status, Error> {
+    let state = lock_rolled_up(conn, id).await?;
+    verb.check_rolled_up(id, &state)?;
+    if let Verb::Cancel { reason } = verb {
+        ask_to_cancel(conn, id, reason.as_deref()).await?;
+    }
+    Ok(state.status.0)
+}
+
+/// Returns how many pushes of an event a verb was carried out on.
+fn carry_out_all(changes: &mut Changes, verb: &Verb) -> usize {
+    let fitting = match verb {
+        Verb::Cancel { .. } => changes.ids_where(|loaded| !loaded.delivery.status.is_finished()),
+        _ => verb.fitting(changes),
+    };
+    for id in &fitting {
+        verb.carry_out(changes, *id);
+    }
+    fitting.len()
+}
+
+fn nothing_to_retry(id: i64, status: Status) -> Error {
+    let wanted = if status == Status::Pending { RETRIABLE } else { SUBSCRIBED };
+    Error::WrongState { what: "event", id, status, wanted }
 }
 
 async fn read_back(conn: &mut AsyncPgConnection, id: i64) -> Result<EventRow, Error> {
@@ -227,6 +251,6 @@ fn holders_of(held: Vec<HeldDelivery>) -> Vec<Holder> {
 }
 
 /// What a caller is told of a step that failed, when so many were changed by those before it.
-fn told(changed: usize, error: Error) -> Error {
+pub(super) fn told(changed: usize, error: Error) -> Error {
     if changed == 0 { error } else { error.after_a_part() }
 }

@@ -7,12 +7,16 @@ use crate::domain::delivery::LogLine;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::deliveries::Loaded;
+use crate::store::roll_ups::RolledUpState;
 
 use super::Engine;
 use super::changes::{Changes, Written};
 
 /// What a push must be to be sent again.
 pub(super) const SUBSCRIBED: &str = "for a subscription that is still there";
+
+/// What an event must be to be brought back.
+pub(super) const RETRIABLE: &str = "FAILED or CANCELLED";
 
 /// Which of the work that somebody holds a reset takes back.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +61,7 @@ impl Verb {
             // Checked again under the lock: its worker may have given a sign of life meanwhile.
             Verb::Reset { of, .. } => (status == Processing && of.includes(loaded), "PROCESSING"),
             Verb::Retry { .. } if loaded.is_orphan => (false, SUBSCRIBED),
-            Verb::Retry { .. } => (matches!(status, Failed | Cancelled), "FAILED or CANCELLED"),
+            Verb::Retry { .. } => (matches!(status, Failed | Cancelled), RETRIABLE),
             Verb::Cancel { .. } if status == Failed => (loaded.holds_turn, "PENDING or PROCESSING"),
             // Cancelling twice is no mistake.
             Verb::Cancel { .. } => (matches!(status, Pending | Processing | Cancelled), "PENDING or PROCESSING"),
@@ -69,10 +73,15 @@ impl Verb {
     }
 
     /// Whether it fits where an event stands that rolls up its pushes.
-    pub fn check_rolled_up(&self, event_id: i64, status: Status) -> Result<(), Error> {
+    pub fn check_rolled_up(&self, event_id: i64, state: &RolledUpState) -> Result<(), Error> {
         use Status::{Cancelled, Failed, Pending};
+        let status = state.status.0;
         let (fits, wanted) = match self {
-            Verb::Retry { .. } => (matches!(status, Failed | Cancelled), "FAILED or CANCELLED"),
+            // Some of its pushes may have been brought back already, by a retry that was broken off.
+            Verb::Retry { .. } if status == Pending => {
+                (state.failed_deliveries > 0 && !state.cancel_requested, RETRIABLE)
+            }
+            Verb::Retry { .. } => (matches!(status, Failed | Cancelled), RETRIABLE),
             Verb::Cancel { .. } => (matches!(status, Pending | Cancelled), "PENDING"),
             // No worker ever holds it.
             Verb::Reset { .. } | Verb::GiveUp { .. } => (false, "PROCESSING"),

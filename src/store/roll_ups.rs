@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
+use diesel::prelude::{OptionalExtension, QueryableByName};
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::StatusColumn;
-use crate::domain::status::Status;
 
 /// What changed for the deliveries of one event.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -41,50 +40,80 @@ pub async fn roll_up(
         .map(drop)
 }
 
-/// An event whose own row rolls up its pushes.
-#[derive(Debug, QueryableByName)]
-pub struct RolledUp {
-    /// The event.
-    #[diesel(sql_type = BigInt)]
-    pub event_id: i64,
-    /// Its pushes: of an event there are never more or fewer than when it was published.
+#[derive(QueryableByName)]
+struct PushesRow {
     #[diesel(sql_type = Array<BigInt>)]
-    pub pushes: Vec<i64>,
+    pushes: Vec<i64>,
 }
 
-/// Of these events, those that are pushed and nothing else. Nothing is locked.
-pub async fn find_rolled_up(conn: &mut AsyncPgConnection, event_ids: &[i64]) -> QueryResult<Vec<RolledUp>> {
-    sql_query(
-        "SELECT o.id AS event_id, p.ids AS pushes \
-         FROM unnest($1) AS asked(id) \
-         CROSS JOIN LATERAL (SELECT id, open_deliveries FROM waybill.deliveries WHERE id = asked.id OFFSET 0) o \
+/// Returns the pushes of an event that is pushed and nothing else; `None` if it has work of its own,
+/// or does not exist. There are never more or fewer than when it was published. Nothing is locked.
+pub async fn find_rolled_up(conn: &mut AsyncPgConnection, event_id: i64) -> QueryResult<Option<Vec<i64>>> {
+    let row: Option<PushesRow> = sql_query(
+        "SELECT p.ids AS pushes \
+         FROM (SELECT id, open_deliveries FROM waybill.deliveries WHERE id = $1 OFFSET 0) o \
          CROSS JOIN LATERAL (SELECT coalesce(array_agg(id ORDER BY id), '{}') AS ids FROM waybill.deliveries \
                              WHERE event_id = o.id AND subscription_id IS NOT NULL) p \
          WHERE o.open_deliveries IS NOT NULL",
     )
-    .bind::<Array<BigInt>, _>(event_ids)
+    .bind::<BigInt, _>(event_id)
     .cached()
-    .load(conn)
+    .get_result(conn)
+    .await
+    .optional()?;
+    Ok(row.map(|row| row.pushes))
+}
+
+/// A delivery that a retry of its event may bring back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
+pub struct Retriable {
+    /// Its event.
+    #[diesel(sql_type = BigInt)]
+    pub event_id: i64,
+    /// The delivery; an event's own work has the event's id.
+    #[diesel(sql_type = BigInt)]
+    pub id: i64,
+    /// Whether it can be brought back: given up or called off, for a subscription that is there.
+    #[diesel(sql_type = Bool)]
+    pub is_retriable: bool,
+}
+
+/// Reads the deliveries that retries of these events are about, event by event in the order given,
+/// at most `rows` of them. Those that are of no interest are read, too, and count.
+pub async fn read_retriable(conn: &mut AsyncPgConnection, event_ids: &[i64], rows: i64) -> QueryResult<Vec<Retriable>> {
+    sql_query(include_str!("sql/read_retriable.sql"))
+        .bind::<Array<BigInt>, _>(event_ids)
+        .bind::<BigInt, _>(rows)
+        .cached()
+        .load(conn)
+        .await
+}
+
+/// Where an event stands that rolls up its pushes.
+#[derive(Debug, Clone, Copy, QueryableByName)]
+#[expect(missing_docs, reason = "the columns are described in the migrations")]
+pub struct RolledUpState {
+    #[diesel(sql_type = Text)]
+    pub status: StatusColumn,
+    #[diesel(sql_type = Bool)]
+    pub cancel_requested: bool,
+    #[diesel(sql_type = Integer)]
+    pub failed_deliveries: i32,
+}
+
+/// Locks the own row of such an event. Whoever ends one of its pushes meanwhile waits.
+pub async fn lock_rolled_up(conn: &mut AsyncPgConnection, event_id: i64) -> QueryResult<RolledUpState> {
+    sql_query(
+        "SELECT status, cancel_requested, coalesce(failed_deliveries, 0) AS failed_deliveries \
+         FROM waybill.deliveries WHERE id = $1 FOR UPDATE",
+    )
+    .bind::<BigInt, _>(event_id)
+    .cached()
+    .get_result(conn)
     .await
 }
 
-#[derive(QueryableByName)]
-struct StatusRow {
-    #[diesel(sql_type = Text)]
-    status: StatusColumn,
-}
-
-/// Where such an event stands. It stays there for as long as all its pushes are locked.
-pub async fn status_of_rolled_up(conn: &mut AsyncPgConnection, event_id: i64) -> QueryResult<Status> {
-    let row: StatusRow = sql_query("SELECT status FROM waybill.deliveries WHERE id = $1")
-        .bind::<BigInt, _>(event_id)
-        .cached()
-        .get_result(conn)
-        .await?;
-    Ok(row.status.0)
-}
-
-/// Notes on an event's own row that its pushes are called off. All of them must be locked.
+/// Notes on an event's own row that its pushes are called off.
 pub async fn ask_to_cancel(conn: &mut AsyncPgConnection, event_id: i64, reason: Option<&str>) -> QueryResult<()> {
     sql_query(
         "UPDATE waybill.deliveries SET cancel_requested = true, cancel_reason = coalesce($2, cancel_reason) \

@@ -5,4 +5,5 @@ mod dead_letter;
 mod events;
 mod get;
 mod list;
+mod many;
 mod retry;

@@ -1,0 +1,156 @@
+//! `retry` of many events: everything that matches, in transactions of a bounded number of
+//! deliveries.
+//!
+//! An event that is only pushed has as many deliveries as there were subscriptions, so events are no
+//! measure of the work. Each is retried whole, in as many transactions as it takes, and counted
+//! once: with the first of its pushes it is PENDING and does not match any more, and a later call
+//! would not find the others. Of a call that is broken off in the middle of an event the rest is
+//! found again when what was brought back has ended, or by a retry of that event alone.
+
+use std::collections::BTreeSet;
+
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::listing::{EventFilter, Page, find_events};
+use crate::store::roll_ups::{Retriable, read_retriable};
+
+use super::Engine;
+use super::operate::{BULK_LIMIT, BulkOutcome, DELIVERIES_PER_TRANSACTION, told};
+use super::verbs::Verb;
+
+/// Events that are looked for at a time.
+const EVENTS_PER_PAGE: i64 = 500;
+
+/// Deliveries that one statement reads at most, unless they are all of one event.
+const READ_AT_ONCE: i64 = 5_000;
+
+/// An event, and the deliveries of it that can be brought back.
+struct EventToRetry {
+    id: i64,
+    deliveries: Vec<i64>,
+}
+
+/// What a call has done so far.
+#[derive(Default)]
+struct Progress {
+    /// Deliveries that it has taken on.
+    deliveries: usize,
+    /// Taken on and not yet carried out.
+    batch: Vec<i64>,
+    /// Events that were brought back, or would have been.
+    events: BTreeSet<i64>,
+}
+
+impl Progress {
+    /// Returns whether an event is too much for what is left of the call. The first never is.
+    fn is_full_for(&self, event: &EventToRetry) -> bool {
+        self.deliveries > 0 && self.deliveries + event.deliveries.len() > BULK_LIMIT
+    }
+}
+
+impl Engine {
+    /// Retries everything that matches. `filter.status` says which of FAILED and CANCELLED.
+    pub async fn retry_events(&self, filter: EventFilter, dry_run: bool) -> Result<BulkOutcome, Error> {
+        let mut progress = Progress::default();
+        let retried = self.retry_pages(&filter, dry_run, &mut progress).await;
+        let count = progress.events.len();
+        let more = retried.map_err(|error| told(count, error))?;
+        Ok(BulkOutcome { count, more })
+    }
+
+    /// Returns whether there may be more.
+    async fn retry_pages(&self, filter: &EventFilter, dry_run: bool, progress: &mut Progress) -> Result<bool, Error> {
+        let mut after = None;
+        loop {
+            let (ids, next) = self.find_page(filter.clone(), after).await?;
+            let mut ids = ids.as_slice();
+            while !ids.is_empty() {
+                let events = self.read_events(ids).await?;
+                ids = &ids[events.len()..];
+                for event in events {
+                    if progress.is_full_for(&event) {
+                        self.carry_out(progress).await?;
+                        return Ok(true);
+                    }
+                    self.take_on(event, dry_run, progress).await?;
+                }
+            }
+            self.carry_out(progress).await?;
+            match next {
+                Some(next) if progress.deliveries < BULK_LIMIT => after = Some(next),
+                next => return Ok(next.is_some()),
+            }
+        }
+    }
+
+    async fn take_on(&self, event: EventToRetry, dry_run: bool, progress: &mut Progress) -> Result<(), Error> {
+        progress.deliveries += event.deliveries.len();
+        if dry_run {
+            progress.events.extend((!event.deliveries.is_empty()).then_some(event.id));
+            return Ok(());
+        }
+        progress.batch.extend(event.deliveries);
+        while progress.batch.len() >= DELIVERIES_PER_TRANSACTION {
+            let rest = progress.batch.split_off(DELIVERIES_PER_TRANSACTION);
+            self.carry_out(progress).await?;
+            progress.batch = rest;
+        }
+        Ok(())
+    }
+
+    async fn carry_out(&self, progress: &mut Progress) -> Result<(), Error> {
+        let batch = std::mem::take(&mut progress.batch);
+        if !batch.is_empty() {
+            progress.events.extend(self.operate_on_many(batch, Verb::Retry { reason: None }).await?);
+        }
+        Ok(())
+    }
+
+    async fn find_page(&self, filter: EventFilter, after: Option<i64>) -> Result<(Vec<i64>, Option<i64>), Error> {
+        let scan = self.settings.list_scan_rows;
+        let page = Page { descending: false, after, offset: 0, limit: EVENTS_PER_PAGE, scan };
+        let engine = self.clone();
+        self.detached(async move {
+            let mut conn = engine.database.connection().await?;
+            Ok(find_events(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?)
+        })
+        .await
+    }
+
+    /// Reads as many of these events as are read at once, at least one.
+    async fn read_events(&self, ids: &[i64]) -> Result<Vec<EventToRetry>, Error> {
+        let read = self.read_deliveries(ids, READ_AT_ONCE).await?;
+        if read.len() < READ_AT_ONCE as usize {
+            return Ok(group(ids, &read));
+        }
+        // Of the last event more may be there.
+        let last = read.last().map(|row| row.event_id);
+        let whole = ids.iter().position(|id| Some(*id) == last).unwrap_or(0);
+        match whole {
+            0 => Ok(group(&ids[..1], &self.read_deliveries(&ids[..1], i64::MAX).await?)),
+            whole => Ok(group(&ids[..whole], &read)),
+        }
+    }
+
+    async fn read_deliveries(&self, event_ids: &[i64], rows: i64) -> Result<Vec<Retriable>, Error> {
+        let (engine, event_ids) = (self.clone(), event_ids.to_vec());
+        self.detached(async move {
+            let mut conn = engine.database.connection().await?;
+            Ok(read_retriable(&mut conn, &event_ids, rows).await?)
+        })
+        .await
+    }
+}
+
+/// Groups what was read by event. Rows come in the order of the events.
+fn group(event_ids: &[i64], read: &[Retriable]) -> Vec<EventToRetry> {
+    let mut read = read.iter().peekable();
+    let event = |id: &i64| {
+        let mut deliveries = Vec::new();
+        while let Some(row) = read.next_if(|row| row.event_id == *id) {
+            deliveries.extend(row.is_retriable.then_some(row.id));
+        }
+        EventToRetry { id: *id, deliveries }
+    };
+    event_ids.iter().map(event).collect()
+}

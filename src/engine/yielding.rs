@@ -1,0 +1,71 @@
+//! Giving pushes up makes room for workers.
+//!
+//! Thousands of pushes can end at once, and nobody waits for their ends to be on record. Workers
+//! and publishers wait for theirs. Where both need the database, whoever gives many pushes up rests
+//! between its transactions, so that workers keep most of the database to themselves.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Engine;
+
+/// How many times as long as it took a transaction is rested from.
+const REST: u32 = 6;
+
+/// The longest rest.
+const LONGEST_REST: Duration = Duration::from_millis(200);
+
+/// Outcomes that have waited for longer are recorded without rests, or the claims of what was sent
+/// would run out.
+const MAY_WAIT: Duration = Duration::from_secs(2);
+
+/// Until when no outcomes of pushes are recorded.
+#[derive(Default)]
+pub(super) struct Rest(Mutex<Option<Instant>>);
+
+impl Rest {
+    /// Waits for its end.
+    pub async fn over(&self) {
+        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(until) = until {
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    fn begin(&self, length: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + length);
+    }
+}
+
+impl Engine {
+    /// Rests from a transaction, if workers or publishers are at the database or wait for it.
+    pub async fn yield_to_workers(&self, took: Duration) {
+        if self.lanes.have_workers() {
+            tokio::time::sleep(rest_from(took)).await;
+        }
+    }
+
+    /// The same for the lane of pushes' outcomes: its next batch is put together after the rest.
+    pub(super) fn rest_from_outcomes(&self, took: Duration, oldest: Instant) {
+        if self.lanes.have_workers() && oldest.elapsed() < MAY_WAIT {
+            self.outcomes_rest.begin(rest_from(took));
+        }
+    }
+}
+
+fn rest_from(took: Duration) -> Duration {
+    (took * REST).min(LONGEST_REST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_is_longer_than_what_it_is_from_but_bounded() {
+        assert_eq!(rest_from(Duration::from_millis(10)), Duration::from_millis(60));
+        assert_eq!(rest_from(Duration::from_secs(4)), LONGEST_REST);
+    }
+}

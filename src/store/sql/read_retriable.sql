@@ -1,0 +1,20 @@
+-- The deliveries that retries of the events $1 are about: of an event with work of its own that
+-- work, of one that is only pushed its pushes. At most $2 rows are read, whole events first; each
+-- says whether it can be brought back.
+SELECT a.event_id, w.id, w.is_retriable
+FROM unnest($1) AS a(event_id)
+CROSS JOIN LATERAL (
+    SELECT open_deliveries IS NOT NULL AS is_rolled_up, unhappy_status IS NOT NULL AS is_unhappy
+    FROM waybill.deliveries WHERE id = a.event_id OFFSET 0
+) o
+CROSS JOIN LATERAL (
+    SELECT a.event_id AS id, o.is_unhappy AS is_retriable WHERE NOT o.is_rolled_up
+    UNION ALL
+    SELECT d.id,
+           d.unhappy_status IS NOT NULL
+           AND EXISTS (SELECT 1 FROM waybill.subscriptions WHERE id = d.subscription_id AND deleted_at IS NULL)
+    FROM waybill.deliveries d
+    WHERE o.is_rolled_up AND d.event_id = a.event_id AND d.subscription_id IS NOT NULL
+    OFFSET 0
+) w
+LIMIT $2
