@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use diesel_async::AsyncPgConnection;
 use tokio::sync::SemaphorePermit;
+use tokio::time::Instant;
 
 use crate::domain::address::without_query;
 use crate::domain::delivery::Report;
@@ -20,7 +21,9 @@ use crate::store::ready::queue_of_subscription;
 use crate::store::subscriptions::{SubscriptionRow, active_ids_of, active_subscriptions_of, get_subscription};
 
 use super::announcer::Arrivals;
-use super::settle_deliveries::{Settled, Word, WorkCall};
+use super::deadline::Timed;
+use super::fusion::Answers;
+use super::settle_deliveries::{Request, Settled, Word, WorkCall};
 use super::subscriptions::{Notices, notice, publish_notices};
 use super::{Engine, transaction, weight};
 
@@ -150,6 +153,23 @@ impl Engine {
         settled.pop().unwrap_or_else(|| Err(Error::Internal("a word was not answered".into())))
     }
 
+    /// Settles the outcomes of many pushes together. Failures are judged, and may have to be copied to
+    /// the dead letters, which is worth a rest.
+    pub(super) async fn settle_pushes_fused(
+        &self,
+        requests: Vec<Timed<Request>>,
+    ) -> Answers<Vec<Result<Settled, Error>>> {
+        let is_failure = |call: &WorkCall| matches!(call.word, Word::Fail { .. });
+        let has_failures = requests.iter().flat_map(|timed| timed.call.iter()).any(is_failure);
+        let oldest = requests.iter().map(|timed| timed.time.arrived()).min();
+        let began = Instant::now();
+        let answers = self.settle_fused(requests).await;
+        if let Some(oldest) = oldest.filter(|_| has_failures) {
+            self.rest_from_outcomes(began.elapsed(), oldest);
+        }
+        answers
+    }
+
     /// Takes the right to try an endpoint whose breaker is open.
     pub async fn take_probe(&self, url: &str, seconds: f64) -> Result<bool, Error> {
         let mut conn = self.database.connection().await?;
@@ -197,7 +217,7 @@ impl Engine {
                 let row = row.ok_or(Error::SubscriptionNotFound(id))?;
                 let closed = endpoints::resume_endpoint(conn, DEFAULT_NAMESPACE, &row.url, engine.now()).await?;
                 let notices = if closed {
-                    tell_subscribers(conn, &engine, &[row.url.clone()], "breaker_closed").await?
+                    tell_subscribers(conn, &engine, std::slice::from_ref(&row.url), "breaker_closed").await?
                 } else {
                     None
                 };

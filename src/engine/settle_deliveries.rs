@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use diesel_async::AsyncPgConnection;
-use tokio::time::Instant;
 
 use crate::domain::action::Action;
 use crate::domain::backoff::chance;
@@ -188,23 +187,6 @@ impl Engine {
             async move { engine.settle_requests(&requests).await }
         })
         .await
-    }
-
-    /// The same for outcomes of pushes. Failures are judged, and may have to be copied to the dead
-    /// letters, which is worth a rest.
-    pub(super) async fn settle_pushes_fused(
-        &self,
-        requests: Vec<Timed<Request>>,
-    ) -> Answers<Vec<Result<Settled, Error>>> {
-        let is_failure = |call: &WorkCall| matches!(call.word, Word::Fail { .. });
-        let has_failures = requests.iter().flat_map(|timed| timed.call.iter()).any(is_failure);
-        let oldest = requests.iter().map(|timed| timed.time.arrived()).min();
-        let began = Instant::now();
-        let answers = self.settle_fused(requests).await;
-        if let Some(oldest) = oldest.filter(|_| has_failures) {
-            self.rest_from_outcomes(began.elapsed(), oldest);
-        }
-        answers
     }
 
     async fn settle_requests(

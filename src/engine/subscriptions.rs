@@ -6,6 +6,7 @@
 
 use diesel_async::AsyncPgConnection;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use crate::domain::address::check_url;
 use crate::domain::event::{NewEvent, RunAt};
@@ -174,7 +175,9 @@ impl Engine {
             let stretch = find_open_deliveries(&mut conn, id, after, DRAIN_STRETCH).await?;
             drop(conn);
             for open in stretch.open.chunks(DRAIN_ROWS) {
+                let began = Instant::now();
                 self.call_off(open).await?;
+                self.yield_to_workers(began.elapsed()).await;
             }
             let Some(last) = stretch.last else { break };
             after = last;
