@@ -8,7 +8,7 @@ use diesel_async::SimpleAsyncConnection;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use waybill::domain::tags::Tags;
-use waybill::engine::claim_deliveries::ClaimRequest;
+use waybill::engine::claim::ClaimRequest;
 
 use crate::support::work::{Claim, Naming, W1, W2, entry_of, repeated};
 use crate::support::{App, Chance, Options, database, ledger};

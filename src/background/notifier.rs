@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{pause, report};
 use crate::engine::Engine;
-use crate::engine::announcer::{Announcement, Arrivals};
+use crate::engine::waiting::peer_notifier::{Announcement, Arrivals};
 use crate::error::Error;
 use crate::store::notify::notify;
 

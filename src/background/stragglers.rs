@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{jittered, pause, report};
 use crate::engine::Engine;
-use crate::engine::announcer::Arrivals;
-use crate::engine::marks::Place;
+use crate::engine::waiting::low_water_marks::Place;
+use crate::engine::waiting::peer_notifier::Arrivals;
 use crate::error::Error;
 
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use diesel_async::AsyncPgConnection;
 use crate::domain::history::{Histories, Numbers};
 use crate::error::Error;
 
-use super::Engine;
+use crate::engine::Engine;
 
 impl Engine {
     /// Asks the database whether it has gone back. Returns once whatever follows from that is done.
@@ -21,7 +21,7 @@ impl Engine {
     }
 
     /// Forgets what is remembered of the database as soon as it turns out to be another one.
-    pub(super) fn forget_when_history_changes(&self) {
+    pub(crate) fn forget_when_history_changes(&self) {
         let engine = Arc::downgrade(&self.0);
         self.database.history_watch().on_change(move || {
             if let Some(parts) = engine.upgrade() {
@@ -47,7 +47,7 @@ impl Engine {
     }
 
     /// Returns the epoch of an event, by a connection that the caller has.
-    pub(super) async fn epoch_on(&self, conn: &mut AsyncPgConnection, event_id: i64) -> Result<String, Error> {
+    pub(crate) async fn epoch_on(&self, conn: &mut AsyncPgConnection, event_id: i64) -> Result<String, Error> {
         Ok(self.database.history_watch().epoch_of(conn, event_id).await?)
     }
 

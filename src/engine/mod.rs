@@ -4,47 +4,26 @@
 //! `event_log` that say what was done, so that the log and the state cannot disagree. Every
 //! verb takes many at once: `publish_events`, `claim_deliveries`, `settle_deliveries`.
 //!
-//! The cast: [`changes::Changes`] is a handful of deliveries under lock, being changed by the
-//! rules of [`crate::domain`]; the [`hub::Hub`] holds the workers that wait; whatever enters
-//! `ready` wakes one of them after the commit, here and, by way of [`announcer::Announcer`],
-//! on other servers. [`sightings::Sightings`] remembers who called.
+//! The cast: [`change_set::Changes`] is a handful of deliveries under lock, being changed by the
+//! rules of [`crate::domain`]; the [`waiting::hub::Hub`] holds the workers that wait; whatever enters
+//! `ready` wakes one of them after the commit, here and, by way of [`waiting::peer_notifier::Announcer`],
+//! on other servers. [`waiting::worker_sightings::Sightings`] remembers who called.
 //!
 //! A caller that goes away must not cut a transaction in two, so writes run as tasks of the
 //! main runtime; only waiting happens in the caller's own future.
 
-pub mod announcer;
-pub mod changes;
-pub mod claim_deliveries;
-mod claimed_batch;
+pub mod batching;
+pub mod change_set;
+pub mod claim;
 pub mod clock;
-mod dead_letter_budget;
-pub mod deadline;
-mod endpoint_failures;
-pub mod filter_overruns;
-pub mod fusion;
 pub mod histories;
-pub mod hub;
-mod lanes;
-pub mod marks;
-pub mod matching;
-pub mod moments;
 pub mod operate;
-mod operate_deliveries;
-pub mod publish_events;
-pub mod push_bell;
-pub mod pushes;
-mod repeats;
-pub mod replay_jobs;
-pub mod replays;
-mod retry_events;
-pub mod settle_deliveries;
-pub mod sightings;
-pub mod subscribers;
-pub mod subscriptions;
+pub mod publish;
+pub mod push;
+pub mod settle;
 pub mod sweep;
 mod transaction;
-mod verbs;
-mod yielding;
+pub mod waiting;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -66,21 +45,21 @@ use crate::store::database::Database;
 use crate::store::endpoints::BreakerRule;
 use crate::store::ready::subscription_of_queue;
 
-use announcer::{Announcer, Arrivals};
-use changes::Written;
+use batching::batchers::{Lanes, weight};
+use batching::deadline::{CallTime, Work, too_late};
+use change_set::Written;
 use clock::Clock;
-use deadline::{CallTime, Work, too_late};
-use filter_overruns::FilterOverruns;
-use hub::{Hub, Queues};
-use lanes::{Lanes, weight};
-use marks::{Marks, Place};
-use matching::MatchingPlaces;
-use moments::Moments;
-use push_bell::PushBell;
-use pushes::ENDPOINT_NOTES_AT_ONCE;
-use sightings::Sightings;
-use subscribers::Subscribers;
-use yielding::Rest;
+use publish::filter_overruns::FilterOverruns;
+use publish::matching::MatchingPlaces;
+use publish::subscription_cache::Subscribers;
+use push::ENDPOINT_NOTES_AT_ONCE;
+use push::dispatch_signal::PushBell;
+use push::yielding::Rest;
+use waiting::due_times::Moments;
+use waiting::hub::{Hub, Queues};
+use waiting::low_water_marks::{Marks, Place};
+use waiting::peer_notifier::{Announcer, Arrivals};
+use waiting::worker_sightings::Sightings;
 
 /// By when a caller has an answer, whatever the database does.
 const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
@@ -334,5 +313,5 @@ fn stopping() -> Error {
     Error::outage(OutageKind::Stopping, "the server is stopping")
 }
 
-pub use lanes::Queued;
+pub use batching::batchers::Queued;
 use transaction::{statement, transaction};

@@ -18,10 +18,10 @@ use crate::store::lease_watch::{WatchLook, Watched, take_watched_leases, watch_l
 use crate::store::overdue::{Sweep, lock_expired_leases, lock_overdue};
 use crate::store::ready::{QueueHead, find_heads_of_queues};
 
-use super::changes::{Changes, Written};
-use super::dead_letter_budget::DeadLetterBudget;
-use super::moments::Moment;
-use super::{Engine, transaction};
+use crate::engine::change_set::{Changes, Written};
+use crate::engine::push::dead_letter_budget::DeadLetterBudget;
+use crate::engine::waiting::due_times::Moment;
+use crate::engine::{Engine, transaction};
 
 /// Deliveries per transaction.
 const SWEEP_ROWS: i64 = 500;

@@ -15,18 +15,18 @@ use crate::error::{Error, OutageKind};
 use crate::store::database::{Database, PooledConnection, STATEMENT_LIMIT};
 use crate::store::transactions::{begin, commit, roll_back};
 
-use super::deadline::{connection_to_write, statement_limit};
+use crate::engine::batching::deadline::{connection_to_write, statement_limit};
 
 /// How long a statement of a transaction may take that nobody waits for.
 const BACKGROUND_LIMIT: Duration = Duration::from_secs(10);
 
 /// A database that has not answered for so long will not: whatever was asked is given up, and its
 /// connection is closed.
-pub(super) const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
+pub(crate) const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
 
 /// What is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// One statement, which commits by itself unless too little time is left.
     Statement,
     /// As many as are needed.
@@ -36,13 +36,13 @@ pub(super) enum Kind {
 impl Kind {
     /// Returns whether others have to look for what was perhaps committed. Whoever runs one statement
     /// knows best what that may have been.
-    pub(super) fn may_have_changed_more(self, error: &Error) -> bool {
+    pub(crate) fn may_have_changed_more(self, error: &Error) -> bool {
         self == Kind::Transaction && matches!(error, Error::OutcomeUnknown(_))
     }
 }
 
 /// One try.
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     connection: PooledConnection,
     kind: Kind,
     until: Instant,
@@ -50,7 +50,7 @@ pub(super) struct Attempt {
 
 impl Attempt {
     /// Takes a connection and begins, unless nobody waits any more.
-    pub(super) async fn begin(database: &Database, kind: Kind) -> Result<Self, Error> {
+    pub(crate) async fn begin(database: &Database, kind: Kind) -> Result<Self, Error> {
         let connection = connection_to_write(database).await?;
         let limit = statement_limit();
         // Connections limit statements by themselves. To be limited to less a statement needs a
@@ -67,17 +67,17 @@ impl Attempt {
         Ok(attempt)
     }
 
-    pub(super) fn connection(&mut self) -> &mut AsyncPgConnection {
+    pub(crate) fn connection(&mut self) -> &mut AsyncPgConnection {
         &mut self.connection
     }
 
-    pub(super) fn time_limit(&self) -> TimeLimit {
+    pub(crate) fn time_limit(&self) -> TimeLimit {
         // What commits by itself may have done so, and is waited for.
         TimeLimit((self.kind == Kind::Transaction).then_some(self.until))
     }
 
     /// Ends it: what has been worked out is committed, or nothing is.
-    pub(super) async fn finish<T>(mut self, database: &Database, worked: Result<T, Error>) -> Result<T, Error> {
+    pub(crate) async fn finish<T>(mut self, database: &Database, worked: Result<T, Error>) -> Result<T, Error> {
         let value = match worked {
             Ok(value) => value,
             Err(error) if self.kind == Kind::Statement => return Err(self.fail(database, error.of_commit()).await),
@@ -123,10 +123,10 @@ impl Attempt {
 }
 
 /// Until when the statements before a commit must be over.
-pub(super) struct TimeLimit(Option<Instant>);
+pub(crate) struct TimeLimit(Option<Instant>);
 
 impl TimeLimit {
-    pub(super) async fn keep<T>(self, working: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    pub(crate) async fn keep<T>(self, working: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         match self.0 {
             Some(until) => timeout_at(until, working).await.unwrap_or_else(|_| Err(not_in_time())),
             None => working.await,
@@ -141,25 +141,25 @@ fn not_in_time() -> Error {
 /// Runs a transaction, again if it fell victim to another: `transaction!(engine, |conn| …)`.
 macro_rules! transaction {
     ($engine:expr, |$conn:ident| $work:expr) => {
-        super::transaction::attempts!($engine, Transaction, |$conn| $work)
+        crate::engine::transaction::attempts!($engine, Transaction, |$conn| $work)
     };
 }
-pub(super) use transaction;
+pub(crate) use transaction;
 
 /// Runs one statement that is a transaction of its own: `statement!(engine, |conn| …)`.
 macro_rules! statement {
     ($engine:expr, |$conn:ident| $work:expr) => {
-        super::transaction::attempts!($engine, Statement, |$conn| $work)
+        crate::engine::transaction::attempts!($engine, Statement, |$conn| $work)
     };
 }
-pub(super) use statement;
+pub(crate) use statement;
 
 macro_rules! attempts {
     ($engine:expr, $kind:ident, |$conn:ident| $work:expr) => {{
         let mut tries = 0;
         loop {
-            let kind = super::transaction::Kind::$kind;
-            let mut attempt = super::transaction::Attempt::begin(&$engine.database, kind).await?;
+            let kind = crate::engine::transaction::Kind::$kind;
+            let mut attempt = crate::engine::transaction::Attempt::begin(&$engine.database, kind).await?;
             let time_limit = attempt.time_limit();
             let working = async {
                 let $conn: &mut diesel_async::AsyncPgConnection = attempt.connection();
@@ -168,7 +168,7 @@ macro_rules! attempts {
             };
             let worked = time_limit.keep(working).await;
             match attempt.finish(&$engine.database, worked).await {
-                Err(error) if error.is_conflict() && tries < super::CONFLICT_RETRIES => tries += 1,
+                Err(error) if error.is_conflict() && tries < crate::engine::CONFLICT_RETRIES => tries += 1,
                 Err(error) if kind.may_have_changed_more(&error) => {
                     $engine.follow_up_unknown();
                     break Err(error);
@@ -178,4 +178,4 @@ macro_rules! attempts {
         }
     }};
 }
-pub(super) use attempts;
+pub(crate) use attempts;

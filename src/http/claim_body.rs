@@ -16,7 +16,7 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::sent_claims::SentClaims;
 use super::sliced_body::SLICE;
-use crate::engine::claim_deliveries::{ClaimedBatch, SentClaim};
+use crate::engine::claim::{ClaimedBatch, SentClaim};
 use crate::error::Error;
 
 /// Claimed work, serialised, with the claim attached.

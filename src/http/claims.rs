@@ -15,7 +15,7 @@ use super::view::{EventView, size_of};
 use crate::domain::input::{FieldValue, Fields, RawFields};
 use crate::domain::limits;
 use crate::engine::Engine;
-use crate::engine::claim_deliveries::{ClaimRequest, ClaimedBatch};
+use crate::engine::claim::{ClaimRequest, ClaimedBatch};
 use crate::error::Error;
 
 #[derive(Serialize)]

@@ -16,7 +16,7 @@ use crate::domain::json::RawJson;
 use crate::domain::limits;
 use crate::domain::subscription::headers;
 use crate::engine::Engine;
-use crate::engine::replays::ReplayOrder;
+use crate::engine::operate::replays::ReplayOrder;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letter_list::{self, DeadLetterFilter, DeadLetterRow, Range, WholeDeadLetter};

@@ -17,7 +17,7 @@ use crate::domain::input::RawFields;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
 use crate::engine::Engine;
-use crate::engine::replay_jobs::BulkReplay;
+use crate::engine::operate::replay_jobs::BulkReplay;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letter_list::DeadLetterFilter;

@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use super::tcp_info::TcpInfo;
-use crate::engine::claim_deliveries::SentClaim;
+use crate::engine::claim::SentClaim;
 
 /// How long after the last acknowledgement a reset still means that the client has not read
 /// its response. A client that lives reads within milliseconds. Proxies and firewalls that

@@ -17,7 +17,7 @@ use crate::domain::signature::Secret;
 use crate::domain::subscription::{SubscriptionSpec, headers};
 use crate::domain::{limits, text};
 use crate::engine::Engine;
-use crate::engine::subscriptions::SubscriptionChanges;
+use crate::engine::operate::subscriptions::SubscriptionChanges;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::endpoints::{EndpointRow, load_endpoints};

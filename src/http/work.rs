@@ -20,8 +20,8 @@ use crate::domain::limits;
 use crate::domain::seconds::Seconds;
 use crate::domain::status::Status;
 use crate::engine::Engine;
-use crate::engine::claim_deliveries::ClaimRequest;
-use crate::engine::settle_deliveries::{Record, Settled, SettlementEntry, Word, WorkCall};
+use crate::engine::claim::ClaimRequest;
+use crate::engine::settle::{Record, Settled, SettlementEntry, Word, WorkCall};
 use crate::error::Error;
 
 /// `POST /events/{id}/start`.

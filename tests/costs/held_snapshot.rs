@@ -11,9 +11,9 @@ use waybill::domain::delivery::Report;
 use waybill::domain::event::{NewEvent, RunAt};
 use waybill::domain::lease::Caller;
 use waybill::domain::tags::Tags;
-use waybill::engine::claim_deliveries::ClaimRequest;
-use waybill::engine::moments::Moment;
-use waybill::engine::settle_deliveries::{Word, WorkCall};
+use waybill::engine::claim::ClaimRequest;
+use waybill::engine::settle::{Word, WorkCall};
+use waybill::engine::waiting::due_times::Moment;
 
 use super::{Lab, buffers, claim_from};
 use crate::support::{App, database};

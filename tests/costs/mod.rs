@@ -15,7 +15,7 @@ use diesel::sql_types::{BigInt, Json, Nullable};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use serde_json::Value;
-use waybill::engine::marks::Place;
+use waybill::engine::waiting::low_water_marks::Place;
 use waybill::store::claims::CLAIM_DELIVERIES;
 use waybill::store::completions::COMPLETE_DELIVERIES;
 use waybill::store::connect::connect;

@@ -8,7 +8,7 @@ use actix_web::test::TestRequest;
 use serde_json::json;
 use tokio::net::TcpSocket;
 use waybill::domain::tags::Tags;
-use waybill::engine::claim_deliveries::ClaimRequest;
+use waybill::engine::claim::ClaimRequest;
 use waybill::http::claim_body;
 
 use super::{Waiter, flags, quiet, quiet_app, until_asleep};

@@ -3,7 +3,7 @@
 use diesel_async::SimpleAsyncConnection;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use waybill::engine::marks::Place;
+use waybill::engine::waiting::low_water_marks::Place;
 use waybill::store::connect::open;
 
 use super::{LISTENERS, Waiter, flags};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use waybill::background::dispatcher::attempt::Attempt;
 use waybill::background::dispatcher::slots::Slots;
-use waybill::engine::pushes::PushClaim;
+use waybill::engine::push::PushClaim;
 
 use super::by_hand::{client, idle};
 use super::{beside, end_leases, id_of, in_own_process, publish, publish_id, rows, until_status, with_flags};

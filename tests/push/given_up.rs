@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use waybill::domain::delivery::Report;
 use waybill::engine::Engine;
-use waybill::engine::pushes::{ClaimedPush, PushClaim, PushOutcome};
+use waybill::engine::push::{ClaimedPush, PushClaim, PushOutcome};
 
 use super::by_hand::{dispatcher, idle, look};
 use super::rows;

@@ -6,7 +6,7 @@ use chrono::Utc;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use waybill::engine::pushes::PushClaim;
+use waybill::engine::push::PushClaim;
 
 use super::by_hand::idle;
 use super::{at_once, attempts, id_of, publish, publish_id, until_status};

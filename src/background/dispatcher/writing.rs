@@ -6,8 +6,8 @@ use tokio::sync::Semaphore;
 use crate::domain::signature::Secret;
 use crate::domain::subscription::SubscriptionSpec;
 use crate::domain::transform::Transform;
-use crate::engine::pushes::ClaimedPush;
-use crate::engine::replays::Replay;
+use crate::engine::operate::replays::Replay;
+use crate::engine::push::ClaimedPush;
 use crate::webhook::{Letter, WebhookRequest};
 
 /// Payloads from this size on are not transformed in passing, and by a template none are.

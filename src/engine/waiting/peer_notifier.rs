@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::marks::Place;
+use crate::engine::waiting::low_water_marks::Place;
 
 /// More distinct names than this are announced as "look for yourselves".
 const MAX_NAMES: usize = 200;

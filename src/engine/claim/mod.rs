@@ -6,6 +6,8 @@
 //! transaction in two. What was claimed travels as a [`ClaimedBatch`], and whoever drops one
 //! without having delivered it gives the work back.
 
+mod claimed_batch;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -22,13 +24,13 @@ use crate::store::deliveries::FirstMoments;
 use crate::store::events::{EventRow, LARGE_PAYLOAD};
 use crate::store::ready::queue_of_tag;
 
-use super::claimed_batch::{Ask, Undo};
-pub use super::claimed_batch::{ClaimedBatch, SentClaim};
-use super::deadline::{Timed, limit_statements, too_late};
-use super::fusion::Answers;
-use super::hub::{Findings, Queues};
-use super::marks::{Look, Place};
-use super::{Engine, statement, transaction};
+use crate::engine::batching::Answers;
+use crate::engine::batching::deadline::{Timed, limit_statements, too_late};
+use crate::engine::claim::claimed_batch::{Ask, Undo};
+pub use crate::engine::claim::claimed_batch::{ClaimedBatch, SentClaim};
+use crate::engine::waiting::hub::{Findings, Queues};
+use crate::engine::waiting::low_water_marks::{Look, Place};
+use crate::engine::{Engine, statement, transaction};
 
 /// How many entries more than needed a claim looks at, so that work which others are just taking
 /// does not hide what is behind it.
@@ -133,7 +135,7 @@ impl Engine {
     }
 
     /// Claims for many workers at once: one statement for all that ask for the same queues.
-    pub(super) async fn claim_fused(&self, claimers: Vec<Timed<Claimer>>) -> Answers<ClaimedBatch> {
+    pub(crate) async fn claim_fused(&self, claimers: Vec<Timed<Claimer>>) -> Answers<ClaimedBatch> {
         let mut groups: BTreeMap<Queues, Vec<usize>> = BTreeMap::new();
         for (index, claimer) in claimers.iter().enumerate() {
             groups.entry(claimer.call.queues.clone()).or_default().push(index);
@@ -234,7 +236,7 @@ impl Engine {
     }
 
     /// Call it after the commit.
-    pub(super) fn note_claim(&self, look: &Look<'_>, claimed: &Claimed) {
+    pub(crate) fn note_claim(&self, look: &Look<'_>, claimed: &Claimed) {
         for event in &claimed.events {
             let (queue, rank, seq) = &event.next;
             look.raise(queue, Place { rank: *rank, seq: *seq });

@@ -27,8 +27,8 @@ use crate::domain::matching::{Allowance, Stopped};
 use crate::error::Error;
 use crate::store::events::{FanOut, StoredEvent};
 
-use super::Engine;
-use super::publish_events::{Publication, check_size};
+use crate::engine::Engine;
+use crate::engine::publish::{Publication, check_size};
 
 /// Bytes that filters may look at on a thread that serves others. Parsing a byte counts for eight.
 const AT_ONCE_WORK: u64 = 256 * 1024;
@@ -37,7 +37,7 @@ const AT_ONCE_WORK: u64 = 256 * 1024;
 const SHORT_WORK: u64 = 16 * 1024 * 1024;
 
 /// By when events must be matched. The rest of the time is the database's.
-pub(super) const MATCH_WITHIN: Duration = Duration::from_secs(3);
+pub(crate) const MATCH_WITHIN: Duration = Duration::from_secs(3);
 
 /// The places in which events are matched that cannot be matched at once.
 pub struct MatchingPlaces {
@@ -58,8 +58,8 @@ impl Default for MatchingPlaces {
 /// The events of one request, and who gets them.
 #[derive(Clone)]
 pub struct MatchedPublication {
-    pub(super) events: Publication,
-    pub(super) fan_out: Arc<FanOut>,
+    pub(crate) events: Publication,
+    pub(crate) fan_out: Arc<FanOut>,
 }
 
 /// What became of a request's events.
@@ -99,7 +99,7 @@ impl Drop for LongMatching {
 impl Engine {
     /// Matches the events of one request. Returns who gets them, by the copy of the subscriptions
     /// that this server has.
-    pub(super) async fn match_publication(
+    pub(crate) async fn match_publication(
         &self,
         events: Publication,
         match_by: Instant,
@@ -155,7 +155,7 @@ impl Engine {
 
     /// Joins the results of requests that are to be stored together. What was matched against
     /// another copy than the present one is matched again, if that can be done at once.
-    pub(super) fn join_fan_outs<'a>(
+    pub(crate) fn join_fan_outs<'a>(
         &self,
         publications: impl Iterator<Item = &'a MatchedPublication>,
     ) -> JoinedFanOut<'a> {
@@ -179,9 +179,9 @@ impl Engine {
 /// The events of several requests, and who gets them.
 pub struct JoinedFanOut<'a> {
     /// The events of all that are in it.
-    pub(super) events: Vec<&'a NewEvent>,
+    pub(crate) events: Vec<&'a NewEvent>,
     /// Who gets them.
-    pub(super) fan_out: FanOut,
+    pub(crate) fan_out: FanOut,
     /// How many events of each request are in it; none of one that was left out.
     counts: Vec<Option<usize>>,
 }
@@ -203,7 +203,7 @@ impl<'a> JoinedFanOut<'a> {
     }
 
     /// Returns what became of each request, given what was stored.
-    pub(super) fn hand_out(self, stored: Vec<StoredEvent>) -> Vec<Publishing> {
+    pub(crate) fn hand_out(self, stored: Vec<StoredEvent>) -> Vec<Publishing> {
         let mut stored = stored.into_iter();
         let publishing = |count: Option<usize>| match count {
             Some(count) => Publishing::Stored(stored.by_ref().take(count).collect()),

@@ -1,5 +1,9 @@
 //! `publish_events`: facts are stored, with the work that follows from them.
 
+pub mod filter_overruns;
+pub mod matching;
+pub mod subscription_cache;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -15,18 +19,18 @@ use crate::store::events::{FanOut, Published, Push, StoredEvent, publish_events}
 use crate::store::ordering::{ConsumerKey, lock_keys};
 use crate::store::ready::{queue_of_subscription, queue_of_tag};
 
-use super::changes::advance_keys;
-use super::deadline::{Timed, answer_each, send_all};
-use super::fusion::{Answers, split};
-use super::marks::Place;
-use super::matching::{MATCH_WITHIN, MatchedPublication, Publishing};
-use super::{Engine, Entered, statement, transaction, weight};
+use crate::engine::batching::deadline::{Timed, answer_each, send_all};
+use crate::engine::batching::{Answers, split};
+use crate::engine::change_set::advance_keys;
+use crate::engine::publish::matching::{MATCH_WITHIN, MatchedPublication, Publishing};
+use crate::engine::waiting::low_water_marks::Place;
+use crate::engine::{Engine, Entered, statement, transaction, weight};
 
 /// How often events are matched before their publisher is told to come back later.
 const MATCHES: usize = 20;
 
 /// Deliveries to subscribers that one statement makes at most.
-pub(super) const PUSHES_PER_STATEMENT: usize = 20_000;
+pub(crate) const PUSHES_PER_STATEMENT: usize = 20_000;
 
 /// The events of one request, which are stored together or not at all.
 pub type Publication = Arc<Vec<NewEvent>>;
@@ -47,7 +51,7 @@ impl Engine {
     }
 
     /// Stores the events of many requests in one transaction.
-    pub(super) async fn publish_fused(&self, publications: Vec<Timed<MatchedPublication>>) -> Answers<Publishing> {
+    pub(crate) async fn publish_fused(&self, publications: Vec<Timed<MatchedPublication>>) -> Answers<Publishing> {
         split(publications, &|publications: Vec<Timed<MatchedPublication>>| {
             let engine = self.clone();
             async move { engine.publish_all(&publications).await }
@@ -103,7 +107,7 @@ impl Engine {
     }
 
     /// Sees to what a publication calls for. Call it after the commit.
-    pub(super) fn follow_publication(
+    pub(crate) fn follow_publication(
         &self,
         events: &[&NewEvent],
         fan_out: &FanOut,
@@ -156,7 +160,7 @@ fn payload_bytes(events: &[NewEvent]) -> usize {
 }
 
 /// What is too much for one statement is published in parts, if it came in several requests.
-pub(super) fn check_size(fan_out: &FanOut) -> Result<(), Error> {
+pub(crate) fn check_size(fan_out: &FanOut) -> Result<(), Error> {
     if fan_out.pushes.len() <= PUSHES_PER_STATEMENT {
         return Ok(());
     }
@@ -177,7 +181,7 @@ fn keys_of(events: &[&NewEvent], fan_out: &FanOut) -> BTreeSet<ConsumerKey> {
 }
 
 /// Stores events in a transaction of the caller's; nothing, if the subscriptions have changed.
-pub(super) async fn publish_in_order(
+pub(crate) async fn publish_in_order(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
     events: &[&NewEvent],

@@ -18,12 +18,15 @@
 //! - *A caller has gone, or its time is over*: its call is dropped before it is run, not after.
 //!   A batch is put together only when there is a connection for it ([`Gate`]), which goes with
 //!   it. Whoever runs it notes which calls are sent, just before the first statement (see
-//!   [`super::deadline`]).
+//!   [`crate::engine::batching::deadline`]).
 //! - *Too many wait*: the lane is bounded, and says so at once instead of growing. A call that has
 //!   waited for so long that a batch would hardly be over in time is refused, too.
 //! - *A panic or a lost connection*: everybody in the batch is told, nobody waits for ever.
 //! - *The database stands still*: a batch that is not back after half a minute is given up.
 //! - *One verb starves another*: each has its own lane, and their turns alternate.
+
+pub mod batchers;
+pub mod deadline;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -39,9 +42,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
 
-use super::deadline::{CallTime, Timed, too_late};
-use super::stopping;
-use super::transaction::GIVE_UP_AFTER;
+use crate::engine::batching::deadline::{CallTime, Timed, too_late};
+use crate::engine::stopping;
+use crate::engine::transaction::GIVE_UP_AFTER;
 
 /// What a lane runs: many calls in, as many answers out, in the same order.
 pub type Answers<A> = Vec<Result<A, Error>>;

@@ -16,8 +16,8 @@ use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letter_list::{DeadLetterRow, WholeDeadLetter, find_dead_letters, get_dead_letter};
 use crate::store::dead_letters::{self, ReplayRow, ReplayTerms};
 
-use super::changes::Changes;
-use super::{Engine, transaction};
+use crate::engine::change_set::Changes;
+use crate::engine::{Engine, transaction};
 
 /// What of a push is as a dead letter has it, and not as the event and the subscription do.
 #[derive(Debug, Clone, Default)]
@@ -98,7 +98,7 @@ async fn find(conn: &mut AsyncPgConnection, id: i64) -> Result<DeadLetterRow, Er
 
 /// Brings the deliveries of many dead letters back to life; answers how many could not be. Those
 /// that somebody else was done with meanwhile count as neither.
-pub(super) async fn replay_many(
+pub(crate) async fn replay_many(
     conn: &mut AsyncPgConnection,
     changes: &mut Changes,
     ids: &[i64],

@@ -2,14 +2,14 @@
 //!
 //! Work that was due, expired or held leaves entries behind in the indexes by time, and while
 //! anybody holds an old snapshot they stay there. So each kind of moment has a mark, kept by
-//! the rules of [`super::marks`]: it rises to the first moment that anything waits for, and
+//! the rules of [`crate::engine::waiting::low_water_marks`]: it rises to the first moment that anything waits for, and
 //! whoever lets something wait for an earlier one lowers it after the commit.
 
 use chrono::{DateTime, Utc};
 
 use crate::store::deliveries::FirstMoments;
 
-use super::marks::{Look, Marks, Place};
+use crate::engine::waiting::low_water_marks::{Look, Marks, Place};
 
 /// What can be waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

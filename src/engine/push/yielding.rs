@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Engine;
+use crate::engine::Engine;
 
 /// How many times as long as it took a transaction is rested from.
 const REST: u32 = 6;
@@ -23,7 +23,7 @@ const MAY_WAIT: Duration = Duration::from_secs(2);
 
 /// Until when no outcomes of pushes are recorded.
 #[derive(Default)]
-pub(super) struct Rest(Mutex<Option<Instant>>);
+pub(crate) struct Rest(Mutex<Option<Instant>>);
 
 impl Rest {
     /// Waits for its end.
@@ -48,7 +48,7 @@ impl Engine {
     }
 
     /// The same for the lane of pushes' outcomes: its next batch is put together after the rest.
-    pub(super) fn rest_from_outcomes(&self, took: Duration, oldest: Instant) {
+    pub(crate) fn rest_from_outcomes(&self, took: Duration, oldest: Instant) {
         if self.lanes.have_workers() && oldest.elapsed() < MAY_WAIT {
             self.outcomes_rest.begin(rest_from(took));
         }

@@ -30,7 +30,8 @@ use crate::store::ready::{queue_of_subscription, queue_of_tag};
 use crate::store::roll_ups::{RollUp, roll_up};
 use crate::store::subscriptions::hold_living;
 
-use super::{Entered, marks};
+use crate::engine::Entered;
+use crate::engine::waiting::low_water_marks;
 
 /// Deliveries under lock.
 pub struct Changes {
@@ -310,5 +311,5 @@ fn entered_ready(row: EnteredRow, loaded: Option<&Loaded>) -> Option<Entered> {
         Some(id) => [queue_of_subscription(id)].into(),
         None => loaded.tags.iter().map(|tag| queue_of_tag(tag)).collect(),
     };
-    Some(Entered { queues, place: marks::Place { rank: row.rank, seq: row.seq } })
+    Some(Entered { queues, place: low_water_marks::Place { rank: row.rank, seq: row.seq } })
 }

@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::push_records::{PushRow, get_push};
 
-use super::verbs::{Verb, operate_on_one};
-use super::{Engine, transaction};
+use crate::engine::operate::operator_actions::{Verb, operate_on_one};
+use crate::engine::{Engine, transaction};
 
 impl Engine {
     /// FAILED or CANCELLED → PENDING, counters fresh: sent as its subscription says by now.

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::store::workers::{Sighting, record_sightings};
 use crate::store::{DEFAULT_NAMESPACE, database::Database};
 
-use super::Engine;
+use crate::engine::Engine;
 
 /// More workers than this between two writings are not all remembered.
 const MAX_GATHERED: usize = 100_000;

@@ -18,10 +18,10 @@ use crate::store::replay_jobs::{
     save_progress, take_replay_job,
 };
 
-use super::changes::{Changes, Written};
-use super::replays::{ReplayOrder, replay_many};
-use super::sweep::Swept;
-use super::{Engine, transaction};
+use crate::engine::change_set::{Changes, Written};
+use crate::engine::operate::replays::{ReplayOrder, replay_many};
+use crate::engine::sweep::Swept;
+use crate::engine::{Engine, transaction};
 
 /// Dead letters per transaction.
 const MOST_PER_ROUND: f64 = 100.0;

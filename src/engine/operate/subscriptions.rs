@@ -25,11 +25,11 @@ use crate::store::subscriptions::{
     find_undrained, insert_subscription, lock_subscription, mark_drained, replace_secret, update_subscription,
 };
 
-use super::changes::Changes;
-use super::publish_events::publish_in_order;
-use super::subscribers::Copy;
-use super::verbs::Verb;
-use super::{Engine, Entered, transaction};
+use crate::engine::change_set::Changes;
+use crate::engine::operate::operator_actions::Verb;
+use crate::engine::publish::publish_in_order;
+use crate::engine::publish::subscription_cache::Copy;
+use crate::engine::{Engine, Entered, transaction};
 
 /// How often a notice of ours is matched before it is given up.
 const NOTICE_MATCHES: usize = 5;
@@ -215,7 +215,7 @@ impl Engine {
     }
 
     /// Sees to what notices call for. Call it after the commit.
-    pub(super) fn follow_notices(&self, notices: Notices) {
+    pub(crate) fn follow_notices(&self, notices: Notices) {
         let Notices { events, fan_out, published, released } = notices;
         self.follow_publication(&events.iter().collect::<Vec<_>>(), &fan_out, &published, released);
     }
@@ -258,7 +258,7 @@ fn fields_of(row: &SubscriptionRow) -> Result<Map<String, Value>, Error> {
 }
 
 /// Events of our own, stored and not yet followed up.
-pub(super) struct Notices {
+pub(crate) struct Notices {
     events: Vec<NewEvent>,
     fan_out: FanOut,
     published: Published,
@@ -266,7 +266,7 @@ pub(super) struct Notices {
 }
 
 /// What people can be told about a subscription: `waybill.subscription.<what>`.
-pub(super) fn notice(what: &str, row: &SubscriptionRow, reason: &str) -> NewEvent {
+pub(crate) fn notice(what: &str, row: &SubscriptionRow, reason: &str) -> NewEvent {
     let name = fields_of(row).ok().and_then(|fields| fields.get("name").cloned()).unwrap_or_default();
     let payload = serde_json::json!({"subscription_id": row.id, "name": name, "url": row.url, "reason": reason});
     let event_type = format!("waybill.subscription.{what}");
@@ -290,7 +290,7 @@ pub(super) fn notice(what: &str, row: &SubscriptionRow, reason: &str) -> NewEven
 
 /// Publishes events of our own in a transaction under way, matched against what that
 /// transaction sees and nobody else does yet.
-pub(super) async fn publish_notices(
+pub(crate) async fn publish_notices(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
     events: Vec<NewEvent>,

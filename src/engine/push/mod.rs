@@ -3,6 +3,11 @@
 //! The dispatcher is a worker like any other, built in. Its claims go by subscription, since
 //! each has its own limits; its words are settled in a lane of their own.
 
+pub mod dead_letter_budget;
+pub mod dispatch_signal;
+pub mod endpoint_failures;
+pub mod yielding;
+
 use std::sync::Arc;
 
 use diesel_async::AsyncPgConnection;
@@ -20,19 +25,19 @@ use crate::store::events::EventRow;
 use crate::store::ready::queue_of_subscription;
 use crate::store::subscriptions::{SubscriptionRow, active_ids_of, active_subscriptions_of, get_subscription};
 
-use super::announcer::Arrivals;
-use super::deadline::Timed;
-use super::fusion::Answers;
-use super::settle_deliveries::{Request, Settled, Word, WorkCall};
-use super::subscriptions::{Notices, notice, publish_notices};
-use super::{Engine, transaction, weight};
+use crate::engine::batching::Answers;
+use crate::engine::batching::deadline::Timed;
+use crate::engine::operate::subscriptions::{Notices, notice, publish_notices};
+use crate::engine::settle::{Request, Settled, Word, WorkCall};
+use crate::engine::waiting::peer_notifier::Arrivals;
+use crate::engine::{Engine, transaction, weight};
 
 /// Of how many subscriptions that share an endpoint it is told when a breaker opens.
 const NOTICES: i64 = 100;
 
 /// What attempts say of their endpoints is written in this many transactions at once. A thousand
 /// requests can end at the same moment, and would take every connection to the database.
-pub(super) const ENDPOINT_NOTES_AT_ONCE: usize = 2;
+pub(crate) const ENDPOINT_NOTES_AT_ONCE: usize = 2;
 
 /// How much of a subscription's queue to claim.
 #[derive(Debug, Clone, Copy)]
@@ -155,7 +160,7 @@ impl Engine {
 
     /// Settles the outcomes of many pushes together. Failures are judged, and may have to be copied to
     /// the dead letters, which is worth a rest.
-    pub(super) async fn settle_pushes_fused(
+    pub(crate) async fn settle_pushes_fused(
         &self,
         requests: Vec<Timed<Request>>,
     ) -> Answers<Vec<Result<Settled, Error>>> {
@@ -260,7 +265,7 @@ impl Engine {
 }
 
 /// One notice for each subscription that shares one of the endpoints, if any does.
-pub(super) async fn tell_subscribers(
+pub(crate) async fn tell_subscribers(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
     urls: &[String],

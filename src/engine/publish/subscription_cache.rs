@@ -25,8 +25,8 @@ use crate::store::events::{FanOut, OverBudget, Push};
 use crate::store::latest::Latest;
 use crate::store::ready::queue_of_subscription;
 
-use super::Engine;
-use super::publish_events::PUSHES_PER_STATEMENT;
+use crate::engine::Engine;
+use crate::engine::publish::PUSHES_PER_STATEMENT;
 
 /// The copy of the subscriptions that one server has.
 #[derive(Default)]
@@ -65,12 +65,12 @@ impl Subscriber {
 
 impl Subscribers {
     /// The copy.
-    pub(super) fn copy(&self) -> Arc<Copy> {
+    pub(crate) fn copy(&self) -> Arc<Copy> {
         self.0.get()
     }
 
     /// Forgets them, and whatever is being loaded.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.0.finish(self.0.begin(), Copy::default());
     }
 
@@ -92,7 +92,7 @@ impl Subscribers {
 
 impl Copy {
     /// Makes a copy of what this connection sees.
-    pub(super) async fn load(conn: &mut AsyncPgConnection) -> Result<Self, Error> {
+    pub(crate) async fn load(conn: &mut AsyncPgConnection) -> Result<Self, Error> {
         let (generation, rows) = load_catalog(conn, DEFAULT_NAMESPACE).await?;
         let by_id: HashMap<i64, Subscriber> =
             rows.into_iter().filter_map(|row| Some((row.id, subscriber(row)?))).collect();
@@ -101,13 +101,13 @@ impl Copy {
     }
 
     /// Its number.
-    pub(super) fn generation(&self) -> i64 {
+    pub(crate) fn generation(&self) -> i64 {
         self.generation
     }
 
     /// Returns who gets what of these events. Ends early if that is more than can be stored in one
     /// statement.
-    pub(super) fn fan_out(
+    pub(crate) fn fan_out(
         &self,
         events: &[NewEvent],
         time: DateTime<Utc>,

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::error::{Error, OutageKind};
 use crate::store::database::{Database, PATIENCE, PooledConnection, STATEMENT_LIMIT};
 
-use super::ANSWER_WITHIN;
+use crate::engine::ANSWER_WITHIN;
 
 /// What is kept back of a caller's time: for the answer's way from the database to the caller.
 const MARGIN: Duration = Duration::from_millis(200);
@@ -55,7 +55,7 @@ impl CallTime {
     }
 
     #[cfg(test)]
-    pub(super) fn arrived_before(now: Duration) -> Arc<Self> {
+    pub(crate) fn arrived_before(now: Duration) -> Arc<Self> {
         Self::arrived_at(Instant::now() - now)
     }
 

@@ -14,11 +14,11 @@ use crate::domain::repeat::{Recorded, RecordedLine};
 use crate::error::Error;
 use crate::store::event_log::{LogEntry, find_entry, find_latest_claim_of, find_settlement};
 
-use super::changes::Changes;
-use super::settle_deliveries::{PrunedEntry, SettlementEntry, Word};
+use crate::engine::change_set::Changes;
+use crate::engine::settle::{PrunedEntry, SettlementEntry, Word};
 
 /// Finds the claim that a caller means and has settled, where it is not the delivery's latest.
-pub(super) async fn find_past_claim(
+pub(crate) async fn find_past_claim(
     conn: &mut AsyncPgConnection,
     delivery: &Delivery,
     caller: &Caller,
@@ -40,7 +40,7 @@ pub(super) async fn find_past_claim(
 }
 
 /// Where a settlement is on record.
-pub(super) enum OnRecord {
+pub(crate) enum OnRecord {
     /// Among the lines that are about to be written, by index.
     Line(usize),
     /// In the log.

@@ -5,6 +5,8 @@
 //! calls before it left behind (the same event may come twice in one batch), and everything
 //! is written at once. One caller's refusal is that caller's alone.
 
+pub mod repeats;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -24,11 +26,11 @@ use crate::store::completions::{Completion, complete_deliveries};
 use crate::store::deliveries::Loaded;
 use crate::store::event_log::LogEntry;
 
-use super::changes::{Changes, Written};
-use super::deadline::{Timed, answer_each, send_wanted};
-use super::fusion::{Answers, split};
-use super::repeats::{OnRecord, find_past_claim};
-use super::{Engine, statement, transaction, weight};
+use crate::engine::batching::deadline::{Timed, answer_each, send_wanted};
+use crate::engine::batching::{Answers, split};
+use crate::engine::change_set::{Changes, Written};
+use crate::engine::settle::repeats::{OnRecord, find_past_claim};
+use crate::engine::{Engine, statement, transaction, weight};
 
 /// One call of one worker about one event.
 #[derive(Debug, Clone)]
@@ -181,7 +183,7 @@ impl Engine {
     }
 
     /// Settles the calls of many requests together.
-    pub(super) async fn settle_fused(&self, requests: Vec<Timed<Request>>) -> Answers<Vec<Result<Settled, Error>>> {
+    pub(crate) async fn settle_fused(&self, requests: Vec<Timed<Request>>) -> Answers<Vec<Result<Settled, Error>>> {
         split(requests, &|requests: Vec<Timed<Request>>| {
             let engine = self.clone();
             async move { engine.settle_requests(&requests).await }
@@ -313,7 +315,7 @@ fn completion(call: &WorkCall) -> Option<Completion<'_>> {
 }
 
 /// One transaction's worth of calls.
-pub(super) async fn settle_all(
+pub(crate) async fn settle_all(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
     calls: &[&WorkCall],

@@ -10,14 +10,14 @@ use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::endpoints::{Failures, note_failures};
 
-use super::deadline::{Timed, answer_each, send_wanted};
-use super::fusion::{Answers, split};
-use super::pushes::tell_subscribers;
-use super::{Engine, transaction};
+use crate::engine::batching::deadline::{Timed, answer_each, send_wanted};
+use crate::engine::batching::{Answers, split};
+use crate::engine::push::tell_subscribers;
+use crate::engine::{Engine, transaction};
 
 /// A failure of one attempt.
 #[derive(Debug, Clone)]
-pub(super) struct EndpointFailure {
+pub(crate) struct EndpointFailure {
     url: String,
     is_probe: bool,
 }
@@ -28,7 +28,7 @@ impl Engine {
         self.lanes.endpoint_failures.call(EndpointFailure { url: url.to_owned(), is_probe }, 1).await
     }
 
-    pub(super) async fn note_failures_fused(&self, failures: Vec<Timed<EndpointFailure>>) -> Answers<()> {
+    pub(crate) async fn note_failures_fused(&self, failures: Vec<Timed<EndpointFailure>>) -> Answers<()> {
         split(failures, &|failures: Vec<Timed<EndpointFailure>>| {
             let engine = self.clone();
             async move {

@@ -8,9 +8,9 @@ use crate::store::DEFAULT_NAMESPACE;
 use crate::store::claim_requests::{RequestKey, is_last_ask};
 use crate::store::events::EventRow;
 
-use super::changes::Written;
-use super::settle_deliveries::{Word, WorkCall, settle_all};
-use super::{Engine, transaction};
+use crate::engine::change_set::Written;
+use crate::engine::settle::{Word, WorkCall, settle_all};
+use crate::engine::{Engine, transaction};
 
 /// How often giving work back is tried before it is left to the lease.
 const UNDO_TRIES: u32 = 5;
@@ -36,7 +36,7 @@ pub struct SentClaim {
 
 /// Whether claims are given back if the answer that carries them does not arrive.
 #[derive(Debug, Clone)]
-pub(super) enum Undo {
+pub(crate) enum Undo {
     /// Yes.
     AtOnce,
     /// Yes, unless the worker has asked again since: then they are the later answer's.
@@ -47,7 +47,7 @@ pub(super) enum Undo {
 
 /// One asking of a request that may be asked again.
 #[derive(Debug, Clone)]
-pub(super) struct Ask {
+pub(crate) struct Ask {
     pub worker_id: String,
     pub request_id: String,
     pub number: i32,
@@ -60,14 +60,14 @@ impl Ask {
 }
 
 impl ClaimedBatch {
-    pub(super) fn new(engine: Engine, events: Vec<EventRow>, undo: Undo) -> Self {
+    pub(crate) fn new(engine: Engine, events: Vec<EventRow>, undo: Undo) -> Self {
         let worker_id = events.first().and_then(|row| row.work.worker_id.clone()).unwrap_or_default();
         let leases = events.iter().map(|row| (row.event.id, row.work.lease_id)).collect();
         ClaimedBatch { events, claim: SentClaim { worker_id, leases, undo, engine: Some(engine) } }
     }
 
     /// There was nothing to claim.
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         let claim = SentClaim { worker_id: String::new(), leases: Vec::new(), undo: Undo::Never, engine: None };
         ClaimedBatch { events: Vec::new(), claim }
     }

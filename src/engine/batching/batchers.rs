@@ -17,14 +17,14 @@ use tokio::sync::Semaphore;
 use crate::error::Error;
 use crate::store::database::{Database, PooledConnection};
 
-use super::claim_deliveries::{ClaimedBatch, Claimer};
-use super::deadline::{Timed, Work};
-use super::endpoint_failures::EndpointFailure;
-use super::fusion::{Answers, Door, Gate, Lane, LaneShape};
-use super::matching::{MatchedPublication, Publishing};
-use super::settle_deliveries::{Request, Settled};
-use super::yielding::Rest;
-use super::{Engine, EngineSettings, Parts, stopping};
+use crate::engine::batching::deadline::{Timed, Work};
+use crate::engine::batching::{Answers, Door, Gate, Lane, LaneShape};
+use crate::engine::claim::{ClaimedBatch, Claimer};
+use crate::engine::publish::matching::{MatchedPublication, Publishing};
+use crate::engine::push::endpoint_failures::EndpointFailure;
+use crate::engine::push::yielding::Rest;
+use crate::engine::settle::{Request, Settled};
+use crate::engine::{Engine, EngineSettings, Parts, stopping};
 
 /// How many rows one fused statement takes at most.
 const FUSED_ROWS: usize = 500;
@@ -52,7 +52,7 @@ const SLOW_BATCH: Duration = Duration::from_millis(10);
 const SLOW_PUSH_BATCH: Duration = Duration::from_millis(500);
 
 /// The queues in front of the hot verbs.
-pub(super) struct Lanes {
+pub(crate) struct Lanes {
     pub publish: Lane<MatchedPublication, Publishing>,
     pub claim: Lane<Claimer, ClaimedBatch>,
     pub settle: Lane<Request, Vec<Result<Settled, Error>>>,
@@ -179,6 +179,6 @@ impl Opening<'_> {
 }
 
 /// Returns what a call of `rows` rows with `bytes` bytes counts among those of a batch.
-pub(super) fn weight(rows: usize, bytes: usize) -> usize {
+pub(crate) fn weight(rows: usize, bytes: usize) -> usize {
     rows.max(bytes / BYTES_PER_ROW)
 }

@@ -9,18 +9,18 @@ use crate::error::Error;
 use crate::store::deliveries::Loaded;
 use crate::store::roll_ups::RolledUpState;
 
-use super::Engine;
-use super::changes::{Changes, Written};
+use crate::engine::Engine;
+use crate::engine::change_set::{Changes, Written};
 
 /// What a push must be to be sent again.
-pub(super) const SUBSCRIBED: &str = "for a subscription that is still there";
+pub(crate) const SUBSCRIBED: &str = "for a subscription that is still there";
 
 /// What an event must be to be brought back.
-pub(super) const RETRIABLE: &str = "FAILED or CANCELLED";
+pub(crate) const RETRIABLE: &str = "FAILED or CANCELLED";
 
 /// Which of the work that somebody holds a reset takes back.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum ResetOf {
+pub(crate) enum ResetOf {
     /// Any: the operator has named it.
     Any,
     /// Work whose lease has run out, or whose worker has given no sign of life for this many
@@ -40,7 +40,7 @@ impl ResetOf {
 
 /// An operator's verb, applied to one delivery.
 #[derive(Debug, Clone)]
-pub(super) enum Verb {
+pub(crate) enum Verb {
     /// PROCESSING → PENDING.
     Reset { reason: String, of: ResetOf },
     /// FAILED or CANCELLED → PENDING, counters fresh.
@@ -120,7 +120,7 @@ impl Verb {
 
 /// Carries a verb out on one delivery: a push, or an event's own work. Either is unknown to
 /// those who mean the other.
-pub(super) async fn operate_on_one(
+pub(crate) async fn operate_on_one(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
     id: i64,

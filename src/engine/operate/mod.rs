@@ -1,5 +1,12 @@
 //! `reset`, `retry`, `cancel`: an operator's word on events.
 
+mod deliveries;
+pub mod operator_actions;
+pub mod replay_jobs;
+pub mod replays;
+mod retry_events;
+pub mod subscriptions;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use diesel_async::AsyncPgConnection;
@@ -11,12 +18,12 @@ use crate::store::events::{EventRow, get_event};
 use crate::store::lease_watch::{HeldDelivery, find_stale};
 use crate::store::roll_ups::{ask_to_cancel, find_rolled_up, lock_rolled_up};
 
-use super::changes::{Changes, Written};
-use super::verbs::{RETRIABLE, ResetOf, SUBSCRIBED, Verb, operate_on_one};
-use super::{Engine, transaction};
+use crate::engine::change_set::{Changes, Written};
+use crate::engine::operate::operator_actions::{RETRIABLE, ResetOf, SUBSCRIBED, Verb, operate_on_one};
+use crate::engine::{Engine, transaction};
 
 /// Deliveries per transaction of an operator's verb, whether it is on one event or on many.
-pub(super) const DELIVERIES_PER_TRANSACTION: usize = 500;
+pub(crate) const DELIVERIES_PER_TRANSACTION: usize = 500;
 
 /// Deliveries that one bulk call changes at most.
 pub const BULK_LIMIT: usize = 10_000;
@@ -155,7 +162,7 @@ impl Engine {
 
     /// Carries a verb out on deliveries that it fits, passing over the others. Returns whose events
     /// they are.
-    pub(super) async fn operate_on_many(&self, ids: Vec<i64>, verb: Verb) -> Result<BTreeSet<i64>, Error> {
+    pub(crate) async fn operate_on_many(&self, ids: Vec<i64>, verb: Verb) -> Result<BTreeSet<i64>, Error> {
         let engine = self.clone();
         self.detached(async move {
             let (events, written): (BTreeSet<i64>, Written) = transaction!(engine, |conn| {
@@ -251,6 +258,6 @@ fn holders_of(held: Vec<HeldDelivery>) -> Vec<Holder> {
 }
 
 /// What a caller is told of a step that failed, when so many were changed by those before it.
-pub(super) fn told(changed: usize, error: Error) -> Error {
+pub(crate) fn told(changed: usize, error: Error) -> Error {
     if changed == 0 { error } else { error.after_a_part() }
 }

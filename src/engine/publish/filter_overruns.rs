@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::store::events::{FanOut, StoredEvent};
 use crate::store::filter_overruns::{FilterOverrun, record_filter_overruns};
 
-use super::Engine;
+use crate::engine::Engine;
 
 /// More subscriptions than this between two writings are not all recorded.
 const MAX_GATHERED: usize = 10_000;
@@ -29,7 +29,7 @@ pub struct FilterOverruns {
 
 impl FilterOverruns {
     /// Notes the filters that some events exceeded the budget of.
-    pub(super) fn note(&self, fan_out: &FanOut, stored: &[StoredEvent]) {
+    pub(crate) fn note(&self, fan_out: &FanOut, stored: &[StoredEvent]) {
         if fan_out.over_budget.is_empty() {
             return;
         }
@@ -47,7 +47,7 @@ impl FilterOverruns {
     }
 
     /// Forgets them: the events that they are about may be gone.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.lock().clear();
     }
 

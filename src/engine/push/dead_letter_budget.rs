@@ -14,7 +14,7 @@ const COPIED_BYTES: usize = 4 * 1024 * 1024;
 
 /// What is left of the dead letters that a transaction may write.
 #[derive(Debug)]
-pub(super) struct DeadLetterBudget {
+pub(crate) struct DeadLetterBudget {
     letters: usize,
     bytes: usize,
 }

@@ -14,9 +14,9 @@ use crate::store::DEFAULT_NAMESPACE;
 use crate::store::listing::{EventFilter, Page, find_events};
 use crate::store::roll_ups::{Retriable, read_retriable};
 
-use super::Engine;
-use super::operate::{BULK_LIMIT, BulkOutcome, DELIVERIES_PER_TRANSACTION, told};
-use super::verbs::Verb;
+use crate::engine::Engine;
+use crate::engine::operate::operator_actions::Verb;
+use crate::engine::operate::{BULK_LIMIT, BulkOutcome, DELIVERIES_PER_TRANSACTION, told};
 
 /// Events that are looked for at a time.
 const EVENTS_PER_PAGE: i64 = 500;
