@@ -86,7 +86,7 @@ impl Server {
         let engine = Engine::new(database, clock, args.engine_settings());
         // Before anybody may publish: the database may have been restored since it was last served.
         engine.check_history().await?;
-        background::keeper::prepare(&engine).await;
+        background::maintenance::prepare(&engine).await;
         let client = Client::new(&args.webhook_settings()).map_err(StartError::Webhooks)?;
         let shutdown = CancellationToken::new();
         let (server, address) = http::server::serve(bound, &engine, &client, args, DRAIN_SECONDS).map_err(refused)?;

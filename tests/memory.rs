@@ -58,8 +58,8 @@ async fn bodies_that_arrive_slowly_refuse_large_ones_and_let_small_ones_through(
     let flags = vec!["--request-memory-mb=32".to_owned()];
     let app = App::start_with(Options { flags, ..Options::default() }).await;
     let address = app.base.trim_start_matches("http://");
-    let _silent: Vec<TcpStream> = (0..300).map(|_| announce(address, 64 * 1024, 1)).collect();
-    let slow: Vec<TcpStream> = (0..2).map(|_| announce(address, 8 * MIB, 2 * 64 * 1024)).collect();
+    let _silent: Vec<TcpStream> = (0..300).map(|_| notify_queues(address, 64 * 1024, 1)).collect();
+    let slow: Vec<TcpStream> = (0..2).map(|_| notify_queues(address, 8 * MIB, 2 * 64 * 1024)).collect();
     let problem = app.post("/events", &large_event("a")).await.problem(429, "overloaded");
     assert!(problem["detail"].as_str().expect("a text").contains("--request-memory-mb"), "{problem}");
     app.publish_tagged("a").await;
@@ -68,7 +68,7 @@ async fn bodies_that_arrive_slowly_refuse_large_ones_and_let_small_ones_through(
 }
 
 /// Announces a body of so many bytes, and sends only the first of them.
-fn announce(address: &str, bytes: usize, sent: usize) -> TcpStream {
+fn notify_queues(address: &str, bytes: usize, sent: usize) -> TcpStream {
     let mut socket = TcpStream::connect(address).expect("the server listens");
     let head = format!(
         "POST /events/batch HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n\r\n"

@@ -21,7 +21,7 @@ pub async fn run_once(engine: &Engine) -> Result<(), Error> {
     let mut listening = engine.database.dedicated().await?;
     engine.database.history_watch().check(&mut listening.connection).await?;
     listen(&mut listening.connection).await?;
-    engine.look_everywhere();
+    engine.scan_all_queues();
     while let Some(text) = listening.notifications.recv().await {
         match text == NOTICE {
             true => engine.check_history().await?,
@@ -36,11 +36,11 @@ fn hear(engine: &Engine, text: &str) {
         Ok(message) if message.from == engine.instance() => {}
         Ok(Message { queues: Some(queues), .. }) => {
             for (queue, arrivals) in queues {
-                engine.hear_of(&queue, arrivals);
+                engine.note_arrivals(&queue, arrivals);
             }
         }
         // Everything, or the word of a version that we do not understand.
-        Ok(Message { queues: None, .. }) | Err(_) => engine.look_everywhere(),
+        Ok(Message { queues: None, .. }) | Err(_) => engine.scan_all_queues(),
     }
 }
 

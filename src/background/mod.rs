@@ -4,22 +4,22 @@
 //! a `run` that repeats it until the server stops. A round that fails is logged once and
 //! tried again at the next tick; nothing here is needed for correctness, only for progress.
 
+pub mod catch_up;
+pub mod connection_trimmer;
 pub mod dispatcher;
-pub mod drainer;
 pub mod expirer;
 pub mod history_checker;
-pub mod keeper;
+pub mod lease_reaper;
 pub mod listener;
+pub mod maintenance;
 pub mod notifier;
 pub mod overrun_recorder;
-pub mod poller;
 pub mod promoter;
 pub mod pruner;
-pub mod reaper;
-pub mod registrar;
+pub mod queue_poller;
 pub mod replayer;
-pub mod stragglers;
-pub mod trimmer;
+pub mod sighting_recorder;
+pub mod subscription_drainer;
 pub mod unwatched;
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::engine::Engine;
 use crate::engine::clock::Clock;
-use crate::engine::sweep::Swept;
+use crate::engine::sweep::SweepOutcome;
 use crate::error::Error;
 use crate::webhook::Client;
 use dispatcher::DispatcherSettings;
@@ -61,16 +61,16 @@ pub fn start(
     if matches!(engine.clock, Clock::Database) {
         tasks.spawn(promoter::run(engine.clone(), shutdown.clone()));
         tasks.spawn(expirer::run(engine.clone(), shutdown.clone()));
-        tasks.spawn(reaper::run(engine.clone(), settings.auto_reset, shutdown.clone()));
+        tasks.spawn(lease_reaper::run(engine.clone(), settings.auto_reset, shutdown.clone()));
         tasks.spawn(unwatched::run(engine.clone(), shutdown.clone()));
         tasks.spawn(replayer::run(engine.clone(), shutdown.clone()));
-        tasks.spawn(drainer::run(engine.clone(), shutdown.clone()));
+        tasks.spawn(subscription_drainer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(pruner::run(engine.clone(), settings.dead_letter_days, shutdown.clone()));
     }
-    tasks.spawn(registrar::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(sighting_recorder::run(engine.clone(), shutdown.clone()));
     tasks.spawn(history_checker::run(engine.clone(), shutdown.clone()));
     tasks.spawn(overrun_recorder::run(engine.clone(), shutdown.clone()));
-    tasks.spawn(poller::run(engine.clone(), settings.poll_interval, shutdown.clone()));
+    tasks.spawn(queue_poller::run(engine.clone(), settings.poll_interval, shutdown.clone()));
     if settings.notify {
         tasks.spawn(notifier::run(engine.clone(), shutdown.clone()));
         tasks.spawn(listener::run(engine.clone(), shutdown.clone()));
@@ -78,9 +78,9 @@ pub fn start(
     if let Some(dispatcher) = settings.dispatch {
         tasks.spawn(dispatcher::run(engine.clone(), client.clone(), dispatcher, shutdown.clone()));
     }
-    tasks.spawn(stragglers::run(engine.clone(), shutdown.clone()));
-    tasks.spawn(keeper::run(engine.clone(), shutdown.clone()));
-    tasks.spawn(trimmer::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(catch_up::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(maintenance::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(connection_trimmer::run(engine.clone(), shutdown.clone()));
     tasks.close();
     tasks
 }
@@ -91,13 +91,15 @@ async fn pause(length: Duration, shutdown: &CancellationToken) -> bool {
 }
 
 /// Sweeps until there is no more to do at once; answers what it came to.
-async fn sweep_all<F: Future<Output = Result<Swept, Error>>>(batch: impl Fn() -> F) -> Result<Swept, Error> {
+async fn sweep_all<F: Future<Output = Result<SweepOutcome, Error>>>(
+    batch: impl Fn() -> F,
+) -> Result<SweepOutcome, Error> {
     let mut count = 0;
     loop {
         let swept = batch().await?;
         count += swept.count;
         if !swept.more {
-            return Ok(Swept { count, ..swept });
+            return Ok(SweepOutcome { count, ..swept });
         }
     }
 }

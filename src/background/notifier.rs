@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{pause, report};
 use crate::engine::Engine;
-use crate::engine::waiting::peer_notifier::{Announcement, Arrivals};
+use crate::engine::waiting::peer_notifier::{Arrivals, PeerNotice};
 use crate::error::Error;
 use crate::store::notify::notify;
 
@@ -43,10 +43,10 @@ impl Message {
 }
 
 /// Sends one notification.
-pub async fn run_once(engine: &Engine, announcement: Announcement) -> Result<(), Error> {
+pub async fn run_once(engine: &Engine, announcement: PeerNotice) -> Result<(), Error> {
     let queues = match announcement {
-        Announcement::Queues(queues) => Some(queues),
-        Announcement::Everything => None,
+        PeerNotice::Queues(queues) => Some(queues),
+        PeerNotice::Everything => None,
     };
     let text = Message { from: engine.instance().to_owned(), queues }.text();
     let mut conn = engine.database.connection().await?;
@@ -56,12 +56,12 @@ pub async fn run_once(engine: &Engine, announcement: Announcement) -> Result<(),
 /// Repeats until the server stops. Begins by having the others look: a server that was killed, in
 /// whose place this one may stand, has perhaps not told them of all that it stored.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    engine.announcer.announce_everything();
-    while let Some(announcement) = shutdown.run_until_cancelled(engine.announcer.next()).await {
+    engine.peer_notifier.notify_all_queues();
+    while let Some(announcement) = shutdown.run_until_cancelled(engine.peer_notifier.next()).await {
         let mut rest = DEBOUNCE;
         if let Err(error) = run_once(&engine, announcement).await {
             report("notifier", &error);
-            engine.announcer.announce_everything();
+            engine.peer_notifier.notify_all_queues();
             rest = RETRY_PAUSE;
         }
         if !pause(rest, &shutdown).await {

@@ -14,7 +14,7 @@ pub enum AttemptOutcome {
 
 /// What a call's outcome means for the delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
+pub enum AttemptVerdict {
     /// Delivered.
     Success,
     /// Worth another call, if any are left.

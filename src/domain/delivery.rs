@@ -21,7 +21,7 @@ pub struct Delivery {
     /// Where it stands.
     pub status: Status,
     /// Where it waits, while it is pending.
-    pub place: Place,
+    pub place: Readiness,
     /// Failures so far.
     pub retry_count: i32,
     /// Attempts in all.
@@ -47,7 +47,7 @@ pub struct Delivery {
     /// Whether the rest of the key waits if this one is given up.
     pub blocks_when_failed: bool,
     /// The last claim that its holder settled.
-    pub settled: Option<Settled>,
+    pub settled: Option<LastSettlement>,
     /// What the worker last reported.
     pub progress: Option<RawJson>,
     /// What came out.
@@ -58,7 +58,7 @@ pub struct Delivery {
 
 /// Where pending work waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Readiness {
     /// In `ready`: whoever asks gets it.
     Ready,
     /// For its time.
@@ -71,7 +71,7 @@ pub enum Place {
 
 /// How a claim ended by its holder's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settled {
+pub struct LastSettlement {
     /// The claim.
     pub lease_id: i64,
     /// The word.
@@ -137,7 +137,7 @@ pub struct Report {
 
 /// How a failure wants to be followed up.
 #[derive(Debug, Clone, Copy)]
-pub enum FollowUp {
+pub enum AfterFailure {
     /// Try again after so many seconds, if attempts are left.
     RetryAfter(f64),
     /// Do not try again.
@@ -153,8 +153,8 @@ impl Delivery {
     /// When it falls due, if it waits for that.
     pub fn due_at(&self) -> Option<DateTime<Utc>> {
         match self.place {
-            Place::Due(at) => Some(at),
-            Place::Ready | Place::Turn | Place::Nowhere => None,
+            Readiness::Due(at) => Some(at),
+            Readiness::Ready | Readiness::Turn | Readiness::Nowhere => None,
         }
     }
 
@@ -192,7 +192,13 @@ impl Delivery {
     }
 
     /// → PENDING with a retry scheduled, or FAILED, or CANCELLED where that was asked for.
-    pub fn fail(&mut self, worker_id: &str, report: Report, follow_up: FollowUp, now: DateTime<Utc>) -> Vec<LogLine> {
+    pub fn fail(
+        &mut self,
+        worker_id: &str,
+        report: Report,
+        notify_after_commit: AfterFailure,
+        now: DateTime<Utc>,
+    ) -> Vec<LogLine> {
         let mut line = self.line(Action::Failed, Some(worker_id));
         line.status_code = report.status_code;
         line.execution_time_ms = report.execution_time_ms;
@@ -205,8 +211,8 @@ impl Delivery {
         if self.cancel_requested {
             return vec![line, self.call_off()];
         }
-        match follow_up {
-            FollowUp::RetryAfter(seconds) if self.retry_count < self.max_retries => {
+        match notify_after_commit {
+            AfterFailure::RetryAfter(seconds) if self.retry_count < self.max_retries => {
                 self.wait_again(seconds, now);
                 line.next_retry_at = Some(self.next_retry_at().unwrap_or(now));
             }
@@ -324,7 +330,7 @@ impl Delivery {
 
     /// PENDING, its time has come: to `ready`, or to its turn behind its key.
     pub fn become_due(&mut self) {
-        self.place = if self.ordering_key.is_some() { Place::Turn } else { Place::Ready };
+        self.place = if self.ordering_key.is_some() { Readiness::Turn } else { Readiness::Ready };
     }
 
     fn call_off(&mut self) -> LogLine {
@@ -335,7 +341,7 @@ impl Delivery {
     }
 
     fn settle(&mut self, action: Action) {
-        self.settled = Some(Settled { lease_id: self.lease_id, action });
+        self.settled = Some(LastSettlement { lease_id: self.lease_id, action });
     }
 
     fn wait_again(&mut self, seconds: f64, now: DateTime<Utc>) {
@@ -344,7 +350,7 @@ impl Delivery {
         self.started_at = None;
         if seconds > 0.0 {
             let micros = (seconds * 1e6).round() as i64;
-            self.place = Place::Due(now + TimeDelta::microseconds(micros));
+            self.place = Readiness::Due(now + TimeDelta::microseconds(micros));
         } else {
             self.become_due();
         }
@@ -352,7 +358,7 @@ impl Delivery {
 
     fn finish(&mut self, status: Status) {
         self.status = status;
-        self.place = Place::Nowhere;
+        self.place = Readiness::Nowhere;
         self.lease_expires_at = None;
         self.started_at = None;
         self.expires_at = None;

@@ -17,12 +17,12 @@ use chrono::{DateTime, Utc};
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::action::Action;
-use crate::domain::delivery::{Delivery, LogLine, Place};
+use crate::domain::delivery::{Delivery, LogLine, Readiness};
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letters::{NewDeadLetter, ReplayTerms, Revival, insert_dead_letters, revive_dead_letters};
-use crate::store::deliveries::{EnteredRow, FirstMoments, Loaded, Save};
+use crate::store::deliveries::{EarliestTimes, EnteredRow, Loaded, Save};
 use crate::store::deliveries::{load_deliveries, save_deliveries};
 use crate::store::event_log::{LogEntry, append_log};
 use crate::store::ordering::{ConsumerKey, find_heads, lock_keys_of_deliveries};
@@ -30,11 +30,11 @@ use crate::store::ready::{queue_of_subscription, queue_of_tag};
 use crate::store::roll_ups::{RollUp, roll_up};
 use crate::store::subscriptions::hold_living;
 
-use crate::engine::Entered;
+use crate::engine::ReadyEntry;
 use crate::engine::waiting::low_water_marks;
 
 /// Deliveries under lock.
-pub struct Changes {
+pub struct ChangeSet {
     loaded: BTreeMap<i64, Loaded>,
     touched: Vec<i64>,
     are_touched: HashSet<i64>,
@@ -48,18 +48,18 @@ pub struct Changes {
 
 /// What was written.
 #[derive(Debug, Default)]
-pub struct Written {
+pub struct Applied {
     /// The log entries, in the order in which the lines were given.
     pub entries: Vec<LogEntry>,
     /// What entered `ready`.
-    pub entered_ready: Vec<Entered>,
+    pub entered_ready: Vec<ReadyEntry>,
     /// The first moments that any of it waits for now.
-    pub first_moments: FirstMoments,
+    pub earliest_times: EarliestTimes,
     /// Whose pushes were given up.
     pub dead_lettered: Vec<i64>,
 }
 
-impl Changes {
+impl ChangeSet {
     /// Locks and loads deliveries; ids that do not exist are simply not there.
     pub async fn load(conn: &mut AsyncPgConnection, ids: &[i64], now: Option<DateTime<Utc>>) -> Result<Self, Error> {
         lock_keys_of_deliveries(conn, ids).await?;
@@ -74,7 +74,7 @@ impl Changes {
     ) -> Result<Self, Error> {
         let loaded: BTreeMap<i64, Loaded> =
             load_deliveries(conn, ids, now).await?.into_iter().map(|loaded| (loaded.delivery.id, loaded)).collect();
-        Ok(Changes {
+        Ok(ChangeSet {
             loaded,
             touched: Vec::new(),
             are_touched: HashSet::new(),
@@ -145,7 +145,7 @@ impl Changes {
         self.replays.insert(id, terms);
     }
 
-    /// Notes a line for the log; the answer is its index in [`Written::entries`].
+    /// Notes a line for the log; the answer is its index in [`Applied::entries`].
     pub fn log(&mut self, line: LogLine) -> usize {
         let index = self.lines.len();
         self.lines_by_delivery.entry(line.delivery_id).or_default().push(index);
@@ -174,7 +174,7 @@ impl Changes {
     }
 
     /// Writes everything.
-    pub async fn write(mut self, conn: &mut AsyncPgConnection) -> Result<Written, Error> {
+    pub async fn write(mut self, conn: &mut AsyncPgConnection) -> Result<Applied, Error> {
         let dead_letters = self.find_dead_letters();
         for letter in &dead_letters {
             let line = self.loaded.get(&letter.delivery_id).map(|l| l.delivery.dead_lettered(letter.reason));
@@ -202,20 +202,20 @@ impl Changes {
         Ok(written)
     }
 
-    async fn save(&self, conn: &mut AsyncPgConnection) -> Result<Written, Error> {
+    async fn save(&self, conn: &mut AsyncPgConnection) -> Result<Applied, Error> {
         let saves: Vec<Save<'_>> = self
             .touched()
             .map(|loaded| Save { delivery: &loaded.delivery, to_tail: self.to_tail.contains(&loaded.delivery.id) })
             .collect();
         let first =
             |pick: fn(&Delivery) -> Option<DateTime<Utc>>| self.touched().filter_map(|l| pick(&l.delivery)).min();
-        let mut written = Written {
-            first_moments: FirstMoments {
+        let mut written = Applied {
+            earliest_times: EarliestTimes {
                 due_at: first(Delivery::due_at),
                 expires_at: first(|delivery| delivery.expires_at),
                 look_at: first(|delivery| delivery.lease_expires_at),
             },
-            ..Written::default()
+            ..Applied::default()
         };
         if !saves.is_empty() {
             let entered = save_deliveries(conn, self.now, &saves).await?;
@@ -286,14 +286,14 @@ pub async fn advance_keys(
     conn: &mut AsyncPgConnection,
     keys: BTreeSet<ConsumerKey>,
     now: Option<DateTime<Utc>>,
-) -> Result<Vec<Entered>, Error> {
+) -> Result<Vec<ReadyEntry>, Error> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
     let ids = find_heads(conn, DEFAULT_NAMESPACE, &keys).await?;
     let mut heads = load_deliveries(conn, &ids, now).await?;
     for head in &mut heads {
-        head.delivery.place = Place::Ready;
+        head.delivery.place = Readiness::Ready;
     }
     let saves: Vec<Save<'_>> = heads.iter().map(|h| Save { delivery: &h.delivery, to_tail: false }).collect();
     if saves.is_empty() {
@@ -305,11 +305,11 @@ pub async fn advance_keys(
     Ok(entered.into_iter().filter_map(|row| entered_ready(row, head(&row))).collect())
 }
 
-fn entered_ready(row: EnteredRow, loaded: Option<&Loaded>) -> Option<Entered> {
+fn entered_ready(row: EnteredRow, loaded: Option<&Loaded>) -> Option<ReadyEntry> {
     let loaded = loaded?;
     let queues = match loaded.delivery.subscription_id {
         Some(id) => [queue_of_subscription(id)].into(),
         None => loaded.tags.iter().map(|tag| queue_of_tag(tag)).collect(),
     };
-    Some(Entered { queues, place: low_water_marks::Place { rank: row.rank, seq: row.seq } })
+    Some(ReadyEntry { queues, place: low_water_marks::QueuePosition { rank: row.rank, seq: row.seq } })
 }

@@ -32,9 +32,9 @@ impl Engine {
 
     fn forget_the_past(&self) {
         log::warn!("another history of the database has begun: whatever was remembered of it is forgotten");
-        self.subscribers.forget();
+        self.subscription_cache.forget();
         self.filter_overruns.forget();
-        self.look_everywhere();
+        self.scan_all_queues();
     }
 
     /// Returns the epoch of an event that there is.

@@ -4,10 +4,10 @@
 //! `event_log` that say what was done, so that the log and the state cannot disagree. Every
 //! verb takes many at once: `publish_events`, `claim_deliveries`, `settle_deliveries`.
 //!
-//! The cast: [`change_set::Changes`] is a handful of deliveries under lock, being changed by the
+//! The cast: [`change_set::ChangeSet`] is a handful of deliveries under lock, being changed by the
 //! rules of [`crate::domain`]; the [`waiting::hub::Hub`] holds the workers that wait; whatever enters
-//! `ready` wakes one of them after the commit, here and, by way of [`waiting::peer_notifier::Announcer`],
-//! on other servers. [`waiting::worker_sightings::Sightings`] remembers who called.
+//! `ready` wakes one of them after the commit, here and, by way of [`waiting::peer_notifier::PeerNotifier`],
+//! on other servers. [`waiting::worker_sightings::WorkerSightings`] remembers who called.
 //!
 //! A caller that goes away must not cut a transaction in two, so writes run as tasks of the
 //! main runtime; only waiting happens in the caller's own future.
@@ -45,21 +45,21 @@ use crate::store::database::Database;
 use crate::store::endpoints::BreakerRule;
 use crate::store::ready::subscription_of_queue;
 
-use batching::batchers::{Lanes, weight};
-use batching::deadline::{CallTime, Work, too_late};
-use change_set::Written;
+use batching::batchers::{Batchers, weight};
+use batching::deadline::{CallDeadline, Work, too_late};
+use change_set::Applied;
 use clock::Clock;
 use publish::filter_overruns::FilterOverruns;
-use publish::matching::MatchingPlaces;
-use publish::subscription_cache::Subscribers;
+use publish::matching::MatchingSlots;
+use publish::subscription_cache::SubscriptionCache;
 use push::ENDPOINT_NOTES_AT_ONCE;
-use push::dispatch_signal::PushBell;
+use push::dispatch_signal::DispatchSignal;
 use push::yielding::Rest;
-use waiting::due_times::Moments;
+use waiting::due_times::DueTimes;
 use waiting::hub::{Hub, Queues};
-use waiting::low_water_marks::{Marks, Place};
-use waiting::peer_notifier::{Announcer, Arrivals};
-use waiting::worker_sightings::Sightings;
+use waiting::low_water_marks::{LowWaterMarks, QueuePosition};
+use waiting::peer_notifier::{Arrivals, PeerNotifier};
+use waiting::worker_sightings::WorkerSightings;
 
 /// By when a caller has an answer, whatever the database does.
 const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
@@ -95,10 +95,10 @@ pub struct EngineSettings {
 
 /// The engine. Cheap to clone; all clones are one.
 #[derive(Clone)]
-pub struct Engine(Arc<Parts>);
+pub struct Engine(Arc<EngineParts>);
 
 /// What the engine is made of.
-pub struct Parts {
+pub struct EngineParts {
     /// The database.
     pub database: Database,
     /// Whose time it is.
@@ -108,33 +108,33 @@ pub struct Parts {
     /// Who waits.
     pub hub: Arc<Hub>,
     /// Where to begin looking in a queue.
-    pub marks: Marks,
+    pub marks: LowWaterMarks,
     /// Where to begin looking for moments that have come.
-    pub moments: Moments,
+    pub due_times: DueTimes,
     /// What other servers should hear.
-    pub announcer: Announcer,
+    pub peer_notifier: PeerNotifier,
     /// Who was seen.
-    pub sightings: Sightings,
+    pub worker_sightings: WorkerSightings,
     /// Who subscribed, as far as this server knows.
-    pub subscribers: Subscribers,
+    pub subscription_cache: SubscriptionCache,
     /// Where events are matched that cannot be matched at once.
-    pub matching_places: MatchingPlaces,
+    pub matching_slots: MatchingSlots,
     /// Which filters exceeded their budget.
     pub filter_overruns: FilterOverruns,
     /// Who may have something to be sent.
-    pub push_bell: PushBell,
+    pub dispatch_signal: DispatchSignal,
     /// What is counted.
     pub metrics: Metrics,
     instance: String,
     runtime: Handle,
-    lanes: Lanes,
+    batchers: Batchers,
     endpoint_notes: Semaphore,
     outcomes_rest: Arc<Rest>,
 }
 
 impl std::ops::Deref for Engine {
-    type Target = Parts;
-    fn deref(&self) -> &Parts {
+    type Target = EngineParts;
+    fn deref(&self) -> &EngineParts {
         &self.0
     }
 }
@@ -144,20 +144,20 @@ impl Engine {
     pub fn new(database: Database, clock: Clock, settings: EngineSettings) -> Self {
         let runtime = Handle::current();
         let outcomes_rest = Arc::<Rest>::default();
-        let engine = Engine(Arc::new_cyclic(|engine| Parts {
-            lanes: Lanes::open(engine, &runtime, &database, &settings, outcomes_rest.clone()),
+        let engine = Engine(Arc::new_cyclic(|engine| EngineParts {
+            batchers: Batchers::open(engine, &runtime, &database, &settings, outcomes_rest.clone()),
             outcomes_rest,
             database,
             clock,
             hub: Arc::new(Hub::new(settings.max_waiting)),
-            marks: Marks::default(),
-            moments: Moments::default(),
-            announcer: Announcer::default(),
-            sightings: Sightings::default(),
-            subscribers: Subscribers::default(),
-            matching_places: MatchingPlaces::default(),
+            marks: LowWaterMarks::default(),
+            due_times: DueTimes::default(),
+            peer_notifier: PeerNotifier::default(),
+            worker_sightings: WorkerSightings::default(),
+            subscription_cache: SubscriptionCache::default(),
+            matching_slots: MatchingSlots::default(),
             filter_overruns: FilterOverruns::default(),
-            push_bell: PushBell::default(),
+            dispatch_signal: DispatchSignal::default(),
             endpoint_notes: Semaphore::new(ENDPOINT_NOTES_AT_ONCE),
             metrics: Metrics::new(),
             settings,
@@ -175,7 +175,7 @@ impl Engine {
 
     /// How many calls wait to be taken to the database.
     pub fn queued(&self) -> Queued {
-        self.lanes.queued()
+        self.batchers.queued()
     }
 
     /// This server's name among those on the same database.
@@ -201,13 +201,13 @@ impl Engine {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let time = CallTime::start();
+        let time = CallDeadline::start();
         let work = Work::on_call(time.clone()).run(work);
         let mut task = match REQUEST_ID.try_with(String::clone) {
             Ok(id) => self.runtime.spawn(REQUEST_ID.scope(id, work)),
             Err(_) => self.runtime.spawn(work),
         };
-        let ended = move |ended: Result<Result<T, Error>, JoinError>, time: &CallTime| match ended {
+        let ended = move |ended: Result<Result<T, Error>, JoinError>, time: &CallDeadline| match ended {
             Ok(answer) => answer,
             Err(panic) => {
                 let cause = format!("a task panicked: {panic}");
@@ -229,11 +229,11 @@ impl Engine {
     }
 
     /// Sees to what a transaction's changes call for. Call it after the commit.
-    fn follow_up(&self, written: &Written) {
+    fn notify_after_commit(&self, written: &Applied) {
         if !written.entries.is_empty() {
             self.database.note_success();
         }
-        self.moments.wait_for(&written.first_moments);
+        self.due_times.wait_for(&written.earliest_times);
         for subscription_id in &written.dead_lettered {
             self.metrics.count_push(PushCount::DeadLettered, *subscription_id);
         }
@@ -243,23 +243,23 @@ impl Engine {
     /// Sees to what a transaction may have changed whose outcome is not known: anything may have
     /// entered any queue, or wait for any moment. The database may still be about to commit it, so
     /// everybody looks again a little later.
-    fn follow_up_unknown(&self) {
+    fn notify_after_unknown_commit(&self) {
         let engine = self.clone();
         self.runtime.spawn(async move {
             for pause in [Duration::ZERO, LOOK_AGAIN_AFTER] {
                 tokio::time::sleep(pause).await;
-                engine.moments.forget();
-                engine.look_everywhere();
-                engine.announcer.announce_everything();
+                engine.due_times.forget();
+                engine.scan_all_queues();
+                engine.peer_notifier.notify_all_queues();
             }
         });
     }
 
     /// Tells waiting workers and dispatchers, here and elsewhere, of deliveries that entered
     /// `ready`. Call it after the commit.
-    fn wake(&self, entered: &[Entered]) {
+    fn wake(&self, entered: &[ReadyEntry]) {
         let mut arrivals: HashMap<String, Arrivals> = HashMap::new();
-        for Entered { queues, place } in entered {
+        for ReadyEntry { queues, place } in entered {
             for queue in queues.iter() {
                 self.marks.lower(queue, *place);
                 let arrival = Arrivals { first: *place, count: 1 };
@@ -269,15 +269,17 @@ impl Engine {
                 }
             }
             match &**queues {
-                [queue] if subscription_of_queue(queue).is_some() => self.push_bell.ring(subscription_of_queue(queue)),
+                [queue] if subscription_of_queue(queue).is_some() => {
+                    self.dispatch_signal.signal(subscription_of_queue(queue))
+                }
                 _ => self.hub.notify(queues),
             }
         }
-        self.announcer.announce(arrivals);
+        self.peer_notifier.notify_queues(arrivals);
     }
 
     /// Takes note of what entered a queue, by another server or long ago.
-    pub fn hear_of(&self, queue: &str, arrivals: Arrivals) {
+    pub fn note_arrivals(&self, queue: &str, arrivals: Arrivals) {
         self.marks.lower(queue, arrivals.first);
         self.wake_for(queue, arrivals.count);
     }
@@ -285,27 +287,27 @@ impl Engine {
     /// Wakes up to `count` of those who serve a queue.
     pub fn wake_for(&self, queue: &str, count: usize) {
         match subscription_of_queue(queue) {
-            Some(id) => self.push_bell.ring(Some(id)),
+            Some(id) => self.dispatch_signal.signal(Some(id)),
             None => self.hub.notify_many(queue, count),
         }
     }
 
     /// Something may have entered any queue, or wait for any time.
-    pub fn look_everywhere(&self) {
+    pub fn scan_all_queues(&self) {
         self.marks.forget();
-        self.moments.forget();
+        self.due_times.forget();
         self.hub.wake_all();
-        self.push_bell.ring(None);
+        self.dispatch_signal.signal(None);
     }
 }
 
 /// A delivery that has entered `ready`.
 #[derive(Debug, Clone)]
-pub struct Entered {
+pub struct ReadyEntry {
     /// The queues that it is in.
     pub queues: Queues,
     /// Its place in each.
-    pub place: Place,
+    pub place: QueuePosition,
 }
 
 /// The answer to a call that was not begun because the server stops.

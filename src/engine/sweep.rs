@@ -13,14 +13,14 @@ use crate::domain::delivery::LogLine;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::deliveries::{FirstMoments, Loaded, find_first_moments};
+use crate::store::deliveries::{EarliestTimes, Loaded, find_earliest_times};
 use crate::store::lease_watch::{WatchLook, Watched, take_watched_leases, watch_leases, watch_unwatched_leases};
 use crate::store::overdue::{Sweep, lock_expired_leases, lock_overdue};
 use crate::store::ready::{QueueHead, find_heads_of_queues};
 
-use crate::engine::change_set::{Changes, Written};
+use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::push::dead_letter_budget::DeadLetterBudget;
-use crate::engine::waiting::due_times::Moment;
+use crate::engine::waiting::due_times::DueKind;
 use crate::engine::{Engine, transaction};
 
 /// Deliveries per transaction.
@@ -40,7 +40,7 @@ pub const UNWATCHED_STEP_ROWS: i64 = 5_000;
 
 /// What one batch came to.
 #[derive(Debug, Clone, Copy)]
-pub struct Swept {
+pub struct SweepOutcome {
     /// How many deliveries were changed.
     pub count: usize,
     /// Whether there may be more to do at once.
@@ -51,23 +51,23 @@ pub struct Swept {
 
 impl Engine {
     /// Lets work whose time has come into `ready` (or to its turn).
-    pub async fn promote_deliveries(&self) -> Result<Swept, Error> {
-        self.sweep(Sweep::Due, Moment::Due).await
+    pub async fn promote_deliveries(&self) -> Result<SweepOutcome, Error> {
+        self.sweep(Sweep::Due, DueKind::Due).await
     }
 
     /// Gives up pending work that has become worthless.
-    pub async fn expire_deliveries(&self) -> Result<Swept, Error> {
-        self.sweep(Sweep::Expired, Moment::Expiry).await
+    pub async fn expire_deliveries(&self) -> Result<SweepOutcome, Error> {
+        self.sweep(Sweep::Expired, DueKind::Expiry).await
     }
 
-    async fn sweep(&self, sweep: Sweep, moment: Moment) -> Result<Swept, Error> {
-        let look = self.moments.look(moment);
+    async fn sweep(&self, sweep: Sweep, moment: DueKind) -> Result<SweepOutcome, Error> {
+        let look = self.due_times.scan(moment);
         let (found, count, is_over_budget, written) = transaction!(self, |conn| {
             let found = lock_overdue(conn, sweep, self.now(), look.from(), SWEEP_ROWS).await?;
             if found.ids.is_empty() {
-                return Ok((found, 0, false, Written::default()));
+                return Ok((found, 0, false, Applied::default()));
             }
-            let mut changes = Changes::load_locked(conn, &found.ids, self.now()).await?;
+            let mut changes = ChangeSet::load_locked(conn, &found.ids, self.now()).await?;
             let mut overdue = overdue_first(&changes, |loaded| overdue_since(loaded, sweep));
             let in_all = overdue.len();
             if sweep == Sweep::Expired {
@@ -81,13 +81,13 @@ impl Engine {
             Ok((found, overdue.len(), overdue.len() < in_all, changes.write(conn).await?))
         })?;
         look.found_head(found.head);
-        self.follow_up(&written);
+        self.notify_after_commit(&written);
         let next_in = found.head_in_seconds.map(|seconds| match count {
             // What is overdue and was not changed is locked by somebody.
             0 if seconds <= 0.0 => COME_BACK_SECONDS,
             _ => seconds,
         });
-        Ok(Swept { count, more: is_over_budget || found.ids.len() as i64 == SWEEP_ROWS, next_in })
+        Ok(SweepOutcome { count, more: is_over_budget || found.ids.len() as i64 == SWEEP_ROWS, next_in })
     }
 
     /// The heads of queues, looked for from their very beginning, which may take its time.
@@ -96,13 +96,13 @@ impl Engine {
     }
 
     /// The first moments that anything waits for, looked for in the same way.
-    pub async fn find_first_moments(&self) -> Result<FirstMoments, Error> {
-        transaction!(self, |conn| Ok(find_first_moments(conn).await?))
+    pub async fn find_earliest_times(&self) -> Result<EarliestTimes, Error> {
+        transaction!(self, |conn| Ok(find_earliest_times(conn).await?))
     }
 
     /// Takes back work whose lease has run out.
-    pub async fn rescue_deliveries(&self) -> Result<Swept, Error> {
-        let look = self.moments.look(Moment::LeaseEnd);
+    pub async fn reset_expired_leases(&self) -> Result<SweepOutcome, Error> {
+        let look = self.due_times.scan(DueKind::LeaseEnd);
         let due = WatchLook {
             from: look.from(),
             rows: WATCH_ROWS,
@@ -113,13 +113,13 @@ impl Engine {
         let (watched, count) = self.rescue(due).await?;
         look.found_head(watched.head);
         // Looked at until nothing is found, so that the mark comes to stand behind what was.
-        Ok(Swept { count, more: watched.taken > 0, next_in: None })
+        Ok(SweepOutcome { count, more: watched.taken > 0, next_in: None })
     }
 
     /// Keeps the list of leases short where nobody takes work back by itself: what is settled
     /// falls out, what workers hold stays; pushes are taken back all the same, since no operator
     /// knows of them. Rows that a server with a reaper would have looked at by now are left to it.
-    pub async fn tidy_leases(&self) -> Result<Swept, Error> {
+    pub async fn tidy_leases(&self) -> Result<SweepOutcome, Error> {
         let left_alone = WatchLook {
             from: None,
             rows: WATCH_ROWS,
@@ -128,17 +128,17 @@ impl Engine {
             only_pushes: true,
         };
         let (watched, count) = self.rescue(left_alone).await?;
-        Ok(Swept { count, more: watched.taken == WATCH_ROWS, next_in: None })
+        Ok(SweepOutcome { count, more: watched.taken == WATCH_ROWS, next_in: None })
     }
 
     async fn rescue(&self, due: WatchLook) -> Result<(Watched, usize), Error> {
         let (watched, count, written) = transaction!(self, |conn| {
             let watched = take_watched_leases(conn, self.now(), due).await?;
             if watched.expired.is_empty() {
-                return Ok((watched, 0, Written::default()));
+                return Ok((watched, 0, Applied::default()));
             }
             let locked = lock_expired_leases(conn, self.now(), &watched.expired).await?;
-            let mut changes = Changes::load_locked(conn, &locked, self.now()).await?;
+            let mut changes = ChangeSet::load_locked(conn, &locked, self.now()).await?;
             let overdue = overdue_first(&changes, |loaded| loaded.delivery.lease_expires_at);
             let poison_after = self.settings.poison_after;
             let mut budget = DeadLetterBudget::new();
@@ -157,12 +157,12 @@ impl Engine {
             for (left, seconds) in [(locked, COME_BACK_SECONDS), (over_budget, 0.0)] {
                 if !left.is_empty() {
                     let look_at = watch_leases(conn, self.now(), &left, seconds).await?;
-                    written.first_moments.look_at = written.first_moments.look_at.into_iter().chain([look_at]).min();
+                    written.earliest_times.look_at = written.earliest_times.look_at.into_iter().chain([look_at]).min();
                 }
             }
             Ok((watched, overdue.len(), written))
         })?;
-        self.follow_up(&written);
+        self.notify_after_commit(&written);
         Ok((watched, count))
     }
 
@@ -176,7 +176,7 @@ impl Engine {
         })?;
         let count = step.unwatched.len();
         if count > 0 {
-            self.moments.wait_for(&FirstMoments { look_at: Some(step.look_at), ..FirstMoments::default() });
+            self.due_times.wait_for(&EarliestTimes { look_at: Some(step.look_at), ..EarliestTimes::default() });
             self.metrics.unwatched_leases.inc_by(count as u64);
             let first_ids = &step.unwatched[..count.min(10)];
             log::warn!(count, first_ids:? = first_ids; "leases were not on the list of leases, and are now");
@@ -191,7 +191,7 @@ fn without(ids: &[i64], others: &[i64]) -> Vec<i64> {
 }
 
 /// Those that are overdue still, the longest first: they have a right to be claimed first.
-fn overdue_first(changes: &Changes, moment: impl Fn(&Loaded) -> Option<DateTime<Utc>>) -> Vec<i64> {
+fn overdue_first(changes: &ChangeSet, moment: impl Fn(&Loaded) -> Option<DateTime<Utc>>) -> Vec<i64> {
     let since = |id: i64| {
         let loaded = changes.get(id)?;
         moment(loaded).filter(|at| *at <= loaded.now).map(|at| (at, id))

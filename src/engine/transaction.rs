@@ -170,7 +170,7 @@ macro_rules! attempts {
             match attempt.finish(&$engine.database, worked).await {
                 Err(error) if error.is_conflict() && tries < crate::engine::CONFLICT_RETRIES => tries += 1,
                 Err(error) if kind.may_have_changed_more(&error) => {
-                    $engine.follow_up_unknown();
+                    $engine.notify_after_unknown_commit();
                     break Err(error);
                 }
                 outcome => break outcome,

@@ -23,7 +23,7 @@ pub async fn show_metrics(engine: Data<Engine>, request: HttpRequest) -> Result<
 }
 
 async fn refresh(engine: &Engine) -> Result<(), Error> {
-    let mut queues = engine.subscribers.queues();
+    let mut queues = engine.subscription_cache.queues();
     queues.truncate(QUEUES);
     let mut conn = engine.database.connection().await?;
     let limit = engine.settings.list_scan_rows;

@@ -24,7 +24,7 @@ use crate::store::endpoints::{EndpointRow, load_endpoints};
 use crate::store::filter_overruns::{FilterOverrun, load_filter_overruns};
 use crate::store::pages::page_end;
 use crate::store::subscriptions::{self, SubscriptionRow};
-use crate::webhook::{Client, Letter};
+use crate::webhook::{Client, OutboundMessage};
 
 /// Bytes of a subscription: a filter and a template of the largest size, and room around them.
 const ONE_SUBSCRIPTION: usize = 256 * 1024;
@@ -181,9 +181,9 @@ pub async fn test_subscription(
     })))
 }
 
-fn test_letter(id: i64) -> Result<Letter, Error> {
+fn test_letter(id: i64) -> Result<OutboundMessage, Error> {
     let number = getrandom::u64().map_err(|error| Error::Internal(error.to_string()))?;
-    Ok(Letter {
+    Ok(OutboundMessage {
         webhook_id: format!("test_{number:016x}"),
         event_type: Some(TEST_EVENT.into()),
         title: "a test".into(),

@@ -21,12 +21,12 @@ use crate::domain::seconds::Seconds;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::engine::claim::ClaimRequest;
-use crate::engine::settle::{Record, Settled, SettlementEntry, Word, WorkCall};
+use crate::engine::settle::{RecordedSettlement, SettleCall, SettleOutcome, Settlement, SettlementEntry};
 use crate::error::Error;
 
 /// `POST /events/{id}/start`.
 pub async fn start(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    speak(&engine, &request, payload, |_| Some(Word::Start)).await
+    speak(&engine, &request, payload, |_| Some(Settlement::Start)).await
 }
 
 /// `POST /events/{id}/heartbeat`.
@@ -34,7 +34,7 @@ pub async fn heartbeat(engine: Data<Engine>, request: HttpRequest, payload: Payl
     speak(&engine, &request, payload, |fields| {
         let lease_seconds = fields.integer("lease", limits::LEASE_SECONDS);
         let progress = fields.json("progress", limits::PROGRESS_BYTES);
-        Some(Word::Heartbeat { lease_seconds, progress })
+        Some(Settlement::Heartbeat { lease_seconds, progress })
     })
     .await
 }
@@ -73,26 +73,26 @@ async fn speak(
     engine: &Engine,
     request: &HttpRequest,
     payload: Payload,
-    read: impl FnOnce(&mut RawFields<'_>) -> Option<Word>,
+    read: impl FnOnce(&mut RawFields<'_>) -> Option<Settlement>,
 ) -> Result<HttpResponse, Error> {
     let event_id = path_id(request).await?;
     let mut query = read_query(request)?;
     let body = read_json(request, payload, body::ONE_EVENT).await?;
     let mut fields = RawFields::of_body(&body)?;
     let caller = read_caller(&mut fields);
-    let word = read(&mut fields);
-    let (caller, word) = fields.finish_with(caller.zip(word))?;
-    let may_ask_for_next = matches!(word, Word::Complete(_) | Word::Fail { .. });
+    let settlement = read(&mut fields);
+    let (caller, settlement) = fields.finish_with(caller.zip(settlement))?;
+    let may_ask_for_next = matches!(settlement, Settlement::Complete(_) | Settlement::Fail { .. });
     let next = if may_ask_for_next { read_next(&mut query, &caller.worker_id) } else { None };
     query.finish()?;
-    let settled = settle_one(engine, WorkCall { event_id, caller, word, is_push: false }).await?;
+    let settled = settle_one(engine, SettleCall { event_id, caller, settlement, is_push: false }).await?;
     match next {
         Some(claim) => answer_with_next(engine, request, settled, claim).await,
         None => Ok(answer(settled)),
     }
 }
 
-async fn settle_one(engine: &Engine, call: WorkCall) -> Result<Settled, Error> {
+async fn settle_one(engine: &Engine, call: SettleCall) -> Result<SettleOutcome, Error> {
     let mut outcomes = engine.settle_deliveries(vec![call]).await?;
     outcomes.pop().unwrap_or_else(|| Err(Error::Internal("a call was not answered".into())))
 }
@@ -118,23 +118,23 @@ fn read_next(query: &mut Query, worker_id: &str) -> Option<ClaimRequest> {
     }
 }
 
-fn read_complete(fields: &mut RawFields<'_>) -> Word {
-    Word::Complete(Report { result: fields.json("result", limits::RESULT_BYTES), ..read_report(fields) })
+fn read_complete(fields: &mut RawFields<'_>) -> Settlement {
+    Settlement::Complete(Report { result: fields.json("result", limits::RESULT_BYTES), ..read_report(fields) })
 }
 
-fn read_fail(fields: &mut RawFields<'_>) -> Word {
+fn read_fail(fields: &mut RawFields<'_>) -> Settlement {
     let error_message = fields.text_or_empty("error_message", limits::ERROR_MESSAGE_CHARS);
     let seconds = fields.seconds("retry_after_seconds", Seconds::MAX_DELAY);
-    Word::Fail {
+    Settlement::Fail {
         report: Report { error_message, ..read_report(fields) },
         retryable: fields.boolean("retryable").unwrap_or(true),
         retry_after_seconds: seconds.map(Seconds::as_f64),
     }
 }
 
-fn read_release(fields: &mut RawFields<'_>) -> Word {
+fn read_release(fields: &mut RawFields<'_>) -> Settlement {
     let delay = fields.seconds("delay_seconds", Seconds::MAX_DELAY).unwrap_or_default();
-    Word::Release { delay_seconds: delay.as_f64(), reason: None }
+    Settlement::Release { delay_seconds: delay.as_f64(), reason: None }
 }
 
 fn read_report(fields: &mut RawFields<'_>) -> Report {
@@ -147,11 +147,11 @@ fn read_report(fields: &mut RawFields<'_>) -> Report {
     }
 }
 
-fn read_result(fields: &mut RawFields<'_>, worker_id: &str) -> Option<WorkCall> {
+fn read_result(fields: &mut RawFields<'_>, worker_id: &str) -> Option<SettleCall> {
     let event_id = fields.required("event_id", |fields, name| fields.integer(name, 1..=i64::MAX));
     let lease_id = fields.integer("lease_id", limits::LEASE_ID);
     let action: Option<String> = fields.required("action", |fields, name| fields.value(name, "a string"));
-    let word = match action.as_deref()? {
+    let settlement = match action.as_deref()? {
         "complete" => read_complete(fields),
         "fail" => read_fail(fields),
         "release" => read_release(fields),
@@ -161,7 +161,7 @@ fn read_result(fields: &mut RawFields<'_>, worker_id: &str) -> Option<WorkCall> 
         }
     };
     let caller = Caller { worker_id: worker_id.to_owned(), lease_id };
-    Some(WorkCall { event_id: event_id?, caller, word, is_push: false })
+    Some(SettleCall { event_id: event_id?, caller, settlement, is_push: false })
 }
 
 /// A word on record, as a worker sees it.
@@ -197,7 +197,7 @@ impl<'a> EntryView<'a> {
 }
 
 impl<'a> RecordView<'a> {
-    fn of(record: &'a Record) -> Self {
+    fn of(record: &'a RecordedSettlement) -> Self {
         let is_failure = record.entry.action() == Action::Failed;
         let retry_scheduled = match &record.entry {
             SettlementEntry::Logged(entry) => entry.next_retry_at.is_some(),
@@ -212,7 +212,7 @@ impl<'a> RecordView<'a> {
 }
 
 /// The final failure of an event, told once as a 400; repeated, it is the same entry again.
-fn final_failure(record: &Record) -> Option<Problem> {
+fn final_failure(record: &RecordedSettlement) -> Option<Problem> {
     let is_final = record.entry.action() == Action::Failed && record.status == Status::Failed && !record.is_repeat;
     if !is_final {
         return None;
@@ -226,11 +226,11 @@ fn final_failure(record: &Record) -> Option<Problem> {
     )
 }
 
-fn answer(settled: Settled) -> HttpResponse {
+fn answer(settled: SettleOutcome) -> HttpResponse {
     match settled {
-        Settled::Extended { lease_expires_at, cancel_requested, cancel_reason } => HttpResponse::Ok()
+        SettleOutcome::Extended { lease_expires_at, cancel_requested, cancel_reason } => HttpResponse::Ok()
             .json(ExtendedView { lease_expires_at: Timestamp(lease_expires_at), cancel_requested, cancel_reason }),
-        Settled::Recorded(record) => match final_failure(&record) {
+        SettleOutcome::Recorded(record) => match final_failure(&record) {
             Some(problem) => problem.respond(),
             None => HttpResponse::Ok().json(RecordView::of(&record)),
         },
@@ -250,7 +250,7 @@ struct ExtendedView {
 async fn answer_with_next(
     engine: &Engine,
     request: &HttpRequest,
-    settled: Settled,
+    settled: SettleOutcome,
     claim: ClaimRequest,
 ) -> Result<HttpResponse, Error> {
     #[derive(Serialize)]
@@ -267,15 +267,15 @@ async fn answer_with_next(
 }
 
 /// What became of one call, as members of an object; the final failure's code included.
-fn settled_members(settled: Settled) -> Map<String, Value> {
+fn settled_members(settled: SettleOutcome) -> Map<String, Value> {
     let members = |value: Value| match value {
         Value::Object(members) => members,
         _ => Map::new(),
     };
     match settled {
         // Neither a batch nor a call that asks for the next one has heartbeats.
-        Settled::Extended { .. } => Map::new(),
-        Settled::Recorded(record) => {
+        SettleOutcome::Extended { .. } => Map::new(),
+        SettleOutcome::Recorded(record) => {
             let mut view = members(serde_json::to_value(RecordView::of(&record)).unwrap_or_default());
             if let Some(problem) = final_failure(&record) {
                 let told = ["code", "error", "retry_count", "max_retries"];
@@ -287,10 +287,10 @@ fn settled_members(settled: Settled) -> Map<String, Value> {
 }
 
 /// One outcome of a batch: the status and members that the single call would have answered.
-fn outcome_view(event_id: i64, outcome: Result<Settled, Error>) -> Value {
+fn outcome_view(event_id: i64, outcome: Result<SettleOutcome, Error>) -> Value {
     let (status, mut view) = match outcome {
         Ok(settled) => {
-            let is_final = matches!(&settled, Settled::Recorded(record) if final_failure(record).is_some());
+            let is_final = matches!(&settled, SettleOutcome::Recorded(record) if final_failure(record).is_some());
             (if is_final { 400 } else { 200 }, settled_members(settled))
         }
         Err(error) => {

@@ -60,24 +60,24 @@ pub const SETUP: &str = "SELECT set_config('synchronous_commit', 'on', false) \
 /// A PostgreSQL database, reached through a handful of connections.
 #[derive(Clone)]
 pub struct Database {
-    pool: Pool<Links>,
+    pool: Pool<ConnectionManager>,
     url: String,
     trouble: Arc<Mutex<Option<(Instant, Outage)>>>,
     watch: Arc<HistoryWatch>,
 }
 
 /// A connection out of the pool.
-pub type PooledConnection = Object<Links>;
+pub type PooledConnection = Object<ConnectionManager>;
 
 /// One connection of the pool.
-pub struct Link {
+pub struct ManagedConnection {
     connection: AsyncPgConnection,
     activity: Arc<Activity>,
     driver: AbortHandle,
     checked: Checked,
 }
 
-impl Drop for Link {
+impl Drop for ManagedConnection {
     /// One that is dropped with a statement under way is closed at once, so that the database takes
     /// the transaction back as soon as the statement is over.
     fn drop(&mut self) {
@@ -87,7 +87,7 @@ impl Drop for Link {
     }
 }
 
-impl Link {
+impl ManagedConnection {
     /// Whether it is not known to be closed.
     pub fn is_open(&self) -> bool {
         !self.driver.is_finished()
@@ -99,49 +99,49 @@ impl Link {
     }
 }
 
-impl Deref for Link {
+impl Deref for ManagedConnection {
     type Target = AsyncPgConnection;
     fn deref(&self) -> &AsyncPgConnection {
         &self.connection
     }
 }
 
-impl DerefMut for Link {
+impl DerefMut for ManagedConnection {
     fn deref_mut(&mut self) -> &mut AsyncPgConnection {
         &mut self.connection
     }
 }
 
 /// Opens connections for the pool, and looks at those that come back.
-pub struct Links {
+pub struct ConnectionManager {
     url: String,
     runtime: Handle,
     watch: Arc<HistoryWatch>,
 }
 
-impl Manager for Links {
-    type Type = Link;
+impl Manager for ConnectionManager {
+    type Type = ManagedConnection;
     type Error = NotConnected;
 
-    async fn create(&self) -> Result<Link, NotConnected> {
+    async fn create(&self) -> Result<ManagedConnection, NotConnected> {
         let (url, watch) = (self.url.clone(), self.watch.clone());
         let opened = self.runtime.spawn(async move {
             let Opened { mut connection, activity, driver, .. } = open(&url, SETUP).await?;
             let checked = watch.check(&mut connection).await?;
-            Ok(Link { connection, activity, driver, checked })
+            Ok(ManagedConnection { connection, activity, driver, checked })
         });
         opened.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic).into()))
     }
 
-    async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<NotConnected> {
-        if std::thread::panicking() || link.is_broken() {
+    async fn recycle(&self, connection: &mut ManagedConnection, _: &Metrics) -> RecycleResult<NotConnected> {
+        if std::thread::panicking() || connection.is_broken() {
             return Err(RecycleError::message("it is broken"));
         }
-        let idle = tokio::time::timeout(IDLE_WITHIN, link.activity.idle()).await;
+        let idle = tokio::time::timeout(IDLE_WITHIN, connection.activity.idle()).await;
         idle.map_err(|_| RecycleError::message("it goes on with a statement that nobody waits for"))?;
-        if link.checked == Checked::NotYet {
+        if connection.checked == Checked::NotYet {
             // Connections to a standby outlive its promotion.
-            link.checked = self.watch.check(&mut link.connection).await.map_err(NotConnected::from)?;
+            connection.checked = self.watch.check(&mut connection.connection).await.map_err(NotConnected::from)?;
         }
         Ok(())
     }
@@ -151,11 +151,12 @@ impl Database {
     /// Prepares the pool; connects to nothing yet. Must be called on the main runtime.
     pub fn new(url: &str, connections: usize) -> Result<Self, Error> {
         let watch = Arc::<HistoryWatch>::default();
-        let pool = Pool::builder(Links { url: url.to_owned(), runtime: Handle::current(), watch: watch.clone() })
-            .max_size(connections)
-            .runtime(Runtime::Tokio1)
-            .build()
-            .map_err(|error| Error::Internal(format!("the connection pool: {error}")))?;
+        let pool =
+            Pool::builder(ConnectionManager { url: url.to_owned(), runtime: Handle::current(), watch: watch.clone() })
+                .max_size(connections)
+                .runtime(Runtime::Tokio1)
+                .build()
+                .map_err(|error| Error::Internal(format!("the connection pool: {error}")))?;
         Ok(Self { pool, url: url.to_owned(), trouble: Arc::default(), watch })
     }
 
@@ -239,7 +240,7 @@ impl Database {
 
     /// Closes connections at rest that keep large buffers, because they once carried much.
     pub fn close_large(&self) {
-        drop(self.pool.retain(|link, _| !link.activity.has_carried_much()));
+        drop(self.pool.retain(|connection, _| !connection.activity.has_carried_much()));
     }
 
     /// Closes the pool; connections in use end when they are given back.

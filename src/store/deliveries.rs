@@ -9,7 +9,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::columns::{ActionColumn, JsonColumn, StatusColumn};
 use crate::domain::backoff::Backoff;
-use crate::domain::delivery::{Delivery, Place, Settled};
+use crate::domain::delivery::{Delivery, LastSettlement, Readiness};
 use crate::domain::status::Status;
 
 /// A delivery under lock, with what is needed to decide about it.
@@ -113,13 +113,13 @@ struct LoadedRow {
 }
 
 impl LoadedRow {
-    fn place(&self) -> Place {
+    fn place(&self) -> Readiness {
         match (self.status.0, self.ready_seq, self.due_at) {
-            _ if self.is_roll_up => Place::Nowhere,
-            (Status::Pending, Some(_), _) => Place::Ready,
-            (Status::Pending, None, Some(at)) => Place::Due(at),
-            (Status::Pending, None, None) => Place::Turn,
-            _ => Place::Nowhere,
+            _ if self.is_roll_up => Readiness::Nowhere,
+            (Status::Pending, Some(_), _) => Readiness::Ready,
+            (Status::Pending, None, Some(at)) => Readiness::Due(at),
+            (Status::Pending, None, None) => Readiness::Turn,
+            _ => Readiness::Nowhere,
         }
     }
 }
@@ -161,7 +161,7 @@ impl From<LoadedRow> for Loaded {
                 settled: row
                     .settled_lease_id
                     .zip(row.settled_action)
-                    .map(|(lease_id, action)| Settled { lease_id, action: action.0 }),
+                    .map(|(lease_id, action)| LastSettlement { lease_id, action: action.0 }),
                 progress: row.progress.map(|json| json.0),
                 result: row.result.map(|json| json.0),
                 last_error: row.last_error,
@@ -218,7 +218,7 @@ pub async fn save_deliveries(
         .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.worker_id.as_deref()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.lease_expires_at).collect::<Vec<_>>())
         .bind::<Array<Bool>, _>(all().map(|d| d.cancel_requested).collect::<Vec<_>>())
-        .bind::<Array<Bool>, _>(all().map(|d| d.place == Place::Ready).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(all().map(|d| d.place == Readiness::Ready).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(Delivery::due_at).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.expires_at).collect::<Vec<_>>())
         .bind::<Array<Bool>, _>(all().map(Delivery::is_in_order).collect::<Vec<_>>())
@@ -252,7 +252,7 @@ pub struct EnteredRow {
 
 /// The first moments that anything waits for.
 #[derive(Debug, Default, QueryableByName)]
-pub struct FirstMoments {
+pub struct EarliestTimes {
     /// Falling due.
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub due_at: Option<DateTime<Utc>>,
@@ -265,7 +265,7 @@ pub struct FirstMoments {
 }
 
 /// Finds the first moments, looking from the very beginning.
-pub async fn find_first_moments(conn: &mut AsyncPgConnection) -> QueryResult<FirstMoments> {
+pub async fn find_earliest_times(conn: &mut AsyncPgConnection) -> QueryResult<EarliestTimes> {
     sql_query(
         "SELECT (SELECT due_at FROM waybill.deliveries WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1), \
                 (SELECT expires_at FROM waybill.deliveries WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1), \

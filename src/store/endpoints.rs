@@ -12,7 +12,7 @@ use super::cached::CachedExt;
 
 /// Whether anything may be sent to a subscription now.
 #[derive(Debug, Clone, QueryableByName)]
-pub struct Gate {
+pub struct EndpointGate {
     /// The subscription.
     #[diesel(sql_type = BigInt)]
     pub subscription_id: i64,
@@ -41,7 +41,7 @@ pub async fn look_at_gates(
     conn: &mut AsyncPgConnection,
     subscription_ids: &[i64],
     now: Option<DateTime<Utc>>,
-) -> QueryResult<Vec<Gate>> {
+) -> QueryResult<Vec<EndpointGate>> {
     sql_query(include_str!("sql/look_at_gates.sql"))
         .bind::<Array<BigInt>, _>(subscription_ids)
         .bind::<Nullable<Timestamptz>, _>(now)

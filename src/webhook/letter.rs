@@ -9,14 +9,14 @@ use chrono::{DateTime, Utc};
 use super::WebhookRequest;
 use crate::domain::signature::{Secret, sign};
 use crate::domain::subscription::SubscriptionSpec;
-use crate::domain::transform::{Parcel, render};
+use crate::domain::transform::{TransformInput, render};
 
 /// Where events come from, as CloudEvents has it.
 const SOURCE: &str = "urn:waybill";
 
 /// An event on its way to one receiver.
 #[derive(Debug, Clone)]
-pub struct Letter {
+pub struct OutboundMessage {
     /// What the receiver knows the event by, the same in every attempt.
     pub webhook_id: String,
     /// What kind of thing happened.
@@ -41,7 +41,7 @@ pub struct Letter {
     pub attempt: i32,
 }
 
-impl Letter {
+impl OutboundMessage {
     /// Returns the name by which receivers know an event. The epoch makes it unique even where a
     /// restore has the database give out an id again. No `.` in it: that separates what is signed.
     pub fn webhook_id(epoch: &str, event_id: i64) -> String {
@@ -81,8 +81,8 @@ impl Letter {
         })
     }
 
-    fn parcel(&self) -> Parcel<'_> {
-        Parcel {
+    fn parcel(&self) -> TransformInput<'_> {
+        TransformInput {
             webhook_id: &self.webhook_id,
             event_type: self.event_type.as_deref(),
             title: &self.title,

@@ -30,6 +30,6 @@ mod trust;
 pub use client::Client;
 pub use excerpt::{EXCERPT_BYTES, RESPONSE_READ_BYTES};
 pub use exchange::{Answer, Exchange, SendError, WebhookRequest};
-pub use letter::Letter;
+pub use letter::OutboundMessage;
 pub use resolver::Lookup;
 pub use settings::WebhookSettings;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use diesel_async::SimpleAsyncConnection;
-use waybill::background::{promoter, reaper};
+use waybill::background::{lease_reaper, promoter};
 use waybill::domain::delivery::Report;
 use waybill::domain::event::{NewEvent, RunAt};
 use waybill::domain::lease::Caller;
 use waybill::domain::tags::Tags;
 use waybill::engine::claim::ClaimRequest;
-use waybill::engine::settle::{Word, WorkCall};
-use waybill::engine::waiting::due_times::Moment;
+use waybill::engine::settle::{SettleCall, Settlement};
+use waybill::engine::waiting::due_times::DueKind;
 
 use super::{Lab, buffers, claim_from};
 use crate::support::{App, database};
@@ -63,13 +63,13 @@ async fn pass_through(app: &App) {
             request_id: None,
         };
         let mut claimed = engine.claim_deliveries(request).await.expect("work");
-        let calls: Vec<WorkCall> = claimed
+        let calls: Vec<SettleCall> = claimed
             .events()
             .iter()
-            .map(|row| WorkCall {
+            .map(|row| SettleCall {
                 event_id: row.event.id,
                 caller: Caller { worker_id: "host:1".into(), lease_id: Some(row.work.lease_id) },
-                word: Word::Complete(Report::default()),
+                settlement: Settlement::Complete(Report::default()),
                 is_push: false,
             })
             .collect();
@@ -79,7 +79,7 @@ async fn pass_through(app: &App) {
         assert!(settled.iter().all(Result::is_ok));
     }
     app.advance(6);
-    assert_eq!(reaper::run_once(engine).await.expect("a round"), 0);
+    assert_eq!(lease_reaper::run_once(engine).await.expect("a round"), 0);
 }
 
 /// What the server's looks would touch now, from where their marks stand: a claim of one event,
@@ -87,12 +87,12 @@ async fn pass_through(app: &App) {
 async fn costs_of_looks(app: &App, lab: &mut Lab) -> [u64; 3] {
     let engine = app.engine();
     let mark = engine.marks.of(&["t:a".to_owned()])[0];
-    let from = |moment| engine.moments.look(moment).from().map_or("NULL".to_owned(), quoted);
+    let from = |moment| engine.due_times.scan(moment).from().map_or("NULL".to_owned(), quoted);
     let now = quoted(app.now());
     let looks = [
         claim_from(1, "a", mark, &now),
-        format!("EXECUTE due({now}, 500, {})", from(Moment::Due)),
-        format!("EXECUTE watched({now}, 100, {}, 500, 0, false)", from(Moment::LeaseEnd)),
+        format!("EXECUTE due({now}, 500, {})", from(DueKind::Due)),
+        format!("EXECUTE watched({now}, 100, {}, 500, 0, false)", from(DueKind::LeaseEnd)),
     ];
     let mut costs = [0; 3];
     for (cost, look) in costs.iter_mut().zip(looks) {
@@ -112,7 +112,7 @@ async fn costs(app: &App, lab: &mut Lab) -> [u64; 3] {
     let mut least = [u64::MAX; 3];
     for _ in 0..3 {
         promoter::run_once(engine).await.expect("a round");
-        reaper::run_once(engine).await.expect("a round");
+        lease_reaper::run_once(engine).await.expect("a round");
         let costs = costs_of_looks(app, lab).await;
         least.iter_mut().zip(costs).for_each(|(least, cost)| *least = cost.min(*least));
     }
@@ -155,5 +155,5 @@ async fn two_hundred_thousand_events_under_a_held_snapshot_cost_the_next_look_no
 
 fn engine_forgets(app: &App) {
     app.engine().marks.forget();
-    app.engine().moments.forget();
+    app.engine().due_times.forget();
 }

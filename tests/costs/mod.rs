@@ -15,7 +15,7 @@ use diesel::sql_types::{BigInt, Json, Nullable};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use serde_json::Value;
-use waybill::engine::waiting::low_water_marks::Place;
+use waybill::engine::waiting::low_water_marks::QueuePosition;
 use waybill::store::claims::CLAIM_DELIVERIES;
 use waybill::store::completions::COMPLETE_DELIVERIES;
 use waybill::store::connect::connect;
@@ -175,11 +175,11 @@ fn events(count: usize, tags: &str) -> String {
 }
 
 fn claim(count: usize, tag: &str) -> String {
-    claim_from(count, tag, Place::BEGINNING, "NULL")
+    claim_from(count, tag, QueuePosition::BEGINNING, "NULL")
 }
 
 /// A claim that begins at a mark, at a time.
-fn claim_from(count: usize, tag: &str, Place { rank, seq }: Place, now: &str) -> String {
+fn claim_from(count: usize, tag: &str, QueuePosition { rank, seq }: QueuePosition, now: &str) -> String {
     format!(
         "EXECUTE claim(1, '{{t:{tag}}}', {count}, '{{{}}}', {}, {}, {now}, '{{{rank}}}', '{{{seq}}}', NULL, NULL, NULL, \
          16777216, 4096)",

@@ -3,7 +3,7 @@
 use diesel_async::SimpleAsyncConnection;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use waybill::engine::waiting::low_water_marks::Place;
+use waybill::engine::waiting::low_water_marks::QueuePosition;
 use waybill::store::connect::open;
 
 use super::{LISTENERS, Waiter, flags};
@@ -112,11 +112,11 @@ async fn raise_marks(one: &App, other: &App) {
         let events: Vec<Value> = (0..300).map(|_| json!({"title": "t", "tags": "a"})).collect();
         publisher.post("/events/batch", &json!({"events": events})).await.expect(201);
         while !worker.claim_batch("a", "w:1", 100).await.is_empty() {}
-        assert!(mark(worker) > Place::BEGINNING);
+        assert!(mark(worker) > QueuePosition::BEGINNING);
     }
 }
 
-fn mark(app: &App) -> Place {
+fn mark(app: &App) -> QueuePosition {
     app.engine().marks.of(&["t:a".to_owned()])[0]
 }
 

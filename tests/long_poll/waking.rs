@@ -1,7 +1,7 @@
 //! Whatever becomes claimable wakes a waiter, and no more than one.
 
 use serde_json::json;
-use waybill::background::{promoter, reaper};
+use waybill::background::{lease_reaper, promoter};
 
 use super::{Waiter, quiet_app, quiet_app_with_fixed_clock};
 use crate::support::App;
@@ -109,7 +109,7 @@ async fn a_lease_that_runs_out_wakes_a_waiter() {
     let id = claim_one(&app, "w:1").await;
     let waiter = Waiter::enter(&app, "a", "w:2").await;
     app.advance(300);
-    assert_eq!(reaper::run_once(app.engine()).await.expect("a round"), 1);
+    assert_eq!(lease_reaper::run_once(app.engine()).await.expect("a round"), 1);
     assert_eq!(waiter.event().await["id"], id);
 }
 

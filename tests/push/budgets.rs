@@ -23,7 +23,7 @@ fn dear_filter() -> Value {
 
 /// Takes all places for long matching, so that it is known what does not wait for it.
 async fn hold_long_places(app: &App) -> OwnedSemaphorePermit {
-    let places = app.engine().matching_places.long.clone();
+    let places = app.engine().matching_slots.long.clone();
     let count = places.available_permits() as u32;
     places.acquire_many_owned(count).await.expect("nobody closes them")
 }

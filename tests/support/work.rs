@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
-use waybill::background::{expirer, promoter, reaper};
+use waybill::background::{expirer, lease_reaper, promoter};
 
 use super::{App, Reply};
 
@@ -105,7 +105,7 @@ impl App {
 
     /// Takes back everything whose lease has run out.
     pub async fn reap(&self) -> usize {
-        reaper::run_once(self.engine()).await.expect("a round of the reaper")
+        lease_reaper::run_once(self.engine()).await.expect("a round of the lease_reaper")
     }
 
     /// Gives up everything that has expired.

@@ -27,7 +27,7 @@ async fn a_lease_that_nobody_watches_is_counted_and_its_work_comes_back() {
     forget_leases(&app).await;
     let mut cursor = Cursor::default();
     app.advance(300 + 59);
-    assert_eq!(step(&app, &mut cursor).await, 0, "a reaper might be about to take it");
+    assert_eq!(step(&app, &mut cursor).await, 0, "a lease_reaper might be about to take it");
     app.advance(1);
     assert_eq!(app.reap().await, 0, "nobody watches it");
     assert_eq!(step(&app, &mut cursor).await, 1);

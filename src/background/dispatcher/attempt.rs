@@ -11,7 +11,7 @@ use super::failing::Failing;
 use super::slots::Slot;
 use super::writing::{letter_of, write};
 use crate::domain::address::without_query;
-use crate::domain::attempt::{AttemptOutcome, ErrorKind, Judgement};
+use crate::domain::attempt::{AttemptOutcome, AttemptVerdict, ErrorKind};
 use crate::domain::backoff::chance;
 use crate::domain::delivery::{PushRecord, Report};
 use crate::domain::retry_after;
@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::engine::operate::replays::Replay;
 use crate::engine::publish::subscription_cache::Subscriber;
 use crate::engine::push::{ClaimedPush, PushOutcome};
-use crate::engine::settle::Settled;
+use crate::engine::settle::SettleOutcome;
 use crate::error::Error;
 use crate::metrics::PushCount;
 use crate::webhook::{Client, Exchange, SendError};
@@ -131,9 +131,9 @@ impl Attempt {
         let is_kept_back = is_noted && spec.url == self.subscriber.subscription.spec.url;
         let own_pause = pause.filter(|_| !is_kept_back).unwrap_or(0.0);
         let outcome = match judgement {
-            Judgement::Success => PushOutcome::Delivered,
-            Judgement::Retry => PushOutcome::RetryAfter(self.wait(spec).max(own_pause)),
-            Judgement::Terminal => PushOutcome::GaveUp,
+            AttemptVerdict::Success => PushOutcome::Delivered,
+            AttemptVerdict::Retry => PushOutcome::RetryAfter(self.wait(spec).max(own_pause)),
+            AttemptVerdict::Terminal => PushOutcome::GaveUp,
         };
         let settled = self.settle(&report, outcome).await;
         self.count(&exchange, &settled);
@@ -157,13 +157,13 @@ impl Attempt {
         &self,
         spec: &SubscriptionSpec,
         exchange: &Exchange,
-        judgement: Judgement,
+        judgement: AttemptVerdict,
         pause: Option<f64>,
     ) -> bool {
         let is_sent = !matches!(&exchange.result, Err(error) if error.kind == ErrorKind::BodyNotRenderable);
         let noted = async {
             match judgement {
-                Judgement::Retry => {
+                AttemptVerdict::Retry => {
                     self.failing.note(&spec.url);
                     self.engine.note_failure(&spec.url, self.is_probe).await?;
                 }
@@ -190,7 +190,7 @@ impl Attempt {
         noted.is_ok()
     }
 
-    fn report(&self, exchange: &Exchange, version: Option<i32>, judgement: Judgement) -> Report {
+    fn report(&self, exchange: &Exchange, version: Option<i32>, judgement: AttemptVerdict) -> Report {
         let error_message = match &exchange.result {
             Ok(answer) if answer.is_success() => None,
             Ok(answer) => Some(format!("the receiver answered {}", answer.status)),
@@ -206,14 +206,14 @@ impl Attempt {
                 error_kind: exchange.result.as_ref().err().map(|error| error.kind),
                 response_excerpt: answer.map(|a| a.excerpt.clone()).filter(|excerpt| !excerpt.is_empty()),
                 subscription_version: Some(version.unwrap_or(self.subscriber.subscription.version)),
-                is_terminal: judgement == Judgement::Terminal,
+                is_terminal: judgement == AttemptVerdict::Terminal,
             },
         }
     }
 
     /// Puts the outcome on record, trying for as long as the lease lasts: what was sent and not
     /// recorded is sent twice. Once the lease has ended, the outcome would be refused.
-    async fn settle(&self, report: &Report, outcome: PushOutcome) -> Result<Settled, Error> {
+    async fn settle(&self, report: &Report, outcome: PushOutcome) -> Result<SettleOutcome, Error> {
         let lease = super::lease_of(&self.subscriber.subscription.spec);
         loop {
             match self.engine.settle_push(&self.push, report.clone(), outcome.clone()).await {
@@ -227,7 +227,7 @@ impl Attempt {
         }
     }
 
-    fn count(&self, exchange: &Exchange, settled: &Result<Settled, Error>) {
+    fn count(&self, exchange: &Exchange, settled: &Result<SettleOutcome, Error>) {
         let metrics = &self.engine.metrics;
         let count = |what| metrics.count_push(what, self.push.subscription_id);
         count(PushCount::Sent);
@@ -237,20 +237,20 @@ impl Attempt {
             metrics.first_push_seconds.observe(age.as_seconds_f64().max(0.0));
         }
         match settled {
-            Ok(Settled::Recorded(record)) if record.status == Status::Completed => count(PushCount::Succeeded),
-            Ok(Settled::Recorded(record)) if record.status == Status::Pending => count(PushCount::Retried),
+            Ok(SettleOutcome::Recorded(record)) if record.status == Status::Completed => count(PushCount::Succeeded),
+            Ok(SettleOutcome::Recorded(record)) if record.status == Status::Pending => count(PushCount::Retried),
             _ => {}
         }
     }
 
-    fn log(&self, spec: &SubscriptionSpec, exchange: &Exchange, settled: Result<Settled, Error>) {
+    fn log(&self, spec: &SubscriptionSpec, exchange: &Exchange, settled: Result<SettleOutcome, Error>) {
         let outcome = match &exchange.result {
             Ok(answer) => answer.status.to_string(),
             Err(error) => error.kind.to_string(),
         };
         let (state, next_due) = match &settled {
-            Ok(Settled::Recorded(record)) => (state_of(record.status), record.entry.next_retry_at()),
-            Ok(Settled::Extended { .. }) => ("", None),
+            Ok(SettleOutcome::Recorded(record)) => (state_of(record.status), record.entry.next_retry_at()),
+            Ok(SettleOutcome::Extended { .. }) => ("", None),
             Err(Error::Refused(_)) => ("lost", None),
             Err(error) => {
                 log::error!(delivery_id = self.push.delivery_id; "an attempt could not be put on record: {error}");

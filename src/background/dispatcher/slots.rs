@@ -122,7 +122,7 @@ impl Drop for Slot {
             }
         }
         drop(taken);
-        self.slots.engine.push_bell.nudge();
+        self.slots.engine.dispatch_signal.nudge();
     }
 }
 
@@ -132,6 +132,6 @@ impl Drop for Unrecorded {
         taken.unrecorded -= 1;
         taken.bytes -= self.bytes;
         drop(taken);
-        self.slots.engine.push_bell.nudge();
+        self.slots.engine.dispatch_signal.nudge();
     }
 }

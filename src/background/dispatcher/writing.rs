@@ -8,7 +8,7 @@ use crate::domain::subscription::SubscriptionSpec;
 use crate::domain::transform::Transform;
 use crate::engine::operate::replays::Replay;
 use crate::engine::push::ClaimedPush;
-use crate::webhook::{Letter, WebhookRequest};
+use crate::webhook::{OutboundMessage, WebhookRequest};
 
 /// Payloads from this size on are not transformed in passing, and by a template none are.
 const LARGE_PAYLOAD: usize = 16 * 1024;
@@ -21,7 +21,7 @@ static PLACES_FOR_LONG: Semaphore = Semaphore::const_new(LONG_TRANSFORMS);
 
 /// Writes the request; off the threads that serve everybody, if a transform may take its time.
 pub(super) async fn write(
-    letter: Letter,
+    letter: OutboundMessage,
     spec: &SubscriptionSpec,
     secrets: Vec<Secret>,
 ) -> Result<WebhookRequest, String> {
@@ -37,11 +37,11 @@ pub(super) async fn write(
 }
 
 /// A claimed push, as it is to be sent.
-pub(super) fn letter_of(push: &ClaimedPush, replay: &Replay, epoch: &str) -> Letter {
+pub(super) fn letter_of(push: &ClaimedPush, replay: &Replay, epoch: &str) -> OutboundMessage {
     let event = &push.row.event;
     let own_payload = || event.payload.as_ref().map_or("null", |json| json.0.as_str()).to_owned();
-    Letter {
-        webhook_id: replay.webhook_id.clone().unwrap_or_else(|| Letter::webhook_id(epoch, event.id)),
+    OutboundMessage {
+        webhook_id: replay.webhook_id.clone().unwrap_or_else(|| OutboundMessage::webhook_id(epoch, event.id)),
         event_type: event.event_type.clone(),
         title: event.title.clone(),
         time: event.created_at,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::domain::attempt::{AttemptOutcome, ErrorKind, Judgement};
+use crate::domain::attempt::{AttemptOutcome, AttemptVerdict, ErrorKind};
 use crate::domain::invalid::Invalid;
 use crate::domain::limits;
 
@@ -61,12 +61,14 @@ impl RetryOn {
     }
 
     /// What an outcome means.
-    pub fn judge(&self, outcome: &AttemptOutcome) -> Judgement {
+    pub fn judge(&self, outcome: &AttemptOutcome) -> AttemptVerdict {
         match *outcome {
-            AttemptOutcome::Status(200..=299) => Judgement::Success,
-            AttemptOutcome::Status(GONE) | AttemptOutcome::Error(ErrorKind::BodyNotRenderable) => Judgement::Terminal,
-            _ if self.0.iter().any(|cause| cause.covers(outcome)) => Judgement::Retry,
-            _ => Judgement::Terminal,
+            AttemptOutcome::Status(200..=299) => AttemptVerdict::Success,
+            AttemptOutcome::Status(GONE) | AttemptOutcome::Error(ErrorKind::BodyNotRenderable) => {
+                AttemptVerdict::Terminal
+            }
+            _ if self.0.iter().any(|cause| cause.covers(outcome)) => AttemptVerdict::Retry,
+            _ => AttemptVerdict::Terminal,
         }
     }
 }
@@ -161,11 +163,11 @@ mod tests {
 
     use super::*;
 
-    fn status(retry_on: &RetryOn, status: u16) -> Judgement {
+    fn status(retry_on: &RetryOn, status: u16) -> AttemptVerdict {
         retry_on.judge(&AttemptOutcome::Status(status))
     }
 
-    fn error(retry_on: &RetryOn, kind: ErrorKind) -> Judgement {
+    fn error(retry_on: &RetryOn, kind: ErrorKind) -> AttemptVerdict {
         retry_on.judge(&AttemptOutcome::Error(kind))
     }
 
@@ -174,13 +176,14 @@ mod tests {
         let default = RetryOn::default();
         assert_eq!(default.to_json(), json!([408, 425, 429, "5xx", "timeout", "connection"]));
         for passing in [408, 425, 429, 500, 503, 599] {
-            assert_eq!(status(&default, passing), Judgement::Retry, "{passing}");
+            assert_eq!(status(&default, passing), AttemptVerdict::Retry, "{passing}");
         }
         for lasting in [101, 301, 304, 400, 401, 404, 410, 422, 600] {
-            assert_eq!(status(&default, lasting), Judgement::Terminal, "{lasting}");
+            assert_eq!(status(&default, lasting), AttemptVerdict::Terminal, "{lasting}");
         }
         for kind in ErrorKind::ALL {
-            let expected = if kind == ErrorKind::BodyNotRenderable { Judgement::Terminal } else { Judgement::Retry };
+            let expected =
+                if kind == ErrorKind::BodyNotRenderable { AttemptVerdict::Terminal } else { AttemptVerdict::Retry };
             assert_eq!(error(&default, kind), expected, "{kind}");
         }
     }
@@ -189,22 +192,22 @@ mod tests {
     fn statuses_classes_and_ranges_are_what_they_say() {
         let retry_on = RetryOn::parse(&json!([404, "3xx", "500-504"])).unwrap();
         for listed in [404, 300, 399, 500, 502, 504] {
-            assert_eq!(status(&retry_on, listed), Judgement::Retry, "{listed}");
+            assert_eq!(status(&retry_on, listed), AttemptVerdict::Retry, "{listed}");
         }
         for other in [403, 400, 499, 505] {
-            assert_eq!(status(&retry_on, other), Judgement::Terminal, "{other}");
+            assert_eq!(status(&retry_on, other), AttemptVerdict::Terminal, "{other}");
         }
-        assert_eq!(error(&retry_on, ErrorKind::Timeout), Judgement::Terminal);
-        assert_eq!(error(&retry_on, ErrorKind::Dns), Judgement::Terminal);
+        assert_eq!(error(&retry_on, ErrorKind::Timeout), AttemptVerdict::Terminal);
+        assert_eq!(error(&retry_on, ErrorKind::Dns), AttemptVerdict::Terminal);
     }
 
     #[test]
     fn no_list_turns_a_success_into_a_failure_or_brings_back_the_gone() {
         let all = RetryOn::parse(&json!(["100-599"])).unwrap();
-        assert_eq!(status(&all, 200), Judgement::Success);
-        assert_eq!(status(&all, 299), Judgement::Success);
-        assert_eq!(status(&all, 410), Judgement::Terminal);
-        assert_eq!(status(&RetryOn::parse(&json!([])).unwrap(), 503), Judgement::Terminal);
+        assert_eq!(status(&all, 200), AttemptVerdict::Success);
+        assert_eq!(status(&all, 299), AttemptVerdict::Success);
+        assert_eq!(status(&all, 410), AttemptVerdict::Terminal);
+        assert_eq!(status(&RetryOn::parse(&json!([])).unwrap(), 503), AttemptVerdict::Terminal);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::envelope::{verbatim, written};
-use super::{JSON, Parcel, Rendered};
+use super::{JSON, Rendered, TransformInput};
 
 const VERSION: &str = "1.0";
 const STRUCTURED_JSON: &str = "application/cloudevents+json";
@@ -26,7 +26,7 @@ struct Structured<'a> {
 }
 
 /// All in the body; the payload keeps its bytes.
-pub(super) fn render_structured(parcel: &Parcel<'_>, payload: &str) -> Result<Rendered, String> {
+pub(super) fn render_structured(parcel: &TransformInput<'_>, payload: &str) -> Result<Rendered, String> {
     let event = Structured {
         specversion: VERSION,
         id: parcel.webhook_id,
@@ -42,7 +42,7 @@ pub(super) fn render_structured(parcel: &Parcel<'_>, payload: &str) -> Result<Re
 
 /// The payload in the body and the rest in headers. The content type is that of the payload,
 /// and no header repeats it.
-pub(super) fn render_binary(parcel: &Parcel<'_>, payload: &str) -> Rendered {
+pub(super) fn render_binary(parcel: &TransformInput<'_>, payload: &str) -> Rendered {
     let time = written(parcel.time);
     let attributes = [
         ("ce-specversion", Some(VERSION)),

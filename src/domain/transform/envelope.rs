@@ -6,7 +6,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{JSON, Parcel, Rendered};
+use super::{JSON, Rendered, TransformInput};
 
 #[derive(Serialize)]
 struct Envelope<'a> {
@@ -19,7 +19,7 @@ struct Envelope<'a> {
 }
 
 /// Renders the envelope around a payload, which keeps its bytes.
-pub(super) fn render(parcel: &Parcel<'_>, payload: &str) -> Result<Rendered, String> {
+pub(super) fn render(parcel: &TransformInput<'_>, payload: &str) -> Result<Rendered, String> {
     let envelope = Envelope {
         id: parcel.webhook_id,
         event_type: parcel.event_type,

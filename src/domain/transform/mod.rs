@@ -56,7 +56,7 @@ enum Shape {
 
 /// An event on its way to a receiver.
 #[derive(Debug, Clone, Copy)]
-pub struct Parcel<'a> {
+pub struct TransformInput<'a> {
     /// What the receiver knows it by: `webhook-id`.
     pub webhook_id: &'a str,
     /// What kind of thing happened.
@@ -103,7 +103,7 @@ impl Rendered {
 
 /// Makes what is sent. With no transform it is the payload, byte for byte. The error says why
 /// this event cannot be rendered; no other attempt would fare better.
-pub fn render(transform: Option<&Transform>, parcel: &Parcel<'_>) -> Result<Rendered, String> {
+pub fn render(transform: Option<&Transform>, parcel: &TransformInput<'_>) -> Result<Rendered, String> {
     let Some(transform) = transform else { return Ok(Rendered::new(parcel.payload.to_owned(), JSON)) };
     let payload = transform.selected(parcel.payload)?;
     match &transform.shape {

@@ -21,7 +21,7 @@ pub(super) fn any_json() -> impl Strategy<Value = Value> {
 
 fn rendered_over(payload: &str, transform: Value) -> Result<Rendered, String> {
     let labels = BTreeMap::from([("region".to_owned(), "eu".to_owned())]);
-    let parcel = Parcel {
+    let parcel = TransformInput {
         webhook_id: "msg_1",
         event_type: Some("order.paid"),
         title: "An order",
@@ -104,7 +104,7 @@ fn a_binary_cloudevent_is_the_payload_with_headers() {
 #[test]
 fn an_event_without_a_type_is_given_one_for_cloudevents() {
     let labels = BTreeMap::new();
-    let parcel = Parcel {
+    let parcel = TransformInput {
         webhook_id: "msg_1",
         event_type: None,
         title: "",

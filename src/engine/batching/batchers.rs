@@ -17,17 +17,17 @@ use tokio::sync::Semaphore;
 use crate::error::Error;
 use crate::store::database::{Database, PooledConnection};
 
-use crate::engine::batching::deadline::{Timed, Work};
-use crate::engine::batching::{Answers, Door, Gate, Lane, LaneShape};
-use crate::engine::claim::{ClaimedBatch, Claimer};
+use crate::engine::batching::deadline::{WithDeadline, Work};
+use crate::engine::batching::{Answers, BatchLimiter, Batcher, BatcherSettings, ConnectionSource};
+use crate::engine::claim::{ClaimCall, ClaimedBatch};
 use crate::engine::publish::matching::{MatchedPublication, Publishing};
 use crate::engine::push::endpoint_failures::EndpointFailure;
 use crate::engine::push::yielding::Rest;
-use crate::engine::settle::{Request, Settled};
-use crate::engine::{Engine, EngineSettings, Parts, stopping};
+use crate::engine::settle::{SettleOutcome, SettleRequest};
+use crate::engine::{Engine, EngineParts, EngineSettings, stopping};
 
 /// How many rows one fused statement takes at most.
-const FUSED_ROWS: usize = 500;
+const MAX_BATCH_ROWS: usize = 500;
 
 /// Outcomes of pushes that one batch takes at most. Each may become a dead letter.
 const PUSH_OUTCOMES: usize = 100;
@@ -41,7 +41,7 @@ const ENDPOINT_FAILURES: usize = 100;
 const FAILURES_QUEUED: usize = 100_000;
 
 /// Bytes that count like one more row of a fused statement, so that a batch has at most
-/// [`FUSED_ROWS`] times as many, or is a single call.
+/// [`MAX_BATCH_ROWS`] times as many, or is a single call.
 const BYTES_PER_ROW: usize = 8 * 1024;
 
 /// A batch that waits for its turn for longer goes all the same.
@@ -52,12 +52,12 @@ const SLOW_BATCH: Duration = Duration::from_millis(10);
 const SLOW_PUSH_BATCH: Duration = Duration::from_millis(500);
 
 /// The queues in front of the hot verbs.
-pub(crate) struct Lanes {
-    pub publish: Lane<MatchedPublication, Publishing>,
-    pub claim: Lane<Claimer, ClaimedBatch>,
-    pub settle: Lane<Request, Vec<Result<Settled, Error>>>,
-    pub settle_pushes: Lane<Request, Vec<Result<Settled, Error>>>,
-    pub endpoint_failures: Lane<EndpointFailure, ()>,
+pub(crate) struct Batchers {
+    pub publish: Batcher<MatchedPublication, Publishing>,
+    pub claim: Batcher<ClaimCall, ClaimedBatch>,
+    pub settle: Batcher<SettleRequest, Vec<Result<SettleOutcome, Error>>>,
+    pub settle_pushes: Batcher<SettleRequest, Vec<Result<SettleOutcome, Error>>>,
+    pub endpoint_failures: Batcher<EndpointFailure, ()>,
 }
 
 /// How many calls of each verb wait to be taken to the database.
@@ -70,10 +70,10 @@ pub struct Queued {
     pub settle_pushes: usize,
 }
 
-impl Lanes {
+impl Batchers {
     /// A lane must not keep the engine alive, or neither would ever end.
     pub fn open(
-        engine: &Weak<Parts>,
+        engine: &Weak<EngineParts>,
         runtime: &Handle,
         database: &Database,
         settings: &EngineSettings,
@@ -81,29 +81,31 @@ impl Lanes {
     ) -> Self {
         let opening = Opening { engine, runtime };
         let door = door(database, settings.batches_at_once, None);
-        let shape = LaneShape {
+        let shape = BatcherSettings {
             name: "publish",
             capacity: settings.max_queued,
             width: 2,
             patience: SLOW_BATCH,
-            max_weight: FUSED_ROWS,
+            max_weight: MAX_BATCH_ROWS,
         };
         let push_shape =
-            LaneShape { name: "settle_pushes", patience: SLOW_PUSH_BATCH, max_weight: PUSH_OUTCOMES, ..shape };
-        let failures_shape = LaneShape {
+            BatcherSettings { name: "settle_pushes", patience: SLOW_PUSH_BATCH, max_weight: PUSH_OUTCOMES, ..shape };
+        let failures_shape = BatcherSettings {
             name: "endpoint_failures",
             capacity: FAILURES_QUEUED,
             max_weight: ENDPOINT_FAILURES,
             ..push_shape
         };
-        Lanes {
-            publish: opening.lane(shape, &door, |engine, calls| async move { engine.publish_fused(calls).await }),
+        Batchers {
+            publish: opening.lane(shape, &door, |engine, calls| async move { engine.run_publish_batch(calls).await }),
             // Two claims at once would fight for the same head.
-            claim: opening.lane(LaneShape { name: "claim", width: 1, ..shape }, &door, |engine, calls| async move {
-                engine.claim_fused(calls).await
-            }),
-            settle: opening.lane(LaneShape { name: "settle", ..shape }, &door, |engine, calls| async move {
-                engine.settle_fused(calls).await
+            claim: opening.lane(
+                BatcherSettings { name: "claim", width: 1, ..shape },
+                &door,
+                |engine, calls| async move { engine.run_claim_batch(calls).await },
+            ),
+            settle: opening.lane(BatcherSettings { name: "settle", ..shape }, &door, |engine, calls| async move {
+                engine.run_settle_batch(calls).await
             }),
             settle_pushes: opening.lane(push_shape, &self::door(database, 1, Some(rest)), |engine, calls| async move {
                 engine.settle_pushes_fused(calls).await
@@ -131,9 +133,9 @@ impl Lanes {
     }
 }
 
-fn door(database: &Database, batches_at_once: usize, rest: Option<Arc<Rest>>) -> Arc<Door<PooledConnection>> {
+fn door(database: &Database, batches_at_once: usize, rest: Option<Arc<Rest>>) -> Arc<BatchLimiter<PooledConnection>> {
     let database = database.clone();
-    let gate: Box<Gate<PooledConnection>> = Box::new(move || {
+    let connect: Box<ConnectionSource<PooledConnection>> = Box::new(move || {
         let (database, rest) = (database.clone(), rest.clone());
         async move {
             if let Some(rest) = rest {
@@ -143,12 +145,12 @@ fn door(database: &Database, batches_at_once: usize, rest: Option<Arc<Rest>>) ->
         }
         .boxed()
     });
-    Arc::new(Door { turnstile: Arc::new(Semaphore::new(batches_at_once)), gate })
+    Arc::new(BatchLimiter { permits: Arc::new(Semaphore::new(batches_at_once)), connect })
 }
 
 /// What the lanes have in common.
 struct Opening<'a> {
-    engine: &'a Weak<Parts>,
+    engine: &'a Weak<EngineParts>,
     runtime: &'a Handle,
 }
 
@@ -156,17 +158,17 @@ impl Opening<'_> {
     /// A lane in which the engine carries out one verb, as long as there is an engine.
     fn lane<C, A, Fut>(
         &self,
-        shape: LaneShape,
-        door: &Arc<Door<PooledConnection>>,
-        verb: fn(Engine, Vec<Timed<C>>) -> Fut,
-    ) -> Lane<C, A>
+        shape: BatcherSettings,
+        door: &Arc<BatchLimiter<PooledConnection>>,
+        verb: fn(Engine, Vec<WithDeadline<C>>) -> Fut,
+    ) -> Batcher<C, A>
     where
         C: Send + Sync + 'static,
         A: Send + 'static,
         Fut: Future<Output = Answers<A>> + Send + 'static,
     {
         let engine = self.engine.clone();
-        Lane::open(self.runtime, shape, door.clone(), move |calls, connection| {
+        Batcher::open(self.runtime, shape, door.clone(), move |calls, connection| {
             let engine = engine.upgrade().map(Engine);
             async move {
                 match engine {

@@ -2,7 +2,7 @@
 //! answered, whatever has happened.
 //!
 //! The rule is that a caller is never told that nothing was done if something may have been. So a
-//! call is in one of three states ([`CallTime`]). While it is *queued* its caller may give it up,
+//! call is in one of three states ([`CallDeadline`]). While it is *queued* its caller may give it up,
 //! and it is never sent. Once it is *sent*, which is noted just before its first statement, its
 //! caller waits for the outcome, and if that does not come in time it is told that it is unknown.
 //!
@@ -38,12 +38,12 @@ const CANCELLED: u8 = 2;
 
 /// One call: how much time it has, and whether it has been sent to the database.
 #[derive(Debug)]
-pub struct CallTime {
+pub struct CallDeadline {
     arrived: Instant,
     state: AtomicU8,
 }
 
-impl CallTime {
+impl CallDeadline {
     /// A call arrives.
     pub fn start() -> Arc<Self> {
         Self::arrived_at(Instant::now())
@@ -51,7 +51,7 @@ impl CallTime {
 
     /// A call has arrived.
     pub fn arrived_at(arrived: Instant) -> Arc<Self> {
-        Arc::new(CallTime { arrived, state: AtomicU8::new(QUEUED) })
+        Arc::new(CallDeadline { arrived, state: AtomicU8::new(QUEUED) })
     }
 
     #[cfg(test)]
@@ -108,11 +108,11 @@ impl CallTime {
 
 /// A call and its time.
 #[derive(Debug, Clone)]
-pub struct Timed<C> {
+pub struct WithDeadline<C> {
     /// What is asked for.
     pub call: C,
     /// Its time.
-    pub time: Arc<CallTime>,
+    pub time: Arc<CallDeadline>,
 }
 
 /// The answer to a call that was not sent because its time was over.
@@ -128,7 +128,7 @@ fn limit_before(answer_by: Instant) -> Duration {
 #[derive(Default)]
 pub struct Work {
     /// A call that is sent with the first statement, whatever that is.
-    call: Option<Arc<CallTime>>,
+    call: Option<Arc<CallDeadline>>,
     answer_by: Mutex<Option<Instant>>,
     connection: Mutex<Option<PooledConnection>>,
 }
@@ -139,7 +139,7 @@ tokio::task_local! {
 
 impl Work {
     /// One call, in a task of its own.
-    pub fn on_call(call: Arc<CallTime>) -> Self {
+    pub fn on_call(call: Arc<CallDeadline>) -> Self {
         let answer_by = Mutex::new(Some(call.answer_by()));
         Work { call: Some(call), answer_by, ..Work::default() }
     }
@@ -158,7 +158,7 @@ impl Work {
 
 /// Notes that calls of a batch are being sent, all of them or none; false if one must not be. From
 /// now on statements may take what is left to the first of them.
-pub fn send_all<C>(calls: &[&Timed<C>]) -> bool {
+pub fn send_all<C>(calls: &[&WithDeadline<C>]) -> bool {
     let are_wanted = calls.iter().all(|timed| timed.time.is_wanted());
     // One may be given up between the two, and some of the others be taken for sent. They are, soon.
     are_wanted && send_wanted(calls.iter().copied()).len() == calls.len()
@@ -166,14 +166,14 @@ pub fn send_all<C>(calls: &[&Timed<C>]) -> bool {
 
 /// Notes that those calls of a batch are being sent that may be, and returns them. From now on
 /// statements may take what is left to the first of them.
-pub fn send_wanted<'a, C>(calls: impl IntoIterator<Item = &'a Timed<C>>) -> Vec<&'a Timed<C>> {
-    let sent: Vec<&Timed<C>> = calls.into_iter().filter(|timed| timed.time.send()).collect();
+pub fn send_wanted<'a, C>(calls: impl IntoIterator<Item = &'a WithDeadline<C>>) -> Vec<&'a WithDeadline<C>> {
+    let sent: Vec<&WithDeadline<C>> = calls.into_iter().filter(|timed| timed.time.send()).collect();
     limit_statements(&sent);
     sent
 }
 
 /// From now on statements may take what is left to the first of these calls.
-pub fn limit_statements<C>(calls: &[&Timed<C>]) {
+pub fn limit_statements<C>(calls: &[&WithDeadline<C>]) {
     let first = calls.iter().map(|timed| timed.time.answer_by()).min();
     // Outside of a batch, in tests, nothing is limited.
     let _ = WORK.try_with(|work| *lock(&work.answer_by) = first);
@@ -182,12 +182,12 @@ pub fn limit_statements<C>(calls: &[&Timed<C>]) {
 /// An answer for each call of a batch. `sent` are some of them, in the same order; the others were
 /// not sent, since their time was over.
 pub fn answer_each<C, A>(
-    calls: &[Timed<C>],
-    sent: &[&Timed<C>],
+    calls: &[WithDeadline<C>],
+    sent: &[&WithDeadline<C>],
     mut answer: impl FnMut(&C) -> Result<A, Error>,
 ) -> Vec<Result<A, Error>> {
     let mut sent = sent.iter().peekable();
-    let answer = |timed: &Timed<C>| match sent.next_if(|next| Arc::ptr_eq(&next.time, &timed.time)) {
+    let answer = |timed: &WithDeadline<C>| match sent.next_if(|next| Arc::ptr_eq(&next.time, &timed.time)) {
         Some(timed) => answer(&timed.call),
         None => Err(too_late()),
     };
@@ -224,27 +224,27 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn timed(ago: Duration) -> Timed<()> {
-        Timed { call: (), time: CallTime::arrived_before(ago) }
+    fn timed(ago: Duration) -> WithDeadline<()> {
+        WithDeadline { call: (), time: CallDeadline::arrived_before(ago) }
     }
 
     #[test]
     fn a_call_that_was_given_up_is_never_sent() {
-        let time = CallTime::start();
+        let time = CallDeadline::start();
         assert!(time.cancel());
         assert!(!time.send());
     }
 
     #[test]
     fn a_call_that_was_sent_is_not_given_up_any_more() {
-        let time = CallTime::start();
+        let time = CallDeadline::start();
         assert!(time.send() && time.send(), "it may be sent again, after a conflict");
         assert!(!time.cancel());
     }
 
     #[test]
     fn what_ends_without_an_answer_was_not_done_if_it_was_not_sent_and_is_unknown_otherwise() {
-        let (queued, sent) = (CallTime::start(), CallTime::start());
+        let (queued, sent) = (CallDeadline::start(), CallDeadline::start());
         sent.send();
         assert!(matches!(queued.without_answer(Error::Overloaded, ""), Error::Overloaded));
         assert!(!queued.send(), "nor is it afterwards");
@@ -253,8 +253,8 @@ mod tests {
 
     #[test]
     fn a_call_whose_time_is_over_is_not_sent() {
-        assert!(CallTime::arrived_before(PATIENCE).send());
-        assert!(!CallTime::arrived_before(ANSWER_WITHIN - MARGIN).send());
+        assert!(CallDeadline::arrived_before(PATIENCE).send());
+        assert!(!CallDeadline::arrived_before(ANSWER_WITHIN - MARGIN).send());
     }
 
     #[tokio::test]
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn those_that_were_not_sent_are_told_so_and_the_others_get_their_own_answers() {
-        let calls = [1, 2, 3].map(|call| Timed { call, time: CallTime::start() });
+        let calls = [1, 2, 3].map(|call| WithDeadline { call, time: CallDeadline::start() });
         calls[1].time.cancel();
         let sent = send_wanted(&calls);
         let answers = answer_each(&calls, &sent, |call| Ok(call * 10));

@@ -1,13 +1,13 @@
 //! Fusion: concurrent calls of one verb become one statement.
 //!
-//! A [`Lane`] is the queue in front of a verb. While one batch is at the database the next
+//! A [`Batcher`] is the queue in front of a verb. While one batch is at the database the next
 //! one gathers, and leaves the moment the first is back: there is no timer, so a lone call
 //! waits for nobody, and under load batches grow by themselves until the database is the
 //! only thing that anybody waits for. Answers go out after the commit.
 //!
 //! Most of what a small statement costs is the statement itself, so fewer and larger ones win
 //! even if the database could run several at once. So a second batch of a lane leaves beside
-//! the first only once as many calls have gathered as are away, and all lanes share a [`Door`]
+//! the first only once as many calls have gathered as are away, and all lanes share a [`BatchLimiter`]
 //! that lets a few batches through at a time, in turn. But a batch can be slow (it is large, or
 //! it waits for a row that somebody holds), and must not hold everybody up: whoever has waited
 //! for longer than a batch usually takes goes all the same.
@@ -16,7 +16,7 @@
 //! - *One caller's bad row fails the others*: calls are checked before they come here, and a
 //!   batch that the database refuses is split until the culprit stands alone ([`split`]).
 //! - *A caller has gone, or its time is over*: its call is dropped before it is run, not after.
-//!   A batch is put together only when there is a connection for it ([`Gate`]), which goes with
+//!   A batch is put together only when there is a connection for it ([`ConnectionSource`]), which goes with
 //!   it. Whoever runs it notes which calls are sent, just before the first statement (see
 //!   [`crate::engine::batching::deadline`]).
 //! - *Too many wait*: the lane is bounded, and says so at once instead of growing. A call that has
@@ -42,31 +42,31 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
 
-use crate::engine::batching::deadline::{CallTime, Timed, too_late};
+use crate::engine::batching::deadline::{CallDeadline, WithDeadline, too_late};
 use crate::engine::stopping;
 use crate::engine::transaction::GIVE_UP_AFTER;
 
 /// What a lane runs: many calls in, as many answers out, in the same order.
 pub type Answers<A> = Vec<Result<A, Error>>;
 /// Gets the connection that a batch is to run on, or says that there is none.
-pub type Gate<K> = dyn Fn() -> Pin<Box<dyn Future<Output = Result<K, Error>> + Send>> + Send + Sync;
+pub type ConnectionSource<K> = dyn Fn() -> Pin<Box<dyn Future<Output = Result<K, Error>> + Send>> + Send + Sync;
 
 /// What all batches pass on their way to the database.
-pub struct Door<K> {
+pub struct BatchLimiter<K> {
     /// Lets so many through at a time, first come, first served.
-    pub turnstile: Arc<Semaphore>,
+    pub permits: Arc<Semaphore>,
     /// Where a batch gets its connection.
-    pub gate: Box<Gate<K>>,
+    pub connect: Box<ConnectionSource<K>>,
 }
 
-type Run<C, A, K> = dyn Fn(Vec<Timed<C>>, K) -> Pin<Box<dyn Future<Output = Answers<A>> + Send>> + Send + Sync;
+type Run<C, A, K> = dyn Fn(Vec<WithDeadline<C>>, K) -> Pin<Box<dyn Future<Output = Answers<A>> + Send>> + Send + Sync;
 
 /// However long the last batch took, a call with this much time left is sent.
 const ENOUGH_TIME: Duration = Duration::from_secs(2);
 
 /// How a lane behaves.
 #[derive(Debug, Clone, Copy)]
-pub struct LaneShape {
+pub struct BatcherSettings {
     /// For the log.
     pub name: &'static str,
     /// How many calls may wait.
@@ -80,15 +80,15 @@ pub struct LaneShape {
 }
 
 /// The queue in front of one verb.
-pub struct Lane<C, A> {
-    entrance: mpsc::Sender<Waiting<C, A>>,
-    traffic: Arc<Traffic>,
+pub struct Batcher<C, A> {
+    entrance: mpsc::Sender<QueuedCall<C, A>>,
+    traffic: Arc<BatchTraffic>,
 }
 
 /// How much of a lane is away, when that, or what has gathered, changes, and how the last batch
 /// that came back fared.
 #[derive(Default)]
-struct Traffic {
+struct BatchTraffic {
     calls_away: AtomicUsize,
     changed: Notify,
     last: std::sync::Mutex<Option<LastBatch>>,
@@ -101,7 +101,7 @@ struct LastBatch {
     weight: usize,
 }
 
-impl Traffic {
+impl BatchTraffic {
     /// Waits until at least as many calls have gathered as are away.
     async fn balance(&self, gathered: impl Fn() -> usize) {
         loop {
@@ -140,43 +140,43 @@ impl Traffic {
 
     /// The answer to a call that was not sent in time. If batches have come back while it waited,
     /// the database is well, and there is merely too much to do.
-    fn not_sent(&self, time: &CallTime) -> Error {
+    fn not_sent(&self, time: &CallDeadline) -> Error {
         let is_moving = self.last().is_some_and(|last| last.back_at > time.arrived());
         if is_moving { Error::Overloaded } else { too_late() }
     }
 }
 
-struct Waiting<C, A> {
-    call: Timed<C>,
+struct QueuedCall<C, A> {
+    call: WithDeadline<C>,
     weight: usize,
     answer: Answer<A>,
 }
 
 /// A call that is given up when its caller goes away.
-struct Caller(Arc<CallTime>);
+struct CancelOnDrop(Arc<CallDeadline>);
 
-impl Drop for Caller {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
 }
 
-impl<C: Send + Sync + 'static, A: Send + 'static> Lane<C, A> {
+impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
     /// Opens a lane; it closes when it is dropped.
-    pub fn open<K, F, Fut>(runtime: &Handle, shape: LaneShape, door: Arc<Door<K>>, run: F) -> Self
+    pub fn open<K, F, Fut>(runtime: &Handle, shape: BatcherSettings, door: Arc<BatchLimiter<K>>, run: F) -> Self
     where
         K: Send + 'static,
-        F: Fn(Vec<Timed<C>>, K) -> Fut + Send + Sync + 'static,
+        F: Fn(Vec<WithDeadline<C>>, K) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Answers<A>> + Send + 'static,
     {
-        let (entrance, exit) = mpsc::channel(shape.capacity);
-        let exit = Arc::new(Mutex::new(Exit { queue: exit, held_over: None }));
+        let (entrance, queue_end) = mpsc::channel(shape.capacity);
+        let queue_end = Arc::new(Mutex::new(CallQueue { queue: queue_end, held_over: None }));
         let run: Arc<Run<C, A, K>> = Arc::new(move |calls, connection| run(calls, connection).boxed());
-        let traffic = Arc::new(Traffic::default());
+        let traffic = Arc::new(BatchTraffic::default());
         for _ in 0..shape.width {
-            runtime.spawn(serve(shape, exit.clone(), traffic.clone(), door.clone(), run.clone()));
+            runtime.spawn(serve(shape, queue_end.clone(), traffic.clone(), door.clone(), run.clone()));
         }
-        Lane { entrance, traffic }
+        Batcher { entrance, traffic }
     }
 
     /// How many calls wait for the next batch.
@@ -197,10 +197,10 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Lane<C, A> {
     /// The same for a caller that has arrived earlier, and has less time left.
     pub async fn call_since(&self, call: C, weight: usize, arrived: Instant) -> Result<A, Error> {
         let (answer, mut answered) = oneshot::channel();
-        let time = CallTime::arrived_at(arrived);
-        let caller = Caller(time.clone());
-        let call = Timed { call, time };
-        self.entrance.try_send(Waiting { call, weight, answer }).map_err(|error| match error {
+        let time = CallDeadline::arrived_at(arrived);
+        let caller = CancelOnDrop(time.clone());
+        let call = WithDeadline { call, time };
+        self.entrance.try_send(QueuedCall { call, weight, answer }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::Overloaded,
             mpsc::error::TrySendError::Closed(_) => stopping(),
         })?;
@@ -221,12 +221,12 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Lane<C, A> {
 }
 
 /// The end of the queue from which batches are taken, by one taker at a time.
-struct Exit<C, A> {
-    queue: mpsc::Receiver<Waiting<C, A>>,
-    held_over: Option<Waiting<C, A>>,
+struct CallQueue<C, A> {
+    queue: mpsc::Receiver<QueuedCall<C, A>>,
+    held_over: Option<QueuedCall<C, A>>,
 }
 
-impl<C, A> Exit<C, A> {
+impl<C, A> CallQueue<C, A> {
     /// Waits for a first call; answers whether there will ever be one.
     async fn wait_for_first(&mut self) -> bool {
         if self.held_over.is_none() {
@@ -242,9 +242,9 @@ impl<C, A> Exit<C, A> {
 
     /// Takes that call along with what has gathered behind it. Calls that were given up are dropped
     /// on the way, however many there are: nobody counts the memory that they take any more.
-    fn take_batch(&mut self, max_weight: usize) -> Vec<Waiting<C, A>> {
-        let is_wanted = |waiting: &Waiting<C, A>| waiting.call.time.is_wanted();
-        let mut batch: Vec<Waiting<C, A>> = self.held_over.take().into_iter().filter(is_wanted).collect();
+    fn take_batch(&mut self, max_weight: usize) -> Vec<QueuedCall<C, A>> {
+        let is_wanted = |waiting: &QueuedCall<C, A>| waiting.call.time.is_wanted();
+        let mut batch: Vec<QueuedCall<C, A>> = self.held_over.take().into_iter().filter(is_wanted).collect();
         let mut weight: usize = batch.iter().map(|waiting| waiting.weight).sum();
         while let Ok(waiting) = self.queue.try_recv() {
             if !is_wanted(&waiting) {
@@ -262,26 +262,26 @@ impl<C, A> Exit<C, A> {
 }
 
 async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
-    shape: LaneShape,
-    exit: Arc<Mutex<Exit<C, A>>>,
-    traffic: Arc<Traffic>,
-    door: Arc<Door<K>>,
+    shape: BatcherSettings,
+    queue_end: Arc<Mutex<CallQueue<C, A>>>,
+    traffic: Arc<BatchTraffic>,
+    door: Arc<BatchLimiter<K>>,
     run: Arc<Run<C, A, K>>,
 ) {
     loop {
-        let mut taking = exit.lock().await;
+        let mut taking = queue_end.lock().await;
         if !taking.wait_for_first().await {
             return;
         }
         let next_turn = async {
             traffic.balance(|| taking.gathered()).await;
             // Nobody closes the turnstile, so there is always a permit to come.
-            door.turnstile.clone().acquire_owned().await.ok()
+            door.permits.clone().acquire_owned().await.ok()
         };
         let turn = tokio::time::timeout(shape.patience, next_turn).await;
-        let gate = (door.gate)().await;
+        let connect = (door.connect)().await;
         let batch = taking.take_batch(shape.max_weight);
-        let connection = match gate {
+        let connection = match connect {
             Ok(connection) => connection,
             Err(error) => {
                 let (_, callers) = those_in_time(batch, Duration::ZERO);
@@ -296,7 +296,7 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
             continue;
         }
         let (size, left_at) = (calls.len(), Instant::now());
-        let times: Vec<Arc<CallTime>> = calls.iter().map(|timed| timed.time.clone()).collect();
+        let times: Vec<Arc<CallDeadline>> = calls.iter().map(|timed| timed.time.clone()).collect();
         traffic.leave(size);
         drop(taking);
         let answers = in_any_case(shape.name, &times, run(calls, connection)).await;
@@ -309,7 +309,7 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
 /// The answers of a batch, even if it panics or does not come back.
 async fn in_any_case<A>(
     lane: &'static str,
-    times: &[Arc<CallTime>],
+    times: &[Arc<CallDeadline>],
     running: impl Future<Output = Answers<A>>,
 ) -> Answers<A> {
     let why = match tokio::time::timeout(GIVE_UP_AFTER, AssertUnwindSafe(running).catch_unwind()).await {
@@ -323,9 +323,9 @@ async fn in_any_case<A>(
 
 /// What can be sent of a batch, and who waits for it. Whoever has too little time left is told so,
 /// and whoever has gone is left out.
-fn those_in_time<C, A>(batch: Vec<Waiting<C, A>>, needed: Duration) -> (Vec<Timed<C>>, Vec<Answer<A>>) {
+fn those_in_time<C, A>(batch: Vec<QueuedCall<C, A>>, needed: Duration) -> (Vec<WithDeadline<C>>, Vec<Answer<A>>) {
     let mut in_time = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
-    for Waiting { call, answer, .. } in batch {
+    for QueuedCall { call, answer, .. } in batch {
         if call.time.left() < needed && call.time.cancel() {
             answer_all(vec![answer], vec![Err(Error::Overloaded)]);
         } else if call.time.is_wanted() {

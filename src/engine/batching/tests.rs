@@ -1,21 +1,21 @@
 use super::*;
 
-const SHAPE: LaneShape =
-    LaneShape { name: "test", capacity: 100, width: 1, patience: Duration::from_secs(3600), max_weight: 10 };
+const SHAPE: BatcherSettings =
+    BatcherSettings { name: "test", capacity: 100, width: 1, patience: Duration::from_secs(3600), max_weight: 10 };
 
-fn door<K>(gate: Box<Gate<K>>) -> Arc<Door<K>> {
-    Arc::new(Door { turnstile: Arc::new(Semaphore::new(1)), gate })
+fn door<K>(connect: Box<ConnectionSource<K>>) -> Arc<BatchLimiter<K>> {
+    Arc::new(BatchLimiter { permits: Arc::new(Semaphore::new(1)), connect })
 }
 
-fn open_door() -> Arc<Door<()>> {
+fn open_door() -> Arc<BatchLimiter<()>> {
     door(Box::new(|| async { Ok(()) }.boxed()))
 }
 
 #[tokio::test]
 async fn behind_a_closed_gate_everybody_is_told_and_nothing_is_run() {
-    let gate: Box<Gate<()>> = Box::new(|| async { Err(Error::unavailable("away".into())) }.boxed());
-    let lane: Lane<u32, ()> =
-        Lane::open(&Handle::current(), SHAPE, door(gate), |_, ()| async { panic!("must not run") });
+    let connect: Box<ConnectionSource<()>> = Box::new(|| async { Err(Error::unavailable("away".into())) }.boxed());
+    let lane: Batcher<u32, ()> =
+        Batcher::open(&Handle::current(), SHAPE, door(connect), |_, ()| async { panic!("must not run") });
     assert!(matches!(lane.call(1, 1).await, Err(Error::Unavailable(outage)) if outage.cause == "away"));
 }
 
@@ -23,14 +23,15 @@ async fn behind_a_closed_gate_everybody_is_told_and_nothing_is_run() {
 async fn who_leaves_while_the_gate_is_closed_is_not_run_when_it_opens() {
     let (opened, ran) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
     let (opened_in, ran_in) = (opened.clone(), ran.clone());
-    let gate: Box<Gate<()>> = Box::new(move || {
+    let connect: Box<ConnectionSource<()>> = Box::new(move || {
         let opened = opened_in.clone();
         async move { opened.acquire().await.map(|permit| permit.forget()).map_err(|_| Error::Overloaded) }.boxed()
     });
-    let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, door(gate), move |calls: Vec<Timed<u32>>, ()| {
-        ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
-        async move { calls.iter().map(|_| Ok(())).collect() }
-    });
+    let lane: Batcher<u32, ()> =
+        Batcher::open(&Handle::current(), SHAPE, door(connect), move |calls: Vec<WithDeadline<u32>>, ()| {
+            ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
+            async move { calls.iter().map(|_| Ok(())).collect() }
+        });
     let mut gone = Box::pin(lane.call(1, 1));
     assert!(futures_util::poll!(&mut gone).is_pending());
     tokio::task::yield_now().await;
@@ -45,27 +46,27 @@ async fn who_leaves_while_the_gate_is_closed_is_not_run_when_it_opens() {
 async fn a_batch_runs_on_the_connection_that_it_was_put_together_for() {
     let connections = Arc::new(AtomicUsize::new(0));
     let given = connections.clone();
-    let gate: Box<Gate<usize>> = Box::new(move || {
+    let connect: Box<ConnectionSource<usize>> = Box::new(move || {
         let number = given.fetch_add(1, Ordering::Relaxed);
         async move { Ok(number) }.boxed()
     });
-    let run = |calls: Vec<Timed<()>>, number: usize| async move { calls.iter().map(|_| Ok(number)).collect() };
-    let lane: Lane<(), usize> = Lane::open(&Handle::current(), SHAPE, door(gate), run);
+    let run = |calls: Vec<WithDeadline<()>>, number: usize| async move { calls.iter().map(|_| Ok(number)).collect() };
+    let lane: Batcher<(), usize> = Batcher::open(&Handle::current(), SHAPE, door(connect), run);
     assert_eq!(lane.call((), 1).await.unwrap(), 0);
     assert_eq!(lane.call((), 1).await.unwrap(), 1);
     assert_eq!(connections.load(Ordering::Relaxed), 2, "and on no other");
 }
 
 /// A call as it waits, which arrived so long ago, and where its answer comes.
-fn waiting(ago: Duration) -> (Waiting<(), ()>, oneshot::Receiver<Result<(), Error>>) {
+fn waiting(ago: Duration) -> (QueuedCall<(), ()>, oneshot::Receiver<Result<(), Error>>) {
     let (answer, answered) = oneshot::channel();
-    let time = CallTime::arrived_before(ago);
-    (Waiting { call: Timed { call: (), time }, weight: 1, answer }, answered)
+    let time = CallDeadline::arrived_before(ago);
+    (QueuedCall { call: WithDeadline { call: (), time }, weight: 1, answer }, answered)
 }
 
 #[tokio::test]
 async fn a_call_with_too_little_time_left_for_a_batch_is_refused_and_never_sent() {
-    let traffic = Traffic::default();
+    let traffic = BatchTraffic::default();
     assert_eq!(traffic.time_needed(10), Duration::ZERO);
     traffic.come_back(0, 10, Instant::now() - Duration::from_secs(1));
     let needed = traffic.time_needed(10);
@@ -82,7 +83,7 @@ async fn a_call_with_too_little_time_left_for_a_batch_is_refused_and_never_sent(
 
 #[tokio::test]
 async fn however_long_a_batch_took_a_new_call_is_sent() {
-    let traffic = Traffic::default();
+    let traffic = BatchTraffic::default();
     traffic.come_back(0, 1, Instant::now() - Duration::from_secs(20));
     let (calls, _) = those_in_time(vec![waiting(Duration::ZERO).0], traffic.time_needed(1));
     assert_eq!(calls.len(), 1);
@@ -90,24 +91,24 @@ async fn however_long_a_batch_took_a_new_call_is_sent() {
 
 #[test]
 fn the_database_is_blamed_only_if_nothing_has_come_back_from_it() {
-    let (traffic, time) = (Traffic::default(), CallTime::arrived_before(Duration::from_secs(4)));
+    let (traffic, time) = (BatchTraffic::default(), CallDeadline::arrived_before(Duration::from_secs(4)));
     assert!(matches!(traffic.not_sent(&time), Error::Unavailable(_)));
     traffic.come_back(0, 1, Instant::now());
     assert!(matches!(traffic.not_sent(&time), Error::Overloaded));
-    let later = CallTime::start();
+    let later = CallDeadline::start();
     assert!(matches!(traffic.not_sent(&later), Error::Unavailable(_)), "nothing since it arrived");
 }
 
 /// Calls that arrive while a batch is away form the next one; weights are kept to.
 #[tokio::test]
 async fn calls_gather_while_a_batch_is_away() {
-    let (gate, sizes) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
-    let (gate_in, sizes_in) = (gate.clone(), sizes.clone());
-    let lane: Lane<u32, u32> = Lane::open(&Handle::current(), SHAPE, open_door(), move |calls, ()| {
-        let (gate, sizes) = (gate_in.clone(), sizes_in.clone());
+    let (connect, sizes) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
+    let (gate_in, sizes_in) = (connect.clone(), sizes.clone());
+    let lane: Batcher<u32, u32> = Batcher::open(&Handle::current(), SHAPE, open_door(), move |calls, ()| {
+        let (connect, sizes) = (gate_in.clone(), sizes_in.clone());
         async move {
             sizes.lock().unwrap().push(calls.len());
-            gate.acquire().await.unwrap().forget();
+            connect.acquire().await.unwrap().forget();
             calls.into_iter().map(|timed| Ok(timed.call * 2)).collect()
         }
     });
@@ -121,7 +122,7 @@ async fn calls_gather_while_a_batch_is_away() {
     for call in &mut calls[1..] {
         assert!(futures_util::poll!(call).is_pending());
     }
-    gate.add_permits(3);
+    connect.add_permits(3);
     let answers = futures_util::future::join_all(calls).await;
     let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers, (0..16).map(|n| n * 2).collect::<Vec<_>>());
@@ -133,8 +134,8 @@ async fn calls_gather_while_a_batch_is_away() {
 async fn lone_call_away_and_two_behind(patience: Duration) -> Arc<std::sync::Mutex<Vec<usize>>> {
     let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
     let sizes_in = sizes.clone();
-    let shape = LaneShape { width: 2, patience, ..SHAPE };
-    let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_door(), move |calls, ()| {
+    let shape = BatcherSettings { width: 2, patience, ..SHAPE };
+    let lane: Batcher<(), ()> = Batcher::open(&Handle::current(), shape, open_door(), move |calls, ()| {
         sizes_in.lock().unwrap().push(calls.len());
         std::future::pending()
     });
@@ -174,8 +175,8 @@ async fn a_slow_batch_does_not_hold_up_the_next() {
 
 #[tokio::test]
 async fn a_full_lane_refuses_at_once() {
-    let shape = LaneShape { capacity: 1, ..SHAPE };
-    let lane: Lane<(), ()> = Lane::open(&Handle::current(), shape, open_door(), |_, ()| std::future::pending());
+    let shape = BatcherSettings { capacity: 1, ..SHAPE };
+    let lane: Batcher<(), ()> = Batcher::open(&Handle::current(), shape, open_door(), |_, ()| std::future::pending());
     let (mut first, mut second) = (Box::pin(lane.call((), 1)), Box::pin(lane.call((), 1)));
     assert!(futures_util::poll!(&mut first).is_pending());
     assert!(matches!(futures_util::poll!(&mut second), std::task::Poll::Ready(Err(Error::Overloaded))));
@@ -189,14 +190,14 @@ async fn a_panic_is_told_to_every_caller_and_the_lane_lives_on() {
         AfterItIsSent,
         Never,
     }
-    let run = |calls: Vec<Timed<Panic>>, ()| async move {
+    let run = |calls: Vec<WithDeadline<Panic>>, ()| async move {
         let is_due = |when: Panic| calls.iter().any(|timed| timed.call == when);
         assert!(!is_due(Panic::BeforeItIsSent), "on purpose");
         calls.iter().for_each(|timed| assert!(timed.time.send()));
         assert!(!is_due(Panic::AfterItIsSent), "on purpose");
         calls.iter().map(|_| Ok(())).collect()
     };
-    let lane: Lane<Panic, ()> = Lane::open(&Handle::current(), SHAPE, open_door(), run);
+    let lane: Batcher<Panic, ()> = Batcher::open(&Handle::current(), SHAPE, open_door(), run);
     assert!(matches!(lane.call(Panic::BeforeItIsSent, 1).await, Err(Error::Internal(_))));
     assert!(matches!(lane.call(Panic::AfterItIsSent, 1).await, Err(Error::OutcomeUnknown(_))));
     assert!(lane.call(Panic::Never, 1).await.is_ok());
@@ -206,10 +207,11 @@ async fn a_panic_is_told_to_every_caller_and_the_lane_lives_on() {
 async fn a_caller_that_has_gone_is_not_run() {
     let ran = Arc::new(std::sync::Mutex::new(Vec::new()));
     let ran_in = ran.clone();
-    let lane: Lane<u32, ()> = Lane::open(&Handle::current(), SHAPE, open_door(), move |calls: Vec<Timed<u32>>, ()| {
-        ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
-        async move { calls.iter().map(|_| Ok(())).collect() }
-    });
+    let lane: Batcher<u32, ()> =
+        Batcher::open(&Handle::current(), SHAPE, open_door(), move |calls: Vec<WithDeadline<u32>>, ()| {
+            ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
+            async move { calls.iter().map(|_| Ok(())).collect() }
+        });
     let mut gone = Box::pin(lane.call(1, 1));
     assert!(futures_util::poll!(&mut gone).is_pending());
     drop(gone);

@@ -8,8 +8,8 @@ use crate::store::DEFAULT_NAMESPACE;
 use crate::store::claim_requests::{RequestKey, is_last_ask};
 use crate::store::events::EventRow;
 
-use crate::engine::change_set::Written;
-use crate::engine::settle::{Word, WorkCall, settle_all};
+use crate::engine::change_set::Applied;
+use crate::engine::settle::{SettleCall, Settlement, settle_all};
 use crate::engine::{Engine, transaction};
 
 /// How often giving work back is tried before it is left to the lease.
@@ -109,12 +109,12 @@ impl Drop for SentClaim {
 }
 
 async fn undo_claims(engine: Engine, worker_id: String, leases: Vec<(i64, i64)>, ask: Option<Ask>) {
-    let calls: Vec<WorkCall> = leases
+    let calls: Vec<SettleCall> = leases
         .into_iter()
-        .map(|(event_id, lease_id)| WorkCall {
+        .map(|(event_id, lease_id)| SettleCall {
             event_id,
             caller: Caller { worker_id: worker_id.clone(), lease_id: Some(lease_id) },
-            word: Word::Release { delay_seconds: 0.0, reason: Some("client_gone".into()) },
+            settlement: Settlement::Release { delay_seconds: 0.0, reason: Some("client_gone".into()) },
             is_push: false,
         })
         .collect();
@@ -131,17 +131,17 @@ async fn undo_claims(engine: Engine, worker_id: String, leases: Vec<(i64, i64)>,
 
 impl Engine {
     /// Releases claims that did not reach their worker, unless it has asked again since.
-    async fn give_back(&self, calls: &[WorkCall], ask: Option<&Ask>) -> Result<(), Error> {
-        let calls: Vec<&WorkCall> = calls.iter().collect();
+    async fn give_back(&self, calls: &[SettleCall], ask: Option<&Ask>) -> Result<(), Error> {
+        let calls: Vec<&SettleCall> = calls.iter().collect();
         let written = transaction!(self, |conn| {
             if let Some(ask) = ask
                 && !is_last_ask(conn, ask.key(), ask.number).await?
             {
-                return Ok(Written::default());
+                return Ok(Applied::default());
             }
             Ok(settle_all(conn, self, &calls).await?.1)
         })?;
-        self.follow_up(&written);
+        self.notify_after_commit(&written);
         Ok(())
     }
 }

@@ -20,16 +20,16 @@ use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
 use crate::store::claims::{ClaimQuery, Claimed, ClaimedEvent, claim_deliveries};
-use crate::store::deliveries::FirstMoments;
+use crate::store::deliveries::EarliestTimes;
 use crate::store::events::{EventRow, LARGE_PAYLOAD};
 use crate::store::ready::queue_of_tag;
 
 use crate::engine::batching::Answers;
-use crate::engine::batching::deadline::{Timed, limit_statements, too_late};
+use crate::engine::batching::deadline::{WithDeadline, limit_statements, too_late};
 use crate::engine::claim::claimed_batch::{Ask, Undo};
 pub use crate::engine::claim::claimed_batch::{ClaimedBatch, SentClaim};
-use crate::engine::waiting::hub::{Findings, Queues};
-use crate::engine::waiting::low_water_marks::{Look, Place};
+use crate::engine::waiting::hub::{Queues, ScanResult};
+use crate::engine::waiting::low_water_marks::{QueuePosition, QueueScan};
 use crate::engine::{Engine, statement, transaction};
 
 /// How many entries more than needed a claim looks at, so that work which others are just taking
@@ -67,7 +67,7 @@ pub struct ClaimRequest {
 
 /// One worker in a fused claim.
 #[derive(Debug, Clone)]
-pub struct Claimer {
+pub struct ClaimCall {
     queues: Queues,
     worker_id: String,
     max: usize,
@@ -79,8 +79,8 @@ pub struct Claimer {
 impl Engine {
     /// Claims work, waiting for it if asked to. An empty batch: there was none.
     pub async fn claim_deliveries(&self, request: ClaimRequest) -> Result<ClaimedBatch, Error> {
-        self.sightings.note(&request.worker_id, Some(request.tags.as_slice()));
-        let mut claimer = Claimer {
+        self.worker_sightings.note(&request.worker_id, Some(request.tags.as_slice()));
+        let mut claimer = ClaimCall {
             queues: request.tags.as_slice().iter().map(|tag| queue_of_tag(tag)).collect(),
             worker_id: request.worker_id,
             max: request.max,
@@ -122,9 +122,9 @@ impl Engine {
         }
     }
 
-    async fn look_once(&self, claimer: &Claimer, request_id: Option<&str>) -> Result<ClaimedBatch, Error> {
+    async fn look_once(&self, claimer: &ClaimCall, request_id: Option<&str>) -> Result<ClaimedBatch, Error> {
         let Some(request_id) = request_id.map(str::to_owned) else {
-            return self.lanes.claim.call(claimer.clone(), claimer.max).await;
+            return self.batchers.claim.call(claimer.clone(), claimer.max).await;
         };
         let (engine, claimer) = (self.clone(), claimer.clone());
         self.detached(async move {
@@ -135,7 +135,7 @@ impl Engine {
     }
 
     /// Claims for many workers at once: one statement for all that ask for the same queues.
-    pub(crate) async fn claim_fused(&self, claimers: Vec<Timed<Claimer>>) -> Answers<ClaimedBatch> {
+    pub(crate) async fn run_claim_batch(&self, claimers: Vec<WithDeadline<ClaimCall>>) -> Answers<ClaimedBatch> {
         let mut groups: BTreeMap<Queues, Vec<usize>> = BTreeMap::new();
         for (index, claimer) in claimers.iter().enumerate() {
             groups.entry(claimer.call.queues.clone()).or_default().push(index);
@@ -146,9 +146,9 @@ impl Engine {
             if members.is_empty() {
                 continue;
             }
-            let sent: Vec<&Timed<Claimer>> = members.iter().map(|index| &claimers[*index]).collect();
+            let sent: Vec<&WithDeadline<ClaimCall>> = members.iter().map(|index| &claimers[*index]).collect();
             limit_statements(&sent);
-            let asking: Vec<&Claimer> = sent.iter().map(|timed| &timed.call).collect();
+            let asking: Vec<&ClaimCall> = sent.iter().map(|timed| &timed.call).collect();
             for (index, share) in members.into_iter().zip(self.claim_for(&queues, &asking).await) {
                 answers[index] = Some(share.map(|events| ClaimedBatch::new(self.clone(), events, Undo::AtOnce)));
             }
@@ -158,19 +158,19 @@ impl Engine {
 
     /// Claims for workers that ask for the same queues, unless all of them wait and an earlier
     /// batch has found out since they came that there is nothing.
-    async fn claim_for(&self, queues: &Queues, claimers: &[&Claimer]) -> Vec<Result<Vec<EventRow>, Error>> {
+    async fn claim_for(&self, queues: &Queues, claimers: &[&ClaimCall]) -> Vec<Result<Vec<EventRow>, Error>> {
         let waiters: Vec<u64> = claimers.iter().filter_map(|claimer| claimer.waiter).collect();
         let all_wait = waiters.len() == claimers.len();
-        let look = self.hub.begin_look(queues.clone(), waiters);
+        let look = self.hub.begin_scan(queues.clone(), waiters);
         if all_wait && self.hub.knows_to_be_empty(queues) {
-            look.finish(&Findings::default());
+            look.finish(&ScanResult::default());
             return claimers.iter().map(|_| Ok(Vec::new())).collect();
         }
         let mut shares: Vec<Result<Vec<EventRow>, Error>> = claimers.iter().map(|_| Ok(Vec::new())).collect();
-        let mut findings = Findings::default();
+        let mut findings = ScanResult::default();
         let mut unserved: Vec<usize> = (0..claimers.len()).collect();
         loop {
-            let asking: Vec<&Claimer> = unserved.iter().map(|index| claimers[*index]).collect();
+            let asking: Vec<&ClaimCall> = unserved.iter().map(|index| claimers[*index]).collect();
             let claimed = match self.claim_within_reach(queues, &asking).await {
                 Ok(claimed) => claimed,
                 Err(error) => {
@@ -178,7 +178,7 @@ impl Engine {
                     return shares;
                 }
             };
-            findings = Findings { found: findings.found || !claimed.events.is_empty(), left: more_behind(&claimed) };
+            findings = ScanResult { found: findings.found || !claimed.events.is_empty(), left: more_behind(&claimed) };
             let is_full = is_full(&claimed);
             for (index, share) in unserved.iter().zip(share_out(claimed, &asking)) {
                 shares[*index] = Ok(share);
@@ -194,13 +194,13 @@ impl Engine {
     /// Claims once, and looks further if there is work that could not be reached: others are just
     /// taking it, or it has expired and stands in the way until it is swept. First come, first
     /// served: slots are in the order of the claimers.
-    async fn claim_within_reach(&self, queues: &Queues, claimers: &[&Claimer]) -> Result<Claimed, Error> {
+    async fn claim_within_reach(&self, queues: &Queues, claimers: &[&ClaimCall]) -> Result<Claimed, Error> {
         let mut is_swept = false;
         let mut looks = 0;
         loop {
             looks += 1;
             let slack = if looks == 1 { SLACK } else { WIDE_SLACK };
-            let look = self.marks.look(queues);
+            let look = self.marks.scan(queues);
             let claimed = statement!(self, |conn| claim(conn, self, &look, queues, claimers, slack).await)?;
             self.metrics.events_claimed.inc_by(claimed.events.len() as u64);
             self.note_claim(&look, &claimed);
@@ -212,14 +212,14 @@ impl Engine {
     }
 
     /// Claims on behalf of a request that may be repeated.
-    async fn claim_by_request(&self, claimer: &Claimer, request_id: &str) -> Result<(Vec<EventRow>, Undo), Error> {
-        let hub_look = self.hub.begin_look(claimer.queues.clone(), claimer.waiter.into_iter().collect());
+    async fn claim_by_request(&self, claimer: &ClaimCall, request_id: &str) -> Result<(Vec<EventRow>, Undo), Error> {
+        let hub_look = self.hub.begin_scan(claimer.queues.clone(), claimer.waiter.into_iter().collect());
         let mut is_swept = false;
         let mut looks = 0;
         loop {
             looks += 1;
             let slack = if looks == 1 { SLACK } else { WIDE_SLACK };
-            let look = self.marks.look(&claimer.queues);
+            let look = self.marks.scan(&claimer.queues);
             let asked = self.claim_or_repeat(claimer, &look, request_id, slack).await?;
             let (claimed, undo) = match asked {
                 Asked::Again(standing) => return Ok((standing, Undo::Never)),
@@ -228,7 +228,7 @@ impl Engine {
             self.metrics.events_claimed.inc_by(claimed.events.len() as u64);
             self.note_claim(&look, &claimed);
             if !claimed.is_out_of_reach() || is_swept || looks == LOOKS {
-                hub_look.finish(&Findings { found: !claimed.events.is_empty(), left: more_behind(&claimed) });
+                hub_look.finish(&ScanResult { found: !claimed.events.is_empty(), left: more_behind(&claimed) });
                 return Ok((claimed.events.into_iter().map(|event| event.row).collect(), undo));
             }
             is_swept = !self.expire_deliveries().await?.more;
@@ -236,23 +236,23 @@ impl Engine {
     }
 
     /// Call it after the commit.
-    pub(crate) fn note_claim(&self, look: &Look<'_>, claimed: &Claimed) {
+    pub(crate) fn note_claim(&self, look: &QueueScan<'_>, claimed: &Claimed) {
         for event in &claimed.events {
             let (queue, rank, seq) = &event.next;
-            look.raise(queue, Place { rank: *rank, seq: *seq });
+            look.raise(queue, QueuePosition { rank: *rank, seq: *seq });
         }
         // Leases are looked at some time after the claim, and never before it.
         let look_at = claimed.events.first().map(|event| event.row.work.updated_at);
         if look_at.is_some() {
             self.database.note_success();
         }
-        self.moments.wait_for(&FirstMoments { look_at, ..FirstMoments::default() });
+        self.due_times.wait_for(&EarliestTimes { look_at, ..EarliestTimes::default() });
     }
 
     async fn claim_or_repeat(
         &self,
-        claimer: &Claimer,
-        look: &Look<'_>,
+        claimer: &ClaimCall,
+        look: &QueueScan<'_>,
         request_id: &str,
         slack: i64,
     ) -> Result<Asked, Error> {
@@ -288,9 +288,9 @@ enum Asked {
 async fn claim(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
-    look: &Look<'_>,
+    look: &QueueScan<'_>,
     queues: &[String],
-    claimers: &[&Claimer],
+    claimers: &[&ClaimCall],
     slack: i64,
 ) -> Result<Claimed, Error> {
     let slots = || claimers.iter().flat_map(|claimer| std::iter::repeat_n(claimer, claimer.max));
@@ -328,7 +328,7 @@ fn is_full(claimed: &Claimed) -> bool {
     !claimed.left.is_empty() && claimed.events.iter().map(bytes).sum::<usize>() + limits::PAYLOAD_BYTES > CLAIM_BYTES
 }
 
-fn share_out(claimed: Claimed, claimers: &[&Claimer]) -> Vec<Vec<EventRow>> {
+fn share_out(claimed: Claimed, claimers: &[&ClaimCall]) -> Vec<Vec<EventRow>> {
     let owner_of_slot: Vec<usize> =
         claimers.iter().enumerate().flat_map(|(index, claimer)| std::iter::repeat_n(index, claimer.max)).collect();
     let mut shares: Vec<Vec<EventRow>> = claimers.iter().map(|_| Vec::new()).collect();

@@ -18,8 +18,8 @@ use crate::store::events::{EventRow, get_event};
 use crate::store::lease_watch::{HeldDelivery, find_stale};
 use crate::store::roll_ups::{ask_to_cancel, find_rolled_up, lock_rolled_up};
 
-use crate::engine::change_set::{Changes, Written};
-use crate::engine::operate::operator_actions::{RETRIABLE, ResetOf, SUBSCRIBED, Verb, operate_on_one};
+use crate::engine::change_set::{Applied, ChangeSet};
+use crate::engine::operate::operator_actions::{OperatorAction, RETRIABLE, ResetTarget, SUBSCRIBED, operate_on_one};
 use crate::engine::{Engine, transaction};
 
 /// Deliveries per transaction of an operator's verb, whether it is on one event or on many.
@@ -66,30 +66,30 @@ pub struct Holder {
 impl Engine {
     /// PROCESSING → PENDING.
     pub async fn reset_event(&self, id: i64, reason: String) -> Result<EventRow, Error> {
-        self.operate_on(id, Verb::Reset { reason, of: ResetOf::Any }).await
+        self.operate_on(id, OperatorAction::Reset { reason, of: ResetTarget::Any }).await
     }
 
     /// FAILED or CANCELLED → PENDING, counters fresh.
     pub async fn retry_event(&self, id: i64, reason: Option<String>) -> Result<EventRow, Error> {
-        self.operate_on(id, Verb::Retry { reason }).await
+        self.operate_on(id, OperatorAction::Retry { reason }).await
     }
 
     /// PENDING → CANCELLED; what somebody holds is marked.
     pub async fn cancel_event(&self, id: i64, reason: Option<String>) -> Result<EventRow, Error> {
-        self.operate_on(id, Verb::Cancel { reason }).await
+        self.operate_on(id, OperatorAction::Cancel { reason }).await
     }
 
     /// Resets everything whose lease has run out or, if `stale_for` is given, whose worker has
     /// given no sign of life for so many seconds.
     pub async fn reset_stale(&self, stale_for: Option<f64>, reason: String) -> Result<BulkOutcome, Error> {
-        let verb = Verb::Reset { reason, of: ResetOf::Stale { silent_seconds: stale_for } };
+        let action = OperatorAction::Reset { reason, of: ResetTarget::Stale { silent_seconds: stale_for } };
         let mut count = 0;
         loop {
             let limit = DELIVERIES_PER_TRANSACTION;
             let found = self.find_stale(stale_for, limit as i64).await.map_err(|error| told(count, error))?;
             let ids: Vec<i64> = found.into_iter().map(|held| held.id).collect();
             let is_full = ids.len() == limit;
-            count += self.operate_on_many(ids, verb.clone()).await.map_err(|error| told(count, error))?.len();
+            count += self.operate_on_many(ids, action.clone()).await.map_err(|error| told(count, error))?.len();
             if !is_full || count >= BULK_LIMIT {
                 return Ok(BulkOutcome { count, more: is_full });
             }
@@ -114,23 +114,23 @@ impl Engine {
         .await
     }
 
-    async fn operate_on(&self, id: i64, verb: Verb) -> Result<EventRow, Error> {
+    async fn operate_on(&self, id: i64, action: OperatorAction) -> Result<EventRow, Error> {
         let engine = self.clone();
         self.detached(async move {
             let done = transaction!(engine, |conn| {
                 let written = match find_rolled_up(conn, id).await? {
                     Some(pushes) if pushes.len() > DELIVERIES_PER_TRANSACTION => return Ok(Err(pushes)),
-                    Some(pushes) => operate_on_pushes(conn, &engine, id, &pushes, &verb).await?,
-                    None => operate_on_one(conn, &engine, id, false, &verb).await?,
+                    Some(pushes) => operate_on_pushes(conn, &engine, id, &pushes, &action).await?,
+                    None => operate_on_one(conn, &engine, id, false, &action).await?,
                 };
                 Ok(Ok((read_back(conn, id).await?, written)))
             })?;
             match done {
                 Ok((row, written)) => {
-                    engine.follow_up(&written);
+                    engine.notify_after_commit(&written);
                     Ok(row)
                 }
-                Err(pushes) => engine.operate_in_parts(id, &pushes, &verb).await,
+                Err(pushes) => engine.operate_in_parts(id, &pushes, &action).await,
             }
         })
         .await
@@ -138,23 +138,23 @@ impl Engine {
 
     /// Carries a verb out on an event with more pushes than one transaction takes. If time runs out
     /// in between, its caller is told so, and may say the same again: it goes on with the rest.
-    async fn operate_in_parts(&self, id: i64, pushes: &[i64], verb: &Verb) -> Result<EventRow, Error> {
+    async fn operate_in_parts(&self, id: i64, pushes: &[i64], action: &OperatorAction) -> Result<EventRow, Error> {
         let mut changed = 0;
         for (number, part) in pushes.chunks(DELIVERIES_PER_TRANSACTION).enumerate() {
             let worked = transaction!(self, |conn| {
                 let mut changes = load(conn, self, part).await?;
                 if number == 0 {
-                    begin_on_pushes(conn, id, verb).await?;
+                    begin_on_pushes(conn, id, action).await?;
                 }
-                let fitting = carry_out_all(&mut changes, verb);
+                let fitting = carry_out_all(&mut changes, action);
                 Ok((fitting, changes.write(conn).await?))
             });
             let (fitting, written) = worked.map_err(|error| told(changed, error))?;
-            self.follow_up(&written);
+            self.notify_after_commit(&written);
             changed += fitting;
         }
         let row = transaction!(self, |conn| read_back(conn, id).await).map_err(|error| told(changed, error))?;
-        if changed == 0 && matches!(verb, Verb::Retry { .. }) {
+        if changed == 0 && matches!(action, OperatorAction::Retry { .. }) {
             return Err(nothing_to_retry(id, row.work.status.0));
         }
         Ok(row)
@@ -162,28 +162,28 @@ impl Engine {
 
     /// Carries a verb out on deliveries that it fits, passing over the others. Returns whose events
     /// they are.
-    pub(crate) async fn operate_on_many(&self, ids: Vec<i64>, verb: Verb) -> Result<BTreeSet<i64>, Error> {
+    pub(crate) async fn operate_on_many(&self, ids: Vec<i64>, action: OperatorAction) -> Result<BTreeSet<i64>, Error> {
         let engine = self.clone();
         self.detached(async move {
-            let (events, written): (BTreeSet<i64>, Written) = transaction!(engine, |conn| {
+            let (events, written): (BTreeSet<i64>, Applied) = transaction!(engine, |conn| {
                 let mut changes = load(conn, &engine, &ids).await?;
-                let fitting = verb.fitting(&changes);
+                let fitting = action.fitting(&changes);
                 let event_of = |id: &i64| Some(changes.get(*id)?.delivery.event_id);
                 let events = fitting.iter().filter_map(event_of).collect();
                 for id in &fitting {
-                    verb.carry_out(&mut changes, *id);
+                    action.carry_out(&mut changes, *id);
                 }
                 Ok((events, changes.write(conn).await?))
             })?;
-            engine.follow_up(&written);
+            engine.notify_after_commit(&written);
             Ok(events)
         })
         .await
     }
 }
 
-async fn load(conn: &mut AsyncPgConnection, engine: &Engine, ids: &[i64]) -> Result<Changes, Error> {
-    let mut changes = Changes::load(conn, ids, engine.now()).await?;
+async fn load(conn: &mut AsyncPgConnection, engine: &Engine, ids: &[i64]) -> Result<ChangeSet, Error> {
+    let mut changes = ChangeSet::load(conn, ids, engine.now()).await?;
     changes.find_orphans(conn).await?;
     Ok(changes)
 }
@@ -195,11 +195,11 @@ async fn operate_on_pushes(
     engine: &Engine,
     id: i64,
     pushes: &[i64],
-    verb: &Verb,
-) -> Result<Written, Error> {
+    action: &OperatorAction,
+) -> Result<Applied, Error> {
     let mut changes = load(conn, engine, pushes).await?;
-    let status = begin_on_pushes(conn, id, verb).await?;
-    if carry_out_all(&mut changes, verb) == 0 && matches!(verb, Verb::Retry { .. }) {
+    let status = begin_on_pushes(conn, id, action).await?;
+    if carry_out_all(&mut changes, action) == 0 && matches!(action, OperatorAction::Retry { .. }) {
         return Err(nothing_to_retry(id, status));
     }
     changes.write(conn).await
@@ -207,23 +207,23 @@ async fn operate_on_pushes(
 
 /// Checks that a verb fits where an event stands, and notes on its own row that its pushes are
 /// called off. Its own row stays locked. Pushes are locked before it, like everywhere.
-async fn begin_on_pushes(conn: &mut AsyncPgConnection, id: i64, verb: &Verb) -> Result<Status, Error> {
+async fn begin_on_pushes(conn: &mut AsyncPgConnection, id: i64, action: &OperatorAction) -> Result<Status, Error> {
     let state = lock_rolled_up(conn, id).await?;
-    verb.check_rolled_up(id, &state)?;
-    if let Verb::Cancel { reason } = verb {
+    action.check_rolled_up(id, &state)?;
+    if let OperatorAction::Cancel { reason } = action {
         ask_to_cancel(conn, id, reason.as_deref()).await?;
     }
     Ok(state.status.0)
 }
 
 /// Returns how many pushes of an event a verb was carried out on.
-fn carry_out_all(changes: &mut Changes, verb: &Verb) -> usize {
-    let fitting = match verb {
-        Verb::Cancel { .. } => changes.ids_where(|loaded| !loaded.delivery.status.is_finished()),
-        _ => verb.fitting(changes),
+fn carry_out_all(changes: &mut ChangeSet, action: &OperatorAction) -> usize {
+    let fitting = match action {
+        OperatorAction::Cancel { .. } => changes.ids_where(|loaded| !loaded.delivery.status.is_finished()),
+        _ => action.fitting(changes),
     };
     for id in &fitting {
-        verb.carry_out(changes, *id);
+        action.carry_out(changes, *id);
     }
     fitting.len()
 }

@@ -10,7 +10,7 @@ use crate::store::deliveries::Loaded;
 use crate::store::roll_ups::RolledUpState;
 
 use crate::engine::Engine;
-use crate::engine::change_set::{Changes, Written};
+use crate::engine::change_set::{Applied, ChangeSet};
 
 /// What a push must be to be sent again.
 pub(crate) const SUBSCRIBED: &str = "for a subscription that is still there";
@@ -20,7 +20,7 @@ pub(crate) const RETRIABLE: &str = "FAILED or CANCELLED";
 
 /// Which of the work that somebody holds a reset takes back.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum ResetOf {
+pub(crate) enum ResetTarget {
     /// Any: the operator has named it.
     Any,
     /// Work whose lease has run out, or whose worker has given no sign of life for this many
@@ -28,9 +28,9 @@ pub(crate) enum ResetOf {
     Stale { silent_seconds: Option<f64> },
 }
 
-impl ResetOf {
+impl ResetTarget {
     fn includes(self, loaded: &Loaded) -> bool {
-        let ResetOf::Stale { silent_seconds } = self else { return true };
+        let ResetTarget::Stale { silent_seconds } = self else { return true };
         let has_expired = loaded.delivery.lease_expires_at.is_some_and(|at| at <= loaded.now);
         let is_silent =
             |seconds: f64| loaded.updated_at <= loaded.now - TimeDelta::microseconds((seconds * 1e6).round() as i64);
@@ -40,9 +40,9 @@ impl ResetOf {
 
 /// An operator's verb, applied to one delivery.
 #[derive(Debug, Clone)]
-pub(crate) enum Verb {
+pub(crate) enum OperatorAction {
     /// PROCESSING → PENDING.
-    Reset { reason: String, of: ResetOf },
+    Reset { reason: String, of: ResetTarget },
     /// FAILED or CANCELLED → PENDING, counters fresh.
     Retry { reason: Option<String> },
     /// PENDING → CANCELLED; what somebody holds is marked; what was given up and keeps the rest of
@@ -52,20 +52,22 @@ pub(crate) enum Verb {
     GiveUp { by: String, reason: String },
 }
 
-impl Verb {
+impl OperatorAction {
     /// Whether it fits where a delivery stands.
     pub fn check(&self, loaded: &Loaded) -> Result<(), Error> {
         use Status::{Cancelled, Completed, Failed, Pending, Processing};
         let status = loaded.delivery.status;
         let (fits, wanted) = match self {
             // Checked again under the lock: its worker may have given a sign of life meanwhile.
-            Verb::Reset { of, .. } => (status == Processing && of.includes(loaded), "PROCESSING"),
-            Verb::Retry { .. } if loaded.is_orphan => (false, SUBSCRIBED),
-            Verb::Retry { .. } => (matches!(status, Failed | Cancelled), RETRIABLE),
-            Verb::Cancel { .. } if status == Failed => (loaded.holds_turn, "PENDING or PROCESSING"),
+            OperatorAction::Reset { of, .. } => (status == Processing && of.includes(loaded), "PROCESSING"),
+            OperatorAction::Retry { .. } if loaded.is_orphan => (false, SUBSCRIBED),
+            OperatorAction::Retry { .. } => (matches!(status, Failed | Cancelled), RETRIABLE),
+            OperatorAction::Cancel { .. } if status == Failed => (loaded.holds_turn, "PENDING or PROCESSING"),
             // Cancelling twice is no mistake.
-            Verb::Cancel { .. } => (matches!(status, Pending | Processing | Cancelled), "PENDING or PROCESSING"),
-            Verb::GiveUp { .. } => (status == Pending, "PENDING"),
+            OperatorAction::Cancel { .. } => {
+                (matches!(status, Pending | Processing | Cancelled), "PENDING or PROCESSING")
+            }
+            OperatorAction::GiveUp { .. } => (status == Pending, "PENDING"),
         };
         // An event that nobody was to get has no work to bring back.
         let has_work = loaded.delivery.subscription_id.is_some() || !loaded.tags.is_empty() || status != Completed;
@@ -78,37 +80,37 @@ impl Verb {
         let status = state.status.0;
         let (fits, wanted) = match self {
             // Some of its pushes may have been brought back already, by a retry that was broken off.
-            Verb::Retry { .. } if status == Pending => {
+            OperatorAction::Retry { .. } if status == Pending => {
                 (state.failed_deliveries > 0 && !state.cancel_requested, RETRIABLE)
             }
-            Verb::Retry { .. } => (matches!(status, Failed | Cancelled), RETRIABLE),
-            Verb::Cancel { .. } => (matches!(status, Pending | Cancelled), "PENDING"),
+            OperatorAction::Retry { .. } => (matches!(status, Failed | Cancelled), RETRIABLE),
+            OperatorAction::Cancel { .. } => (matches!(status, Pending | Cancelled), "PENDING"),
             // No worker ever holds it.
-            Verb::Reset { .. } | Verb::GiveUp { .. } => (false, "PROCESSING"),
+            OperatorAction::Reset { .. } | OperatorAction::GiveUp { .. } => (false, "PROCESSING"),
         };
         if fits { Ok(()) } else { Err(Error::WrongState { what: "event", id: event_id, status, wanted }) }
     }
 
     /// All that it fits.
-    pub fn fitting(&self, changes: &Changes) -> Vec<i64> {
+    pub fn fitting(&self, changes: &ChangeSet) -> Vec<i64> {
         changes.ids_where(|loaded| self.check(loaded).is_ok())
     }
 
     /// Carries it out on a delivery that it fits.
-    pub fn carry_out(&self, changes: &mut Changes, id: i64) {
+    pub fn carry_out(&self, changes: &mut ChangeSet, id: i64) {
         let Some(loaded) = changes.touch(id) else { return };
         let now = loaded.now;
         let lines: Vec<LogLine> = match self {
-            Verb::Reset { reason, .. } => loaded.delivery.reset(reason, now),
-            Verb::Retry { reason } => {
+            OperatorAction::Reset { reason, .. } => loaded.delivery.reset(reason, now),
+            OperatorAction::Retry { reason } => {
                 let line = loaded.delivery.retry(reason.as_deref(), now);
                 loaded.forget_past_expiry();
                 changes.send_to_tail(id);
                 vec![line]
             }
-            Verb::Cancel { .. } if loaded.delivery.status == Status::Cancelled => Vec::new(),
-            Verb::Cancel { reason } => loaded.delivery.cancel(reason.as_deref()).into_iter().collect(),
-            Verb::GiveUp { by, reason } => {
+            OperatorAction::Cancel { .. } if loaded.delivery.status == Status::Cancelled => Vec::new(),
+            OperatorAction::Cancel { reason } => loaded.delivery.cancel(reason.as_deref()).into_iter().collect(),
+            OperatorAction::GiveUp { by, reason } => {
                 loaded.delivery.give_up(Some(reason));
                 changes.move_to_dead_letters(id, by);
                 Vec::new()
@@ -125,14 +127,14 @@ pub(crate) async fn operate_on_one(
     engine: &Engine,
     id: i64,
     is_push: bool,
-    verb: &Verb,
-) -> Result<Written, Error> {
-    let mut changes = Changes::load(conn, &[id], engine.now()).await?;
+    action: &OperatorAction,
+) -> Result<Applied, Error> {
+    let mut changes = ChangeSet::load(conn, &[id], engine.now()).await?;
     changes.find_orphans(conn).await?;
     let is_meant = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == is_push;
     let unknown = || if is_push { Error::DeliveryNotFound(id) } else { Error::EventNotFound(id) };
-    verb.check(changes.get(id).filter(is_meant).ok_or_else(unknown)?)?;
-    verb.carry_out(&mut changes, id);
+    action.check(changes.get(id).filter(is_meant).ok_or_else(unknown)?)?;
+    action.carry_out(&mut changes, id);
     changes.write(conn).await
 }
 

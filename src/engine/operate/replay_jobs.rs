@@ -18,9 +18,9 @@ use crate::store::replay_jobs::{
     save_progress, take_replay_job,
 };
 
-use crate::engine::change_set::{Changes, Written};
+use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::operate::replays::{ReplayOrder, replay_many};
-use crate::engine::sweep::Swept;
+use crate::engine::sweep::SweepOutcome;
 use crate::engine::{Engine, transaction};
 
 /// Dead letters per transaction.
@@ -85,17 +85,17 @@ impl Engine {
     }
 
     /// Sends the next few dead letters of a replay whose time has come again.
-    pub async fn work_off_replays(&self) -> Result<Swept, Error> {
+    pub async fn work_off_replays(&self) -> Result<SweepOutcome, Error> {
         let worked_off = transaction!(self, |conn| {
             let Some(job) = take_replay_job(conn, self.now()).await? else { return Ok(None) };
             work_off(conn, self, &job).await.map(Some)
         })?;
         if let Some((count, written)) = worked_off {
-            self.follow_up(&written);
-            return Ok(Swept { count, more: true, next_in: None });
+            self.notify_after_commit(&written);
+            return Ok(SweepOutcome { count, more: true, next_in: None });
         }
         let mut conn = self.database.connection().await?;
-        Ok(Swept { count: 0, more: false, next_in: next_replay_in(&mut conn, self.now()).await? })
+        Ok(SweepOutcome { count: 0, more: false, next_in: next_replay_in(&mut conn, self.now()).await? })
     }
 
     async fn count_open(
@@ -116,7 +116,7 @@ async fn work_off(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
     job: &ReplayJobRow,
-) -> Result<(usize, Written), Error> {
+) -> Result<(usize, Applied), Error> {
     let unreadable = || Error::Internal(format!("replay {} cannot be read", job.id));
     let filter: DeadLetterFilter = serde_json::from_str(job.filter.0.as_str()).map_err(|_| unreadable())?;
     let filter = DeadLetterFilter { replayed: Some(false), ..filter };
@@ -125,7 +125,7 @@ async fn work_off(
     let (letters, next) = list_dead_letters(conn, DEFAULT_NAMESPACE, &filter, range).await?;
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
     let deliveries: Vec<i64> = letters.iter().map(|letter| letter.delivery_id).collect();
-    let mut changes = Changes::load(conn, &deliveries, engine.now()).await?;
+    let mut changes = ChangeSet::load(conn, &deliveries, engine.now()).await?;
     let (replayed, skipped) = replay_many(conn, &mut changes, &ids, &order_of(job)).await?;
     let written = changes.write(conn).await?;
     let last_id = next.or(ids.last().copied()).unwrap_or(job.last_id);

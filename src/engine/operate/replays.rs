@@ -16,7 +16,7 @@ use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letter_list::{DeadLetterRow, WholeDeadLetter, find_dead_letters, get_dead_letter};
 use crate::store::dead_letters::{self, ReplayRow, ReplayTerms};
 
-use crate::engine::change_set::Changes;
+use crate::engine::change_set::ChangeSet;
 use crate::engine::{Engine, transaction};
 
 /// What of a push is as a dead letter has it, and not as the event and the subscription do.
@@ -64,7 +64,7 @@ impl Engine {
         self.detached(async move {
             let (letter, written) = transaction!(engine, |conn| {
                 let delivery_id = find(conn, id).await?.delivery_id;
-                let mut changes = Changes::load(conn, &[delivery_id], engine.now()).await?;
+                let mut changes = ChangeSet::load(conn, &[delivery_id], engine.now()).await?;
                 changes.find_orphans(conn).await?;
                 // Whoever is done with a dead letter holds its delivery's lock. Now we do: look again.
                 let letter = find(conn, id).await?;
@@ -77,7 +77,7 @@ impl Engine {
                 let letter = get_dead_letter(conn, DEFAULT_NAMESPACE, id).await?;
                 Ok((letter.ok_or(Error::DeadLetterNotFound(id))?, written))
             })?;
-            engine.follow_up(&written);
+            engine.notify_after_commit(&written);
             Ok(letter)
         })
         .await
@@ -100,7 +100,7 @@ async fn find(conn: &mut AsyncPgConnection, id: i64) -> Result<DeadLetterRow, Er
 /// that somebody else was done with meanwhile count as neither.
 pub(crate) async fn replay_many(
     conn: &mut AsyncPgConnection,
-    changes: &mut Changes,
+    changes: &mut ChangeSet,
     ids: &[i64],
     order: &ReplayOrder,
 ) -> Result<(i64, i64), Error> {
@@ -120,7 +120,7 @@ pub(crate) async fn replay_many(
 
 /// FAILED or CANCELLED → PENDING, from the dead letters. Its delivery is locked, if it is there.
 fn replay(
-    changes: &mut Changes,
+    changes: &mut ChangeSet,
     letter: &DeadLetterRow,
     order: &ReplayOrder,
     webhook_id: Option<String>,

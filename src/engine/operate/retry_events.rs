@@ -15,7 +15,7 @@ use crate::store::listing::{EventFilter, Page, find_events};
 use crate::store::roll_ups::{Retriable, read_retriable};
 
 use crate::engine::Engine;
-use crate::engine::operate::operator_actions::Verb;
+use crate::engine::operate::operator_actions::OperatorAction;
 use crate::engine::operate::{BULK_LIMIT, BulkOutcome, DELIVERIES_PER_TRANSACTION, told};
 
 /// Events that are looked for at a time.
@@ -101,7 +101,7 @@ impl Engine {
     async fn carry_out(&self, progress: &mut Progress) -> Result<(), Error> {
         let batch = std::mem::take(&mut progress.batch);
         if !batch.is_empty() {
-            progress.events.extend(self.operate_on_many(batch, Verb::Retry { reason: None }).await?);
+            progress.events.extend(self.operate_on_many(batch, OperatorAction::Retry { reason: None }).await?);
         }
         Ok(())
     }

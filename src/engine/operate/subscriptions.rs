@@ -25,11 +25,11 @@ use crate::store::subscriptions::{
     find_undrained, insert_subscription, lock_subscription, mark_drained, replace_secret, update_subscription,
 };
 
-use crate::engine::change_set::Changes;
-use crate::engine::operate::operator_actions::Verb;
+use crate::engine::change_set::ChangeSet;
+use crate::engine::operate::operator_actions::OperatorAction;
 use crate::engine::publish::publish_in_order;
-use crate::engine::publish::subscription_cache::Copy;
-use crate::engine::{Engine, Entered, transaction};
+use crate::engine::publish::subscription_cache::SubscriptionSnapshot;
+use crate::engine::{Engine, ReadyEntry, transaction};
 
 /// How often a notice of ours is matched before it is given up.
 const NOTICE_MATCHES: usize = 5;
@@ -189,16 +189,16 @@ impl Engine {
 
     /// What is in flight is only marked, and ends by itself.
     async fn call_off(&self, ids: &[i64]) -> Result<(), Error> {
-        let call_off = Verb::Cancel { reason: Some("subscription_deleted".into()) };
+        let call_off = OperatorAction::Cancel { reason: Some("subscription_deleted".into()) };
         let written = transaction!(self, |conn| {
-            let mut changes = Changes::load(conn, ids, self.now()).await?;
+            let mut changes = ChangeSet::load(conn, ids, self.now()).await?;
             // Some of them may have ended before they were locked.
             for id in changes.ids_where(|loaded| !loaded.delivery.status.is_finished()) {
                 call_off.carry_out(&mut changes, id);
             }
             changes.write(conn).await
         })?;
-        self.follow_up(&written);
+        self.notify_after_commit(&written);
         Ok(())
     }
 
@@ -211,7 +211,7 @@ impl Engine {
         if let Err(error) = self.reload_subscribers().await {
             log::warn!("the subscriptions could not be read again: {error}");
         }
-        self.push_bell.ring(Some(id));
+        self.dispatch_signal.signal(Some(id));
     }
 
     /// Sees to what notices call for. Call it after the commit.
@@ -262,7 +262,7 @@ pub(crate) struct Notices {
     events: Vec<NewEvent>,
     fan_out: FanOut,
     published: Published,
-    released: Vec<Entered>,
+    released: Vec<ReadyEntry>,
 }
 
 /// What people can be told about a subscription: `waybill.subscription.<what>`.
@@ -297,7 +297,8 @@ pub(crate) async fn publish_notices(
 ) -> Result<Notices, Error> {
     let borrowed: Vec<&NewEvent> = events.iter().collect();
     for _ in 0..NOTICE_MATCHES {
-        let fan_out = Copy::load(conn).await?.fan_out(&events, engine.time(), &mut Allowance::unlimited());
+        let fan_out =
+            SubscriptionSnapshot::load(conn).await?.fan_out(&events, engine.time(), &mut Allowance::unlimited());
         // An allowance without a limit is never used up.
         let fan_out = fan_out.map_err(|_| Error::Internal("matching was stopped, and nobody stopped it".into()))?;
         if let Some((published, released)) = publish_in_order(conn, engine, &borrowed, &fan_out).await? {

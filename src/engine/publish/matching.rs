@@ -40,18 +40,18 @@ const SHORT_WORK: u64 = 16 * 1024 * 1024;
 pub(crate) const MATCH_WITHIN: Duration = Duration::from_secs(3);
 
 /// The places in which events are matched that cannot be matched at once.
-pub struct MatchingPlaces {
+pub struct MatchingSlots {
     /// For work that is soon over: one for each core.
     pub short: Arc<Semaphore>,
     /// For all other work: half as many, so that it never takes all cores.
     pub long: Arc<Semaphore>,
 }
 
-impl Default for MatchingPlaces {
+impl Default for MatchingSlots {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let places = |count: usize| Arc::new(Semaphore::new(count.max(1)));
-        MatchingPlaces { short: places(cores), long: places(cores / 2) }
+        MatchingSlots { short: places(cores), long: places(cores / 2) }
     }
 }
 
@@ -104,7 +104,8 @@ impl Engine {
         events: Publication,
         match_by: Instant,
     ) -> Result<MatchedPublication, Error> {
-        let at_once = self.subscribers.copy().fan_out(&events, self.time(), &mut Allowance::of(AT_ONCE_WORK));
+        let at_once =
+            self.subscription_cache.snapshot().fan_out(&events, self.time(), &mut Allowance::of(AT_ONCE_WORK));
         let fan_out = match at_once {
             Ok(fan_out) => fan_out,
             Err(Stopped) => self.match_elsewhere(&events, match_by).await?,
@@ -115,7 +116,7 @@ impl Engine {
 
     /// Matches events on threads that may be blocked, when there is a place for it.
     async fn match_elsewhere(&self, events: &Publication, match_by: Instant) -> Result<FanOut, Error> {
-        let places = &self.matching_places;
+        let places = &self.matching_slots;
         let matching = async {
             match self.match_in(&places.short, SHORT_WORK, events).await? {
                 Some(fan_out) => Ok(Some(fan_out)),
@@ -144,11 +145,11 @@ impl Engine {
         let stopping = |_| Error::unavailable("the server is stopping".into());
         let place: OwnedSemaphorePermit = places.clone().acquire_owned().await.map_err(stopping)?;
         let cancel = CancelOnDrop::default();
-        let (copy, events, time) = (self.subscribers.copy(), events.clone(), self.time());
+        let (snapshot, events, time) = (self.subscription_cache.snapshot(), events.clone(), self.time());
         let is_cancelled = cancel.0.clone();
         let matching = self.runtime.spawn_blocking(move || {
             let _place = place;
-            copy.fan_out(&events, time, &mut Allowance::of(work).until(&is_cancelled)).ok()
+            snapshot.fan_out(&events, time, &mut Allowance::of(work).until(&is_cancelled)).ok()
         });
         matching.await.map_err(|panic| Error::Internal(format!("matching panicked: {panic}")))
     }
@@ -159,14 +160,14 @@ impl Engine {
         &self,
         publications: impl Iterator<Item = &'a MatchedPublication>,
     ) -> JoinedFanOut<'a> {
-        let copy = self.subscribers.copy();
-        let mut joined = JoinedFanOut::new(copy.generation());
+        let snapshot = self.subscription_cache.snapshot();
+        let mut joined = JoinedFanOut::new(snapshot.generation());
         for publication in publications {
-            if publication.fan_out.generation == copy.generation() {
+            if publication.fan_out.generation == snapshot.generation() {
                 joined.add(publication, &publication.fan_out);
                 continue;
             }
-            let again = copy.fan_out(&publication.events, self.time(), &mut Allowance::of(AT_ONCE_WORK));
+            let again = snapshot.fan_out(&publication.events, self.time(), &mut Allowance::of(AT_ONCE_WORK));
             match again {
                 Ok(fan_out) => joined.add(publication, &fan_out),
                 Err(Stopped) => joined.leave_out(),

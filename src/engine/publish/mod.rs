@@ -14,17 +14,17 @@ use crate::domain::event::NewEvent;
 use crate::error::{Error, OutageKind};
 use crate::metrics::PushCount;
 use crate::store::DEFAULT_NAMESPACE;
-use crate::store::deliveries::FirstMoments;
+use crate::store::deliveries::EarliestTimes;
 use crate::store::events::{FanOut, Published, Push, StoredEvent, publish_events};
 use crate::store::ordering::{ConsumerKey, lock_keys};
 use crate::store::ready::{queue_of_subscription, queue_of_tag};
 
-use crate::engine::batching::deadline::{Timed, answer_each, send_all};
+use crate::engine::batching::deadline::{WithDeadline, answer_each, send_all};
 use crate::engine::batching::{Answers, split};
 use crate::engine::change_set::advance_keys;
 use crate::engine::publish::matching::{MATCH_WITHIN, MatchedPublication, Publishing};
-use crate::engine::waiting::low_water_marks::Place;
-use crate::engine::{Engine, Entered, statement, transaction, weight};
+use crate::engine::waiting::low_water_marks::QueuePosition;
+use crate::engine::{Engine, ReadyEntry, statement, transaction, weight};
 
 /// How often events are matched before their publisher is told to come back later.
 const MATCHES: usize = 20;
@@ -42,7 +42,7 @@ impl Engine {
         let began = Instant::now();
         for _ in 0..MATCHES {
             let publication = self.match_publication(events.clone(), began + MATCH_WITHIN).await?;
-            match self.lanes.publish.call_since(publication, weight, began).await? {
+            match self.batchers.publish.call_since(publication, weight, began).await? {
                 Publishing::Stored(stored) => return Ok(stored),
                 Publishing::Outdated => {}
             }
@@ -51,8 +51,11 @@ impl Engine {
     }
 
     /// Stores the events of many requests in one transaction.
-    pub(crate) async fn publish_fused(&self, publications: Vec<Timed<MatchedPublication>>) -> Answers<Publishing> {
-        split(publications, &|publications: Vec<Timed<MatchedPublication>>| {
+    pub(crate) async fn run_publish_batch(
+        &self,
+        publications: Vec<WithDeadline<MatchedPublication>>,
+    ) -> Answers<Publishing> {
+        split(publications, &|publications: Vec<WithDeadline<MatchedPublication>>| {
             let engine = self.clone();
             async move { engine.publish_all(&publications).await }
         })
@@ -62,9 +65,12 @@ impl Engine {
     /// Stores events with what follows from them, for those who have subscribed when it is
     /// committed: if that has changed since they were matched, they are matched again. So are they
     /// if one of the publishers has given up meanwhile.
-    async fn publish_all(&self, publications: &[Timed<MatchedPublication>]) -> Result<Answers<Publishing>, Error> {
+    async fn publish_all(
+        &self,
+        publications: &[WithDeadline<MatchedPublication>],
+    ) -> Result<Answers<Publishing>, Error> {
         for _ in 0..MATCHES {
-            let wanted: Vec<&Timed<MatchedPublication>> =
+            let wanted: Vec<&WithDeadline<MatchedPublication>> =
                 publications.iter().filter(|timed| timed.time.is_wanted()).collect();
             let joined = self.join_fan_outs(wanted.iter().map(|timed| &timed.call));
             check_size(&joined.fan_out)?;
@@ -76,7 +82,7 @@ impl Engine {
                 false => self.publish_matched(&joined.events, &joined.fan_out).await.inspect_err(|error| {
                     // If it was stored after all, nobody has been told of it.
                     if matches!(error, Error::OutcomeUnknown(_)) {
-                        self.follow_up_unknown();
+                        self.notify_after_unknown_commit();
                     }
                 })?,
             };
@@ -112,22 +118,22 @@ impl Engine {
         events: &[&NewEvent],
         fan_out: &FanOut,
         published: &Published,
-        released: Vec<Entered>,
+        released: Vec<ReadyEntry>,
     ) {
         let own = |(event, stored): (&&NewEvent, &StoredEvent)| {
-            let place = Place { rank: -event.priority, seq: stored.ready_seq? };
+            let place = QueuePosition { rank: -event.priority, seq: stored.ready_seq? };
             let queues = event.tags.as_slice().iter().map(|tag| queue_of_tag(tag)).collect();
-            Some(Entered { queues, place })
+            Some(ReadyEntry { queues, place })
         };
         let push = |(push, seq): (&Push, &Option<i64>)| {
-            let place = Place { rank: -events[push.event].priority, seq: (*seq)? };
-            Some(Entered { queues: [queue_of_subscription(push.subscription_id)].into(), place })
+            let place = QueuePosition { rank: -events[push.event].priority, seq: (*seq)? };
+            Some(ReadyEntry { queues: [queue_of_subscription(push.subscription_id)].into(), place })
         };
-        let mut entered: Vec<Entered> = events.iter().zip(&published.events).filter_map(own).collect();
+        let mut entered: Vec<ReadyEntry> = events.iter().zip(&published.events).filter_map(own).collect();
         entered.extend(fan_out.pushes.iter().zip(&published.push_seqs).filter_map(push));
         entered.extend(released);
         let own_due = published.events.iter().filter_map(|stored| stored.due_at).min();
-        self.moments.wait_for(&FirstMoments {
+        self.due_times.wait_for(&EarliestTimes {
             due_at: own_due.into_iter().chain(published.first_push_due_at).min(),
             expires_at: events.iter().filter_map(|event| event.expires_at).min(),
             look_at: None,
@@ -186,7 +192,7 @@ pub(crate) async fn publish_in_order(
     engine: &Engine,
     events: &[&NewEvent],
     fan_out: &FanOut,
-) -> Result<Option<(Published, Vec<Entered>)>, Error> {
+) -> Result<Option<(Published, Vec<ReadyEntry>)>, Error> {
     let keys = keys_of(events, fan_out);
     let to_lock: BTreeSet<&String> = keys.iter().map(|(key, _)| key).collect();
     // Taken before the ids: the order of a key must be the order of commits.

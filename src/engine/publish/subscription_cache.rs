@@ -30,19 +30,19 @@ use crate::engine::publish::PUSHES_PER_STATEMENT;
 
 /// The copy of the subscriptions that one server has.
 #[derive(Default)]
-pub struct Subscribers(Latest<Copy>);
+pub struct SubscriptionCache(Latest<SubscriptionSnapshot>);
 
 /// The active subscriptions at one time.
-pub struct Copy {
+pub struct SubscriptionSnapshot {
     generation: i64,
     catalog: Catalog,
     by_id: HashMap<i64, Subscriber>,
 }
 
-impl Default for Copy {
+impl Default for SubscriptionSnapshot {
     /// Nothing is known yet, under a number that there never is.
     fn default() -> Self {
-        Copy { generation: -1, catalog: Catalog::new(Vec::new()), by_id: HashMap::new() }
+        SubscriptionSnapshot { generation: -1, catalog: Catalog::new(Vec::new()), by_id: HashMap::new() }
     }
 }
 
@@ -63,41 +63,41 @@ impl Subscriber {
     }
 }
 
-impl Subscribers {
+impl SubscriptionCache {
     /// The copy.
-    pub(crate) fn copy(&self) -> Arc<Copy> {
+    pub(crate) fn snapshot(&self) -> Arc<SubscriptionSnapshot> {
         self.0.get()
     }
 
     /// Forgets them, and whatever is being loaded.
     pub(crate) fn forget(&self) {
-        self.0.finish(self.0.begin(), Copy::default());
+        self.0.finish(self.0.begin(), SubscriptionSnapshot::default());
     }
 
     /// A subscriber, if it is an active one.
     pub fn get(&self, id: i64) -> Option<Subscriber> {
-        self.copy().by_id.get(&id).cloned()
+        self.snapshot().by_id.get(&id).cloned()
     }
 
     /// All of their ids.
     pub fn ids(&self) -> Vec<i64> {
-        self.copy().by_id.keys().copied().collect()
+        self.snapshot().by_id.keys().copied().collect()
     }
 
     /// Their queues.
     pub fn queues(&self) -> Vec<String> {
-        self.copy().by_id.keys().map(|id| queue_of_subscription(*id)).collect()
+        self.snapshot().by_id.keys().map(|id| queue_of_subscription(*id)).collect()
     }
 }
 
-impl Copy {
+impl SubscriptionSnapshot {
     /// Makes a copy of what this connection sees.
     pub(crate) async fn load(conn: &mut AsyncPgConnection) -> Result<Self, Error> {
         let (generation, rows) = load_catalog(conn, DEFAULT_NAMESPACE).await?;
         let by_id: HashMap<i64, Subscriber> =
             rows.into_iter().filter_map(|row| Some((row.id, subscriber(row)?))).collect();
         let subscriptions = by_id.values().map(|subscriber| subscriber.subscription.clone()).collect();
-        Ok(Copy { generation, catalog: Catalog::new(subscriptions), by_id })
+        Ok(SubscriptionSnapshot { generation, catalog: Catalog::new(subscriptions), by_id })
     }
 
     /// Its number.
@@ -171,14 +171,14 @@ impl Engine {
         let mut conn = self.database.connection().await?;
         let present = load_generation(&mut conn, DEFAULT_NAMESPACE).await?;
         drop(conn);
-        if self.subscribers.copy().generation == present { Ok(()) } else { self.reload_subscribers().await }
+        if self.subscription_cache.snapshot().generation == present { Ok(()) } else { self.reload_subscribers().await }
     }
 
     /// Makes the copy anew.
     pub async fn reload_subscribers(&self) -> Result<(), Error> {
         let mut conn = self.database.connection().await?;
-        let load = self.subscribers.0.begin();
-        self.subscribers.0.finish(load, Copy::load(&mut conn).await?);
+        let load = self.subscription_cache.0.begin();
+        self.subscription_cache.0.finish(load, SubscriptionSnapshot::load(&mut conn).await?);
         Ok(())
     }
 

@@ -8,60 +8,60 @@ use tokio::sync::Notify;
 
 /// A bell that remembers for whom it was rung.
 #[derive(Default)]
-pub struct PushBell {
-    rung: Mutex<Rung>,
-    bell: Notify,
-    is_attended: AtomicBool,
+pub struct DispatchSignal {
+    signaled: Mutex<Signaled>,
+    wakeup: Notify,
+    has_dispatcher: AtomicBool,
 }
 
 /// For whom it was rung.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Rung {
+pub struct Signaled {
     /// These.
     pub subscription_ids: BTreeSet<i64>,
     /// Perhaps others, too: look at all.
     pub for_all: bool,
 }
 
-impl PushBell {
+impl DispatchSignal {
     /// Says that somebody listens from now on.
     pub fn attend(&self) {
-        self.is_attended.store(true, Ordering::Release);
+        self.has_dispatcher.store(true, Ordering::Release);
     }
 
     /// Whether anybody listens: not every server pushes.
-    pub fn is_attended(&self) -> bool {
-        self.is_attended.load(Ordering::Acquire)
+    pub fn has_dispatcher(&self) -> bool {
+        self.has_dispatcher.load(Ordering::Acquire)
     }
 
     /// Rings for a subscription, or for all.
-    pub fn ring(&self, subscription_id: Option<i64>) {
-        if !self.is_attended() {
+    pub fn signal(&self, subscription_id: Option<i64>) {
+        if !self.has_dispatcher() {
             return;
         }
-        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut signaled = self.signaled.lock().unwrap_or_else(PoisonError::into_inner);
         match subscription_id {
             Some(id) => {
-                rung.subscription_ids.insert(id);
+                signaled.subscription_ids.insert(id);
             }
-            None => rung.for_all = true,
+            None => signaled.for_all = true,
         }
-        drop(rung);
-        self.bell.notify_one();
+        drop(signaled);
+        self.wakeup.notify_one();
     }
 
     /// Wakes the dispatcher without a new name: something that it waits for has changed.
     pub fn nudge(&self) {
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Waits for it to be rung.
-    pub async fn rung(&self) {
-        self.bell.notified().await;
+    pub async fn signaled(&self) {
+        self.wakeup.notified().await;
     }
 
     /// For whom it was rung since the last time.
-    pub fn take(&self) -> Rung {
-        std::mem::take(&mut *self.rung.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn take(&self) -> Signaled {
+        std::mem::take(&mut *self.signaled.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

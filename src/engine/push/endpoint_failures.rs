@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::endpoints::{Failures, note_failures};
 
-use crate::engine::batching::deadline::{Timed, answer_each, send_wanted};
+use crate::engine::batching::deadline::{WithDeadline, answer_each, send_wanted};
 use crate::engine::batching::{Answers, split};
 use crate::engine::push::tell_subscribers;
 use crate::engine::{Engine, transaction};
@@ -25,11 +25,11 @@ pub(crate) struct EndpointFailure {
 impl Engine {
     /// Counts a failure of an endpoint; the one that is too many opens its breaker.
     pub async fn note_failure(&self, url: &str, is_probe: bool) -> Result<(), Error> {
-        self.lanes.endpoint_failures.call(EndpointFailure { url: url.to_owned(), is_probe }, 1).await
+        self.batchers.endpoint_failures.call(EndpointFailure { url: url.to_owned(), is_probe }, 1).await
     }
 
-    pub(crate) async fn note_failures_fused(&self, failures: Vec<Timed<EndpointFailure>>) -> Answers<()> {
-        split(failures, &|failures: Vec<Timed<EndpointFailure>>| {
+    pub(crate) async fn note_failures_fused(&self, failures: Vec<WithDeadline<EndpointFailure>>) -> Answers<()> {
+        split(failures, &|failures: Vec<WithDeadline<EndpointFailure>>| {
             let engine = self.clone();
             async move {
                 let sent = send_wanted(&failures);

@@ -20,15 +20,15 @@ use crate::domain::lease::Caller;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
 use crate::store::claims::{ClaimQuery, ClaimedEvent, claim_deliveries};
-use crate::store::endpoints::{self, Gate, Grant};
+use crate::store::endpoints::{self, EndpointGate, Grant};
 use crate::store::events::EventRow;
 use crate::store::ready::queue_of_subscription;
 use crate::store::subscriptions::{SubscriptionRow, active_ids_of, active_subscriptions_of, get_subscription};
 
 use crate::engine::batching::Answers;
-use crate::engine::batching::deadline::Timed;
+use crate::engine::batching::deadline::WithDeadline;
 use crate::engine::operate::subscriptions::{Notices, notice, publish_notices};
-use crate::engine::settle::{Request, Settled, Word, WorkCall};
+use crate::engine::settle::{SettleCall, SettleOutcome, SettleRequest, Settlement};
 use crate::engine::waiting::peer_notifier::Arrivals;
 use crate::engine::{Engine, transaction, weight};
 
@@ -88,7 +88,7 @@ pub enum PushOutcome {
 
 impl Engine {
     /// Whether anything may be sent to these subscriptions now.
-    pub async fn look_at_gates(&self, subscription_ids: &[i64]) -> Result<Vec<Gate>, Error> {
+    pub async fn look_at_gates(&self, subscription_ids: &[i64]) -> Result<Vec<EndpointGate>, Error> {
         let mut conn = self.database.connection().await?;
         Ok(endpoints::look_at_gates(&mut conn, subscription_ids, self.now()).await?)
     }
@@ -101,7 +101,7 @@ impl Engine {
         let leases: Vec<i32> = claims.iter().map(|claim| claim.lease_seconds).collect();
         let subscriptions: Vec<(i64, i32)> =
             claims.iter().map(|claim| (claim.subscription_id, claim.version)).collect();
-        let look = self.marks.look(&queues);
+        let look = self.marks.scan(&queues);
         let from: Vec<(i16, i64)> = look.from.iter().map(|mark| (mark.rank, mark.seq)).collect();
         let mut conn = self.database.connection().await?;
         let query = ClaimQuery {
@@ -141,34 +141,34 @@ impl Engine {
         push: &ClaimedPush,
         report: Report,
         outcome: PushOutcome,
-    ) -> Result<Settled, Error> {
-        let word = match outcome {
-            PushOutcome::Delivered => Word::Complete(report),
+    ) -> Result<SettleOutcome, Error> {
+        let settlement = match outcome {
+            PushOutcome::Delivered => Settlement::Complete(report),
             PushOutcome::RetryAfter(seconds) => {
-                Word::Fail { report, retryable: true, retry_after_seconds: Some(seconds) }
+                Settlement::Fail { report, retryable: true, retry_after_seconds: Some(seconds) }
             }
-            PushOutcome::GaveUp => Word::Fail { report, retryable: false, retry_after_seconds: None },
-            PushOutcome::NotSent(reason) => Word::Release { delay_seconds: 0.0, reason: Some(reason.to_owned()) },
+            PushOutcome::GaveUp => Settlement::Fail { report, retryable: false, retry_after_seconds: None },
+            PushOutcome::NotSent(reason) => Settlement::Release { delay_seconds: 0.0, reason: Some(reason.to_owned()) },
         };
         let caller = Caller { worker_id: self.instance().to_owned(), lease_id: Some(push.row.work.lease_id) };
         // A push that fails may be given up, and its payload be copied.
-        let copied_bytes = if matches!(word, Word::Fail { .. }) { push.payload_bytes() } else { 0 };
-        let call = WorkCall { event_id: push.delivery_id, caller, word, is_push: true };
-        let mut settled = self.lanes.settle_pushes.call(Arc::new(vec![call]), weight(1, copied_bytes)).await?;
-        settled.pop().unwrap_or_else(|| Err(Error::Internal("a word was not answered".into())))
+        let copied_bytes = if matches!(settlement, Settlement::Fail { .. }) { push.payload_bytes() } else { 0 };
+        let call = SettleCall { event_id: push.delivery_id, caller, settlement, is_push: true };
+        let mut settled = self.batchers.settle_pushes.call(Arc::new(vec![call]), weight(1, copied_bytes)).await?;
+        settled.pop().unwrap_or_else(|| Err(Error::Internal("a settlement was not answered".into())))
     }
 
     /// Settles the outcomes of many pushes together. Failures are judged, and may have to be copied to
     /// the dead letters, which is worth a rest.
     pub(crate) async fn settle_pushes_fused(
         &self,
-        requests: Vec<Timed<Request>>,
-    ) -> Answers<Vec<Result<Settled, Error>>> {
-        let is_failure = |call: &WorkCall| matches!(call.word, Word::Fail { .. });
+        requests: Vec<WithDeadline<SettleRequest>>,
+    ) -> Answers<Vec<Result<SettleOutcome, Error>>> {
+        let is_failure = |call: &SettleCall| matches!(call.settlement, Settlement::Fail { .. });
         let has_failures = requests.iter().flat_map(|timed| timed.call.iter()).any(is_failure);
         let oldest = requests.iter().map(|timed| timed.time.arrived()).min();
         let began = Instant::now();
-        let answers = self.settle_fused(requests).await;
+        let answers = self.run_settle_batch(requests).await;
         if let Some(oldest) = oldest.filter(|_| has_failures) {
             self.rest_from_outcomes(began.elapsed(), oldest);
         }
@@ -242,10 +242,10 @@ impl Engine {
     /// Has the dispatchers of all servers look at subscriptions whose queues are as they were.
     fn wake_dispatchers(&self, subscription_ids: &[i64]) {
         for id in subscription_ids {
-            self.push_bell.ring(Some(*id));
+            self.dispatch_signal.signal(Some(*id));
         }
         let queues = subscription_ids.iter().map(|id| (queue_of_subscription(*id), Arrivals::default()));
-        self.announcer.announce(queues.collect());
+        self.peer_notifier.notify_queues(queues.collect());
     }
 
     /// An endpoint has answered: its failures are forgotten, its breaker closes.
@@ -258,7 +258,7 @@ impl Engine {
         if let Some(notices) = notices {
             log::warn!(endpoint = without_query(url); "the breaker closed");
             self.follow_notices(notices);
-            self.push_bell.ring(None);
+            self.dispatch_signal.signal(None);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::action::Action;
 use crate::domain::backoff::chance;
-use crate::domain::delivery::{Delivery, FollowUp, Report};
+use crate::domain::delivery::{AfterFailure, Delivery, Report};
 use crate::domain::json::RawJson;
 use crate::domain::lease::{self, Caller, Refusal, Verdict};
 use crate::domain::limits;
@@ -26,31 +26,31 @@ use crate::store::completions::{Completion, complete_deliveries};
 use crate::store::deliveries::Loaded;
 use crate::store::event_log::LogEntry;
 
-use crate::engine::batching::deadline::{Timed, answer_each, send_wanted};
+use crate::engine::batching::deadline::{WithDeadline, answer_each, send_wanted};
 use crate::engine::batching::{Answers, split};
-use crate::engine::change_set::{Changes, Written};
-use crate::engine::settle::repeats::{OnRecord, find_past_claim};
+use crate::engine::change_set::{Applied, ChangeSet};
+use crate::engine::settle::repeats::{EarlierSettlement, find_past_claim};
 use crate::engine::{Engine, statement, transaction, weight};
 
 /// One call of one worker about one event.
 #[derive(Debug, Clone)]
-pub struct WorkCall {
+pub struct SettleCall {
     /// The delivery; of work that is pulled, the event's own.
     pub event_id: i64,
     /// Who calls.
     pub caller: Caller,
     /// What they say.
-    pub word: Word,
+    pub settlement: Settlement,
     /// Whether it is the dispatcher that calls: pushes are its alone, and nothing else is.
     pub is_push: bool,
 }
 
 /// The calls of one request.
-pub type Request = Arc<Vec<WorkCall>>;
+pub type SettleRequest = Arc<Vec<SettleCall>>;
 
 /// What a worker can say.
 #[derive(Debug, Clone)]
-pub enum Word {
+pub enum Settlement {
     /// I have begun.
     Start,
     /// I am alive; give me so much longer.
@@ -80,23 +80,23 @@ pub enum Word {
     },
 }
 
-impl Word {
+impl Settlement {
     /// The line that it leaves in the log; a heartbeat leaves none and counts as a start.
     fn action(&self) -> Action {
         match self {
-            Word::Start | Word::Heartbeat { .. } => Action::Started,
-            Word::Complete(_) => Action::Completed,
-            Word::Fail { .. } => Action::Failed,
-            Word::Release { .. } => Action::Released,
+            Settlement::Start | Settlement::Heartbeat { .. } => Action::Started,
+            Settlement::Complete(_) => Action::Completed,
+            Settlement::Fail { .. } => Action::Failed,
+            Settlement::Release { .. } => Action::Released,
         }
     }
 }
 
 /// What came of a call.
 #[derive(Debug, Clone)]
-pub enum Settled {
+pub enum SettleOutcome {
     /// It is on record.
-    Recorded(Box<Record>),
+    Recorded(Box<RecordedSettlement>),
     /// The lease was extended.
     Extended {
         /// Until when.
@@ -110,7 +110,7 @@ pub enum Settled {
 
 /// A word on record.
 #[derive(Debug, Clone)]
-pub struct Record {
+pub struct RecordedSettlement {
     /// Its entry in the log.
     pub entry: SettlementEntry,
     /// Whether it was there already.
@@ -163,28 +163,31 @@ impl SettlementEntry {
 /// What is known of an answer before the log has been written.
 enum Draft {
     New { line: usize, status: Status, retry_count: i32, max_retries: i32 },
-    Old { on_record: OnRecord, status: Status, retry_count: i32, max_retries: i32 },
+    Old { on_record: EarlierSettlement, status: Status, retry_count: i32, max_retries: i32 },
     Extended { lease_expires_at: DateTime<Utc>, cancel_requested: bool, cancel_reason: Option<String> },
 }
 
 impl Engine {
     /// Takes workers at their word, each as far as it counts; one answer per call, in order.
-    pub async fn settle_deliveries(&self, calls: Vec<WorkCall>) -> Result<Vec<Result<Settled, Error>>, Error> {
+    pub async fn settle_deliveries(&self, calls: Vec<SettleCall>) -> Result<Vec<Result<SettleOutcome, Error>>, Error> {
         for call in &calls {
-            self.sightings.note(&call.caller.worker_id, None);
+            self.worker_sightings.note(&call.caller.worker_id, None);
         }
-        let result_bytes = |call: &WorkCall| match &call.word {
-            Word::Complete(report) => report.result.as_ref().map_or(0, |result| result.as_str().len()),
-            Word::Heartbeat { progress, .. } => progress.as_ref().map_or(0, |progress| progress.as_str().len()),
-            Word::Start | Word::Fail { .. } | Word::Release { .. } => 0,
+        let result_bytes = |call: &SettleCall| match &call.settlement {
+            Settlement::Complete(report) => report.result.as_ref().map_or(0, |result| result.as_str().len()),
+            Settlement::Heartbeat { progress, .. } => progress.as_ref().map_or(0, |progress| progress.as_str().len()),
+            Settlement::Start | Settlement::Fail { .. } | Settlement::Release { .. } => 0,
         };
         let weight = weight(calls.len(), calls.iter().map(result_bytes).sum());
-        self.lanes.settle.call(Arc::new(calls), weight).await
+        self.batchers.settle.call(Arc::new(calls), weight).await
     }
 
     /// Settles the calls of many requests together.
-    pub(crate) async fn settle_fused(&self, requests: Vec<Timed<Request>>) -> Answers<Vec<Result<Settled, Error>>> {
-        split(requests, &|requests: Vec<Timed<Request>>| {
+    pub(crate) async fn run_settle_batch(
+        &self,
+        requests: Vec<WithDeadline<SettleRequest>>,
+    ) -> Answers<Vec<Result<SettleOutcome, Error>>> {
+        split(requests, &|requests: Vec<WithDeadline<SettleRequest>>| {
             let engine = self.clone();
             async move { engine.settle_requests(&requests).await }
         })
@@ -193,10 +196,10 @@ impl Engine {
 
     async fn settle_requests(
         &self,
-        requests: &[Timed<Request>],
-    ) -> Result<Answers<Vec<Result<Settled, Error>>>, Error> {
+        requests: &[WithDeadline<SettleRequest>],
+    ) -> Result<Answers<Vec<Result<SettleOutcome, Error>>>, Error> {
         let sent = send_wanted(requests);
-        let calls: Vec<&WorkCall> = sent.iter().flat_map(|timed| timed.call.iter()).collect();
+        let calls: Vec<&SettleCall> = sent.iter().flat_map(|timed| timed.call.iter()).collect();
         let mut answers = self.complete_held(&calls).await?;
         // Nothing more is sent to a database that cannot be used.
         let judged = match answers.iter().flatten().any(Result::is_err) {
@@ -208,7 +211,7 @@ impl Engine {
             Err(error) => error,
         };
         for settled in answers.iter().flatten().flatten() {
-            if let Settled::Recorded(record) = settled {
+            if let SettleOutcome::Recorded(record) = settled {
                 self.metrics.count_settlement(record.entry.action().as_str());
             }
         }
@@ -221,16 +224,16 @@ impl Engine {
     /// the short way is on record, and must not be settled again.
     async fn judge_unanswered(
         &self,
-        calls: &[&WorkCall],
-        answers: &mut [Option<Result<Settled, Error>>],
+        calls: &[&SettleCall],
+        answers: &mut [Option<Result<SettleOutcome, Error>>],
     ) -> Result<(), Error> {
         let open: Vec<usize> = (0..calls.len()).filter(|index| answers[*index].is_none()).collect();
         let mut ahead = vec![open];
         while let Some(mut open) = ahead.pop().filter(|open| !open.is_empty()) {
-            let judged: Vec<&WorkCall> = open.iter().map(|index| calls[*index]).collect();
+            let judged: Vec<&SettleCall> = open.iter().map(|index| calls[*index]).collect();
             match transaction!(self, |conn| settle_all(conn, self, &judged).await) {
                 Ok((outcomes, written)) => {
-                    self.follow_up(&written);
+                    self.notify_after_commit(&written);
                     for (index, outcome) in open.into_iter().zip(outcomes) {
                         answers[index] = Some(outcome);
                     }
@@ -249,14 +252,14 @@ impl Engine {
 
     /// The short way: completions by whoever simply holds the work are one statement. What
     /// it leaves unanswered is judged.
-    async fn complete_held(&self, calls: &[&WorkCall]) -> Result<Vec<Option<Result<Settled, Error>>>, Error> {
-        let mut answers: Vec<Option<Result<Settled, Error>>> = calls.iter().map(|_| None).collect();
+    async fn complete_held(&self, calls: &[&SettleCall]) -> Result<Vec<Option<Result<SettleOutcome, Error>>>, Error> {
+        let mut answers: Vec<Option<Result<SettleOutcome, Error>>> = calls.iter().map(|_| None).collect();
         let mut mentions: HashMap<i64, u32> = HashMap::new();
         for call in calls {
             *mentions.entry(call.event_id).or_default() += 1;
         }
         // Several words on one event must be heard in their order, so they are all judged.
-        let plain = |call: &&WorkCall| mentions[&call.event_id] == 1;
+        let plain = |call: &&SettleCall| mentions[&call.event_id] == 1;
         let (indices, completions): (Vec<usize>, Vec<Completion<'_>>) = calls
             .iter()
             .enumerate()
@@ -283,23 +286,23 @@ impl Engine {
             self.database.note_success();
         }
         for done in completed {
-            let record = Record {
+            let record = RecordedSettlement {
                 entry: SettlementEntry::Logged(done.entry),
                 is_repeat: false,
                 status: Status::Completed,
                 retry_count: done.retry_count,
                 max_retries: done.max_retries,
             };
-            answers[indices[done.ord as usize - 1]] = Some(Ok(Settled::Recorded(Box::new(record))));
+            answers[indices[done.ord as usize - 1]] = Some(Ok(SettleOutcome::Recorded(Box::new(record))));
         }
         Ok(answers)
     }
 }
 
 /// The outcomes of one request; one failure, if all of them failed for a reason that is not their own.
-fn together(mut outcomes: Vec<Result<Settled, Error>>) -> Result<Vec<Result<Settled, Error>>, Error> {
-    let is_unknown = |outcome: &Result<Settled, Error>| matches!(outcome, Err(Error::OutcomeUnknown(_)));
-    let has_failed = |outcome: &Result<Settled, Error>| {
+fn together(mut outcomes: Vec<Result<SettleOutcome, Error>>) -> Result<Vec<Result<SettleOutcome, Error>>, Error> {
+    let is_unknown = |outcome: &Result<SettleOutcome, Error>| matches!(outcome, Err(Error::OutcomeUnknown(_)));
+    let has_failed = |outcome: &Result<SettleOutcome, Error>| {
         is_unknown(outcome) || matches!(outcome, Err(Error::Unavailable(_) | Error::Internal(_)))
     };
     if outcomes.is_empty() || !outcomes.iter().all(has_failed) {
@@ -309,8 +312,8 @@ fn together(mut outcomes: Vec<Result<Settled, Error>>) -> Result<Vec<Result<Sett
     outcomes.swap_remove(worst).map(|settled| vec![Ok(settled)])
 }
 
-fn completion(call: &WorkCall) -> Option<Completion<'_>> {
-    let Word::Complete(report) = &call.word else { return None };
+fn completion(call: &SettleCall) -> Option<Completion<'_>> {
+    let Settlement::Complete(report) = &call.settlement else { return None };
     Some(Completion { id: call.event_id, lease_id: call.caller.lease_id, worker_id: &call.caller.worker_id, report })
 }
 
@@ -318,11 +321,11 @@ fn completion(call: &WorkCall) -> Option<Completion<'_>> {
 pub(crate) async fn settle_all(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
-    calls: &[&WorkCall],
-) -> Result<(Vec<Result<Settled, Error>>, Written), Error> {
+    calls: &[&SettleCall],
+) -> Result<(Vec<Result<SettleOutcome, Error>>, Applied), Error> {
     let ids: BTreeSet<i64> = calls.iter().map(|call| call.event_id).collect();
     let ids: Vec<i64> = ids.into_iter().collect();
-    let mut changes = Changes::load(conn, &ids, engine.now()).await?;
+    let mut changes = ChangeSet::load(conn, &ids, engine.now()).await?;
     let mut drafts = Vec::with_capacity(calls.len());
     for call in calls {
         drafts.push(settle_one(conn, engine, &mut changes, call).await?);
@@ -336,8 +339,8 @@ pub(crate) async fn settle_all(
 async fn settle_one(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
-    changes: &mut Changes,
-    call: &WorkCall,
+    changes: &mut ChangeSet,
+    call: &SettleCall,
 ) -> Result<Result<Draft, Error>, Error> {
     let is_its_kind = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == call.is_push;
     let Some(loaded) = changes.get(call.event_id).filter(is_its_kind) else {
@@ -349,17 +352,17 @@ async fn settle_one(
         true => None,
         false => find_past_claim(conn, delivery, &call.caller).await?,
     };
-    let action = call.word.action();
-    let verdict = match call.word {
-        Word::Complete(_) | Word::Fail { .. } => lease::judge(delivery, made_latest, past, action),
-        Word::Start | Word::Heartbeat { .. } | Word::Release { .. } => {
+    let action = call.settlement.action();
+    let verdict = match call.settlement {
+        Settlement::Complete(_) | Settlement::Fail { .. } => lease::judge(delivery, made_latest, past, action),
+        Settlement::Start | Settlement::Heartbeat { .. } | Settlement::Release { .. } => {
             lease::judge_live(delivery, made_latest, past, action)
         }
     };
     match verdict {
         Verdict::Refused(refusal) => Ok(Err(Error::Refused(refusal))),
         Verdict::Repeats { lease_id } => repeat(conn, changes, call, lease_id).await,
-        Verdict::Holds if matches!(call.word, Word::Start) && delivery.started_at.is_some() => {
+        Verdict::Holds if matches!(call.settlement, Settlement::Start) && delivery.started_at.is_some() => {
             repeat(conn, changes, call, delivery.lease_id).await
         }
         Verdict::Holds | Verdict::WasReset => Ok(Ok(carry_out(engine, changes, call)?)),
@@ -369,29 +372,30 @@ async fn settle_one(
 /// Answers what is on record under a claim, if the call says the same.
 async fn repeat(
     conn: &mut AsyncPgConnection,
-    changes: &Changes,
-    call: &WorkCall,
+    changes: &ChangeSet,
+    call: &SettleCall,
     lease_id: i64,
 ) -> Result<Result<Draft, Error>, Error> {
     let Some(Loaded { delivery, .. }) = changes.get(call.event_id) else {
         return Ok(Err(Error::EventNotFound(call.event_id)));
     };
-    let on_record = OnRecord::find(conn, changes, delivery, &call.caller, (lease_id, call.word.action())).await?;
-    if !on_record.says(&call.word, changes, delivery) {
+    let on_record =
+        EarlierSettlement::find(conn, changes, delivery, &call.caller, (lease_id, call.settlement.action())).await?;
+    if !on_record.says(&call.settlement, changes, delivery) {
         return Ok(Err(Error::Refused(Refusal::AlreadySettled)));
     }
     let Delivery { status, retry_count, max_retries, .. } = *delivery;
     Ok(Ok(Draft::Old { on_record, status, retry_count, max_retries }))
 }
 
-fn carry_out(engine: &Engine, changes: &mut Changes, call: &WorkCall) -> Result<Draft, Error> {
+fn carry_out(engine: &Engine, changes: &mut ChangeSet, call: &SettleCall) -> Result<Draft, Error> {
     let loaded = changes.touch(call.event_id).ok_or(Error::EventNotFound(call.event_id))?;
     let now = loaded.now;
     let worker_id = call.caller.worker_id.as_str();
     let delivery = &mut loaded.delivery;
-    let lines = match &call.word {
-        Word::Start => vec![delivery.start(worker_id, now)],
-        Word::Heartbeat { lease_seconds, progress } => {
+    let lines = match &call.settlement {
+        Settlement::Start => vec![delivery.start(worker_id, now)],
+        Settlement::Heartbeat { lease_seconds, progress } => {
             let lease_expires_at = extended_lease(delivery, *lease_seconds, now);
             delivery.heartbeat(lease_expires_at, progress.clone());
             let cancel_reason = delivery.cancel_reason.clone();
@@ -401,17 +405,19 @@ fn carry_out(engine: &Engine, changes: &mut Changes, call: &WorkCall) -> Result<
                 cancel_reason,
             });
         }
-        Word::Complete(report) => vec![delivery.complete(worker_id, report.clone())],
-        Word::Fail { report, retryable, retry_after_seconds } => {
+        Settlement::Complete(report) => vec![delivery.complete(worker_id, report.clone())],
+        Settlement::Fail { report, retryable, retry_after_seconds } => {
             let backoff = loaded.backoff.as_ref().unwrap_or(&engine.settings.default_backoff);
-            let follow_up = match (retryable, retry_after_seconds) {
-                (false, _) => FollowUp::GiveUp,
-                (true, Some(seconds)) => FollowUp::RetryAfter(*seconds),
-                (true, None) => FollowUp::RetryAfter(backoff.seconds_after(delivery.retry_count + 1, chance())),
+            let notify_after_commit = match (retryable, retry_after_seconds) {
+                (false, _) => AfterFailure::GiveUp,
+                (true, Some(seconds)) => AfterFailure::RetryAfter(*seconds),
+                (true, None) => AfterFailure::RetryAfter(backoff.seconds_after(delivery.retry_count + 1, chance())),
             };
-            delivery.fail(worker_id, report.clone(), follow_up, now)
+            delivery.fail(worker_id, report.clone(), notify_after_commit, now)
         }
-        Word::Release { delay_seconds, reason } => delivery.release(worker_id, *delay_seconds, reason.as_deref(), now),
+        Settlement::Release { delay_seconds, reason } => {
+            delivery.release(worker_id, *delay_seconds, reason.as_deref(), now)
+        }
     };
     let (status, retry_count, max_retries) = (delivery.status, delivery.retry_count, delivery.max_retries);
     let line = changes.log_all(lines);
@@ -427,24 +433,28 @@ fn extended_lease(delivery: &Delivery, lease_seconds: Option<i32>, now: DateTime
     }
 }
 
-fn finish(draft: Draft, entries: &[LogEntry]) -> Settled {
+fn finish(draft: Draft, entries: &[LogEntry]) -> SettleOutcome {
     match draft {
         Draft::Extended { lease_expires_at, cancel_requested, cancel_reason } => {
-            Settled::Extended { lease_expires_at, cancel_requested, cancel_reason }
+            SettleOutcome::Extended { lease_expires_at, cancel_requested, cancel_reason }
         }
-        Draft::New { line, status, retry_count, max_retries } => Settled::Recorded(Box::new(Record {
-            entry: SettlementEntry::Logged(entries[line].clone()),
-            is_repeat: false,
-            status,
-            retry_count,
-            max_retries,
-        })),
-        Draft::Old { on_record, status, retry_count, max_retries } => Settled::Recorded(Box::new(Record {
-            entry: on_record.entry(entries),
-            is_repeat: true,
-            status,
-            retry_count,
-            max_retries,
-        })),
+        Draft::New { line, status, retry_count, max_retries } => {
+            SettleOutcome::Recorded(Box::new(RecordedSettlement {
+                entry: SettlementEntry::Logged(entries[line].clone()),
+                is_repeat: false,
+                status,
+                retry_count,
+                max_retries,
+            }))
+        }
+        Draft::Old { on_record, status, retry_count, max_retries } => {
+            SettleOutcome::Recorded(Box::new(RecordedSettlement {
+                entry: on_record.entry(entries),
+                is_repeat: true,
+                status,
+                retry_count,
+                max_retries,
+            }))
+        }
     }
 }

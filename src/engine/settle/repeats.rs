@@ -14,8 +14,8 @@ use crate::domain::repeat::{Recorded, RecordedLine};
 use crate::error::Error;
 use crate::store::event_log::{LogEntry, find_entry, find_latest_claim_of, find_settlement};
 
-use crate::engine::change_set::Changes;
-use crate::engine::settle::{PrunedEntry, SettlementEntry, Word};
+use crate::engine::change_set::ChangeSet;
+use crate::engine::settle::{PrunedEntry, Settlement, SettlementEntry};
 
 /// Finds the claim that a caller means and has settled, where it is not the delivery's latest.
 pub(crate) async fn find_past_claim(
@@ -40,7 +40,7 @@ pub(crate) async fn find_past_claim(
 }
 
 /// Where a settlement is on record.
-pub(crate) enum OnRecord {
+pub(crate) enum EarlierSettlement {
     /// Among the lines that are about to be written, by index.
     Line(usize),
     /// In the log.
@@ -49,54 +49,54 @@ pub(crate) enum OnRecord {
     Row(PrunedEntry),
 }
 
-impl OnRecord {
+impl EarlierSettlement {
     /// Finds the record of a caller's `action` under a claim.
     pub async fn find(
         conn: &mut AsyncPgConnection,
-        changes: &Changes,
+        changes: &ChangeSet,
         delivery: &Delivery,
         caller: &Caller,
         (lease_id, action): (i64, Action),
     ) -> Result<Self, Error> {
         let is_record = |line: &LogLine| line.lease_id == lease_id && line.action == action && line.worker_id.is_some();
         if let Some((index, _)) = changes.lines_of(delivery.id).rfind(|(_, line)| is_record(line)) {
-            return Ok(OnRecord::Line(index));
+            return Ok(EarlierSettlement::Line(index));
         }
         let entry = find_entry(conn, delivery.event_id, delivery.id, lease_id, action).await?;
         Ok(entry.map_or_else(
             || {
                 let worker_id = caller.worker_id.clone();
-                OnRecord::Row(PrunedEntry { event_id: delivery.event_id, worker_id, action, lease_id })
+                EarlierSettlement::Row(PrunedEntry { event_id: delivery.event_id, worker_id, action, lease_id })
             },
-            |entry| OnRecord::Entry(Box::new(entry)),
+            |entry| EarlierSettlement::Entry(Box::new(entry)),
         ))
     }
 
     /// Returns whether a settlement has the content of the one on record.
-    pub fn says(&self, word: &Word, changes: &Changes, delivery: &Delivery) -> bool {
+    pub fn says(&self, settlement: &Settlement, changes: &ChangeSet, delivery: &Delivery) -> bool {
         let line = match self {
-            OnRecord::Line(index) => Some(RecordedLine::from(&changes.lines()[*index])),
-            OnRecord::Entry(entry) => Some(RecordedLine {
+            EarlierSettlement::Line(index) => Some(RecordedLine::from(&changes.lines()[*index])),
+            EarlierSettlement::Entry(entry) => Some(RecordedLine {
                 status_code: entry.status_code,
                 error_message: entry.error_message.as_deref(),
                 retry_scheduled: entry.next_retry_at.is_some(),
             }),
-            OnRecord::Row(_) => None,
+            EarlierSettlement::Row(_) => None,
         };
         let recorded = Recorded { line, result: delivery.result.as_ref() };
-        match word {
-            Word::Complete(report) => recorded.is_completion(report),
-            Word::Fail { report, retryable, .. } => recorded.is_failure(report, *retryable),
-            Word::Start | Word::Heartbeat { .. } | Word::Release { .. } => true,
+        match settlement {
+            Settlement::Complete(report) => recorded.is_completion(report),
+            Settlement::Fail { report, retryable, .. } => recorded.is_failure(report, *retryable),
+            Settlement::Start | Settlement::Heartbeat { .. } | Settlement::Release { .. } => true,
         }
     }
 
     /// The entry, now that the lines are written.
     pub fn entry(self, written: &[LogEntry]) -> SettlementEntry {
         match self {
-            OnRecord::Line(index) => SettlementEntry::Logged(written[index].clone()),
-            OnRecord::Entry(entry) => SettlementEntry::Logged(*entry),
-            OnRecord::Row(rest) => SettlementEntry::Pruned(rest),
+            EarlierSettlement::Line(index) => SettlementEntry::Logged(written[index].clone()),
+            EarlierSettlement::Entry(entry) => SettlementEntry::Logged(*entry),
+            EarlierSettlement::Row(rest) => SettlementEntry::Pruned(rest),
         }
     }
 }

@@ -7,13 +7,13 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::store::deliveries::FirstMoments;
+use crate::store::deliveries::EarliestTimes;
 
-use crate::engine::waiting::low_water_marks::{Look, Marks, Place};
+use crate::engine::waiting::low_water_marks::{LowWaterMarks, QueuePosition, QueueScan};
 
 /// What can be waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
+pub enum DueKind {
     /// Delayed or retrying work falls due.
     Due,
     /// Work becomes worthless.
@@ -23,22 +23,22 @@ pub enum Moment {
 }
 
 /// The marks of one server.
-pub struct Moments {
+pub struct DueTimes {
     names: [String; 3],
-    marks: Marks,
+    marks: LowWaterMarks,
 }
 
-impl Default for Moments {
+impl Default for DueTimes {
     fn default() -> Self {
-        Moments { names: ["due_at", "expires_at", "look_at"].map(str::to_owned), marks: Marks::default() }
+        DueTimes { names: ["due_at", "expires_at", "look_at"].map(str::to_owned), marks: LowWaterMarks::default() }
     }
 }
 
-impl Moments {
+impl DueTimes {
     /// Begins to look.
-    pub fn look(&self, moment: Moment) -> MomentLook<'_> {
+    pub fn scan(&self, moment: DueKind) -> DueScan<'_> {
         let name = &self.names[moment as usize];
-        MomentLook { name, look: self.marks.look(std::slice::from_ref(name)) }
+        DueScan { name, scan: self.marks.scan(std::slice::from_ref(name)) }
     }
 
     /// Forgets the marks, so that the next looks begin at the very beginning.
@@ -47,31 +47,31 @@ impl Moments {
     }
 
     /// Something waits for these: nobody may begin behind them.
-    pub fn wait_for(&self, first: &FirstMoments) {
-        let moments =
-            [(Moment::Due, first.due_at), (Moment::Expiry, first.expires_at), (Moment::LeaseEnd, first.look_at)];
-        for (moment, at) in moments {
+    pub fn wait_for(&self, first: &EarliestTimes) {
+        let due_times =
+            [(DueKind::Due, first.due_at), (DueKind::Expiry, first.expires_at), (DueKind::LeaseEnd, first.look_at)];
+        for (moment, at) in due_times {
             if let Some(at) = at {
-                self.marks.lower(&self.names[moment as usize], Place::at(at));
+                self.marks.lower(&self.names[moment as usize], QueuePosition::at(at));
             }
         }
     }
 }
 
 /// A look, from its mark on; ends when it is dropped.
-pub struct MomentLook<'a> {
+pub struct DueScan<'a> {
     name: &'a str,
-    look: Look<'a>,
+    scan: QueueScan<'a>,
 }
 
-impl MomentLook<'_> {
+impl DueScan<'_> {
     /// Where to begin; none: at the very beginning.
     pub fn from(&self) -> Option<DateTime<Utc>> {
-        self.look.from[0].moment()
+        self.scan.from[0].moment()
     }
 
     /// The first moment that anything waits for is this: nothing lies before it.
     pub fn found_head(&self, head: DateTime<Utc>) {
-        self.look.raise(self.name, Place::at(head));
+        self.scan.raise(self.name, QueuePosition::at(head));
     }
 }

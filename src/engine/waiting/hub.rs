@@ -6,7 +6,7 @@
 //! - A *notice* says that an event has entered some queues. It goes to one waiter: the one that
 //!   has waited longest for any of these queues, and is not looking already. N events are N
 //!   notices, so they reach N waiters.
-//! - A [`Look`] is one claim statement on behalf of several waiters. It takes up the notices that
+//! - A [`ClaimScan`] is one claim statement on behalf of several waiters. It takes up the notices that
 //!   they got before it began.
 //!
 //! No notice may get lost while its event is still there, or the event would wait for the slow
@@ -36,13 +36,13 @@ pub type Queues = Arc<[String]>;
 
 /// The waiting room of one server.
 pub struct Hub {
-    room: Mutex<Room>,
+    hub_state: Mutex<HubState>,
     capacity: usize,
     asleep: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Room {
+struct HubState {
     closed: bool,
     next_number: u64,
     /// Counts notices; tells whether a look began before or after one.
@@ -54,7 +54,7 @@ struct Room {
 
 struct WaiterState {
     queues: Queues,
-    bell: Arc<Notify>,
+    wakeup: Arc<Notify>,
     /// How many events it takes, and so how many notices it can take up.
     wanted: usize,
     /// The notices that it has not looked into yet.
@@ -62,9 +62,9 @@ struct WaiterState {
     /// The notices that its present look has taken up.
     taken_up: Vec<Queues>,
     /// Whether it is going to look: it has just come, or has a notice.
-    is_about_to_look: bool,
+    is_about_to_scan: bool,
     /// Whether a look on its behalf is under way.
-    is_looking: bool,
+    is_scanning: bool,
 }
 
 struct QueueState {
@@ -73,9 +73,9 @@ struct QueueState {
     /// Those of them who can take another notice.
     listed: BTreeSet<u64>,
     /// Those who can, but are looking: they get a notice only if there is nobody else.
-    looking: BTreeSet<u64>,
+    scanning: BTreeSet<u64>,
     /// How many of them are about to look.
-    about_to_look: usize,
+    about_to_scan: usize,
     /// The number of the last notice about it.
     last_notice: u64,
     /// Whether a look that began after the last notice left nothing in it.
@@ -85,20 +85,20 @@ struct QueueState {
 impl QueueState {
     fn unlist(&mut self, number: u64) {
         self.listed.remove(&number);
-        self.looking.remove(&number);
+        self.scanning.remove(&number);
     }
 }
 
 /// What a look came to.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub struct ScanResult {
     /// Whether anything was claimed.
     pub found: bool,
     /// The queues in which entries were seen and left, and how many.
     pub left: Vec<(String, usize)>,
 }
 
-impl Findings {
+impl ScanResult {
     fn left_something_in(&self, queue: &str) -> bool {
         self.left.iter().any(|(left, _)| left == queue)
     }
@@ -107,34 +107,34 @@ impl Findings {
 impl Hub {
     /// Makes a room for `capacity` waiters.
     pub fn new(capacity: usize) -> Self {
-        Hub { room: Mutex::default(), capacity, asleep: AtomicUsize::new(0) }
+        Hub { hub_state: Mutex::default(), capacity, asleep: AtomicUsize::new(0) }
     }
 
     /// Takes a place for a worker that wants up to `wanted` events.
     pub fn enter(self: &Arc<Self>, queues: Queues, wanted: usize) -> Result<Waiter, Error> {
-        let mut room = self.lock();
-        if room.waiters.len() >= self.capacity {
+        let mut hub_state = self.lock();
+        if hub_state.waiters.len() >= self.capacity {
             return Err(Error::Overloaded);
         }
-        let bell = Arc::new(Notify::new());
-        let number = room.enter(queues, bell.clone(), wanted);
-        Ok(Waiter { hub: self.clone(), number, bell })
+        let wakeup = Arc::new(Notify::new());
+        let number = hub_state.enter(queues, wakeup.clone(), wanted);
+        Ok(Waiter { hub: self.clone(), number, wakeup })
     }
 
     /// Tells one waiter that an event has entered these queues.
     pub fn notify(&self, queues: &Queues) {
-        let mut room = self.lock();
-        room.note_arrival(queues);
-        room.deliver(queues);
+        let mut hub_state = self.lock();
+        hub_state.note_arrival(queues);
+        hub_state.deliver(queues);
     }
 
     /// Tells up to `events` waiters that this many events have entered a queue.
     pub fn notify_many(&self, queue: &str, events: usize) {
-        let mut room = self.lock();
+        let mut hub_state = self.lock();
         let queues: Queues = [queue.to_owned()].into();
-        room.note_arrival(&queues);
+        hub_state.note_arrival(&queues);
         for _ in 0..events {
-            if !room.deliver(&queues) {
+            if !hub_state.deliver(&queues) {
                 break;
             }
         }
@@ -147,9 +147,9 @@ impl Hub {
 
     /// Ends all waits, and refuses to begin new ones.
     pub fn close(&self) {
-        let mut room = self.lock();
-        room.closed = true;
-        room.wake_all();
+        let mut hub_state = self.lock();
+        hub_state.closed = true;
+        hub_state.wake_all();
     }
 
     /// Returns whether the room is closed.
@@ -183,22 +183,22 @@ impl Hub {
     }
 
     /// Begins to look at queues on behalf of these waiters.
-    pub fn begin_look(&self, queues: Queues, waiters: Vec<u64>) -> Look<'_> {
-        let mut room = self.lock();
+    pub fn begin_scan(&self, queues: Queues, waiters: Vec<u64>) -> ClaimScan<'_> {
+        let mut hub_state = self.lock();
         for number in &waiters {
-            room.take_up_notices(*number);
+            hub_state.take_up_notices(*number);
         }
-        Look { hub: self, began: room.notices, queues, waiters, is_done: false }
+        ClaimScan { hub: self, began: hub_state.notices, queues, waiters, is_done: false }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Room> {
+    fn lock(&self) -> MutexGuard<'_, HubState> {
         // Nothing in here panics half-way; a poisoned room is still a consistent one.
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hub_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Room {
-    fn enter(&mut self, queues: Queues, bell: Arc<Notify>, wanted: usize) -> u64 {
+impl HubState {
+    fn enter(&mut self, queues: Queues, wakeup: Arc<Notify>, wanted: usize) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
         for queue in queues.iter() {
@@ -209,17 +209,17 @@ impl Room {
         }
         let state = WaiterState {
             queues: queues.clone(),
-            bell,
+            wakeup,
             wanted: wanted.max(1),
             notices: Vec::new(),
             taken_up: Vec::new(),
-            is_about_to_look: false,
-            is_looking: false,
+            is_about_to_scan: false,
+            is_scanning: false,
         };
         self.waiters.insert(number, state);
         self.list(number);
         if !self.knows_to_be_empty(&queues) {
-            self.set_about_to_look(number, true);
+            self.set_about_to_scan(number, true);
         }
         number
     }
@@ -231,8 +231,8 @@ impl Room {
         let state = QueueState {
             waiters: 1,
             listed: BTreeSet::new(),
-            looking: BTreeSet::new(),
-            about_to_look: 0,
+            scanning: BTreeSet::new(),
+            about_to_scan: 0,
             last_notice: self.notices,
             is_empty: false,
         };
@@ -240,8 +240,8 @@ impl Room {
     }
 
     fn leave(&mut self, number: u64) {
-        let was_counted_on = self.waiters.get(&number).is_some_and(|waiter| waiter.is_about_to_look);
-        self.set_about_to_look(number, false);
+        let was_counted_on = self.waiters.get(&number).is_some_and(|waiter| waiter.is_about_to_scan);
+        self.set_about_to_scan(number, false);
         let Some(left) = self.waiters.remove(&number) else { return };
         for queue in left.queues.iter() {
             if let Some(state) = self.queues.get_mut(queue) {
@@ -271,26 +271,26 @@ impl Room {
         for queue in waiter.queues.iter() {
             let Some(state) = self.queues.get_mut(queue) else { continue };
             state.unlist(number);
-            if can_take_another && waiter.is_looking {
-                state.looking.insert(number);
+            if can_take_another && waiter.is_scanning {
+                state.scanning.insert(number);
             } else if can_take_another {
                 state.listed.insert(number);
             }
         }
     }
 
-    fn set_about_to_look(&mut self, number: u64, is_about_to_look: bool) {
+    fn set_about_to_scan(&mut self, number: u64, is_about_to_scan: bool) {
         let Some(waiter) = self.waiters.get_mut(&number) else { return };
-        if waiter.is_about_to_look == is_about_to_look {
+        if waiter.is_about_to_scan == is_about_to_scan {
             return;
         }
-        waiter.is_about_to_look = is_about_to_look;
+        waiter.is_about_to_scan = is_about_to_scan;
         for queue in waiter.queues.iter() {
             if let Some(state) = self.queues.get_mut(queue) {
-                if is_about_to_look {
-                    state.about_to_look += 1;
+                if is_about_to_scan {
+                    state.about_to_scan += 1;
                 } else {
-                    state.about_to_look -= 1;
+                    state.about_to_scan -= 1;
                 }
             }
         }
@@ -316,18 +316,18 @@ impl Room {
         let longest = |pick: fn(&QueueState) -> &BTreeSet<u64>| {
             notice.iter().filter_map(|queue| pick(self.queues.get(queue)?).first()).min().copied()
         };
-        let taker = longest(|queue| &queue.listed).or_else(|| longest(|queue| &queue.looking));
+        let taker = longest(|queue| &queue.listed).or_else(|| longest(|queue| &queue.scanning));
         taker.is_some_and(|number| self.give(number, notice.clone()))
     }
 
     fn give(&mut self, number: u64, notice: Queues) -> bool {
         let Some(waiter) = self.waiters.get_mut(&number) else { return false };
         waiter.notices.push(notice);
-        waiter.bell.notify_one();
+        waiter.wakeup.notify_one();
         if waiter.notices.len() >= waiter.wanted {
             self.list(number);
         }
-        self.set_about_to_look(number, true);
+        self.set_about_to_scan(number, true);
         true
     }
 
@@ -344,15 +344,15 @@ impl Room {
         let Some(waiter) = self.waiters.get_mut(&number) else { return };
         // A look whose caller did not wait for its end may still be under way.
         waiter.taken_up.append(&mut waiter.notices);
-        waiter.is_looking = true;
+        waiter.is_scanning = true;
         self.list(number);
-        self.set_about_to_look(number, false);
+        self.set_about_to_scan(number, false);
     }
 
     /// Gives back what a failed look took up, without a wake-up: the waiter comes back by itself
     /// after a pause, and would not pause if it were woken.
     fn give_back_notices(&mut self, number: u64) {
-        let taken_up = self.end_look(number);
+        let taken_up = self.end_scan(number);
         if taken_up.is_empty() {
             return;
         }
@@ -360,27 +360,27 @@ impl Room {
             waiter.notices.extend(taken_up);
         }
         self.list(number);
-        self.set_about_to_look(number, true);
+        self.set_about_to_scan(number, true);
     }
 
     /// Ends a waiter's look; returns the notices that it took up.
-    fn end_look(&mut self, number: u64) -> Vec<Queues> {
+    fn end_scan(&mut self, number: u64) -> Vec<Queues> {
         let Some(waiter) = self.waiters.get_mut(&number) else { return Vec::new() };
-        waiter.is_looking = false;
+        waiter.is_scanning = false;
         let taken_up = std::mem::take(&mut waiter.taken_up);
         self.list(number);
         taken_up
     }
 
-    fn finish(&mut self, look: &Look<'_>, findings: &Findings) {
-        for queue in look.queues.iter().filter(|queue| !findings.left_something_in(queue)) {
+    fn finish(&mut self, scan: &ClaimScan<'_>, findings: &ScanResult) {
+        for queue in scan.queues.iter().filter(|queue| !findings.left_something_in(queue)) {
             if let Some(state) = self.queues.get_mut(queue) {
-                state.is_empty = state.is_empty || state.last_notice <= look.began;
+                state.is_empty = state.is_empty || state.last_notice <= scan.began;
             }
         }
         let mut taken_up: Vec<Queues> = Vec::new();
-        for number in &look.waiters {
-            taken_up.extend(self.end_look(*number));
+        for number in &scan.waiters {
+            taken_up.extend(self.end_scan(*number));
         }
         // Who found nothing although something is there met others who are just taking it.
         if !findings.found || self.closed {
@@ -392,9 +392,9 @@ impl Room {
             }
         }
         for (queue, entries) in &findings.left {
-            let about_to_look = self.queues.get(queue).map_or(0, |state| state.about_to_look);
+            let about_to_scan = self.queues.get(queue).map_or(0, |state| state.about_to_scan);
             let notice: Queues = [queue.clone()].into();
-            for _ in about_to_look..*entries {
+            for _ in about_to_scan..*entries {
                 if !self.deliver(&notice) {
                     break;
                 }
@@ -403,8 +403,8 @@ impl Room {
     }
 }
 
-/// A look under way. Dropped without [`Look::finish`], it counts as failed.
-pub struct Look<'a> {
+/// A look under way. Dropped without [`ClaimScan::finish`], it counts as failed.
+pub struct ClaimScan<'a> {
     hub: &'a Hub,
     began: u64,
     queues: Queues,
@@ -412,20 +412,20 @@ pub struct Look<'a> {
     is_done: bool,
 }
 
-impl Look<'_> {
+impl ClaimScan<'_> {
     /// Says what the look came to. To be called after the commit.
-    pub fn finish(mut self, findings: &Findings) {
+    pub fn finish(mut self, findings: &ScanResult) {
         self.is_done = true;
         self.hub.lock().finish(&self, findings);
     }
 }
 
-impl Drop for Look<'_> {
+impl Drop for ClaimScan<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            let mut room = self.hub.lock();
+            let mut hub_state = self.hub.lock();
             for number in &self.waiters {
-                room.give_back_notices(*number);
+                hub_state.give_back_notices(*number);
             }
         }
     }
@@ -435,7 +435,7 @@ impl Drop for Look<'_> {
 pub struct Waiter {
     hub: Arc<Hub>,
     number: u64,
-    bell: Arc<Notify>,
+    wakeup: Arc<Notify>,
 }
 
 impl Waiter {
@@ -447,12 +447,12 @@ impl Waiter {
     /// Returns whether a look might find something: it has a notice, or one of its queues is not
     /// known to be empty.
     pub fn should_look(&self) -> bool {
-        let mut room = self.hub.lock();
-        let Some(waiter) = room.waiters.get(&self.number) else { return false };
-        let should_look = !waiter.notices.is_empty() || !room.knows_to_be_empty(&waiter.queues);
+        let mut hub_state = self.hub.lock();
+        let Some(waiter) = hub_state.waiters.get(&self.number) else { return false };
+        let should_look = !waiter.notices.is_empty() || !hub_state.knows_to_be_empty(&waiter.queues);
         if !should_look {
             // Nobody is to count on a look that does not come.
-            room.set_about_to_look(self.number, false);
+            hub_state.set_about_to_scan(self.number, false);
         }
         should_look
     }
@@ -460,7 +460,7 @@ impl Waiter {
     /// Waits for a notice.
     pub async fn woken(&self) {
         let _asleep = Asleep::in_room(&self.hub);
-        self.bell.notified().await;
+        self.wakeup.notified().await;
     }
 }
 

@@ -30,76 +30,76 @@ const MAX_MARKS: usize = 50_000;
 
 /// A place in a queue, in claim order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct QueuePosition {
     /// Minus the priority.
     pub rank: i16,
     /// The number of the entry.
     pub seq: i64,
 }
 
-impl Place {
+impl QueuePosition {
     /// Before everything.
-    pub const BEGINNING: Place = Place { rank: i16::MIN, seq: 0 };
+    pub const BEGINNING: QueuePosition = QueuePosition { rank: i16::MIN, seq: 0 };
 
     /// Behind everything.
-    pub const END: Place = Place { rank: i16::MAX, seq: i64::MAX };
+    pub const END: QueuePosition = QueuePosition { rank: i16::MAX, seq: i64::MAX };
 
     /// A moment, as a place in a queue that is ordered by time.
-    pub fn at(moment: DateTime<Utc>) -> Place {
-        Place { rank: 0, seq: moment.timestamp_micros() }
+    pub fn at(moment: DateTime<Utc>) -> QueuePosition {
+        QueuePosition { rank: 0, seq: moment.timestamp_micros() }
     }
 
     /// The moment; none before everything.
     pub fn moment(self) -> Option<DateTime<Utc>> {
-        if self == Place::BEGINNING { None } else { DateTime::from_timestamp_micros(self.seq) }
+        if self == QueuePosition::BEGINNING { None } else { DateTime::from_timestamp_micros(self.seq) }
     }
 }
 
 /// The marks of one server.
 #[derive(Default)]
-pub struct Marks(Mutex<HashMap<String, Mark>>);
+pub struct LowWaterMarks(Mutex<HashMap<String, Mark>>);
 
 struct Mark {
-    at: Place,
+    at: QueuePosition,
     /// How many claims are looking at the queue.
     lookers: u32,
     /// The first place that was let in since the first of them began.
-    let_in: Option<Place>,
+    let_in: Option<QueuePosition>,
 }
 
 /// A look at some queues, from their marks on; ends when it is dropped.
-pub struct Look<'a> {
-    marks: &'a Marks,
+pub struct QueueScan<'a> {
+    marks: &'a LowWaterMarks,
     queues: &'a [String],
     /// Where to begin in each.
-    pub from: Vec<Place>,
+    pub from: Vec<QueuePosition>,
 }
 
-impl Marks {
+impl LowWaterMarks {
     /// Begins to look at queues.
-    pub fn look<'a>(&'a self, queues: &'a [String]) -> Look<'a> {
+    pub fn scan<'a>(&'a self, queues: &'a [String]) -> QueueScan<'a> {
         let mut marks = self.lock();
         if marks.len() + queues.len() > MAX_MARKS {
             marks.retain(|_, mark| mark.lookers > 0);
         }
         let begin = |queue: &String| {
-            let fresh = Mark { at: Place::BEGINNING, lookers: 0, let_in: None };
+            let fresh = Mark { at: QueuePosition::BEGINNING, lookers: 0, let_in: None };
             let mark = marks.entry(queue.clone()).or_insert(fresh);
             mark.lookers += 1;
             mark.at
         };
         let from = queues.iter().map(begin).collect();
-        Look { marks: self, queues, from }
+        QueueScan { marks: self, queues, from }
     }
 
     /// Where to begin in each of these queues, for a mere glance.
-    pub fn of(&self, queues: &[String]) -> Vec<Place> {
+    pub fn of(&self, queues: &[String]) -> Vec<QueuePosition> {
         let marks = self.lock();
-        queues.iter().map(|queue| marks.get(queue).map_or(Place::BEGINNING, |mark| mark.at)).collect()
+        queues.iter().map(|queue| marks.get(queue).map_or(QueuePosition::BEGINNING, |mark| mark.at)).collect()
     }
 
     /// Something was let in here: nobody may begin behind it.
-    pub fn lower(&self, queue: &str, place: Place) {
+    pub fn lower(&self, queue: &str, place: QueuePosition) {
         if let Some(mark) = self.lock().get_mut(queue) {
             mark.at = place.min(mark.at);
             if mark.lookers > 0 {
@@ -111,14 +111,14 @@ impl Marks {
     /// The queues that are not looked at from their beginning, for those who look for stragglers.
     pub fn all(&self) -> Vec<String> {
         let marks = self.lock();
-        marks.iter().filter(|(_, mark)| mark.at > Place::BEGINNING).map(|(queue, _)| queue.clone()).collect()
+        marks.iter().filter(|(_, mark)| mark.at > QueuePosition::BEGINNING).map(|(queue, _)| queue.clone()).collect()
     }
 
     /// Forgets them all: words were missed.
     pub fn forget(&self) {
         for mark in self.lock().values_mut() {
-            mark.at = Place::BEGINNING;
-            mark.let_in = Some(Place::BEGINNING);
+            mark.at = QueuePosition::BEGINNING;
+            mark.let_in = Some(QueuePosition::BEGINNING);
         }
     }
 
@@ -127,9 +127,9 @@ impl Marks {
     }
 }
 
-impl Look<'_> {
+impl QueueScan<'_> {
     /// Whatever was before this is gone.
-    pub fn raise(&self, queue: &str, head: Place) {
+    pub fn raise(&self, queue: &str, head: QueuePosition) {
         if let Some(mark) = self.marks.lock().get_mut(queue) {
             let safe = mark.let_in.map_or(head, |first| head.min(first));
             mark.at = safe.max(mark.at);
@@ -137,7 +137,7 @@ impl Look<'_> {
     }
 }
 
-impl Drop for Look<'_> {
+impl Drop for QueueScan<'_> {
     fn drop(&mut self) {
         let mut marks = self.marks.lock();
         for queue in self.queues {
@@ -145,7 +145,7 @@ impl Drop for Look<'_> {
             mark.lookers -= 1;
             if mark.lookers == 0 {
                 mark.let_in = None;
-                if mark.at == Place::BEGINNING {
+                if mark.at == QueuePosition::BEGINNING {
                     marks.remove(queue);
                 }
             }
@@ -157,31 +157,31 @@ impl Drop for Look<'_> {
 mod tests {
     use super::*;
 
-    fn at(rank: i16, seq: i64) -> Place {
-        Place { rank, seq }
+    fn at(rank: i16, seq: i64) -> QueuePosition {
+        QueuePosition { rank, seq }
     }
 
     fn queues() -> Vec<String> {
         vec!["q".to_owned()]
     }
 
-    fn mark(marks: &Marks) -> Place {
+    fn mark(marks: &LowWaterMarks) -> QueuePosition {
         marks.of(&queues())[0]
     }
 
     #[test]
     fn a_queue_without_a_mark_is_looked_at_from_its_beginning() {
-        let marks = Marks::default();
+        let marks = LowWaterMarks::default();
         marks.lower("q", at(0, 7));
-        assert_eq!(mark(&marks), Place::BEGINNING);
-        assert!(Place::BEGINNING < at(-100, 1));
+        assert_eq!(mark(&marks), QueuePosition::BEGINNING);
+        assert!(QueuePosition::BEGINNING < at(-100, 1));
     }
 
     #[test]
     fn looks_raise_a_mark_and_entries_before_it_lower_it() {
-        let (marks, queues) = (Marks::default(), queues());
-        marks.look(&queues).raise("q", at(0, 7));
-        marks.look(&queues).raise("q", at(0, 5));
+        let (marks, queues) = (LowWaterMarks::default(), queues());
+        marks.scan(&queues).raise("q", at(0, 7));
+        marks.scan(&queues).raise("q", at(0, 5));
         assert_eq!(mark(&marks), at(0, 7));
         marks.lower("q", at(0, 9));
         assert_eq!(mark(&marks), at(0, 7));
@@ -191,25 +191,28 @@ mod tests {
 
     #[test]
     fn what_is_let_in_during_a_look_is_not_passed_by_it() {
-        let (marks, queues) = (Marks::default(), queues());
-        let look = marks.look(&queues);
+        let (marks, queues) = (LowWaterMarks::default(), queues());
+        let scan = marks.scan(&queues);
         marks.lower("q", at(0, 95));
-        look.raise("q", at(0, 100));
-        drop(look);
+        scan.raise("q", at(0, 100));
+        drop(scan);
         assert_eq!(mark(&marks), at(0, 95));
     }
 
     #[test]
     fn a_moment_is_a_place() {
         let moment = DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap();
-        assert_eq!(Place::at(moment).moment(), Some(moment));
-        assert!(Place::BEGINNING.moment().is_none() && Place::BEGINNING < Place::at(DateTime::UNIX_EPOCH));
+        assert_eq!(QueuePosition::at(moment).moment(), Some(moment));
+        assert!(
+            QueuePosition::BEGINNING.moment().is_none()
+                && QueuePosition::BEGINNING < QueuePosition::at(DateTime::UNIX_EPOCH)
+        );
     }
 
     #[test]
     fn looks_that_find_nothing_leave_nothing_behind() {
-        let (marks, queues) = (Marks::default(), queues());
-        drop(marks.look(&queues));
+        let (marks, queues) = (LowWaterMarks::default(), queues());
+        drop(marks.scan(&queues));
         assert!(marks.all().is_empty() && marks.lock().is_empty());
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use crate::engine::waiting::low_water_marks::Place;
+use crate::engine::waiting::low_water_marks::QueuePosition;
 
 /// More distinct names than this are announced as "look for yourselves".
 const MAX_NAMES: usize = 200;
@@ -19,14 +19,14 @@ const MAX_NAMES: usize = 200;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrivals {
     /// The first place that was entered.
-    pub first: Place,
+    pub first: QueuePosition,
     /// How many deliveries entered.
     pub count: usize,
 }
 
 impl Default for Arrivals {
     fn default() -> Self {
-        Arrivals { first: Place::END, count: 0 }
+        Arrivals { first: QueuePosition::END, count: 0 }
     }
 }
 
@@ -40,9 +40,9 @@ impl Arrivals {
 
 /// Names of queues, gathering.
 #[derive(Default)]
-pub struct Announcer {
+pub struct PeerNotifier {
     gathered: Mutex<Gathered>,
-    bell: Notify,
+    wakeup: Notify,
 }
 
 #[derive(Default)]
@@ -53,7 +53,7 @@ struct Gathered {
 
 /// What is to be announced.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Announcement {
+pub enum PeerNotice {
     /// These queues have new work.
     Queues(Vec<(String, Arrivals)>),
     /// Any queue may have: so many have that it is not worth listing them, or it is not known
@@ -61,9 +61,9 @@ pub enum Announcement {
     Everything,
 }
 
-impl Announcer {
+impl PeerNotifier {
     /// Adds names.
-    pub fn announce(&self, queues: HashMap<String, Arrivals>) {
+    pub fn notify_queues(&self, queues: HashMap<String, Arrivals>) {
         if queues.is_empty() {
             return;
         }
@@ -76,36 +76,36 @@ impl Announcer {
                 gathered.queues.entry(queue).or_default().add(arrivals);
             }
         }
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Has all other servers look for themselves.
-    pub fn announce_everything(&self) {
+    pub fn notify_all_queues(&self) {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         gathered.too_many = true;
         gathered.queues.clear();
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Waits until there is something, and takes it.
-    pub async fn next(&self) -> Announcement {
+    pub async fn next(&self) -> PeerNotice {
         loop {
             if let Some(announcement) = self.take() {
                 return announcement;
             }
-            self.bell.notified().await;
+            self.wakeup.notified().await;
         }
     }
 
-    fn take(&self) -> Option<Announcement> {
+    fn take(&self) -> Option<PeerNotice> {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut gathered.too_many) {
-            return Some(Announcement::Everything);
+            return Some(PeerNotice::Everything);
         }
         if gathered.queues.is_empty() {
             return None;
         }
-        Some(Announcement::Queues(gathered.queues.drain().collect()))
+        Some(PeerNotice::Queues(gathered.queues.drain().collect()))
     }
 }
 
@@ -115,19 +115,19 @@ mod tests {
 
     #[tokio::test]
     async fn names_gather_until_they_are_taken() {
-        let announcer = Announcer::default();
-        let at = |seq, count| Arrivals { first: Place { rank: 0, seq }, count };
-        announcer.announce([("t:a".to_owned(), at(7, 1))].into());
-        announcer.announce([("t:a".to_owned(), at(5, 2))].into());
-        assert_eq!(announcer.next().await, Announcement::Queues(vec![("t:a".into(), at(5, 3))]));
-        assert_eq!(announcer.take(), None);
+        let peer_notifier = PeerNotifier::default();
+        let at = |seq, count| Arrivals { first: QueuePosition { rank: 0, seq }, count };
+        peer_notifier.notify_queues([("t:a".to_owned(), at(7, 1))].into());
+        peer_notifier.notify_queues([("t:a".to_owned(), at(5, 2))].into());
+        assert_eq!(peer_notifier.next().await, PeerNotice::Queues(vec![("t:a".into(), at(5, 3))]));
+        assert_eq!(peer_notifier.take(), None);
     }
 
     #[tokio::test]
     async fn too_many_names_become_everything() {
-        let announcer = Announcer::default();
-        announcer.announce((0..=MAX_NAMES).map(|n| (n.to_string(), Arrivals::default())).collect());
-        assert_eq!(announcer.next().await, Announcement::Everything);
-        assert_eq!(announcer.take(), None);
+        let peer_notifier = PeerNotifier::default();
+        peer_notifier.notify_queues((0..=MAX_NAMES).map(|n| (n.to_string(), Arrivals::default())).collect());
+        assert_eq!(peer_notifier.next().await, PeerNotice::Everything);
+        assert_eq!(peer_notifier.take(), None);
     }
 }

@@ -19,7 +19,7 @@ const ROWS_PER_STATEMENT: usize = 5_000;
 
 /// Sightings, gathering.
 #[derive(Default)]
-pub struct Sightings {
+pub struct WorkerSightings {
     seen: Mutex<HashMap<String, Seen>>,
 }
 
@@ -28,7 +28,7 @@ struct Seen {
     tags: Option<Vec<String>>,
 }
 
-impl Sightings {
+impl WorkerSightings {
     /// A worker called; with `tags` if it asked for work.
     pub fn note(&self, worker_id: &str, tags: Option<&[String]>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,18 +59,18 @@ impl Sightings {
 impl Engine {
     /// Writes down who was seen since the last time.
     pub async fn record_sightings(&self) -> Result<usize, Error> {
-        let sightings = self.sightings.take();
-        write(&self.database, self.now(), &sightings).await?;
-        Ok(sightings.len())
+        let worker_sightings = self.worker_sightings.take();
+        write(&self.database, self.now(), &worker_sightings).await?;
+        Ok(worker_sightings.len())
     }
 }
 
 async fn write(
     database: &Database,
     now: Option<chrono::DateTime<chrono::Utc>>,
-    sightings: &[Sighting],
+    worker_sightings: &[Sighting],
 ) -> Result<(), Error> {
-    for rows in sightings.chunks(ROWS_PER_STATEMENT) {
+    for rows in worker_sightings.chunks(ROWS_PER_STATEMENT) {
         let mut conn = database.connection().await?;
         record_sightings(&mut conn, DEFAULT_NAMESPACE, now, rows).await?;
     }

@@ -1,7 +1,7 @@
 //! `POST /dead-letters/replay` and `/replays`: many at once.
 
 use serde_json::{Value, json};
-use waybill::background::{drainer, replayer};
+use waybill::background::{replayer, subscription_drainer};
 
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::records::one_attempt;
@@ -127,7 +127,7 @@ async fn what_has_nobody_left_to_go_to_is_skipped() {
     let (app, receiver, subscription) = with_dead_letters(2).await;
     let other = app.subscribe(&receiver.url("/other"), json!({"event_types": ["user.*"], "max_attempts": 1})).await;
     app.delete(&format!("/subscriptions/{}", subscription["id"])).await.expect(204);
-    drainer::run_once(app.engine()).await.expect("a round");
+    subscription_drainer::run_once(app.engine()).await.expect("a round");
     let event = app.publish_and_fail(&receiver, "user.created", json!(1)).await;
     let started = start(&app, json!({"rate_per_second": 1000})).await;
     assert_eq!(round(&app).await, 1);

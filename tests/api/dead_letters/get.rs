@@ -1,7 +1,7 @@
 //! `GET /dead-letters/{id}`: what was given up, as it was at the time.
 
 use serde_json::json;
-use waybill::background::drainer;
+use waybill::background::subscription_drainer;
 
 use crate::support::receiver::Receiver;
 use crate::support::work::time;
@@ -25,7 +25,7 @@ async fn a_dead_letter_holds_what_was_whatever_became_of_it() {
     let changed = json!({"url": receiver.url("/new"), "headers": {"X-New": "1"}, "name": "renamed"});
     app.patch(&path, &changed).await.expect(200);
     app.delete(&path).await.expect(204);
-    drainer::run_once(app.engine()).await.expect("a round");
+    subscription_drainer::run_once(app.engine()).await.expect("a round");
 
     let reply = app.get(&format!("/dead-letters/{}", before["id"])).await.expect(200);
     assert!(reply.text.contains(r#""payload" : {"z": 1.0,  "a": [ 1e2 ]}"#), "{}", reply.text);

@@ -1,7 +1,7 @@
 //! `POST /dead-letters/{id}/replay`: what may be sent again. How it is sent is in `tests/push`.
 
 use serde_json::json;
-use waybill::background::drainer;
+use waybill::background::subscription_drainer;
 
 use crate::support::receiver::Receiver;
 use crate::support::records::{app_that_sends_nothing, one_attempt};
@@ -58,7 +58,7 @@ async fn what_was_retried_or_has_nobody_left_cannot_be_replayed() {
     app.operate_on_delivery(retried, "retry").await.expect(200);
     app.replay(&letters[0]["id"], json!({})).await.problem(409, "not_replayable");
     app.delete(&format!("/subscriptions/{}", subscription["id"])).await.expect(204);
-    drainer::run_once(app.engine()).await.expect("a round");
+    subscription_drainer::run_once(app.engine()).await.expect("a round");
     let problem = app.replay(&letters[1]["id"], json!({})).await.problem(409, "not_replayable");
     assert!(problem["detail"].as_str().unwrap().contains("its subscription is gone"), "{problem}");
     assert_eq!(app.delivery(retried).await["status"], "CANCELLED", "it was called off with its subscription");

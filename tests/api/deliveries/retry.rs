@@ -1,7 +1,7 @@
 //! `POST /deliveries/{id}/retry`.
 
 use serde_json::json;
-use waybill::background::drainer;
+use waybill::background::subscription_drainer;
 
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::records::{app_that_sends_nothing, one_attempt};
@@ -57,7 +57,7 @@ async fn what_has_nobody_left_to_go_to_is_not_brought_back() {
     let event = app.publish_and_fail(&receiver, "order.paid", json!(1)).await;
     let id = app.only_delivery(event).await;
     app.delete(&format!("/subscriptions/{}", subscription["id"])).await.expect(204);
-    drainer::run_once(app.engine()).await.expect("a round");
+    subscription_drainer::run_once(app.engine()).await.expect("a round");
     app.operate_on_delivery(id, "retry").await.problem(409, "wrong_state");
     app.operate(event, "retry").await.problem(409, "wrong_state");
     let bulk = app.post_empty("/events/retry").await.expect(200).json();

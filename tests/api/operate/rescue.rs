@@ -2,7 +2,7 @@
 //! poison.
 
 use serde_json::json;
-use waybill::background::reaper;
+use waybill::background::lease_reaper;
 
 use crate::support::work::{Naming, W1, W2};
 use crate::support::{App, Options, ledger};
@@ -116,10 +116,10 @@ async fn a_server_that_resets_nothing_keeps_the_list_of_leases_short_all_the_sam
         }
     }
     app.advance(60);
-    reaper::tidy_once(app.engine()).await.expect("a round");
+    lease_reaper::tidy_once(app.engine()).await.expect("a round");
     assert_eq!(watched(&app).await, 3, "another server might be about to look at them");
     app.advance(1_000);
-    reaper::tidy_once(app.engine()).await.expect("a round");
+    lease_reaper::tidy_once(app.engine()).await.expect("a round");
     assert_eq!(watched(&app).await, 1, "what is held stays on the list");
     assert_eq!(app.count("SELECT count(*) FROM waybill.deliveries WHERE status = 'PROCESSING'").await, 1);
     app.advance(10);

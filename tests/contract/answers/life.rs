@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use waybill::background::{expirer, promoter, reaper};
+use waybill::background::{expirer, lease_reaper, promoter};
 use waybill::domain::action::Action;
 
 use super::records;
@@ -196,7 +196,7 @@ async fn let_time_pass(server: &Witness<'_>) {
     let poison = hold(server, json!({"title": "poison", "tags": "time"})).await;
     for _ in 0..5 {
         app.advance(301);
-        reaper::run_once(app.engine()).await.expect("a sweep");
+        lease_reaper::run_once(app.engine()).await.expect("a sweep");
         app.claim("time", WORKER).await;
     }
     let poison = server.get(&format!("/events/{poison}?include_logs=true")).await.json();

@@ -26,7 +26,7 @@ use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior,
 use serde::Serialize;
 
 use self::bounded::BoundedWriter;
-use super::Parcel;
+use super::TransformInput;
 use super::envelope::written;
 use crate::domain::limits;
 
@@ -63,7 +63,7 @@ impl Template {
     }
 
     /// Renders it over a parcel with this payload. The error says why it cannot be.
-    pub(super) fn render(&self, parcel: &Parcel<'_>, payload: &str) -> Result<Vec<u8>, String> {
+    pub(super) fn render(&self, parcel: &TransformInput<'_>, payload: &str) -> Result<Vec<u8>, String> {
         let payload = serde_json::from_str(payload).map_err(|error| format!("the payload cannot be read: {error}"));
         let context = Context::of(parcel, payload?);
         let mut environment = Environment::clone(&self.environment);
@@ -101,7 +101,7 @@ struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    fn of(parcel: &Parcel<'a>, payload: serde_json::Value) -> Self {
+    fn of(parcel: &TransformInput<'a>, payload: serde_json::Value) -> Self {
         Self {
             id: parcel.webhook_id,
             event_type: parcel.event_type,

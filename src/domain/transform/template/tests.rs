@@ -11,7 +11,7 @@ use super::*;
 fn render_over(payload: &Json, text: &str, is_json: bool) -> Result<String, String> {
     let labels = BTreeMap::from([("region".to_owned(), "eu".to_owned())]);
     let payload = payload.to_string();
-    let parcel = Parcel {
+    let parcel = TransformInput {
         webhook_id: "msg_1",
         event_type: Some("order.paid"),
         title: "An order",

@@ -69,15 +69,15 @@ struct Worker {
     queues: Queues,
     wanted: usize,
     wants_to_look: bool,
-    is_looking: bool,
+    is_scanning: bool,
 }
 
 struct UnderWay<'a> {
-    look: Look<'a>,
+    scan: ClaimScan<'a>,
     queues: Queues,
     members: Vec<u64>,
     /// What the statement gave: how many events to each member, and what it left.
-    outcome: Option<(Vec<usize>, Findings)>,
+    outcome: Option<(Vec<usize>, ScanResult)>,
 }
 
 struct World<'a> {
@@ -114,9 +114,9 @@ impl World<'_> {
     }
 
     fn enter(&mut self, queues: Queues, wanted: usize) {
-        let waiter = self.hub.enter(queues.clone(), wanted).expect("room");
+        let waiter = self.hub.enter(queues.clone(), wanted).expect("hub_state");
         let wants_to_look = waiter.should_look();
-        self.workers.insert(waiter.number(), Worker { waiter, queues, wanted, wants_to_look, is_looking: false });
+        self.workers.insert(waiter.number(), Worker { waiter, queues, wanted, wants_to_look, is_scanning: false });
     }
 
     fn hang_up(&mut self, which: u8) {
@@ -128,14 +128,14 @@ impl World<'_> {
 
     /// Everybody who was woken comes to look, if that may be of use.
     fn wake_up(&mut self) {
-        for worker in self.workers.values_mut().filter(|worker| !worker.is_looking) {
+        for worker in self.workers.values_mut().filter(|worker| !worker.is_scanning) {
             if worker.waiter.woken().now_or_never().is_some() {
                 worker.wants_to_look = worker.waiter.should_look();
             }
         }
     }
 
-    fn begin_look(&mut self, which: u8) {
+    fn begin_scan(&mut self, which: u8) {
         self.wake_up();
         let eager: Vec<u64> =
             self.workers.iter().filter(|(_, worker)| worker.wants_to_look).map(|(number, _)| *number).collect();
@@ -147,10 +147,10 @@ impl World<'_> {
         for number in &members {
             let worker = self.workers.get_mut(number).expect("a member");
             worker.wants_to_look = false;
-            worker.is_looking = true;
+            worker.is_scanning = true;
         }
-        let look = self.hub.begin_look(queues.clone(), members.clone());
-        self.under_way = Some(UnderWay { look, queues, members, outcome: None });
+        let scan = self.hub.begin_scan(queues.clone(), members.clone());
+        self.under_way = Some(UnderWay { scan, queues, members, outcome: None });
     }
 
     /// Takes the first entries, as the claim statement does. What is taken for somebody who has
@@ -184,24 +184,24 @@ impl World<'_> {
                 released.extend(share);
             }
         }
-        *outcome = Some((given, Findings { found: !claimed.is_empty(), left }));
+        *outcome = Some((given, ScanResult { found: !claimed.is_empty(), left }));
         for queues in released {
             self.publish(queues, 2);
         }
     }
 
-    fn end_look(&mut self, fails: bool) {
-        let Some(UnderWay { look, members, outcome, .. }) = self.under_way.take() else { return };
+    fn end_scan(&mut self, fails: bool) {
+        let Some(UnderWay { scan, members, outcome, .. }) = self.under_way.take() else { return };
         let failed = fails || outcome.is_none();
         let (given, findings) = outcome.unwrap_or_default();
         if failed {
-            drop(look);
+            drop(scan);
         } else {
-            look.finish(&findings);
+            scan.finish(&findings);
         }
         for (index, number) in members.iter().enumerate() {
             let Some(worker) = self.workers.get_mut(number) else { continue };
-            worker.is_looking = false;
+            worker.is_scanning = false;
             // Who was told of a failure tries again.
             worker.wants_to_look = failed;
             if given.get(index).is_some_and(|events| *events > 0) {
@@ -216,12 +216,12 @@ impl World<'_> {
             Step::Notify { as_counts } => self.notify(as_counts),
             Step::Enter { queues, wanted } => self.enter(names(queues), wanted.into()),
             Step::HangUp { which } => self.hang_up(which),
-            Step::BeginLook { which } => self.begin_look(which),
+            Step::BeginLook { which } => self.begin_scan(which),
             Step::RunStatement => self.run_statement(),
             // What a statement gave before the look failed was given.
             Step::EndLook { fails } => {
-                let is_run = self.under_way.as_ref().is_some_and(|look| look.outcome.is_some());
-                self.end_look(fails && !is_run);
+                let is_run = self.under_way.as_ref().is_some_and(|scan| scan.outcome.is_some());
+                self.end_scan(fails && !is_run);
             }
         }
     }
@@ -233,13 +233,13 @@ impl World<'_> {
                 self.notify(false);
             }
             if self.under_way.is_none() {
-                self.begin_look(0);
+                self.begin_scan(0);
             }
             if self.under_way.is_none() && self.notices.is_empty() {
                 return;
             }
             self.run_statement();
-            self.end_look(false);
+            self.end_scan(false);
         }
     }
 

@@ -19,16 +19,16 @@ fn enter(hub: &Arc<Hub>, names: &[&str]) -> Waiter {
 /// A worker that has looked, found nothing, and sleeps.
 fn sleeper(hub: &Arc<Hub>, names: &[&str]) -> Waiter {
     let waiter = enter(hub, names);
-    look(hub, &waiter, names).finish(&Findings::default());
+    scan(hub, &waiter, names).finish(&ScanResult::default());
     waiter
 }
 
-fn look<'a>(hub: &'a Hub, waiter: &Waiter, names: &[&str]) -> Look<'a> {
-    hub.begin_look(queues(names), vec![waiter.number()])
+fn scan<'a>(hub: &'a Hub, waiter: &Waiter, names: &[&str]) -> ClaimScan<'a> {
+    hub.begin_scan(queues(names), vec![waiter.number()])
 }
 
-fn found(left: &[(&str, usize)]) -> Findings {
-    Findings { found: true, left: left.iter().map(|(queue, entries)| ((*queue).to_owned(), *entries)).collect() }
+fn found(left: &[(&str, usize)]) -> ScanResult {
+    ScanResult { found: true, left: left.iter().map(|(queue, entries)| ((*queue).to_owned(), *entries)).collect() }
 }
 
 fn is_woken(waiter: &Waiter) -> bool {
@@ -57,7 +57,7 @@ fn a_notice_about_another_queue_wakes_nobody() {
 fn one_that_wants_several_events_takes_several_notices() {
     let hub = hub();
     let first = hub.enter(queues(&["a"]), 2).unwrap();
-    look(&hub, &first, &["a"]).finish(&Findings::default());
+    scan(&hub, &first, &["a"]).finish(&ScanResult::default());
     let second = sleeper(&hub, &["a"]);
     hub.notify_many("a", 2);
     assert!(is_woken(&first) && !is_woken(&second));
@@ -92,12 +92,12 @@ fn after_a_notice_a_queue_is_not_known_to_be_empty() {
 fn a_notice_goes_to_one_that_sleeps_rather_than_to_one_that_looks() {
     let hub = hub();
     let (first, second) = (enter(&hub, &["a"]), sleeper(&hub, &["a"]));
-    let look = look(&hub, &first, &["a"]);
+    let scan = scan(&hub, &first, &["a"]);
     hub.notify(&queues(&["a"]));
     assert!(is_woken(&second) && !is_woken(&first));
     hub.notify(&queues(&["a"]));
     assert!(is_woken(&first), "there is nobody else");
-    look.finish(&Findings::default());
+    scan.finish(&ScanResult::default());
     assert!(first.should_look());
 }
 
@@ -105,18 +105,18 @@ fn a_notice_goes_to_one_that_sleeps_rather_than_to_one_that_looks() {
 fn a_look_says_nothing_of_what_arrived_while_it_was_under_way() {
     let hub = hub();
     let waiter = enter(&hub, &["a"]);
-    let look = look(&hub, &waiter, &["a"]);
+    let scan = scan(&hub, &waiter, &["a"]);
     hub.notify(&queues(&["a"]));
-    look.finish(&Findings::default());
+    scan.finish(&ScanResult::default());
     assert!(waiter.should_look() && is_woken(&waiter));
 }
 
 #[test]
 fn a_look_that_began_before_anybody_waited_says_nothing() {
     let hub = hub();
-    let look = hub.begin_look(queues(&["a"]), Vec::new());
+    let scan = hub.begin_scan(queues(&["a"]), Vec::new());
     let waiter = enter(&hub, &["a"]);
-    look.finish(&Findings::default());
+    scan.finish(&ScanResult::default());
     assert!(waiter.should_look());
 }
 
@@ -152,10 +152,10 @@ fn who_leaves_during_its_look_hands_on_what_the_look_took_up() {
     let hub = hub();
     let (first, second) = (sleeper(&hub, &["a"]), sleeper(&hub, &["a"]));
     hub.notify(&queues(&["a"]));
-    let look = look(&hub, &first, &["a"]);
+    let scan = scan(&hub, &first, &["a"]);
     drop(first);
     assert!(is_woken(&second));
-    look.finish(&Findings::default());
+    scan.finish(&ScanResult::default());
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_look_that_fails_gives_back_the_notices() {
     let waiter = sleeper(&hub, &["a"]);
     hub.notify(&queues(&["a"]));
     assert!(is_woken(&waiter));
-    drop(look(&hub, &waiter, &["a"]));
+    drop(scan(&hub, &waiter, &["a"]));
     assert!(waiter.should_look());
     assert!(!is_woken(&waiter), "it looks again after its pause, and not at once");
 }
@@ -184,13 +184,13 @@ fn who_leaves_before_a_look_that_others_count_on_wakes_another() {
 #[test]
 fn a_look_that_leaves_something_wakes_as_many_as_nobody_looks_for() {
     let hub = hub();
-    let looking = enter(&hub, &["a"]);
+    let scanning = enter(&hub, &["a"]);
     let (second, third, fourth) = (sleeper(&hub, &["a"]), sleeper(&hub, &["a"]), sleeper(&hub, &["a"]));
-    let look = look(&hub, &looking, &["a"]);
+    let scan = scan(&hub, &scanning, &["a"]);
     hub.notify(&queues(&["a"]));
     assert!(is_woken(&second), "it has the notice of the one that arrived meanwhile");
-    look.finish(&found(&[("a", 2)]));
-    drop(looking);
+    scan.finish(&found(&[("a", 2)]));
+    drop(scanning);
     assert!(is_woken(&third) && !is_woken(&fourth), "one of the two is looked for already");
 }
 
@@ -199,7 +199,7 @@ fn a_look_that_took_another_event_hands_the_notice_on_with_all_its_queues() {
     let hub = hub();
     let (first, second) = (sleeper(&hub, &["a"]), sleeper(&hub, &["b"]));
     hub.notify(&queues(&["a", "b"]));
-    look(&hub, &first, &["a"]).finish(&found(&[("a", 1)]));
+    scan(&hub, &first, &["a"]).finish(&found(&[("a", 1)]));
     drop(first);
     assert!(is_woken(&second), "what was left in a is in b, too");
 }
@@ -210,7 +210,7 @@ fn a_look_that_found_nothing_wakes_nobody() {
     let (first, second) = (sleeper(&hub, &["a"]), sleeper(&hub, &["a"]));
     hub.notify(&queues(&["a"]));
     assert!(is_woken(&first));
-    look(&hub, &first, &["a"]).finish(&Findings { found: false, left: vec![("a".into(), 5)] });
+    scan(&hub, &first, &["a"]).finish(&ScanResult { found: false, left: vec![("a".into(), 5)] });
     assert!(!is_woken(&first) && !is_woken(&second), "others are just taking what is there");
 }
 

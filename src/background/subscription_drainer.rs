@@ -20,7 +20,7 @@ pub async fn run_once(engine: &Engine) -> Result<(), Error> {
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     while pause(jittered(INTERVAL), &shutdown).await {
         if let Err(error) = run_once(&engine).await {
-            report("drainer", &error);
+            report("subscription_drainer", &error);
         }
     }
 }

@@ -14,7 +14,7 @@ pub async fn run(engine: Engine, shutdown: CancellationToken) {
     loop {
         let goes_on = pause(jittered(INTERVAL), &shutdown).await;
         if let Err(error) = engine.record_sightings().await {
-            report("registrar", &error);
+            report("sighting_recorder", &error);
         }
         if !goes_on {
             return;

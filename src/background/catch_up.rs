@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{jittered, pause, report};
 use crate::engine::Engine;
-use crate::engine::waiting::low_water_marks::Place;
+use crate::engine::waiting::low_water_marks::QueuePosition;
 use crate::engine::waiting::peer_notifier::Arrivals;
 use crate::error::Error;
 
@@ -30,14 +30,14 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     let marked = engine.marks.all();
     for queues in marked.chunks(QUEUES_PER_STATEMENT) {
         for head in engine.find_heads_of_queues(queues).await? {
-            let place = Place { rank: head.rank, seq: head.seq };
+            let place = QueuePosition { rank: head.rank, seq: head.seq };
             if engine.marks.of(std::slice::from_ref(&head.queue))[0] > place {
-                engine.hear_of(&head.queue, Arrivals { first: place, count: 1 });
+                engine.note_arrivals(&head.queue, Arrivals { first: place, count: 1 });
                 found += 1;
             }
         }
     }
-    engine.moments.wait_for(&engine.find_first_moments().await?);
+    engine.due_times.wait_for(&engine.find_earliest_times().await?);
     Ok(found)
 }
 
@@ -47,7 +47,7 @@ pub async fn run(engine: Engine, shutdown: CancellationToken) {
     while pause(jittered(rest), &shutdown).await {
         let began = Instant::now();
         if let Err(error) = run_once(&engine).await {
-            report("stragglers", &error);
+            report("catch_up", &error);
         }
         rest = INTERVAL.max(began.elapsed() * REST);
     }

@@ -19,9 +19,9 @@ const QUEUES_PER_STATEMENT: usize = 5_000;
 /// many queues did.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     let mut awaited = engine.hub.awaited_queues();
-    if engine.push_bell.is_attended() {
+    if engine.dispatch_signal.has_dispatcher() {
         engine.refresh_subscribers().await?;
-        awaited.extend(engine.subscribers.queues());
+        awaited.extend(engine.subscription_cache.queues());
     }
     let mut busy = 0;
     for queues in awaited.chunks(QUEUES_PER_STATEMENT) {
@@ -39,7 +39,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
 pub async fn run(engine: Engine, interval: Duration, shutdown: CancellationToken) {
     while pause(jittered(interval), &shutdown).await {
         if let Err(error) = run_once(&engine).await {
-            report("poller", &error);
+            report("queue_poller", &error);
         }
     }
 }

@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Takes back everything whose lease has run out; answers how much.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
-    Ok(sweep_all(|| engine.rescue_deliveries()).await?.count)
+    Ok(sweep_all(|| engine.reset_expired_leases()).await?.count)
 }
 
 /// Where leases are not reset by themselves: only forgets what has been settled.
@@ -28,7 +28,7 @@ pub async fn run(engine: Engine, auto_reset: bool, shutdown: CancellationToken) 
         match round {
             Ok(0) => {}
             Ok(rescued) => log::info!(rescued; "leases ran out; their work was taken back"),
-            Err(error) => report("reaper", &error),
+            Err(error) => report("lease_reaper", &error),
         }
     }
 }

@@ -78,7 +78,7 @@ async fn round(engine: &Engine, pool: &r2d2::Pool<BlockingConnections>) {
     let (engine, pool) = (engine.clone(), pool.clone());
     match tokio::task::spawn_blocking(move || run_once(&engine, &pool)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => report("keeper", &error),
-        Err(panic) => report("keeper", &Error::Internal(panic.to_string())),
+        Ok(Err(error)) => report("maintenance", &error),
+        Err(panic) => report("maintenance", &Error::Internal(panic.to_string())),
     }
 }
