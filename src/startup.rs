@@ -112,12 +112,12 @@ impl Server {
 
     /// Stops everything, in order.
     pub async fn stop(self) {
-        self.engine.hub.close();
+        self.engine.hub().close();
         self.http.stop(true).await;
         let _ = self.http_task.await;
         self.shutdown.cancel();
         let _ = tokio::time::timeout(BACKGROUND_STOP, self.background.wait()).await;
-        self.engine.database.close();
+        self.engine.database().close();
         if let Some(cluster) = self.cluster {
             // Blocks for some milliseconds; on a thread that may.
             let stopped = tokio::task::spawn_blocking(move || cluster.stop()).await;

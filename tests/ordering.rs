@@ -370,7 +370,7 @@ async fn connections_do_not_inherit_isolation_or_lazy_commits_from_the_database(
     )
     .await;
     let app = App::start_with(crate::support::Options { url: Some(url), ..Default::default() }).await;
-    let mut conn = app.engine().database.connection().await.expect("a connection");
+    let mut conn = app.engine().database().connection().await.expect("a connection");
     assert_eq!(setting(&mut conn, "transaction_isolation").await, "read committed");
     assert_eq!(setting(&mut conn, "synchronous_commit").await, "on");
 }

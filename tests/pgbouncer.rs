@@ -171,7 +171,7 @@ async fn claim<'a>(app: &'a App, path: &str) -> (&'a App, u16, Value) {
 async fn deliver_across(one: &App, other: &App) {
     let request = other.client.get(format!("{}/events/subscribe?tags=b&worker_id=w:1&wait=60", other.base));
     let waiter = tokio::spawn(async move { request.send().await.expect("an answer").json::<Value>().await });
-    until("the worker waits", async || other.engine().hub.asleep() == 1).await;
+    until("the worker waits", async || other.engine().hub().asleep() == 1).await;
     let id = one.publish_tagged("b").await;
     let event = waiter.await.expect("no panic").expect("an event");
     assert_eq!(event["id"], id);
@@ -186,7 +186,7 @@ async fn settings_of(app: &App, name: &str) -> Vec<String> {
         value: String,
     }
     join_all((0..8).map(async |_| {
-        let mut conn = app.engine().database.connection().await.expect("a connection");
+        let mut conn = app.engine().database().connection().await.expect("a connection");
         // Long enough for all to be asked at once.
         let sql = format!("SELECT current_setting('{name}') AS value FROM pg_sleep(0.1)");
         diesel::sql_query(sql).get_result::<Row>(&mut conn).await.expect("a row").value

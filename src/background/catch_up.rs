@@ -27,17 +27,17 @@ const QUEUES_PER_STATEMENT: usize = 1_000;
 /// many there were.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     let mut found = 0;
-    let marked = engine.marks.all();
+    let marked = engine.marks().all();
     for queues in marked.chunks(QUEUES_PER_STATEMENT) {
         for head in engine.find_heads_of_queues(queues).await? {
             let place = QueuePosition { rank: head.rank, seq: head.seq };
-            if engine.marks.of(std::slice::from_ref(&head.queue))[0] > place {
+            if engine.marks().of(std::slice::from_ref(&head.queue))[0] > place {
                 engine.note_arrivals(&head.queue, Arrivals { first: place, count: 1 });
                 found += 1;
             }
         }
     }
-    engine.due_times.wait_for(&engine.find_earliest_times().await?);
+    engine.due_times().wait_for(&engine.find_earliest_times().await?);
     Ok(found)
 }
 

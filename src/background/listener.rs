@@ -18,8 +18,8 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Listens until the connection is lost.
 pub async fn run_once(engine: &Engine) -> Result<(), Error> {
-    let mut listening = engine.database.dedicated().await?;
-    engine.database.history_watch().check(&mut listening.connection).await?;
+    let mut listening = engine.database().dedicated().await?;
+    engine.database().history_watch().check(&mut listening.connection).await?;
     listen(&mut listening.connection).await?;
     engine.scan_all_queues();
     while let Some(text) = listening.notifications.recv().await {

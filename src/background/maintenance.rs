@@ -31,7 +31,7 @@ pub fn pool(engine: &Engine) -> r2d2::Pool<BlockingConnections> {
         .min_idle(Some(0))
         .connection_timeout(CONNECT_WITHIN)
         .error_handler(Box::new(r2d2::NopErrorHandler))
-        .build_unchecked(BlockingConnections { url: engine.database.url().to_owned(), runtime: Handle::current() })
+        .build_unchecked(BlockingConnections { url: engine.database().url().to_owned(), runtime: Handle::current() })
 }
 
 /// Does one round. Blocks.
@@ -47,8 +47,8 @@ pub fn run_once(engine: &Engine, pool: &r2d2::Pool<BlockingConnections>) -> Resu
 
 /// Warns before reads of trails fail because the event log has too many partitions.
 fn check_locks(engine: &Engine, budget: LockBudget) {
-    engine.metrics.event_log_partitions.set(budget.partitions);
-    let reads = engine.database.max_connections();
+    engine.metrics().event_log_partitions.set(budget.partitions);
+    let reads = engine.database().max_connections();
     if let Some(needed) = budget.needed_for(reads) {
         log::warn!(
             "the event log has {} partitions: {reads} reads of trails at the same time need {} locks, and the database \

@@ -58,7 +58,7 @@ pub fn start(
 ) -> TaskTracker {
     let tasks = TaskTracker::new();
     // A clock that is moved by hand has its services run by hand, too.
-    if matches!(engine.clock, Clock::Database) {
+    if matches!(engine.clock(), Clock::Database) {
         tasks.spawn(promoter::run(engine.clone(), shutdown.clone()));
         tasks.spawn(expirer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(lease_reaper::run(engine.clone(), settings.auto_reset, shutdown.clone()));

@@ -49,19 +49,19 @@ pub async fn run_once(engine: &Engine, announcement: PeerNotice) -> Result<(), E
         PeerNotice::Everything => None,
     };
     let text = Message { from: engine.instance().to_owned(), queues }.text();
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     Ok(notify(&mut conn, &text).await?)
 }
 
 /// Repeats until the server stops. Begins by having the others look: a server that was killed, in
 /// whose place this one may stand, has perhaps not told them of all that it stored.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    engine.peer_notifier.notify_all_queues();
-    while let Some(announcement) = shutdown.run_until_cancelled(engine.peer_notifier.next()).await {
+    engine.peer_notifier().notify_all_queues();
+    while let Some(announcement) = shutdown.run_until_cancelled(engine.peer_notifier().next()).await {
         let mut rest = DEBOUNCE;
         if let Err(error) = run_once(&engine, announcement).await {
             report("notifier", &error);
-            engine.peer_notifier.notify_all_queues();
+            engine.peer_notifier().notify_all_queues();
             rest = RETRY_PAUSE;
         }
         if !pause(rest, &shutdown).await {

@@ -20,7 +20,7 @@ pub async fn run_once(engine: &Engine, days: u32) -> Result<usize, Error> {
     let days = i32::try_from(days).unwrap_or(i32::MAX);
     let mut forgotten = 0;
     loop {
-        let mut conn = engine.database.connection().await?;
+        let mut conn = engine.database().connection().await?;
         let letters = forget_dead_letters(&mut conn, engine.now(), days, ROWS_PER_DELETE).await?;
         let jobs = forget_replay_jobs(&mut conn, engine.now(), days, ROWS_PER_DELETE).await?;
         forgotten += letters;

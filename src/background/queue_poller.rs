@@ -18,15 +18,15 @@ const QUEUES_PER_STATEMENT: usize = 5_000;
 /// Wakes one waiter, or the dispatcher, for each awaited queue that holds something; answers how
 /// many queues did.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
-    let mut awaited = engine.hub.awaited_queues();
-    if engine.dispatch_signal.has_dispatcher() {
+    let mut awaited = engine.hub().awaited_queues();
+    if engine.dispatch_signal().has_dispatcher() {
         engine.refresh_subscribers().await?;
-        awaited.extend(engine.subscription_cache.queues());
+        awaited.extend(engine.subscription_cache().queues());
     }
     let mut busy = 0;
     for queues in awaited.chunks(QUEUES_PER_STATEMENT) {
-        let mut conn = engine.database.connection().await?;
-        let from: Vec<(i16, i64)> = engine.marks.of(queues).into_iter().map(|mark| (mark.rank, mark.seq)).collect();
+        let mut conn = engine.database().connection().await?;
+        let from: Vec<(i16, i64)> = engine.marks().of(queues).into_iter().map(|mark| (mark.rank, mark.seq)).collect();
         for queue in find_busy_queues(&mut conn, DEFAULT_NAMESPACE, queues, &from).await? {
             engine.wake_for(&queue, 1);
             busy += 1;

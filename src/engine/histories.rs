@@ -15,15 +15,15 @@ use crate::engine::Engine;
 impl Engine {
     /// Asks the database whether it has gone back. Returns once whatever follows from that is done.
     pub async fn check_history(&self) -> Result<(), Error> {
-        let mut conn = self.database.connection().await?;
-        self.database.history_watch().check(&mut conn).await?;
+        let mut conn = self.database().connection().await?;
+        self.database().history_watch().check(&mut conn).await?;
         Ok(())
     }
 
     /// Forgets what is remembered of the database as soon as it turns out to be another one.
     pub(crate) fn forget_when_history_changes(&self) {
         let engine = Arc::downgrade(&self.0);
-        self.database.history_watch().on_change(move || {
+        self.database().history_watch().on_change(move || {
             if let Some(parts) = engine.upgrade() {
                 Engine(parts).forget_the_past();
             }
@@ -32,28 +32,28 @@ impl Engine {
 
     fn forget_the_past(&self) {
         log::warn!("another history of the database has begun: whatever was remembered of it is forgotten");
-        self.subscription_cache.forget();
-        self.filter_overruns.forget();
+        self.subscription_cache().forget();
+        self.filter_overruns().forget();
         self.scan_all_queues();
     }
 
     /// Returns the epoch of an event that there is.
     pub async fn epoch_of(&self, event_id: i64) -> Result<String, Error> {
-        if let Some(epoch) = self.database.histories().epoch_of(event_id) {
+        if let Some(epoch) = self.database().histories().epoch_of(event_id) {
             return Ok(epoch.to_owned());
         }
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         self.epoch_on(&mut conn, event_id).await
     }
 
     /// Returns the epoch of an event, by a connection that the caller has.
     pub(crate) async fn epoch_on(&self, conn: &mut AsyncPgConnection, event_id: i64) -> Result<String, Error> {
-        Ok(self.database.history_watch().epoch_of(conn, event_id).await?)
+        Ok(self.database().history_watch().epoch_of(conn, event_id).await?)
     }
 
     /// Returns the epoch that cursors are handed out in.
     pub fn epoch(&self) -> Result<String, Error> {
-        let histories = self.database.histories();
+        let histories = self.database().histories();
         let present = histories.present().map(|history| history.epoch.clone());
         present.ok_or_else(|| Error::Internal("no history is known".into()))
     }
@@ -62,10 +62,10 @@ impl Engine {
     /// known may come from another server, which has noticed earlier: the database is asked.
     pub async fn holds_cursor(&self, epoch: &str, numbers: Numbers, position: i64) -> Result<bool, Error> {
         let holds = |histories: &Histories| histories.holds(epoch, numbers, position);
-        if holds(&self.database.histories()) {
+        if holds(&self.database().histories()) {
             return Ok(true);
         }
-        let mut conn = self.database.connection().await?;
-        Ok(holds(&*self.database.history_watch().reload(&mut conn, None).await?))
+        let mut conn = self.database().connection().await?;
+        Ok(holds(&*self.database().history_watch().reload(&mut conn, None).await?))
     }
 }

@@ -97,34 +97,21 @@ pub struct EngineSettings {
 #[derive(Clone)]
 pub struct Engine(Arc<EngineParts>);
 
-/// What the engine is made of.
+/// The parts of the engine. Each is reached through a method of [`Engine`].
 pub struct EngineParts {
-    /// The database.
-    pub database: Database,
-    /// Whose time it is.
-    pub clock: Clock,
-    /// Its settings.
-    pub settings: EngineSettings,
-    /// Who waits.
-    pub hub: Arc<Hub>,
-    /// Where to begin looking in a queue.
-    pub marks: LowWaterMarks,
-    /// Where to begin looking for moments that have come.
-    pub due_times: DueTimes,
-    /// What other servers should hear.
-    pub peer_notifier: PeerNotifier,
-    /// Who was seen.
-    pub worker_sightings: WorkerSightings,
-    /// Who subscribed, as far as this server knows.
-    pub subscription_cache: SubscriptionCache,
-    /// Where events are matched that cannot be matched at once.
-    pub matching_slots: MatchingSlots,
-    /// Which filters exceeded their budget.
-    pub filter_overruns: FilterOverruns,
-    /// Who may have something to be sent.
-    pub dispatch_signal: DispatchSignal,
-    /// What is counted.
-    pub metrics: Metrics,
+    database: Database,
+    clock: Clock,
+    settings: EngineSettings,
+    hub: Arc<Hub>,
+    marks: LowWaterMarks,
+    due_times: DueTimes,
+    peer_notifier: PeerNotifier,
+    worker_sightings: WorkerSightings,
+    subscription_cache: SubscriptionCache,
+    matching_slots: MatchingSlots,
+    filter_overruns: FilterOverruns,
+    dispatch_signal: DispatchSignal,
+    metrics: Metrics,
     instance: String,
     runtime: Handle,
     batchers: Batchers,
@@ -132,10 +119,70 @@ pub struct EngineParts {
     outcomes_rest: Arc<Rest>,
 }
 
-impl std::ops::Deref for Engine {
-    type Target = EngineParts;
-    fn deref(&self) -> &EngineParts {
-        &self.0
+impl Engine {
+    /// Returns the pool of connections.
+    pub fn database(&self) -> &Database {
+        &self.0.database
+    }
+
+    /// Returns the clock: the database's, or one that a test sets.
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// Returns the settings.
+    pub fn settings(&self) -> &EngineSettings {
+        &self.0.settings
+    }
+
+    /// Returns the workers that wait in long polls.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.0.hub
+    }
+
+    /// Returns where claims begin in each queue.
+    pub fn marks(&self) -> &LowWaterMarks {
+        &self.0.marks
+    }
+
+    /// Returns where sweeps begin.
+    pub fn due_times(&self) -> &DueTimes {
+        &self.0.due_times
+    }
+
+    /// Returns what other servers are to be told.
+    pub fn peer_notifier(&self) -> &PeerNotifier {
+        &self.0.peer_notifier
+    }
+
+    /// Returns the workers that called since they were last recorded.
+    pub fn worker_sightings(&self) -> &WorkerSightings {
+        &self.0.worker_sightings
+    }
+
+    /// Returns this server's snapshot of the subscriptions.
+    pub fn subscription_cache(&self) -> &SubscriptionCache {
+        &self.0.subscription_cache
+    }
+
+    /// Returns the limits on matchings that take long.
+    pub fn matching_slots(&self) -> &MatchingSlots {
+        &self.0.matching_slots
+    }
+
+    /// Returns the filters that exceeded their budget since they were last recorded.
+    pub fn filter_overruns(&self) -> &FilterOverruns {
+        &self.0.filter_overruns
+    }
+
+    /// Returns the signal that wakes the dispatcher.
+    pub fn dispatch_signal(&self) -> &DispatchSignal {
+        &self.0.dispatch_signal
+    }
+
+    /// Returns the metrics.
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
     }
 }
 
@@ -175,17 +222,17 @@ impl Engine {
 
     /// How many calls wait to be taken to the database.
     pub fn queued(&self) -> Queued {
-        self.batchers.queued()
+        self.0.batchers.queued()
     }
 
     /// This server's name among those on the same database.
     pub fn instance(&self) -> &str {
-        &self.instance
+        &self.0.instance
     }
 
     /// The time, where it is not the database's to tell.
     pub fn now(&self) -> Option<DateTime<Utc>> {
-        self.clock.now()
+        self.clock().now()
     }
 
     /// The time, where no statement asks the database for it.
@@ -204,8 +251,8 @@ impl Engine {
         let time = CallDeadline::start();
         let work = Work::on_call(time.clone()).run(work);
         let mut task = match REQUEST_ID.try_with(String::clone) {
-            Ok(id) => self.runtime.spawn(REQUEST_ID.scope(id, work)),
-            Err(_) => self.runtime.spawn(work),
+            Ok(id) => self.0.runtime.spawn(REQUEST_ID.scope(id, work)),
+            Err(_) => self.0.runtime.spawn(work),
         };
         let ended = move |ended: Result<Result<T, Error>, JoinError>, time: &CallDeadline| match ended {
             Ok(answer) => answer,
@@ -231,11 +278,11 @@ impl Engine {
     /// Sees to what a transaction's changes call for. Call it after the commit.
     fn notify_after_commit(&self, written: &Applied) {
         if !written.entries.is_empty() {
-            self.database.note_success();
+            self.database().note_success();
         }
-        self.due_times.wait_for(&written.earliest_times);
+        self.due_times().wait_for(&written.earliest_times);
         for subscription_id in &written.dead_lettered {
-            self.metrics.count_push(PushCount::DeadLettered, *subscription_id);
+            self.metrics().count_push(PushCount::DeadLettered, *subscription_id);
         }
         self.wake(&written.entered_ready);
     }
@@ -245,12 +292,12 @@ impl Engine {
     /// everybody looks again a little later.
     fn notify_after_unknown_commit(&self) {
         let engine = self.clone();
-        self.runtime.spawn(async move {
+        self.0.runtime.spawn(async move {
             for pause in [Duration::ZERO, LOOK_AGAIN_AFTER] {
                 tokio::time::sleep(pause).await;
-                engine.due_times.forget();
+                engine.due_times().forget();
                 engine.scan_all_queues();
-                engine.peer_notifier.notify_all_queues();
+                engine.peer_notifier().notify_all_queues();
             }
         });
     }
@@ -261,7 +308,7 @@ impl Engine {
         let mut arrivals: HashMap<String, Arrivals> = HashMap::new();
         for ReadyEntry { queues, place } in entered {
             for queue in queues.iter() {
-                self.marks.lower(queue, *place);
+                self.marks().lower(queue, *place);
                 let arrival = Arrivals { first: *place, count: 1 };
                 match arrivals.get_mut(queue) {
                     Some(arrivals) => arrivals.add(arrival),
@@ -270,34 +317,34 @@ impl Engine {
             }
             match &**queues {
                 [queue] if subscription_of_queue(queue).is_some() => {
-                    self.dispatch_signal.signal(subscription_of_queue(queue))
+                    self.dispatch_signal().signal(subscription_of_queue(queue))
                 }
-                _ => self.hub.notify(queues),
+                _ => self.hub().notify(queues),
             }
         }
-        self.peer_notifier.notify_queues(arrivals);
+        self.peer_notifier().notify_queues(arrivals);
     }
 
     /// Takes note of what entered a queue, by another server or long ago.
     pub fn note_arrivals(&self, queue: &str, arrivals: Arrivals) {
-        self.marks.lower(queue, arrivals.first);
+        self.marks().lower(queue, arrivals.first);
         self.wake_for(queue, arrivals.count);
     }
 
     /// Wakes up to `count` of those who serve a queue.
     pub fn wake_for(&self, queue: &str, count: usize) {
         match subscription_of_queue(queue) {
-            Some(id) => self.dispatch_signal.signal(Some(id)),
-            None => self.hub.notify_many(queue, count),
+            Some(id) => self.dispatch_signal().signal(Some(id)),
+            None => self.hub().notify_many(queue, count),
         }
     }
 
     /// Something may have entered any queue, or wait for any time.
     pub fn scan_all_queues(&self) {
-        self.marks.forget();
-        self.due_times.forget();
-        self.hub.wake_all();
-        self.dispatch_signal.signal(None);
+        self.marks().forget();
+        self.due_times().forget();
+        self.hub().wake_all();
+        self.dispatch_signal().signal(None);
     }
 }
 

@@ -61,7 +61,7 @@ impl Engine {
     }
 
     async fn sweep(&self, sweep: Sweep, moment: DueKind) -> Result<SweepOutcome, Error> {
-        let look = self.due_times.scan(moment);
+        let look = self.due_times().scan(moment);
         let (found, count, is_over_budget, written) = transaction!(self, |conn| {
             let found = lock_overdue(conn, sweep, self.now(), look.from(), SWEEP_ROWS).await?;
             if found.ids.is_empty() {
@@ -102,7 +102,7 @@ impl Engine {
 
     /// Takes back work whose lease has run out.
     pub async fn reset_expired_leases(&self) -> Result<SweepOutcome, Error> {
-        let look = self.due_times.scan(DueKind::LeaseEnd);
+        let look = self.due_times().scan(DueKind::LeaseEnd);
         let due = WatchLook {
             from: look.from(),
             rows: WATCH_ROWS,
@@ -140,7 +140,7 @@ impl Engine {
             let locked = lock_expired_leases(conn, self.now(), &watched.expired).await?;
             let mut changes = ChangeSet::load_locked(conn, &locked, self.now()).await?;
             let overdue = overdue_first(&changes, |loaded| loaded.delivery.lease_expires_at);
-            let poison_after = self.settings.poison_after;
+            let poison_after = self.settings().poison_after;
             let mut budget = DeadLetterBudget::new();
             let (overdue, over_budget): (Vec<i64>, Vec<i64>) = overdue.into_iter().partition(|id| {
                 let is_poison = |loaded: &Loaded| loaded.delivery.rescue_count + 1 >= poison_after;
@@ -176,8 +176,8 @@ impl Engine {
         })?;
         let count = step.unwatched.len();
         if count > 0 {
-            self.due_times.wait_for(&EarliestTimes { look_at: Some(step.look_at), ..EarliestTimes::default() });
-            self.metrics.unwatched_leases.inc_by(count as u64);
+            self.due_times().wait_for(&EarliestTimes { look_at: Some(step.look_at), ..EarliestTimes::default() });
+            self.metrics().unwatched_leases.inc_by(count as u64);
             let first_ids = &step.unwatched[..count.min(10)];
             log::warn!(count, first_ids:? = first_ids; "leases were not on the list of leases, and are now");
         }

@@ -159,7 +159,7 @@ macro_rules! attempts {
         let mut tries = 0;
         loop {
             let kind = crate::engine::transaction::Kind::$kind;
-            let mut attempt = crate::engine::transaction::Attempt::begin(&$engine.database, kind).await?;
+            let mut attempt = crate::engine::transaction::Attempt::begin($engine.database(), kind).await?;
             let time_limit = attempt.time_limit();
             let working = async {
                 let $conn: &mut diesel_async::AsyncPgConnection = attempt.connection();
@@ -167,7 +167,7 @@ macro_rules! attempts {
                 worked
             };
             let worked = time_limit.keep(working).await;
-            match attempt.finish(&$engine.database, worked).await {
+            match attempt.finish($engine.database(), worked).await {
                 Err(error) if error.is_conflict() && tries < crate::engine::CONFLICT_RETRIES => tries += 1,
                 Err(error) if kind.may_have_changed_more(&error) => {
                     $engine.notify_after_unknown_commit();

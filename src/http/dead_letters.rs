@@ -107,8 +107,8 @@ pub async fn list_dead_letters(engine: Data<Engine>, request: HttpRequest) -> Re
     let (after, limit) = take_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
-    let range = Range { after, until: i64::MAX, limit, scan: engine.settings.list_scan_rows };
-    let mut conn = engine.database.connection().await?;
+    let range = Range { after, until: i64::MAX, limit, scan: engine.settings().list_scan_rows };
+    let mut conn = engine.database().connection().await?;
     let (rows, next) = dead_letter_list::list_dead_letters(&mut conn, DEFAULT_NAMESPACE, &filter, range).await?;
     let dead_letters = rows.iter().map(DeadLetterView::of).collect();
     Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: next_cursor(next, &engine)? }))
@@ -118,7 +118,7 @@ pub async fn list_dead_letters(engine: Data<Engine>, request: HttpRequest) -> Re
 pub async fn get_dead_letter(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     let letter = dead_letter_list::get_dead_letter(&mut conn, DEFAULT_NAMESPACE, id).await?;
     let letter = letter.ok_or(Error::DeadLetterNotFound(id))?;
     Ok(HttpResponse::Ok().json(DeadLetterView::whole(&letter)))

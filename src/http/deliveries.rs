@@ -127,8 +127,8 @@ pub async fn list_deliveries(engine: Data<Engine>, request: HttpRequest) -> Resu
     let (after, limit) = take_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
-    let mut conn = engine.database.connection().await?;
-    let scan = engine.settings.list_scan_rows;
+    let mut conn = engine.database().connection().await?;
+    let scan = engine.settings().list_scan_rows;
     let (rows, next) = list_pushes(&mut conn, DEFAULT_NAMESPACE, &filter, after, limit, scan).await?;
     let deliveries = rows.iter().map(DeliveryView::of).collect();
     Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: next_cursor(next, &engine)? }))
@@ -138,7 +138,7 @@ pub async fn list_deliveries(engine: Data<Engine>, request: HttpRequest) -> Resu
 pub async fn get_delivery(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     let row = get_push(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::DeliveryNotFound(id))?;
     let attempts = attempts_of_push(&mut conn, id, row.created_at, ATTEMPTS_PER_DELIVERY).await?;
     let mut view = DeliveryView::of(&row);

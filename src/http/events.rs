@@ -95,7 +95,7 @@ pub async fn get_event(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     let include_logs = query.boolean("include_logs").unwrap_or(false);
     let include_deliveries = query.boolean("include_deliveries").unwrap_or(false);
     query.finish()?;
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     let row = load_event(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::EventNotFound(id))?;
     let logs = if include_logs { logs_of_event(&mut conn, id, LOGS_PER_EVENT).await? } else { Vec::new() };
     let pushes = match include_deliveries {
@@ -137,11 +137,11 @@ pub async fn list_events(engine: Data<Engine>, request: HttpRequest) -> Result<H
         after: None,
         offset: query.integer("offset", 0..=MAX_OFFSET).unwrap_or(0),
         limit: query.integer("limit", limits::PAGE).unwrap_or(20),
-        scan: engine.settings.list_scan_rows,
+        scan: engine.settings().list_scan_rows,
     };
     query.finish()?;
     page.after = position_of(after, &engine, Numbers::Ids).await?;
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     let found = load_page(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?;
     Ok(HttpResponse::Ok().json(EventList {
         events: found.events.iter().map(EventView::without_payload).collect(),

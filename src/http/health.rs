@@ -26,7 +26,7 @@ pub async fn health(request: HttpRequest) -> Result<HttpResponse, Error> {
 /// version's.
 pub async fn ready(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
-    let mut conn = engine.database.connection_by(Instant::now() + READY_WITHIN).await?;
+    let mut conn = engine.database().connection_by(Instant::now() + READY_WITHIN).await?;
     let pending = pending(&mut conn).await?;
     if pending > 0 {
         return Err(Error::outage(OutageKind::NotMigrated, format!("{pending} migrations have not run")));
@@ -35,10 +35,10 @@ pub async fn ready(engine: Data<Engine>, request: HttpRequest) -> Result<HttpRes
     drop(conn);
     if is_read_only {
         let error = Error::outage(OutageKind::ReadOnly, "the database is read-only");
-        engine.database.note_failure(&error);
+        engine.database().note_failure(&error);
         return Err(error);
     }
-    match engine.database.recent_trouble() {
+    match engine.database().recent_trouble() {
         Some(outage) => Err(Error::Unavailable(outage)),
         None => Ok(HttpResponse::Ok().json(json!({ "status": "ready" }))),
     }

@@ -33,8 +33,8 @@ pub async fn list_logs(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     let (after, limit) = take_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::LogIds).await?.unwrap_or(0);
-    let mut conn = engine.database.connection().await?;
-    let scan = engine.settings.list_scan_rows;
+    let mut conn = engine.database().connection().await?;
+    let scan = engine.settings().list_scan_rows;
     let (entries, next) = load_page(&mut conn, DEFAULT_NAMESPACE, &filter, after, limit, scan).await?;
     let next = next_cursor(next, &engine)?;
     Ok(HttpResponse::Ok().json(Logs { logs: entries.iter().map(LogView::of).collect(), next }))

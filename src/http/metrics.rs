@@ -18,18 +18,18 @@ pub async fn show_metrics(engine: Data<Engine>, request: HttpRequest) -> Result<
     if let Err(error) = refresh(&engine).await {
         log::warn!("the gauges could not be read: {error}");
     }
-    let text = engine.metrics.text().map_err(|error| Error::Internal(error.to_string()))?;
+    let text = engine.metrics().text().map_err(|error| Error::Internal(error.to_string()))?;
     Ok(HttpResponse::Ok().content_type("application/openmetrics-text; version=1.0.0; charset=utf-8").body(text))
 }
 
 async fn refresh(engine: &Engine) -> Result<(), Error> {
-    let mut queues = engine.subscription_cache.queues();
+    let mut queues = engine.subscription_cache().queues();
     queues.truncate(QUEUES);
-    let mut conn = engine.database.connection().await?;
-    let limit = engine.settings.list_scan_rows;
+    let mut conn = engine.database().connection().await?;
+    let limit = engine.settings().list_scan_rows;
     let gauges = read_gauges(&mut conn, DEFAULT_NAMESPACE, &queues, limit, engine.now()).await?;
-    engine.metrics.pushes_pending.set(gauges.pushes_pending);
-    engine.metrics.oldest_push_seconds.set(gauges.oldest_push_seconds.unwrap_or(0.0).max(0.0));
-    engine.metrics.breakers_open.set(gauges.breakers_open);
+    engine.metrics().pushes_pending.set(gauges.pushes_pending);
+    engine.metrics().oldest_push_seconds.set(gauges.oldest_push_seconds.unwrap_or(0.0).max(0.0));
+    engine.metrics().breakers_open.set(gauges.breakers_open);
     Ok(())
 }

@@ -107,7 +107,7 @@ pub async fn list_replays(engine: Data<Engine>, request: HttpRequest) -> Result<
     let (after, limit) = take_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     let rows = list_replay_jobs(&mut conn, DEFAULT_NAMESPACE, after, limit).await?;
     let next = next_cursor(page_end(&rows, limit, |row| row.id), &engine)?;
     Ok(HttpResponse::Ok().json(Replays { replays: rows.iter().map(ReplayView::of).collect(), next }))
@@ -117,7 +117,7 @@ pub async fn list_replays(engine: Data<Engine>, request: HttpRequest) -> Result<
 pub async fn get_replay(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     let row = get_replay_job(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::ReplayNotFound(id))?;
     Ok(HttpResponse::Ok().json(ReplayView::of(&row)))
 }

@@ -65,7 +65,7 @@ pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> R
     let (after, limit) = take_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     let rows = subscriptions::list_subscriptions(&mut conn, DEFAULT_NAMESPACE, is_active, after, limit).await?;
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();
     let endpoints = load_endpoints(&mut conn, DEFAULT_NAMESPACE, &urls, engine.now()).await?;
@@ -84,7 +84,7 @@ pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> R
 pub async fn get_subscription(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     let row = subscriptions::get_subscription(&mut conn, DEFAULT_NAMESPACE, id).await?;
     drop(conn);
     show(&engine, &row.ok_or(Error::SubscriptionNotFound(id))?).await
@@ -199,7 +199,7 @@ fn test_letter(id: i64) -> Result<OutboundMessage, Error> {
 }
 
 async fn show(engine: &Engine, row: &SubscriptionRow) -> Result<HttpResponse, Error> {
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     let endpoints = load_endpoints(&mut conn, DEFAULT_NAMESPACE, &[&row.url], engine.now()).await?;
     let overruns = load_filter_overruns(&mut conn, &[row.id]).await?;
     Ok(HttpResponse::Ok().json(view(row, endpoints.first(), overruns.first())))

@@ -41,7 +41,7 @@ pub async fn list_tags(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     let limit = query.integer("limit", limits::PAGE).unwrap_or(100);
     query.finish()?;
     engine.record_sightings().await?;
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     let rows = load_page(&mut conn, DEFAULT_NAMESPACE, engine.now(), &after, limit, COUNT_CAP).await?;
     let next = page_end(&rows, limit, |row| row.tag.clone());
     let tags = rows

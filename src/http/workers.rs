@@ -40,7 +40,7 @@ pub async fn list_workers(engine: Data<Engine>, request: HttpRequest) -> Result<
     query.finish()?;
     // What this server has seen and not yet written down belongs into the answer.
     engine.record_sightings().await?;
-    let mut conn = engine.database.connection().await?;
+    let mut conn = engine.database().connection().await?;
     let rows = load_page(&mut conn, DEFAULT_NAMESPACE, engine.now(), STALE_SECONDS, &after, limit).await?;
     let next = page_end(&rows, limit, |row| row.worker_id.clone());
     let workers = rows

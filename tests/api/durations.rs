@@ -20,9 +20,9 @@ async fn waits(app: &App, backoff: Value, failures: usize) -> Vec<i64> {
         let claim = app.take("a", W1).await;
         let entry = app.say_with(&claim, "fail", json!({})).await.expect(200).json();
         let wait = micros(time(&entry["created_at"]), &entry["next_retry_at"]);
-        app.engine().clock.advance(TimeDelta::microseconds(wait - 1));
+        app.engine().clock().advance(TimeDelta::microseconds(wait - 1));
         assert_eq!(app.promote().await, 0, "not a microsecond before");
-        app.engine().clock.advance(TimeDelta::microseconds(1));
+        app.engine().clock().advance(TimeDelta::microseconds(1));
         assert_eq!(app.promote().await, 1);
         waits.push(wait);
     }
@@ -59,7 +59,7 @@ async fn what_a_worker_says_of_time_may_be_a_fraction() {
     let claim = app.take("a", W1).await;
     app.say_with(&claim, "release", json!({"delay_seconds": 1.5})).await.expect(200);
     assert_eq!(app.advance_and_promote(1).await, 0);
-    app.engine().clock.advance(TimeDelta::milliseconds(500));
+    app.engine().clock().advance(TimeDelta::milliseconds(500));
     assert_eq!(app.promote().await, 1);
     let claim = app.take("a", W1).await;
     app.say_with(&claim, "release", json!({"delay_seconds": 0.000_000_1})).await.expect(200);

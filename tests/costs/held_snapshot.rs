@@ -86,8 +86,8 @@ async fn pass_through(app: &App) {
 /// the look for due work and the look for expired leases.
 async fn costs_of_looks(app: &App, lab: &mut Lab) -> [u64; 3] {
     let engine = app.engine();
-    let mark = engine.marks.of(&["t:a".to_owned()])[0];
-    let from = |moment| engine.due_times.scan(moment).from().map_or("NULL".to_owned(), quoted);
+    let mark = engine.marks().of(&["t:a".to_owned()])[0];
+    let from = |moment| engine.due_times().scan(moment).from().map_or("NULL".to_owned(), quoted);
     let now = quoted(app.now());
     let looks = [
         claim_from(1, "a", mark, &now),
@@ -154,6 +154,6 @@ async fn two_hundred_thousand_events_under_a_held_snapshot_cost_the_next_look_no
 }
 
 fn engine_forgets(app: &App) {
-    app.engine().marks.forget();
-    app.engine().due_times.forget();
+    app.engine().marks().forget();
+    app.engine().due_times().forget();
 }

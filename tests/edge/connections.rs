@@ -123,7 +123,7 @@ async fn a_claim_is_not_kept_waiting_by_the_request_behind_it() {
     let mut wire = Wire::to(&app).await;
     let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait=60"), "");
     wire.send(claim + &request("GET", "/health", "")).await;
-    until("it waits", async || app.engine().hub.len() == 1).await;
+    until("it waits", async || app.engine().hub().len() == 1).await;
     let id = app.publish_tagged("a").await;
     assert!(wire.response_to("GET").await.body.contains(&format!("\"id\":{id}")));
     assert_eq!(wire.response_to("GET").await.status, 200);
@@ -136,9 +136,9 @@ async fn a_worker_that_hangs_up_behind_a_pipelined_request_is_gone() {
     let mut wire = Wire::to(&app).await;
     let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait=60"), "");
     wire.send(claim + &request("GET", "/health", "")).await;
-    until("it waits", async || app.engine().hub.len() == 1).await;
+    until("it waits", async || app.engine().hub().len() == 1).await;
     drop(wire);
-    until("the server notices", async || app.engine().hub.is_empty()).await;
+    until("the server notices", async || app.engine().hub().is_empty()).await;
     let id = app.publish_tagged("a").await;
     assert_eq!(app.status(id).await, "PENDING");
 }

@@ -74,7 +74,7 @@ async fn survives(program: &[&str]) {
     let app = App::start().await;
     let relay = Relay::to(&app.base).await;
     let worker = Worker::start(program, &relay.url, "60");
-    until("the worker waits", async || app.engine().hub.len() == 1).await;
+    until("the worker waits", async || app.engine().hub().len() == 1).await;
     relay.cut();
     let id = publish(&app, json!({"photo": 1})).await;
     until_status(&app, id, "COMPLETED").await;

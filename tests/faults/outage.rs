@@ -136,7 +136,7 @@ async fn a_long_poll_outlives_a_restart_of_the_database() {
     let mut fragile = Fragile::start().await;
     let request = fragile.app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1&wait=60", fragile.app.base));
     let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
-    until("the worker waits", async || fragile.app.engine().hub.asleep() == 1).await;
+    until("the worker waits", async || fragile.app.engine().hub().asleep() == 1).await;
     fragile.stop_database();
     fragile.start_database().await;
     let id = fragile.app.publish_tagged("a").await;
@@ -148,7 +148,7 @@ async fn a_long_poll_that_ends_while_the_database_is_stopped_ends_as_always() {
     let mut fragile = Fragile::start().await;
     let request = fragile.app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1&wait=2", fragile.app.base));
     let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
-    until("the worker waits", async || fragile.app.engine().hub.asleep() == 1).await;
+    until("the worker waits", async || fragile.app.engine().hub().asleep() == 1).await;
     fragile.stop_database();
     within_patience(waiter).await.expect("no panic").expect(204);
 }

@@ -31,7 +31,7 @@ impl RawWorker {
     }
 
     async fn waiting(app: &App, worker_id: &str) -> Self {
-        let before = app.engine().hub.len();
+        let before = app.engine().hub().len();
         let worker = Self::subscribe(app, &format!("tags=a&worker_id={worker_id}&wait=60"));
         until_asleep(app, before + 1).await;
         worker
@@ -39,9 +39,9 @@ impl RawWorker {
 
     /// Closes the socket, and waits until the server has noticed.
     async fn hang_up(self, app: &App) {
-        let before = app.engine().hub.len();
+        let before = app.engine().hub().len();
         drop(self);
-        until("the server notices", async || app.engine().hub.len() < before).await;
+        until("the server notices", async || app.engine().hub().len() < before).await;
     }
 }
 
@@ -275,7 +275,7 @@ async fn a_client_that_half_closes_while_it_waits_counts_as_gone() {
     let app = quiet_app().await;
     let worker = RawWorker::waiting(&app, "w:1").await;
     worker.0.shutdown(Shutdown::Write).expect("a connection");
-    until("the server notices", async || app.engine().hub.is_empty()).await;
+    until("the server notices", async || app.engine().hub().is_empty()).await;
     let id = app.publish_tagged("a").await;
     assert_eq!(app.event(id).await["status"], "PENDING");
 }

@@ -37,7 +37,7 @@ async fn quiet_app_with_fixed_clock() -> App {
 
 /// Waits until so many workers wait, and all of them have looked for work and found none.
 async fn until_asleep(app: &App, workers: usize) {
-    let hub = &app.engine().hub;
+    let hub = &app.engine().hub();
     until("the workers wait", async || hub.len() == workers && hub.asleep() == workers).await;
 }
 
@@ -57,7 +57,7 @@ impl Waiter {
     }
 
     async fn send(app: &App, request: reqwest::RequestBuilder) -> Self {
-        let before = app.engine().hub.len();
+        let before = app.engine().hub().len();
         let waiter = Self(tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await }));
         until_asleep(app, before + 1).await;
         waiter

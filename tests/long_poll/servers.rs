@@ -117,7 +117,7 @@ async fn raise_marks(one: &App, other: &App) {
 }
 
 fn mark(app: &App) -> QueuePosition {
-    app.engine().marks.of(&["t:a".to_owned()])[0]
+    app.engine().marks().of(&["t:a".to_owned()])[0]
 }
 
 /// Events of several priorities, most of which belong before what the other server has seen

@@ -68,7 +68,7 @@ async fn a_batch_of_events_is_claimed_by_those_whom_it_wakes_in_few_statements()
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     publish_many(&app, WORKERS).await;
     held.until_awaited().await;
-    let claiming = || app.engine().hub.asleep() == 0;
+    let claiming = || app.engine().hub().asleep() == 0;
     until("everybody is awake", async || claiming()).await;
     held.let_go().await;
     all_are_served(workers).await;

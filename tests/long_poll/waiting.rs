@@ -15,7 +15,7 @@ async fn a_wait_in_vain_ends_with_204_and_not_sooner() {
     assert!(asked_at.elapsed() >= Duration::from_secs(1));
     assert_eq!(reply.text, "");
     assert_eq!(reply.header("cache-control"), Some("no-store"));
-    assert!(app.engine().hub.is_empty());
+    assert!(app.engine().hub().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,7 @@ fn dear_filter() -> Value {
 
 /// Takes all places for long matching, so that it is known what does not wait for it.
 async fn hold_long_places(app: &App) -> OwnedSemaphorePermit {
-    let places = app.engine().matching_slots.long.clone();
+    let places = app.engine().matching_slots().long.clone();
     let count = places.available_permits() as u32;
     places.acquire_many_owned(count).await.expect("nobody closes them")
 }
@@ -35,7 +35,7 @@ fn publish_beside(app: &App, event: Value) -> tokio::task::JoinHandle<Reply> {
 }
 
 async fn until_matched_for_long(app: &App) {
-    until("an event takes long to match", async || app.engine().metrics.long_matchings.get() == 1).await;
+    until("an event takes long to match", async || app.engine().metrics().long_matchings.get() == 1).await;
 }
 
 async fn over_budget(app: &App, subscription: &Value) -> Value {
@@ -175,7 +175,7 @@ async fn a_request_that_finds_no_place_to_be_matched_in_is_told_to_come_back() {
     let event = json!({"event_type": "a", "payload": large_payload()});
     app.post("/events", &event).await.problem(429, "overloaded");
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 0);
-    assert_eq!(app.engine().metrics.long_matchings.get(), 0);
+    assert_eq!(app.engine().metrics().long_matchings.get(), 0);
     drop(held);
     app.post("/events", &event).await.expect(201);
 }

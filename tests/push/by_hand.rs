@@ -35,7 +35,7 @@ pub fn client() -> Client {
 
 /// Has a dispatcher look at everybody; answers how many requests it started.
 pub async fn look(app: &App, dispatcher: &mut Dispatcher) -> usize {
-    app.engine().dispatch_signal.signal(None);
+    app.engine().dispatch_signal().signal(None);
     dispatcher.run_once().await.expect("a round")
 }
 

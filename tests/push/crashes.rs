@@ -133,7 +133,7 @@ async fn what_was_claimed_too_long_ago_is_given_back_unsent() {
         let attempt = Attempt {
             engine: engine.clone(),
             client: client(),
-            subscriber: engine.subscription_cache.get(subscription_id).expect("a subscriber"),
+            subscriber: engine.subscription_cache().get(subscription_id).expect("a subscriber"),
             failing: Arc::default(),
             claimed_at: tokio::time::Instant::now() - Duration::from_secs(age),
             has_failed_before: false,

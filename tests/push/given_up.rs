@@ -160,7 +160,7 @@ async fn nothing_more_is_sent_while_too_many_outcomes_wait_to_be_recorded() {
     let mut rounds_without = 0;
     while rounds_without < 3 {
         let started = look(&app, &mut dispatcher).await;
-        until("all have been answered", async || app.engine().metrics.pushes_in_flight.get() == 0).await;
+        until("all have been answered", async || app.engine().metrics().pushes_in_flight.get() == 0).await;
         rounds_without = if started == 0 { rounds_without + 1 } else { 0 };
     }
     let sent = receiver.so_far().len();

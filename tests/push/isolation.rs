@@ -121,10 +121,10 @@ async fn the_last_slot_is_not_lost_on_somebody_who_has_nothing() {
     }
     let mut dispatcher = dispatcher(&app, 1);
     let id = publish_id(&app, "full").await;
-    app.engine().dispatch_signal.signal(None);
-    app.engine().dispatch_signal.signaled().await;
+    app.engine().dispatch_signal().signal(None);
+    app.engine().dispatch_signal().signaled().await;
     assert_eq!(dispatcher.run_once().await.expect("a round"), 0, "the slot went to the first");
-    within_patience(app.engine().dispatch_signal.signaled()).await;
+    within_patience(app.engine().dispatch_signal().signaled()).await;
     assert_eq!(dispatcher.run_once().await.expect("a round"), 1);
     dispatcher.finish().await;
     assert_eq!(app.status(id).await, "COMPLETED");

@@ -138,5 +138,5 @@ pub async fn claims(app: &App, event_id: i64) -> i64 {
 /// Moves a fixed clock, lets in what is due then, and has the dispatcher look again.
 pub async fn pass(app: &App, seconds: i64) {
     app.advance_and_promote(seconds).await;
-    app.engine().dispatch_signal.signal(None);
+    app.engine().dispatch_signal().signal(None);
 }

@@ -59,7 +59,7 @@ impl App {
 
     /// Moves a fixed clock.
     pub fn advance(&self, seconds: i64) {
-        self.engine().clock.advance(TimeDelta::seconds(seconds));
+        self.engine().clock().advance(TimeDelta::seconds(seconds));
     }
 
     /// What a fixed clock shows.

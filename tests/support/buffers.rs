@@ -14,7 +14,7 @@ impl App {
         &self,
         function: impl AsyncFnOnce(&mut AsyncPgConnection) -> QueryResult<T>,
     ) -> (T, i64) {
-        let mut conn = self.engine().database.connection().await.expect("a connection");
+        let mut conn = self.engine().database().connection().await.expect("a connection");
         conn.batch_execute("BEGIN").await.expect("a transaction");
         let before = asked_for(&mut conn).await;
         let answer = function(&mut conn).await.expect("an answer");

@@ -92,8 +92,8 @@ impl Dispatcher {
     /// A dispatcher that has sent nothing yet, and will look at everybody first.
     pub fn new(engine: Engine, client: Client, settings: DispatcherSettings) -> Self {
         let slots = Slots::new(settings.max_pushes, engine.clone());
-        engine.dispatch_signal.attend();
-        engine.dispatch_signal.signal(None);
+        engine.dispatch_signal().attend();
+        engine.dispatch_signal().signal(None);
         Dispatcher {
             engine,
             client,
@@ -135,7 +135,7 @@ impl Dispatcher {
         let started = self.claim_and_start(openings).await?;
         if started == 0 && !all_served {
             // Those who got the slots had no use for them, and nothing else would wake us.
-            self.engine.dispatch_signal.nudge();
+            self.engine.dispatch_signal().nudge();
         }
         Ok(started)
     }
@@ -148,23 +148,23 @@ impl Dispatcher {
     }
 
     fn has_free_slot(&self, id: i64) -> bool {
-        let known = self.engine.subscription_cache.get(id);
+        let known = self.engine.subscription_cache().get(id);
         known.is_none_or(|subscriber| self.slots.free(id, subscriber.subscription.spec.max_concurrency) > 0)
     }
 
     /// Whether this server does not know the subscription as it is now.
     fn is_news(&self, gate: &EndpointGate) -> bool {
-        let known = self.engine.subscription_cache.get(gate.subscription_id).map(|s| s.subscription.version);
+        let known = self.engine.subscription_cache().get(gate.subscription_id).map(|s| s.subscription.version);
         gate.is_active && known != Some(gate.version)
     }
 
     async fn hear_bell(&mut self) -> Result<(), Error> {
-        let signaled = self.engine.dispatch_signal.take();
+        let signaled = self.engine.dispatch_signal().take();
         self.busy.extend(signaled.subscription_ids);
         if signaled.for_all {
             // Whoever is rung for while the database is away must not be forgotten.
-            self.engine.reload_subscribers().await.inspect_err(|_| self.engine.dispatch_signal.signal(None))?;
-            self.busy.extend(self.engine.subscription_cache.ids());
+            self.engine.reload_subscribers().await.inspect_err(|_| self.engine.dispatch_signal().signal(None))?;
+            self.busy.extend(self.engine.subscription_cache().ids());
         }
         let now = Instant::now();
         let due: Vec<i64> = self.later.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
@@ -179,7 +179,7 @@ impl Dispatcher {
     /// whenever the bell is rung for it.
     async fn open(&mut self, gate: EndpointGate) -> Result<Option<Opening>, Error> {
         let id = gate.subscription_id;
-        let Some(subscriber) = self.engine.subscription_cache.get(id).filter(|_| gate.is_active) else {
+        let Some(subscriber) = self.engine.subscription_cache().get(id).filter(|_| gate.is_active) else {
             self.busy.remove(&id);
             return Ok(None);
         };
@@ -306,7 +306,7 @@ impl Dispatcher {
 
     /// Sleeps until there may be something to do.
     async fn rest(&self) {
-        let signaled = self.engine.dispatch_signal.signaled();
+        let signaled = self.engine.dispatch_signal().signaled();
         match self.later.values().min() {
             Some(at) => drop(tokio::time::timeout_at(*at, signaled).await),
             None => signaled.await,

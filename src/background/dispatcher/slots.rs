@@ -76,7 +76,7 @@ impl Slots {
         taken.in_all += 1;
         taken.bytes += bytes;
         taken.usual_bytes += (bytes as f64 - taken.usual_bytes) * WEIGHT;
-        self.engine.metrics.pushes_in_flight.set(taken.in_all as i64);
+        self.engine.metrics().pushes_in_flight.set(taken.in_all as i64);
         *taken.by_subscription.entry(subscription_id).or_default() += 1;
         drop(taken);
         Slot { slots: self.clone(), subscription_id, bytes }
@@ -114,7 +114,7 @@ impl Drop for Slot {
         let mut taken = self.slots.lock();
         taken.in_all -= 1;
         taken.bytes -= self.bytes;
-        self.slots.engine.metrics.pushes_in_flight.set(taken.in_all as i64);
+        self.slots.engine.metrics().pushes_in_flight.set(taken.in_all as i64);
         if let Some(count) = taken.by_subscription.get_mut(&self.subscription_id) {
             *count -= 1;
             if *count == 0 {
@@ -122,7 +122,7 @@ impl Drop for Slot {
             }
         }
         drop(taken);
-        self.slots.engine.dispatch_signal.nudge();
+        self.slots.engine.dispatch_signal().nudge();
     }
 }
 
@@ -132,6 +132,6 @@ impl Drop for Unrecorded {
         taken.unrecorded -= 1;
         taken.bytes -= self.bytes;
         drop(taken);
-        self.slots.engine.dispatch_signal.nudge();
+        self.slots.engine.dispatch_signal().nudge();
     }
 }

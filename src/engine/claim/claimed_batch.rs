@@ -104,7 +104,7 @@ impl Drop for SentClaim {
             Undo::Never => return,
         };
         let (worker_id, leases) = (std::mem::take(&mut self.worker_id), std::mem::take(&mut self.leases));
-        engine.runtime.clone().spawn(undo_claims(engine, worker_id, leases, ask));
+        engine.0.runtime.clone().spawn(undo_claims(engine, worker_id, leases, ask));
     }
 }
 

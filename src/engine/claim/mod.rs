@@ -79,7 +79,7 @@ pub struct ClaimCall {
 impl Engine {
     /// Claims work, waiting for it if asked to. An empty batch: there was none.
     pub async fn claim_deliveries(&self, request: ClaimRequest) -> Result<ClaimedBatch, Error> {
-        self.worker_sightings.note(&request.worker_id, Some(request.tags.as_slice()));
+        self.worker_sightings().note(&request.worker_id, Some(request.tags.as_slice()));
         let mut claimer = ClaimCall {
             queues: request.tags.as_slice().iter().map(|tag| queue_of_tag(tag)).collect(),
             worker_id: request.worker_id,
@@ -92,7 +92,7 @@ impl Engine {
             return self.look_once(&claimer, request_id).await;
         }
         let deadline = Instant::now() + request.wait;
-        let waiter = self.hub.enter(claimer.queues.clone(), claimer.max)?;
+        let waiter = self.hub().enter(claimer.queues.clone(), claimer.max)?;
         claimer.waiter = Some(waiter.number());
         let mut has_waited = false;
         loop {
@@ -111,11 +111,11 @@ impl Engine {
                     Err(error) => return Err(error),
                 }
             }
-            if self.hub.is_closed() {
+            if self.hub().is_closed() {
                 return Ok(ClaimedBatch::empty());
             }
             let woken = tokio::time::timeout_at(look_again_at, waiter.woken()).await.is_ok();
-            if self.hub.is_closed() || (!woken && Instant::now() >= deadline) {
+            if self.hub().is_closed() || (!woken && Instant::now() >= deadline) {
                 return Ok(ClaimedBatch::empty());
             }
             has_waited = true;
@@ -124,7 +124,7 @@ impl Engine {
 
     async fn look_once(&self, claimer: &ClaimCall, request_id: Option<&str>) -> Result<ClaimedBatch, Error> {
         let Some(request_id) = request_id.map(str::to_owned) else {
-            return self.batchers.claim.call(claimer.clone(), claimer.max).await;
+            return self.0.batchers.claim.call(claimer.clone(), claimer.max).await;
         };
         let (engine, claimer) = (self.clone(), claimer.clone());
         self.detached(async move {
@@ -161,8 +161,8 @@ impl Engine {
     async fn claim_for(&self, queues: &Queues, claimers: &[&ClaimCall]) -> Vec<Result<Vec<EventRow>, Error>> {
         let waiters: Vec<u64> = claimers.iter().filter_map(|claimer| claimer.waiter).collect();
         let all_wait = waiters.len() == claimers.len();
-        let look = self.hub.begin_scan(queues.clone(), waiters);
-        if all_wait && self.hub.knows_to_be_empty(queues) {
+        let look = self.hub().begin_scan(queues.clone(), waiters);
+        if all_wait && self.hub().knows_to_be_empty(queues) {
             look.finish(&ScanResult::default());
             return claimers.iter().map(|_| Ok(Vec::new())).collect();
         }
@@ -200,9 +200,9 @@ impl Engine {
         loop {
             looks += 1;
             let slack = if looks == 1 { SLACK } else { WIDE_SLACK };
-            let look = self.marks.scan(queues);
+            let look = self.marks().scan(queues);
             let claimed = statement!(self, |conn| claim(conn, self, &look, queues, claimers, slack).await)?;
-            self.metrics.events_claimed.inc_by(claimed.events.len() as u64);
+            self.metrics().events_claimed.inc_by(claimed.events.len() as u64);
             self.note_claim(&look, &claimed);
             if !claimed.is_out_of_reach() || is_swept || looks == LOOKS {
                 return Ok(claimed);
@@ -213,19 +213,19 @@ impl Engine {
 
     /// Claims on behalf of a request that may be repeated.
     async fn claim_by_request(&self, claimer: &ClaimCall, request_id: &str) -> Result<(Vec<EventRow>, Undo), Error> {
-        let hub_look = self.hub.begin_scan(claimer.queues.clone(), claimer.waiter.into_iter().collect());
+        let hub_look = self.hub().begin_scan(claimer.queues.clone(), claimer.waiter.into_iter().collect());
         let mut is_swept = false;
         let mut looks = 0;
         loop {
             looks += 1;
             let slack = if looks == 1 { SLACK } else { WIDE_SLACK };
-            let look = self.marks.scan(&claimer.queues);
+            let look = self.marks().scan(&claimer.queues);
             let asked = self.claim_or_repeat(claimer, &look, request_id, slack).await?;
             let (claimed, undo) = match asked {
                 Asked::Again(standing) => return Ok((standing, Undo::Never)),
                 Asked::First(claimed, undo) => (claimed, undo),
             };
-            self.metrics.events_claimed.inc_by(claimed.events.len() as u64);
+            self.metrics().events_claimed.inc_by(claimed.events.len() as u64);
             self.note_claim(&look, &claimed);
             if !claimed.is_out_of_reach() || is_swept || looks == LOOKS {
                 hub_look.finish(&ScanResult { found: !claimed.events.is_empty(), left: more_behind(&claimed) });
@@ -244,9 +244,9 @@ impl Engine {
         // Leases are looked at some time after the claim, and never before it.
         let look_at = claimed.events.first().map(|event| event.row.work.updated_at);
         if look_at.is_some() {
-            self.database.note_success();
+            self.database().note_success();
         }
-        self.due_times.wait_for(&EarliestTimes { look_at, ..EarliestTimes::default() });
+        self.due_times().wait_for(&EarliestTimes { look_at, ..EarliestTimes::default() });
     }
 
     async fn claim_or_repeat(

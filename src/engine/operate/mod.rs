@@ -108,7 +108,7 @@ impl Engine {
     async fn find_stale(&self, stale_for: Option<f64>, limit: i64) -> Result<Vec<HeldDelivery>, Error> {
         let engine = self.clone();
         self.detached(async move {
-            let mut conn = engine.database.connection().await?;
+            let mut conn = engine.database().connection().await?;
             Ok(find_stale(&mut conn, DEFAULT_NAMESPACE, stale_for, engine.now(), limit).await?)
         })
         .await

@@ -46,7 +46,7 @@ impl Engine {
     /// How many dead letters are meant, as far as a bounded number of rows tells, and whether that
     /// is all of them.
     pub async fn count_replayable(&self, filter: DeadLetterFilter) -> Result<(i64, bool), Error> {
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         let (_, matched, is_exact) = self.count_open(&mut conn, filter).await?;
         Ok((matched, is_exact))
     }
@@ -94,7 +94,7 @@ impl Engine {
             self.notify_after_commit(&written);
             return Ok(SweepOutcome { count, more: true, next_in: None });
         }
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         Ok(SweepOutcome { count: 0, more: false, next_in: next_replay_in(&mut conn, self.now()).await? })
     }
 
@@ -104,7 +104,7 @@ impl Engine {
         filter: DeadLetterFilter,
     ) -> Result<(i64, i64, bool), Error> {
         let until = last_dead_letter(conn).await?;
-        let range = Range { after: 0, until, limit: 1, scan: self.settings.list_scan_rows };
+        let range = Range { after: 0, until, limit: 1, scan: self.settings().list_scan_rows };
         let open = DeadLetterFilter { replayed: Some(false), ..filter };
         let (matched, is_exact) = count_dead_letters(conn, DEFAULT_NAMESPACE, &open, range).await?;
         Ok((until, matched, is_exact))
@@ -121,7 +121,7 @@ async fn work_off(
     let filter: DeadLetterFilter = serde_json::from_str(job.filter.0.as_str()).map_err(|_| unreadable())?;
     let filter = DeadLetterFilter { replayed: Some(false), ..filter };
     let limit = (job.rate_per_second / ROUNDS_PER_SECOND).ceil().clamp(1.0, MOST_PER_ROUND) as i64;
-    let range = Range { after: job.last_id, until: job.until_id, limit, scan: engine.settings.list_scan_rows };
+    let range = Range { after: job.last_id, until: job.until_id, limit, scan: engine.settings().list_scan_rows };
     let (letters, next) = list_dead_letters(conn, DEFAULT_NAMESPACE, &filter, range).await?;
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
     let deliveries: Vec<i64> = letters.iter().map(|letter| letter.delivery_id).collect();

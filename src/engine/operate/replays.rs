@@ -86,7 +86,7 @@ impl Engine {
     /// What a dead letter says of how it is sent again. One that has been forgotten says nothing:
     /// the push then goes as any other.
     pub async fn load_replay(&self, dead_letter_id: i64) -> Result<Replay, Error> {
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         let row = dead_letters::load_replay(&mut conn, dead_letter_id).await?;
         row.map_or_else(|| Ok(Replay::default()), |row| read_replay(dead_letter_id, row))
     }

@@ -107,11 +107,11 @@ impl Engine {
     }
 
     async fn find_page(&self, filter: EventFilter, after: Option<i64>) -> Result<(Vec<i64>, Option<i64>), Error> {
-        let scan = self.settings.list_scan_rows;
+        let scan = self.settings().list_scan_rows;
         let page = Page { descending: false, after, offset: 0, limit: EVENTS_PER_PAGE, scan };
         let engine = self.clone();
         self.detached(async move {
-            let mut conn = engine.database.connection().await?;
+            let mut conn = engine.database().connection().await?;
             Ok(find_events(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?)
         })
         .await
@@ -135,7 +135,7 @@ impl Engine {
     async fn read_deliveries(&self, event_ids: &[i64], rows: i64) -> Result<Vec<Retriable>, Error> {
         let (engine, event_ids) = (self.clone(), event_ids.to_vec());
         self.detached(async move {
-            let mut conn = engine.database.connection().await?;
+            let mut conn = engine.database().connection().await?;
             Ok(read_retriable(&mut conn, &event_ids, rows).await?)
         })
         .await

@@ -63,8 +63,8 @@ impl Engine {
         let row = self.detached(async move {
             transaction!(engine, |conn| {
                 renew_generation(conn, DEFAULT_NAMESPACE).await?;
-                if count_subscriptions(conn, DEFAULT_NAMESPACE).await? >= engine.settings.max_subscriptions {
-                    return Err(Error::TooManySubscriptions(engine.settings.max_subscriptions));
+                if count_subscriptions(conn, DEFAULT_NAMESPACE).await? >= engine.settings().max_subscriptions {
+                    return Err(Error::TooManySubscriptions(engine.settings().max_subscriptions));
                 }
                 let state = SubscriptionState { url: &spec.url, spec: &json, is_active, inactive_reason: None };
                 let row = insert_subscription(conn, DEFAULT_NAMESPACE, engine.now(), &state).await?;
@@ -166,12 +166,12 @@ impl Engine {
     /// so that there may be more to do. Nothing is added to it any more and nothing of it is brought
     /// back to life, so that it is gone through once.
     pub async fn drain_subscriptions(&self) -> Result<bool, Error> {
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         let Some(id) = find_undrained(&mut conn).await? else { return Ok(false) };
         drop(conn);
         let mut after = 0;
         loop {
-            let mut conn = self.database.connection().await?;
+            let mut conn = self.database().connection().await?;
             let stretch = find_open_deliveries(&mut conn, id, after, DRAIN_STRETCH).await?;
             drop(conn);
             for open in stretch.open.chunks(DRAIN_ROWS) {
@@ -182,7 +182,7 @@ impl Engine {
             let Some(last) = stretch.last else { break };
             after = last;
         }
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         mark_drained(&mut conn, id, self.now()).await?;
         Ok(true)
     }
@@ -203,7 +203,7 @@ impl Engine {
     }
 
     fn check_address(&self, spec: &SubscriptionSpec) -> Result<(), Error> {
-        check_url(&spec.url, &self.settings.webhook_allow).map_err(|reason| Error::invalid("url", reason))
+        check_url(&spec.url, &self.settings().webhook_allow).map_err(|reason| Error::invalid("url", reason))
     }
 
     /// The copy of this server is made anew at once; other servers find out when they use theirs.
@@ -211,7 +211,7 @@ impl Engine {
         if let Err(error) = self.reload_subscribers().await {
             log::warn!("the subscriptions could not be read again: {error}");
         }
-        self.dispatch_signal.signal(Some(id));
+        self.dispatch_signal().signal(Some(id));
     }
 
     /// Sees to what notices call for. Call it after the commit.

@@ -80,13 +80,13 @@ fn add(gathered: &mut BTreeMap<i64, FilterOverrun>, overrun: FilterOverrun) {
 impl Engine {
     /// Writes down which filters exceeded their budget since the last time. Returns how many did.
     pub async fn record_filter_overruns(&self) -> Result<usize, Error> {
-        let mut overruns = self.filter_overruns.take();
+        let mut overruns = self.filter_overruns().take();
         let count = overruns.len();
         while !overruns.is_empty() {
             let rest = overruns.split_off(overruns.len().min(ROWS_PER_STATEMENT));
             if let Err(error) = self.write_filter_overruns(&overruns).await {
-                self.filter_overruns.put_back(overruns);
-                self.filter_overruns.put_back(rest);
+                self.filter_overruns().put_back(overruns);
+                self.filter_overruns().put_back(rest);
                 return Err(error);
             }
             log_overruns(&overruns);
@@ -96,7 +96,7 @@ impl Engine {
     }
 
     async fn write_filter_overruns(&self, overruns: &[FilterOverrun]) -> Result<(), Error> {
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         Ok(record_filter_overruns(&mut conn, overruns).await?)
     }
 }

@@ -105,7 +105,7 @@ impl Engine {
         match_by: Instant,
     ) -> Result<MatchedPublication, Error> {
         let at_once =
-            self.subscription_cache.snapshot().fan_out(&events, self.time(), &mut Allowance::of(AT_ONCE_WORK));
+            self.subscription_cache().snapshot().fan_out(&events, self.time(), &mut Allowance::of(AT_ONCE_WORK));
         let fan_out = match at_once {
             Ok(fan_out) => fan_out,
             Err(Stopped) => self.match_elsewhere(&events, match_by).await?,
@@ -116,12 +116,12 @@ impl Engine {
 
     /// Matches events on threads that may be blocked, when there is a place for it.
     async fn match_elsewhere(&self, events: &Publication, match_by: Instant) -> Result<FanOut, Error> {
-        let places = &self.matching_slots;
+        let places = self.matching_slots();
         let matching = async {
             match self.match_in(&places.short, SHORT_WORK, events).await? {
                 Some(fan_out) => Ok(Some(fan_out)),
                 None => {
-                    let _counted = LongMatching::begin(&self.metrics.long_matchings);
+                    let _counted = LongMatching::begin(&self.metrics().long_matchings);
                     self.match_in(&places.long, u64::MAX, events).await
                 }
             }
@@ -145,9 +145,9 @@ impl Engine {
         let stopping = |_| Error::unavailable("the server is stopping".into());
         let place: OwnedSemaphorePermit = places.clone().acquire_owned().await.map_err(stopping)?;
         let cancel = CancelOnDrop::default();
-        let (snapshot, events, time) = (self.subscription_cache.snapshot(), events.clone(), self.time());
+        let (snapshot, events, time) = (self.subscription_cache().snapshot(), events.clone(), self.time());
         let is_cancelled = cancel.0.clone();
-        let matching = self.runtime.spawn_blocking(move || {
+        let matching = self.0.runtime.spawn_blocking(move || {
             let _place = place;
             snapshot.fan_out(&events, time, &mut Allowance::of(work).until(&is_cancelled)).ok()
         });
@@ -160,7 +160,7 @@ impl Engine {
         &self,
         publications: impl Iterator<Item = &'a MatchedPublication>,
     ) -> JoinedFanOut<'a> {
-        let snapshot = self.subscription_cache.snapshot();
+        let snapshot = self.subscription_cache().snapshot();
         let mut joined = JoinedFanOut::new(snapshot.generation());
         for publication in publications {
             if publication.fan_out.generation == snapshot.generation() {

@@ -42,7 +42,7 @@ impl Engine {
         let began = Instant::now();
         for _ in 0..MATCHES {
             let publication = self.match_publication(events.clone(), began + MATCH_WITHIN).await?;
-            match self.batchers.publish.call_since(publication, weight, began).await? {
+            match self.0.batchers.publish.call_since(publication, weight, began).await? {
                 Publishing::Stored(stored) => return Ok(stored),
                 Publishing::Outdated => {}
             }
@@ -133,28 +133,28 @@ impl Engine {
         entered.extend(fan_out.pushes.iter().zip(&published.push_seqs).filter_map(push));
         entered.extend(released);
         let own_due = published.events.iter().filter_map(|stored| stored.due_at).min();
-        self.due_times.wait_for(&EarliestTimes {
+        self.due_times().wait_for(&EarliestTimes {
             due_at: own_due.into_iter().chain(published.first_push_due_at).min(),
             expires_at: events.iter().filter_map(|event| event.expires_at).min(),
             look_at: None,
         });
-        self.database.note_success();
+        self.database().note_success();
         self.wake(&entered);
-        self.filter_overruns.note(fan_out, &published.events);
+        self.filter_overruns().note(fan_out, &published.events);
         self.count_publication(events, fan_out, published);
     }
 
     fn count_publication(&self, events: &[&NewEvent], fan_out: &FanOut, published: &Published) {
-        self.metrics.events_received.inc_by(events.len() as u64);
+        self.metrics().events_received.inc_by(events.len() as u64);
         for push in &fan_out.pushes {
-            self.metrics.count_push(PushCount::Enqueued, push.subscription_id);
+            self.metrics().count_push(PushCount::Enqueued, push.subscription_id);
         }
         for over in &fan_out.over_budget {
-            self.metrics.count_over_budget(over.subscription_id, over.events as u64);
+            self.metrics().count_over_budget(over.subscription_id, over.events as u64);
         }
         for (event, stored) in events.iter().zip(&published.events) {
             if event.tags.is_empty() && stored.enqueued == 0 {
-                self.metrics.events_without_subscriber.inc();
+                self.metrics().events_without_subscriber.inc();
                 log::debug!(event_id = stored.id, event_type = event.event_type.as_deref().unwrap_or_default(); "nobody subscribed to an event");
             }
         }

@@ -168,23 +168,27 @@ impl Engine {
     /// Makes the copy anew if it is an old one: subscriptions may have been changed elsewhere
     /// that only this server serves.
     pub async fn refresh_subscribers(&self) -> Result<(), Error> {
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         let present = load_generation(&mut conn, DEFAULT_NAMESPACE).await?;
         drop(conn);
-        if self.subscription_cache.snapshot().generation == present { Ok(()) } else { self.reload_subscribers().await }
+        if self.subscription_cache().snapshot().generation == present {
+            Ok(())
+        } else {
+            self.reload_subscribers().await
+        }
     }
 
     /// Makes the copy anew.
     pub async fn reload_subscribers(&self) -> Result<(), Error> {
-        let mut conn = self.database.connection().await?;
-        let load = self.subscription_cache.0.begin();
-        self.subscription_cache.0.finish(load, SubscriptionSnapshot::load(&mut conn).await?);
+        let mut conn = self.database().connection().await?;
+        let load = self.subscription_cache().0.begin();
+        self.subscription_cache().0.finish(load, SubscriptionSnapshot::load(&mut conn).await?);
         Ok(())
     }
 
     /// How a subscription is sent to, and signed with what, whether it is active or not.
     pub async fn load_subscriber(&self, id: i64) -> Result<(SubscriptionSpec, Vec<Secret>), Error> {
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         let row = load_one(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::SubscriptionNotFound(id))?;
         let unreadable = || Error::Internal(format!("subscription {id} cannot be read"));
         let subscriber = subscriber(row).ok_or_else(unreadable)?;

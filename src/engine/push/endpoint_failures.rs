@@ -25,7 +25,7 @@ pub(crate) struct EndpointFailure {
 impl Engine {
     /// Counts a failure of an endpoint; the one that is too many opens its breaker.
     pub async fn note_failure(&self, url: &str, is_probe: bool) -> Result<(), Error> {
-        self.batchers.endpoint_failures.call(EndpointFailure { url: url.to_owned(), is_probe }, 1).await
+        self.0.batchers.endpoint_failures.call(EndpointFailure { url: url.to_owned(), is_probe }, 1).await
     }
 
     pub(crate) async fn note_failures_fused(&self, failures: Vec<WithDeadline<EndpointFailure>>) -> Answers<()> {
@@ -50,7 +50,7 @@ impl Engine {
         if by_url.is_empty() {
             return Ok(());
         }
-        let rule = self.settings.breaker;
+        let rule = self.settings().breaker;
         let (opened, notices) = transaction!(self, |conn| {
             let opened = note_failures(conn, DEFAULT_NAMESPACE, &by_url, rule, self.now()).await?;
             let notices = tell_subscribers(conn, self, &opened, "breaker_opened").await?;

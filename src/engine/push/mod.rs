@@ -89,7 +89,7 @@ pub enum PushOutcome {
 impl Engine {
     /// Whether anything may be sent to these subscriptions now.
     pub async fn look_at_gates(&self, subscription_ids: &[i64]) -> Result<Vec<EndpointGate>, Error> {
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         Ok(endpoints::look_at_gates(&mut conn, subscription_ids, self.now()).await?)
     }
 
@@ -101,9 +101,9 @@ impl Engine {
         let leases: Vec<i32> = claims.iter().map(|claim| claim.lease_seconds).collect();
         let subscriptions: Vec<(i64, i32)> =
             claims.iter().map(|claim| (claim.subscription_id, claim.version)).collect();
-        let look = self.marks.scan(&queues);
+        let look = self.marks().scan(&queues);
         let from: Vec<(i16, i64)> = look.from.iter().map(|mark| (mark.rank, mark.seq)).collect();
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         let query = ClaimQuery {
             namespace_id: DEFAULT_NAMESPACE,
             queues: &queues,
@@ -154,7 +154,7 @@ impl Engine {
         // A push that fails may be given up, and its payload be copied.
         let copied_bytes = if matches!(settlement, Settlement::Fail { .. }) { push.payload_bytes() } else { 0 };
         let call = SettleCall { event_id: push.delivery_id, caller, settlement, is_push: true };
-        let mut settled = self.batchers.settle_pushes.call(Arc::new(vec![call]), weight(1, copied_bytes)).await?;
+        let mut settled = self.0.batchers.settle_pushes.call(Arc::new(vec![call]), weight(1, copied_bytes)).await?;
         settled.pop().unwrap_or_else(|| Err(Error::Internal("a settlement was not answered".into())))
     }
 
@@ -177,39 +177,39 @@ impl Engine {
 
     /// Takes the right to try an endpoint whose breaker is open.
     pub async fn take_probe(&self, url: &str, seconds: f64) -> Result<bool, Error> {
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         Ok(endpoints::take_probe(&mut conn, DEFAULT_NAMESPACE, url, seconds, self.now()).await?)
     }
 
     /// Gives that right back unused.
     pub async fn return_probe(&self, url: &str) -> Result<(), Error> {
         let _turn = self.turn_to_note_endpoint().await;
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         Ok(endpoints::return_probe(&mut conn, DEFAULT_NAMESPACE, url, self.now()).await?)
     }
 
     /// Takes of subscriptions' rates: each with its rate and what is wanted.
     pub async fn take_pace(&self, wanted: &[(i64, f64, i64)]) -> Result<Vec<Grant>, Error> {
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         Ok(endpoints::take_pace(&mut conn, wanted, self.now()).await?)
     }
 
     /// Gives back what was not used.
     pub async fn return_pace(&self, subscription_id: i64, rate: f64, unused: i64) -> Result<(), Error> {
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         Ok(endpoints::return_pace(&mut conn, subscription_id, rate, unused).await?)
     }
 
     /// Sends nothing to an endpoint for some time.
     pub async fn pause_endpoint(&self, url: &str, seconds: f64) -> Result<(), Error> {
         let _turn = self.turn_to_note_endpoint().await;
-        let mut conn = self.database.connection().await?;
+        let mut conn = self.database().connection().await?;
         Ok(endpoints::pause_endpoint(&mut conn, DEFAULT_NAMESPACE, url, seconds, self.now()).await?)
     }
 
     async fn turn_to_note_endpoint(&self) -> Option<SemaphorePermit<'_>> {
         // Nobody closes it, so there is always a permit to come.
-        self.endpoint_notes.acquire().await.ok()
+        self.0.endpoint_notes.acquire().await.ok()
     }
 
     /// Lifts the pause of a subscription's endpoint and closes its breaker. What waits for it is
@@ -242,10 +242,10 @@ impl Engine {
     /// Has the dispatchers of all servers look at subscriptions whose queues are as they were.
     fn wake_dispatchers(&self, subscription_ids: &[i64]) {
         for id in subscription_ids {
-            self.dispatch_signal.signal(Some(*id));
+            self.dispatch_signal().signal(Some(*id));
         }
         let queues = subscription_ids.iter().map(|id| (queue_of_subscription(*id), Arrivals::default()));
-        self.peer_notifier.notify_queues(queues.collect());
+        self.peer_notifier().notify_queues(queues.collect());
     }
 
     /// An endpoint has answered: its failures are forgotten, its breaker closes.
@@ -258,7 +258,7 @@ impl Engine {
         if let Some(notices) = notices {
             log::warn!(endpoint = without_query(url); "the breaker closed");
             self.follow_notices(notices);
-            self.dispatch_signal.signal(None);
+            self.dispatch_signal().signal(None);
         }
         Ok(())
     }

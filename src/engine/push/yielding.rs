@@ -42,15 +42,15 @@ impl Rest {
 impl Engine {
     /// Rests from a transaction, if workers or publishers are at the database or wait for it.
     pub async fn yield_to_workers(&self, took: Duration) {
-        if self.batchers.have_workers() {
+        if self.0.batchers.have_workers() {
             tokio::time::sleep(rest_from(took)).await;
         }
     }
 
     /// The same for the lane of pushes' outcomes: its next batch is put together after the rest.
     pub(crate) fn rest_from_outcomes(&self, took: Duration, oldest: Instant) {
-        if self.batchers.have_workers() && oldest.elapsed() < MAY_WAIT {
-            self.outcomes_rest.begin(rest_from(took));
+        if self.0.batchers.have_workers() && oldest.elapsed() < MAY_WAIT {
+            self.0.outcomes_rest.begin(rest_from(took));
         }
     }
 }

@@ -171,7 +171,7 @@ impl Engine {
     /// Takes workers at their word, each as far as it counts; one answer per call, in order.
     pub async fn settle_deliveries(&self, calls: Vec<SettleCall>) -> Result<Vec<Result<SettleOutcome, Error>>, Error> {
         for call in &calls {
-            self.worker_sightings.note(&call.caller.worker_id, None);
+            self.worker_sightings().note(&call.caller.worker_id, None);
         }
         let result_bytes = |call: &SettleCall| match &call.settlement {
             Settlement::Complete(report) => report.result.as_ref().map_or(0, |result| result.as_str().len()),
@@ -179,7 +179,7 @@ impl Engine {
             Settlement::Start | Settlement::Fail { .. } | Settlement::Release { .. } => 0,
         };
         let weight = weight(calls.len(), calls.iter().map(result_bytes).sum());
-        self.batchers.settle.call(Arc::new(calls), weight).await
+        self.0.batchers.settle.call(Arc::new(calls), weight).await
     }
 
     /// Settles the calls of many requests together.
@@ -212,7 +212,7 @@ impl Engine {
         };
         for settled in answers.iter().flatten().flatten() {
             if let SettleOutcome::Recorded(record) = settled {
-                self.metrics.count_settlement(record.entry.action().as_str());
+                self.metrics().count_settlement(record.entry.action().as_str());
             }
         }
         let mut answers = answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unanswered.for_another())));
@@ -283,7 +283,7 @@ impl Engine {
             completed => completed?,
         };
         if !completed.is_empty() {
-            self.database.note_success();
+            self.database().note_success();
         }
         for done in completed {
             let record = RecordedSettlement {
@@ -407,7 +407,7 @@ fn carry_out(engine: &Engine, changes: &mut ChangeSet, call: &SettleCall) -> Res
         }
         Settlement::Complete(report) => vec![delivery.complete(worker_id, report.clone())],
         Settlement::Fail { report, retryable, retry_after_seconds } => {
-            let backoff = loaded.backoff.as_ref().unwrap_or(&engine.settings.default_backoff);
+            let backoff = loaded.backoff.as_ref().unwrap_or(&engine.settings().default_backoff);
             let notify_after_commit = match (retryable, retry_after_seconds) {
                 (false, _) => AfterFailure::GiveUp,
                 (true, Some(seconds)) => AfterFailure::RetryAfter(*seconds),

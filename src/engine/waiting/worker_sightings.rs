@@ -59,8 +59,8 @@ impl WorkerSightings {
 impl Engine {
     /// Writes down who was seen since the last time.
     pub async fn record_sightings(&self) -> Result<usize, Error> {
-        let worker_sightings = self.worker_sightings.take();
-        write(&self.database, self.now(), &worker_sightings).await?;
+        let worker_sightings = self.worker_sightings().take();
+        write(self.database(), self.now(), &worker_sightings).await?;
         Ok(worker_sightings.len())
     }
 }
