@@ -57,11 +57,12 @@ async fn after_each_restore_of_a_dump_no_id_no_lease_and_no_webhook_id_is_given_
     witness.publish_job(&server.app).await;
     let refused = server.app.publish_and_fail(&receiver, "order.paid", json!({"n": 0})).await;
     let first_name = receiver.so_far().last().expect("a request").header("webhook-id").map(str::to_owned);
+    let renamed = server.app.publish_and_fail(&receiver, "order.paid", json!({"n": 0})).await;
     run("pg_dump", &["-Fc", "-f", dump.path().to_str().expect("a path"), &url]);
     go_on(&server.app, &receiver, &mut witness).await;
     server.stop().await;
 
-    let mut lost_cursor = None;
+    let (mut lost_cursor, mut new_names) = (None, Vec::new());
     for _ in 0..2 {
         restore(&url, dump.path()).await;
         let server = serve(&url);
@@ -80,8 +81,17 @@ async fn after_each_restore_of_a_dump_no_id_no_lease_and_no_webhook_id_is_given_
         server.app.post(&format!("/dead-letters/{letter}/replay"), &json!({"by": "me"})).await.expect(200);
         let again = receiver.received(sent + 1).await.pop().expect("a request");
         assert_eq!(again.header("webhook-id").map(str::to_owned), first_name);
+
+        // A name that the receiver has not seen is another one in each history.
+        let letter = server.app.open_dead_letter(renamed).await["id"].clone();
+        receiver.next(Reply::ok());
+        let order = json!({"by": "me", "new_webhook_id": true});
+        server.app.post(&format!("/dead-letters/{letter}/replay"), &order).await.expect(200);
+        let named = receiver.received(sent + 2).await.pop().expect("a request");
+        new_names.push(named.header("webhook-id").map(str::to_owned));
         server.stop().await;
     }
+    assert_ne!(new_names[0], new_names[1]);
     assert_eq!(database::count(&url, "SELECT count(*) FROM waybill.histories").await, 2);
     assert_eq!(database::count(&url, "SELECT max(id) / (2::bigint ^ 53)::bigint FROM waybill.events").await, 0);
 }

@@ -189,8 +189,9 @@ impl<'a, V: FieldValue> Fields<'a, V> {
 
     /// Takes one word of a closed list.
     pub fn word<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>, list: &str) -> Option<T> {
-        let value: String = self.value(name, "a string")?;
-        self.check(name, parse(&value).ok_or_else(|| format!("must be one of {list}")))
+        let expected = format!("one of {list}");
+        let value: String = self.value(name, &expected)?;
+        self.check(name, parse(&value).ok_or_else(|| format!("must be {expected}")))
     }
 
     /// Takes `true` or `false`.
@@ -308,8 +309,11 @@ impl<'a, V: FieldValue> Fields<'a, V> {
 }
 
 fn check_label(label: &str, value: Option<String>) -> Result<String, String> {
+    if label.is_empty() {
+        return Err("must not have a pair with an empty name".into());
+    }
     text::check(label, limits::LABEL_CHARS)?;
-    let value = value.ok_or("must be a string")?;
+    let value = value.ok_or("must be a string of valid Unicode")?;
     text::check_optional(&value, limits::LABEL_CHARS)?;
     Ok(value)
 }

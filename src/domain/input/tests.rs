@@ -82,3 +82,21 @@ fn every_label_that_is_wrong_is_named() {
     assert_eq!(named, ["labels.a", "labels.b", "labels"]);
     assert_eq!(complaints(r#"{"labels": "a"}"#, |fields| drop(fields.labels("labels"))), ["labels"]);
 }
+
+#[test]
+fn a_complaint_says_what_would_be_right() {
+    let reasons = |body: &str| {
+        let mut fields = RawFields::of_body(body.as_bytes()).unwrap();
+        fields.labels("labels");
+        fields.word("config", |_| None::<()>, "current, original");
+        match fields.finish() {
+            Err(InputError::Invalid(errors)) => errors.into_iter().map(|e| e.reason).collect(),
+            other => vec![format!("{other:?}")],
+        }
+    };
+    for config in ["5", r#""new""#] {
+        assert_eq!(reasons(&format!(r#"{{"config": {config}}}"#)), ["must be one of current, original"]);
+    }
+    assert_eq!(reasons(r#"{"labels": {"": "x"}}"#), ["must not have a pair with an empty name"]);
+    assert_eq!(reasons(r#"{"labels": {"a": "\ud800"}}"#), ["must be a string of valid Unicode"]);
+}

@@ -69,7 +69,8 @@ impl Engine {
                 // Whoever is done with a dead letter holds its delivery's lock. Now we do: look again.
                 let letter = find(conn, id).await?;
                 let webhook_id = match order.new_webhook_id {
-                    true => Some(new_webhook_id(&engine.epoch_on(conn, letter.event_id).await?, letter.event_id, id)),
+                    // In the present epoch, not the event's: a replay that was lost in a restore may have been seen.
+                    true => Some(new_webhook_id(&engine.epoch()?, letter.event_id, id)),
                     false => None,
                 };
                 replay(&mut changes, &letter, &order, webhook_id)?;
