@@ -4,6 +4,7 @@
 //! a `run` that repeats it until the server stops. A round that fails is logged once and
 //! tried again at the next tick; nothing here is needed for correctness, only for progress.
 
+pub mod busy_keys;
 pub mod catch_up;
 pub mod connection_trimmer;
 pub mod dispatcher;
@@ -63,6 +64,7 @@ pub fn start(
         tasks.spawn(expirer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(lease_reaper::run(engine.clone(), settings.auto_reset, shutdown.clone()));
         tasks.spawn(unwatched::run(engine.clone(), shutdown.clone()));
+        tasks.spawn(busy_keys::run(engine.clone(), settings.auto_reset, shutdown.clone()));
         tasks.spawn(replayer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(subscription_drainer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(pruner::run(engine.clone(), settings.dead_letter_days, shutdown.clone()));

@@ -13,6 +13,7 @@
 //! main runtime; only waiting happens in the caller's own future.
 
 pub mod batching;
+mod busy_keys;
 pub mod change_set;
 pub mod claim;
 pub mod clock;

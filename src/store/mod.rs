@@ -6,6 +6,7 @@
 //! runs it.
 
 pub mod blocking;
+pub mod busy_keys;
 pub mod cached;
 pub mod catalog;
 pub mod claim_requests;

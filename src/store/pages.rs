@@ -20,6 +20,6 @@ impl IdRow {
 
 /// Where the next page begins: behind the last row of this one. None if it is not full, since
 /// then there is no more.
-pub fn page_end<Row, Readiness>(rows: &[Row], limit: i64, place: impl Fn(&Row) -> Readiness) -> Option<Readiness> {
-    rows.last().filter(|_| rows.len() as i64 == limit).map(place)
+pub fn page_end<Row, Position>(rows: &[Row], limit: i64, position: impl Fn(&Row) -> Position) -> Option<Position> {
+    rows.last().filter(|_| rows.len() as i64 == limit).map(position)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use diesel_async::{AnsiTransactionManager, AsyncPgConnection, TransactionManager};
+use diesel_async::{AnsiTransactionManager, AsyncPgConnection, SimpleAsyncConnection, TransactionManager};
 
 use crate::error::Error;
 
@@ -20,4 +20,10 @@ pub async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Error> {
 /// Takes it back.
 pub async fn roll_back(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     Ok(AnsiTransactionManager::rollback_transaction(conn).await?)
+}
+
+/// Limits how long the statements of this transaction wait for a lock.
+pub async fn limit_lock_wait(conn: &mut AsyncPgConnection, limit: Duration) -> Result<(), Error> {
+    let sql = format!("SET LOCAL lock_timeout = {}", limit.as_millis().max(1));
+    Ok(conn.batch_execute(&sql).await?)
 }

@@ -1,5 +1,6 @@
 //! What the clocks do (promote, expire, take back) while others hold what they are to change.
 
+mod busy_keys;
 mod leases;
 mod locked;
 mod neighbours;
@@ -74,8 +75,20 @@ async fn lock_rows(app: &App, ids: &[i64]) -> HeldRow {
 
 /// Locks an ordering key.
 async fn lock_key(app: &App, key: &str) -> HeldRow {
-    let lock = format!("(hashtextextended('1:{key}', 0) & 1023)::integer");
-    HeldRow::changed_by(app, &format!("SELECT pg_advisory_xact_lock(1463900482, {lock})")).await
+    HeldRow::changed_by(app, &lock_key_sql(key)).await
+}
+
+fn lock_key_sql(key: &str) -> String {
+    format!("SELECT pg_advisory_xact_lock(1463900482, {})", lock_number_sql(key))
+}
+
+/// The number of an ordering key's lock.
+async fn key_lock(app: &App, key: &str) -> i64 {
+    app.count(&format!("SELECT {}", lock_number_sql(key))).await
+}
+
+fn lock_number_sql(key: &str) -> String {
+    format!("(hashtextextended('1:{key}', 0) & 1023)::integer")
 }
 
 fn join(ids: &[i64]) -> String {
