@@ -137,10 +137,10 @@ impl Engine {
             if watched.expired.is_empty() {
                 return Ok((watched, 0, Applied::default()));
             }
-            let locked = lock_expired_leases(conn, self.now(), &watched.expired).await?;
+            let poison_after = self.settings().poison_after;
+            let locked = lock_expired_leases(conn, self.now(), &watched.expired, poison_after).await?;
             let mut changes = ChangeSet::load_locked(conn, &locked, self.now()).await?;
             let overdue = overdue_first(&changes, |loaded| loaded.delivery.lease_expires_at);
-            let poison_after = self.settings().poison_after;
             let mut budget = DeadLetterBudget::new();
             let (overdue, over_budget): (Vec<i64>, Vec<i64>) = overdue.into_iter().partition(|id| {
                 let is_poison = |loaded: &Loaded| loaded.delivery.rescue_count + 1 >= poison_after;

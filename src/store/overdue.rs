@@ -10,7 +10,7 @@
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Double, Nullable, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Timestamptz};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -46,7 +46,7 @@ pub struct Overdue {
 macro_rules! lock_row {
     ($still:literal) => {
         concat!(
-            " CROSS JOIN LATERAL (SELECT id, event_id, subscription_id, namespace_id, ordering_key, order_seq \
+            " CROSS JOIN LATERAL (SELECT id, event_id, subscription_id, namespace_id, ordering_key, order_seq, rescue_count \
              FROM waybill.deliveries WHERE id = c.id AND ",
             $still,
             " AND (ordering_key IS NULL OR pg_try_advisory_xact_lock(1463900482, \
@@ -57,11 +57,14 @@ macro_rules! lock_row {
 }
 
 /// Joins what ending delivery `d` would write, too, locked; keeps the rows for which that could
-/// be done.
+/// be done. `$ends` says whether it is ended at all.
 macro_rules! lock_what_follows {
-    () => {
-        " LEFT JOIN LATERAL (SELECT id FROM waybill.deliveries WHERE id = d.event_id \
-              AND d.subscription_id IS NOT NULL AND open_deliveries IS NOT NULL OFFSET 0) counts ON true \
+    ($ends:literal) => {
+        concat!(
+            " LEFT JOIN LATERAL (SELECT id FROM waybill.deliveries WHERE id = d.event_id \
+              AND d.subscription_id IS NOT NULL AND open_deliveries IS NOT NULL AND ",
+            $ends,
+            " OFFSET 0) counts ON true \
           LEFT JOIN LATERAL (SELECT true AS is_locked FROM waybill.deliveries WHERE id = counts.id \
               FOR UPDATE SKIP LOCKED) counts_lock ON true \
           LEFT JOIN LATERAL (SELECT id, status = 'PENDING' AND ready_seq IS NULL AND due_at IS NULL AS waits_for_turn \
@@ -72,12 +75,14 @@ macro_rules! lock_what_follows {
               AND next.waits_for_turn FOR UPDATE SKIP LOCKED) next_lock ON true \
           WHERE (counts.id IS NULL OR counts_lock.is_locked) \
             AND (next.waits_for_turn IS NOT TRUE OR next_lock.is_locked)"
+        )
     };
 }
 
 /// Locks up to `$2` deliveries for which a column's moment has come, the most overdue first, and
-/// tells where the first row stood, locked or not. The scan begins at `$3`. The candidates are a
-/// stream: rows are read off the index until enough of them are locked.
+/// tells where the first row stood, locked or not. The scan begins at `$3`. Rows are read off the index
+/// until enough of them are locked, or 20 times as many have been read: each that is passed over
+/// costs a look-up, and may cost a row lock.
 ///
 /// The head is never later than the next moment: another server may let something wait that comes
 /// before all that this scan has seen, but only for a moment that is still to come.
@@ -92,7 +97,7 @@ macro_rules! lock_overdue {
             $and,
             " ORDER BY ",
             $column,
-            " OFFSET 0) c",
+            " LIMIT $2 * 20) c",
             lock_row!($still),
             $follows,
             " LIMIT $2) \
@@ -119,7 +124,7 @@ pub fn lock_overdue_sql(sweep: Sweep) -> &'static str {
             "expires_at",
             "AND status = 'PENDING'",
             "status = 'PENDING' AND (expires_at <= coalesce($1, now())) IS TRUE",
-            lock_what_follows!()
+            lock_what_follows!("true")
         ),
     }
 }
@@ -145,7 +150,8 @@ pub async fn lock_overdue(
 pub const LOCK_EXPIRED_LEASES: &str = concat!(
     "SELECT d.id FROM unnest($2) AS c(id)",
     lock_row!("lease_expires_at <= coalesce($1, now())"),
-    lock_what_follows!()
+    // A lease that has run out ends nothing, unless it was one too many.
+    lock_what_follows!("d.rescue_count + 1 >= $3")
 );
 
 /// Locks those of these deliveries whose lease has run out, passing over what others have locked.
@@ -153,10 +159,12 @@ pub async fn lock_expired_leases(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
     ids: &[i64],
+    poison_after: i32,
 ) -> QueryResult<Vec<i64>> {
     let rows: Vec<IdRow> = sql_query(LOCK_EXPIRED_LEASES)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(ids)
+        .bind::<Integer, _>(poison_after)
         .cached()
         .load(conn)
         .await?;

@@ -16,6 +16,7 @@ use diesel::{QueryableByName, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use serde_json::Value;
 use waybill::engine::waiting::low_water_marks::QueuePosition;
+use waybill::store::busy_keys::FIND_BUSY_KEYS;
 use waybill::store::claims::CLAIM_DELIVERIES;
 use waybill::store::completions::COMPLETE_DELIVERIES;
 use waybill::store::connect::connect;
@@ -31,7 +32,7 @@ use waybill::store::roll_ups::ROLL_UP;
 const PAYLOAD: &str = r#"{"data":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}"#;
 
 /// The statement's name, its text, and the types of its parameters.
-fn statements() -> [(&'static str, &'static str, &'static str); 13] {
+fn statements() -> [(&'static str, &'static str, &'static str); 14] {
     [
         (
             "publish",
@@ -68,7 +69,12 @@ fn statements() -> [(&'static str, &'static str, &'static str); 13] {
         ("roll_up", ROLL_UP, "timestamptz, bigint[], int[], int[]"),
         ("due", lock_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
         ("expired", lock_overdue_sql(Sweep::Expired), "timestamptz, bigint, timestamptz"),
-        ("lost", LOCK_EXPIRED_LEASES, "timestamptz, bigint[]"),
+        ("lost", LOCK_EXPIRED_LEASES, "timestamptz, bigint[], int"),
+        (
+            "busy_keys",
+            FIND_BUSY_KEYS,
+            "timestamptz, timestamptz, timestamptz, timestamptz, double precision, bigint, bool",
+        ),
         ("unwatched", WATCH_UNWATCHED_LEASES, "timestamptz, bigint, bigint, double precision"),
         ("watched", TAKE_WATCHED_LEASES, "timestamptz, bigint, timestamptz, bigint, double precision, bool"),
     ]

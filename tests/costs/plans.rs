@@ -34,7 +34,8 @@ fn calls() -> Vec<(&'static str, String)> {
         ("roll_up", "EXECUTE roll_up(NULL, '{1,2}', '{-1,-1}', '{1,1}')".to_owned()),
         ("due", "EXECUTE due(NULL, 500, NULL)".to_owned()),
         ("expired", "EXECUTE expired(NULL, 500, NULL)".to_owned()),
-        ("lost", "EXECUTE lost(NULL, '{1,2}')".to_owned()),
+        ("lost", "EXECUTE lost(NULL, '{1,2}', 5)".to_owned()),
+        ("busy_keys", "EXECUTE busy_keys(NULL, NULL, NULL, NULL, 0.5, 500, true)".to_owned()),
         ("watched", "EXECUTE watched(NULL, 100, NULL, 500, 0, false)".to_owned()),
     ]
 }
