@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::Service;
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -15,11 +15,8 @@ pub async fn run_once(engine: &Engine, auto_reset: bool) -> Result<usize, Error>
     engine.sweep_busy_keys(auto_reset).await
 }
 
-/// Repeats until the server stops.
+/// Runs until the server stops.
 pub async fn run(engine: Engine, auto_reset: bool, shutdown: CancellationToken) {
-    while pause(jittered(INTERVAL), &shutdown).await {
-        if let Err(error) = run_once(&engine, auto_reset).await {
-            report("busy keys", &error);
-        }
-    }
+    let service = Service::every("busy keys", INTERVAL);
+    service.run(engine, shutdown, |engine| async move { run_once(&engine, auto_reset).await.map(|_| None) }).await;
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::{Service, jittered};
 use crate::engine::Engine;
 use crate::engine::waiting::low_water_marks::QueuePosition;
 use crate::engine::waiting::peer_notifier::Arrivals;
@@ -41,14 +41,14 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     Ok(found)
 }
 
-/// Repeats until the server stops.
+/// Runs until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    let mut rest = INTERVAL;
-    while pause(jittered(rest), &shutdown).await {
-        let began = Instant::now();
-        if let Err(error) = run_once(&engine).await {
-            report("catch_up", &error);
-        }
-        rest = INTERVAL.max(began.elapsed() * REST);
-    }
+    let service = Service::every("catch-up scan", INTERVAL);
+    service
+        .run(engine, shutdown, |engine| async move {
+            let began = Instant::now();
+            run_once(&engine).await?;
+            Ok(Some(jittered(INTERVAL.max(began.elapsed() * REST))))
+        })
+        .await;
 }

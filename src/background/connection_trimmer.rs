@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause};
+use super::Service;
 use crate::engine::Engine;
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -17,9 +17,13 @@ pub fn run_once(engine: &Engine) {
     engine.database().close_large();
 }
 
-/// Repeats until the server stops.
+/// Runs until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    while pause(jittered(INTERVAL), &shutdown).await {
-        run_once(&engine);
-    }
+    let service = Service::every("connection trimmer", INTERVAL);
+    service
+        .run(engine, shutdown, |engine| async move {
+            run_once(&engine);
+            Ok(None)
+        })
+        .await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report, sweep_all};
+use super::{Service, sweep_all};
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -24,11 +24,8 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     Ok(sweep_all(expire).await?.count)
 }
 
-/// Repeats until the server stops.
+/// Runs until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    while pause(jittered(INTERVAL), &shutdown).await {
-        if let Err(error) = run_once(&engine).await {
-            report("expirer", &error);
-        }
-    }
+    let service = Service::every("expirer", INTERVAL);
+    service.run(engine, shutdown, |engine| async move { run_once(&engine).await.map(|_| None) }).await;
 }

@@ -5,17 +5,14 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::Service;
 use crate::engine::Engine;
 
 /// New connections are asked at once, so this is for those that stay.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Repeats until the server stops.
+/// Runs until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    while pause(jittered(INTERVAL), &shutdown).await {
-        if let Err(error) = engine.check_history().await {
-            report("history checker", &error);
-        }
-    }
+    let service = Service::every("history checker", INTERVAL);
+    service.run(engine, shutdown, |engine| async move { engine.check_history().await.map(|_| None) }).await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report, sweep_all};
+use super::{Service, sweep_all};
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -21,14 +21,16 @@ pub async fn tidy_once(engine: &Engine) -> Result<(), Error> {
     sweep_all(|| engine.tidy_leases()).await.map(drop)
 }
 
-/// Repeats until the server stops.
+/// Runs until the server stops.
 pub async fn run(engine: Engine, auto_reset: bool, shutdown: CancellationToken) {
-    while pause(jittered(INTERVAL), &shutdown).await {
-        let round = if auto_reset { run_once(&engine).await } else { tidy_once(&engine).await.map(|()| 0) };
-        match round {
-            Ok(0) => {}
-            Ok(rescued) => log::info!(rescued; "leases ran out; their work was taken back"),
-            Err(error) => report("lease_reaper", &error),
-        }
-    }
+    let service = Service::every("lease reaper", INTERVAL);
+    service
+        .run(engine, shutdown, |engine| async move {
+            let reset = if auto_reset { run_once(&engine).await? } else { tidy_once(&engine).await.map(|()| 0)? };
+            if reset > 0 {
+                log::info!(reset; "leases ran out; their work was reset");
+            }
+            Ok(None)
+        })
+        .await;
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::{Service, report};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::blocking::BlockingConnections;
@@ -60,25 +60,22 @@ fn check_locks(engine: &Engine, budget: LockBudget) {
     }
 }
 
-/// The first round, before anybody may write: a partition that is attached under a writer's
-/// feet fails its statement.
+/// Runs the first round, before anybody may write: a partition that is attached while somebody
+/// writes fails that statement.
 pub async fn prepare(engine: &Engine) {
-    round(engine, &pool(engine)).await;
+    if let Err(error) = round(engine.clone(), pool(engine)).await {
+        report("maintenance", &error);
+    }
 }
 
-/// Repeats until the server stops.
+/// Runs until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     let pool = pool(&engine);
-    while pause(jittered(INTERVAL), &shutdown).await {
-        round(&engine, &pool).await;
-    }
+    let service = Service::every("maintenance", INTERVAL);
+    service.run(engine, shutdown, |engine| round(engine, pool.clone())).await;
 }
 
-async fn round(engine: &Engine, pool: &r2d2::Pool<BlockingConnections>) {
-    let (engine, pool) = (engine.clone(), pool.clone());
-    match tokio::task::spawn_blocking(move || run_once(&engine, &pool)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => report("maintenance", &error),
-        Err(panic) => report("maintenance", &Error::Internal(panic.to_string())),
-    }
+async fn round(engine: Engine, pool: r2d2::Pool<BlockingConnections>) -> Result<Option<Duration>, Error> {
+    let round = tokio::task::spawn_blocking(move || run_once(&engine, &pool)).await;
+    round.unwrap_or_else(|panic| Err(Error::Internal(panic.to_string()))).map(|()| None)
 }

@@ -87,9 +87,60 @@ pub fn start(
     tasks
 }
 
-/// Waits, unless the server stops; answers whether to go on.
+/// How a service repeats its rounds. All services but those that wait for a message run like this.
+pub(crate) struct Service {
+    /// The name in the log.
+    pub name: &'static str,
+    /// The time between two rounds, jittered, unless a round says otherwise.
+    pub interval: Duration,
+    /// Whether the first round is run at once, and not after an interval.
+    pub at_once: bool,
+    /// Whether one more round is run when the server stops.
+    pub once_more_at_stop: bool,
+}
+
+impl Service {
+    /// Returns a service whose first round comes after `interval`.
+    pub fn every(name: &'static str, interval: Duration) -> Self {
+        Service { name, interval, at_once: false, once_more_at_stop: false }
+    }
+
+    /// Runs rounds until the server stops. A round may return the time until the next one. A round
+    /// that fails is logged, and the next one comes after an interval.
+    pub async fn run<F, Round>(self, engine: Engine, shutdown: CancellationToken, round: F)
+    where
+        F: Fn(Engine) -> Round,
+        Round: Future<Output = Result<Option<Duration>, Error>>,
+    {
+        let mut wait = if self.at_once { Duration::ZERO } else { jittered(self.interval) };
+        loop {
+            let goes_on = pause(wait, &shutdown).await;
+            if !goes_on && !self.once_more_at_stop {
+                return;
+            }
+            wait = match round(engine.clone()).await {
+                Ok(Some(next)) => next,
+                Ok(None) => jittered(self.interval),
+                Err(error) => {
+                    report(self.name, &error);
+                    jittered(self.interval)
+                }
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+}
+
+/// Waits, unless the server stops; returns whether to go on.
 async fn pause(length: Duration, shutdown: &CancellationToken) -> bool {
     shutdown.run_until_cancelled(tokio::time::sleep(length)).await.is_some()
+}
+
+/// Returns the time until a sweep is run again that has to be run in `seconds`, if that is known.
+fn until_next(seconds: Option<f64>, shortest: Duration, longest: Duration) -> Option<Duration> {
+    seconds.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1.0)).clamp(shortest, longest))
 }
 
 /// Sweeps until there is no more to do at once; answers what it came to.

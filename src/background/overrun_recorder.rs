@@ -4,20 +4,13 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::Service;
 use crate::engine::Engine;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Repeats until the server stops, and once more then.
+/// Runs until the server stops, and once more then.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    loop {
-        let goes_on = pause(jittered(INTERVAL), &shutdown).await;
-        if let Err(error) = engine.record_filter_overruns().await {
-            report("overrun recorder", &error);
-        }
-        if !goes_on {
-            return;
-        }
-    }
+    let service = Service { once_more_at_stop: true, ..Service::every("overrun recorder", INTERVAL) };
+    service.run(engine, shutdown, |engine| async move { engine.record_filter_overruns().await.map(|_| None) }).await;
 }

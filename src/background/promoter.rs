@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report, sweep_all};
+use super::{Service, sweep_all, until_next};
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -19,24 +19,15 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     Ok(sweep_all(|| engine.promote_deliveries()).await?.count)
 }
 
-/// Repeats until the server stops, sleeping until the next delivery falls due.
+/// Runs until the server stops, sleeping until the next delivery falls due.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    loop {
-        let next_in = match sweep_all(|| engine.promote_deliveries()).await {
+    let service = Service { at_once: true, ..Service::every("promoter", LONGEST_NAP) };
+    service
+        .run(engine, shutdown, |engine| async move {
+            let swept = sweep_all(|| engine.promote_deliveries()).await?;
             // What has just been promoted is not what comes next.
-            Ok(swept) if swept.count > 0 => Some(0.0),
-            Ok(swept) => swept.next_in,
-            Err(error) => {
-                report("promoter", &error);
-                None
-            }
-        };
-        let nap = match next_in {
-            Some(seconds) => Duration::from_secs_f64(seconds.clamp(0.0, 1.0)).max(SHORTEST_NAP),
-            None => jittered(LONGEST_NAP),
-        };
-        if !pause(nap.min(LONGEST_NAP), &shutdown).await {
-            return;
-        }
-    }
+            let next_in = if swept.count > 0 { Some(0.0) } else { swept.next_in };
+            Ok(until_next(next_in, SHORTEST_NAP, LONGEST_NAP))
+        })
+        .await;
 }

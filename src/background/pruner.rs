@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::Service;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::dead_letters::forget_dead_letters;
@@ -30,15 +30,14 @@ pub async fn run_once(engine: &Engine, days: u32) -> Result<usize, Error> {
     }
 }
 
-/// Repeats until the server stops.
+/// Runs until the server stops.
 pub async fn run(engine: Engine, days: u32, shutdown: CancellationToken) {
-    loop {
-        match run_once(&engine, days).await {
-            Ok(forgotten) => log::debug!(forgotten; "old dead letters are gone"),
-            Err(error) => report("pruner", &error),
-        }
-        if !pause(jittered(INTERVAL), &shutdown).await {
-            return;
-        }
-    }
+    let service = Service { at_once: true, ..Service::every("pruner", INTERVAL) };
+    service
+        .run(engine, shutdown, |engine| async move {
+            let deleted = run_once(&engine, days).await?;
+            log::debug!(deleted; "old dead letters were deleted");
+            Ok(None)
+        })
+        .await;
 }

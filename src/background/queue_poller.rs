@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::Service;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::DEFAULT_NAMESPACE;
@@ -35,11 +35,8 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     Ok(busy)
 }
 
-/// Repeats until the server stops.
+/// Runs until the server stops.
 pub async fn run(engine: Engine, interval: Duration, shutdown: CancellationToken) {
-    while pause(jittered(interval), &shutdown).await {
-        if let Err(error) = run_once(&engine).await {
-            report("queue_poller", &error);
-        }
-    }
+    let service = Service::every("queue poller", interval);
+    service.run(engine, shutdown, |engine| async move { run_once(&engine).await.map(|_| None) }).await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report, sweep_all};
+use super::{Service, sweep_all, until_next};
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -19,22 +19,13 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     Ok(sweep_all(|| engine.work_off_replays()).await?.count)
 }
 
-/// Repeats until the server stops, sleeping until a job goes on.
+/// Runs until the server stops, sleeping until a job goes on.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    loop {
-        let next_in = match sweep_all(|| engine.work_off_replays()).await {
-            Ok(swept) => swept.next_in,
-            Err(error) => {
-                report("replayer", &error);
-                None
-            }
-        };
-        let nap = match next_in {
-            Some(seconds) => Duration::from_secs_f64(seconds.clamp(0.0, 1.0)).max(SHORTEST_NAP),
-            None => jittered(LONGEST_NAP),
-        };
-        if !pause(nap, &shutdown).await {
-            return;
-        }
-    }
+    let service = Service { at_once: true, ..Service::every("replayer", LONGEST_NAP) };
+    service
+        .run(engine, shutdown, |engine| async move {
+            let swept = sweep_all(|| engine.work_off_replays()).await?;
+            Ok(until_next(swept.next_in, SHORTEST_NAP, LONGEST_NAP))
+        })
+        .await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::Service;
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -16,11 +16,8 @@ pub async fn run_once(engine: &Engine) -> Result<(), Error> {
     Ok(())
 }
 
-/// Repeats until the server stops.
+/// Runs until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    while pause(jittered(INTERVAL), &shutdown).await {
-        if let Err(error) = run_once(&engine).await {
-            report("subscription_drainer", &error);
-        }
-    }
+    let service = Service::every("subscription drainer", INTERVAL);
+    service.run(engine, shutdown, |engine| async move { run_once(&engine).await.map(|_| None) }).await;
 }

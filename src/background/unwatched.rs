@@ -4,12 +4,14 @@
 //! all that waits behind its ordering key; so a mistake there must not last. The search walks
 //! through all deliveries in small steps, since no index says which of them are held.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{jittered, pause, report};
+use super::{Service, jittered};
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -42,16 +44,20 @@ pub async fn run_once(engine: &Engine, cursor: &mut Cursor) -> Result<usize, Err
     Ok(found)
 }
 
-/// Repeats until the server stops.
+/// Runs until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    let mut cursor = Cursor::default();
-    let mut rest = INTERVAL;
-    while pause(jittered(rest), &shutdown).await {
-        let began = Instant::now();
-        if let Err(error) = run_once(&engine, &mut cursor).await {
-            report("unwatched", &error);
-        }
-        let least = if cursor.is_at_beginning() { PAUSE_BETWEEN_WALKS } else { INTERVAL };
-        rest = least.max(began.elapsed() * REST);
-    }
+    let cursor = Arc::new(Mutex::new(Cursor::default()));
+    let service = Service::every("unwatched", INTERVAL);
+    service
+        .run(engine, shutdown, |engine| {
+            let cursor = cursor.clone();
+            async move {
+                let mut cursor = cursor.lock().await;
+                let began = Instant::now();
+                run_once(&engine, &mut cursor).await?;
+                let least = if cursor.is_at_beginning() { PAUSE_BETWEEN_WALKS } else { INTERVAL };
+                Ok(Some(jittered(least.max(began.elapsed() * REST))))
+            }
+        })
+        .await;
 }
