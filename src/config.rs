@@ -108,7 +108,7 @@ pub struct ServeArgs {
     #[arg(long, env = "WAYBILL_MAX_WAITING", default_value_t = 20_000)]
     pub max_waiting: usize,
 
-    /// Fused batches at the database at a time; a slow one does not count. More, and smaller
+    /// Batched batches at the database at a time; a slow one does not count. More, and smaller
     /// ones, gain only where the database has cores to spare [default: the number of cores].
     #[arg(long, env = "WAYBILL_BATCHES_AT_ONCE", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub batches_at_once: Option<u16>,

@@ -82,7 +82,7 @@ pub struct EngineSettings {
     pub max_waiting: usize,
     /// How many calls of one verb may wait for the database.
     pub max_queued: usize,
-    /// How many fused batches, of whatever verb, are at the database at a time.
+    /// How many batched batches, of whatever verb, are at the database at a time.
     pub batches_at_once: usize,
     /// How many rows a filter without an index may read.
     pub list_scan_rows: i64,

@@ -105,7 +105,7 @@ async fn costs_of_looks(app: &App, lab: &mut Lab) -> [u64; 3] {
 
 /// The same while the server goes on looking, with an event to be claimed. The least of a few:
 /// a line for the log may find its page full, and looks for another; and whoever looks for
-/// stragglers may lower a mark until the next look.
+/// catch-up scan may lower a mark until the next look.
 async fn costs(app: &App, lab: &mut Lab) -> [u64; 3] {
     let engine = app.engine();
     app.publish_tagged("a").await;

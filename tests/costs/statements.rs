@@ -1,4 +1,4 @@
-//! How many statements the calls of many become: fused calls share one.
+//! How many statements the calls of many become: batched calls share one.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub async fn runs(app: &App, words: &str) -> i64 {
     app.count(&format!("SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE '{words}%'")).await
 }
 
-/// Makes a call for each caller while `table` is held. The first calls fill the lane, one
+/// Makes a call for each caller while `table` is held. The first calls fill the batcher, one
 /// batch each; the others have all gathered before anything is carried out.
 async fn at_once<F: Future<Output = Value>>(
     app: &App,

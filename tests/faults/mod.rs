@@ -1,9 +1,9 @@
 //! What happens to callers when something happens to the database.
 
+mod batched;
 mod connections;
 mod encrypted;
 mod frozen;
-mod fused;
 mod language;
 mod notices;
 mod outage;

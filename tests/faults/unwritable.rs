@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use crate::support::work::Naming;
 use crate::support::{App, HeldTable, Reply, database, ledger, until, within_patience};
 
-/// How many calls are fused.
+/// How many calls are batched.
 const MANY: usize = 30;
 
 const EVENT: &str = r#"{"title": "a job", "tags": "a"}"#;

@@ -144,7 +144,7 @@ async fn what_one_server_has_seen_does_not_hide_what_is_published_on_the_other()
 async fn without_notifications_what_one_server_has_seen_does_not_hide_what_is_published_on_the_other() {
     let (one, other) = two_servers("--poll-interval-ms 10 --notify false").await;
     deliver_in_turns(&one, &other, &[0; 20]).await;
-    // What belongs before a mark is found by the look for stragglers, some seconds later.
+    // What belongs before a mark is found by the look for catch-up scan, some seconds later.
     deliver_in_turns(&one, &other, &[5]).await;
 }
 

@@ -1,4 +1,4 @@
-//! Whatever has a lease is watched, whoever changes it while the reaper looks.
+//! Whatever has a lease is watched, whoever changes it while the lease reaper looks.
 
 use serde_json::json;
 

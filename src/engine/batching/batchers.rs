@@ -1,7 +1,7 @@
-//! The lanes of this engine: which there are, and how much each may have at the database.
+//! The batchers of this engine: which there are, and how much each may have at the database.
 //!
-//! Workers' and publishers' batches share a turnstile of `--batches-at-once`. Outcomes of pushes
-//! have a lane and a turnstile of their own: thousands of pushes of one event can end within a
+//! Workers' and publishers' batches share a limit on batches of `--batches-at-once`. Outcomes of pushes
+//! have a batcher and a limit on batches of their own: thousands of pushes of one event can end within a
 //! second, and every one that is given up copies its event. They are recorded in small batches,
 //! one after the other, and never stand in front of a worker's settlement. Neither does what
 //! attempts say of their endpoints.
@@ -26,7 +26,7 @@ use crate::engine::push::yielding::Rest;
 use crate::engine::settle::{SettleOutcome, SettleRequest};
 use crate::engine::{Engine, EngineParts, EngineSettings, stopping};
 
-/// How many rows one fused statement takes at most.
+/// How many rows one batched statement takes at most.
 const MAX_BATCH_ROWS: usize = 500;
 
 /// Outcomes of pushes that one batch takes at most. Each may become a dead letter.
@@ -40,7 +40,7 @@ const ENDPOINT_FAILURES: usize = 100;
 /// `--max-queued` is not meant; there are never more than attempts under way or unrecorded.
 const FAILURES_QUEUED: usize = 100_000;
 
-/// Bytes that count like one more row of a fused statement, so that a batch has at most
+/// Bytes that count like one more row of a batched statement, so that a batch has at most
 /// [`MAX_BATCH_ROWS`] times as many, or is a single call.
 const BYTES_PER_ROW: usize = 8 * 1024;
 
@@ -71,7 +71,7 @@ pub struct Queued {
 }
 
 impl Batchers {
-    /// A lane must not keep the engine alive, or neither would ever end.
+    /// A batcher must not keep the engine alive, or neither would ever end.
     pub fn open(
         engine: &Weak<EngineParts>,
         runtime: &Handle,
@@ -97,20 +97,26 @@ impl Batchers {
             ..push_shape
         };
         Batchers {
-            publish: opening.lane(shape, &door, |engine, calls| async move { engine.run_publish_batch(calls).await }),
+            publish: opening.batcher(
+                shape,
+                &door,
+                |engine, calls| async move { engine.run_publish_batch(calls).await },
+            ),
             // Two claims at once would fight for the same head.
-            claim: opening.lane(
+            claim: opening.batcher(
                 BatcherSettings { name: "claim", width: 1, ..shape },
                 &door,
                 |engine, calls| async move { engine.run_claim_batch(calls).await },
             ),
-            settle: opening.lane(BatcherSettings { name: "settle", ..shape }, &door, |engine, calls| async move {
+            settle: opening.batcher(BatcherSettings { name: "settle", ..shape }, &door, |engine, calls| async move {
                 engine.run_settle_batch(calls).await
             }),
-            settle_pushes: opening.lane(push_shape, &self::door(database, 1, Some(rest)), |engine, calls| async move {
-                engine.settle_pushes_fused(calls).await
-            }),
-            endpoint_failures: opening.lane(
+            settle_pushes: opening.batcher(
+                push_shape,
+                &self::door(database, 1, Some(rest)),
+                |engine, calls| async move { engine.settle_pushes_fused(calls).await },
+            ),
+            endpoint_failures: opening.batcher(
                 failures_shape,
                 &self::door(database, 1, None),
                 |engine, calls| async move { engine.note_failures_fused(calls).await },
@@ -148,15 +154,15 @@ fn door(database: &Database, batches_at_once: usize, rest: Option<Arc<Rest>>) ->
     Arc::new(BatchLimiter { permits: Arc::new(Semaphore::new(batches_at_once)), connect })
 }
 
-/// What the lanes have in common.
+/// What the batchers have in common.
 struct Opening<'a> {
     engine: &'a Weak<EngineParts>,
     runtime: &'a Handle,
 }
 
 impl Opening<'_> {
-    /// A lane in which the engine carries out one verb, as long as there is an engine.
-    fn lane<C, A, Fut>(
+    /// A batcher in which the engine carries out one verb, as long as there is an engine.
+    fn batcher<C, A, Fut>(
         &self,
         shape: BatcherSettings,
         door: &Arc<BatchLimiter<PooledConnection>>,

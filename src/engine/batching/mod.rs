@@ -1,4 +1,4 @@
-//! Fusion: concurrent calls of one verb become one statement.
+//! Batching: concurrent calls of one verb become one statement.
 //!
 //! A [`Batcher`] is the queue in front of a verb. While one batch is at the database the next
 //! one gathers, and leaves the moment the first is back: there is no timer, so a lone call
@@ -6,8 +6,8 @@
 //! only thing that anybody waits for. Answers go out after the commit.
 //!
 //! Most of what a small statement costs is the statement itself, so fewer and larger ones win
-//! even if the database could run several at once. So a second batch of a lane leaves beside
-//! the first only once as many calls have gathered as are away, and all lanes share a [`BatchLimiter`]
+//! even if the database could run several at once. So a second batch of a batcher leaves beside
+//! the first only once as many calls have gathered as are away, and all batchers share a [`BatchLimiter`]
 //! that lets a few batches through at a time, in turn. But a batch can be slow (it is large, or
 //! it waits for a row that somebody holds), and must not hold everybody up: whoever has waited
 //! for longer than a batch usually takes goes all the same.
@@ -19,11 +19,11 @@
 //!   A batch is put together only when there is a connection for it ([`ConnectionSource`]), which goes with
 //!   it. Whoever runs it notes which calls are sent, just before the first statement (see
 //!   [`crate::engine::batching::deadline`]).
-//! - *Too many wait*: the lane is bounded, and says so at once instead of growing. A call that has
+//! - *Too many wait*: the batcher is bounded, and says so at once instead of growing. A call that has
 //!   waited for so long that a batch would hardly be over in time is refused, too.
 //! - *A panic or a lost connection*: everybody in the batch is told, nobody waits for ever.
 //! - *The database stands still*: a batch that is not back after half a minute is given up.
-//! - *One verb starves another*: each has its own lane, and their turns alternate.
+//! - *One verb starves another*: each has its own batcher, and their turns alternate.
 
 pub mod batchers;
 pub mod deadline;
@@ -46,7 +46,7 @@ use crate::engine::batching::deadline::{CallDeadline, WithDeadline, too_late};
 use crate::engine::stopping;
 use crate::engine::transaction::GIVE_UP_AFTER;
 
-/// What a lane runs: many calls in, as many answers out, in the same order.
+/// What a batcher runs: many calls in, as many answers out, in the same order.
 pub type Answers<A> = Vec<Result<A, Error>>;
 /// Gets the connection that a batch is to run on, or says that there is none.
 pub type ConnectionSource<K> = dyn Fn() -> Pin<Box<dyn Future<Output = Result<K, Error>> + Send>> + Send + Sync;
@@ -64,7 +64,7 @@ type Run<C, A, K> = dyn Fn(Vec<WithDeadline<C>>, K) -> Pin<Box<dyn Future<Output
 /// However long the last batch took, a call with this much time left is sent.
 const ENOUGH_TIME: Duration = Duration::from_secs(2);
 
-/// How a lane behaves.
+/// How a batcher behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct BatcherSettings {
     /// For the log.
@@ -85,7 +85,7 @@ pub struct Batcher<C, A> {
     traffic: Arc<BatchTraffic>,
 }
 
-/// How much of a lane is away, when that, or what has gathered, changes, and how the last batch
+/// How much of a batcher is away, when that, or what has gathered, changes, and how the last batch
 /// that came back fared.
 #[derive(Default)]
 struct BatchTraffic {
@@ -130,7 +130,7 @@ impl BatchTraffic {
     }
 
     /// How much time a call must have left to be sent in a batch of this weight: half as much again
-    /// as the last batch took, or less for a lighter one. Otherwise a lane that is behind would send
+    /// as the last batch took, or less for a lighter one. Otherwise a batcher that is behind would send
     /// only what is given up before it is done.
     fn time_needed(&self, weight: usize) -> Duration {
         let Some(last) = self.last() else { return Duration::ZERO };
@@ -162,7 +162,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
-    /// Opens a lane; it closes when it is dropped.
+    /// Opens a batcher; it closes when it is dropped.
     pub fn open<K, F, Fut>(runtime: &Handle, shape: BatcherSettings, door: Arc<BatchLimiter<K>>, run: F) -> Self
     where
         K: Send + 'static,
@@ -275,7 +275,7 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
         }
         let next_turn = async {
             traffic.balance(|| taking.gathered()).await;
-            // Nobody closes the turnstile, so there is always a permit to come.
+            // Nobody closes the limit on batches, so there is always a permit to come.
             door.permits.clone().acquire_owned().await.ok()
         };
         let turn = tokio::time::timeout(shape.patience, next_turn).await;
@@ -308,7 +308,7 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
 
 /// The answers of a batch, even if it panics or does not come back.
 async fn in_any_case<A>(
-    lane: &'static str,
+    batcher: &'static str,
     times: &[Arc<CallDeadline>],
     running: impl Future<Output = Answers<A>>,
 ) -> Answers<A> {
@@ -317,7 +317,7 @@ async fn in_any_case<A>(
         Ok(Err(_)) => "a batch panicked",
         Err(_) => "a batch did not come back",
     };
-    log::error!(lane, callers = times.len(); "{why}");
+    log::error!(batcher, callers = times.len(); "{why}");
     times.iter().map(|time| Err(time.without_answer(Error::Internal(why.into()), why))).collect()
 }
 

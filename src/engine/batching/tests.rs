@@ -14,9 +14,9 @@ fn open_door() -> Arc<BatchLimiter<()>> {
 #[tokio::test]
 async fn behind_a_closed_gate_everybody_is_told_and_nothing_is_run() {
     let connect: Box<ConnectionSource<()>> = Box::new(|| async { Err(Error::unavailable("away".into())) }.boxed());
-    let lane: Batcher<u32, ()> =
+    let batcher: Batcher<u32, ()> =
         Batcher::open(&Handle::current(), SHAPE, door(connect), |_, ()| async { panic!("must not run") });
-    assert!(matches!(lane.call(1, 1).await, Err(Error::Unavailable(outage)) if outage.cause == "away"));
+    assert!(matches!(batcher.call(1, 1).await, Err(Error::Unavailable(outage)) if outage.cause == "away"));
 }
 
 #[tokio::test]
@@ -27,16 +27,16 @@ async fn who_leaves_while_the_gate_is_closed_is_not_run_when_it_opens() {
         let opened = opened_in.clone();
         async move { opened.acquire().await.map(|permit| permit.forget()).map_err(|_| Error::Overloaded) }.boxed()
     });
-    let lane: Batcher<u32, ()> =
+    let batcher: Batcher<u32, ()> =
         Batcher::open(&Handle::current(), SHAPE, door(connect), move |calls: Vec<WithDeadline<u32>>, ()| {
             ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
             async move { calls.iter().map(|_| Ok(())).collect() }
         });
-    let mut gone = Box::pin(lane.call(1, 1));
+    let mut gone = Box::pin(batcher.call(1, 1));
     assert!(futures_util::poll!(&mut gone).is_pending());
     tokio::task::yield_now().await;
     drop(gone);
-    let stays = lane.call(2, 1);
+    let stays = batcher.call(2, 1);
     opened.add_permits(5);
     stays.await.unwrap();
     assert_eq!(*ran.lock().unwrap(), [2]);
@@ -51,9 +51,9 @@ async fn a_batch_runs_on_the_connection_that_it_was_put_together_for() {
         async move { Ok(number) }.boxed()
     });
     let run = |calls: Vec<WithDeadline<()>>, number: usize| async move { calls.iter().map(|_| Ok(number)).collect() };
-    let lane: Batcher<(), usize> = Batcher::open(&Handle::current(), SHAPE, door(connect), run);
-    assert_eq!(lane.call((), 1).await.unwrap(), 0);
-    assert_eq!(lane.call((), 1).await.unwrap(), 1);
+    let batcher: Batcher<(), usize> = Batcher::open(&Handle::current(), SHAPE, door(connect), run);
+    assert_eq!(batcher.call((), 1).await.unwrap(), 0);
+    assert_eq!(batcher.call((), 1).await.unwrap(), 1);
     assert_eq!(connections.load(Ordering::Relaxed), 2, "and on no other");
 }
 
@@ -104,7 +104,7 @@ fn the_database_is_blamed_only_if_nothing_has_come_back_from_it() {
 async fn calls_gather_while_a_batch_is_away() {
     let (connect, sizes) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
     let (gate_in, sizes_in) = (connect.clone(), sizes.clone());
-    let lane: Batcher<u32, u32> = Batcher::open(&Handle::current(), SHAPE, open_door(), move |calls, ()| {
+    let batcher: Batcher<u32, u32> = Batcher::open(&Handle::current(), SHAPE, open_door(), move |calls, ()| {
         let (connect, sizes) = (gate_in.clone(), sizes_in.clone());
         async move {
             sizes.lock().unwrap().push(calls.len());
@@ -112,13 +112,13 @@ async fn calls_gather_while_a_batch_is_away() {
             calls.into_iter().map(|timed| Ok(timed.call * 2)).collect()
         }
     });
-    let mut calls: Vec<_> = (0..1).map(|n| Box::pin(lane.call(n, 1))).collect();
+    let mut calls: Vec<_> = (0..1).map(|n| Box::pin(batcher.call(n, 1))).collect();
     // The first call leaves alone; the rest finds it away.
     assert!(futures_util::poll!(&mut calls[0]).is_pending());
     while sizes.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    calls.extend((1..16).map(|n| Box::pin(lane.call(n, 1))));
+    calls.extend((1..16).map(|n| Box::pin(batcher.call(n, 1))));
     for call in &mut calls[1..] {
         assert!(futures_util::poll!(call).is_pending());
     }
@@ -129,20 +129,20 @@ async fn calls_gather_while_a_batch_is_away() {
     assert_eq!(*sizes.lock().unwrap(), [1, 10, 5]);
 }
 
-/// A lane of two whose batches never come back, and how large those were that have left: a
+/// A batcher of two whose batches never come back, and how large those were that have left: a
 /// lone call has, and two more wait behind it.
 async fn lone_call_away_and_two_behind(patience: Duration) -> Arc<std::sync::Mutex<Vec<usize>>> {
     let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
     let sizes_in = sizes.clone();
     let shape = BatcherSettings { width: 2, patience, ..SHAPE };
-    let lane: Batcher<(), ()> = Batcher::open(&Handle::current(), shape, open_door(), move |calls, ()| {
+    let batcher: Batcher<(), ()> = Batcher::open(&Handle::current(), shape, open_door(), move |calls, ()| {
         sizes_in.lock().unwrap().push(calls.len());
         std::future::pending()
     });
-    let lane = Arc::new(lane);
+    let batcher = Arc::new(batcher);
     let call = || {
-        let lane = lane.clone();
-        tokio::spawn(async move { lane.call((), 1).await })
+        let batcher = batcher.clone();
+        tokio::spawn(async move { batcher.call((), 1).await })
     };
     call();
     while sizes.lock().unwrap().is_empty() {
@@ -176,8 +176,9 @@ async fn a_slow_batch_does_not_hold_up_the_next() {
 #[tokio::test]
 async fn a_full_lane_refuses_at_once() {
     let shape = BatcherSettings { capacity: 1, ..SHAPE };
-    let lane: Batcher<(), ()> = Batcher::open(&Handle::current(), shape, open_door(), |_, ()| std::future::pending());
-    let (mut first, mut second) = (Box::pin(lane.call((), 1)), Box::pin(lane.call((), 1)));
+    let batcher: Batcher<(), ()> =
+        Batcher::open(&Handle::current(), shape, open_door(), |_, ()| std::future::pending());
+    let (mut first, mut second) = (Box::pin(batcher.call((), 1)), Box::pin(batcher.call((), 1)));
     assert!(futures_util::poll!(&mut first).is_pending());
     assert!(matches!(futures_util::poll!(&mut second), std::task::Poll::Ready(Err(Error::Overloaded))));
 }
@@ -197,25 +198,25 @@ async fn a_panic_is_told_to_every_caller_and_the_lane_lives_on() {
         assert!(!is_due(Panic::AfterItIsSent), "on purpose");
         calls.iter().map(|_| Ok(())).collect()
     };
-    let lane: Batcher<Panic, ()> = Batcher::open(&Handle::current(), SHAPE, open_door(), run);
-    assert!(matches!(lane.call(Panic::BeforeItIsSent, 1).await, Err(Error::Internal(_))));
-    assert!(matches!(lane.call(Panic::AfterItIsSent, 1).await, Err(Error::OutcomeUnknown(_))));
-    assert!(lane.call(Panic::Never, 1).await.is_ok());
+    let batcher: Batcher<Panic, ()> = Batcher::open(&Handle::current(), SHAPE, open_door(), run);
+    assert!(matches!(batcher.call(Panic::BeforeItIsSent, 1).await, Err(Error::Internal(_))));
+    assert!(matches!(batcher.call(Panic::AfterItIsSent, 1).await, Err(Error::OutcomeUnknown(_))));
+    assert!(batcher.call(Panic::Never, 1).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_caller_that_has_gone_is_not_run() {
     let ran = Arc::new(std::sync::Mutex::new(Vec::new()));
     let ran_in = ran.clone();
-    let lane: Batcher<u32, ()> =
+    let batcher: Batcher<u32, ()> =
         Batcher::open(&Handle::current(), SHAPE, open_door(), move |calls: Vec<WithDeadline<u32>>, ()| {
             ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
             async move { calls.iter().map(|_| Ok(())).collect() }
         });
-    let mut gone = Box::pin(lane.call(1, 1));
+    let mut gone = Box::pin(batcher.call(1, 1));
     assert!(futures_util::poll!(&mut gone).is_pending());
     drop(gone);
-    lane.call(2, 1).await.unwrap();
+    batcher.call(2, 1).await.unwrap();
     assert_eq!(*ran.lock().unwrap(), [2]);
 }
 

@@ -1,7 +1,7 @@
 //! `claim_deliveries`: work is handed out under a lease.
 //!
 //! The wait happens in the caller's own future, so that a caller who goes away stops waiting;
-//! each look for work goes through the claim lane, where all that ask at the same time are
+//! each look for work goes through the claim batcher, where all that ask at the same time are
 //! served together, and where a caller who goes away in the middle of it does not cut a
 //! transaction in two. What was claimed travels as a [`ClaimedBatch`], and whoever drops one
 //! without having delivered it gives the work back.
@@ -65,7 +65,7 @@ pub struct ClaimRequest {
     pub request_id: Option<String>,
 }
 
-/// One worker in a fused claim.
+/// One worker in a batched claim.
 #[derive(Debug, Clone)]
 pub struct ClaimCall {
     queues: Queues,

@@ -1,6 +1,6 @@
-//! Events are matched before they are put into the publish lane.
+//! Events are matched before they are put into the publish batcher.
 //!
-//! A batch of the lane holds up all publishers in it and behind it, so nothing in it may take long.
+//! A batch of the batcher holds up all publishers in it and behind it, so nothing in it may take long.
 //! Filters may: there may be thousands of them, and they may look at a large payload many times
 //! over. So each request matches its own events, against the copy of the subscriptions that there
 //! is then, and the batch only joins the results.

@@ -1,7 +1,7 @@
 //! What the dispatcher does: it asks what may be sent, claims it, and says what came of it.
 //!
 //! The dispatcher is a worker like any other, built in. Its claims go by subscription, since
-//! each has its own limits; its words are settled in a lane of their own.
+//! each has its own limits; its words are settled in a batcher of their own.
 
 pub mod dead_letter_budget;
 pub mod dispatch_signal;

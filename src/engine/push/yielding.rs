@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// The same for the lane of pushes' outcomes: its next batch is put together after the rest.
+    /// The same for the batcher of pushes' outcomes: its next batch is put together after the rest.
     pub(crate) fn rest_from_outcomes(&self, took: Duration, oldest: Instant) {
         if self.0.batchers.have_workers() && oldest.elapsed() < MAY_WAIT {
             self.0.outcomes_rest.begin(rest_from(took));

@@ -11,7 +11,7 @@
 //! - Whoever lets something into `ready` lowers the mark to it, on this server directly and
 //!   on others by the word that wakes them. Where that happens while a claim is under way,
 //!   which may not have seen it, the claim raises the mark no further than that.
-//! - A word can be lost. The stragglers' service looks at marked queues from their very
+//! - A word can be lost. The catch-up scan looks at marked queues from their very
 //!   beginning every few seconds, and lowers marks that are too high.
 //! - Marks are forgotten when there are too many; a queue without one is looked at from its
 //!   beginning.
@@ -108,7 +108,7 @@ impl LowWaterMarks {
         }
     }
 
-    /// The queues that are not looked at from their beginning, for those who look for stragglers.
+    /// The queues that are not looked at from their beginning, for those who look for catch-up scan.
     pub fn all(&self) -> Vec<String> {
         let marks = self.lock();
         marks.iter().filter(|(_, mark)| mark.at > QueuePosition::BEGINNING).map(|(queue, _)| queue.clone()).collect()

@@ -13,7 +13,7 @@ UNION ALL
        ORDER BY expires_at LIMIT $6) c
  WHERE c.ordering_key IS NOT NULL)
 UNION ALL
--- What the reaper could not lock is back on the list, to be looked at within the next second.
+-- What the lease reaper could not lock is back on the list, to be looked at within the next second.
 (SELECT d.id, (hashtextextended(d.namespace_id || ':' || d.ordering_key, 0) & 1023)::integer
  FROM (SELECT delivery_ids FROM waybill.lease_watch
        WHERE $7 AND look_at >= coalesce($4, '-infinity') AND look_at <= coalesce($1, now()) + interval '1 second'

@@ -72,7 +72,7 @@ async fn with_full_lanes(record: &Record) {
     }
 }
 
-/// Sends calls of one verb until its lane is full; answers those that are stuck. `before` is
+/// Sends calls of one verb until its batcher is full; answers those that are stuck. `before` is
 /// how many statements were stuck already.
 async fn fill(app: &App, held: &mut HeldTable, before: usize, path: &str, body: &Value) -> Vec<JoinHandle<Reply>> {
     let send = || {

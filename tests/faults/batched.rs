@@ -1,7 +1,7 @@
-//! What fusion must not do: let one caller's trouble become another's, or leave anybody
+//! What batching must not do: let one caller's trouble become another's, or leave anybody
 //! without an answer.
 //!
-//! The lanes are kept busy by calls whose statements wait for a table that the test holds;
+//! The batchers are kept busy by calls whose statements wait for a table that the test holds;
 //! whatever is sent meanwhile gathers, and leaves as one batch.
 
 use std::collections::BTreeSet;
@@ -16,10 +16,10 @@ use crate::support::locks::HeldRow;
 use crate::support::work::{Claim, Naming, W1, repeated};
 use crate::support::{App, HeldTable, Options, Reply, database, ledger, until, within_patience};
 
-/// How many calls are fused.
+/// How many calls are batched.
 const MANY: usize = 30;
 
-/// How many batches of a lane are at the database at once.
+/// How many batches of a batcher are at the database at once.
 const WIDTH: usize = 2;
 
 type Call = JoinHandle<Reply>;
@@ -64,7 +64,7 @@ async fn held_claims(app: &App, count: usize) -> Vec<Claim> {
     claims
 }
 
-/// A lane with as many batches at the database as it may have, each of one call, all of them
+/// A batcher with as many batches at the database as it may have, each of one call, all of them
 /// held up.
 struct BusyLane {
     held: HeldTable,
@@ -74,23 +74,23 @@ struct BusyLane {
 impl BusyLane {
     /// Publishes wait for the table of events.
     async fn of_publishing(app: &App) -> Self {
-        let mut lane = Self { held: HeldTable::lock(&app.url, "waybill.events").await, ahead: Vec::new() };
+        let mut batcher = Self { held: HeldTable::lock(&app.url, "waybill.events").await, ahead: Vec::new() };
         for busy in 1..=WIDTH {
-            lane.ahead.push(publish(app, "ahead"));
-            lane.held.until_awaited_by(busy).await;
+            batcher.ahead.push(publish(app, "ahead"));
+            batcher.held.until_awaited_by(busy).await;
         }
-        lane
+        batcher
     }
 
     /// Words about work wait for the table of the log.
     async fn of_settling(app: &App) -> Self {
         let claims = held_claims(app, WIDTH).await;
-        let mut lane = Self { held: HeldTable::lock(&app.url, "waybill.event_log").await, ahead: Vec::new() };
+        let mut batcher = Self { held: HeldTable::lock(&app.url, "waybill.event_log").await, ahead: Vec::new() };
         for (ahead, claim) in claims.iter().enumerate() {
-            lane.ahead.push(complete(app, claim));
-            lane.held.until_awaited_by(ahead + 1).await;
+            batcher.ahead.push(complete(app, claim));
+            batcher.held.until_awaited_by(ahead + 1).await;
         }
-        lane
+        batcher
     }
 
     /// Lets everything run; those ahead succeed.
@@ -149,11 +149,11 @@ async fn assert_it_was_fused(app: &App) {
 async fn an_event_that_the_database_refuses_fails_its_own_publisher_and_nobody_else() {
     let app = App::start().await;
     refuse(&app, "events", "NEW.title = 'culprit'").await;
-    let lane = BusyLane::of_publishing(&app).await;
+    let batcher = BusyLane::of_publishing(&app).await;
     let title = |n: usize| if n == 17 { "culprit".to_owned() } else { format!("job {n}") };
     let calls: Vec<Call> = (0..MANY).map(|n| publish(&app, &title(n))).collect();
     until_queued(&app, |queued| queued.publish, MANY).await;
-    lane.let_go().await;
+    batcher.let_go().await;
     let culprit = odd_one_out(answers(calls).await, 201);
     assert!(!culprit.text.contains("no culprits here"), "{culprit:?}");
     culprit.problem(500, "internal_error");
@@ -170,11 +170,11 @@ async fn one_word_is_refused(word: &str, culprit: Value, condition: &str, status
     let app = App::start().await;
     refuse(&app, "deliveries", condition).await;
     let claims = held_claims(&app, MANY).await;
-    let lane = BusyLane::of_settling(&app).await;
+    let batcher = BusyLane::of_settling(&app).await;
     let more = |n: usize| if n == 17 { culprit.clone() } else { json!({}) };
     let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| say(&app, claim, word, more(n))).collect();
     until_queued(&app, |queued| queued.settle, MANY).await;
-    lane.let_go().await;
+    batcher.let_go().await;
     odd_one_out(answers(calls).await, 200).problem(500, "internal_error");
     assert_it_was_fused(&app).await;
     for (n, claim) in claims.iter().enumerate() {
@@ -202,11 +202,11 @@ async fn completions_beside_a_failure_that_the_database_refuses_are_completed_on
     let app = App::start().await;
     refuse(&app, "deliveries", "NEW.last_error = 'culprit'").await;
     let claims = held_claims(&app, MANY).await;
-    let lane = BusyLane::of_settling(&app).await;
+    let batcher = BusyLane::of_settling(&app).await;
     let mut calls: Vec<Call> = claims[1..].iter().map(|claim| complete(&app, claim)).collect();
     calls.push(say(&app, &claims[0], "fail", json!({"error_message": "culprit"})));
     until_queued(&app, |queued| queued.settle, MANY).await;
-    lane.let_go().await;
+    batcher.let_go().await;
     odd_one_out(answers(calls).await, 200).problem(500, "internal_error");
     assert_eq!(app.count("SELECT last_value FROM refusals").await, 1, "what was completed is not tried again");
     for claim in &claims[1..] {
@@ -219,13 +219,13 @@ async fn completions_beside_a_failure_that_the_database_refuses_are_completed_on
 /// Says words about one event, in this order, in one batch; answers what each was answered.
 async fn say_in_one_batch(app: &App, words: &[&str]) -> (Claim, Vec<Reply>) {
     let claim = held_claims(app, 1).await.remove(0);
-    let lane = BusyLane::of_settling(app).await;
+    let batcher = BusyLane::of_settling(app).await;
     let mut calls = Vec::new();
     for (said, word) in words.iter().enumerate() {
         calls.push(say(app, &claim, word, json!({})));
         until_queued(app, |queued| queued.settle, said + 1).await;
     }
-    lane.let_go().await;
+    batcher.let_go().await;
     let replies = answers(calls).await;
     let transactions = "SELECT count(DISTINCT xmin::text) FROM waybill.event_log WHERE action <> 'PICKED'";
     assert_eq!(app.count(&format!("{transactions} AND event_id = {}", claim.event_id)).await, 1);
@@ -279,12 +279,12 @@ fn all_unavailable(replies: Vec<Reply>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn publishers_whose_batch_loses_its_connection_are_all_told_and_none_of_it_is_stored() {
     let app = App::start().await;
-    let lane = BusyLane::of_publishing(&app).await;
+    let batcher = BusyLane::of_publishing(&app).await;
     let calls: Vec<Call> = (0..MANY).map(|n| publish(&app, &format!("job {n}"))).collect();
     until_queued(&app, |queued| queued.publish, MANY).await;
     cut_the_next_batch(&app).await;
     all_unavailable(answers(calls).await);
-    let stored = lane.let_go_of_the_rest().await;
+    let stored = batcher.let_go_of_the_rest().await;
     assert_eq!(stored, WIDTH - 1, "one of those ahead was called off");
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, stored as i64);
     ledger::check(&app).await;
@@ -295,14 +295,14 @@ async fn publishers_whose_batch_loses_its_connection_are_all_told_and_none_of_it
 async fn workers_whose_batch_loses_its_connection_are_all_told_and_can_say_it_again() {
     let app = App::start().await;
     let claims = held_claims(&app, MANY).await;
-    let lane = BusyLane::of_settling(&app).await;
+    let batcher = BusyLane::of_settling(&app).await;
     // Half of them take the short way, half are judged.
     let word = |n: usize| if n.is_multiple_of(2) { "complete" } else { "fail" };
     let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| say(&app, claim, word(n), json!({}))).collect();
     until_queued(&app, |queued| queued.settle, MANY).await;
     cut_the_next_batch(&app).await;
     all_unavailable(answers(calls).await);
-    lane.let_go_of_the_rest().await;
+    batcher.let_go_of_the_rest().await;
     for claim in &claims {
         // Until it is noticed that it was cut, the connection may be handed out once more.
         let path = format!("/events/{}", claim.event_id);
@@ -316,7 +316,7 @@ async fn workers_whose_batch_loses_its_connection_are_all_told_and_can_say_it_ag
     ledger::check(&app).await;
 }
 
-/// More publishers than their lane takes, on two connections to the database, and a few
+/// More publishers than their batcher takes, on two connections to the database, and a few
 /// workers beside them.
 #[tokio::test(flavor = "multi_thread")]
 async fn publishers_at_full_speed_do_not_keep_workers_from_claiming_and_settling() {
@@ -350,7 +350,7 @@ async fn publishers_at_full_speed_do_not_keep_workers_from_claiming_and_settling
         (stored, lives.load(Ordering::Relaxed))
     };
     let ((stored, lives_meanwhile), _) = tokio::join!(publishing, working);
-    assert!(refused.into_inner() > 0, "the lane was never full");
+    assert!(refused.into_inner() > 0, "the batcher was never full");
     assert_eq!(stored.iter().collect::<BTreeSet<_>>().len(), PUBLISHERS * EVENTS_EACH);
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, stored.len() as i64);
     // A life takes two calls: where all get their turn, a worker finishes half as many as a
