@@ -33,7 +33,6 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 use tokio::time::timeout_at;
 
@@ -53,7 +52,6 @@ use clock::Clock;
 use publish::filter_overruns::FilterOverruns;
 use publish::matching::MatchingSlots;
 use publish::subscription_cache::SubscriptionCache;
-use push::ENDPOINT_NOTES_AT_ONCE;
 use push::dispatch_signal::DispatchSignal;
 use push::yielding::Rest;
 use waiting::due_times::DueTimes;
@@ -116,7 +114,6 @@ pub struct EngineParts {
     instance: String,
     runtime: Handle,
     batchers: Batchers,
-    endpoint_notes: Semaphore,
     outcomes_rest: Arc<Rest>,
 }
 
@@ -206,7 +203,6 @@ impl Engine {
             matching_slots: MatchingSlots::default(),
             filter_overruns: FilterOverruns::default(),
             dispatch_signal: DispatchSignal::default(),
-            endpoint_notes: Semaphore::new(ENDPOINT_NOTES_AT_ONCE),
             metrics: Metrics::new(),
             settings,
             instance: format!(

@@ -73,19 +73,25 @@ pub async fn take_probe(
     Ok(taken > 0)
 }
 
-/// Gives that right back: whoever comes next may have it.
-pub async fn return_probe(
+/// Gives that right back for these endpoints: whoever comes next may have it. Rows are locked in the
+/// order of their URLs' bytes, as everywhere, so that nobody waits in a circle.
+pub async fn return_probes(
     conn: &mut AsyncPgConnection,
     namespace_id: i32,
-    url: &str,
+    urls: &[&str],
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<()> {
     sql_query(
-        "UPDATE waybill.endpoints SET paused_until = coalesce($3, now()) \
-         WHERE namespace_id = $1 AND url = $2 AND opened_at IS NOT NULL",
+        "WITH known AS MATERIALIZED ( \
+             SELECT namespace_id, url FROM waybill.endpoints \
+             WHERE namespace_id = $1 AND url = ANY ($2) AND opened_at IS NOT NULL \
+             ORDER BY url COLLATE \"C\" FOR UPDATE \
+         ) \
+         UPDATE waybill.endpoints e SET paused_until = coalesce($3, now()) \
+         FROM known k WHERE e.namespace_id = k.namespace_id AND e.url = k.url",
     )
     .bind::<Integer, _>(namespace_id)
-    .bind::<Text, _>(url)
+    .bind::<Array<Text>, _>(urls)
     .bind::<Nullable<Timestamptz>, _>(now)
     .cached()
     .execute(conn)
@@ -93,24 +99,26 @@ pub async fn return_probe(
     .map(drop)
 }
 
-/// Sends nothing to an endpoint for some time. A longer pause stays.
-pub async fn pause_endpoint(
+/// Sends nothing to each of these endpoints for as many seconds. A longer pause stays. URLs come once
+/// each and in order, so that nobody waits in a circle.
+pub async fn pause_endpoints(
     conn: &mut AsyncPgConnection,
     namespace_id: i32,
-    url: &str,
-    seconds: f64,
+    urls: &[&str],
+    seconds: &[f64],
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<()> {
     sql_query(
         "INSERT INTO waybill.endpoints AS e (namespace_id, url, paused_until, updated_at) \
-         VALUES ($1, $2, coalesce($3, now()) + make_interval(secs => $4), coalesce($3, now())) \
+         SELECT $1, u.url, coalesce($3, now()) + make_interval(secs => u.seconds), coalesce($3, now()) \
+         FROM unnest($2, $4) AS u(url, seconds) \
          ON CONFLICT (namespace_id, url) DO UPDATE \
          SET paused_until = greatest(e.paused_until, excluded.paused_until), updated_at = excluded.updated_at",
     )
     .bind::<Integer, _>(namespace_id)
-    .bind::<Text, _>(url)
+    .bind::<Array<Text>, _>(urls)
     .bind::<Nullable<Timestamptz>, _>(now)
-    .bind::<Double, _>(seconds)
+    .bind::<Array<Double>, _>(seconds)
     .cached()
     .execute(conn)
     .await
@@ -171,14 +179,21 @@ pub async fn note_failures(
     Ok(opened.into_iter().map(|row| row.url).collect())
 }
 
-/// Forgets an endpoint's failures; answers whether that closed its breaker.
-pub async fn note_success(
+/// Forgets endpoints' failures. Returns the endpoints whose breakers that closed.
+pub async fn note_successes(
     conn: &mut AsyncPgConnection,
     namespace_id: i32,
-    url: &str,
+    urls: &[&str],
     now: Option<DateTime<Utc>>,
-) -> QueryResult<bool> {
-    change_endpoint(conn, include_str!("sql/note_success.sql"), namespace_id, url, now).await
+) -> QueryResult<Vec<String>> {
+    let closed: Vec<UrlRow> = sql_query(include_str!("sql/note_successes.sql"))
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Array<Text>, _>(urls)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .cached()
+        .load(conn)
+        .await?;
+    Ok(closed.into_iter().map(|row| row.url).collect())
 }
 
 /// Lifts an endpoint's pause, closes its breaker and forgets its failures. Returns whether the
@@ -189,19 +204,7 @@ pub async fn resume_endpoint(
     url: &str,
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<bool> {
-    change_endpoint(conn, include_str!("sql/resume_endpoint.sql"), namespace_id, url, now).await
-}
-
-/// Runs a statement that changes an endpoint; returns the flag that it answers, or false if there is
-/// no such endpoint.
-async fn change_endpoint(
-    conn: &mut AsyncPgConnection,
-    sql: &'static str,
-    namespace_id: i32,
-    url: &str,
-    now: Option<DateTime<Utc>>,
-) -> QueryResult<bool> {
-    let row: Option<Flag> = sql_query(sql)
+    let row: Option<Flag> = sql_query(include_str!("sql/resume_endpoint.sql"))
         .bind::<Integer, _>(namespace_id)
         .bind::<Text, _>(url)
         .bind::<Nullable<Timestamptz>, _>(now)

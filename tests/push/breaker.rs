@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use waybill::background::dispatcher::Dispatcher;
+use waybill::engine::push::endpoint_notes::{EndpointNote, Finding};
 
 use super::by_hand::{dispatcher, idle, idle_beside, look, look_and_finish};
 use super::{attempt, claims, endpoint, fixed, id_of, publish, publish_id, with_flags};
@@ -314,7 +315,8 @@ async fn a_success_that_meets_another_word_on_its_endpoint_counts() {
     let opened = Opened::start().await;
     let other = HeldRow::changed_by(&opened.app, "UPDATE waybill.endpoints SET updated_at = now()").await;
     let (engine, url) = (opened.app.engine().clone(), opened.receiver.url("/hook"));
-    let success = tokio::spawn(async move { engine.note_success(&url).await });
+    let answered = EndpointNote { finding: Some(Finding::Answered), pause_seconds: None };
+    let success = tokio::spawn(async move { engine.note_endpoint(&url, answered).await });
     opened.app.calls_waiting_for_locks(1).await;
     other.let_go().await;
     success.await.expect("no panic").expect("it is noted");

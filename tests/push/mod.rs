@@ -7,6 +7,7 @@ mod checker;
 mod crashes;
 mod delivery;
 mod drain;
+mod endpoint_notes;
 mod fan_out;
 mod given_up;
 mod gone;

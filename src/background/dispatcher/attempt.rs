@@ -20,6 +20,7 @@ use crate::domain::subscription::SubscriptionSpec;
 use crate::engine::Engine;
 use crate::engine::operate::replays::Replay;
 use crate::engine::publish::subscription_cache::Subscriber;
+use crate::engine::push::endpoint_notes::{EndpointNote, Finding};
 use crate::engine::push::{ClaimedPush, PushOutcome};
 use crate::engine::settle::SettleOutcome;
 use crate::error::Error;
@@ -87,8 +88,9 @@ impl Attempt {
         if let Err(error) = settled {
             log::warn!(delivery_id = self.push.delivery_id; "a push that was not sent could not be given back: {error}");
         }
+        let unused = EndpointNote { finding: Some(Finding::ProbeUnused), pause_seconds: None };
         if self.is_probe
-            && let Err(error) = self.engine.return_probe(&self.subscriber.subscription.spec.url).await
+            && let Err(error) = self.engine.note_endpoint(&self.subscriber.subscription.spec.url, unused).await
         {
             log::warn!(subscription_id = self.push.subscription_id; "a probe could not be given back: {error}");
         }
@@ -160,24 +162,9 @@ impl Attempt {
         judgement: AttemptVerdict,
         pause: Option<f64>,
     ) -> bool {
-        let is_sent = !matches!(&exchange.result, Err(error) if error.kind == ErrorKind::BodyNotRenderable);
+        let note = EndpointNote { finding: self.finding(&spec.url, exchange, judgement), pause_seconds: pause };
         let noted = async {
-            match judgement {
-                AttemptVerdict::Retry => {
-                    self.failing.note(&spec.url);
-                    self.engine.note_failure(&spec.url, self.is_probe).await?;
-                }
-                // Whoever answers, be it with a refusal, is there.
-                _ if is_sent && (self.failing.forget(&spec.url) || self.has_failed_before) => {
-                    self.engine.note_success(&spec.url).await?;
-                }
-                _ if self.is_probe => self.engine.return_probe(&spec.url).await?,
-                _ => {}
-            }
-            // After what the breaker has to say, since that may shorten a pause, and this may not.
-            if let Some(seconds) = pause {
-                self.engine.pause_endpoint(&spec.url, seconds).await?;
-            }
+            self.engine.note_endpoint(&spec.url, note).await?;
             if matches!(&exchange.result, Ok(answer) if answer.status == 410) {
                 self.engine.deactivate_subscription(self.push.subscription_id, &spec.url, "gone").await?;
             }
@@ -188,6 +175,21 @@ impl Attempt {
             log::warn!(endpoint = without_query(&spec.url); "the state of an endpoint could not be written: {error}");
         }
         noted.is_ok()
+    }
+
+    /// Returns what the attempt says of its endpoint, if that is any news.
+    fn finding(&self, url: &str, exchange: &Exchange, judgement: AttemptVerdict) -> Option<Finding> {
+        let is_sent = !matches!(&exchange.result, Err(error) if error.kind == ErrorKind::BodyNotRenderable);
+        match judgement {
+            AttemptVerdict::Retry => {
+                self.failing.note(url);
+                Some(Finding::Failed { is_probe: self.is_probe })
+            }
+            // Whoever answers, be it with a refusal, is there.
+            _ if is_sent && (self.failing.forget(url) || self.has_failed_before) => Some(Finding::Answered),
+            _ if self.is_probe => Some(Finding::ProbeUnused),
+            _ => None,
+        }
     }
 
     fn report(&self, exchange: &Exchange, version: Option<i32>, judgement: AttemptVerdict) -> Report {

@@ -129,8 +129,9 @@ impl Dispatcher {
         let all_served = self.share_slots(&mut openings);
         self.keep_pace(&mut openings).await?;
         let (openings, shut): (Vec<_>, Vec<_>) = openings.into_iter().partition(|opening| opening.claim.limit > 0);
-        for opening in shut.iter().filter(|opening| opening.is_probe) {
-            self.engine.return_probe(&opening.gate.url).await?;
+        let unused: Vec<&str> = shut.iter().filter(|shut| shut.is_probe).map(|shut| shut.gate.url.as_str()).collect();
+        if !unused.is_empty() {
+            self.engine.return_probes(&unused).await?;
         }
         let started = self.claim_and_start(openings).await?;
         if started == 0 && !all_served {
@@ -281,7 +282,7 @@ impl Dispatcher {
     async fn give_back(&mut self, opening: &Opening, unused: i64) -> Result<(), Error> {
         self.busy.remove(&opening.claim.subscription_id);
         if opening.is_probe {
-            self.engine.return_probe(&opening.gate.url).await?;
+            self.engine.return_probes(&[&opening.gate.url]).await?;
         }
         if let Some(rate) = opening.rate {
             self.engine.return_pace(opening.claim.subscription_id, rate, unused).await?;

@@ -21,7 +21,7 @@ use crate::engine::batching::deadline::{WithDeadline, Work};
 use crate::engine::batching::{Answers, BatchLimiter, Batcher, BatcherSettings, ConnectionSource};
 use crate::engine::claim::{ClaimCall, ClaimedBatch};
 use crate::engine::publish::matching::{MatchedPublication, Publishing};
-use crate::engine::push::endpoint_failures::EndpointFailure;
+use crate::engine::push::endpoint_notes::QueuedNote;
 use crate::engine::push::yielding::Rest;
 use crate::engine::settle::{SettleOutcome, SettleRequest};
 use crate::engine::{Engine, EngineParts, EngineSettings, stopping};
@@ -32,13 +32,13 @@ const MAX_BATCH_ROWS: usize = 500;
 /// Outcomes of pushes that one batch takes at most. Each may become a dead letter.
 const PUSH_OUTCOMES: usize = 100;
 
-/// Failures of endpoints that one batch takes at most. Each may open a breaker, of which up to a
-/// hundred subscribers are told.
-const ENDPOINT_FAILURES: usize = 100;
+/// Notes about endpoints that one batch takes at most. Each may open or close a breaker, of which up
+/// to a hundred subscribers are told.
+const ENDPOINT_NOTES: usize = 100;
 
-/// Failures of endpoints that may wait. They are no requests that could be answered 429, so
+/// Notes about endpoints that may wait. They are no requests that could be answered 429, so
 /// `--max-queued` is not meant; there are never more than attempts under way or unrecorded.
-const FAILURES_QUEUED: usize = 100_000;
+const ENDPOINT_NOTES_QUEUED: usize = 100_000;
 
 /// Bytes that count like one more row of a batched statement, so that a batch has at most
 /// [`MAX_BATCH_ROWS`] times as many, or is a single call.
@@ -57,7 +57,7 @@ pub(crate) struct Batchers {
     pub claim: Batcher<ClaimCall, ClaimedBatch>,
     pub settle: Batcher<SettleRequest, Vec<Result<SettleOutcome, Error>>>,
     pub settle_pushes: Batcher<SettleRequest, Vec<Result<SettleOutcome, Error>>>,
-    pub endpoint_failures: Batcher<EndpointFailure, ()>,
+    pub endpoint_notes: Batcher<QueuedNote, ()>,
 }
 
 /// How many calls of each verb wait to be taken to the database.
@@ -90,10 +90,12 @@ impl Batchers {
         };
         let push_shape =
             BatcherSettings { name: "settle_pushes", patience: SLOW_PUSH_BATCH, max_weight: PUSH_OUTCOMES, ..shape };
-        let failures_shape = BatcherSettings {
-            name: "endpoint_failures",
-            capacity: FAILURES_QUEUED,
-            max_weight: ENDPOINT_FAILURES,
+        // One batch at a time: a success must not overtake the failures before it.
+        let notes_shape = BatcherSettings {
+            name: "endpoint_notes",
+            capacity: ENDPOINT_NOTES_QUEUED,
+            width: 1,
+            max_weight: ENDPOINT_NOTES,
             ..push_shape
         };
         Batchers {
@@ -111,16 +113,12 @@ impl Batchers {
             settle: opening.batcher(BatcherSettings { name: "settle", ..shape }, &door, |engine, calls| async move {
                 engine.run_settle_batch(calls).await
             }),
-            settle_pushes: opening.batcher(
-                push_shape,
-                &self::door(database, 1, Some(rest)),
-                |engine, calls| async move { engine.settle_pushes_fused(calls).await },
-            ),
-            endpoint_failures: opening.batcher(
-                failures_shape,
-                &self::door(database, 1, None),
-                |engine, calls| async move { engine.note_failures_fused(calls).await },
-            ),
+            settle_pushes: opening.batcher(push_shape, &self::door(database, 1, Some(rest)), |engine, calls| async move {
+                engine.settle_pushes_fused(calls).await
+            }),
+            endpoint_notes: opening.batcher(notes_shape, &self::door(database, 1, None), |engine, calls| async move {
+                engine.run_note_batch(calls).await
+            }),
         }
     }
 

@@ -5,13 +5,12 @@
 
 pub mod dead_letter_budget;
 pub mod dispatch_signal;
-pub mod endpoint_failures;
+pub mod endpoint_notes;
 pub mod yielding;
 
 use std::sync::Arc;
 
 use diesel_async::AsyncPgConnection;
-use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use crate::domain::address::without_query;
@@ -34,10 +33,6 @@ use crate::engine::{Engine, transaction, weight};
 
 /// Of how many subscriptions that share an endpoint it is told when a breaker opens.
 const NOTICES: i64 = 100;
-
-/// What attempts say of their endpoints is written in this many transactions at once. A thousand
-/// requests can end at the same moment, and would take every connection to the database.
-pub(crate) const ENDPOINT_NOTES_AT_ONCE: usize = 2;
 
 /// How much of a subscription's queue to claim.
 #[derive(Debug, Clone, Copy)]
@@ -181,13 +176,6 @@ impl Engine {
         Ok(endpoints::take_probe(&mut conn, DEFAULT_NAMESPACE, url, seconds, self.now()).await?)
     }
 
-    /// Gives that right back unused.
-    pub async fn return_probe(&self, url: &str) -> Result<(), Error> {
-        let _turn = self.turn_to_note_endpoint().await;
-        let mut conn = self.database().connection().await?;
-        Ok(endpoints::return_probe(&mut conn, DEFAULT_NAMESPACE, url, self.now()).await?)
-    }
-
     /// Takes of subscriptions' rates: each with its rate and what is wanted.
     pub async fn take_pace(&self, wanted: &[(i64, f64, i64)]) -> Result<Vec<Grant>, Error> {
         let mut conn = self.database().connection().await?;
@@ -198,18 +186,6 @@ impl Engine {
     pub async fn return_pace(&self, subscription_id: i64, rate: f64, unused: i64) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
         Ok(endpoints::return_pace(&mut conn, subscription_id, rate, unused).await?)
-    }
-
-    /// Sends nothing to an endpoint for some time.
-    pub async fn pause_endpoint(&self, url: &str, seconds: f64) -> Result<(), Error> {
-        let _turn = self.turn_to_note_endpoint().await;
-        let mut conn = self.database().connection().await?;
-        Ok(endpoints::pause_endpoint(&mut conn, DEFAULT_NAMESPACE, url, seconds, self.now()).await?)
-    }
-
-    async fn turn_to_note_endpoint(&self) -> Option<SemaphorePermit<'_>> {
-        // Nobody closes it, so there is always a permit to come.
-        self.0.endpoint_notes.acquire().await.ok()
     }
 
     /// Lifts the pause of a subscription's endpoint and closes its breaker. What waits for it is
@@ -246,21 +222,6 @@ impl Engine {
         }
         let queues = subscription_ids.iter().map(|id| (queue_of_subscription(*id), Arrivals::default()));
         self.peer_notifier().notify_queues(queues.collect());
-    }
-
-    /// An endpoint has answered: its failures are forgotten, its breaker closes.
-    pub async fn note_success(&self, url: &str) -> Result<(), Error> {
-        let _turn = self.turn_to_note_endpoint().await;
-        let notices = transaction!(self, |conn| {
-            let closed = endpoints::note_success(conn, DEFAULT_NAMESPACE, url, self.now()).await?;
-            if closed { tell_subscribers(conn, self, &[url.to_owned()], "breaker_closed").await } else { Ok(None) }
-        })?;
-        if let Some(notices) = notices {
-            log::warn!(endpoint = without_query(url); "the breaker closed");
-            self.follow_notices(notices);
-            self.dispatch_signal().signal(None);
-        }
-        Ok(())
     }
 }
 

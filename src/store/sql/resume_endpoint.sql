@@ -1,6 +1,6 @@
 -- An operator says that the endpoint $2 is well again: its pause is lifted, its breaker closes, and
 -- its failures are forgotten. Nothing is changed where nothing keeps requests back. The row is read
--- under lock and then addressed by its key, as in note_success.sql.
+-- under lock and then addressed by its key, as in note_successes.sql.
 WITH known AS MATERIALIZED (
     SELECT namespace_id, url, opened_at IS NOT NULL AS was_open
     FROM waybill.endpoints

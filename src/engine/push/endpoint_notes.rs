@@ -1,0 +1,197 @@
+//! What attempts find out about their endpoints is written in batches.
+//!
+//! When the pushes of an event fail, or their receiver asks to be left alone, thousands of attempts
+//! have something to say of their endpoints within a second. One transaction for each would take
+//! longer than their claims hold. All notes pass through one batcher, one batch at a time, so that
+//! they are written in the order in which they arrive: a success must not overtake failures, or the
+//! breaker would open on an endpoint that has answered since.
+
+use std::collections::BTreeMap;
+
+use crate::domain::address::without_query;
+use crate::error::Error;
+use crate::store::DEFAULT_NAMESPACE;
+use crate::store::endpoints::{Failures, note_failures, note_successes, pause_endpoints, return_probes};
+
+use crate::engine::batching::deadline::{WithDeadline, answer_each, send_wanted};
+use crate::engine::batching::{Answers, split};
+use crate::engine::push::tell_subscribers;
+use crate::engine::{Engine, statement, transaction};
+
+/// What one attempt found out about its endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct EndpointNote {
+    pub finding: Option<Finding>,
+    /// For how many seconds the endpoint asked to be left alone.
+    pub pause_seconds: Option<f64>,
+}
+
+/// Whether an endpoint works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// It has failed. The failure that is too many opens its breaker, and so does one of a probe.
+    Failed { is_probe: bool },
+    /// It has answered: its failures are forgotten, and its breaker closes.
+    Answered,
+    /// It was not tried, though this attempt had the right to.
+    ProbeUnused,
+}
+
+/// A note in the queue.
+#[derive(Debug, Clone)]
+pub(crate) struct QueuedNote {
+    url: String,
+    note: EndpointNote,
+}
+
+/// The notes of a batch about one endpoint.
+#[derive(Debug, Default, PartialEq)]
+struct Summary {
+    has_answered: bool,
+    /// Failures since it last answered.
+    failures: Failures,
+    has_unused_probe: bool,
+    pause_seconds: Option<f64>,
+}
+
+impl Summary {
+    /// Adds a later note.
+    fn add(&mut self, note: EndpointNote) {
+        match note.finding {
+            Some(Finding::Failed { is_probe }) => {
+                self.failures.count += 1;
+                self.failures.has_probe |= is_probe;
+            }
+            Some(Finding::Answered) => {
+                self.has_answered = true;
+                self.failures = Failures::default();
+            }
+            Some(Finding::ProbeUnused) => self.has_unused_probe = true,
+            None => {}
+        }
+        self.pause_seconds = self.pause_seconds.into_iter().chain(note.pause_seconds).reduce(f64::max);
+    }
+}
+
+/// The notes of a batch, by URL. Rows are locked in the order of the URLs.
+type Summaries<'a> = BTreeMap<&'a str, Summary>;
+
+impl Engine {
+    /// Writes what an attempt found out about its endpoint, after the notes that came before it.
+    pub async fn note_endpoint(&self, url: &str, note: EndpointNote) -> Result<(), Error> {
+        if note == EndpointNote::default() {
+            return Ok(());
+        }
+        self.0.batchers.endpoint_notes.call(QueuedNote { url: url.to_owned(), note }, 1).await
+    }
+
+    pub(crate) async fn run_note_batch(&self, notes: Vec<WithDeadline<QueuedNote>>) -> Answers<()> {
+        split(notes, &|notes: Vec<WithDeadline<QueuedNote>>| {
+            let engine = self.clone();
+            async move {
+                let sent = send_wanted(&notes);
+                engine.write_notes(sent.iter().map(|timed| &timed.call)).await?;
+                Ok(answer_each(&notes, &sent, |_| Ok(())))
+            }
+        })
+        .await
+    }
+
+    /// Each kind of note is a transaction of its own, which locks rows in order: in a common one,
+    /// two servers could wait for each other's rows. Pauses come last, since they only ever make a
+    /// pause longer, and the others may shorten it.
+    async fn write_notes(&self, notes: impl Iterator<Item = &QueuedNote>) -> Result<(), Error> {
+        let mut summaries = Summaries::new();
+        for QueuedNote { url, note } in notes {
+            summaries.entry(url).or_default().add(*note);
+        }
+        self.write_successes(&summaries).await?;
+        self.write_failures(&summaries).await?;
+        let unused: Vec<&str> = urls_where(&summaries, |summary| summary.has_unused_probe);
+        if !unused.is_empty() {
+            self.return_probes(&unused).await?;
+        }
+        self.write_pauses(&summaries).await
+    }
+
+    async fn write_successes(&self, summaries: &Summaries<'_>) -> Result<(), Error> {
+        let urls = urls_where(summaries, |summary| summary.has_answered);
+        if urls.is_empty() {
+            return Ok(());
+        }
+        let (closed, notices) = transaction!(self, |conn| {
+            let closed = note_successes(conn, DEFAULT_NAMESPACE, &urls, self.now()).await?;
+            let notices = tell_subscribers(conn, self, &closed, "breaker_closed").await?;
+            Ok((closed, notices))
+        })?;
+        for url in &closed {
+            log::warn!(endpoint = without_query(url); "the breaker closed");
+        }
+        if let Some(notices) = notices {
+            self.follow_notices(notices);
+            self.dispatch_signal().signal(None);
+        }
+        Ok(())
+    }
+
+    async fn write_failures(&self, summaries: &Summaries<'_>) -> Result<(), Error> {
+        let failed = summaries.iter().filter(|(_, summary)| summary.failures.count > 0);
+        let failures: BTreeMap<&str, Failures> = failed.map(|(url, summary)| (*url, summary.failures)).collect();
+        if failures.is_empty() {
+            return Ok(());
+        }
+        let rule = self.settings().breaker;
+        let (opened, notices) = transaction!(self, |conn| {
+            let opened = note_failures(conn, DEFAULT_NAMESPACE, &failures, rule, self.now()).await?;
+            let notices = tell_subscribers(conn, self, &opened, "breaker_opened").await?;
+            Ok((opened, notices))
+        })?;
+        for url in &opened {
+            log::warn!(endpoint = without_query(url); "the breaker opened");
+        }
+        if let Some(notices) = notices {
+            self.follow_notices(notices);
+        }
+        Ok(())
+    }
+
+    async fn write_pauses(&self, summaries: &Summaries<'_>) -> Result<(), Error> {
+        let paused = summaries.iter().filter_map(|(url, summary)| Some((*url, summary.pause_seconds?)));
+        let (urls, seconds): (Vec<&str>, Vec<f64>) = paused.unzip();
+        if urls.is_empty() {
+            return Ok(());
+        }
+        statement!(self, |conn| { Ok(pause_endpoints(conn, DEFAULT_NAMESPACE, &urls, &seconds, self.now()).await?) })
+    }
+
+    /// Gives the right to try these endpoints back. It does not wait behind the notes of attempts:
+    /// the dispatcher claims nothing for anybody until it returns.
+    pub async fn return_probes(&self, urls: &[&str]) -> Result<(), Error> {
+        let mut conn = self.database().connection().await?;
+        Ok(return_probes(&mut conn, DEFAULT_NAMESPACE, urls, self.now()).await?)
+    }
+}
+
+fn urls_where<'a>(summaries: &Summaries<'a>, is_wanted: impl Fn(&Summary) -> bool) -> Vec<&'a str> {
+    summaries.iter().filter(|(_, summary)| is_wanted(summary)).map(|(url, _)| *url).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_failures_since_the_last_answer_count_and_the_longest_pause_does() {
+        let failed =
+            |is_probe, pause_seconds| EndpointNote { finding: Some(Finding::Failed { is_probe }), pause_seconds };
+        let mut summary = Summary::default();
+        summary.add(failed(true, Some(30.0)));
+        assert_eq!(summary.failures, Failures { count: 1, has_probe: true });
+        summary.add(EndpointNote { finding: Some(Finding::Answered), pause_seconds: None });
+        assert_eq!((summary.has_answered, summary.failures), (true, Failures::default()));
+        summary.add(failed(false, Some(10.0)));
+        summary.add(failed(false, None));
+        assert_eq!(summary.failures, Failures { count: 2, has_probe: false });
+        assert_eq!((summary.has_answered, summary.pause_seconds), (true, Some(30.0)));
+    }
+}
