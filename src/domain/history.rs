@@ -70,6 +70,15 @@ impl Histories {
         self.rows.iter().rev().find(|history| history.first_id <= event_id).map(|history| history.epoch.as_str())
     }
 
+    /// Returns whether a number may belong to a history that has begun since the rows were read.
+    pub fn may_be_later(&self, numbers: Numbers, position: i64) -> bool {
+        let next_begins_above = self.rows.last().map_or(0, |last| last.first(numbers).saturating_add(JUMP));
+        match numbers {
+            Numbers::Ids => position >= self.certain_below,
+            Numbers::LogIds => position >= next_begins_above,
+        }
+    }
+
     /// Returns whether a cursor that was handed out in `epoch` still says where to go on. A failover
     /// does not invalidate it: numbers below it mean what they meant. One of a history that is not
     /// among the rows was handed out by a database that has since gone back.

@@ -51,7 +51,19 @@ impl Engine {
         Ok(self.database().history_watch().epoch_of(conn, event_id).await?)
     }
 
-    /// Returns the epoch that cursors are handed out in.
+    /// Returns the epoch in which a cursor with this position is handed out, the present one. Another
+    /// server may have begun a history of which this one has not heard. A number of that history in
+    /// the epoch before would be refused later, so the database is asked.
+    pub async fn epoch_for_cursor(&self, numbers: Numbers, position: i64) -> Result<String, Error> {
+        if self.database().histories().may_be_later(numbers, position) {
+            let seen = (numbers == Numbers::Ids).then_some(position);
+            let mut conn = self.database().connection().await?;
+            self.database().history_watch().reload(&mut conn, seen).await?;
+        }
+        self.epoch()
+    }
+
+    /// Returns the present epoch, as far as this server knows.
     pub fn epoch(&self) -> Result<String, Error> {
         let histories = self.database().histories();
         let present = histories.present().map(|history| history.epoch.clone());

@@ -43,8 +43,9 @@ pub async fn position_of(cursor: Option<Cursor>, engine: &Engine, numbers: Numbe
 }
 
 /// Returns the text of the cursor to the page behind `position`, if there is one.
-pub fn next_cursor(position: Option<i64>, engine: &Engine) -> Result<Option<String>, Error> {
-    position.map(|position| Ok(format!("{}_{position}", engine.epoch()?))).transpose()
+pub async fn next_cursor(position: Option<i64>, engine: &Engine, numbers: Numbers) -> Result<Option<String>, Error> {
+    let Some(position) = position else { return Ok(None) };
+    Ok(Some(format!("{}_{position}", engine.epoch_for_cursor(numbers, position).await?)))
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ pub async fn list_dead_letters(engine: Data<Engine>, request: HttpRequest) -> Re
     let mut conn = engine.database().connection().await?;
     let (rows, next) = dead_letter_list::list_dead_letters(&mut conn, DEFAULT_NAMESPACE, &filter, range).await?;
     let dead_letters = rows.iter().map(DeadLetterView::of).collect();
-    Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: next_cursor(next, &engine)? }))
+    Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: next_cursor(next, &engine, Numbers::Ids).await? }))
 }
 
 /// `GET /dead-letters/{id}`.

@@ -131,7 +131,7 @@ pub async fn list_deliveries(engine: Data<Engine>, request: HttpRequest) -> Resu
     let scan = engine.settings().list_scan_rows;
     let (rows, next) = list_pushes(&mut conn, DEFAULT_NAMESPACE, &filter, after, limit, scan).await?;
     let deliveries = rows.iter().map(DeliveryView::of).collect();
-    Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: next_cursor(next, &engine)? }))
+    Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: next_cursor(next, &engine, Numbers::Ids).await? }))
 }
 
 /// `GET /deliveries/{id}`.

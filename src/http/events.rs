@@ -149,7 +149,7 @@ pub async fn list_events(engine: Data<Engine>, request: HttpRequest) -> Result<H
         total_is_exact: found.total_is_exact,
         limit: page.limit,
         offset: page.offset,
-        next: next_cursor(found.next, &engine)?,
+        next: next_cursor(found.next, &engine, Numbers::Ids).await?,
     }))
 }
 

@@ -36,6 +36,6 @@ pub async fn list_logs(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     let mut conn = engine.database().connection().await?;
     let scan = engine.settings().list_scan_rows;
     let (entries, next) = load_page(&mut conn, DEFAULT_NAMESPACE, &filter, after, limit, scan).await?;
-    let next = next_cursor(next, &engine)?;
+    let next = next_cursor(next, &engine, Numbers::LogIds).await?;
     Ok(HttpResponse::Ok().json(Logs { logs: entries.iter().map(LogView::of).collect(), next }))
 }

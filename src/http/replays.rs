@@ -109,7 +109,7 @@ pub async fn list_replays(engine: Data<Engine>, request: HttpRequest) -> Result<
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let mut conn = engine.database().connection().await?;
     let rows = list_replay_jobs(&mut conn, DEFAULT_NAMESPACE, after, limit).await?;
-    let next = next_cursor(page_end(&rows, limit, |row| row.id), &engine)?;
+    let next = next_cursor(page_end(&rows, limit, |row| row.id), &engine, Numbers::Ids).await?;
     Ok(HttpResponse::Ok().json(Replays { replays: rows.iter().map(ReplayView::of).collect(), next }))
 }
 

@@ -76,7 +76,7 @@ pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> R
         view(row, endpoints.iter().find(|e| e.url == row.url), overrun)
     });
     let views: Vec<_> = views.collect();
-    let next = next_cursor(page_end(&rows, limit, |row| row.id), &engine)?;
+    let next = next_cursor(page_end(&rows, limit, |row| row.id), &engine, Numbers::Ids).await?;
     Ok(HttpResponse::Ok().json(json!({"subscriptions": views, "next": next})))
 }
 

@@ -14,7 +14,7 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::connect::open;
-use super::latest::Latest;
+use super::latest::{Latest, Load};
 use super::schema::histories;
 use super::sqlstate::SqlState;
 use crate::domain::history::{Histories, History};
@@ -83,14 +83,13 @@ impl HistoryWatch {
         let begun = present.has_gone_back && !present.is_read_only && begin_history(conn, false).await?;
         let known = self.histories();
         if begun || known.present().is_none_or(|known| known.epoch != present.epoch) || present.has_gone_back {
-            let loaded = Histories::new(load_histories(conn).await?, None);
+            let loaded = self.load(conn, load, None).await?;
             if let (true, Some(history)) = (begun, loaded.present()) {
                 log::warn!(
                     epoch = history.epoch.as_str(), first_id = history.first_id;
                     "the database goes on from an earlier state (a restore or a failover): a new history begins"
                 );
             }
-            self.adopt(load, loaded);
         }
         Ok(if present.is_read_only { Checked::NotYet } else { Checked::Known })
     }
@@ -110,19 +109,36 @@ impl HistoryWatch {
         let load = self.histories.begin();
         let settled = "SELECT pg_advisory_xact_lock_shared(hashtextextended('waybill.histories', 0))";
         sql_query(settled).execute(conn).await?;
-        self.adopt(load, Histories::new(load_histories(conn).await?, seen));
+        self.load(conn, load, seen).await
+    }
+
+    /// Reads the histories and keeps them. Returns those that are kept by then.
+    async fn load(
+        &self,
+        conn: &mut AsyncPgConnection,
+        mut load: Load,
+        seen: Option<i64>,
+    ) -> QueryResult<Arc<Histories>> {
+        while !self.adopt(load, Histories::new(load_histories(conn).await?, seen)) {
+            load = self.histories.begin();
+        }
         Ok(self.histories())
     }
 
-    fn adopt(&self, load: super::latest::Load, loaded: Histories) {
-        let before = self.histories();
-        let is_another = before.present().is_some_and(|before| loaded.present() != Some(before));
-        if self.histories.finish(load, loaded)
+    /// Keeps what was loaded. Returns false if it has to be loaded again: another load at the same
+    /// time found something else, and nobody knows which of the two read first.
+    fn adopt(&self, load: Load, loaded: Histories) -> bool {
+        let present = loaded.present().cloned();
+        let finished = self.histories.finish(load, loaded);
+        let before = finished.before.present();
+        let is_another = before.is_some() && before != present.as_ref();
+        if finished.is_kept
             && is_another
             && let Some(call) = self.on_change.get()
         {
             call();
         }
+        !(is_another && finished.has_overlapped)
     }
 }
 
@@ -164,4 +180,34 @@ pub async fn begin_by_hand(url: &str) -> Result<(History, History), Error> {
     let mut rows = load_histories(&mut conn).await?;
     let (new, before) = (rows.pop(), rows.pop());
     before.zip(new).ok_or_else(|| Error::Internal("there are no histories".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn up_to(epoch: &str) -> Histories {
+        Histories::new(vec![History { epoch: epoch.to_owned(), first_id: 0, first_log_id: 0 }], None)
+    }
+
+    #[test]
+    fn of_two_loads_that_differ_the_second_to_end_is_repeated() {
+        for is_earlier_first in [false, true] {
+            let watch = HistoryWatch::default();
+            let (earlier, later) = (watch.histories.begin(), watch.histories.begin());
+            let (first, second) = if is_earlier_first { (earlier, later) } else { (later, earlier) };
+            assert!(watch.adopt(first, up_to("one")));
+            assert!(!watch.adopt(second, up_to("other")));
+            assert!(watch.adopt(watch.histories.begin(), up_to("other")));
+            assert_eq!(watch.histories().present().expect("a history").epoch, "other");
+        }
+    }
+
+    #[test]
+    fn a_load_that_finds_the_same_as_another_is_not_repeated() {
+        let watch = HistoryWatch::default();
+        let (earlier, later) = (watch.histories.begin(), watch.histories.begin());
+        assert!(watch.adopt(later, up_to("one")));
+        assert!(watch.adopt(earlier, up_to("one")));
+    }
 }

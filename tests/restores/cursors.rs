@@ -58,3 +58,22 @@ async fn a_cursor_of_a_history_that_this_server_has_not_heard_of_is_accepted() {
     let page = app.get(&format!("/events?after={cursor}")).await.expect(200).json();
     assert_eq!(page["events"].as_array().expect("events").len(), 1);
 }
+
+/// Another server has noticed first, and ids of the new history are in the list already.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_to_rows_of_a_history_that_this_server_has_not_heard_of_holds() {
+    for list in ["events", "logs"] {
+        let app = crate::push::with_flags(&["--notify=false"]).await;
+        let before = app.engine().epoch().expect("an epoch");
+        database::execute(&app.url, "BEGIN; SELECT waybill.begin_history(true); COMMIT").await;
+        for _ in 0..3 {
+            app.publish_tagged("a").await;
+            app.take("a", "w:1").await;
+        }
+        assert_eq!(app.engine().epoch().expect("an epoch"), before, "it has not heard of it");
+        let cursor = cursor_of(&app.get(&format!("/{list}?limit=1")).await.expect(200).json());
+        app.engine().check_history().await.expect("it is noticed by now");
+        let page = app.get(&format!("/{list}?after={cursor}")).await.expect(200).json();
+        assert_eq!(page[list].as_array().expect("a list").len(), 2, "{list}");
+    }
+}
