@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::background::BackgroundSettings;
 use crate::background::dispatcher::DispatcherSettings;
+use crate::background::dispatcher::slots::MAX_CLAIMED;
 use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
 use crate::domain::hosts::AllowedHosts;
@@ -166,7 +167,7 @@ pub struct PushArgs {
     pub dispatch: bool,
 
     /// Requests to subscribers under way at once.
-    #[arg(long, env = "WAYBILL_MAX_PUSHES", default_value_t = 1_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    #[arg(long, env = "WAYBILL_MAX_PUSHES", default_value_t = 1_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MAX_CLAIMED as u64))]
     pub max_pushes: usize,
 
     /// Subscriptions that there may be.

@@ -85,7 +85,7 @@ async fn speak(
     let may_ask_for_next = matches!(settlement, Settlement::Complete(_) | Settlement::Fail { .. });
     let next = if may_ask_for_next { read_next(&mut query, &caller.worker_id) } else { None };
     query.finish()?;
-    let settled = settle_one(engine, SettleCall { event_id, caller, settlement, is_push: false }).await?;
+    let settled = settle_one(engine, SettleCall { event_id, caller, settlement, push_ended_at: None }).await?;
     match next {
         Some(claim) => answer_with_next(engine, request, settled, claim).await,
         None => Ok(answer(settled)),
@@ -161,7 +161,7 @@ fn read_result(fields: &mut RawFields<'_>, worker_id: &str) -> Option<SettleCall
         }
     };
     let caller = Caller { worker_id: worker_id.to_owned(), lease_id };
-    Some(SettleCall { event_id: event_id?, caller, settlement, is_push: false })
+    Some(SettleCall { event_id: event_id?, caller, settlement, push_ended_at: None })
 }
 
 /// A word on record, as a worker sees it.

@@ -70,7 +70,7 @@ async fn pass_through(app: &App) {
                 event_id: row.event.id,
                 caller: Caller { worker_id: "host:1".into(), lease_id: Some(row.work.lease_id) },
                 settlement: Settlement::Complete(Report::default()),
-                is_push: false,
+                push_ended_at: None,
             })
             .collect();
         assert_eq!(calls.len(), BATCH / 10);

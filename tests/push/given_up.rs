@@ -5,6 +5,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use waybill::domain::delivery::Report;
 use waybill::engine::Engine;
 use waybill::engine::push::{ClaimedPush, PushClaim, PushOutcome};
@@ -53,7 +54,10 @@ async fn claim_pushes(app: &App) -> Vec<ClaimedPush> {
 fn give_up(engine: &Engine, push: ClaimedPush) -> tokio::task::JoinHandle<()> {
     let engine = engine.clone();
     tokio::spawn(async move {
-        engine.settle_push(&push, Report::default(), PushOutcome::GaveUp).await.expect("it is on record");
+        engine
+            .settle_push(&push, Report::default(), PushOutcome::GaveUp, Instant::now())
+            .await
+            .expect("it is on record");
     })
 }
 

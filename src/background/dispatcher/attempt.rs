@@ -84,7 +84,7 @@ impl Attempt {
 
     /// Too late to be sent under this claim: the database, or this server, was held up.
     async fn give_back(&self) {
-        let settled = self.settle(&Report::default(), PushOutcome::NotSent("late")).await;
+        let settled = self.settle(&Report::default(), PushOutcome::NotSent("late"), Instant::now()).await;
         if let Err(error) = settled {
             log::warn!(delivery_id = self.push.delivery_id; "a push that was not sent could not be given back: {error}");
         }
@@ -120,6 +120,7 @@ impl Attempt {
     }
 
     async fn record(&self, spec: &SubscriptionSpec, version: Option<i32>, exchange: Exchange) {
+        let ended_at = Instant::now();
         let outcome = match &exchange.result {
             Ok(answer) => AttemptOutcome::Status(answer.status),
             Err(error) => AttemptOutcome::Error(error.kind),
@@ -137,7 +138,7 @@ impl Attempt {
             AttemptVerdict::Retry => PushOutcome::RetryAfter(self.wait(spec).max(own_pause)),
             AttemptVerdict::Terminal => PushOutcome::GaveUp,
         };
-        let settled = self.settle(&report, outcome).await;
+        let settled = self.settle(&report, outcome, ended_at).await;
         self.count(&exchange, &settled);
         self.log(spec, &exchange, settled);
     }
@@ -215,10 +216,10 @@ impl Attempt {
 
     /// Puts the outcome on record, trying for as long as the lease lasts: what was sent and not
     /// recorded is sent twice. Once the lease has ended, the outcome would be refused.
-    async fn settle(&self, report: &Report, outcome: PushOutcome) -> Result<SettleOutcome, Error> {
+    async fn settle(&self, report: &Report, outcome: PushOutcome, ended_at: Instant) -> Result<SettleOutcome, Error> {
         let lease = super::lease_of(&self.subscriber.subscription.spec);
         loop {
-            match self.engine.settle_push(&self.push, report.clone(), outcome.clone()).await {
+            match self.engine.settle_push(&self.push, report.clone(), outcome.clone(), ended_at).await {
                 Err(Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Overloaded)
                     if may_try_again(self.claimed_at, lease, Instant::now()) =>
                 {

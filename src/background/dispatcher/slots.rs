@@ -4,7 +4,8 @@
 //!
 //! An answered request gives its receiver's slot back, and its outcome waits to be recorded. If
 //! requests ended faster than that, claims would run out before the outcomes are on record, and
-//! pushes be sent twice; so the number of outcomes that wait is bounded, too.
+//! pushes be sent twice. So the number of outcomes that wait is bounded, and so is their number
+//! together with the requests under way, all of which may end at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,12 @@ const MAX_BYTES: usize = 128 * 1024 * 1024;
 /// Outcomes that may wait to be recorded; beyond that nothing is claimed. Recording as many takes a
 /// fraction of the time that a claim holds after its request.
 const MAX_UNRECORDED: usize = 1_000;
+
+/// Requests under way and outcomes that wait to be recorded, together; beyond that nothing is
+/// claimed. If all requests end at once, so many outcomes wait, and are to be recorded within the
+/// [`super::LEASE_MARGIN_SECONDS`] for which claims hold after their requests: 667 per second.
+/// `--max-pushes` is at most this.
+pub const MAX_CLAIMED: usize = 10_000;
 
 /// How much the last payload counts in the estimate of the next ones.
 const WEIGHT: f64 = 0.1;
@@ -35,6 +42,18 @@ struct Taken {
     bytes: usize,
     usual_bytes: f64,
     by_subscription: HashMap<i64, usize>,
+}
+
+impl Taken {
+    fn free(&self, capacity: usize) -> usize {
+        let claimed = self.in_all + self.unrecorded;
+        let room = (MAX_BYTES.saturating_sub(self.bytes) as f64 / self.usual_bytes.max(1.0)) as usize;
+        // One is always let through, however large, or a large one would never be.
+        let room = if claimed == 0 { room.max(1) } else { room };
+        let unrecorded = MAX_UNRECORDED.saturating_sub(self.unrecorded);
+        let unclaimed = MAX_CLAIMED.saturating_sub(claimed);
+        capacity.saturating_sub(self.in_all).min(room).min(unrecorded).min(unclaimed)
+    }
 }
 
 impl Slots {
@@ -57,12 +76,7 @@ impl Slots {
 
     /// How many more requests may be under way in all.
     pub fn free_in_all(&self) -> usize {
-        let taken = self.lock();
-        let room = (MAX_BYTES.saturating_sub(taken.bytes) as f64 / taken.usual_bytes.max(1.0)) as usize;
-        // One is always let through, however large, or a large one would never be.
-        let room = if taken.in_all + taken.unrecorded == 0 { room.max(1) } else { room };
-        let unrecorded = MAX_UNRECORDED.saturating_sub(taken.unrecorded);
-        self.capacity.saturating_sub(taken.in_all).min(room).min(unrecorded)
+        self.lock().free(self.capacity)
     }
 
     /// Whether none may.
@@ -133,5 +147,28 @@ impl Drop for Unrecorded {
         taken.bytes -= self.bytes;
         drop(taken);
         self.slots.engine.dispatch_signal().nudge();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn free(capacity: usize, in_all: usize, unrecorded: usize) -> usize {
+        Taken { in_all, unrecorded, ..Taken::default() }.free(capacity)
+    }
+
+    #[test]
+    fn requests_under_way_count_among_the_outcomes_that_will_wait() {
+        assert_eq!(free(MAX_CLAIMED, 9_500, 100), 400);
+        assert_eq!(free(MAX_CLAIMED, 9_500, 500), 0);
+    }
+
+    #[test]
+    fn a_thousand_slots_are_all_free_for_requests_while_few_outcomes_wait() {
+        assert_eq!(free(1_000, 0, 0), 1_000);
+        assert_eq!(free(1_000, 900, 500), 100);
+        assert_eq!(free(1_000, 1_000, 0), 0);
+        assert_eq!(free(1_000, 0, MAX_UNRECORDED), 0);
     }
 }

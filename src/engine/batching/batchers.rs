@@ -38,7 +38,7 @@ const ENDPOINT_NOTES: usize = 100;
 
 /// Notes about endpoints that may wait. They are no requests that could be answered 429, so
 /// `--max-queued` is not meant; there are never more than attempts under way or unrecorded.
-const ENDPOINT_NOTES_QUEUED: usize = 100_000;
+const ENDPOINT_NOTES_QUEUED: usize = 10_000;
 
 /// Bytes that count like one more row of a batched statement, so that a batch has at most
 /// [`MAX_BATCH_ROWS`] times as many, or is a single call.

@@ -115,7 +115,7 @@ async fn undo_claims(engine: Engine, worker_id: String, leases: Vec<(i64, i64)>,
             event_id,
             caller: Caller { worker_id: worker_id.clone(), lease_id: Some(lease_id) },
             settlement: Settlement::Release { delay_seconds: 0.0, reason: Some("client_gone".into()) },
-            is_push: false,
+            push_ended_at: None,
         })
         .collect();
     for attempt in 1..=UNDO_TRIES {

@@ -130,12 +130,13 @@ impl Engine {
         Ok(claimed.events.into_iter().filter_map(push).collect())
     }
 
-    /// Puts on record what came of an attempt.
+    /// Puts on record what came of an attempt whose request ended at `ended_at`.
     pub async fn settle_push(
         &self,
         push: &ClaimedPush,
         report: Report,
         outcome: PushOutcome,
+        ended_at: Instant,
     ) -> Result<SettleOutcome, Error> {
         let settlement = match outcome {
             PushOutcome::Delivered => Settlement::Complete(report),
@@ -148,7 +149,7 @@ impl Engine {
         let caller = Caller { worker_id: self.instance().to_owned(), lease_id: Some(push.row.work.lease_id) };
         // A push that fails may be given up, and its payload be copied.
         let copied_bytes = if matches!(settlement, Settlement::Fail { .. }) { push.payload_bytes() } else { 0 };
-        let call = SettleCall { event_id: push.delivery_id, caller, settlement, is_push: true };
+        let call = SettleCall { event_id: push.delivery_id, caller, settlement, push_ended_at: Some(ended_at) };
         let mut settled = self.0.batchers.settle_pushes.call(Arc::new(vec![call]), weight(1, copied_bytes)).await?;
         settled.pop().unwrap_or_else(|| Err(Error::Internal("a settlement was not answered".into())))
     }
@@ -161,7 +162,8 @@ impl Engine {
     ) -> Answers<Vec<Result<SettleOutcome, Error>>> {
         let is_failure = |call: &SettleCall| matches!(call.settlement, Settlement::Fail { .. });
         let has_failures = requests.iter().flat_map(|timed| timed.call.iter()).any(is_failure);
-        let oldest = requests.iter().map(|timed| timed.time.arrived()).min();
+        // By its own age, not by its arrival: one that was refused and is offered again arrives anew.
+        let oldest = requests.iter().flat_map(|timed| timed.call.iter()).filter_map(|call| call.push_ended_at).min();
         let began = Instant::now();
         let answers = self.run_settle_batch(requests).await;
         if let Some(oldest) = oldest.filter(|_| has_failures) {

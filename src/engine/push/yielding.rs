@@ -21,6 +21,10 @@ const LONGEST_REST: Duration = Duration::from_millis(200);
 /// would run out.
 const MAY_WAIT: Duration = Duration::from_secs(2);
 
+/// While more outcomes than this wait, they are recorded without rests. The dispatcher claims nothing
+/// while as many wait, so there are more only if many requests under way have ended at once.
+const MAY_QUEUE: usize = 1_000;
+
 /// Until when no outcomes of pushes are recorded.
 #[derive(Default)]
 pub(crate) struct Rest(Mutex<Option<Instant>>);
@@ -47,12 +51,18 @@ impl Engine {
         }
     }
 
-    /// The same for the batcher of pushes' outcomes: its next batch is put together after the rest.
+    /// The same for the batcher of pushes' outcomes: its next batch is put together after the rest. Of
+    /// the last batch, the oldest outcome has waited since `oldest`.
     pub(crate) fn rest_from_outcomes(&self, took: Duration, oldest: Instant) {
-        if self.0.batchers.have_workers() && oldest.elapsed() < MAY_WAIT {
+        let batchers = &self.0.batchers;
+        if batchers.have_workers() && may_rest(oldest.elapsed(), batchers.settle_pushes.queued()) {
             self.0.outcomes_rest.begin(rest_from(took));
         }
     }
+}
+
+fn may_rest(waited: Duration, queued: usize) -> bool {
+    waited < MAY_WAIT && queued <= MAY_QUEUE
 }
 
 fn rest_from(took: Duration) -> Duration {
@@ -67,5 +77,12 @@ mod tests {
     fn a_rest_is_longer_than_what_it_is_from_but_bounded() {
         assert_eq!(rest_from(Duration::from_millis(10)), Duration::from_millis(60));
         assert_eq!(rest_from(Duration::from_secs(4)), LONGEST_REST);
+    }
+
+    #[test]
+    fn there_is_no_rest_while_outcomes_are_late_or_many() {
+        assert!(may_rest(Duration::from_millis(1_999), MAY_QUEUE));
+        assert!(!may_rest(MAY_WAIT, 0));
+        assert!(!may_rest(Duration::ZERO, MAY_QUEUE + 1));
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use diesel_async::AsyncPgConnection;
+use tokio::time::Instant;
 
 use crate::domain::action::Action;
 use crate::domain::backoff::chance;
@@ -41,8 +42,9 @@ pub struct SettleCall {
     pub caller: Caller,
     /// What they say.
     pub settlement: Settlement,
-    /// Whether it is the dispatcher that calls: pushes are its alone, and nothing else is.
-    pub is_push: bool,
+    /// When the request of a push ended, if it is the dispatcher that calls: pushes are its alone,
+    /// and nothing else is. An outcome that is offered again is as old as it was.
+    pub push_ended_at: Option<Instant>,
 }
 
 /// The calls of one request.
@@ -342,7 +344,7 @@ async fn settle_one(
     changes: &mut ChangeSet,
     call: &SettleCall,
 ) -> Result<Result<Draft, Error>, Error> {
-    let is_its_kind = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == call.is_push;
+    let is_its_kind = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == call.push_ended_at.is_some();
     let Some(loaded) = changes.get(call.event_id).filter(is_its_kind) else {
         return Ok(Err(Error::EventNotFound(call.event_id)));
     };
