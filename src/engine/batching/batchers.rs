@@ -113,9 +113,11 @@ impl Batchers {
             settle: opening.batcher(BatcherSettings { name: "settle", ..shape }, &door, |engine, calls| async move {
                 engine.run_settle_batch(calls).await
             }),
-            settle_pushes: opening.batcher(push_shape, &self::door(database, 1, Some(rest)), |engine, calls| async move {
-                engine.settle_pushes_fused(calls).await
-            }),
+            settle_pushes: opening.batcher(
+                push_shape,
+                &self::door(database, 1, Some(rest)),
+                |engine, calls| async move { engine.settle_pushes_fused(calls).await },
+            ),
             endpoint_notes: opening.batcher(notes_shape, &self::door(database, 1, None), |engine, calls| async move {
                 engine.run_note_batch(calls).await
             }),
