@@ -22,6 +22,7 @@ mod pgbouncer;
 mod push;
 mod restores;
 mod schema;
+mod statements;
 mod sweeps;
 mod walls;
 mod webhook;

@@ -1,13 +1,14 @@
 //! Claims: the one statement that hands work out.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, SmallInt, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::events::{EventRow, LARGE_PAYLOAD};
+use super::statement::{Statement, statement};
 
 /// A claim, as the statement wants it.
 #[derive(Debug, Clone)]
@@ -92,13 +93,14 @@ struct ClaimedRow {
 }
 
 /// The statement behind [`claim_deliveries`], for those who measure it.
-pub const CLAIM_DELIVERIES: &str = include_str!("sql/claim_deliveries.sql");
+pub const CLAIM_DELIVERIES: Statement = statement!("claim_deliveries");
 
 /// Claims deliveries: PENDING → PROCESSING, out of `ready`, PICKED in the log.
 pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'_>) -> QueryResult<Claimed> {
     let (subscription_ids, versions): (Option<Vec<i64>>, Option<Vec<i32>>) =
         query.subscriptions.map(|subscriptions| subscriptions.iter().copied().unzip()).unzip();
-    let rows: Vec<ClaimedRow> = sql_query(CLAIM_DELIVERIES)
+    let rows: Vec<ClaimedRow> = CLAIM_DELIVERIES
+        .query()
         .bind::<Integer, _>(query.namespace_id)
         .bind::<Array<Text>, _>(query.queues)
         .bind::<BigInt, _>(query.worker_ids.len() as i64)

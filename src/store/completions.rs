@@ -1,15 +1,16 @@
 //! Completions by whoever simply holds the work: one guarded statement.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::JsonParameter;
 use super::event_log::LogEntry;
 use super::events::used;
+use super::statement::{Statement, statement};
 use crate::domain::delivery::Report;
 
 /// A completion, as the short way wants it.
@@ -43,7 +44,7 @@ pub struct Completed {
 }
 
 /// The statement behind [`complete_deliveries`], for those who measure it.
-pub const COMPLETE_DELIVERIES: &str = include_str!("sql/complete_deliveries.sql");
+pub const COMPLETE_DELIVERIES: Statement = statement!("complete_deliveries");
 
 /// Completes what is simply held by its caller; whatever is missing in the answer was not
 /// touched and has to be judged.
@@ -54,7 +55,8 @@ pub async fn complete_deliveries(
     completions: &[Completion<'_>],
 ) -> QueryResult<Vec<Completed>> {
     let reports: Vec<&Report> = completions.iter().map(|completion| completion.report).collect();
-    sql_query(COMPLETE_DELIVERIES)
+    COMPLETE_DELIVERIES
+        .query()
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(completions.iter().map(|c| c.id).collect::<Vec<_>>())

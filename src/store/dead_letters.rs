@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::JsonColumn;
+use super::statement::{Statement, statement};
 use crate::domain::dead_letter::ReplayConfig;
 use crate::domain::json::RawJson;
 
@@ -23,7 +24,7 @@ pub struct NewDeadLetter {
 }
 
 /// The statement behind [`insert_dead_letters`], for those who measure it.
-pub const INSERT_DEAD_LETTERS: &str = include_str!("sql/insert_dead_letters.sql");
+pub const INSERT_DEAD_LETTERS: Statement = statement!("insert_dead_letters");
 
 /// Keeps a copy of pushes that have just been given up, in the same transaction.
 pub async fn insert_dead_letters(
@@ -31,7 +32,8 @@ pub async fn insert_dead_letters(
     now: Option<DateTime<Utc>>,
     new: &[NewDeadLetter],
 ) -> QueryResult<()> {
-    sql_query(INSERT_DEAD_LETTERS)
+    INSERT_DEAD_LETTERS
+        .query()
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(new.iter().map(|letter| letter.delivery_id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(new.iter().map(|letter| letter.reason).collect::<Vec<_>>())
@@ -75,7 +77,8 @@ pub async fn revive_dead_letters(
 ) -> QueryResult<()> {
     let terms = || revivals.iter().map(|revival| revival.replay.as_ref());
     let payload = |terms: &ReplayTerms| terms.payload.clone().map(JsonColumn);
-    sql_query(include_str!("sql/revive_dead_letters.sql"))
+    statement!("revive_dead_letters")
+        .query()
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(revivals.iter().map(|revival| revival.delivery_id).collect::<Vec<_>>())
         .bind::<Array<Nullable<BigInt>>, _>(terms().map(|t| t.map(|t| t.dead_letter_id)).collect::<Vec<_>>())
@@ -128,7 +131,8 @@ pub async fn forget_dead_letters(
     days: i32,
     limit: i64,
 ) -> QueryResult<usize> {
-    sql_query(include_str!("sql/forget_dead_letters.sql"))
+    statement!("forget_dead_letters")
+        .query()
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Integer, _>(days)
         .bind::<BigInt, _>(limit)

@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::{ActionColumn, JsonColumn, StatusColumn};
+use super::statement::{Statement, statement};
 use crate::domain::backoff::Backoff;
 use crate::domain::delivery::{Delivery, LastSettlement, Readiness};
 use crate::domain::status::Status;
@@ -171,10 +172,10 @@ impl From<LoadedRow> for Loaded {
 }
 
 /// The statement behind [`load_deliveries`], for those who measure it.
-pub const LOAD_DELIVERIES: &str = include_str!("sql/load_deliveries.sql");
+pub const LOAD_DELIVERIES: Statement = statement!("load_deliveries");
 
 /// The statement behind [`save_deliveries`], for those who measure it.
-pub const SAVE_DELIVERIES: &str = include_str!("sql/save_deliveries.sql");
+pub const SAVE_DELIVERIES: Statement = statement!("save_deliveries");
 
 /// Loads deliveries and locks their rows until the transaction ends.
 pub async fn load_deliveries(
@@ -182,7 +183,8 @@ pub async fn load_deliveries(
     ids: &[i64],
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<Loaded>> {
-    let rows: Vec<LoadedRow> = sql_query(LOAD_DELIVERIES)
+    let rows: Vec<LoadedRow> = LOAD_DELIVERIES
+        .query()
         .bind::<Array<BigInt>, _>(ids)
         .bind::<Nullable<Timestamptz>, _>(now)
         .cached()
@@ -209,7 +211,8 @@ pub async fn save_deliveries(
 ) -> QueryResult<Vec<EnteredRow>> {
     let all = || saves.iter().map(|save| save.delivery);
     let json = |value: &Option<crate::domain::json::RawJson>| value.clone().map(JsonColumn);
-    sql_query(SAVE_DELIVERIES)
+    SAVE_DELIVERIES
+        .query()
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(all().map(|d| d.id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(all().map(|d| d.status.as_str()).collect::<Vec<_>>())

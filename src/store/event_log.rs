@@ -1,11 +1,11 @@
 //! The audit trail: appended to, and read.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, NullableExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
@@ -14,6 +14,7 @@ use super::events::used;
 use super::pages::page_end;
 use super::push_log::{find_push_entry, find_push_settlement};
 use super::schema::event_log;
+use super::statement::statement;
 use crate::domain::action::Action;
 use crate::domain::attempt::ErrorKind;
 use crate::domain::delivery::{LogLine, PushRecord};
@@ -49,7 +50,8 @@ pub async fn append_log(
     lines: &[LogLine],
 ) -> QueryResult<Vec<LogEntry>> {
     let pushes: Vec<&PushRecord> = lines.iter().map(|line| &line.push).collect();
-    let mut entries: Vec<LogEntry> = sql_query(include_str!("sql/append_log.sql"))
+    let mut entries: Vec<LogEntry> = statement!("append_log")
+        .query()
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.event_id).collect::<Vec<_>>())

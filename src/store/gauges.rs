@@ -1,12 +1,13 @@
 //! What can be read off the tables at a glance, at a bounded cost.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
+use super::statement::statement;
 
 /// How pushing stands.
 #[derive(Debug, QueryableByName)]
@@ -30,7 +31,8 @@ pub async fn read_gauges(
     limit: i64,
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Gauges> {
-    sql_query(include_str!("sql/read_gauges.sql"))
+    statement!("read_gauges")
+        .query()
         .bind::<Integer, _>(namespace_id)
         .bind::<Array<Text>, _>(queues)
         .bind::<BigInt, _>(limit)

@@ -7,6 +7,7 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
+use super::statement::{Statement, statement};
 
 /// What was found on the rows that were taken off the list.
 #[derive(Debug, QueryableByName)]
@@ -23,7 +24,7 @@ pub struct Watched {
 }
 
 /// The statement behind [`take_watched_leases`], for those who measure it.
-pub const TAKE_WATCHED_LEASES: &str = include_str!("sql/take_watched_leases.sql");
+pub const TAKE_WATCHED_LEASES: Statement = statement!("take_watched_leases");
 
 /// What to take off the list.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +50,8 @@ pub async fn take_watched_leases(
     now: Option<DateTime<Utc>>,
     look: WatchLook,
 ) -> QueryResult<Watched> {
-    sql_query(TAKE_WATCHED_LEASES)
+    TAKE_WATCHED_LEASES
+        .query()
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<BigInt, _>(look.rows)
         .bind::<Nullable<Timestamptz>, _>(look.from)
@@ -103,7 +105,7 @@ pub struct UnwatchedStep {
 }
 
 /// The statement behind [`watch_unwatched_leases`], for those who measure it.
-pub const WATCH_UNWATCHED_LEASES: &str = include_str!("sql/watch_unwatched_leases.sql");
+pub const WATCH_UNWATCHED_LEASES: Statement = statement!("watch_unwatched_leases");
 
 /// Looks at up to `rows` deliveries behind `after_id`, and puts those on the list whose lease ran
 /// out `overdue_seconds` ago and that are not on it.
@@ -114,7 +116,8 @@ pub async fn watch_unwatched_leases(
     rows: i64,
     overdue_seconds: f64,
 ) -> QueryResult<UnwatchedStep> {
-    sql_query(WATCH_UNWATCHED_LEASES)
+    WATCH_UNWATCHED_LEASES
+        .query()
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<BigInt, _>(after_id)
         .bind::<BigInt, _>(rows)
@@ -144,7 +147,8 @@ pub async fn find_stale(
     now: Option<DateTime<Utc>>,
     limit: i64,
 ) -> QueryResult<Vec<HeldDelivery>> {
-    sql_query(include_str!("sql/find_stale_deliveries.sql"))
+    statement!("find_stale_deliveries")
+        .query()
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Double>, _>(silent_seconds)
         .bind::<Nullable<Timestamptz>, _>(now)

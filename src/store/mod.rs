@@ -42,6 +42,7 @@ pub mod replay_jobs;
 pub mod roll_ups;
 pub mod schema;
 pub mod sqlstate;
+pub mod statement;
 pub mod stream;
 pub mod subscriptions;
 pub mod tags;

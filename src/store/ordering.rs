@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use diesel::QueryResult;
 use diesel::sql_types::{Array, BigInt, Integer, Text};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::pages::IdRow;
+use super::statement::statement;
 
 /// Locks keys until the transaction ends.
 pub async fn lock_keys(conn: &mut AsyncPgConnection, namespace_id: i32, keys: &[String]) -> QueryResult<()> {
-    sql_query(include_str!("sql/lock_keys.sql"))
+    statement!("lock_keys")
+        .query()
         .bind::<Integer, _>(namespace_id)
         .bind::<Array<Text>, _>(keys)
         .cached()
@@ -22,12 +24,7 @@ pub async fn lock_keys(conn: &mut AsyncPgConnection, namespace_id: i32, keys: &[
 
 /// Locks the keys of these deliveries, if they have any, until the transaction ends.
 pub async fn lock_keys_of_deliveries(conn: &mut AsyncPgConnection, ids: &[i64]) -> QueryResult<()> {
-    sql_query(include_str!("sql/lock_keys_of_deliveries.sql"))
-        .bind::<Array<BigInt>, _>(ids)
-        .cached()
-        .execute(conn)
-        .await
-        .map(drop)
+    statement!("lock_keys_of_deliveries").query().bind::<Array<BigInt>, _>(ids).cached().execute(conn).await.map(drop)
 }
 
 /// A key of one consumer: a subscription, or 0 for the pull queue.
@@ -39,7 +36,8 @@ pub async fn find_heads(
     namespace_id: i32,
     keys: &BTreeSet<ConsumerKey>,
 ) -> QueryResult<Vec<i64>> {
-    let rows: Vec<IdRow> = sql_query(include_str!("sql/find_heads.sql"))
+    let rows: Vec<IdRow> = statement!("find_heads")
+        .query()
         .bind::<Integer, _>(namespace_id)
         .bind::<Array<Text>, _>(keys.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(keys.iter().map(|(_, consumer)| *consumer).collect::<Vec<_>>())

@@ -10,6 +10,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::StatusColumn;
+use super::statement::{Statement, statement};
 
 /// What changed for the deliveries of one event.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct RollUp {
 }
 
 /// The statement behind [`roll_up`], for those who measure it.
-pub const ROLL_UP: &str = include_str!("sql/roll_up.sql");
+pub const ROLL_UP: Statement = statement!("roll_up");
 
 /// Counts on events' own rows what changed for their deliveries.
 pub async fn roll_up(
@@ -29,7 +30,8 @@ pub async fn roll_up(
     now: Option<DateTime<Utc>>,
     changes: &BTreeMap<i64, RollUp>,
 ) -> QueryResult<()> {
-    sql_query(ROLL_UP)
+    ROLL_UP
+        .query()
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(changes.keys().copied().collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(changes.values().map(|change| change.open).collect::<Vec<_>>())
@@ -81,7 +83,8 @@ pub struct Retriable {
 /// Reads the deliveries that retries of these events are about, event by event in the order given,
 /// at most `rows` of them. Those that are of no interest are read, too, and count.
 pub async fn read_retriable(conn: &mut AsyncPgConnection, event_ids: &[i64], rows: i64) -> QueryResult<Vec<Retriable>> {
-    sql_query(include_str!("sql/read_retriable.sql"))
+    statement!("read_retriable")
+        .query()
         .bind::<Array<BigInt>, _>(event_ids)
         .bind::<BigInt, _>(rows)
         .cached()

@@ -1,10 +1,12 @@
 //! Tags: what waits under each, for how long, and who serves it.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Double, Integer, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::statement::statement;
 
 /// A tag, as operators see it.
 #[derive(Debug, QueryableByName)]
@@ -31,7 +33,8 @@ pub async fn list_tags(
     limit: i64,
     count_cap: i64,
 ) -> QueryResult<Vec<TagRow>> {
-    sql_query(include_str!("sql/list_tags.sql"))
+    statement!("list_tags")
+        .query()
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Text, _>(after)

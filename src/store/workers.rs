@@ -7,6 +7,7 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
+use super::statement::statement;
 
 /// One sighting.
 #[derive(Debug, Clone)]
@@ -80,7 +81,8 @@ pub async fn list_workers(
     after: &str,
     limit: i64,
 ) -> QueryResult<Vec<WorkerRow>> {
-    sql_query(include_str!("sql/list_workers.sql"))
+    statement!("list_workers")
+        .query()
         .bind::<Integer, _>(namespace_id)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Double, _>(stale_seconds)

@@ -32,41 +32,31 @@ use waybill::store::roll_ups::ROLL_UP;
 const PAYLOAD: &str = r#"{"data":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}"#;
 
 /// The statement's name, its text, and the types of its parameters.
-fn statements() -> [(&'static str, &'static str, &'static str); 14] {
-    [
+fn statements() -> Vec<(&'static str, &'static str, String)> {
+    let files = [
+        ("claim", CLAIM_DELIVERIES),
+        ("complete", COMPLETE_DELIVERIES),
+        ("load", LOAD_DELIVERIES),
+        ("save", SAVE_DELIVERIES),
+        ("give_up", INSERT_DEAD_LETTERS),
+        ("roll_up", ROLL_UP),
+        ("unwatched", WATCH_UNWATCHED_LEASES),
+        ("watched", TAKE_WATCHED_LEASES),
+    ];
+    let texts = [
         (
             "publish",
             PUBLISH_EVENTS,
             "int, timestamptz, text[], text[], text[], text[], json[], json[], smallint[], int[], json[], text[], \
-             text[], text[], timestamptz[], bigint[], timestamptz[], int[], bigint",
+             text[], text[], timestamptz[], double precision[], timestamptz[], int[], bigint",
         ),
         (
             "fan_out",
             PUBLISH_AND_FAN_OUT,
             "int, timestamptz, text[], text[], text[], text[], json[], json[], smallint[], int[], json[], text[], \
-             text[], text[], timestamptz[], bigint[], timestamptz[], int[], bigint, bigint[], int[], int[], int[], \
-             bigint[], int[], text[]",
+             text[], text[], timestamptz[], double precision[], timestamptz[], int[], bigint, bigint[], int[], int[], \
+             int[], bigint[], int[], text[]",
         ),
-        (
-            "claim",
-            CLAIM_DELIVERIES,
-            "int, text[], bigint, bigint[], text[], int[], timestamptz, smallint[], bigint[], int[], bigint[], int[], \
-             bigint, bigint",
-        ),
-        (
-            "complete",
-            COMPLETE_DELIVERIES,
-            "int, timestamptz, bigint[], bigint[], text[], int[], bigint[], json[], text[], int[]",
-        ),
-        ("load", LOAD_DELIVERIES, "bigint[], timestamptz"),
-        (
-            "save",
-            SAVE_DELIVERIES,
-            "timestamptz, bigint[], text[], int[], int[], text[], timestamptz[], bool[], bool[], timestamptz[], \
-             timestamptz[], bool[], bool[], timestamptz[], bigint[], text[], json[], json[], text[], int[], text[]",
-        ),
-        ("give_up", INSERT_DEAD_LETTERS, "timestamptz, bigint[], text[], text[]"),
-        ("roll_up", ROLL_UP, "timestamptz, bigint[], int[], int[]"),
         ("due", lock_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
         ("expired", lock_overdue_sql(Sweep::Expired), "timestamptz, bigint, timestamptz"),
         ("lost", LOCK_EXPIRED_LEASES, "timestamptz, bigint[], int"),
@@ -75,9 +65,9 @@ fn statements() -> [(&'static str, &'static str, &'static str); 14] {
             FIND_BUSY_KEYS,
             "timestamptz, timestamptz, timestamptz, timestamptz, double precision, bigint, bool",
         ),
-        ("unwatched", WATCH_UNWATCHED_LEASES, "timestamptz, bigint, bigint, double precision"),
-        ("watched", TAKE_WATCHED_LEASES, "timestamptz, bigint, timestamptz, bigint, double precision, bool"),
-    ]
+    ];
+    let files = files.map(|(name, statement)| (name, statement.sql, statement.types()));
+    files.into_iter().chain(texts.map(|(name, sql, types)| (name, sql, types.to_owned()))).collect()
 }
 
 /// A connection like one of the server's, with the hot statements prepared.

@@ -11,8 +11,8 @@ use crate::support::{App, Options, Place, database, until};
 const STATEMENTS: [&str; 4] = [
     "WITH -- The subscriptions that get any of it",
     "-- Whether anything may be sent",
-    "-- Hands out up to",
-    "-- The short way",
+    "-- claim_deliveries",
+    "-- complete_deliveries",
 ];
 
 /// Statements of one delivered event, and of each of many: what is promised.

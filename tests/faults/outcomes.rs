@@ -9,9 +9,9 @@ use crate::support::{App, Options, Reply, database, ledger};
 
 /// Parts of statements, by which to tell them.
 const PUBLISH: &str = "INSERT INTO waybill.events";
-const COMPLETE: &str = "-- The short way";
-const CLAIM: &str = "-- Hands out";
-const SAVE: &str = "-- Writes back";
+const COMPLETE: &str = "-- complete_deliveries";
+const CLAIM: &str = "-- claim_deliveries";
+const SAVE: &str = "-- save_deliveries";
 
 /// A server behind a wire. Nothing but calls has transactions of several statements: sweeps stand
 /// still.

@@ -26,7 +26,7 @@ const KB_EACH: usize = 32;
 const FILES: u64 = 12_000;
 
 /// Parts of the texts of statements, by which to tell them.
-const CLAIM: &str = "-- Hands out";
+const CLAIM: &str = "-- claim_deliveries";
 const POLL: &str = "AS q(queue, from_rank, from_seq) CROSS JOIN LATERAL (SELECT 1";
 const PROMOTE: &str = "due_at <=";
 

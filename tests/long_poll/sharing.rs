@@ -10,7 +10,7 @@ use crate::support::{App, HeldTable, Options, Reply, database, until, within_pat
 const WORKERS: usize = 16;
 
 /// A part of the text of the statement that claims.
-const CLAIM: &str = "-- Hands out";
+const CLAIM: &str = "-- claim_deliveries";
 
 /// A server whose statements are counted, and which looks for work by itself only once a minute.
 async fn counted_app() -> (App, Wire) {

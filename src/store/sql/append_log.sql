@@ -1,13 +1,21 @@
--- Appends lines to the audit trail, numbered in the order given. Columns that only pushes use
--- come as NULL where there are none.
+-- :namespace_id int, :now timestamptz, :event_ids bigint[], :delivery_ids bigint[], :actions text[],
+-- :worker_ids text[], :lease_ids bigint[], :attempts int[], :status_codes int[],
+-- :execution_times_ms bigint[], :error_messages text[], :reasons text[], :next_retry_times timestamptz[],
+-- :error_kinds text[], :response_excerpts text[], :subscription_versions int[]
+--
+-- Appends lines to the audit trail, numbered in the order given. Returns them.
+--
+-- The last three lists, which only pushes use, may be NULL instead of lists of nulls.
 INSERT INTO waybill.event_log
        (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code,
         execution_time_ms, error_message, reason, next_retry_at, error_kind, response_excerpt,
         subscription_version, created_at)
-SELECT $1, t.event_id, t.delivery_id, t.action, t.worker_id, t.lease_id, t.attempt, t.status_code,
+SELECT :namespace_id, t.event_id, t.delivery_id, t.action, t.worker_id, t.lease_id, t.attempt, t.status_code,
        t.execution_time_ms, t.error_message, t.reason, t.next_retry_at, t.error_kind, t.response_excerpt,
-       t.subscription_version, coalesce($2, now())
-FROM unnest($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) WITH ORDINALITY
+       t.subscription_version, coalesce(:now, now())
+FROM unnest(:event_ids, :delivery_ids, :actions, :worker_ids, :lease_ids, :attempts, :status_codes,
+            :execution_times_ms, :error_messages, :reasons, :next_retry_times, :error_kinds, :response_excerpts,
+            :subscription_versions) WITH ORDINALITY
      AS t(event_id, delivery_id, action, worker_id, lease_id, attempt, status_code, execution_time_ms,
           error_message, reason, next_retry_at, error_kind, response_excerpt, subscription_version, ord)
 ORDER BY t.ord

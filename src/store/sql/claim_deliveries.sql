@@ -1,44 +1,50 @@
--- Hands out up to $3 deliveries of the queues $2, in claim order: the first to worker $5[1]
--- with a lease of $6[1] seconds, the second to $5[2], and so on. (Pushes have one worker, and
--- leases that go by the queue, $10. Nothing is handed out of the queue of a subscription, $11,
--- that is not at version $12 any more: whoever claims would send it as it said before.)
+-- :namespace_id int, :queues text[], :max_deliveries bigint, :window_sizes bigint[], :worker_ids text[],
+-- :lease_seconds int[], :now timestamptz, :from_ranks smallint[], :from_seqs bigint[],
+-- :queue_lease_seconds int[], :subscription_ids bigint[], :subscription_versions int[], :max_bytes bigint,
+-- :small_payload_bytes bigint
 --
--- The candidates are the first $4[n] of queue n, from its mark ($8, $9) on, merged. The row
--- that decides is the delivery's: it is locked, skipping what others are just taking, and
--- `ready_seq = c.seq` is checked again on the locked version, so that an entry of `ready` that
--- was taken between our snapshot and our lock can never hand the work out twice, not even if
--- it has come back to `ready` at another place meanwhile.
+-- Claims up to :max_deliveries deliveries of :queues, by priority and age. Returns them, the first for
+-- :worker_ids[1] with a lease of :lease_seconds[1], the second for :worker_ids[2], and so on.
 --
--- The shape leaves the planner no choice, whatever the statistics say of tables that swing
--- between empty and full: each step takes the rows of the one before and looks up one row for
--- each, by its key (LATERAL, fenced by OFFSET 0 or FOR UPDATE) or by its place (ctid).
+-- Pushes: all go to one worker, and the lease goes by the queue (:queue_lease_seconds). A queue is that
+-- of one of :subscription_ids; nothing is claimed of it if the subscription is not active any more, or
+-- not at the version in :subscription_versions, since the caller would send by the old settings. Of the
+-- pull queue these three lists are NULL.
 --
--- What is locked stays where it is until we commit, so it is then addressed by its place
--- (ctid) and not looked up again. A row that was changed between snapshot and lock, and is
--- still to be had, stands at a place that this statement cannot see: it is left for the next
--- claim, and since everything after `claimed` goes by what was claimed, nothing else happens
--- to it.
+-- Candidates: of each queue the first :window_sizes[n] entries, from (:from_ranks, :from_seqs) on, all
+-- merged. The delivery's row is then locked, skipping rows that others have locked. `ready_seq = c.seq`
+-- is checked on the locked version of the row: if an entry of `ready` was taken after our snapshot, the
+-- delivery is not claimed a second time, not even if it has come back to `ready` with another number.
 --
--- Each row says where the next claim may begin in its queue, since nothing is left before: if
--- none of the candidates had to be skipped, behind the last that was claimed; else where the
--- queue's head stood, claimed or not. (Always the latter for pushes: of each queue as much is
--- looked at as may be sent, so the last that was claimed says nothing of the other queues.)
+-- Plan: the same whatever the statistics say, since these tables are empty at one moment and full at the
+-- next. Each step takes the rows of the step before and looks up one row for each, by its key (LATERAL,
+-- with OFFSET 0 or FOR UPDATE as a fence) or by its ctid.
 --
--- What is handed out at once has at most $13 bytes of payloads, or is one delivery; small payloads
--- have no size on record and count as $14 bytes. What does not fit is left.
+-- A locked row keeps its ctid until we commit, so it is not looked up by key again. A row that was changed
+-- between snapshot and lock, and can still be claimed, has a ctid that this statement does not see. It is
+-- left for the next claim; all later steps go by what `claimed` returns, so nothing else happens to it.
 --
--- Rows without an id say in which queues entries were seen and left, and how many: they did not
--- fit, were asked for by nobody, are just being taken by others, or have expired and are not swept
--- yet. (For pushes only where nothing could be had.)
+-- Where the next claim may begin: `rank` and `seq` of each row say it for the row's queue. If no candidate
+-- was skipped, it is behind the last row claimed; else it is the first candidate of the queue. Of pushes
+-- it is always the latter: each queue has its own limit, so the last row claimed says nothing about the
+-- other queues.
 --
--- The lease is the entry's number. An entry that was there when the present history began gets
--- another one: before a restore, somebody may have claimed it under the same.
+-- Payloads: what is claimed has at most :max_bytes of payloads, or is one delivery. Small payloads have
+-- no size on record and count as :small_payload_bytes.
+--
+-- Rows without a `claimed_id` name the queues that had entries which were not claimed; `slot` says how
+-- many. They did not fit, nobody asked for them, others are just taking them, or they have expired and
+-- are not swept yet. Of pushes these rows come only if nothing was claimed.
+--
+-- The lease's id is the entry's number in `ready`. An entry that was there when the present
+-- history began gets a new number: before the restore, somebody may have claimed it under the old one.
 WITH present AS MATERIALIZED (
     SELECT first_ready_seq FROM waybill.histories WHERE first_id >= 0 ORDER BY first_id DESC LIMIT 1
 ),
 candidates AS MATERIALIZED (
     SELECT r.ready_place, q.queue, q.lease_seconds, r.rank, r.seq, r.delivery_id
-    FROM unnest($2, $8, $9, $4, $10, $11, $12)
+    FROM unnest(:queues, :from_ranks, :from_seqs, :window_sizes, :queue_lease_seconds, :subscription_ids,
+                :subscription_versions)
          AS q(queue, from_rank, from_seq, window_size, lease_seconds, subscription_id, version)
     LEFT JOIN LATERAL (
         SELECT true AS is_present
@@ -49,7 +55,7 @@ candidates AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT ctid AS ready_place, rank, seq, delivery_id
         FROM waybill.ready
-        WHERE namespace_id = $1 AND queue = q.queue COLLATE "C" AND (rank, seq) >= (q.from_rank, q.from_seq)
+        WHERE namespace_id = :namespace_id AND queue = q.queue COLLATE "C" AND (rank, seq) >= (q.from_rank, q.from_seq)
         ORDER BY rank, seq
         LIMIT CASE WHEN q.subscription_id IS NULL OR s.is_present THEN q.window_size ELSE 0 END
     ) r
@@ -66,13 +72,13 @@ locked AS MATERIALIZED (
         SELECT ctid AS delivery_place, event_id
         FROM waybill.deliveries
         WHERE id = c.delivery_id AND ready_seq = c.seq
-          AND (expires_at IS NULL OR expires_at > coalesce($7, now()))
+          AND (expires_at IS NULL OR expires_at > coalesce(:now, now()))
         FOR UPDATE SKIP LOCKED
     ) d
-    LIMIT $3
+    LIMIT :max_deliveries
 ),
 fetched AS MATERIALIZED (
-    SELECT l.*, e.*, sum(coalesce(e.payload_bytes, $14)) OVER (ORDER BY l.slot) AS bytes_so_far
+    SELECT l.*, e.*, sum(coalesce(e.payload_bytes, :small_payload_bytes)) OVER (ORDER BY l.slot) AS bytes_so_far
     FROM locked l
     CROSS JOIN LATERAL (
         SELECT id, title, description, event_type, tags, labels, payload, payload_bytes, priority, max_retries,
@@ -85,15 +91,16 @@ fetched AS MATERIALIZED (
 claimed AS (
     UPDATE waybill.deliveries d
     SET status = 'PROCESSING',
-        worker_id = ($5)[f.slot],
+        worker_id = (:worker_ids)[f.slot],
         lease_id = CASE WHEN f.seq >= present.first_ready_seq THEN f.seq ELSE nextval('waybill.ready_seq') END,
-        lease_expires_at = coalesce($7, now()) + make_interval(secs => coalesce(f.lease_seconds, ($6)[f.slot])),
+        lease_expires_at = coalesce(:now, now())
+                           + make_interval(secs => coalesce(f.lease_seconds, (:lease_seconds)[f.slot])),
         started_at = NULL,
         ready_seq = NULL,
-        updated_at = coalesce($7, now())
+        updated_at = coalesce(:now, now())
     FROM fetched f
     CROSS JOIN present
-    WHERE d.ctid = f.delivery_place AND (f.bytes_so_far <= $13 OR f.slot = 1)
+    WHERE d.ctid = f.delivery_place AND (f.bytes_so_far <= :max_bytes OR f.slot = 1)
     RETURNING f.slot, f.ready_place, f.queue, f.rank, f.seq, d.id AS claimed_id, d.event_id, d.subscription_id,
               d.replay_of,
               f.id, f.title, f.description, f.event_type, f.tags, f.labels, f.payload, f.priority, f.max_retries,
@@ -104,13 +111,13 @@ claimed AS (
 left_over AS MATERIALIZED (
     SELECT queue, count(*)::integer AS entries
     FROM candidates
-    WHERE ($10 IS NULL OR NOT EXISTS (SELECT 1 FROM claimed)) AND seq NOT IN (SELECT seq FROM claimed)
+    WHERE (:queue_lease_seconds IS NULL OR NOT EXISTS (SELECT 1 FROM claimed)) AND seq NOT IN (SELECT seq FROM claimed)
     GROUP BY queue
 ),
 last AS MATERIALIZED (
     SELECT l.rank, l.seq,
            (SELECT count(DISTINCT seq) FROM candidates WHERE (rank, seq) <= (l.rank, l.seq))
-           = (SELECT count(*) FROM claimed) AND $10 IS NULL AS is_gapless
+           = (SELECT count(*) FROM claimed) AND :queue_lease_seconds IS NULL AS is_gapless
     FROM (SELECT rank, seq FROM claimed ORDER BY rank DESC, seq DESC LIMIT 1) l
 ),
 taken AS (
@@ -123,7 +130,7 @@ elsewhere AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT ctid AS place
         FROM waybill.ready
-        WHERE namespace_id = $1 AND queue = q.queue COLLATE "C" AND rank = c.rank AND seq = c.seq
+        WHERE namespace_id = :namespace_id AND queue = q.queue COLLATE "C" AND rank = c.rank AND seq = c.seq
         OFFSET 0
     ) r
     WHERE c.subscription_id IS NULL AND q.queue <> c.queue
@@ -133,13 +140,13 @@ taken_elsewhere AS (
 ),
 watched AS (
     INSERT INTO waybill.lease_watch (look_at, delivery_ids)
-    SELECT least(min(lease_expires_at), coalesce($7, now()) + interval '10 seconds'), array_agg(claimed_id)
+    SELECT least(min(lease_expires_at), coalesce(:now, now()) + interval '10 seconds'), array_agg(claimed_id)
     FROM claimed
     HAVING count(*) > 0
 ),
 logged AS (
     INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)
-    SELECT $1, event_id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
+    SELECT :namespace_id, event_id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
 )
 SELECT slot, claimed_id, subscription_id, replay_of, c.queue,
        CASE WHEN last.is_gapless THEN last.rank ELSE head.rank END AS rank,

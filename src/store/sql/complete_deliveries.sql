@@ -1,12 +1,20 @@
--- The short way for the common case: a worker completes what it holds, and no ordering key is
--- involved. The guard is in the WHERE; whatever it does not let through is not touched, and
--- is judged the long way. Each event comes once. A row is addressed by the place at which it was
--- found; one that somebody changes at this very moment may not be there any more, and is judged, too.
--- Pushes that are done are counted on their event's own row (see roll_up.sql), always after the
--- deliveries and in the order of events, so that nobody waits in a circle. (`= ANY (ARRAY[…])` is
--- an equality that the planner does not turn around: it looks up each event, always.)
+-- :namespace_id int, :now timestamptz, :ids bigint[], :lease_ids bigint[], :worker_ids text[],
+-- :status_codes int[], :execution_times_ms bigint[], :results json[], :response_excerpts text[],
+-- :subscription_versions int[]
+--
+-- Completes deliveries that their worker holds and that have no ordering key. Returns the lines that were
+-- logged. A delivery that does not meet the conditions of `completed` is not changed and not returned: the
+-- caller then loads it and decides. Each id is given once.
+--
+-- Rows are updated by the ctid under which they were found. A row that somebody changes at this moment
+-- may have moved, and is not returned, either.
+--
+-- Pushes that are done are counted on their event's row (see roll_up.sql), after the deliveries and in the
+-- order of event ids, so that there is no deadlock. `= ANY (ARRAY[…])` makes the planner look up each
+-- event; with a plain `=` it might turn the join around.
 WITH input AS MATERIALIZED (
-    SELECT * FROM unnest($3, $4, $5, $6, $7, $8, $9, $10) WITH ORDINALITY
+    SELECT * FROM unnest(:ids, :lease_ids, :worker_ids, :status_codes, :execution_times_ms, :results,
+                         :response_excerpts, :subscription_versions) WITH ORDINALITY
          AS t(id, lease_id, worker_id, status_code, execution_time_ms, result, response_excerpt, subscription_version, ord)
     ORDER BY id
 ),
@@ -20,7 +28,7 @@ completed AS (
     UPDATE waybill.deliveries d
     SET status = 'COMPLETED', lease_expires_at = NULL, started_at = NULL, expires_at = NULL,
         settled_lease_id = d.lease_id, settled_action = 'COMPLETED', result = i.result,
-        updated_at = coalesce($2, now())
+        updated_at = coalesce(:now, now())
     FROM found i
     WHERE d.ctid = i.place
       AND d.status = 'PROCESSING'
@@ -43,7 +51,7 @@ rolled_up AS (
                       WHEN o.failed_deliveries > 0 THEN 'FAILED'
                       WHEN o.cancel_requested THEN 'CANCELLED'
                       ELSE 'COMPLETED' END,
-        updated_at = coalesce($2, now())
+        updated_at = coalesce(:now, now())
     FROM done
     WHERE o.id = ANY (ARRAY[done.event_id]) AND o.open_deliveries IS NOT NULL
 ),
@@ -51,7 +59,7 @@ logged AS (
     INSERT INTO waybill.event_log
            (id, namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code,
             execution_time_ms, response_excerpt, subscription_version, created_at)
-    SELECT id, $1, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code,
+    SELECT id, :namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code,
            execution_time_ms, response_excerpt, subscription_version, created_at
     FROM completed
 )

@@ -1,11 +1,13 @@
--- Of each key of each consumer (a subscription, or 0 for the pull queue) the head, if it waits
--- for nothing but its turn.
+-- :namespace_id int, :keys text[], :consumers bigint[]
+--
+-- Returns the first delivery of each ordering key, if it is pending and waits for nothing but its turn.
+-- A consumer is the id of a subscription, or 0 for the pull queue.
 SELECT head.id
-FROM unnest($2, $3) AS k(key, consumer)
+FROM unnest(:keys, :consumers) AS k(key, consumer)
 CROSS JOIN LATERAL (
     SELECT d.id, d.status, d.ready_seq, d.due_at
     FROM waybill.deliveries d
-    WHERE d.namespace_id = $1 AND d.ordering_key = k.key AND coalesce(d.subscription_id, 0) = k.consumer
+    WHERE d.namespace_id = :namespace_id AND d.ordering_key = k.key AND coalesce(d.subscription_id, 0) = k.consumer
       AND d.order_seq IS NOT NULL
     ORDER BY d.order_seq
     LIMIT 1

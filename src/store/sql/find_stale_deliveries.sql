@@ -1,5 +1,7 @@
--- Deliveries of the pull queue whose lease has run out, or whose worker has given no sign of life
--- for $2 seconds (if that is given); the first to lose its lease first.
+-- :namespace_id int, :silent_seconds double precision, :now timestamptz, :max_rows bigint
+--
+-- Returns deliveries of the pull queue whose lease has run out, or whose worker has not been heard of for
+-- :silent_seconds (unless that is NULL). The lease that ends first comes first.
 SELECT id, worker_id
 FROM (
     SELECT DISTINCT d.id, d.worker_id, d.lease_expires_at
@@ -9,11 +11,11 @@ FROM (
         SELECT id, worker_id, lease_expires_at
         FROM waybill.deliveries
         WHERE id = watched.id AND lease_expires_at IS NOT NULL
-          AND subscription_id IS NULL AND namespace_id = $1
-          AND (lease_expires_at <= coalesce($3, now())
-               OR updated_at <= coalesce($3, now()) - make_interval(secs => $2))
+          AND subscription_id IS NULL AND namespace_id = :namespace_id
+          AND (lease_expires_at <= coalesce(:now, now())
+               OR updated_at <= coalesce(:now, now()) - make_interval(secs => :silent_seconds))
         OFFSET 0
     ) d
 ) stale
 ORDER BY lease_expires_at, id
-LIMIT $4
+LIMIT :max_rows

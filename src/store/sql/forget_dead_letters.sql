@@ -1,13 +1,15 @@
--- Forgets up to $3 dead letters that are more than $2 days old, the oldest first. One from which a
--- push is just being sent is needed until that is over.
+-- :now timestamptz, :days int, :max_rows bigint
+--
+-- Deletes up to :max_rows dead letters that are older than :days days, the oldest first. A dead letter from
+-- which a push is being sent is kept until that push has ended.
 DELETE FROM waybill.dead_letters
 WHERE id IN (
     SELECT l.id
     FROM waybill.dead_letters l
-    WHERE l.created_at < coalesce($1, now()) - make_interval(days => $2)
+    WHERE l.created_at < coalesce(:now, now()) - make_interval(days => :days)
       AND NOT EXISTS (
           SELECT 1 FROM waybill.deliveries d
           WHERE d.id = l.delivery_id AND d.replay_of = l.id AND d.status IN ('PENDING', 'PROCESSING'))
     ORDER BY l.created_at
-    LIMIT $3
+    LIMIT :max_rows
 )

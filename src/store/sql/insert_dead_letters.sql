@@ -1,14 +1,17 @@
--- Puts pushes that were given up with the dead letters, each with a copy of its event, of its
--- subscription and of all its attempts, as they stand in this transaction. What was itself sent
--- from the dead letters is copied as it was sent.
+-- :now timestamptz, :delivery_ids bigint[], :reasons text[], :moved_by text[]
 --
--- Attempts are looked up by delivery, in an index of pushes' lines alone: an event's lines are
--- those of all its pushes. Days before the event was published are not searched; the day of margin
--- is for a database whose clock was set back.
+-- Adds pushes that were given up to the dead letters, each with a copy of its event, its subscription and
+-- its attempts, as this transaction sees them. A push that was itself sent from a dead letter is copied as
+-- it was sent.
+--
+-- Attempts are looked up by delivery, in an index that has only lines of pushes: the index by event would
+-- give the lines of all pushes of the event. Days before the event was published are not searched; one day
+-- more is, in case the database's clock was set back.
 INSERT INTO waybill.dead_letters
        (namespace_id, delivery_id, event_id, subscription_id, subscription_version, reason, detail, moved_by,
         event, subscription, attempts, created_at)
-SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, coalesce(r.subscription_version, s.version), t.reason, d.last_error, t.moved_by,
+SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, coalesce(r.subscription_version, s.version),
+       t.reason, d.last_error, t.moved_by,
        json_build_object(
            'id', e.id, 'title', e.title, 'event_type', e.event_type, 'tags', array_to_string(e.tags, ','),
            'labels', coalesce(e.labels, '{}'), 'payload', coalesce(r.payload, e.payload), 'ordering_key', e.ordering_key,
@@ -16,8 +19,8 @@ SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, coalesce(r.subscript
            'created_at', to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
        coalesce(r.subscription, s.spec),
        a.attempts,
-       coalesce($1, now())
-FROM unnest($2, $3, $4) AS t(delivery_id, reason, moved_by)
+       coalesce(:now, now())
+FROM unnest(:delivery_ids, :reasons, :moved_by) AS t(delivery_id, reason, moved_by)
 CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE id = t.delivery_id OFFSET 0) d
 CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.event_id OFFSET 0) e
 CROSS JOIN LATERAL (SELECT version, spec FROM waybill.subscriptions WHERE id = d.subscription_id OFFSET 0) s

@@ -1,48 +1,56 @@
--- A page of tags that have work waiting or workers asking. The distinct queues of `ready`
--- are found by leaping from one to the next (PostgreSQL has no loose index scan of its own),
--- and so are the priorities within a queue, of each of which the first is the oldest.
+-- :namespace_id int, :now timestamptz, :after text, :max_rows bigint, :count_cap bigint
+--
+-- Returns a page of the tags that have work waiting, or workers that ask for it, by name.
+--
+-- PostgreSQL cannot skip from one distinct value of an index to the next, so recursive queries do: from
+-- one queue of `ready` to the next, and within a queue from one priority to the next. The first entry of
+-- each priority is its oldest.
 WITH RECURSIVE queues AS (
     (SELECT queue FROM waybill.ready
-     WHERE namespace_id = $1 AND queue > ('t:' || $3) COLLATE "C" AND queue < 't;' COLLATE "C"
+     WHERE namespace_id = :namespace_id AND queue > ('t:' || :after) COLLATE "C" AND queue < 't;' COLLATE "C"
      ORDER BY queue LIMIT 1)
     UNION ALL
     SELECT (SELECT r.queue FROM waybill.ready r
-            WHERE r.namespace_id = $1 AND r.queue > q.queue AND r.queue < 't;' COLLATE "C"
+            WHERE r.namespace_id = :namespace_id AND r.queue > q.queue AND r.queue < 't;' COLLATE "C"
             ORDER BY r.queue LIMIT 1)
     FROM queues q WHERE q.queue IS NOT NULL
 ),
 waiting AS (
-    SELECT substr(queue, 3) AS tag, queue FROM queues WHERE queue IS NOT NULL LIMIT $4
+    SELECT substr(queue, 3) AS tag, queue FROM queues WHERE queue IS NOT NULL LIMIT :max_rows
 ),
 asked AS (
     SELECT tag COLLATE "C" AS tag, count(*) AS workers
     FROM waybill.workers w CROSS JOIN LATERAL unnest(w.tags) AS tag
-    WHERE w.namespace_id = $1 AND w.last_seen_at > coalesce($2, now()) - interval '90 seconds'
+    WHERE w.namespace_id = :namespace_id AND w.last_seen_at > coalesce(:now, now()) - interval '90 seconds'
     GROUP BY 1
 ),
 page AS (
     SELECT coalesce(w.tag, a.tag) AS tag, w.queue, coalesce(a.workers, 0) AS workers
     FROM waiting w FULL JOIN asked a ON a.tag = w.tag
-    WHERE coalesce(w.tag, a.tag) > $3 COLLATE "C"
-    ORDER BY 1 LIMIT $4
+    WHERE coalesce(w.tag, a.tag) > :after COLLATE "C"
+    ORDER BY 1 LIMIT :max_rows
 )
 SELECT page.tag, counted.waiting, oldest.at AS oldest_at,
-       extract(epoch FROM coalesce($2, now()) - oldest.at)::float8 AS oldest_seconds,
+       extract(epoch FROM coalesce(:now, now()) - oldest.at)::float8 AS oldest_seconds,
        page.workers
 FROM page
 CROSS JOIN LATERAL (
     SELECT count(*) AS waiting
-    FROM (SELECT 1 FROM waybill.ready r WHERE r.namespace_id = $1 AND r.queue = page.queue LIMIT $5 + 1) capped
+    FROM (
+        SELECT 1 FROM waybill.ready r
+        WHERE r.namespace_id = :namespace_id AND r.queue = page.queue
+        LIMIT :count_cap + 1
+    ) capped
 ) counted
 CROSS JOIN LATERAL (
     WITH RECURSIVE ranks AS (
         (SELECT rank, seq, delivery_id FROM waybill.ready
-         WHERE namespace_id = $1 AND queue = page.queue ORDER BY rank, seq LIMIT 1)
+         WHERE namespace_id = :namespace_id AND queue = page.queue ORDER BY rank, seq LIMIT 1)
         UNION ALL
         SELECT n.rank, n.seq, n.delivery_id FROM ranks
         CROSS JOIN LATERAL (
             SELECT r.rank, r.seq, r.delivery_id FROM waybill.ready r
-            WHERE r.namespace_id = $1 AND r.queue = page.queue AND r.rank > ranks.rank
+            WHERE r.namespace_id = :namespace_id AND r.queue = page.queue AND r.rank > ranks.rank
             ORDER BY r.rank, r.seq LIMIT 1) n
     )
     SELECT min(d.updated_at) AS at FROM ranks JOIN waybill.deliveries d ON d.id = ranks.delivery_id

@@ -1,5 +1,7 @@
--- A page of workers with what each holds. A worker that holds something is listed even if
--- its sighting has not been written down yet.
+-- :namespace_id int, :now timestamptz, :stale_seconds double precision, :after text, :max_rows bigint
+--
+-- Returns a page of workers, by name, with what each holds. A worker that holds something is in it even if
+-- it has no row in `workers` yet.
 WITH held AS MATERIALIZED (
     SELECT DISTINCT d.worker_id, d.id, d.updated_at
     FROM waybill.lease_watch w
@@ -7,14 +9,14 @@ WITH held AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT worker_id, id, updated_at
         FROM waybill.deliveries
-        WHERE id = watched.id AND lease_expires_at IS NOT NULL AND subscription_id IS NULL AND namespace_id = $1
+        WHERE id = watched.id AND lease_expires_at IS NOT NULL AND subscription_id IS NULL AND namespace_id = :namespace_id
         OFFSET 0
     ) d
 ),
 holders AS (
     SELECT worker_id,
            count(*) AS holding,
-           count(*) FILTER (WHERE updated_at <= coalesce($2, now()) - make_interval(secs => $3)) AS stale,
+           count(*) FILTER (WHERE updated_at <= coalesce(:now, now()) - make_interval(secs => :stale_seconds)) AS stale,
            min(updated_at) AS first_touch,
            max(updated_at) AS last_touch,
            (array_agg(id ORDER BY id))[1:10] AS event_ids
@@ -27,8 +29,8 @@ SELECT coalesce(w.worker_id, h.worker_id) AS worker_id,
        coalesce(h.holding, 0) AS holding,
        coalesce(h.stale, 0) AS stale,
        coalesce(h.event_ids, '{}') AS event_ids
-FROM (SELECT * FROM waybill.workers WHERE namespace_id = $1) w
+FROM (SELECT * FROM waybill.workers WHERE namespace_id = :namespace_id) w
 FULL JOIN holders h ON h.worker_id = w.worker_id
-WHERE coalesce(w.worker_id, h.worker_id) > $4
+WHERE coalesce(w.worker_id, h.worker_id) > :after
 ORDER BY 1
-LIMIT $5
+LIMIT :max_rows

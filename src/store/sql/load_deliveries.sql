@@ -1,12 +1,14 @@
--- Loads deliveries under lock, always in the order of their ids: two callers that lock
--- several rows can wait for each other, but never in a circle.
+-- :ids bigint[], :now timestamptz
+--
+-- Locks deliveries and returns them with what is needed to change them. Rows are locked in the order of
+-- their ids, so that two callers cannot deadlock.
 SELECT d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.rescue_count, d.lease_id, d.worker_id,
        d.lease_expires_at, d.cancel_requested, d.cancel_reason, d.ready_seq, d.due_at, d.expires_at, d.ordering_key,
        d.started_at, d.settled_lease_id, d.settled_action, d.progress, d.result, d.last_error, d.updated_at,
-       e.tags, e.backoff, e.payload_bytes, e.expires_at AS event_expires_at, coalesce($2, now()) AS now,
+       e.tags, e.backoff, e.payload_bytes, e.expires_at AS event_expires_at, coalesce(:now, now()) AS now,
        d.open_deliveries IS NOT NULL AS is_roll_up, d.order_seq IS NOT NULL AS holds_turn,
        coalesce(s.blocks_when_failed, false) AS blocks_when_failed,
-       -- Of pushes it goes by what the subscription says by now.
+       -- A push has as many attempts as its subscription allows now.
        greatest(d.retry_count, coalesce(s.max_attempts, d.max_retries)) AS max_retries
 FROM waybill.deliveries d
 CROSS JOIN LATERAL (
@@ -16,6 +18,6 @@ LEFT JOIN LATERAL (
     SELECT spec ->> 'on_exhausted' = 'block' AS blocks_when_failed, (spec ->> 'max_attempts')::integer AS max_attempts
     FROM waybill.subscriptions WHERE id = d.subscription_id OFFSET 0
 ) s ON true
-WHERE d.id = ANY($1)
+WHERE d.id = ANY(:ids)
 ORDER BY d.id
 FOR UPDATE OF d

@@ -1,18 +1,26 @@
--- How pushing stands. Nothing is counted beyond $3: a glance must not cost more the worse
--- things are.
-SELECT (SELECT count(*) FROM (SELECT 1 FROM waybill.ready
-                              WHERE namespace_id = $1 AND queue >= 's:' COLLATE "C" AND queue < 's;' COLLATE "C"
-                              LIMIT $3) claimable)
-       + (SELECT count(*) FROM (SELECT 1 FROM waybill.deliveries
-                                WHERE due_at IS NOT NULL AND subscription_id IS NOT NULL ORDER BY due_at LIMIT $3) waiting)
+-- :namespace_id int, :queues text[], :count_cap bigint, :now timestamptz
+--
+-- Returns how many pushes are pending, how old the oldest of :queues is, and how many breakers are open.
+-- Nothing is counted beyond :count_cap, so that it costs no more when much has piled up.
+SELECT (SELECT count(*)
+        FROM (SELECT 1 FROM waybill.ready
+              WHERE namespace_id = :namespace_id AND queue >= 's:' COLLATE "C" AND queue < 's;' COLLATE "C"
+              LIMIT :count_cap) claimable)
+       + (SELECT count(*)
+          FROM (SELECT 1 FROM waybill.deliveries
+                WHERE due_at IS NOT NULL AND subscription_id IS NOT NULL
+                ORDER BY due_at LIMIT :count_cap) waiting)
            AS pushes_pending,
-       (SELECT extract(epoch FROM coalesce($4, now()) - min(d.updated_at))::float8
-        FROM unnest($2) AS q(queue)
+       (SELECT extract(epoch FROM coalesce(:now, now()) - min(d.updated_at))::float8
+        FROM unnest(:queues) AS q(queue)
         CROSS JOIN LATERAL (
             SELECT delivery_id FROM waybill.ready
-            WHERE namespace_id = $1 AND queue = q.queue COLLATE "C" ORDER BY rank, seq LIMIT 1
+            WHERE namespace_id = :namespace_id AND queue = q.queue COLLATE "C" ORDER BY rank, seq LIMIT 1
         ) head
         CROSS JOIN LATERAL (SELECT updated_at FROM waybill.deliveries WHERE id = head.delivery_id OFFSET 0) d)
            AS oldest_push_seconds,
-       (SELECT count(*) FROM (SELECT 1 FROM waybill.endpoints WHERE namespace_id = $1 AND opened_at IS NOT NULL LIMIT $3) open)
+       (SELECT count(*)
+        FROM (SELECT 1 FROM waybill.endpoints
+              WHERE namespace_id = :namespace_id AND opened_at IS NOT NULL
+              LIMIT :count_cap) open)
            AS breakers_open

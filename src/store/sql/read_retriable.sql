@@ -1,8 +1,10 @@
--- The deliveries that retries of the events $1 are about: of an event with work of its own that
--- work, of one that is only pushed its pushes. At most $2 rows are read, whole events first; each
--- says whether it can be brought back.
+-- :event_ids bigint[], :max_rows bigint
+--
+-- Returns the deliveries that a retry of :event_ids would bring back, and whether each can be: of an event
+-- with work of its own that work, of an event that is only pushed its pushes. At most :max_rows, event by
+-- event.
 SELECT a.event_id, w.id, w.is_retriable
-FROM unnest($1) AS a(event_id)
+FROM unnest(:event_ids) AS a(event_id)
 CROSS JOIN LATERAL (
     SELECT open_deliveries IS NOT NULL AS is_rolled_up, unhappy_status IS NOT NULL AS is_unhappy
     FROM waybill.deliveries WHERE id = a.event_id OFFSET 0
@@ -17,4 +19,4 @@ CROSS JOIN LATERAL (
     WHERE o.is_rolled_up AND d.event_id = a.event_id AND d.subscription_id IS NOT NULL
     OFFSET 0
 ) w
-LIMIT $2
+LIMIT :max_rows

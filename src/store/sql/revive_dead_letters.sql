@@ -1,13 +1,16 @@
--- Deliveries $2 are alive again. The dead letter of each that waited for somebody to decide is
--- done with, and the delivery remembers from which it is sent ($3), or that it is from none: a
--- plain retry must not go on with what an earlier replay said. Every delivery is locked.
+-- :now timestamptz, :delivery_ids bigint[], :dead_letter_ids bigint[], :replayed_by text[],
+-- :configs text[], :payloads json[], :webhook_ids text[]
+--
+-- Closes the open dead letter of each delivery, which has just been brought back, and notes on the delivery
+-- from which dead letter it is sent. That is NULL for a plain retry, which must not use what an earlier
+-- replay said. The deliveries must be locked.
 WITH input AS MATERIALIZED (
-    SELECT * FROM unnest($2, $3, $4, $5, $6, $7)
+    SELECT * FROM unnest(:delivery_ids, :dead_letter_ids, :replayed_by, :configs, :payloads, :webhook_ids)
          AS t(delivery_id, dead_letter_id, replayed_by, config, payload, webhook_id)
 ),
 closed AS (
     UPDATE waybill.dead_letters l
-    SET replayed_at = coalesce($1, now()), replayed_by = t.replayed_by, replay_config = coalesce(t.config, 'current'),
+    SET replayed_at = coalesce(:now, now()), replayed_by = t.replayed_by, replay_config = coalesce(t.config, 'current'),
         replay_payload = t.payload, replay_webhook_id = t.webhook_id
     FROM input t
     WHERE l.delivery_id = t.delivery_id AND l.replayed_at IS NULL

@@ -1,8 +1,11 @@
--- Counts on the own rows of events that are only pushed what changed for their deliveries: how
--- many fewer or more are open, how many were given up. The counts are the locked row's, so
--- that two deliveries which end at the same moment are both counted. What was called off and comes
--- back to life is not called off any more. Events come in the order of their ids, and are locked
--- in that order: `= ANY (ARRAY[…])` is an equality that the planner does not turn around.
+-- :now timestamptz, :event_ids bigint[], :open_changes int[], :failed_changes int[]
+--
+-- Adds to the counts on events that are only pushed: how many of their deliveries are open, and how many were
+-- given up. It adds to the locked row, so that of two deliveries that end at the same moment both are
+-- counted. An event that was cancelled and is brought back is not cancelled any more.
+--
+-- Events are given and locked in the order of their ids: `= ANY (ARRAY[…])` makes the planner look up
+-- each; with a plain `=` it might turn the join around.
 UPDATE waybill.deliveries o
 SET open_deliveries = o.open_deliveries + t.open,
     failed_deliveries = o.failed_deliveries + t.failed,
@@ -12,6 +15,6 @@ SET open_deliveries = o.open_deliveries + t.open,
                   WHEN o.failed_deliveries + t.failed > 0 THEN 'FAILED'
                   WHEN o.cancel_requested THEN 'CANCELLED'
                   ELSE 'COMPLETED' END,
-    updated_at = coalesce($1, now())
-FROM unnest($2, $3, $4) AS t(event_id, open, failed)
+    updated_at = coalesce(:now, now())
+FROM unnest(:event_ids, :open_changes, :failed_changes) AS t(event_id, open, failed)
 WHERE o.id = ANY (ARRAY[t.event_id]) AND o.open_deliveries IS NOT NULL

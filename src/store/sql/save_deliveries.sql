@@ -1,9 +1,19 @@
--- Writes back deliveries that were loaded under lock, and keeps `ready` in step: a row that
--- leaves `ready` takes its entries along, a row that enters gets new ones at the tail, in the
--- order in which the rows are given. A lease that now ends earlier is looked at earlier.
+-- :now timestamptz, :ids bigint[], :statuses text[], :retry_counts int[], :rescue_counts int[],
+-- :worker_ids text[], :lease_expiry_times timestamptz[], :cancel_requested bool[], :in_ready bool[],
+-- :due_times timestamptz[], :expiry_times timestamptz[], :in_order bool[], :to_tail bool[],
+-- :start_times timestamptz[], :settled_lease_ids bigint[], :settled_actions text[], :progress json[],
+-- :results json[], :last_errors text[], :max_retries int[], :cancel_reasons text[]
+--
+-- Writes back deliveries that were loaded under lock, and updates `ready`: a delivery that leaves it takes
+-- its entries along, a delivery that enters it gets new entries at the end, in the order given. A lease
+-- that now ends earlier is put on the list of leases for that time. Returns the deliveries that entered
+-- `ready`.
 WITH input AS (
     SELECT t.*
-    FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) WITH ORDINALITY
+    FROM unnest(:ids, :statuses, :retry_counts, :rescue_counts, :worker_ids, :lease_expiry_times,
+                :cancel_requested, :in_ready, :due_times, :expiry_times, :in_order, :to_tail, :start_times,
+                :settled_lease_ids, :settled_actions, :progress, :results, :last_errors, :max_retries,
+                :cancel_reasons) WITH ORDINALITY
          AS t(id, status, retry_count, rescue_count, worker_id, lease_expires_at, cancel_requested, in_ready,
               due_at, expires_at, in_order, to_tail, started_at, settled_lease_id, settled_action,
               progress, result, last_error, max_retries, cancel_reason, ord)
@@ -35,7 +45,7 @@ saved AS (
         ready_seq = p.new_ready_seq, due_at = p.due_at, expires_at = p.expires_at, order_seq = p.new_order_seq,
         started_at = p.started_at, settled_lease_id = p.settled_lease_id, settled_action = p.settled_action,
         progress = p.progress, result = p.result, last_error = p.last_error, max_retries = p.max_retries,
-        updated_at = coalesce($1, now())
+        updated_at = coalesce(:now, now())
     FROM placed p
     WHERE d.ctid = p.place
     RETURNING d.id, d.priority, d.ready_seq, p.old_ready_seq

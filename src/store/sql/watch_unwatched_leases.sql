@@ -1,15 +1,16 @@
--- One step through `deliveries`, by primary key: looks at the $3 rows behind id $2, and puts those
--- on the list of leases whose lease ran out $4 seconds ago and that are not on it. There should be
--- none. Every transaction that gives a lease or keeps one also keeps it on the list, so that one
--- snapshot of both shows every lease on the list.
+-- :now timestamptz, :after_id bigint, :max_rows bigint, :overdue_seconds double precision
 --
--- The list is read only if a lease ran out so long ago; where leases are reset by themselves
--- that is never.
+-- Looks at the :max_rows deliveries after :after_id, and puts those on the list of leases that are not on it
+-- although their lease ran out :overdue_seconds ago. Returns them; there should be none: whoever gives or
+-- keeps a lease keeps it on the list in the same transaction, so every snapshot has all leases on it.
+--
+-- The list is read only if some lease ran out so long ago. Where expired leases are reset, that never
+-- happens.
 WITH step AS MATERIALIZED (
-    SELECT id, lease_expires_at FROM waybill.deliveries WHERE id > $2 ORDER BY id LIMIT $3
+    SELECT id, lease_expires_at FROM waybill.deliveries WHERE id > :after_id ORDER BY id LIMIT :max_rows
 ),
 suspects AS MATERIALIZED (
-    SELECT id FROM step WHERE lease_expires_at <= coalesce($1, now()) - make_interval(secs => $4)
+    SELECT id FROM step WHERE lease_expires_at <= coalesce(:now, now()) - make_interval(secs => :overdue_seconds)
 ),
 unwatched AS MATERIALIZED (
     SELECT id FROM suspects
@@ -21,8 +22,8 @@ unwatched AS MATERIALIZED (
 ),
 put_back AS (
     INSERT INTO waybill.lease_watch (look_at, delivery_ids)
-    SELECT coalesce($1, now()), array_agg(id) FROM unwatched HAVING count(*) > 0
+    SELECT coalesce(:now, now()), array_agg(id) FROM unwatched HAVING count(*) > 0
 )
-SELECT CASE WHEN (SELECT count(*) FROM step) = $3 THEN (SELECT max(id) FROM step) END AS last_id,
+SELECT CASE WHEN (SELECT count(*) FROM step) = :max_rows THEN (SELECT max(id) FROM step) END AS last_id,
        (SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM unwatched) AS unwatched,
-       coalesce($1, now()) AS look_at
+       coalesce(:now, now()) AS look_at

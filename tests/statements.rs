@@ -1,0 +1,75 @@
+//! Every file in `src/store/sql` is a whole statement with declared parameters, and fits the schema.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use diesel_async::SimpleAsyncConnection;
+use waybill::store::statement::{numbered, parameter_types};
+
+use crate::support::database;
+
+/// Files that still have numbers instead of names, or are parts of a statement.
+const OLD: &[&str] = &[
+    "find_busy_keys",
+    "hold_subscriptions",
+    "look_at_gates",
+    "note_failures",
+    "note_successes",
+    "publish_and_fan_out",
+    "publish_events",
+    "resume_endpoint",
+    "store_events",
+    "take_pace",
+];
+
+fn store() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store")
+}
+
+/// The files of a folder with this extension, by name.
+fn files(folder: &Path, extension: &str) -> BTreeMap<String, String> {
+    let paths = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let paths = paths.filter(|path| path.extension().is_some_and(|found| found == extension));
+    let named = paths.map(|path| {
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        (name, fs::read_to_string(path).expect("a file that is text"))
+    });
+    named.collect()
+}
+
+fn statements() -> BTreeMap<String, String> {
+    let mut files = files(&store().join("sql"), "sql");
+    files.retain(|name, _| !OLD.contains(&name.as_str()));
+    files
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_file_can_be_prepared() {
+    let mut conn = database::connection(&database::migrated().await).await;
+    let statements = statements();
+    assert!(statements.len() > 15, "only {} files were found", statements.len());
+    for (name, source) in statements {
+        let types = parameter_types(&source);
+        let types = if types.is_empty() { types } else { format!("({types})") };
+        let prepare = format!("PREPARE {name} {types} AS {}", numbered(&source));
+        conn.batch_execute(&prepare).await.unwrap_or_else(|error| panic!("{name}.sql: {error}\n{prepare}"));
+    }
+}
+
+#[test]
+fn every_file_is_used_by_its_name() {
+    let code: String = files(&store(), "rs").into_values().collect();
+    for name in statements().keys() {
+        assert!(code.contains(&format!("statement!(\"{name}\")")), "{name}.sql");
+    }
+}
+
+/// `psql` sends what it has read at each semicolon.
+#[test]
+fn every_file_is_one_statement() {
+    for (name, source) in statements() {
+        let text = numbered(&source).replace("'t;'", "").replace("'s;'", "");
+        assert!(!text.contains(';'), "{name}.sql");
+    }
+}
