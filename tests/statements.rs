@@ -9,19 +9,9 @@ use waybill::store::statement::{numbered, parameter_types};
 
 use crate::support::database;
 
-/// Files that still have numbers instead of names, or are parts of a statement.
-const OLD: &[&str] = &[
-    "find_busy_keys",
-    "hold_subscriptions",
-    "look_at_gates",
-    "note_failures",
-    "note_successes",
-    "publish_and_fan_out",
-    "publish_events",
-    "resume_endpoint",
-    "store_events",
-    "take_pace",
-];
+/// Files that still have numbers instead of names.
+const OLD: &[&str] =
+    &["find_busy_keys", "look_at_gates", "note_failures", "note_successes", "resume_endpoint", "take_pace"];
 
 fn store() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store")

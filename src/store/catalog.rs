@@ -10,6 +10,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::columns::JsonColumn;
 use super::schema::subscription_catalog;
+use super::statement::statement;
 
 /// Gives the catalog another number, a random one: it is not the same again after a restore and as
 /// many changes. Call it first: those who change any subscription take turns by it.
@@ -37,22 +38,6 @@ pub struct CatalogRow {
     /// Until when each.
     #[diesel(sql_type = Array<Nullable<Timestamptz>>)]
     pub secrets_expire_at: Vec<Option<DateTime<Utc>>>,
-}
-
-/// Subscriptions of namespace `$1` with their secrets.
-macro_rules! catalog_rows {
-    ($which:literal) => {
-        concat!(
-            "SELECT s.id, s.version, s.spec, coalesce(k.secrets, '{}') AS secrets, \
-                    coalesce(k.expiries, '{}') AS secrets_expire_at \
-             FROM waybill.subscriptions s CROSS JOIN LATERAL ( \
-                 SELECT array_agg(secret ORDER BY id DESC) AS secrets, \
-                        array_agg(expires_at ORDER BY id DESC) AS expiries \
-                 FROM waybill.subscription_secrets WHERE subscription_id = s.id) k \
-             WHERE s.namespace_id = $1 AND ",
-            $which
-        )
-    };
 }
 
 /// The number of the present catalog.
@@ -93,19 +78,16 @@ impl NumberedRow {
 /// snapshot: rows of one catalog under the number of the one before would count as current after a
 /// restore to that number.
 pub async fn load_catalog(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<(i64, Vec<CatalogRow>)> {
-    let numbered = concat!(
-        "SELECT c.generation, r.* FROM waybill.subscription_catalog c LEFT JOIN LATERAL (",
-        catalog_rows!("s.is_active ORDER BY s.id"),
-        ") r ON true WHERE c.namespace_id = $1"
-    );
-    let rows: Vec<NumberedRow> = sql_query(numbered).bind::<Integer, _>(namespace_id).cached().load(conn).await?;
+    let rows: Vec<NumberedRow> =
+        statement!("load_catalog").query().bind::<Integer, _>(namespace_id).cached().load(conn).await?;
     let generation = rows.as_slice().first().ok_or(diesel::NotFound)?.generation;
     Ok((generation, rows.into_iter().filter_map(NumberedRow::row).collect()))
 }
 
 /// One subscription, active or not, as servers copy it.
 pub async fn load_one(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64) -> QueryResult<Option<CatalogRow>> {
-    sql_query(catalog_rows!("s.id = $2 AND s.deleted_at IS NULL"))
+    statement!("load_catalog_row")
+        .query()
         .bind::<Integer, _>(namespace_id)
         .bind::<BigInt, _>(id)
         .cached()

@@ -13,6 +13,7 @@ use super::cached::CachedExt;
 use super::columns::JsonColumn;
 use super::growing::{Growing, Stretch};
 use super::pages::{IdRow, page_end};
+use super::statement::statement;
 
 /// A dead letter without its copies.
 #[derive(Debug, Clone, QueryableByName)]
@@ -112,12 +113,8 @@ pub struct Range {
     pub scan: i64,
 }
 
-macro_rules! columns {
-    () => {
-        "l.id, l.delivery_id, l.event_id, l.subscription_id, l.subscription_version, l.reason, l.detail, \
-         l.moved_by, l.created_at, l.replayed_at, l.replayed_by, l.replay_config"
-    };
-}
+const COLUMNS: &str = "l.id, l.delivery_id, l.event_id, l.subscription_id, l.subscription_version, l.reason, l.detail, \
+     l.moved_by, l.created_at, l.replayed_at, l.replayed_by, l.replay_config";
 
 /// A page of dead letters in the order of ids, and where to go on if there may be more.
 pub async fn list_dead_letters(
@@ -127,7 +124,7 @@ pub async fn list_dead_letters(
     range: Range,
 ) -> QueryResult<(Vec<DeadLetterRow>, Option<i64>)> {
     let scan_end = scan_end(conn, namespace_id, filter, range).await?;
-    let statement = filtered(columns!(), namespace_id, filter, range, scan_end);
+    let statement = filtered(COLUMNS, namespace_id, filter, range, scan_end);
     let rows: Vec<DeadLetterRow> = statement.load(conn, &filter.order(), 0, range.limit).await?;
     let next = page_end(&rows, range.limit, |row| row.id).or(scan_end);
     Ok((rows, next))
@@ -228,14 +225,11 @@ pub async fn find_dead_letters(
     namespace_id: i32,
     ids: &[i64],
 ) -> QueryResult<Vec<DeadLetterRow>> {
-    sql_query(concat!(
-        "SELECT ",
-        columns!(),
-        " FROM waybill.dead_letters l WHERE l.namespace_id = $1 AND l.id = ANY($2) ORDER BY l.id"
-    ))
-    .bind::<Integer, _>(namespace_id)
-    .bind::<Array<BigInt>, _>(ids)
-    .cached()
-    .load(conn)
-    .await
+    statement!("find_dead_letters")
+        .query()
+        .bind::<Integer, _>(namespace_id)
+        .bind::<Array<BigInt>, _>(ids)
+        .cached()
+        .load(conn)
+        .await
 }

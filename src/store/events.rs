@@ -1,15 +1,16 @@
 //! Events: stored once, read often.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{ExpressionMethods, JoinOnDsl, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Array, BigInt, Double, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::{JsonColumn, JsonParameter, StatusColumn};
 use super::schema::{deliveries, events};
+use super::statement::{Statement, statement};
 use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::json::RawJson;
 
@@ -168,18 +169,12 @@ struct FannedOut {
 
 /// The statement behind [`publish_events`] for events that nobody subscribed to, for those who
 /// measure it.
-pub const PUBLISH_EVENTS: &str =
-    concat!("WITH ", include_str!("sql/store_events.sql"), include_str!("sql/publish_events.sql"));
+pub const PUBLISH_EVENTS: Statement = statement!("publish_events");
 
 /// The same for events that are pushed.
-pub const PUBLISH_AND_FAN_OUT: &str = concat!(
-    "WITH ",
-    include_str!("sql/hold_subscriptions.sql"),
-    include_str!("sql/store_events.sql"),
-    include_str!("sql/publish_and_fan_out.sql")
-);
+pub const PUBLISH_AND_FAN_OUT: Statement = statement!("publish_and_fan_out");
 
-/// Binds what `store_events.sql` takes; each bind is another type, so it cannot be a function.
+/// Binds what both statements take first; each bind is another type, so it cannot be a function.
 macro_rules! bind_events {
     ($query:expr, $namespace_id:expr, $now:expr, $new:expr, $generation:expr) => {
         $query
@@ -221,7 +216,7 @@ pub async fn publish_events(
         return publish_and_fan_out(conn, namespace_id, now, new, fan_out).await;
     }
     let events: Vec<StoredEvent> =
-        bind_events!(sql_query(PUBLISH_EVENTS), namespace_id, now, new, fan_out.generation).cached().load(conn).await?;
+        bind_events!(PUBLISH_EVENTS.query(), namespace_id, now, new, fan_out.generation).cached().load(conn).await?;
     Ok((events.len() == new.len()).then_some(Published { events, push_seqs: Vec::new(), first_push_due_at: None }))
 }
 
@@ -233,7 +228,7 @@ async fn publish_and_fan_out(
     fan_out: &FanOut,
 ) -> QueryResult<Option<Published>> {
     let pushes = &fan_out.pushes;
-    let rows: Vec<FannedOut> = bind_events!(sql_query(PUBLISH_AND_FAN_OUT), namespace_id, now, new, fan_out.generation)
+    let rows: Vec<FannedOut> = bind_events!(PUBLISH_AND_FAN_OUT.query(), namespace_id, now, new, fan_out.generation)
         .bind::<Array<BigInt>, _>(fan_out.subscriptions.iter().map(|(id, _)| *id).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(fan_out.subscriptions.iter().map(|(_, version)| *version).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(pushes_of_each(new.len(), pushes))

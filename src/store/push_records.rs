@@ -5,15 +5,16 @@
 //! and the answer then carries a cursor even if it found less than a page.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::StatusColumn;
 use super::growing::{Growing, Stretch};
 use super::pages::{IdRow, page_end};
+use super::statement::statement;
 use crate::domain::status::Status;
 
 /// A push, as it stands.
@@ -108,19 +109,12 @@ impl Index {
     }
 }
 
-macro_rules! columns {
-    () => {
-        "d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.max_retries, d.due_at, d.lease_expires_at, \
-         d.cancel_requested, d.cancel_reason, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at"
-    };
-}
+const COLUMNS: &str = "d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.max_retries, d.due_at, d.lease_expires_at, \
+     d.cancel_requested, d.cancel_reason, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at";
 
 /// The event of each, looked up: the planner must not begin at its end of the join.
-macro_rules! its_event {
-    () => {
-        " CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE id = d.event_id OFFSET 0) e WHERE true"
-    };
-}
+const ITS_EVENT: &str =
+    " CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE id = d.event_id OFFSET 0) e WHERE true";
 
 /// A page of pushes in the order of ids, and where to go on if there may be more.
 pub async fn list_pushes(
@@ -132,7 +126,7 @@ pub async fn list_pushes(
     scan: i64,
 ) -> QueryResult<(Vec<PushRow>, Option<i64>)> {
     let scan_end = if filter.needs_scan() { scan_end(conn, namespace_id, filter, after, scan).await? } else { None };
-    let mut statement = indexed(columns!(), its_event!(), namespace_id, filter, after);
+    let mut statement = indexed(COLUMNS, ITS_EVENT, namespace_id, filter, after);
     statement = statement.sql(" AND d.subscription_id IS NOT NULL");
     if let Some(end) = scan_end {
         statement = statement.and::<BigInt, _>("d.id <=", end);
@@ -195,12 +189,12 @@ fn indexed<'a>(columns: &str, join: &str, namespace_id: i32, filter: &PushFilter
 
 /// One push, if there is one. An event's own row is none.
 pub async fn get_push(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64) -> QueryResult<Option<PushRow>> {
-    const GET: &str = concat!(
-        "SELECT ",
-        columns!(),
-        " FROM waybill.deliveries d",
-        its_event!(),
-        " AND d.namespace_id = $1 AND d.id = $2 AND d.subscription_id IS NOT NULL"
-    );
-    sql_query(GET).bind::<Integer, _>(namespace_id).bind::<BigInt, _>(id).cached().get_result(conn).await.optional()
+    statement!("get_push")
+        .query()
+        .bind::<Integer, _>(namespace_id)
+        .bind::<BigInt, _>(id)
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()
 }

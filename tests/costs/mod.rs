@@ -34,6 +34,8 @@ const PAYLOAD: &str = r#"{"data":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
 /// The statement's name, its text, and the types of its parameters.
 fn statements() -> Vec<(&'static str, &'static str, String)> {
     let files = [
+        ("publish", PUBLISH_EVENTS),
+        ("fan_out", PUBLISH_AND_FAN_OUT),
         ("claim", CLAIM_DELIVERIES),
         ("complete", COMPLETE_DELIVERIES),
         ("load", LOAD_DELIVERIES),
@@ -44,19 +46,6 @@ fn statements() -> Vec<(&'static str, &'static str, String)> {
         ("watched", TAKE_WATCHED_LEASES),
     ];
     let texts = [
-        (
-            "publish",
-            PUBLISH_EVENTS,
-            "int, timestamptz, text[], text[], text[], text[], json[], json[], smallint[], int[], json[], text[], \
-             text[], text[], timestamptz[], double precision[], timestamptz[], int[], bigint",
-        ),
-        (
-            "fan_out",
-            PUBLISH_AND_FAN_OUT,
-            "int, timestamptz, text[], text[], text[], text[], json[], json[], smallint[], int[], json[], text[], \
-             text[], text[], timestamptz[], double precision[], timestamptz[], int[], bigint, bigint[], int[], int[], \
-             int[], bigint[], int[], text[]",
-        ),
         ("due", lock_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
         ("expired", lock_overdue_sql(Sweep::Expired), "timestamptz, bigint, timestamptz"),
         ("lost", LOCK_EXPIRED_LEASES, "timestamptz, bigint[], int"),

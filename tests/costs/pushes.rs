@@ -8,12 +8,8 @@ use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::{App, Options, Place, database, until};
 
 /// What a push consists of: stored with its event, asked after, claimed, and put on record.
-const STATEMENTS: [&str; 4] = [
-    "WITH -- The subscriptions that get any of it",
-    "-- Whether anything may be sent",
-    "-- claim_deliveries",
-    "-- complete_deliveries",
-];
+const STATEMENTS: [&str; 4] =
+    ["-- publish_and_fan_out", "-- Whether anything may be sent", "-- claim_deliveries", "-- complete_deliveries"];
 
 /// Statements of one delivered event, and of each of many: what is promised.
 const MOST_ALONE: i64 = 6;

@@ -15,7 +15,8 @@
 WITH input AS MATERIALIZED (
     SELECT * FROM unnest(:ids, :lease_ids, :worker_ids, :status_codes, :execution_times_ms, :results,
                          :response_excerpts, :subscription_versions) WITH ORDINALITY
-         AS t(id, lease_id, worker_id, status_code, execution_time_ms, result, response_excerpt, subscription_version, ord)
+         AS t(id, lease_id, worker_id, status_code, execution_time_ms, result, response_excerpt,
+              subscription_version, ord)
     ORDER BY id
 ),
 found AS MATERIALIZED (

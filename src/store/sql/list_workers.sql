@@ -9,7 +9,8 @@ WITH held AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT worker_id, id, updated_at
         FROM waybill.deliveries
-        WHERE id = watched.id AND lease_expires_at IS NOT NULL AND subscription_id IS NULL AND namespace_id = :namespace_id
+        WHERE id = watched.id AND lease_expires_at IS NOT NULL AND subscription_id IS NULL
+          AND namespace_id = :namespace_id
         OFFSET 0
     ) d
 ),

@@ -1,8 +1,34 @@
+-- :namespace_id int, :now timestamptz, :titles text[], :descriptions text[], :event_types text[],
+-- :tags text[], :labels json[], :payloads json[], :priorities smallint[], :max_retries int[],
+-- :backoffs json[], :ordering_keys text[], :correlation_ids text[], :traceparents text[],
+-- :run_times timestamptz[], :delay_seconds double precision[], :expiry_times timestamptz[],
+-- :payload_bytes int[], :generation bigint
+--
+-- Stores events that nobody subscribed to, in the order given, and the rows that hold their state. Returns
+-- them. Stores and returns nothing if :generation is not that of the present subscriptions: then the caller
+-- matches anew.
+--
+-- A list that no event uses may be NULL instead of a list of nulls.
+WITH stored AS (
+    INSERT INTO waybill.events
+           (id, namespace_id, title, description, event_type, tags, labels, payload, priority, max_retries,
+            backoff, ordering_key, correlation_id, traceparent, run_at, expires_at, payload_bytes,
+            created_at)
+    SELECT nextval('waybill.ids'), :namespace_id, t.title, t.description, t.event_type,
+           string_to_array(t.tags, ','), t.labels, t.payload, t.priority, t.max_retries, t.backoff, t.ordering_key,
+           t.correlation_id, t.traceparent,
+           coalesce(t.run_at, coalesce(:now, now()) + make_interval(secs => t.delay_seconds)), t.expires_at,
+           t.payload_bytes, coalesce(:now, now())
+    FROM unnest(:titles, :descriptions, :event_types, :tags, :labels, :payloads, :priorities, :max_retries,
+                :backoffs, :ordering_keys, :correlation_ids, :traceparents, :run_times, :delay_seconds,
+                :expiry_times, :payload_bytes)
+         AS t(title, description, event_type, tags, labels, payload, priority, max_retries, backoff,
+              ordering_key, correlation_id, traceparent, run_at, delay_seconds, expires_at, payload_bytes)
+    WHERE (SELECT generation FROM waybill.subscription_catalog WHERE namespace_id = :namespace_id) = :generation
     RETURNING id, tags, priority, max_retries, ordering_key, run_at, expires_at, created_at
 ),
--- The rows that hold the events' state, and what of the work can be claimed at once. Work with
--- an ordering key does not enter `ready` here: it waits for its turn, and advance_keys gives it
--- to whoever is at the head.
+-- What can be claimed at once gets a number in `ready`. Work with an ordering key does not: it waits for
+-- its turn, and advance_keys lets the first of each key in.
 placed AS MATERIALIZED (
     SELECT stored.*,
            cardinality(tags) > 0 AS is_pull,
@@ -15,7 +41,7 @@ work AS (
     INSERT INTO waybill.deliveries
            (id, event_id, namespace_id, status, priority, max_retries, ready_seq, due_at, expires_at,
             ordering_key, order_seq, updated_at)
-    SELECT id, id, $1, CASE WHEN is_pull THEN 'PENDING' ELSE 'COMPLETED' END, priority, max_retries,
+    SELECT id, id, :namespace_id, CASE WHEN is_pull THEN 'PENDING' ELSE 'COMPLETED' END, priority, max_retries,
            ready_seq, due_at,
            CASE WHEN is_pull THEN expires_at END,
            CASE WHEN is_pull THEN ordering_key END,
@@ -25,7 +51,7 @@ work AS (
 ),
 shown AS (
     INSERT INTO waybill.ready (namespace_id, queue, rank, seq, delivery_id)
-    SELECT $1, 't:' || tag, -priority, ready_seq, id
+    SELECT :namespace_id, 't:' || tag, -priority, ready_seq, id
     FROM placed CROSS JOIN LATERAL unnest(tags) AS tag
     WHERE ready_seq IS NOT NULL
 )

@@ -79,4 +79,6 @@ watched AS (
     WHERE lease_expires_at < old_lease_expires_at
     HAVING count(*) > 0
 )
-SELECT id, (-priority)::smallint AS rank, ready_seq AS seq FROM saved WHERE ready_seq IS NOT NULL AND old_ready_seq IS NULL
+SELECT id, (-priority)::smallint AS rank, ready_seq AS seq
+FROM saved
+WHERE ready_seq IS NOT NULL AND old_ready_seq IS NULL

@@ -56,4 +56,5 @@ SELECT least((SELECT look_at FROM waybill.lease_watch
               WHERE look_at >= coalesce(:from_time, '-infinity') ORDER BY look_at, id LIMIT 1),
              coalesce(:now, now()) + interval '1 microsecond') AS head,
        (SELECT count(*) FROM due) AS taken,
-       (SELECT coalesce(array_agg(id ORDER BY place), '{}') FROM held WHERE has_expired AND place <= :max_expired) AS expired
+       (SELECT coalesce(array_agg(id ORDER BY place), '{}')
+        FROM held WHERE has_expired AND place <= :max_expired) AS expired

@@ -1,0 +1,17 @@
+-- :delivery_id bigint, :published_at timestamptz, :max_rows bigint
+--
+-- Returns the last :max_rows attempts to send a push, the last first. Days before its event was published are
+-- not searched; one day more is, in case the database's clock was set back.
+--
+-- The conditions of the inner query are those of the index event_log_of_pushes. OFFSET 0 keeps the planner
+-- from walking another index in the order of ids.
+SELECT *
+FROM (
+    SELECT * FROM waybill.event_log
+    WHERE delivery_id = :delivery_id AND delivery_id <> event_id AND action <> 'PICKED'
+      AND created_at >= :published_at - interval '1 day'
+    OFFSET 0
+) l
+WHERE worker_id IS NOT NULL AND action IN ('COMPLETED', 'FAILED')
+ORDER BY id DESC
+LIMIT :max_rows

@@ -1,0 +1,15 @@
+-- :delivery_id bigint, :lease_id bigint, :action text
+--
+-- Returns the line of :action that the dispatcher left under a claim of a push.
+--
+-- The conditions of the inner query are those of the index event_log_of_pushes. OFFSET 0 keeps the planner
+-- from walking another index in the order of ids.
+SELECT *
+FROM (
+    SELECT * FROM waybill.event_log
+    WHERE delivery_id = :delivery_id AND delivery_id <> event_id AND action <> 'PICKED'
+    OFFSET 0
+) l
+WHERE worker_id IS NOT NULL AND lease_id = :lease_id AND action = :action
+ORDER BY id DESC
+LIMIT 1

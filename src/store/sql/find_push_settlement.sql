@@ -1,0 +1,15 @@
+-- :delivery_id bigint, :lease_id bigint
+--
+-- Returns how a claim of a push was settled.
+--
+-- The conditions of the inner query are those of the index event_log_of_pushes. OFFSET 0 keeps the planner
+-- from walking another index in the order of ids.
+SELECT action, worker_id
+FROM (
+    SELECT * FROM waybill.event_log
+    WHERE delivery_id = :delivery_id AND delivery_id <> event_id AND action <> 'PICKED'
+    OFFSET 0
+) l
+WHERE worker_id IS NOT NULL AND lease_id = :lease_id AND action IN ('COMPLETED', 'FAILED', 'RELEASED')
+ORDER BY id
+LIMIT 1
