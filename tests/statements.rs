@@ -10,8 +10,7 @@ use waybill::store::statement::{numbered, parameter_types};
 use crate::support::database;
 
 /// Files that still have numbers instead of names.
-const OLD: &[&str] =
-    &["find_busy_keys", "look_at_gates", "note_failures", "note_successes", "resume_endpoint", "take_pace"];
+const OLD: &[&str] = &["look_at_gates", "note_failures", "note_successes", "resume_endpoint", "take_pace"];
 
 fn store() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store")

@@ -1,13 +1,14 @@
 //! Overdue deliveries whose ordering key is never free when a sweep tries it.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::deliveries::EarliestTimes;
+use super::statement::{Statement, statement};
 
 /// A delivery that is overdue, and the lock of its ordering key.
 #[derive(Debug, Clone, Copy, QueryableByName)]
@@ -31,7 +32,7 @@ pub struct BusyKeyScan {
 }
 
 /// The statement behind [`find_busy_keys`].
-pub const FIND_BUSY_KEYS: &str = include_str!("sql/find_busy_keys.sql");
+pub const FIND_BUSY_KEYS: Statement = statement!("find_busy_keys");
 
 /// Returns overdue deliveries that have an ordering key. Nothing is locked.
 pub async fn find_busy_keys(
@@ -39,7 +40,8 @@ pub async fn find_busy_keys(
     now: Option<DateTime<Utc>>,
     scan: &BusyKeyScan,
 ) -> QueryResult<Vec<OverdueInKey>> {
-    sql_query(FIND_BUSY_KEYS)
+    FIND_BUSY_KEYS
+        .query()
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Nullable<Timestamptz>, _>(scan.from.due_at)
         .bind::<Nullable<Timestamptz>, _>(scan.from.expires_at)

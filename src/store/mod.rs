@@ -3,7 +3,7 @@
 //! Functions take a connection, return rows and never open a transaction: what must change
 //! together is the engine's business. Diesel's DSL is used where it can say the thing; a
 //! statement that needs CTEs or `UNNEST` is a file in `sql/`, named like the function that
-//! runs it.
+//! runs it. [`statement`] says how a file declares its parameters, and how to run it in `psql`.
 
 pub mod blocking;
 pub mod busy_keys;

@@ -42,6 +42,7 @@ fn statements() -> Vec<(&'static str, &'static str, String)> {
         ("save", SAVE_DELIVERIES),
         ("give_up", INSERT_DEAD_LETTERS),
         ("roll_up", ROLL_UP),
+        ("busy_keys", FIND_BUSY_KEYS),
         ("unwatched", WATCH_UNWATCHED_LEASES),
         ("watched", TAKE_WATCHED_LEASES),
     ];
@@ -49,11 +50,6 @@ fn statements() -> Vec<(&'static str, &'static str, String)> {
         ("due", lock_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
         ("expired", lock_overdue_sql(Sweep::Expired), "timestamptz, bigint, timestamptz"),
         ("lost", LOCK_EXPIRED_LEASES, "timestamptz, bigint[], int"),
-        (
-            "busy_keys",
-            FIND_BUSY_KEYS,
-            "timestamptz, timestamptz, timestamptz, timestamptz, double precision, bigint, bool",
-        ),
     ];
     let files = files.map(|(name, statement)| (name, statement.sql, statement.types()));
     files.into_iter().chain(texts.map(|(name, sql, types)| (name, sql, types.to_owned()))).collect()
