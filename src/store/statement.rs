@@ -8,7 +8,7 @@
 //! -- :consumers bigint[]
 //! ```
 //!
-//! [`statement!`] takes a file in: at compile time, names become `$1`, `$2`, … in that order. Comments
+//! `statement!` takes a file in: at compile time, names become `$1`, `$2`, … in that order. Comments
 //! are dropped, but the first line names the file, for whoever looks at `pg_stat_activity`. A parameter that is used and not declared, or declared and not used, does
 //! not compile. `tests/statements.rs` prepares every file.
 //!
@@ -35,7 +35,7 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Use [`statement!`].
+    /// Use `statement!`.
     pub(super) const fn new(source: &'static str, buffer: &'static [u8], length: usize) -> Self {
         match str::from_utf8(buffer.split_at(length).0) {
             Ok(sql) => Statement { sql, source },
