@@ -21,7 +21,7 @@ const MAX_UNRECORDED: usize = 1_000;
 
 /// Requests under way and outcomes that wait to be recorded, together; beyond that nothing is
 /// claimed. If all requests end at once, so many outcomes wait, and are to be recorded within the
-/// [`super::LEASE_MARGIN_SECONDS`] for which claims hold after their requests: 667 per second.
+/// `LEASE_MARGIN_SECONDS` for which claims hold after their requests: 667 per second.
 /// `--max-pushes` is at most this.
 pub const MAX_CLAIMED: usize = 10_000;
 
