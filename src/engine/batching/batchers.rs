@@ -116,7 +116,7 @@ impl Batchers {
             settle_pushes: opening.batcher(
                 push_shape,
                 &self::door(database, 1, Some(rest)),
-                |engine, calls| async move { engine.settle_pushes_fused(calls).await },
+                |engine, calls| async move { engine.run_push_settle_batch(calls).await },
             ),
             endpoint_notes: opening.batcher(notes_shape, &self::door(database, 1, None), |engine, calls| async move {
                 engine.run_note_batch(calls).await

@@ -156,7 +156,7 @@ impl Engine {
 
     /// Settles the outcomes of many pushes together. Failures are judged, and may have to be copied to
     /// the dead letters, which is worth a rest.
-    pub(crate) async fn settle_pushes_fused(
+    pub(crate) async fn run_push_settle_batch(
         &self,
         requests: Vec<WithDeadline<SettleRequest>>,
     ) -> Answers<Vec<Result<SettleOutcome, Error>>> {
