@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::domain::status::Status;
 use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::push::dead_letter_budget::DeadLetterBudget;
+use crate::engine::sweep::{act, overdue_since};
 use crate::engine::waiting::due_times::DueKind;
 use crate::engine::{Engine, transaction};
 use crate::error::{Error, OutageKind};
@@ -82,15 +82,7 @@ impl Engine {
                 if due != DueKind::Due && !changes.get(*id).is_some_and(|loaded| budget.admits(loaded)) {
                     continue;
                 }
-                let poison_after = self.settings().poison_after;
-                let lines = changes.touch(*id).map(|loaded| match due {
-                    DueKind::Expiry => vec![loaded.delivery.expire()],
-                    DueKind::LeaseEnd => loaded.delivery.rescue(poison_after, loaded.now),
-                    DueKind::Due => {
-                        loaded.delivery.become_due();
-                        Vec::new()
-                    }
-                });
+                let lines = changes.touch(*id).map(|loaded| act(loaded, due, self.settings().poison_after));
                 changes.log_all(lines.unwrap_or_default());
                 count += 1;
             }
@@ -103,15 +95,7 @@ impl Engine {
 
 /// Returns what has fallen due of a delivery, now that it is locked.
 fn what_is_due(loaded: &Loaded, with_leases: bool) -> Option<DueKind> {
-    let delivery = &loaded.delivery;
-    let is_past = |at: Option<chrono::DateTime<chrono::Utc>>| at.is_some_and(|at| at <= loaded.now);
-    if delivery.status == Status::Pending && is_past(delivery.expires_at) {
-        Some(DueKind::Expiry)
-    } else if is_past(delivery.due_at()) {
-        Some(DueKind::Due)
-    } else if with_leases && is_past(delivery.lease_expires_at) {
-        Some(DueKind::LeaseEnd)
-    } else {
-        None
-    }
+    let kinds = [DueKind::Expiry, DueKind::Due, DueKind::LeaseEnd].into_iter();
+    let mut wanted = kinds.filter(|kind| with_leases || *kind != DueKind::LeaseEnd);
+    wanted.find(|kind| overdue_since(loaded, *kind).is_some())
 }

@@ -60,22 +60,22 @@ impl Engine {
         self.sweep(Sweep::Expired, DueKind::Expiry).await
     }
 
-    async fn sweep(&self, sweep: Sweep, moment: DueKind) -> Result<SweepOutcome, Error> {
-        let look = self.due_times().scan(moment);
+    async fn sweep(&self, sweep: Sweep, kind: DueKind) -> Result<SweepOutcome, Error> {
+        let look = self.due_times().scan(kind);
         let (found, count, is_over_budget, written) = transaction!(self, |conn| {
             let found = lock_overdue(conn, sweep, self.now(), look.from(), SWEEP_ROWS).await?;
             if found.ids.is_empty() {
                 return Ok((found, 0, false, Applied::default()));
             }
             let mut changes = ChangeSet::load_locked(conn, &found.ids, self.now()).await?;
-            let mut overdue = overdue_first(&changes, |loaded| overdue_since(loaded, sweep));
+            let mut overdue = overdue_first(&changes, kind);
             let in_all = overdue.len();
             if sweep == Sweep::Expired {
                 let mut budget = DeadLetterBudget::new();
                 overdue.retain(|id| changes.get(*id).is_some_and(|loaded| budget.admits(loaded)));
             }
             for id in &overdue {
-                let lines = changes.touch(*id).map(|loaded| act(loaded, sweep));
+                let lines = changes.touch(*id).map(|loaded| act(loaded, kind, self.settings().poison_after));
                 changes.log_all(lines.unwrap_or_default());
             }
             Ok((found, overdue.len(), overdue.len() < in_all, changes.write(conn).await?))
@@ -140,14 +140,14 @@ impl Engine {
             let poison_after = self.settings().poison_after;
             let locked = lock_expired_leases(conn, self.now(), &watched.expired, poison_after).await?;
             let mut changes = ChangeSet::load_locked(conn, &locked, self.now()).await?;
-            let overdue = overdue_first(&changes, |loaded| loaded.delivery.lease_expires_at);
+            let overdue = overdue_first(&changes, DueKind::LeaseEnd);
             let mut budget = DeadLetterBudget::new();
             let (overdue, over_budget): (Vec<i64>, Vec<i64>) = overdue.into_iter().partition(|id| {
                 let is_poison = |loaded: &Loaded| loaded.delivery.rescue_count + 1 >= poison_after;
                 changes.get(*id).is_none_or(|loaded| !is_poison(loaded) || budget.admits(loaded))
             });
             for id in &overdue {
-                let lines = changes.touch(*id).map(|loaded| loaded.delivery.rescue(poison_after, loaded.now));
+                let lines = changes.touch(*id).map(|loaded| act(loaded, DueKind::LeaseEnd, poison_after));
                 changes.log_all(lines.unwrap_or_default());
             }
             let mut written = changes.write(conn).await?;
@@ -190,31 +190,33 @@ fn without(ids: &[i64], others: &[i64]) -> Vec<i64> {
     ids.iter().copied().filter(|id| !others.contains(id)).collect()
 }
 
-/// Those that are overdue still, the longest first: they have a right to be claimed first.
-fn overdue_first(changes: &ChangeSet, moment: impl Fn(&Loaded) -> Option<DateTime<Utc>>) -> Vec<i64> {
-    let since = |id: i64| {
-        let loaded = changes.get(id)?;
-        moment(loaded).filter(|at| *at <= loaded.now).map(|at| (at, id))
-    };
+/// Returns those that are still overdue, the longest first: they have a right to be claimed first.
+fn overdue_first(changes: &ChangeSet, kind: DueKind) -> Vec<i64> {
+    let since = |id: i64| overdue_since(changes.get(id)?, kind).map(|at| (at, id));
     let mut overdue: Vec<(DateTime<Utc>, i64)> = changes.ids().into_iter().filter_map(since).collect();
     overdue.sort_unstable();
     overdue.into_iter().map(|(_, id)| id).collect()
 }
 
-fn overdue_since(loaded: &Loaded, sweep: Sweep) -> Option<DateTime<Utc>> {
+/// Returns since when a delivery is overdue, if it is.
+pub(super) fn overdue_since(loaded: &Loaded, kind: DueKind) -> Option<DateTime<Utc>> {
     let delivery = &loaded.delivery;
-    match sweep {
-        Sweep::Due => delivery.due_at(),
-        Sweep::Expired => delivery.expires_at.filter(|_| delivery.status == Status::Pending),
-    }
+    let at = match kind {
+        DueKind::Due => delivery.due_at(),
+        DueKind::Expiry => delivery.expires_at.filter(|_| delivery.status == Status::Pending),
+        DueKind::LeaseEnd => delivery.lease_expires_at,
+    };
+    at.filter(|at| *at <= loaded.now)
 }
 
-fn act(loaded: &mut Loaded, sweep: Sweep) -> Vec<LogLine> {
-    match sweep {
-        Sweep::Due => {
+/// Changes a delivery that is overdue; returns the lines for the log.
+pub(super) fn act(loaded: &mut Loaded, kind: DueKind, poison_after: i32) -> Vec<LogLine> {
+    match kind {
+        DueKind::Due => {
             loaded.delivery.become_due();
             Vec::new()
         }
-        Sweep::Expired => vec![loaded.delivery.expire()],
+        DueKind::Expiry => vec![loaded.delivery.expire()],
+        DueKind::LeaseEnd => loaded.delivery.rescue(poison_after, loaded.now),
     }
 }
