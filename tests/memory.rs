@@ -58,8 +58,8 @@ async fn bodies_that_arrive_slowly_refuse_large_ones_and_let_small_ones_through(
     let flags = vec!["--request-memory-mb=32".to_owned()];
     let app = App::start_with(Options { flags, ..Options::default() }).await;
     let address = app.base.trim_start_matches("http://");
-    let _silent: Vec<TcpStream> = (0..300).map(|_| notify_queues(address, 64 * 1024, 1)).collect();
-    let slow: Vec<TcpStream> = (0..2).map(|_| notify_queues(address, 8 * MIB, 2 * 64 * 1024)).collect();
+    let _silent: Vec<TcpStream> = (0..300).map(|_| announce_body(address, 64 * 1024, 1)).collect();
+    let slow: Vec<TcpStream> = (0..2).map(|_| announce_body(address, 8 * MIB, 2 * 64 * 1024)).collect();
     let problem = app.post("/events", &large_event("a")).await.problem(429, "overloaded");
     assert!(problem["detail"].as_str().expect("a text").contains("--request-memory-mb"), "{problem}");
     app.publish_tagged("a").await;
@@ -68,7 +68,7 @@ async fn bodies_that_arrive_slowly_refuse_large_ones_and_let_small_ones_through(
 }
 
 /// Announces a body of so many bytes, and sends only the first of them.
-fn notify_queues(address: &str, bytes: usize, sent: usize) -> TcpStream {
+fn announce_body(address: &str, bytes: usize, sent: usize) -> TcpStream {
     let mut socket = TcpStream::connect(address).expect("the server listens");
     let head = format!(
         "POST /events/batch HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n\r\n"
@@ -78,7 +78,8 @@ fn notify_queues(address: &str, bytes: usize, sent: usize) -> TcpStream {
     socket
 }
 
-/// Kilobytes of memory that a process has in use, or had at most.
+/// Kilobytes of memory that a process has in use, or had at most. `RssAnon` is without the pages of
+/// the program itself, of which a debug build has many.
 fn memory(server: &Process, name: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("its size");
@@ -97,11 +98,12 @@ async fn large_publishes_and_claims_take_bounded_memory_and_give_it_back() {
     let (ones, batches) = tokio::join!(one_by_one, in_batches);
     assert!(ones.iter().chain(&batches).all(|status| [201, 429, 503].contains(status)), "{ones:?} {batches:?}");
     assert!(ones.contains(&201), "{ones:?}");
-    assert_eq!(server.app.claim_batch("a", "w:1", 1000).await.len(), CLAIMED_AT_ONCE);
+    let claimed = server.app.claim_batch("a", "w:1", 1000).await.len();
+    assert!((count(&ones).min(CLAIMED_AT_ONCE)..=CLAIMED_AT_ONCE).contains(&claimed), "{claimed}");
     let highest = memory(&server, "VmHWM");
     eprintln!("{highest} KB at most; {} of 80 and {} of 6 were stored", count(&ones), count(&batches));
     assert!(highest <= 300 * 1024, "{highest} KB");
-    until("memory is given back", async || memory(&server, "VmRSS") <= 100 * 1024).await;
+    until("memory is given back", async || memory(&server, "RssAnon") <= 80 * 1024).await;
     server.stop().await;
 }
 
