@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 use super::Service;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::ready::find_busy_queues;
 
 /// How many queues one statement asks about.
@@ -27,7 +26,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     for queues in awaited.chunks(QUEUES_PER_STATEMENT) {
         let mut conn = engine.database().connection().await?;
         let from: Vec<(i16, i64)> = engine.marks().of(queues).into_iter().map(|mark| (mark.rank, mark.seq)).collect();
-        for queue in find_busy_queues(&mut conn, DEFAULT_NAMESPACE, queues, &from).await? {
+        for queue in find_busy_queues(&mut conn, &engine.scope(), queues, &from).await? {
             engine.wake_for(&queue, 1);
             busy += 1;
         }

@@ -74,7 +74,7 @@ impl Engine {
     async fn sweep_key(&self, ids: &[i64], with_leases: bool) -> Result<usize, Error> {
         let (count, applied): (usize, Applied) = transaction!(self, |conn| {
             limit_lock_wait(conn, LOCK_WAIT).await?;
-            let mut changes = ChangeSet::load(conn, ids, self.now()).await?;
+            let mut changes = ChangeSet::load(conn, &self.scope(), ids).await?;
             let mut budget = DeadLetterBudget::new();
             let mut count = 0;
             for id in ids {

@@ -18,9 +18,9 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::action::Action;
 use crate::domain::delivery::{Delivery, LogLine, Readiness};
+use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letters::{NewDeadLetter, ReplayTerms, Revival, insert_dead_letters, revive_dead_letters};
 use crate::store::deliveries::{EarliestTimes, EnteredRow, Loaded, Save};
 use crate::store::deliveries::{load_deliveries, save_deliveries};
@@ -39,11 +39,11 @@ pub struct ChangeSet {
     touched: Vec<i64>,
     are_touched: HashSet<i64>,
     to_tail: BTreeSet<i64>,
-    moved_by: BTreeMap<i64, String>,
+    moved_by_hand: BTreeSet<i64>,
     replays: BTreeMap<i64, ReplayTerms>,
     lines: Vec<LogLine>,
     lines_by_delivery: HashMap<i64, Vec<usize>>,
-    now: Option<DateTime<Utc>>,
+    scope: Scope,
 }
 
 /// What was written.
@@ -61,29 +61,28 @@ pub struct Applied {
 
 impl ChangeSet {
     /// Locks and loads deliveries; ids that do not exist are simply not there.
-    pub async fn load(conn: &mut AsyncPgConnection, ids: &[i64], now: Option<DateTime<Utc>>) -> Result<Self, Error> {
+    pub async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[i64]) -> Result<Self, Error> {
         lock_keys_of_deliveries(conn, ids).await?;
-        Self::load_locked(conn, ids, now).await
+        Self::load_locked(conn, scope, ids).await
     }
 
     /// Loads deliveries that this transaction has locked already, with their keys.
-    pub async fn load_locked(
-        conn: &mut AsyncPgConnection,
-        ids: &[i64],
-        now: Option<DateTime<Utc>>,
-    ) -> Result<Self, Error> {
-        let loaded: BTreeMap<i64, Loaded> =
-            load_deliveries(conn, ids, now).await?.into_iter().map(|loaded| (loaded.delivery.id, loaded)).collect();
+    pub async fn load_locked(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[i64]) -> Result<Self, Error> {
+        let loaded: BTreeMap<i64, Loaded> = load_deliveries(conn, ids, scope.now)
+            .await?
+            .into_iter()
+            .map(|loaded| (loaded.delivery.id, loaded))
+            .collect();
         Ok(ChangeSet {
             loaded,
             touched: Vec::new(),
             are_touched: HashSet::new(),
             to_tail: BTreeSet::new(),
-            moved_by: BTreeMap::new(),
+            moved_by_hand: BTreeSet::new(),
             replays: BTreeMap::new(),
             lines: Vec::new(),
             lines_by_delivery: HashMap::new(),
-            now,
+            scope: scope.clone(),
         })
     }
 
@@ -100,6 +99,11 @@ impl ChangeSet {
             loaded.is_orphan = loaded.delivery.subscription_id.is_some_and(|id| !living.contains(&id));
         }
         Ok(())
+    }
+
+    /// Returns the name that the caller gave, or nothing.
+    pub fn actor(&self) -> &str {
+        self.scope.actor.as_deref().unwrap_or_default()
     }
 
     /// Looks at a delivery.
@@ -136,8 +140,8 @@ impl ChangeSet {
     }
 
     /// A push is given up by an operator's word.
-    pub fn move_to_dead_letters(&mut self, id: i64, by: &str) {
-        self.moved_by.insert(id, by.to_owned());
+    pub fn move_to_dead_letters(&mut self, id: i64) {
+        self.moved_by_hand.insert(id);
     }
 
     /// A push is revived from the dead letters.
@@ -182,23 +186,23 @@ impl ChangeSet {
         }
         let mut written = self.save(conn).await?;
         if !self.lines.is_empty() {
-            written.entries = append_log(conn, DEFAULT_NAMESPACE, self.now, &self.lines).await?;
+            written.entries = append_log(conn, &self.scope, &self.lines).await?;
         }
         if !dead_letters.is_empty() {
             let whose = |letter: &NewDeadLetter| self.loaded.get(&letter.delivery_id)?.delivery.subscription_id;
             written.dead_lettered = dead_letters.iter().filter_map(whose).collect();
-            insert_dead_letters(conn, self.now, &dead_letters).await?;
+            insert_dead_letters(conn, self.scope.now, &dead_letters).await?;
         }
         let revivals = self.revivals();
         if !revivals.is_empty() {
-            revive_dead_letters(conn, self.now, &revivals).await?;
+            revive_dead_letters(conn, self.scope.now, &revivals).await?;
         }
         let roll_ups = self.roll_ups();
         if !roll_ups.is_empty() {
-            roll_up(conn, self.now, &roll_ups).await?;
+            roll_up(conn, self.scope.now, &roll_ups).await?;
         }
         let keys = self.touched().filter_map(|l| consumer_key(&l.delivery)).collect();
-        written.entered_ready.extend(advance_keys(conn, keys, self.now).await?);
+        written.entered_ready.extend(advance_keys(conn, &self.scope, keys).await?);
         Ok(written)
     }
 
@@ -218,7 +222,7 @@ impl ChangeSet {
             ..Applied::default()
         };
         if !saves.is_empty() {
-            let entered = save_deliveries(conn, self.now, &saves).await?;
+            let entered = save_deliveries(conn, self.scope.now, &saves).await?;
             written.entered_ready =
                 entered.into_iter().filter_map(|row| entered_ready(row, self.loaded.get(&row.id))).collect();
         }
@@ -238,9 +242,10 @@ impl ChangeSet {
         let given_up = |loaded: &&Loaded| loaded.was != Status::Failed && loaded.delivery.status == Status::Failed;
         let dead_letter = |loaded: &Loaded| {
             let id = loaded.delivery.id;
-            let moved_by = self.moved_by.get(&id).cloned();
-            let reason = if moved_by.is_some() { "manual" } else { self.why_given_up(&loaded.delivery) };
-            NewDeadLetter { delivery_id: id, reason, moved_by }
+            if self.moved_by_hand.contains(&id) {
+                return NewDeadLetter { delivery_id: id, reason: "manual", moved_by: Some(self.actor().to_owned()) };
+            }
+            NewDeadLetter { delivery_id: id, reason: self.why_given_up(&loaded.delivery), moved_by: None }
         };
         self.pushes().filter(given_up).map(dead_letter).collect()
     }
@@ -284,14 +289,14 @@ fn consumer_key(delivery: &Delivery) -> Option<ConsumerKey> {
 /// locks must be held.
 pub async fn advance_keys(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     keys: BTreeSet<ConsumerKey>,
-    now: Option<DateTime<Utc>>,
 ) -> Result<Vec<ReadyEntry>, Error> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let ids = find_heads(conn, DEFAULT_NAMESPACE, &keys).await?;
-    let mut heads = load_deliveries(conn, &ids, now).await?;
+    let ids = find_heads(conn, scope, &keys).await?;
+    let mut heads = load_deliveries(conn, &ids, scope.now).await?;
     for head in &mut heads {
         head.delivery.place = Readiness::Ready;
     }
@@ -299,7 +304,7 @@ pub async fn advance_keys(
     if saves.is_empty() {
         return Ok(Vec::new());
     }
-    let entered = save_deliveries(conn, now, &saves).await?;
+    let entered = save_deliveries(conn, scope.now, &saves).await?;
     let heads: HashMap<i64, &Loaded> = heads.iter().map(|head| (head.delivery.id, head)).collect();
     let head = |row: &EnteredRow| heads.get(&row.id).copied();
     Ok(entered.into_iter().filter_map(|row| entered_ready(row, head(&row))).collect())

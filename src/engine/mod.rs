@@ -38,6 +38,8 @@ use tokio::time::timeout_at;
 
 use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
+use crate::domain::ids::NamespaceId;
+use crate::domain::scope::Scope;
 use crate::error::{Error, OutageKind};
 use crate::logging::REQUEST_ID;
 use crate::metrics::{Metrics, PushCount};
@@ -230,6 +232,11 @@ impl Engine {
     /// The time, where it is not the database's to tell.
     pub fn now(&self) -> Option<DateTime<Utc>> {
         self.clock().now()
+    }
+
+    /// Returns the scope of work that the server does on its own account or for many callers at once.
+    pub fn scope(&self) -> Scope {
+        Scope::new(NamespaceId::DEFAULT, self.now())
     }
 
     /// The time, where no statement asks the database for it.

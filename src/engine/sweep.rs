@@ -12,7 +12,6 @@ use chrono::{DateTime, Utc};
 use crate::domain::delivery::LogLine;
 use crate::domain::status::Status;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::deliveries::{EarliestTimes, Loaded, find_earliest_times};
 use crate::store::lease_watch::{WatchLook, Watched, take_watched_leases, watch_leases, watch_unwatched_leases};
 use crate::store::overdue::{Sweep, lock_expired_leases, lock_overdue};
@@ -67,7 +66,7 @@ impl Engine {
             if found.ids.is_empty() {
                 return Ok((found, 0, false, Applied::default()));
             }
-            let mut changes = ChangeSet::load_locked(conn, &found.ids, self.now()).await?;
+            let mut changes = ChangeSet::load_locked(conn, &self.scope(), &found.ids).await?;
             let mut overdue = overdue_first(&changes, kind);
             let in_all = overdue.len();
             if sweep == Sweep::Expired {
@@ -92,7 +91,7 @@ impl Engine {
 
     /// The heads of queues, looked for from their very beginning, which may take its time.
     pub async fn find_heads_of_queues(&self, queues: &[String]) -> Result<Vec<QueueHead>, Error> {
-        transaction!(self, |conn| Ok(find_heads_of_queues(conn, DEFAULT_NAMESPACE, queues).await?))
+        transaction!(self, |conn| Ok(find_heads_of_queues(conn, &self.scope(), queues).await?))
     }
 
     /// The first moments that anything waits for, looked for in the same way.
@@ -139,7 +138,7 @@ impl Engine {
             }
             let poison_after = self.settings().poison_after;
             let locked = lock_expired_leases(conn, self.now(), &watched.expired, poison_after).await?;
-            let mut changes = ChangeSet::load_locked(conn, &locked, self.now()).await?;
+            let mut changes = ChangeSet::load_locked(conn, &self.scope(), &locked).await?;
             let overdue = overdue_first(&changes, DueKind::LeaseEnd);
             let mut budget = DeadLetterBudget::new();
             let (overdue, over_budget): (Vec<i64>, Vec<i64>) = overdue.into_iter().partition(|id| {

@@ -14,11 +14,11 @@ use crate::domain::history::Numbers;
 use crate::domain::input::RawFields;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
+use crate::domain::scope::Scope;
 use crate::domain::subscription::headers;
 use crate::engine::Engine;
 use crate::engine::operate::replays::ReplayOrder;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letter_list::{self, DeadLetterFilter, DeadLetterRow, Range, WholeDeadLetter};
 
 /// How dead letters may be sent again, as a client may name it.
@@ -95,7 +95,11 @@ struct DeadLetters<'a> {
 }
 
 /// `GET /dead-letters`.
-pub async fn list_dead_letters(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn list_dead_letters(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let filter = DeadLetterFilter {
         event_id: query.integer("event_id", 1..=i64::MAX),
@@ -109,17 +113,17 @@ pub async fn list_dead_letters(engine: Data<Engine>, request: HttpRequest) -> Re
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let range = Range { after, until: i64::MAX, limit, scan: engine.settings().list_scan_rows };
     let mut conn = engine.database().connection().await?;
-    let (rows, next) = dead_letter_list::list_dead_letters(&mut conn, DEFAULT_NAMESPACE, &filter, range).await?;
+    let (rows, next) = dead_letter_list::list_dead_letters(&mut conn, &scope, &filter, range).await?;
     let dead_letters = rows.iter().map(DeadLetterView::of).collect();
     Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: next_cursor(next, &engine, Numbers::Ids).await? }))
 }
 
 /// `GET /dead-letters/{id}`.
-pub async fn get_dead_letter(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn get_dead_letter(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
-    let letter = dead_letter_list::get_dead_letter(&mut conn, DEFAULT_NAMESPACE, id).await?;
+    let letter = dead_letter_list::get_dead_letter(&mut conn, &scope, id).await?;
     let letter = letter.ok_or(Error::DeadLetterNotFound(id))?;
     Ok(HttpResponse::Ok().json(DeadLetterView::whole(&letter)))
 }
@@ -127,6 +131,7 @@ pub async fn get_dead_letter(engine: Data<Engine>, request: HttpRequest) -> Resu
 /// `POST /dead-letters/{id}/replay`.
 pub async fn replay_dead_letter(
     engine: Data<Engine>,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
@@ -138,7 +143,7 @@ pub async fn replay_dead_letter(
     let payload = fields.json("payload", limits::PAYLOAD_BYTES);
     let new_webhook_id = fields.boolean("new_webhook_id").unwrap_or(false);
     let by = fields.finish_with(by)?;
-    let order = ReplayOrder { by, config, payload, new_webhook_id };
-    let letter = engine.replay_dead_letter(id, order).await?;
+    let order = ReplayOrder { config, payload, new_webhook_id };
+    let letter = engine.replay_dead_letter(scope.with_actor(by), id, order).await?;
     Ok(HttpResponse::Ok().json(DeadLetterView::whole(&letter)))
 }

@@ -14,10 +14,10 @@ use super::view::{Timestamp, timestamp};
 use crate::domain::history::Numbers;
 use crate::domain::input::RawFields;
 use crate::domain::limits;
+use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::event_log::LogEntry;
 use crate::store::push_log::attempts_of_push;
 use crate::store::push_records::{PushFilter, PushRow, get_push, list_pushes};
@@ -117,7 +117,7 @@ struct Deliveries<'a> {
 }
 
 /// `GET /deliveries`.
-pub async fn list_deliveries(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn list_deliveries(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let filter = PushFilter {
         event_id: query.integer("event_id", 1..=i64::MAX),
@@ -129,17 +129,17 @@ pub async fn list_deliveries(engine: Data<Engine>, request: HttpRequest) -> Resu
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let mut conn = engine.database().connection().await?;
     let scan = engine.settings().list_scan_rows;
-    let (rows, next) = list_pushes(&mut conn, DEFAULT_NAMESPACE, &filter, after, limit, scan).await?;
+    let (rows, next) = list_pushes(&mut conn, &scope, &filter, after, limit, scan).await?;
     let deliveries = rows.iter().map(DeliveryView::of).collect();
     Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: next_cursor(next, &engine, Numbers::Ids).await? }))
 }
 
 /// `GET /deliveries/{id}`.
-pub async fn get_delivery(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn get_delivery(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
-    let row = get_push(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::DeliveryNotFound(id))?;
+    let row = get_push(&mut conn, &scope, id).await?.ok_or(Error::DeliveryNotFound(id))?;
     let attempts = attempts_of_push(&mut conn, id, row.created_at, ATTEMPTS_PER_DELIVERY).await?;
     let mut view = DeliveryView::of(&row);
     view.attempts = Some(attempts.iter().map(AttemptView::of).collect());
@@ -149,32 +149,35 @@ pub async fn get_delivery(engine: Data<Engine>, request: HttpRequest) -> Result<
 /// `POST /deliveries/{id}/retry`.
 pub async fn retry_delivery(
     engine: Data<Engine>,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     read_nothing(&request, payload).await?;
-    let row = engine.retry_delivery(id, reason).await?;
+    let row = engine.retry_delivery(scope, id, reason).await?;
     Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
 }
 
 /// `POST /deliveries/{id}/cancel`.
 pub async fn cancel_delivery(
     engine: Data<Engine>,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     read_nothing(&request, payload).await?;
-    let row = engine.cancel_delivery(id, reason).await?;
+    let row = engine.cancel_delivery(scope, id, reason).await?;
     Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
 }
 
 /// `POST /deliveries/{id}/dead-letter`.
 pub async fn dead_letter_delivery(
     engine: Data<Engine>,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
@@ -184,6 +187,6 @@ pub async fn dead_letter_delivery(
     let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
     let reason = fields.required("reason", |fields, name| fields.text(name, limits::NAME_CHARS));
     let (by, reason) = fields.finish_with(by.zip(reason))?;
-    let row = engine.dead_letter_delivery(id, by, reason).await?;
+    let row = engine.dead_letter_delivery(scope.with_actor(by), id, reason).await?;
     Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
 }

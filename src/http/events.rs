@@ -18,10 +18,10 @@ use super::view::{EventView, LogView, published, size_of};
 use crate::domain::history::Numbers;
 use crate::domain::input::{Fields, RawFields, read_items};
 use crate::domain::limits;
+use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::event_log::logs_of_event;
 use crate::store::events::{get_cancel_reason as load_cancel_reason, get_event as load_event};
 use crate::store::listing::{EventFilter, Page, list_events as load_page};
@@ -89,17 +89,17 @@ pub async fn publish_batch(
 }
 
 /// `GET /events/{id}`.
-pub async fn get_event(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn get_event(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let mut query = read_query(&request)?;
     let include_logs = query.boolean("include_logs").unwrap_or(false);
     let include_deliveries = query.boolean("include_deliveries").unwrap_or(false);
     query.finish()?;
     let mut conn = engine.database().connection().await?;
-    let row = load_event(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::EventNotFound(id))?;
+    let row = load_event(&mut conn, &scope, id).await?.ok_or(Error::EventNotFound(id))?;
     let logs = if include_logs { logs_of_event(&mut conn, id, LOGS_PER_EVENT).await? } else { Vec::new() };
     let pushes = match include_deliveries {
-        true => pushes_of_event(&mut conn, DEFAULT_NAMESPACE, id, DELIVERIES_PER_EVENT).await?,
+        true => pushes_of_event(&mut conn, &scope, id, DELIVERIES_PER_EVENT).await?,
         false => Vec::new(),
     };
     let cancel_reason = match row.work.cancel_requested || row.work.status.0 == Status::Cancelled {
@@ -128,7 +128,7 @@ struct EventList<'a> {
 }
 
 /// `GET /events`.
-pub async fn list_events(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn list_events(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let filter = read_filter(&mut query);
     let after = take_cursor(&mut query);
@@ -142,7 +142,7 @@ pub async fn list_events(engine: Data<Engine>, request: HttpRequest) -> Result<H
     query.finish()?;
     page.after = position_of(after, &engine, Numbers::Ids).await?;
     let mut conn = engine.database().connection().await?;
-    let found = load_page(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?;
+    let found = load_page(&mut conn, &scope, &filter, page).await?;
     Ok(HttpResponse::Ok().json(EventList {
         events: found.events.iter().map(EventView::without_payload).collect(),
         total: found.total,

@@ -9,9 +9,9 @@ use super::query::{read_query, take_page};
 use super::view::LogView;
 use crate::domain::action::Action;
 use crate::domain::history::Numbers;
+use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::event_log::{LogFilter, list_logs as load_page};
 
 #[derive(Serialize)]
@@ -21,7 +21,7 @@ struct Logs<'a> {
 }
 
 /// `GET /logs`.
-pub async fn list_logs(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn list_logs(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let actions = Action::ALL.map(Action::as_str).join(", ");
     let mut query = read_query(&request)?;
     let filter = LogFilter {
@@ -35,7 +35,7 @@ pub async fn list_logs(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     let after = position_of(after, &engine, Numbers::LogIds).await?.unwrap_or(0);
     let mut conn = engine.database().connection().await?;
     let scan = engine.settings().list_scan_rows;
-    let (entries, next) = load_page(&mut conn, DEFAULT_NAMESPACE, &filter, after, limit, scan).await?;
+    let (entries, next) = load_page(&mut conn, &scope, &filter, after, limit, scan).await?;
     let next = next_cursor(next, &engine, Numbers::LogIds).await?;
     Ok(HttpResponse::Ok().json(Logs { logs: entries.iter().map(LogView::of).collect(), next }))
 }

@@ -6,7 +6,6 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::query::expect_no_query;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::gauges::read_gauges;
 
 /// How many queues are looked at for the oldest delivery.
@@ -27,7 +26,7 @@ async fn refresh(engine: &Engine) -> Result<(), Error> {
     queues.truncate(QUEUES);
     let mut conn = engine.database().connection().await?;
     let limit = engine.settings().list_scan_rows;
-    let gauges = read_gauges(&mut conn, DEFAULT_NAMESPACE, &queues, limit, engine.now()).await?;
+    let gauges = read_gauges(&mut conn, &engine.scope(), &queues, limit).await?;
     engine.metrics().pushes_pending.set(gauges.pushes_pending);
     engine.metrics().oldest_push_seconds.set(gauges.oldest_push_seconds.unwrap_or(0.0).max(0.0));
     engine.metrics().breakers_open.set(gauges.breakers_open);

@@ -25,6 +25,7 @@ pub mod problem;
 pub mod query;
 pub mod replays;
 pub mod request_id;
+pub mod scope;
 pub mod sent_claims;
 pub mod server;
 pub mod sliced_body;

@@ -9,6 +9,7 @@ use super::events::read_filter;
 use super::query::read_query;
 use super::view::EventView;
 use crate::domain::limits;
+use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::engine::operate::{Holder, ResetPreview};
@@ -18,35 +19,55 @@ use crate::error::Error;
 pub const STALE_SECONDS: f64 = 30.0;
 
 /// `POST /events/{id}/reset`.
-pub async fn reset_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub async fn reset_event(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?.unwrap_or_else(|| "operator".into());
     read_nothing(&request, payload).await?;
-    let row = engine.reset_event(id, reason).await?;
+    let row = engine.reset_event(scope, id, reason).await?;
     Ok(HttpResponse::Ok().json(EventView::whole(&row)))
 }
 
 /// `POST /events/{id}/retry`.
-pub async fn retry_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub async fn retry_event(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     read_nothing(&request, payload).await?;
-    let row = engine.retry_event(id, reason).await?;
+    let row = engine.retry_event(scope, id, reason).await?;
     Ok(HttpResponse::Ok().json(EventView::whole(&row)))
 }
 
 /// `POST /events/{id}/cancel`.
-pub async fn cancel_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub async fn cancel_event(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     read_nothing(&request, payload).await?;
-    let row = engine.cancel_event(id, reason).await?;
+    let row = engine.cancel_event(scope, id, reason).await?;
     Ok(HttpResponse::Ok().json(EventView::whole(&row)))
 }
 
 /// `POST /events/reset`: all leases that have run out, and with `stale_for` all work whose
 /// worker has been silent for so long.
-pub async fn reset_stale(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub async fn reset_stale(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let reason = query.text("reason", limits::NAME_CHARS).unwrap_or_else(|| "operator".into());
     let stale_for = query.number("stale_for", 0.0..=limits::DELAY_SECONDS as f64);
@@ -54,12 +75,12 @@ pub async fn reset_stale(engine: Data<Engine>, request: HttpRequest, payload: Pa
     query.finish()?;
     read_nothing(&request, payload).await?;
     if dry_run {
-        let ResetPreview { outcome, holders } = engine.preview_reset(stale_for).await?;
+        let ResetPreview { outcome, holders } = engine.preview_reset(scope, stale_for).await?;
         let view =
             json!({ "reset": outcome.count, "more": outcome.more, "dry_run": true, "workers": holders_view(&holders) });
         return Ok(HttpResponse::Ok().json(view));
     }
-    let outcome = engine.reset_stale(stale_for, reason).await?;
+    let outcome = engine.reset_stale(scope, stale_for, reason).await?;
     Ok(HttpResponse::Ok().json(json!({ "reset": outcome.count, "more": outcome.more, "dry_run": false })))
 }
 
@@ -69,7 +90,12 @@ fn holders_view(holders: &[Holder]) -> Vec<Value> {
 }
 
 /// `POST /events/retry`: all that match.
-pub async fn retry_events(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub async fn retry_events(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let mut filter = read_filter(&mut query);
     let dry_run = query.boolean("dry_run").unwrap_or(false);
@@ -79,7 +105,7 @@ pub async fn retry_events(engine: Data<Engine>, request: HttpRequest, payload: P
     }
     query.finish()?;
     read_nothing(&request, payload).await?;
-    let outcome = engine.retry_events(filter, dry_run).await?;
+    let outcome = engine.retry_events(scope, filter, dry_run).await?;
     Ok(HttpResponse::Ok().json(json!({ "retried": outcome.count, "more": outcome.more, "dry_run": dry_run })))
 }
 

@@ -16,10 +16,10 @@ use crate::domain::history::Numbers;
 use crate::domain::input::RawFields;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
+use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::engine::operate::replay_jobs::BulkReplay;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letter_list::DeadLetterFilter;
 use crate::store::pages::page_end;
 use crate::store::replay_jobs::{ReplayJobRow, get_replay_job, list_replay_jobs};
@@ -58,21 +58,26 @@ impl<'a> ReplayView<'a> {
 }
 
 /// `POST /dead-letters/replay`.
-pub async fn start_replay(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub async fn start_replay(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
-    let (replay, dry_run) = read_replay(&body)?;
+    let (replay, by, dry_run) = read_replay(&body)?;
     if dry_run {
-        let (matched, matched_is_exact) = engine.count_replayable(replay.filter).await?;
+        let (matched, matched_is_exact) = engine.count_replayable(&scope, replay.filter).await?;
         return Ok(
             HttpResponse::Ok().json(json!({"matched": matched, "matched_is_exact": matched_is_exact, "dry_run": true}))
         );
     }
-    let row = engine.start_replay(replay).await?;
+    let row = engine.start_replay(scope.with_actor(by), replay).await?;
     let location = (header::LOCATION, format!("/replays/{}", row.id));
     Ok(HttpResponse::Accepted().insert_header(location).json(ReplayView::of(&row)))
 }
 
-fn read_replay(body: &[u8]) -> Result<(BulkReplay, bool), Error> {
+fn read_replay(body: &[u8]) -> Result<(BulkReplay, String, bool), Error> {
     let mut fields = RawFields::of_body(body)?;
     // Required, so that everything is sent again only by somebody who says so: `{}`.
     let filter = fields.required("filter", |fields, name| fields.object(name, |filter| Some(read_filter(filter))));
@@ -82,7 +87,7 @@ fn read_replay(body: &[u8]) -> Result<(BulkReplay, bool), Error> {
         fields.number("rate_per_second", limits::REPLAYS_PER_SECOND).unwrap_or(limits::DEFAULT_REPLAYS_PER_SECOND);
     let dry_run = fields.boolean("dry_run").unwrap_or(false);
     let (filter, by) = fields.finish_with(filter.zip(by))?;
-    Ok((BulkReplay { filter, config, rate_per_second, by }, dry_run))
+    Ok((BulkReplay { filter, config, rate_per_second }, by, dry_run))
 }
 
 fn read_filter(fields: &mut RawFields<'_>) -> DeadLetterFilter {
@@ -102,34 +107,35 @@ struct Replays<'a> {
 }
 
 /// `GET /replays`.
-pub async fn list_replays(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn list_replays(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let (after, limit) = take_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let mut conn = engine.database().connection().await?;
-    let rows = list_replay_jobs(&mut conn, DEFAULT_NAMESPACE, after, limit).await?;
+    let rows = list_replay_jobs(&mut conn, &scope, after, limit).await?;
     let next = next_cursor(page_end(&rows, limit, |row| row.id), &engine, Numbers::Ids).await?;
     Ok(HttpResponse::Ok().json(Replays { replays: rows.iter().map(ReplayView::of).collect(), next }))
 }
 
 /// `GET /replays/{id}`.
-pub async fn get_replay(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn get_replay(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
-    let row = get_replay_job(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::ReplayNotFound(id))?;
+    let row = get_replay_job(&mut conn, &scope, id).await?.ok_or(Error::ReplayNotFound(id))?;
     Ok(HttpResponse::Ok().json(ReplayView::of(&row)))
 }
 
 /// `POST /replays/{id}/cancel`.
 pub async fn cancel_replay(
     engine: Data<Engine>,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     read_bare(&request, payload).await?;
-    let row = engine.cancel_replay(id).await?;
+    let row = engine.cancel_replay(scope, id).await?;
     Ok(HttpResponse::Ok().json(ReplayView::of(&row)))
 }

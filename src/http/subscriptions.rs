@@ -12,6 +12,7 @@ use super::query::{expect_no_query, read_query, take_page};
 use super::view::{Timestamp, timestamp};
 use crate::domain::history::Numbers;
 use crate::domain::input::{InputError, RawFields};
+use crate::domain::scope::Scope;
 use crate::domain::seconds::Seconds;
 use crate::domain::signature::Secret;
 use crate::domain::subscription::{SubscriptionSpec, headers};
@@ -19,7 +20,6 @@ use crate::domain::{limits, text};
 use crate::engine::Engine;
 use crate::engine::operate::subscriptions::SubscriptionChanges;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::endpoints::{EndpointRow, load_endpoints};
 use crate::store::filter_overruns::{FilterOverrun, load_filter_overruns};
 use crate::store::pages::page_end;
@@ -35,6 +35,7 @@ const TEST_EVENT: &str = "waybill.test";
 /// `POST /subscriptions`.
 pub async fn create_subscription(
     engine: Data<Engine>,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
@@ -51,7 +52,7 @@ pub async fn create_subscription(
     }
     fields.finish()?;
     let secret = or_new(secret)?;
-    let row = engine.create_subscription(rest, secret.clone(), is_active).await?;
+    let row = engine.create_subscription(scope, rest, secret.clone(), is_active).await?;
     let mut view = view(&row, None, None);
     view.insert("secret".into(), secret.as_text().into());
     let location = (header::LOCATION, format!("/subscriptions/{}", row.id));
@@ -59,16 +60,20 @@ pub async fn create_subscription(
 }
 
 /// `GET /subscriptions`.
-pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn list_subscriptions(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let is_active = query.boolean("is_active");
     let (after, limit) = take_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let mut conn = engine.database().connection().await?;
-    let rows = subscriptions::list_subscriptions(&mut conn, DEFAULT_NAMESPACE, is_active, after, limit).await?;
+    let rows = subscriptions::list_subscriptions(&mut conn, &scope, is_active, after, limit).await?;
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();
-    let endpoints = load_endpoints(&mut conn, DEFAULT_NAMESPACE, &urls, engine.now()).await?;
+    let endpoints = load_endpoints(&mut conn, &scope, &urls).await?;
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let overruns = load_filter_overruns(&mut conn, &ids).await?;
     let views = rows.iter().map(|row| {
@@ -81,11 +86,11 @@ pub async fn list_subscriptions(engine: Data<Engine>, request: HttpRequest) -> R
 }
 
 /// `GET /subscriptions/{id}`.
-pub async fn get_subscription(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn get_subscription(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
-    let row = subscriptions::get_subscription(&mut conn, DEFAULT_NAMESPACE, id).await?;
+    let row = subscriptions::get_subscription(&mut conn, &scope, id).await?;
     drop(conn);
     show(&engine, &row.ok_or(Error::SubscriptionNotFound(id))?).await
 }
@@ -93,6 +98,7 @@ pub async fn get_subscription(engine: Data<Engine>, request: HttpRequest) -> Res
 /// `PATCH /subscriptions/{id}`.
 pub async fn change_subscription(
     engine: Data<Engine>,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
@@ -105,25 +111,27 @@ pub async fn change_subscription(
     }
     let rest = fields.rest();
     fields.finish()?;
-    let row = engine.change_subscription(id, SubscriptionChanges { fields: rest, is_active }).await?;
+    let row = engine.change_subscription(scope, id, SubscriptionChanges { fields: rest, is_active }).await?;
     show(&engine, &row).await
 }
 
 /// `DELETE /subscriptions/{id}`.
 pub async fn delete_subscription(
     engine: Data<Engine>,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     read_bare(&request, payload).await?;
-    engine.delete_subscription(id).await?;
+    engine.delete_subscription(scope, id).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /subscriptions/{id}/rotate-secret`.
 pub async fn rotate_secret(
     engine: Data<Engine>,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
@@ -136,7 +144,7 @@ pub async fn rotate_secret(
         .unwrap_or(Seconds::whole(limits::DEFAULT_SECRET_OVERLAP_SECONDS));
     fields.finish()?;
     let secret = or_new(secret)?;
-    let row = engine.rotate_secret(id, secret.clone(), overlap.as_f64()).await?;
+    let row = engine.rotate_secret(scope, id, secret.clone(), overlap.as_f64()).await?;
     Ok(HttpResponse::Ok().json(json!({
         "id": row.id, "version": row.version, "secret": secret.as_text(), "overlap_seconds": overlap,
     })))
@@ -145,12 +153,13 @@ pub async fn rotate_secret(
 /// `POST /subscriptions/{id}/resume`: lifts the pause of its endpoint, and closes its breaker.
 pub async fn resume_subscription(
     engine: Data<Engine>,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     read_bare(&request, payload).await?;
-    let row = engine.resume_subscription(id).await?;
+    let row = engine.resume_subscription(scope, id).await?;
     show(&engine, &row).await
 }
 
@@ -200,7 +209,7 @@ fn test_letter(id: i64) -> Result<OutboundMessage, Error> {
 
 async fn show(engine: &Engine, row: &SubscriptionRow) -> Result<HttpResponse, Error> {
     let mut conn = engine.database().connection().await?;
-    let endpoints = load_endpoints(&mut conn, DEFAULT_NAMESPACE, &[&row.url], engine.now()).await?;
+    let endpoints = load_endpoints(&mut conn, &engine.scope(), &[&row.url]).await?;
     let overruns = load_filter_overruns(&mut conn, &[row.id]).await?;
     Ok(HttpResponse::Ok().json(view(row, endpoints.first(), overruns.first())))
 }

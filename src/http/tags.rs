@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::query::read_query;
 use super::view::{Timestamp, timestamp};
 use crate::domain::limits;
+use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::pages::page_end;
 use crate::store::tags::list_tags as load_page;
 
@@ -35,14 +35,14 @@ struct TagView {
 }
 
 /// `GET /tags`.
-pub async fn list_tags(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn list_tags(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let after = query.text("after", limits::TAG_CHARS).unwrap_or_default();
     let limit = query.integer("limit", limits::PAGE).unwrap_or(100);
     query.finish()?;
     engine.record_sightings().await?;
     let mut conn = engine.database().connection().await?;
-    let rows = load_page(&mut conn, DEFAULT_NAMESPACE, engine.now(), &after, limit, COUNT_CAP).await?;
+    let rows = load_page(&mut conn, &scope, &after, limit, COUNT_CAP).await?;
     let next = page_end(&rows, limit, |row| row.tag.clone());
     let tags = rows
         .into_iter()

@@ -8,9 +8,9 @@ use super::operate::STALE_SECONDS;
 use super::query::read_query;
 use super::view::Timestamp;
 use crate::domain::limits;
+use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::pages::page_end;
 use crate::store::workers::list_workers as load_page;
 
@@ -33,7 +33,7 @@ struct WorkerView {
 }
 
 /// `GET /workers`.
-pub async fn list_workers(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub async fn list_workers(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let after = query.text("after", limits::WORKER_ID_CHARS).unwrap_or_default();
     let limit = query.integer("limit", limits::PAGE).unwrap_or(100);
@@ -41,7 +41,7 @@ pub async fn list_workers(engine: Data<Engine>, request: HttpRequest) -> Result<
     // What this server has seen and not yet written down belongs into the answer.
     engine.record_sightings().await?;
     let mut conn = engine.database().connection().await?;
-    let rows = load_page(&mut conn, DEFAULT_NAMESPACE, engine.now(), STALE_SECONDS, &after, limit).await?;
+    let rows = load_page(&mut conn, &scope, STALE_SECONDS, &after, limit).await?;
     let next = page_end(&rows, limit, |row| row.worker_id.clone());
     let workers = rows
         .into_iter()

@@ -11,13 +11,14 @@ use super::cached::CachedExt;
 use super::columns::JsonColumn;
 use super::schema::subscription_catalog;
 use super::statement::statement;
+use crate::domain::scope::Scope;
 
 /// Gives the catalog another number, a random one: it is not the same again after a restore and as
 /// many changes. Call it first: those who change any subscription take turns by it.
-pub async fn renew_generation(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<()> {
+pub async fn renew_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<()> {
     let renew =
         "UPDATE waybill.subscription_catalog SET generation = waybill.random_generation() WHERE namespace_id = $1";
-    sql_query(renew).bind::<Integer, _>(namespace_id).execute(conn).await.map(drop)
+    sql_query(renew).bind::<Integer, _>(scope.namespace).execute(conn).await.map(drop)
 }
 
 /// An active subscription, as servers copy it.
@@ -41,8 +42,8 @@ pub struct CatalogRow {
 }
 
 /// The number of the present catalog.
-pub async fn load_generation(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<i64> {
-    subscription_catalog::table.find(namespace_id).select(subscription_catalog::generation).first(conn).await
+pub async fn load_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
+    subscription_catalog::table.find(scope.namespace).select(subscription_catalog::generation).first(conn).await
 }
 
 /// A row of the catalog, or none, with the number of the catalog.
@@ -77,18 +78,18 @@ impl NumberedRow {
 /// Returns all active subscriptions, and the number that stands for them. One statement, and so one
 /// snapshot: rows of one catalog under the number of the one before would count as current after a
 /// restore to that number.
-pub async fn load_catalog(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<(i64, Vec<CatalogRow>)> {
+pub async fn load_catalog(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<(i64, Vec<CatalogRow>)> {
     let rows: Vec<NumberedRow> =
-        statement!("load_catalog").query().bind::<Integer, _>(namespace_id).cached().load(conn).await?;
+        statement!("load_catalog").query().bind::<Integer, _>(scope.namespace).cached().load(conn).await?;
     let generation = rows.as_slice().first().ok_or(diesel::NotFound)?.generation;
     Ok((generation, rows.into_iter().filter_map(NumberedRow::row).collect()))
 }
 
 /// One subscription, active or not, as servers copy it.
-pub async fn load_one(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64) -> QueryResult<Option<CatalogRow>> {
+pub async fn load_one(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<Option<CatalogRow>> {
     statement!("load_catalog_row")
         .query()
-        .bind::<Integer, _>(namespace_id)
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
         .cached()
         .get_result(conn)

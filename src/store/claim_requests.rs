@@ -12,12 +12,13 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::events::EventRow;
 use super::schema::{claim_requests, deliveries, events};
+use crate::domain::ids::NamespaceId;
 
 /// Who asked, and under which name.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestKey<'a> {
     /// Whose queue.
-    pub namespace_id: i32,
+    pub namespace: NamespaceId,
     /// The worker.
     pub worker_id: &'a str,
     /// Its name for the claim.
@@ -51,7 +52,7 @@ pub struct LockedRequest {
 /// trace: idle workers ask all day, each time by another name.
 pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> QueryResult<LockedRequest> {
     sql_query("SELECT pg_advisory_xact_lock(1463900498, hashtext($1 || ':' || $2 || ':' || $3))")
-        .bind::<Integer, _>(key.namespace_id)
+        .bind::<Integer, _>(key.namespace)
         .bind::<Text, _>(key.worker_id)
         .bind::<Text, _>(key.request_id)
         .cached()
@@ -62,7 +63,7 @@ pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> 
         "UPDATE waybill.claim_requests SET asks = asks + 1 \
          WHERE namespace_id = $1 AND worker_id = $2 AND request_id = $3 RETURNING delivery_ids, lease_ids, asks",
     )
-    .bind::<Integer, _>(key.namespace_id)
+    .bind::<Integer, _>(key.namespace)
     .bind::<Text, _>(key.worker_id)
     .bind::<Text, _>(key.request_id)
     .cached()
@@ -75,7 +76,7 @@ pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> 
 /// Locks the request's row and tells whether nobody has asked since the `asks`-th time.
 pub async fn is_last_ask(conn: &mut AsyncPgConnection, key: RequestKey<'_>, asks: i32) -> QueryResult<bool> {
     let last: Option<i32> = claim_requests::table
-        .find((key.namespace_id, key.worker_id, key.request_id))
+        .find((key.namespace, key.worker_id, key.request_id))
         .select(claim_requests::asks)
         .for_update()
         .first(conn)
@@ -98,7 +99,7 @@ pub async fn remember_claim(
          ON CONFLICT (namespace_id, worker_id, request_id) DO UPDATE \
          SET delivery_ids = excluded.delivery_ids, lease_ids = excluded.lease_ids, claimed_at = excluded.claimed_at",
     )
-    .bind::<Integer, _>(key.namespace_id)
+    .bind::<Integer, _>(key.namespace)
     .bind::<Text, _>(key.worker_id)
     .bind::<Text, _>(key.request_id)
     .bind::<Array<BigInt>, _>(&claimed.delivery_ids)

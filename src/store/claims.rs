@@ -1,6 +1,5 @@
 //! Claims: the one statement that hands work out.
 
-use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, SmallInt, Text, Timestamptz};
@@ -9,12 +8,13 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::events::{EventRow, LARGE_PAYLOAD};
 use super::statement::{Statement, statement};
+use crate::domain::scope::Scope;
 
 /// A claim, as the statement wants it.
 #[derive(Debug, Clone)]
 pub struct ClaimQuery<'a> {
     /// Whose queues.
-    pub namespace_id: i32,
+    pub scope: Scope,
     /// Which queues.
     pub queues: &'a [String],
     /// Where to begin in each, by rank and number.
@@ -32,8 +32,6 @@ pub struct ClaimQuery<'a> {
     pub subscriptions: Option<&'a [(i64, i32)]>,
     /// How many bytes of payloads at most, if that is more than one delivery.
     pub max_bytes: i64,
-    /// The time, if it is not the database's.
-    pub now: Option<DateTime<Utc>>,
 }
 
 /// What a claim found.
@@ -101,13 +99,13 @@ pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'
         query.subscriptions.map(|subscriptions| subscriptions.iter().copied().unzip()).unzip();
     let rows: Vec<ClaimedRow> = CLAIM_DELIVERIES
         .query()
-        .bind::<Integer, _>(query.namespace_id)
+        .bind::<Integer, _>(query.scope.namespace)
         .bind::<Array<Text>, _>(query.queues)
         .bind::<BigInt, _>(query.worker_ids.len() as i64)
         .bind::<Array<BigInt>, _>(query.windows)
         .bind::<Array<Text>, _>(query.worker_ids)
         .bind::<Array<Integer>, _>(query.lease_seconds)
-        .bind::<Nullable<Timestamptz>, _>(query.now)
+        .bind::<Nullable<Timestamptz>, _>(query.scope.now)
         .bind::<Array<SmallInt>, _>(query.from.iter().map(|from| from.0).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(query.from.iter().map(|from| from.1).collect::<Vec<_>>())
         .bind::<Nullable<Array<Integer>>, _>(query.queue_leases)

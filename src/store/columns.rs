@@ -2,12 +2,14 @@
 
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::expression::AsExpression;
+use diesel::internal::derives::as_expression::Bound;
 use diesel::pg::{Pg, PgValue};
+use diesel::prelude::Queryable;
 use diesel::serialize::{self, IsNull, Output, ToSql};
-use diesel::sql_types::{Json, Text};
+use diesel::sql_types::{Integer, Json, Nullable, SingleValue, Text};
 use std::io::Write;
 
-use crate::domain::{action::Action, json::RawJson, status::Status};
+use crate::domain::{action::Action, ids::NamespaceId, json::RawJson, status::Status};
 
 /// [`RawJson`] as a `json` column: the text itself, in both directions.
 #[derive(Debug, Clone, AsExpression, FromSqlRow)]
@@ -64,3 +66,55 @@ impl FromSql<Text, Pg> for ActionColumn {
         Ok(ActionColumn(action))
     }
 }
+
+/// Stores an identifier of the domain as the number that it is.
+macro_rules! id_column {
+    ($id:ty, $sql:ty, $number:ty) => {
+        impl FromSql<$sql, Pg> for $id {
+            fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
+                <$number as FromSql<$sql, Pg>>::from_sql(value).map(Self)
+            }
+        }
+
+        impl ToSql<$sql, Pg> for $id {
+            fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+                ToSql::<$sql, Pg>::to_sql(&self.0, out)
+            }
+        }
+
+        impl<ST: SingleValue> Queryable<ST, Pg> for $id
+        where
+            Self: FromSql<ST, Pg>,
+        {
+            type Row = Self;
+
+            fn build(row: Self) -> deserialize::Result<Self> {
+                Ok(row)
+            }
+        }
+
+        impl AsExpression<$sql> for $id {
+            type Expression = Bound<$sql, Self>;
+
+            fn as_expression(self) -> Self::Expression {
+                Bound::new(self)
+            }
+        }
+
+        impl AsExpression<Nullable<$sql>> for $id {
+            type Expression = Bound<Nullable<$sql>, Self>;
+
+            fn as_expression(self) -> Self::Expression {
+                Bound::new(self)
+            }
+        }
+
+        impl ToSql<Nullable<$sql>, Pg> for $id {
+            fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+                ToSql::<$sql, Pg>::to_sql(&self.0, out)
+            }
+        }
+    };
+}
+
+id_column!(NamespaceId, Integer, i32);

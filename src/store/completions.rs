@@ -1,6 +1,5 @@
 //! Completions by whoever simply holds the work: one guarded statement.
 
-use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
@@ -12,6 +11,7 @@ use super::event_log::LogEntry;
 use super::events::used;
 use super::statement::{Statement, statement};
 use crate::domain::delivery::Report;
+use crate::domain::scope::Scope;
 
 /// A completion, as the short way wants it.
 #[derive(Debug)]
@@ -50,15 +50,14 @@ pub const COMPLETE_DELIVERIES: Statement = statement!("complete_deliveries");
 /// touched and has to be judged.
 pub async fn complete_deliveries(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     completions: &[Completion<'_>],
 ) -> QueryResult<Vec<Completed>> {
     let reports: Vec<&Report> = completions.iter().map(|completion| completion.report).collect();
     COMPLETE_DELIVERIES
         .query()
-        .bind::<Integer, _>(namespace_id)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Array<BigInt>, _>(completions.iter().map(|c| c.id).collect::<Vec<_>>())
         .bind::<Array<Nullable<BigInt>>, _>(completions.iter().map(|c| c.lease_id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(completions.iter().map(|c| c.worker_id).collect::<Vec<_>>())

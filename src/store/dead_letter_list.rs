@@ -14,6 +14,7 @@ use super::columns::JsonColumn;
 use super::growing::{Growing, Stretch};
 use super::pages::{IdRow, page_end};
 use super::statement::statement;
+use crate::domain::scope::Scope;
 
 /// A dead letter without its copies.
 #[derive(Debug, Clone, QueryableByName)]
@@ -119,12 +120,12 @@ const COLUMNS: &str = "l.id, l.delivery_id, l.event_id, l.subscription_id, l.sub
 /// A page of dead letters in the order of ids, and where to go on if there may be more.
 pub async fn list_dead_letters(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     filter: &DeadLetterFilter,
     range: Range,
 ) -> QueryResult<(Vec<DeadLetterRow>, Option<i64>)> {
-    let scan_end = scan_end(conn, namespace_id, filter, range).await?;
-    let statement = filtered(COLUMNS, namespace_id, filter, range, scan_end);
+    let scan_end = scan_end(conn, scope, filter, range).await?;
+    let statement = filtered(COLUMNS, scope, filter, range, scan_end);
     let rows: Vec<DeadLetterRow> = statement.load(conn, &filter.order(), 0, range.limit).await?;
     let next = page_end(&rows, range.limit, |row| row.id).or(scan_end);
     Ok((rows, next))
@@ -133,12 +134,12 @@ pub async fn list_dead_letters(
 /// How many there are, as far as a bounded number of rows tells, and whether that is all of them.
 pub async fn count_dead_letters(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     filter: &DeadLetterFilter,
     range: Range,
 ) -> QueryResult<(i64, bool)> {
-    let scan_end = scan_end(conn, namespace_id, filter, range).await?;
-    let statement = filtered("l.id", namespace_id, filter, range, scan_end);
+    let scan_end = scan_end(conn, scope, filter, range).await?;
+    let statement = filtered("l.id", scope, filter, range, scan_end);
     let rows: Vec<IdRow> = statement.load(conn, &filter.order(), 0, range.scan + 1).await?;
     let counted = rows.len() as i64;
     Ok((counted.min(range.scan), scan_end.is_none() && counted <= range.scan))
@@ -152,22 +153,21 @@ pub async fn last_dead_letter(conn: &mut AsyncPgConnection) -> QueryResult<i64> 
 
 async fn scan_end(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     filter: &DeadLetterFilter,
     range: Range,
 ) -> QueryResult<Option<i64>> {
     if !filter.needs_scan() {
         return Ok(None);
     }
-    let rows: Vec<IdRow> =
-        indexed("l.id", namespace_id, filter, range).load(conn, &filter.order(), range.scan - 1, 1).await?;
+    let rows: Vec<IdRow> = indexed("l.id", scope, filter, range).load(conn, &filter.order(), range.scan - 1, 1).await?;
     Ok(rows.last().map(|row| row.id))
 }
 
 /// What the indexes can answer.
-fn indexed<'a>(columns: &str, namespace_id: i32, filter: &'a DeadLetterFilter, range: Range) -> Growing<'a> {
+fn indexed<'a>(columns: &str, scope: &Scope, filter: &'a DeadLetterFilter, range: Range) -> Growing<'a> {
     let statement = Growing::new(format!("SELECT {columns} FROM waybill.dead_letters l WHERE true"))
-        .and::<Integer, _>("l.namespace_id =", namespace_id)
+        .and::<Integer, _>("l.namespace_id =", scope.namespace)
         .and::<BigInt, _>("l.id <=", range.until);
     let statement = match filter.stretch() {
         Some((stretch, value)) => statement.and_stretch::<BigInt, _>(&stretch, value, Some(range.after)),
@@ -182,12 +182,12 @@ fn indexed<'a>(columns: &str, namespace_id: i32, filter: &'a DeadLetterFilter, r
 /// All that is asked for, up to the end of the scan.
 fn filtered<'a>(
     columns: &str,
-    namespace_id: i32,
+    scope: &Scope,
     filter: &'a DeadLetterFilter,
     range: Range,
     scan_end: Option<i64>,
 ) -> Growing<'a> {
-    let mut statement = indexed(columns, namespace_id, filter, range);
+    let mut statement = indexed(columns, scope, filter, range);
     if let Some(end) = scan_end {
         statement = statement.and::<BigInt, _>("l.id <=", end);
     }
@@ -207,11 +207,11 @@ fn filtered<'a>(
 /// One dead letter with all its copies, if there is one.
 pub async fn get_dead_letter(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     id: i64,
 ) -> QueryResult<Option<WholeDeadLetter>> {
     sql_query("SELECT * FROM waybill.dead_letters WHERE namespace_id = $1 AND id = $2")
-        .bind::<Integer, _>(namespace_id)
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
         .cached()
         .get_result(conn)
@@ -222,12 +222,12 @@ pub async fn get_dead_letter(
 /// These dead letters, without their copies.
 pub async fn find_dead_letters(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     ids: &[i64],
 ) -> QueryResult<Vec<DeadLetterRow>> {
     statement!("find_dead_letters")
         .query()
-        .bind::<Integer, _>(namespace_id)
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<BigInt>, _>(ids)
         .cached()
         .load(conn)

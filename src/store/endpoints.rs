@@ -9,6 +9,7 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
+use crate::domain::scope::Scope;
 
 /// Whether anything may be sent to a subscription now.
 #[derive(Debug, Clone, QueryableByName)]
@@ -52,20 +53,14 @@ pub async fn look_at_gates(
 
 /// Takes the right to send one request to an endpoint whose breaker is open and whose pause is
 /// over. Nobody else gets it for `seconds`.
-pub async fn take_probe(
-    conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    url: &str,
-    seconds: f64,
-    now: Option<DateTime<Utc>>,
-) -> QueryResult<bool> {
+pub async fn take_probe(conn: &mut AsyncPgConnection, scope: &Scope, url: &str, seconds: f64) -> QueryResult<bool> {
     let taken = sql_query(
         "UPDATE waybill.endpoints SET paused_until = coalesce($3, now()) + make_interval(secs => $4) \
          WHERE namespace_id = $1 AND url = $2 AND opened_at IS NOT NULL AND paused_until <= coalesce($3, now())",
     )
-    .bind::<Integer, _>(namespace_id)
+    .bind::<Integer, _>(scope.namespace)
     .bind::<Text, _>(url)
-    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Nullable<Timestamptz>, _>(scope.now)
     .bind::<Double, _>(seconds)
     .cached()
     .execute(conn)
@@ -75,12 +70,7 @@ pub async fn take_probe(
 
 /// Gives that right back for these endpoints: whoever comes next may have it. Rows are locked in the
 /// order of their URLs' bytes, as everywhere, so that nobody waits in a circle.
-pub async fn return_probes(
-    conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    urls: &[&str],
-    now: Option<DateTime<Utc>>,
-) -> QueryResult<()> {
+pub async fn return_probes(conn: &mut AsyncPgConnection, scope: &Scope, urls: &[&str]) -> QueryResult<()> {
     sql_query(
         "WITH known AS MATERIALIZED ( \
              SELECT namespace_id, url FROM waybill.endpoints \
@@ -90,9 +80,9 @@ pub async fn return_probes(
          UPDATE waybill.endpoints e SET paused_until = coalesce($3, now()) \
          FROM known k WHERE e.namespace_id = k.namespace_id AND e.url = k.url",
     )
-    .bind::<Integer, _>(namespace_id)
+    .bind::<Integer, _>(scope.namespace)
     .bind::<Array<Text>, _>(urls)
-    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Nullable<Timestamptz>, _>(scope.now)
     .cached()
     .execute(conn)
     .await
@@ -103,10 +93,9 @@ pub async fn return_probes(
 /// each and in order, so that nobody waits in a circle.
 pub async fn pause_endpoints(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     urls: &[&str],
     seconds: &[f64],
-    now: Option<DateTime<Utc>>,
 ) -> QueryResult<()> {
     sql_query(
         "INSERT INTO waybill.endpoints AS e (namespace_id, url, paused_until, updated_at) \
@@ -115,9 +104,9 @@ pub async fn pause_endpoints(
          ON CONFLICT (namespace_id, url) DO UPDATE \
          SET paused_until = greatest(e.paused_until, excluded.paused_until), updated_at = excluded.updated_at",
     )
-    .bind::<Integer, _>(namespace_id)
+    .bind::<Integer, _>(scope.namespace)
     .bind::<Array<Text>, _>(urls)
-    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Nullable<Timestamptz>, _>(scope.now)
     .bind::<Array<Double>, _>(seconds)
     .cached()
     .execute(conn)
@@ -159,16 +148,15 @@ pub struct Failures {
 /// endpoints whose breakers were opened.
 pub async fn note_failures(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     failures: &BTreeMap<&str, Failures>,
     rule: BreakerRule,
-    now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<String>> {
     let probed = failures.iter().filter(|(_, failures)| failures.has_probe).map(|(url, _)| *url);
     let opened: Vec<UrlRow> = sql_query(include_str!("sql/note_failures.sql"))
-        .bind::<Integer, _>(namespace_id)
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<Text>, _>(failures.keys().copied().collect::<Vec<_>>())
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Array<Integer>, _>(failures.values().map(|failures| failures.count).collect::<Vec<_>>())
         .bind::<Integer, _>(rule.failures)
         .bind::<Double, _>(rule.seconds)
@@ -180,16 +168,11 @@ pub async fn note_failures(
 }
 
 /// Forgets endpoints' failures. Returns the endpoints whose breakers that closed.
-pub async fn note_successes(
-    conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    urls: &[&str],
-    now: Option<DateTime<Utc>>,
-) -> QueryResult<Vec<String>> {
+pub async fn note_successes(conn: &mut AsyncPgConnection, scope: &Scope, urls: &[&str]) -> QueryResult<Vec<String>> {
     let closed: Vec<UrlRow> = sql_query(include_str!("sql/note_successes.sql"))
-        .bind::<Integer, _>(namespace_id)
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<Text>, _>(urls)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .cached()
         .load(conn)
         .await?;
@@ -198,16 +181,11 @@ pub async fn note_successes(
 
 /// Lifts an endpoint's pause, closes its breaker and forgets its failures. Returns whether the
 /// breaker was open.
-pub async fn resume_endpoint(
-    conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    url: &str,
-    now: Option<DateTime<Utc>>,
-) -> QueryResult<bool> {
+pub async fn resume_endpoint(conn: &mut AsyncPgConnection, scope: &Scope, url: &str) -> QueryResult<bool> {
     let row: Option<Flag> = sql_query(include_str!("sql/resume_endpoint.sql"))
-        .bind::<Integer, _>(namespace_id)
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Text, _>(url)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .cached()
         .get_result(conn)
         .await
@@ -234,17 +212,16 @@ pub struct EndpointRow {
 /// How these endpoints are doing; those of which nothing is known are left out.
 pub async fn load_endpoints(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     urls: &[&str],
-    now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<EndpointRow>> {
     sql_query(
         "SELECT url, failures_in_row, opened_at, paused_until, coalesce($3, now()) AS now \
          FROM waybill.endpoints WHERE namespace_id = $1 AND url = ANY($2)",
     )
-    .bind::<Integer, _>(namespace_id)
+    .bind::<Integer, _>(scope.namespace)
     .bind::<Array<Text>, _>(urls)
-    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Nullable<Timestamptz>, _>(scope.now)
     .cached()
     .load(conn)
     .await

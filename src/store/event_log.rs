@@ -18,6 +18,7 @@ use super::statement::statement;
 use crate::domain::action::Action;
 use crate::domain::attempt::ErrorKind;
 use crate::domain::delivery::{LogLine, PushRecord};
+use crate::domain::scope::Scope;
 
 /// One line, as it stands.
 #[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
@@ -43,17 +44,12 @@ pub struct LogEntry {
 }
 
 /// Appends lines; the entries come back in the order given.
-pub async fn append_log(
-    conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    now: Option<DateTime<Utc>>,
-    lines: &[LogLine],
-) -> QueryResult<Vec<LogEntry>> {
+pub async fn append_log(conn: &mut AsyncPgConnection, scope: &Scope, lines: &[LogLine]) -> QueryResult<Vec<LogEntry>> {
     let pushes: Vec<&PushRecord> = lines.iter().map(|line| &line.push).collect();
     let mut entries: Vec<LogEntry> = statement!("append_log")
         .query()
-        .bind::<Integer, _>(namespace_id)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.event_id).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.delivery_id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(lines.iter().map(|l| l.action.as_str()).collect::<Vec<_>>())
@@ -178,16 +174,16 @@ pub struct LogFilter {
 /// be more. Filters that no index serves are applied to at most `scan` rows.
 pub async fn list_logs(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     filter: &LogFilter,
     after: i64,
     limit: i64,
     scan: i64,
 ) -> QueryResult<(Vec<LogEntry>, Option<i64>)> {
-    let mut query = indexed(namespace_id, filter, after).order(event_log::id).limit(limit);
+    let mut query = indexed(scope, filter, after).order(event_log::id).limit(limit);
     let mut scan_end = None;
     if filter.worker_id.is_some() || filter.action.is_some() {
-        scan_end = indexed(namespace_id, filter, after)
+        scan_end = indexed(scope, filter, after)
             .order(event_log::id)
             .offset(scan - 1)
             .limit(1)
@@ -208,9 +204,11 @@ pub async fn list_logs(
     Ok((entries, next))
 }
 
-fn indexed(namespace_id: i32, filter: &LogFilter, after: i64) -> event_log::BoxedQuery<'static, Pg> {
-    let mut query =
-        event_log::table.filter(event_log::namespace_id.eq(namespace_id)).filter(event_log::id.gt(after)).into_boxed();
+fn indexed(scope: &Scope, filter: &LogFilter, after: i64) -> event_log::BoxedQuery<'static, Pg> {
+    let mut query = event_log::table
+        .filter(event_log::namespace_id.eq(scope.namespace))
+        .filter(event_log::id.gt(after))
+        .into_boxed();
     if let Some(event_id) = filter.event_id {
         query = query.filter(event_log::event_id.eq(event_id));
     }

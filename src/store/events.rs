@@ -13,6 +13,7 @@ use super::schema::{deliveries, events};
 use super::statement::{Statement, statement};
 use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::json::RawJson;
+use crate::domain::scope::Scope;
 
 /// Payloads of more bytes have their size on record, so that claims can bound what they hand out.
 pub const LARGE_PAYLOAD: usize = 4 * 1024;
@@ -176,10 +177,10 @@ pub const PUBLISH_AND_FAN_OUT: Statement = statement!("publish_and_fan_out");
 
 /// Binds what both statements take first; each bind is another type, so it cannot be a function.
 macro_rules! bind_events {
-    ($query:expr, $namespace_id:expr, $now:expr, $new:expr, $generation:expr) => {
+    ($query:expr, $scope:expr, $new:expr, $generation:expr) => {
         $query
-            .bind::<Integer, _>($namespace_id)
-            .bind::<Nullable<Timestamptz>, _>($now)
+            .bind::<Integer, _>($scope.namespace)
+            .bind::<Nullable<Timestamptz>, _>($scope.now)
             .bind::<Array<Text>, _>($new.iter().map(|e| e.title.as_str()).collect::<Vec<_>>())
             .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.description.as_deref()))
             .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.event_type.as_deref()))
@@ -207,28 +208,26 @@ macro_rules! bind_events {
 /// were matched.
 pub async fn publish_events(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     new: &[&NewEvent],
     fan_out: &FanOut,
 ) -> QueryResult<Option<Published>> {
     if !fan_out.pushes.is_empty() {
-        return publish_and_fan_out(conn, namespace_id, now, new, fan_out).await;
+        return publish_and_fan_out(conn, scope, new, fan_out).await;
     }
     let events: Vec<StoredEvent> =
-        bind_events!(PUBLISH_EVENTS.query(), namespace_id, now, new, fan_out.generation).cached().load(conn).await?;
+        bind_events!(PUBLISH_EVENTS.query(), scope, new, fan_out.generation).cached().load(conn).await?;
     Ok((events.len() == new.len()).then_some(Published { events, push_seqs: Vec::new(), first_push_due_at: None }))
 }
 
 async fn publish_and_fan_out(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     new: &[&NewEvent],
     fan_out: &FanOut,
 ) -> QueryResult<Option<Published>> {
     let pushes = &fan_out.pushes;
-    let rows: Vec<FannedOut> = bind_events!(PUBLISH_AND_FAN_OUT.query(), namespace_id, now, new, fan_out.generation)
+    let rows: Vec<FannedOut> = bind_events!(PUBLISH_AND_FAN_OUT.query(), scope, new, fan_out.generation)
         .bind::<Array<BigInt>, _>(fan_out.subscriptions.iter().map(|(id, _)| *id).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(fan_out.subscriptions.iter().map(|(_, version)| *version).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(pushes_of_each(new.len(), pushes))
@@ -258,11 +257,11 @@ fn pushes_of_each(events: usize, pushes: &[Push]) -> Vec<i32> {
 }
 
 /// An event and where it stands.
-pub async fn get_event(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64) -> QueryResult<Option<EventRow>> {
+pub async fn get_event(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<Option<EventRow>> {
     events::table
         .inner_join(deliveries::table.on(deliveries::id.eq(events::id)))
         .filter(events::id.eq(id))
-        .filter(events::namespace_id.eq(namespace_id))
+        .filter(events::namespace_id.eq(scope.namespace))
         .select(EventRow::as_select())
         .first(conn)
         .await

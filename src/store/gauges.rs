@@ -1,6 +1,5 @@
 //! What can be read off the tables at a glance, at a bounded cost.
 
-use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Text, Timestamptz};
@@ -8,6 +7,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::statement::statement;
+use crate::domain::scope::Scope;
 
 /// How pushing stands.
 #[derive(Debug, QueryableByName)]
@@ -26,17 +26,16 @@ pub struct Gauges {
 /// Reads how pushing stands, looking at these queues for the oldest.
 pub async fn read_gauges(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     queues: &[String],
     limit: i64,
-    now: Option<DateTime<Utc>>,
 ) -> QueryResult<Gauges> {
     statement!("read_gauges")
         .query()
-        .bind::<Integer, _>(namespace_id)
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<Text>, _>(queues)
         .bind::<BigInt, _>(limit)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .cached()
         .get_result(conn)
         .await

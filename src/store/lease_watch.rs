@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::statement::{Statement, statement};
+use crate::domain::scope::Scope;
 
 /// What was found on the rows that were taken off the list.
 #[derive(Debug, QueryableByName)]
@@ -142,16 +143,15 @@ pub struct HeldDelivery {
 /// of life for `silent_seconds`.
 pub async fn find_stale(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     silent_seconds: Option<f64>,
-    now: Option<DateTime<Utc>>,
     limit: i64,
 ) -> QueryResult<Vec<HeldDelivery>> {
     statement!("find_stale_deliveries")
         .query()
-        .bind::<Integer, _>(namespace_id)
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Nullable<Double>, _>(silent_seconds)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<BigInt, _>(limit)
         .cached()
         .load(conn)

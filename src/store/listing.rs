@@ -18,6 +18,7 @@ use diesel_async::AsyncPgConnection;
 use super::events::EventRow;
 use super::growing::{Growing, Stretch};
 use super::pages::{IdRow, page_end};
+use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 
 /// Which events are wanted.
@@ -94,28 +95,27 @@ const FROM_UNHAPPY: &str = "(SELECT * FROM waybill.deliveries WHERE subscription
 /// Lists events.
 pub async fn list_events(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     filter: &EventFilter,
     page: Page,
 ) -> QueryResult<EventPage> {
-    let scan_end = scan_end(conn, namespace_id, filter, page).await?;
+    let scan_end = scan_end(conn, scope, filter, page).await?;
     let events: Vec<EventRow> =
-        Listing::filtered(ROWS, namespace_id, filter, page, scan_end).load(conn, page.offset, page.limit).await?;
+        Listing::filtered(ROWS, scope, filter, page, scan_end).load(conn, page.offset, page.limit).await?;
     let next = page_end(&events, page.limit, |row| row.event.id).or(scan_end);
-    let (total, total_is_exact) = count(conn, namespace_id, filter, page).await?;
+    let (total, total_is_exact) = count(conn, scope, filter, page).await?;
     Ok(EventPage { events, next, total, total_is_exact })
 }
 
 /// Ids of events that match, oldest first, and where to go on if there may be more.
 pub async fn find_events(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     filter: &EventFilter,
     page: Page,
 ) -> QueryResult<(Vec<i64>, Option<i64>)> {
-    let scan_end = scan_end(conn, namespace_id, filter, page).await?;
-    let rows: Vec<IdRow> =
-        Listing::filtered(IDS, namespace_id, filter, page, scan_end).load(conn, 0, page.limit).await?;
+    let scan_end = scan_end(conn, scope, filter, page).await?;
+    let rows: Vec<IdRow> = Listing::filtered(IDS, scope, filter, page, scan_end).load(conn, 0, page.limit).await?;
     let next = page_end(&rows, page.limit, |row| row.id).or(scan_end);
     Ok((IdRow::ids(rows), next))
 }
@@ -123,14 +123,13 @@ pub async fn find_events(
 /// Counts what matches, from the first page on, reading at most `scan` rows.
 async fn count(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     filter: &EventFilter,
     page: Page,
 ) -> QueryResult<(i64, bool)> {
     let whole = Page { after: None, offset: 0, ..page };
-    let scan_end = scan_end(conn, namespace_id, filter, whole).await?;
-    let rows: Vec<IdRow> =
-        Listing::filtered(IDS, namespace_id, filter, whole, scan_end).load(conn, 0, page.scan + 1).await?;
+    let scan_end = scan_end(conn, scope, filter, whole).await?;
+    let rows: Vec<IdRow> = Listing::filtered(IDS, scope, filter, whole, scan_end).load(conn, 0, page.scan + 1).await?;
     let counted = rows.len() as i64;
     Ok((counted.min(page.scan), scan_end.is_none() && counted <= page.scan))
 }
@@ -138,14 +137,14 @@ async fn count(
 /// The last id that a bounded scan may look at; none if that is the end of the table.
 async fn scan_end(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     filter: &EventFilter,
     page: Page,
 ) -> QueryResult<Option<i64>> {
     if !filter.needs_scan() {
         return Ok(None);
     }
-    let rows: Vec<IdRow> = Listing::indexed(IDS, namespace_id, filter, page).load(conn, page.scan - 1, 1).await?;
+    let rows: Vec<IdRow> = Listing::indexed(IDS, scope, filter, page).load(conn, page.scan - 1, 1).await?;
     Ok(rows.last().map(|row| row.id))
 }
 
@@ -164,7 +163,7 @@ struct Listing<'a> {
 
 impl<'a> Listing<'a> {
     /// What the indexes can answer: ids, unhappy states, correlation.
-    fn indexed(columns: &str, namespace_id: i32, filter: &'a EventFilter, page: Page) -> Self {
+    fn indexed(columns: &str, scope: &Scope, filter: &'a EventFilter, page: Page) -> Self {
         let unhappy = filter.status.filter(|status| matches!(status, Status::Failed | Status::Cancelled));
         // A story has fewer events than there are failures.
         let (from, id, narrowed) = match (&filter.correlation_id, unhappy) {
@@ -174,7 +173,7 @@ impl<'a> Listing<'a> {
         };
         let (direction, behind) = if page.descending { ("DESC", "<") } else { ("ASC", ">") };
         let statement = Growing::new(format!("SELECT {columns} FROM {from} WHERE true"))
-            .and::<Integer, _>("e.namespace_id =", namespace_id);
+            .and::<Integer, _>("e.namespace_id =", scope.namespace);
         let by_id = format!("{id} {direction}");
         match (narrowed, page.after) {
             (Some((column, value)), after) => {
@@ -194,8 +193,8 @@ impl<'a> Listing<'a> {
     }
 
     /// All that is asked for, up to the end of the scan.
-    fn filtered(columns: &str, namespace_id: i32, filter: &'a EventFilter, page: Page, scan_end: Option<i64>) -> Self {
-        let mut listing = Self::indexed(columns, namespace_id, filter, page);
+    fn filtered(columns: &str, scope: &Scope, filter: &'a EventFilter, page: Page, scan_end: Option<i64>) -> Self {
+        let mut listing = Self::indexed(columns, scope, filter, page);
         if let Some(end) = scan_end {
             listing = listing.and_id(if page.descending { ">=" } else { "<=" }, end);
         }

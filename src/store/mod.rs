@@ -48,6 +48,3 @@ pub mod subscriptions;
 pub mod tags;
 pub mod transactions;
 pub mod workers;
-
-/// The namespace of everything, until there are tenants.
-pub const DEFAULT_NAMESPACE: i32 = 1;

@@ -9,12 +9,13 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::pages::IdRow;
 use super::statement::statement;
+use crate::domain::scope::Scope;
 
 /// Locks keys until the transaction ends.
-pub async fn lock_keys(conn: &mut AsyncPgConnection, namespace_id: i32, keys: &[String]) -> QueryResult<()> {
+pub async fn lock_keys(conn: &mut AsyncPgConnection, scope: &Scope, keys: &[String]) -> QueryResult<()> {
     statement!("lock_keys")
         .query()
-        .bind::<Integer, _>(namespace_id)
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<Text>, _>(keys)
         .cached()
         .execute(conn)
@@ -33,12 +34,12 @@ pub type ConsumerKey = (String, i64);
 /// The heads of these keys that wait for nothing but their turn. Hold the keys' locks.
 pub async fn find_heads(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     keys: &BTreeSet<ConsumerKey>,
 ) -> QueryResult<Vec<i64>> {
     let rows: Vec<IdRow> = statement!("find_heads")
         .query()
-        .bind::<Integer, _>(namespace_id)
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<Text>, _>(keys.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(keys.iter().map(|(_, consumer)| *consumer).collect::<Vec<_>>())
         .cached()

@@ -15,6 +15,7 @@ use super::columns::StatusColumn;
 use super::growing::{Growing, Stretch};
 use super::pages::{IdRow, page_end};
 use super::statement::statement;
+use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 
 /// A push, as it stands.
@@ -119,14 +120,14 @@ const ITS_EVENT: &str =
 /// A page of pushes in the order of ids, and where to go on if there may be more.
 pub async fn list_pushes(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     filter: &PushFilter,
     after: i64,
     limit: i64,
     scan: i64,
 ) -> QueryResult<(Vec<PushRow>, Option<i64>)> {
-    let scan_end = if filter.needs_scan() { scan_end(conn, namespace_id, filter, after, scan).await? } else { None };
-    let mut statement = indexed(COLUMNS, ITS_EVENT, namespace_id, filter, after);
+    let scan_end = if filter.needs_scan() { scan_end(conn, scope, filter, after, scan).await? } else { None };
+    let mut statement = indexed(COLUMNS, ITS_EVENT, scope, filter, after);
     statement = statement.sql(" AND d.subscription_id IS NOT NULL");
     if let Some(end) = scan_end {
         statement = statement.and::<BigInt, _>("d.id <=", end);
@@ -145,30 +146,29 @@ pub async fn list_pushes(
 /// The first pushes of an event.
 pub async fn pushes_of_event(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     event_id: i64,
     limit: i64,
 ) -> QueryResult<Vec<PushRow>> {
     let filter = PushFilter { event_id: Some(event_id), ..PushFilter::default() };
-    Ok(list_pushes(conn, namespace_id, &filter, 0, limit, limit).await?.0)
+    Ok(list_pushes(conn, scope, &filter, 0, limit, limit).await?.0)
 }
 
 /// The last id that a bounded scan may look at; none if that is the end of the table.
 async fn scan_end(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     filter: &PushFilter,
     after: i64,
     scan: i64,
 ) -> QueryResult<Option<i64>> {
-    let rows: Vec<IdRow> = indexed("d.id", " WHERE true", namespace_id, filter, after)
-        .load(conn, &filter.index().order(), scan - 1, 1)
-        .await?;
+    let rows: Vec<IdRow> =
+        indexed("d.id", " WHERE true", scope, filter, after).load(conn, &filter.index().order(), scan - 1, 1).await?;
     Ok(rows.last().map(|row| row.id))
 }
 
 /// What its index can answer, in the order of ids.
-fn indexed<'a>(columns: &str, join: &str, namespace_id: i32, filter: &PushFilter, after: i64) -> Growing<'a> {
+fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, after: i64) -> Growing<'a> {
     let select = format!("SELECT {columns} FROM ");
     let statement = match filter.index() {
         // Fenced, or the planner may walk all ids there are in search of these few.
@@ -179,7 +179,7 @@ fn indexed<'a>(columns: &str, join: &str, namespace_id: i32, filter: &PushFilter
         }
         _ => Growing::new(format!("{select}waybill.deliveries d")),
     };
-    let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", namespace_id);
+    let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", scope.namespace);
     match filter.index() {
         Index::OfSubscription(id) => statement.and_stretch::<BigInt, _>(&OF_SUBSCRIPTION, id, Some(after)),
         Index::Unhappy(status) => statement.and_stretch::<Text, _>(&UNHAPPY, status.as_str(), Some(after)),
@@ -188,10 +188,10 @@ fn indexed<'a>(columns: &str, join: &str, namespace_id: i32, filter: &PushFilter
 }
 
 /// One push, if there is one. An event's own row is none.
-pub async fn get_push(conn: &mut AsyncPgConnection, namespace_id: i32, id: i64) -> QueryResult<Option<PushRow>> {
+pub async fn get_push(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<Option<PushRow>> {
     statement!("get_push")
         .query()
-        .bind::<Integer, _>(namespace_id)
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
         .cached()
         .get_result(conn)

@@ -6,6 +6,7 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
+use crate::domain::scope::Scope;
 
 /// The queue that serves a tag.
 pub fn queue_of_tag(tag: &str) -> String {
@@ -31,7 +32,7 @@ struct QueueRow {
 /// Which of these queues hold anything, each from a place (rank and number) on.
 pub async fn find_busy_queues(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     queues: &[String],
     from: &[(i16, i64)],
 ) -> QueryResult<Vec<String>> {
@@ -40,7 +41,7 @@ pub async fn find_busy_queues(
          (SELECT 1 FROM waybill.ready r WHERE r.namespace_id = $1 AND r.queue = q.queue COLLATE \"C\" \
           AND (r.rank, r.seq) >= (q.from_rank, q.from_seq) ORDER BY r.rank, r.seq LIMIT 1) any_row",
     )
-    .bind::<Integer, _>(namespace_id)
+    .bind::<Integer, _>(scope.namespace)
     .bind::<Array<Text>, _>(queues)
     .bind::<Array<SmallInt>, _>(from.iter().map(|from| from.0).collect::<Vec<_>>())
     .bind::<Array<BigInt>, _>(from.iter().map(|from| from.1).collect::<Vec<_>>())
@@ -67,7 +68,7 @@ pub struct QueueHead {
 /// The heads of these queues, looked for from the very beginning.
 pub async fn find_heads_of_queues(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     queues: &[String],
 ) -> QueryResult<Vec<QueueHead>> {
     sql_query(
@@ -75,7 +76,7 @@ pub async fn find_heads_of_queues(
          (SELECT rank, seq FROM waybill.ready WHERE namespace_id = $1 AND queue = q.queue COLLATE \"C\" \
           ORDER BY rank, seq LIMIT 1) head",
     )
-    .bind::<Integer, _>(namespace_id)
+    .bind::<Integer, _>(scope.namespace)
     .bind::<Array<Text>, _>(queues)
     .cached()
     .load(conn)

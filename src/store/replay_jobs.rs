@@ -12,6 +12,7 @@ use super::columns::JsonColumn;
 use super::schema::replay_jobs;
 use crate::domain::dead_letter::ReplayConfig;
 use crate::domain::json::RawJson;
+use crate::domain::scope::Scope;
 
 /// A replay, as it stands.
 #[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
@@ -53,17 +54,16 @@ pub struct NewReplayJob {
 /// Takes a replay on.
 pub async fn insert_replay_job(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     new: &NewReplayJob,
 ) -> QueryResult<ReplayJobRow> {
     sql_query(
         "INSERT INTO waybill.replay_jobs \
-                (namespace_id, filter, config, rate_per_second, requested_by, matched, until_id, next_at, created_at, updated_at) \
-         SELECT $1, $3, $4, $5, $6, $7, $8, t.now, t.now, t.now FROM (SELECT coalesce($2, now()) AS now) t RETURNING *",
+                (scope, filter, config, rate_per_second, requested_by, matched, until_id, next_at, created_at, updated_at) \
+         SELECT $1, $3, $4, $5, $6, $7, $8, t.now, t.now, t.now FROM (SELECT coalesce($2, now()) AS scope.now) t RETURNING *",
     )
-    .bind::<Integer, _>(namespace_id)
-    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Integer, _>(scope.namespace)
+    .bind::<Nullable<Timestamptz>, _>(scope.now)
     .bind::<Json, _>(JsonColumn(new.filter.clone()))
     .bind::<Text, _>(new.config.as_str())
     .bind::<Double, _>(new.rate_per_second)
@@ -75,13 +75,9 @@ pub async fn insert_replay_job(
 }
 
 /// A replay, if there is one.
-pub async fn get_replay_job(
-    conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    id: i64,
-) -> QueryResult<Option<ReplayJobRow>> {
+pub async fn get_replay_job(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<Option<ReplayJobRow>> {
     replay_jobs::table
-        .filter(replay_jobs::namespace_id.eq(namespace_id))
+        .filter(replay_jobs::namespace_id.eq(scope.namespace))
         .filter(replay_jobs::id.eq(id))
         .select(ReplayJobRow::as_select())
         .first(conn)
@@ -92,12 +88,12 @@ pub async fn get_replay_job(
 /// A page of replays, in the order of ids.
 pub async fn list_replay_jobs(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     after: i64,
     limit: i64,
 ) -> QueryResult<Vec<ReplayJobRow>> {
     replay_jobs::table
-        .filter(replay_jobs::namespace_id.eq(namespace_id))
+        .filter(replay_jobs::namespace_id.eq(scope.namespace))
         .filter(replay_jobs::id.gt(after))
         .order(replay_jobs::id)
         .limit(limit)
@@ -166,19 +162,14 @@ pub async fn save_progress(
 }
 
 /// Stops a replay that is running. What was sent again stays so.
-pub async fn cancel_replay_job(
-    conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    id: i64,
-    now: Option<DateTime<Utc>>,
-) -> QueryResult<()> {
+pub async fn cancel_replay_job(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<()> {
     sql_query(
         "UPDATE waybill.replay_jobs SET status = 'CANCELLED', updated_at = coalesce($3, now()) \
          WHERE namespace_id = $1 AND id = $2 AND status = 'RUNNING'",
     )
-    .bind::<Integer, _>(namespace_id)
+    .bind::<Integer, _>(scope.namespace)
     .bind::<BigInt, _>(id)
-    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Nullable<Timestamptz>, _>(scope.now)
     .execute(conn)
     .await
     .map(drop)

@@ -9,7 +9,9 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::columns::JsonColumn;
 use super::schema::{subscription_secrets, subscriptions};
+use crate::domain::ids::NamespaceId;
 use crate::domain::json::RawJson;
+use crate::domain::scope::Scope;
 
 /// A subscription, as it stands.
 #[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
@@ -42,20 +44,19 @@ pub struct SubscriptionState<'a> {
 /// Adds a subscription.
 pub async fn insert_subscription(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     state: &SubscriptionState<'_>,
 ) -> QueryResult<SubscriptionRow> {
     sql_query(
         "INSERT INTO waybill.subscriptions (namespace_id, url, spec, is_active, inactive_reason, created_at, updated_at) \
          VALUES ($1, $2, $3, $4, $5, coalesce($6, now()), coalesce($6, now())) RETURNING *",
     )
-    .bind::<Integer, _>(namespace_id)
+    .bind::<Integer, _>(scope.namespace)
     .bind::<Text, _>(state.url)
     .bind::<Json, _>(JsonColumn(state.spec.clone()))
     .bind::<Bool, _>(state.is_active)
     .bind::<Nullable<Text>, _>(state.inactive_reason)
-    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Nullable<Timestamptz>, _>(scope.now)
     .get_result(conn)
     .await
 }
@@ -96,28 +97,28 @@ pub async fn delete_subscription(conn: &mut AsyncPgConnection, id: i64, now: Opt
 
 /// The subscriptions that have not been taken away.
 #[diesel::dsl::auto_type(no_type_alias)]
-fn present(namespace_id: i32) -> _ {
-    let is_present = subscriptions::namespace_id.eq(namespace_id).and(subscriptions::deleted_at.is_null());
+fn present(namespace: NamespaceId) -> _ {
+    let is_present = subscriptions::namespace_id.eq(namespace).and(subscriptions::deleted_at.is_null());
     subscriptions::table.filter(is_present)
 }
 
 /// A subscription, if there is one.
 pub async fn get_subscription(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     id: i64,
 ) -> QueryResult<Option<SubscriptionRow>> {
-    let query = present(namespace_id).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
+    let query = present(scope.namespace).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
     query.first(conn).await.optional()
 }
 
 /// The same, locked until the transaction ends.
 pub async fn lock_subscription(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     id: i64,
 ) -> QueryResult<Option<SubscriptionRow>> {
-    let query = present(namespace_id).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
+    let query = present(scope.namespace).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
     query.for_update().first(conn).await.optional()
 }
 
@@ -137,12 +138,12 @@ pub async fn hold_living(conn: &mut AsyncPgConnection, ids: &[i64]) -> QueryResu
 /// A page of subscriptions, in the order of ids.
 pub async fn list_subscriptions(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     is_active: Option<bool>,
     after: i64,
     limit: i64,
 ) -> QueryResult<Vec<SubscriptionRow>> {
-    let mut query = present(namespace_id).filter(subscriptions::id.gt(after)).into_boxed();
+    let mut query = present(scope.namespace).filter(subscriptions::id.gt(after)).into_boxed();
     if let Some(is_active) = is_active {
         query = query.filter(subscriptions::is_active.eq(is_active));
     }
@@ -150,18 +151,18 @@ pub async fn list_subscriptions(
 }
 
 /// How many subscriptions there are.
-pub async fn count_subscriptions(conn: &mut AsyncPgConnection, namespace_id: i32) -> QueryResult<i64> {
-    present(namespace_id).count().get_result(conn).await
+pub async fn count_subscriptions(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
+    present(scope.namespace).count().get_result(conn).await
 }
 
 /// The active subscriptions that push to a URL.
 pub async fn active_subscriptions_of(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
+    scope: &Scope,
     url: &str,
     limit: i64,
 ) -> QueryResult<Vec<SubscriptionRow>> {
-    present(namespace_id)
+    present(scope.namespace)
         .filter(subscriptions::url.eq(url).and(subscriptions::is_active))
         .order(subscriptions::id)
         .limit(limit)
@@ -171,8 +172,8 @@ pub async fn active_subscriptions_of(
 }
 
 /// Returns the ids of all active subscriptions that push to a URL.
-pub async fn active_ids_of(conn: &mut AsyncPgConnection, namespace_id: i32, url: &str) -> QueryResult<Vec<i64>> {
-    present(namespace_id)
+pub async fn active_ids_of(conn: &mut AsyncPgConnection, scope: &Scope, url: &str) -> QueryResult<Vec<i64>> {
+    present(scope.namespace)
         .filter(subscriptions::url.eq(url).and(subscriptions::is_active))
         .select(subscriptions::id)
         .load(conn)

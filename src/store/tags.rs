@@ -7,6 +7,7 @@ use diesel::sql_types::{BigInt, Double, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::statement::statement;
+use crate::domain::scope::Scope;
 
 /// A tag, as operators see it.
 #[derive(Debug, QueryableByName)]
@@ -27,16 +28,15 @@ pub struct TagRow {
 /// A page of tags, by name. What waits is counted up to `count_cap` + 1.
 pub async fn list_tags(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     after: &str,
     limit: i64,
     count_cap: i64,
 ) -> QueryResult<Vec<TagRow>> {
     statement!("list_tags")
         .query()
-        .bind::<Integer, _>(namespace_id)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Text, _>(after)
         .bind::<BigInt, _>(limit)
         .bind::<BigInt, _>(count_cap)

@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::statement::statement;
+use crate::domain::scope::Scope;
 
 /// One sighting.
 #[derive(Debug, Clone)]
@@ -21,12 +22,7 @@ pub struct Sighting {
 }
 
 /// Writes sightings down.
-pub async fn record_sightings(
-    conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    now: Option<DateTime<Utc>>,
-    sightings: &[Sighting],
-) -> QueryResult<()> {
+pub async fn record_sightings(conn: &mut AsyncPgConnection, scope: &Scope, sightings: &[Sighting]) -> QueryResult<()> {
     // Tags hold no commas, so a list of them travels as one string.
     sql_query(
         "INSERT INTO waybill.workers AS w (namespace_id, worker_id, tags, first_seen_at, last_seen_at) \
@@ -38,8 +34,8 @@ pub async fn record_sightings(
              last_seen_at = greatest(w.last_seen_at, excluded.last_seen_at), \
              tags = CASE WHEN excluded.tags = '{}' THEN w.tags ELSE excluded.tags END",
     )
-    .bind::<Integer, _>(namespace_id)
-    .bind::<Nullable<Timestamptz>, _>(now)
+    .bind::<Integer, _>(scope.namespace)
+    .bind::<Nullable<Timestamptz>, _>(scope.now)
     .bind::<Array<Text>, _>(sightings.iter().map(|s| s.worker_id.as_str()).collect::<Vec<_>>())
     .bind::<Array<Nullable<Text>>, _>(
         sightings.iter().map(|s| s.tags.as_ref().map(|tags| tags.join(","))).collect::<Vec<_>>(),
@@ -75,16 +71,15 @@ pub struct WorkerRow {
 /// that has seen no sign of life for `stale_seconds`.
 pub async fn list_workers(
     conn: &mut AsyncPgConnection,
-    namespace_id: i32,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     stale_seconds: f64,
     after: &str,
     limit: i64,
 ) -> QueryResult<Vec<WorkerRow>> {
     statement!("list_workers")
         .query()
-        .bind::<Integer, _>(namespace_id)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Double, _>(stale_seconds)
         .bind::<Text, _>(after)
         .bind::<BigInt, _>(limit)

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::domain::ids::NamespaceId;
 use crate::domain::lease::Caller;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::claim_requests::{RequestKey, is_last_ask};
 use crate::store::events::EventRow;
 
@@ -55,7 +55,7 @@ pub(crate) struct Ask {
 
 impl Ask {
     fn key(&self) -> RequestKey<'_> {
-        RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &self.worker_id, request_id: &self.request_id }
+        RequestKey { namespace: NamespaceId::DEFAULT, worker_id: &self.worker_id, request_id: &self.request_id }
     }
 }
 

@@ -14,10 +14,10 @@ use std::time::Duration;
 use diesel_async::AsyncPgConnection;
 use tokio::time::Instant;
 
+use crate::domain::ids::NamespaceId;
 use crate::domain::limits;
 use crate::domain::tags::Tags;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
 use crate::store::claims::{ClaimQuery, Claimed, ClaimedEvent, claim_deliveries};
 use crate::store::deliveries::EarliestTimes;
@@ -256,7 +256,7 @@ impl Engine {
         request_id: &str,
         slack: i64,
     ) -> Result<Asked, Error> {
-        let key = RequestKey { namespace_id: DEFAULT_NAMESPACE, worker_id: &claimer.worker_id, request_id };
+        let key = RequestKey { namespace: NamespaceId::DEFAULT, worker_id: &claimer.worker_id, request_id };
         transaction!(self, |conn| {
             let locked = lock_request(conn, key).await?;
             let standing = load_standing(conn, &locked.remembered, self.now()).await?;
@@ -298,7 +298,7 @@ async fn claim(
     let lease_seconds: Vec<i32> = slots().map(|claimer| claimer.lease_seconds).collect();
     let from: Vec<(i16, i64)> = look.from.iter().map(|mark| (mark.rank, mark.seq)).collect();
     let query = ClaimQuery {
-        namespace_id: DEFAULT_NAMESPACE,
+        scope: engine.scope(),
         queues,
         from: &from,
         windows: &vec![worker_ids.len() as i64 + slack; queues.len()],
@@ -307,7 +307,6 @@ async fn claim(
         queue_leases: None,
         subscriptions: None,
         max_bytes: CLAIM_BYTES as i64,
-        now: engine.now(),
     };
     Ok(claim_deliveries(conn, &query).await?)
 }

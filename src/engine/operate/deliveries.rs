@@ -1,7 +1,7 @@
 //! `retry`, `cancel`, `dead-letter`: an operator's word on pushes.
 
+use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::push_records::{PushRow, get_push};
 
 use crate::engine::operate::operator_actions::{OperatorAction, operate_on_one};
@@ -9,27 +9,27 @@ use crate::engine::{Engine, transaction};
 
 impl Engine {
     /// FAILED or CANCELLED → PENDING, counters fresh: sent as its subscription says by now.
-    pub async fn retry_delivery(&self, id: i64, reason: Option<String>) -> Result<PushRow, Error> {
-        self.operate_on_push(id, OperatorAction::Retry { reason }).await
+    pub async fn retry_delivery(&self, scope: Scope, id: i64, reason: Option<String>) -> Result<PushRow, Error> {
+        self.operate_on_push(scope, id, OperatorAction::Retry { reason }).await
     }
 
     /// PENDING → CANCELLED; one that is just being sent is marked; one that was given up and keeps
     /// the rest of its key waiting is passed over.
-    pub async fn cancel_delivery(&self, id: i64, reason: Option<String>) -> Result<PushRow, Error> {
-        self.operate_on_push(id, OperatorAction::Cancel { reason }).await
+    pub async fn cancel_delivery(&self, scope: Scope, id: i64, reason: Option<String>) -> Result<PushRow, Error> {
+        self.operate_on_push(scope, id, OperatorAction::Cancel { reason }).await
     }
 
     /// PENDING → FAILED, with the dead letters.
-    pub async fn dead_letter_delivery(&self, id: i64, by: String, reason: String) -> Result<PushRow, Error> {
-        self.operate_on_push(id, OperatorAction::GiveUp { by, reason }).await
+    pub async fn dead_letter_delivery(&self, scope: Scope, id: i64, reason: String) -> Result<PushRow, Error> {
+        self.operate_on_push(scope, id, OperatorAction::GiveUp { reason }).await
     }
 
-    async fn operate_on_push(&self, id: i64, action: OperatorAction) -> Result<PushRow, Error> {
+    async fn operate_on_push(&self, scope: Scope, id: i64, action: OperatorAction) -> Result<PushRow, Error> {
         let engine = self.clone();
         self.detached(async move {
             let (row, written) = transaction!(engine, |conn| {
-                let written = operate_on_one(conn, &engine, id, true, &action).await?;
-                let row = get_push(conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::DeliveryNotFound(id))?;
+                let written = operate_on_one(conn, &scope, id, true, &action).await?;
+                let row = get_push(conn, &scope, id).await?.ok_or(Error::DeliveryNotFound(id))?;
                 Ok((row, written))
             })?;
             engine.notify_after_commit(&written);

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use diesel_async::AsyncPgConnection;
 
+use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::events::{EventRow, get_event};
 use crate::store::lease_watch::{HeldDelivery, find_stale};
 use crate::store::roll_ups::{ask_to_cancel, find_rolled_up, lock_rolled_up};
@@ -65,31 +65,36 @@ pub struct Holder {
 
 impl Engine {
     /// PROCESSING → PENDING.
-    pub async fn reset_event(&self, id: i64, reason: String) -> Result<EventRow, Error> {
-        self.operate_on(id, OperatorAction::Reset { reason, of: ResetTarget::Any }).await
+    pub async fn reset_event(&self, scope: Scope, id: i64, reason: String) -> Result<EventRow, Error> {
+        self.operate_on(scope, id, OperatorAction::Reset { reason, of: ResetTarget::Any }).await
     }
 
     /// FAILED or CANCELLED → PENDING, counters fresh.
-    pub async fn retry_event(&self, id: i64, reason: Option<String>) -> Result<EventRow, Error> {
-        self.operate_on(id, OperatorAction::Retry { reason }).await
+    pub async fn retry_event(&self, scope: Scope, id: i64, reason: Option<String>) -> Result<EventRow, Error> {
+        self.operate_on(scope, id, OperatorAction::Retry { reason }).await
     }
 
     /// PENDING → CANCELLED; what somebody holds is marked.
-    pub async fn cancel_event(&self, id: i64, reason: Option<String>) -> Result<EventRow, Error> {
-        self.operate_on(id, OperatorAction::Cancel { reason }).await
+    pub async fn cancel_event(&self, scope: Scope, id: i64, reason: Option<String>) -> Result<EventRow, Error> {
+        self.operate_on(scope, id, OperatorAction::Cancel { reason }).await
     }
 
     /// Resets everything whose lease has run out or, if `stale_for` is given, whose worker has
     /// given no sign of life for so many seconds.
-    pub async fn reset_stale(&self, stale_for: Option<f64>, reason: String) -> Result<BulkOutcome, Error> {
+    pub async fn reset_stale(
+        &self,
+        scope: Scope,
+        stale_for: Option<f64>,
+        reason: String,
+    ) -> Result<BulkOutcome, Error> {
         let action = OperatorAction::Reset { reason, of: ResetTarget::Stale { silent_seconds: stale_for } };
         let mut count = 0;
         loop {
             let limit = DELIVERIES_PER_TRANSACTION;
-            let found = self.find_stale(stale_for, limit as i64).await.map_err(|error| told(count, error))?;
+            let found = self.find_stale(&scope, stale_for, limit as i64).await.map_err(|error| told(count, error))?;
             let ids: Vec<i64> = found.into_iter().map(|held| held.id).collect();
             let is_full = ids.len() == limit;
-            count += self.operate_on_many(ids, action.clone()).await.map_err(|error| told(count, error))?.len();
+            count += self.operate_on_many(&scope, ids, action.clone()).await.map_err(|error| told(count, error))?.len();
             if !is_full || count >= BULK_LIMIT {
                 return Ok(BulkOutcome { count, more: is_full });
             }
@@ -97,40 +102,40 @@ impl Engine {
     }
 
     /// Returns what [`Engine::reset_stale`] would reset, and who holds it.
-    pub async fn preview_reset(&self, stale_for: Option<f64>) -> Result<ResetPreview, Error> {
-        let mut held = self.find_stale(stale_for, BULK_LIMIT as i64 + 1).await?;
+    pub async fn preview_reset(&self, scope: Scope, stale_for: Option<f64>) -> Result<ResetPreview, Error> {
+        let mut held = self.find_stale(&scope, stale_for, BULK_LIMIT as i64 + 1).await?;
         let more = held.len() > BULK_LIMIT;
         held.truncate(BULK_LIMIT);
         let outcome = BulkOutcome { count: held.len(), more };
         Ok(ResetPreview { outcome, holders: holders_of(held) })
     }
 
-    async fn find_stale(&self, stale_for: Option<f64>, limit: i64) -> Result<Vec<HeldDelivery>, Error> {
-        let engine = self.clone();
+    async fn find_stale(&self, scope: &Scope, stale_for: Option<f64>, limit: i64) -> Result<Vec<HeldDelivery>, Error> {
+        let (engine, scope) = (self.clone(), scope.clone());
         self.detached(async move {
             let mut conn = engine.database().connection().await?;
-            Ok(find_stale(&mut conn, DEFAULT_NAMESPACE, stale_for, engine.now(), limit).await?)
+            Ok(find_stale(&mut conn, &scope, stale_for, limit).await?)
         })
         .await
     }
 
-    async fn operate_on(&self, id: i64, action: OperatorAction) -> Result<EventRow, Error> {
+    async fn operate_on(&self, scope: Scope, id: i64, action: OperatorAction) -> Result<EventRow, Error> {
         let engine = self.clone();
         self.detached(async move {
             let done = transaction!(engine, |conn| {
                 let written = match find_rolled_up(conn, id).await? {
                     Some(pushes) if pushes.len() > DELIVERIES_PER_TRANSACTION => return Ok(Err(pushes)),
-                    Some(pushes) => operate_on_pushes(conn, &engine, id, &pushes, &action).await?,
-                    None => operate_on_one(conn, &engine, id, false, &action).await?,
+                    Some(pushes) => operate_on_pushes(conn, &scope, id, &pushes, &action).await?,
+                    None => operate_on_one(conn, &scope, id, false, &action).await?,
                 };
-                Ok(Ok((read_back(conn, id).await?, written)))
+                Ok(Ok((read_back(conn, &scope, id).await?, written)))
             })?;
             match done {
                 Ok((row, written)) => {
                     engine.notify_after_commit(&written);
                     Ok(row)
                 }
-                Err(pushes) => engine.operate_in_parts(id, &pushes, &action).await,
+                Err(pushes) => engine.operate_in_parts(&scope, id, &pushes, &action).await,
             }
         })
         .await
@@ -138,11 +143,17 @@ impl Engine {
 
     /// Carries a verb out on an event with more pushes than one transaction takes. If time runs out
     /// in between, its caller is told so, and may say the same again: it goes on with the rest.
-    async fn operate_in_parts(&self, id: i64, pushes: &[i64], action: &OperatorAction) -> Result<EventRow, Error> {
+    async fn operate_in_parts(
+        &self,
+        scope: &Scope,
+        id: i64,
+        pushes: &[i64],
+        action: &OperatorAction,
+    ) -> Result<EventRow, Error> {
         let mut changed = 0;
         for (number, part) in pushes.chunks(DELIVERIES_PER_TRANSACTION).enumerate() {
             let worked = transaction!(self, |conn| {
-                let mut changes = load(conn, self, part).await?;
+                let mut changes = load(conn, scope, part).await?;
                 if number == 0 {
                     begin_on_pushes(conn, id, action).await?;
                 }
@@ -153,7 +164,7 @@ impl Engine {
             self.notify_after_commit(&written);
             changed += fitting;
         }
-        let row = transaction!(self, |conn| read_back(conn, id).await).map_err(|error| told(changed, error))?;
+        let row = transaction!(self, |conn| read_back(conn, scope, id).await).map_err(|error| told(changed, error))?;
         if changed == 0 && matches!(action, OperatorAction::Retry { .. }) {
             return Err(nothing_to_retry(id, row.work.status.0));
         }
@@ -162,11 +173,16 @@ impl Engine {
 
     /// Carries a verb out on deliveries that it fits, passing over the others. Returns whose events
     /// they are.
-    pub(crate) async fn operate_on_many(&self, ids: Vec<i64>, action: OperatorAction) -> Result<BTreeSet<i64>, Error> {
-        let engine = self.clone();
+    pub(crate) async fn operate_on_many(
+        &self,
+        scope: &Scope,
+        ids: Vec<i64>,
+        action: OperatorAction,
+    ) -> Result<BTreeSet<i64>, Error> {
+        let (engine, scope) = (self.clone(), scope.clone());
         self.detached(async move {
             let (events, written): (BTreeSet<i64>, Applied) = transaction!(engine, |conn| {
-                let mut changes = load(conn, &engine, &ids).await?;
+                let mut changes = load(conn, &scope, &ids).await?;
                 let fitting = action.fitting(&changes);
                 let event_of = |id: &i64| Some(changes.get(*id)?.delivery.event_id);
                 let events = fitting.iter().filter_map(event_of).collect();
@@ -182,8 +198,8 @@ impl Engine {
     }
 }
 
-async fn load(conn: &mut AsyncPgConnection, engine: &Engine, ids: &[i64]) -> Result<ChangeSet, Error> {
-    let mut changes = ChangeSet::load(conn, ids, engine.now()).await?;
+async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[i64]) -> Result<ChangeSet, Error> {
+    let mut changes = ChangeSet::load(conn, scope, ids).await?;
     changes.find_orphans(conn).await?;
     Ok(changes)
 }
@@ -192,12 +208,12 @@ async fn load(conn: &mut AsyncPgConnection, engine: &Engine, ids: &[i64]) -> Res
 /// written by what becomes of them.
 async fn operate_on_pushes(
     conn: &mut AsyncPgConnection,
-    engine: &Engine,
+    scope: &Scope,
     id: i64,
     pushes: &[i64],
     action: &OperatorAction,
 ) -> Result<Applied, Error> {
-    let mut changes = load(conn, engine, pushes).await?;
+    let mut changes = load(conn, scope, pushes).await?;
     let status = begin_on_pushes(conn, id, action).await?;
     if carry_out_all(&mut changes, action) == 0 && matches!(action, OperatorAction::Retry { .. }) {
         return Err(nothing_to_retry(id, status));
@@ -233,8 +249,8 @@ fn nothing_to_retry(id: i64, status: Status) -> Error {
     Error::WrongState { what: "event", id, status, wanted }
 }
 
-async fn read_back(conn: &mut AsyncPgConnection, id: i64) -> Result<EventRow, Error> {
-    get_event(conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::EventNotFound(id))
+async fn read_back(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> Result<EventRow, Error> {
+    get_event(conn, scope, id).await?.ok_or(Error::EventNotFound(id))
 }
 
 /// Groups work by the worker that holds it. The id of an event's own work is that of the event.

@@ -4,12 +4,12 @@ use chrono::TimeDelta;
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::delivery::LogLine;
+use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::deliveries::Loaded;
 use crate::store::roll_ups::RolledUpState;
 
-use crate::engine::Engine;
 use crate::engine::change_set::{Applied, ChangeSet};
 
 /// What a push must be to be sent again.
@@ -49,7 +49,7 @@ pub(crate) enum OperatorAction {
     /// its key waiting lets go of it.
     Cancel { reason: Option<String> },
     /// PENDING → FAILED: a push is put with the dead letters.
-    GiveUp { by: String, reason: String },
+    GiveUp { reason: String },
 }
 
 impl OperatorAction {
@@ -110,9 +110,9 @@ impl OperatorAction {
             }
             OperatorAction::Cancel { .. } if loaded.delivery.status == Status::Cancelled => Vec::new(),
             OperatorAction::Cancel { reason } => loaded.delivery.cancel(reason.as_deref()).into_iter().collect(),
-            OperatorAction::GiveUp { by, reason } => {
+            OperatorAction::GiveUp { reason } => {
                 loaded.delivery.give_up(Some(reason));
-                changes.move_to_dead_letters(id, by);
+                changes.move_to_dead_letters(id);
                 Vec::new()
             }
         };
@@ -124,12 +124,12 @@ impl OperatorAction {
 /// those who mean the other.
 pub(crate) async fn operate_on_one(
     conn: &mut AsyncPgConnection,
-    engine: &Engine,
+    scope: &Scope,
     id: i64,
     is_push: bool,
     action: &OperatorAction,
 ) -> Result<Applied, Error> {
-    let mut changes = ChangeSet::load(conn, &[id], engine.now()).await?;
+    let mut changes = ChangeSet::load(conn, scope, &[id]).await?;
     changes.find_orphans(conn).await?;
     let is_meant = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == is_push;
     let unknown = || if is_push { Error::DeliveryNotFound(id) } else { Error::EventNotFound(id) };

@@ -8,8 +8,8 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::dead_letter::ReplayConfig;
 use crate::domain::json::RawJson;
+use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letter_list::{
     DeadLetterFilter, Range, count_dead_letters, last_dead_letter, list_dead_letters,
 };
@@ -38,47 +38,45 @@ pub struct BulkReplay {
     pub config: ReplayConfig,
     /// So many per second.
     pub rate_per_second: f64,
-    /// By whose word.
-    pub by: String,
 }
 
 impl Engine {
     /// How many dead letters are meant, as far as a bounded number of rows tells, and whether that
     /// is all of them.
-    pub async fn count_replayable(&self, filter: DeadLetterFilter) -> Result<(i64, bool), Error> {
+    pub async fn count_replayable(&self, scope: &Scope, filter: DeadLetterFilter) -> Result<(i64, bool), Error> {
         let mut conn = self.database().connection().await?;
-        let (_, matched, is_exact) = self.count_open(&mut conn, filter).await?;
+        let (_, matched, is_exact) = self.count_open(&mut conn, scope, filter).await?;
         Ok((matched, is_exact))
     }
 
     /// Takes a replay of many on; it is worked off in the background.
-    pub async fn start_replay(&self, replay: BulkReplay) -> Result<ReplayJobRow, Error> {
+    pub async fn start_replay(&self, scope: Scope, replay: BulkReplay) -> Result<ReplayJobRow, Error> {
         let filter = RawJson::of(&replay.filter).map_err(|error| Error::Internal(error.to_string()))?;
         let engine = self.clone();
         self.detached(async move {
             transaction!(engine, |conn| {
-                let (until_id, matched, _) = engine.count_open(conn, replay.filter.clone()).await?;
+                let (until_id, matched, _) = engine.count_open(conn, &scope, replay.filter.clone()).await?;
                 let new = NewReplayJob {
                     filter: filter.clone(),
                     config: replay.config,
                     rate_per_second: replay.rate_per_second,
-                    requested_by: replay.by.clone(),
+                    requested_by: scope.actor.clone().unwrap_or_default(),
                     matched,
                     until_id,
                 };
-                Ok(insert_replay_job(conn, DEFAULT_NAMESPACE, engine.now(), &new).await?)
+                Ok(insert_replay_job(conn, &scope, &new).await?)
             })
         })
         .await
     }
 
     /// Stops a replay of many. What is over stays as it is.
-    pub async fn cancel_replay(&self, id: i64) -> Result<ReplayJobRow, Error> {
+    pub async fn cancel_replay(&self, scope: Scope, id: i64) -> Result<ReplayJobRow, Error> {
         let engine = self.clone();
         self.detached(async move {
             transaction!(engine, |conn| {
-                cancel_replay_job(conn, DEFAULT_NAMESPACE, id, engine.now()).await?;
-                get_replay_job(conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::ReplayNotFound(id))
+                cancel_replay_job(conn, &scope, id).await?;
+                get_replay_job(conn, &scope, id).await?.ok_or(Error::ReplayNotFound(id))
             })
         })
         .await
@@ -101,12 +99,13 @@ impl Engine {
     async fn count_open(
         &self,
         conn: &mut AsyncPgConnection,
+        scope: &Scope,
         filter: DeadLetterFilter,
     ) -> Result<(i64, i64, bool), Error> {
         let until = last_dead_letter(conn).await?;
         let range = Range { after: 0, until, limit: 1, scan: self.settings().list_scan_rows };
         let open = DeadLetterFilter { replayed: Some(false), ..filter };
-        let (matched, is_exact) = count_dead_letters(conn, DEFAULT_NAMESPACE, &open, range).await?;
+        let (matched, is_exact) = count_dead_letters(conn, scope, &open, range).await?;
         Ok((until, matched, is_exact))
     }
 }
@@ -122,11 +121,12 @@ async fn work_off(
     let filter = DeadLetterFilter { replayed: Some(false), ..filter };
     let limit = (job.rate_per_second / ROUNDS_PER_SECOND).ceil().clamp(1.0, MOST_PER_ROUND) as i64;
     let range = Range { after: job.last_id, until: job.until_id, limit, scan: engine.settings().list_scan_rows };
-    let (letters, next) = list_dead_letters(conn, DEFAULT_NAMESPACE, &filter, range).await?;
+    let scope = Scope { actor: job.requested_by.clone(), ..engine.scope() };
+    let (letters, next) = list_dead_letters(conn, &scope, &filter, range).await?;
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
     let deliveries: Vec<i64> = letters.iter().map(|letter| letter.delivery_id).collect();
-    let mut changes = ChangeSet::load(conn, &deliveries, engine.now()).await?;
-    let (replayed, skipped) = replay_many(conn, &mut changes, &ids, &order_of(job)).await?;
+    let mut changes = ChangeSet::load(conn, &scope, &deliveries).await?;
+    let (replayed, skipped) = replay_many(conn, &scope, &mut changes, &ids, &order_of(job)).await?;
     let written = changes.write(conn).await?;
     let last_id = next.or(ids.last().copied()).unwrap_or(job.last_id);
     let progress = Progress { replayed, skipped, last_id, is_done: next.is_none() };
@@ -135,10 +135,5 @@ async fn work_off(
 }
 
 fn order_of(job: &ReplayJobRow) -> ReplayOrder {
-    ReplayOrder {
-        by: job.requested_by.clone().unwrap_or_default(),
-        config: ReplayConfig::parse(&job.config).unwrap_or_default(),
-        payload: None,
-        new_webhook_id: false,
-    }
+    ReplayOrder { config: ReplayConfig::parse(&job.config).unwrap_or_default(), payload: None, new_webhook_id: false }
 }

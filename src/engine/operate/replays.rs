@@ -9,10 +9,10 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::dead_letter::{ReplayConfig, new_webhook_id};
 use crate::domain::json::RawJson;
+use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::domain::subscription::SubscriptionSpec;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::dead_letter_list::{DeadLetterRow, WholeDeadLetter, find_dead_letters, get_dead_letter};
 use crate::store::dead_letters::{self, ReplayRow, ReplayTerms};
 
@@ -35,8 +35,6 @@ pub struct Replay {
 /// How somebody wants a dead letter sent again.
 #[derive(Debug, Clone)]
 pub struct ReplayOrder {
-    /// By whose word.
-    pub by: String,
     /// By which configuration.
     pub config: ReplayConfig,
     /// Another body, if it was edited.
@@ -46,28 +44,27 @@ pub struct ReplayOrder {
 }
 
 impl ReplayOrder {
-    fn terms(&self, letter: &DeadLetterRow, webhook_id: Option<String>) -> ReplayTerms {
-        ReplayTerms {
-            dead_letter_id: letter.id,
-            by: self.by.clone(),
-            config: self.config,
-            payload: self.payload.clone(),
-            webhook_id,
-        }
+    fn terms(&self, letter: &DeadLetterRow, by: String, webhook_id: Option<String>) -> ReplayTerms {
+        ReplayTerms { dead_letter_id: letter.id, by, config: self.config, payload: self.payload.clone(), webhook_id }
     }
 }
 
 impl Engine {
     /// Sends a dead letter again.
-    pub async fn replay_dead_letter(&self, id: i64, order: ReplayOrder) -> Result<WholeDeadLetter, Error> {
+    pub async fn replay_dead_letter(
+        &self,
+        scope: Scope,
+        id: i64,
+        order: ReplayOrder,
+    ) -> Result<WholeDeadLetter, Error> {
         let engine = self.clone();
         self.detached(async move {
             let (letter, written) = transaction!(engine, |conn| {
-                let delivery_id = find(conn, id).await?.delivery_id;
-                let mut changes = ChangeSet::load(conn, &[delivery_id], engine.now()).await?;
+                let delivery_id = find(conn, &scope, id).await?.delivery_id;
+                let mut changes = ChangeSet::load(conn, &scope, &[delivery_id]).await?;
                 changes.find_orphans(conn).await?;
                 // Whoever is done with a dead letter holds its delivery's lock. Now we do: look again.
-                let letter = find(conn, id).await?;
+                let letter = find(conn, &scope, id).await?;
                 let webhook_id = match order.new_webhook_id {
                     // In the present epoch, not the event's: a replay that was lost in a restore may have been seen.
                     true => Some(new_webhook_id(&engine.epoch()?, letter.event_id, id)),
@@ -75,7 +72,7 @@ impl Engine {
                 };
                 replay(&mut changes, &letter, &order, webhook_id)?;
                 let written = changes.write(conn).await?;
-                let letter = get_dead_letter(conn, DEFAULT_NAMESPACE, id).await?;
+                let letter = get_dead_letter(conn, &scope, id).await?;
                 Ok((letter.ok_or(Error::DeadLetterNotFound(id))?, written))
             })?;
             engine.notify_after_commit(&written);
@@ -93,21 +90,22 @@ impl Engine {
     }
 }
 
-async fn find(conn: &mut AsyncPgConnection, id: i64) -> Result<DeadLetterRow, Error> {
-    find_dead_letters(conn, DEFAULT_NAMESPACE, &[id]).await?.pop().ok_or(Error::DeadLetterNotFound(id))
+async fn find(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> Result<DeadLetterRow, Error> {
+    find_dead_letters(conn, scope, &[id]).await?.pop().ok_or(Error::DeadLetterNotFound(id))
 }
 
 /// Brings the deliveries of many dead letters back to life; answers how many could not be. Those
 /// that somebody else was done with meanwhile count as neither.
 pub(crate) async fn replay_many(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     changes: &mut ChangeSet,
     ids: &[i64],
     order: &ReplayOrder,
 ) -> Result<(i64, i64), Error> {
     changes.find_orphans(conn).await?;
     let (mut replayed, mut skipped) = (0, 0);
-    for letter in find_dead_letters(conn, DEFAULT_NAMESPACE, ids).await? {
+    for letter in find_dead_letters(conn, scope, ids).await? {
         if letter.replayed_at.is_some() {
             continue;
         }
@@ -138,12 +136,13 @@ fn replay(
     if !matches!(loaded.delivery.status, Status::Failed | Status::Cancelled) {
         return Err(refused("its delivery is alive"));
     }
+    let by = changes.actor().to_owned();
     let Some(loaded) = changes.touch(id) else { return Ok(()) };
-    let line = loaded.delivery.replay(Some(&order.by), loaded.now);
+    let line = loaded.delivery.replay(Some(&by), loaded.now);
     loaded.forget_past_expiry();
     changes.send_to_tail(id);
     changes.log(line);
-    changes.replay(id, order.terms(letter, webhook_id));
+    changes.replay(id, order.terms(letter, by, webhook_id));
     Ok(())
 }
 

@@ -9,8 +9,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::listing::{EventFilter, Page, find_events};
 use crate::store::roll_ups::{Retriable, read_retriable};
 
@@ -50,32 +50,38 @@ impl Progress {
 
 impl Engine {
     /// Retries everything that matches. `filter.status` says which of FAILED and CANCELLED.
-    pub async fn retry_events(&self, filter: EventFilter, dry_run: bool) -> Result<BulkOutcome, Error> {
+    pub async fn retry_events(&self, scope: Scope, filter: EventFilter, dry_run: bool) -> Result<BulkOutcome, Error> {
         let mut progress = Progress::default();
-        let retried = self.retry_pages(&filter, dry_run, &mut progress).await;
+        let retried = self.retry_pages(&scope, &filter, dry_run, &mut progress).await;
         let count = progress.events.len();
         let more = retried.map_err(|error| told(count, error))?;
         Ok(BulkOutcome { count, more })
     }
 
     /// Returns whether there may be more.
-    async fn retry_pages(&self, filter: &EventFilter, dry_run: bool, progress: &mut Progress) -> Result<bool, Error> {
+    async fn retry_pages(
+        &self,
+        scope: &Scope,
+        filter: &EventFilter,
+        dry_run: bool,
+        progress: &mut Progress,
+    ) -> Result<bool, Error> {
         let mut after = None;
         loop {
-            let (ids, next) = self.find_page(filter.clone(), after).await?;
+            let (ids, next) = self.find_page(scope, filter.clone(), after).await?;
             let mut ids = ids.as_slice();
             while !ids.is_empty() {
                 let events = self.read_events(ids).await?;
                 ids = &ids[events.len()..];
                 for event in events {
                     if progress.is_full_for(&event) {
-                        self.carry_out(progress).await?;
+                        self.carry_out(scope, progress).await?;
                         return Ok(true);
                     }
-                    self.take_on(event, dry_run, progress).await?;
+                    self.take_on(scope, event, dry_run, progress).await?;
                 }
             }
-            self.carry_out(progress).await?;
+            self.carry_out(scope, progress).await?;
             match next {
                 Some(next) if progress.deliveries < BULK_LIMIT => after = Some(next),
                 next => return Ok(next.is_some()),
@@ -83,7 +89,13 @@ impl Engine {
         }
     }
 
-    async fn take_on(&self, event: EventToRetry, dry_run: bool, progress: &mut Progress) -> Result<(), Error> {
+    async fn take_on(
+        &self,
+        scope: &Scope,
+        event: EventToRetry,
+        dry_run: bool,
+        progress: &mut Progress,
+    ) -> Result<(), Error> {
         progress.deliveries += event.deliveries.len();
         if dry_run {
             progress.events.extend((!event.deliveries.is_empty()).then_some(event.id));
@@ -92,27 +104,32 @@ impl Engine {
         progress.batch.extend(event.deliveries);
         while progress.batch.len() >= DELIVERIES_PER_TRANSACTION {
             let rest = progress.batch.split_off(DELIVERIES_PER_TRANSACTION);
-            self.carry_out(progress).await?;
+            self.carry_out(scope, progress).await?;
             progress.batch = rest;
         }
         Ok(())
     }
 
-    async fn carry_out(&self, progress: &mut Progress) -> Result<(), Error> {
+    async fn carry_out(&self, scope: &Scope, progress: &mut Progress) -> Result<(), Error> {
         let batch = std::mem::take(&mut progress.batch);
         if !batch.is_empty() {
-            progress.events.extend(self.operate_on_many(batch, OperatorAction::Retry { reason: None }).await?);
+            progress.events.extend(self.operate_on_many(scope, batch, OperatorAction::Retry { reason: None }).await?);
         }
         Ok(())
     }
 
-    async fn find_page(&self, filter: EventFilter, after: Option<i64>) -> Result<(Vec<i64>, Option<i64>), Error> {
+    async fn find_page(
+        &self,
+        scope: &Scope,
+        filter: EventFilter,
+        after: Option<i64>,
+    ) -> Result<(Vec<i64>, Option<i64>), Error> {
         let scan = self.settings().list_scan_rows;
         let page = Page { descending: false, after, offset: 0, limit: EVENTS_PER_PAGE, scan };
-        let engine = self.clone();
+        let (engine, scope) = (self.clone(), scope.clone());
         self.detached(async move {
             let mut conn = engine.database().connection().await?;
-            Ok(find_events(&mut conn, DEFAULT_NAMESPACE, &filter, page).await?)
+            Ok(find_events(&mut conn, &scope, &filter, page).await?)
         })
         .await
     }

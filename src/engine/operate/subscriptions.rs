@@ -13,11 +13,11 @@ use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::json::RawJson;
 use crate::domain::limits;
 use crate::domain::matching::Allowance;
+use crate::domain::scope::Scope;
 use crate::domain::signature::Secret;
 use crate::domain::subscription::{SubscriptionSpec, headers};
 use crate::domain::tags::Tags;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::catalog::renew_generation;
 use crate::store::events::{FanOut, Published};
 use crate::store::subscriptions::{
@@ -53,6 +53,7 @@ impl Engine {
     /// Adds a subscription.
     pub async fn create_subscription(
         &self,
+        scope: Scope,
         fields: Map<String, Value>,
         secret: Secret,
         is_active: bool,
@@ -62,13 +63,13 @@ impl Engine {
         let engine = self.clone();
         let row = self.detached(async move {
             transaction!(engine, |conn| {
-                renew_generation(conn, DEFAULT_NAMESPACE).await?;
-                if count_subscriptions(conn, DEFAULT_NAMESPACE).await? >= engine.settings().max_subscriptions {
+                renew_generation(conn, &scope).await?;
+                if count_subscriptions(conn, &scope).await? >= engine.settings().max_subscriptions {
                     return Err(Error::TooManySubscriptions(engine.settings().max_subscriptions));
                 }
                 let state = SubscriptionState { url: &spec.url, spec: &json, is_active, inactive_reason: None };
-                let row = insert_subscription(conn, DEFAULT_NAMESPACE, engine.now(), &state).await?;
-                replace_secret(conn, row.id, &secret.as_text(), 0.0, engine.now()).await?;
+                let row = insert_subscription(conn, &scope, &state).await?;
+                replace_secret(conn, row.id, &secret.as_text(), 0.0, scope.now).await?;
                 Ok(row)
             })
         });
@@ -78,12 +79,17 @@ impl Engine {
     }
 
     /// Changes a subscription. What is not yet sent is sent as it says then.
-    pub async fn change_subscription(&self, id: i64, changes: SubscriptionChanges) -> Result<SubscriptionRow, Error> {
+    pub async fn change_subscription(
+        &self,
+        scope: Scope,
+        id: i64,
+        changes: SubscriptionChanges,
+    ) -> Result<SubscriptionRow, Error> {
         let engine = self.clone();
         let row = self.detached(async move {
             transaction!(engine, |conn| {
-                renew_generation(conn, DEFAULT_NAMESPACE).await?;
-                let row = lock(conn, id).await?;
+                renew_generation(conn, &scope).await?;
+                let row = lock(conn, &scope, id).await?;
                 let (spec, json) = read_spec(fields_of(&row)?, changes.fields.clone())?;
                 // One that stays was judged before, and is judged again whenever it is dialled:
                 // it must not keep anybody from switching the subscription off.
@@ -93,7 +99,7 @@ impl Engine {
                 let is_active = changes.is_active.unwrap_or(row.is_active);
                 let inactive_reason = row.inactive_reason.as_deref().filter(|_| !is_active);
                 let state = SubscriptionState { url: &spec.url, spec: &json, is_active, inactive_reason };
-                Ok(update_subscription(conn, id, engine.now(), &state).await?)
+                Ok(update_subscription(conn, id, scope.now, &state).await?)
             })
         });
         let row = row.await?;
@@ -102,13 +108,13 @@ impl Engine {
     }
 
     /// Takes a subscription away; what is open of it is called off.
-    pub async fn delete_subscription(&self, id: i64) -> Result<(), Error> {
+    pub async fn delete_subscription(&self, scope: Scope, id: i64) -> Result<(), Error> {
         let engine = self.clone();
         let deleted = self.detached(async move {
             transaction!(engine, |conn| {
-                renew_generation(conn, DEFAULT_NAMESPACE).await?;
-                lock(conn, id).await?;
-                delete_subscription(conn, id, engine.now()).await?;
+                renew_generation(conn, &scope).await?;
+                lock(conn, &scope, id).await?;
+                delete_subscription(conn, id, scope.now).await?;
                 Ok(())
             })
         });
@@ -118,17 +124,23 @@ impl Engine {
     }
 
     /// Gives a subscription a new secret; the old ones are used along with it for a while.
-    pub async fn rotate_secret(&self, id: i64, secret: Secret, overlap_seconds: f64) -> Result<SubscriptionRow, Error> {
+    pub async fn rotate_secret(
+        &self,
+        scope: Scope,
+        id: i64,
+        secret: Secret,
+        overlap_seconds: f64,
+    ) -> Result<SubscriptionRow, Error> {
         let engine = self.clone();
         let row = self.detached(async move {
             transaction!(engine, |conn| {
-                renew_generation(conn, DEFAULT_NAMESPACE).await?;
-                let row = lock(conn, id).await?;
-                replace_secret(conn, id, &secret.as_text(), overlap_seconds, engine.now()).await?;
+                renew_generation(conn, &scope).await?;
+                let row = lock(conn, &scope, id).await?;
+                replace_secret(conn, id, &secret.as_text(), overlap_seconds, scope.now).await?;
                 if count_secrets(conn, id).await? > limits::SECRETS {
                     return Err(Error::TooManySecrets(limits::SECRETS));
                 }
-                Ok(update_subscription(conn, id, engine.now(), &state_of(&row)).await?)
+                Ok(update_subscription(conn, id, scope.now, &state_of(&row)).await?)
             })
         });
         let row = row.await?;
@@ -139,16 +151,16 @@ impl Engine {
     /// Switches a subscription off, because its endpoint said so, and publishes that. An endpoint
     /// that it does not point at any more has no say.
     pub async fn deactivate_subscription(&self, id: i64, url: &str, reason: &'static str) -> Result<(), Error> {
-        let (engine, url) = (self.clone(), url.to_owned());
+        let (engine, scope, url) = (self.clone(), self.scope(), url.to_owned());
         let deactivated = self.detached(async move {
             let notices = transaction!(engine, |conn| {
-                renew_generation(conn, DEFAULT_NAMESPACE).await?;
-                let Some(row) = lock_subscription(conn, DEFAULT_NAMESPACE, id).await? else { return Ok(None) };
+                renew_generation(conn, &scope).await?;
+                let Some(row) = lock_subscription(conn, &scope, id).await? else { return Ok(None) };
                 if !row.is_active || row.url != url {
                     return Ok(None);
                 }
                 let state = SubscriptionState { is_active: false, inactive_reason: Some(reason), ..state_of(&row) };
-                let row = update_subscription(conn, id, engine.now(), &state).await?;
+                let row = update_subscription(conn, id, scope.now, &state).await?;
                 Ok(Some(publish_notices(conn, &engine, vec![notice("deactivated", &row, reason)]).await?))
             })?;
             if let Some(notices) = notices {
@@ -191,7 +203,7 @@ impl Engine {
     async fn call_off(&self, ids: &[i64]) -> Result<(), Error> {
         let call_off = OperatorAction::Cancel { reason: Some("subscription_deleted".into()) };
         let written = transaction!(self, |conn| {
-            let mut changes = ChangeSet::load(conn, ids, self.now()).await?;
+            let mut changes = ChangeSet::load(conn, &self.scope(), ids).await?;
             // Some of them may have ended before they were locked.
             for id in changes.ids_where(|loaded| !loaded.delivery.status.is_finished()) {
                 call_off.carry_out(&mut changes, id);
@@ -221,8 +233,8 @@ impl Engine {
     }
 }
 
-async fn lock(conn: &mut AsyncPgConnection, id: i64) -> Result<SubscriptionRow, Error> {
-    lock_subscription(conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::SubscriptionNotFound(id))
+async fn lock(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> Result<SubscriptionRow, Error> {
+    lock_subscription(conn, scope, id).await?.ok_or(Error::SubscriptionNotFound(id))
 }
 
 fn state_of(row: &SubscriptionRow) -> SubscriptionState<'_> {
@@ -297,8 +309,11 @@ pub(crate) async fn publish_notices(
 ) -> Result<Notices, Error> {
     let borrowed: Vec<&NewEvent> = events.iter().collect();
     for _ in 0..NOTICE_MATCHES {
-        let fan_out =
-            SubscriptionSnapshot::load(conn).await?.fan_out(&events, engine.time(), &mut Allowance::unlimited());
+        let fan_out = SubscriptionSnapshot::load(conn, &engine.scope()).await?.fan_out(
+            &events,
+            engine.time(),
+            &mut Allowance::unlimited(),
+        );
         // An allowance without a limit is never used up.
         let fan_out = fan_out.map_err(|_| Error::Internal("matching was stopped, and nobody stopped it".into()))?;
         if let Some((published, released)) = publish_in_order(conn, engine, &borrowed, &fan_out).await? {

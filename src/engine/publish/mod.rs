@@ -13,7 +13,6 @@ use tokio::time::Instant;
 use crate::domain::event::NewEvent;
 use crate::error::{Error, OutageKind};
 use crate::metrics::PushCount;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::deliveries::EarliestTimes;
 use crate::store::events::{FanOut, Published, Push, StoredEvent, publish_events};
 use crate::store::ordering::{ConsumerKey, lock_keys};
@@ -100,9 +99,8 @@ impl Engine {
     /// subscriptions have changed since the events were matched.
     async fn publish_matched(&self, events: &[&NewEvent], fan_out: &FanOut) -> Result<Option<Vec<StoredEvent>>, Error> {
         let stored = if keys_of(events, fan_out).is_empty() {
-            let published = statement!(self, |conn| {
-                Ok(publish_events(conn, DEFAULT_NAMESPACE, self.now(), events, fan_out).await?)
-            })?;
+            let published =
+                statement!(self, |conn| { Ok(publish_events(conn, &self.scope(), events, fan_out).await?) })?;
             published.map(|published| (published, Vec::new()))
         } else {
             transaction!(self, |conn| publish_in_order(conn, self, events, fan_out).await)?
@@ -196,9 +194,10 @@ pub(crate) async fn publish_in_order(
     let keys = keys_of(events, fan_out);
     let to_lock: BTreeSet<&String> = keys.iter().map(|(key, _)| key).collect();
     // Taken before the ids: the order of a key must be the order of commits.
-    lock_keys(conn, DEFAULT_NAMESPACE, &to_lock.into_iter().cloned().collect::<Vec<_>>()).await?;
-    let published = publish_events(conn, DEFAULT_NAMESPACE, engine.now(), events, fan_out).await?;
+    let scope = engine.scope();
+    lock_keys(conn, &scope, &to_lock.into_iter().cloned().collect::<Vec<_>>()).await?;
+    let published = publish_events(conn, &scope, events, fan_out).await?;
     let Some(published) = published else { return Ok(None) };
-    let released = advance_keys(conn, keys, engine.now()).await?;
+    let released = advance_keys(conn, &scope, keys).await?;
     Ok(Some((published, released)))
 }

@@ -16,10 +16,10 @@ use diesel_async::AsyncPgConnection;
 use crate::domain::event::NewEvent;
 use crate::domain::json::RawJson;
 use crate::domain::matching::{Allowance, Budget, Catalog, Stopped, Subject};
+use crate::domain::scope::Scope;
 use crate::domain::signature::Secret;
 use crate::domain::subscription::{Subscription, SubscriptionSpec};
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::catalog::{CatalogRow, load_catalog, load_generation, load_one};
 use crate::store::events::{FanOut, OverBudget, Push};
 use crate::store::latest::Latest;
@@ -92,8 +92,8 @@ impl SubscriptionCache {
 
 impl SubscriptionSnapshot {
     /// Makes a copy of what this connection sees.
-    pub(crate) async fn load(conn: &mut AsyncPgConnection) -> Result<Self, Error> {
-        let (generation, rows) = load_catalog(conn, DEFAULT_NAMESPACE).await?;
+    pub(crate) async fn load(conn: &mut AsyncPgConnection, scope: &Scope) -> Result<Self, Error> {
+        let (generation, rows) = load_catalog(conn, scope).await?;
         let by_id: HashMap<i64, Subscriber> =
             rows.into_iter().filter_map(|row| Some((row.id, subscriber(row)?))).collect();
         let subscriptions = by_id.values().map(|subscriber| subscriber.subscription.clone()).collect();
@@ -169,7 +169,7 @@ impl Engine {
     /// that only this server serves.
     pub async fn refresh_subscribers(&self) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
-        let present = load_generation(&mut conn, DEFAULT_NAMESPACE).await?;
+        let present = load_generation(&mut conn, &self.scope()).await?;
         drop(conn);
         if self.subscription_cache().snapshot().generation == present {
             Ok(())
@@ -182,14 +182,14 @@ impl Engine {
     pub async fn reload_subscribers(&self) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
         let load = self.subscription_cache().0.begin();
-        self.subscription_cache().0.finish(load, SubscriptionSnapshot::load(&mut conn).await?);
+        self.subscription_cache().0.finish(load, SubscriptionSnapshot::load(&mut conn, &self.scope()).await?);
         Ok(())
     }
 
     /// How a subscription is sent to, and signed with what, whether it is active or not.
     pub async fn load_subscriber(&self, id: i64) -> Result<(SubscriptionSpec, Vec<Secret>), Error> {
         let mut conn = self.database().connection().await?;
-        let row = load_one(&mut conn, DEFAULT_NAMESPACE, id).await?.ok_or(Error::SubscriptionNotFound(id))?;
+        let row = load_one(&mut conn, &self.scope(), id).await?.ok_or(Error::SubscriptionNotFound(id))?;
         let unreadable = || Error::Internal(format!("subscription {id} cannot be read"));
         let subscriber = subscriber(row).ok_or_else(unreadable)?;
         let secrets = subscriber.secrets_at(self.time());

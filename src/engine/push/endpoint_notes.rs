@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 use crate::domain::address::without_query;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::endpoints::{Failures, note_failures, note_successes, pause_endpoints, return_probes};
 
 use crate::engine::batching::deadline::{WithDeadline, answer_each, send_wanted};
@@ -120,7 +119,7 @@ impl Engine {
             return Ok(());
         }
         let (closed, notices) = transaction!(self, |conn| {
-            let closed = note_successes(conn, DEFAULT_NAMESPACE, &urls, self.now()).await?;
+            let closed = note_successes(conn, &self.scope(), &urls).await?;
             let notices = tell_subscribers(conn, self, &closed, "breaker_closed").await?;
             Ok((closed, notices))
         })?;
@@ -142,7 +141,7 @@ impl Engine {
         }
         let rule = self.settings().breaker;
         let (opened, notices) = transaction!(self, |conn| {
-            let opened = note_failures(conn, DEFAULT_NAMESPACE, &failures, rule, self.now()).await?;
+            let opened = note_failures(conn, &self.scope(), &failures, rule).await?;
             let notices = tell_subscribers(conn, self, &opened, "breaker_opened").await?;
             Ok((opened, notices))
         })?;
@@ -161,14 +160,14 @@ impl Engine {
         if urls.is_empty() {
             return Ok(());
         }
-        statement!(self, |conn| { Ok(pause_endpoints(conn, DEFAULT_NAMESPACE, &urls, &seconds, self.now()).await?) })
+        statement!(self, |conn| { Ok(pause_endpoints(conn, &self.scope(), &urls, &seconds).await?) })
     }
 
     /// Gives the right to try these endpoints back. It does not wait behind the notes of attempts:
     /// the dispatcher claims nothing for anybody until it returns.
     pub async fn return_probes(&self, urls: &[&str]) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
-        Ok(return_probes(&mut conn, DEFAULT_NAMESPACE, urls, self.now()).await?)
+        Ok(return_probes(&mut conn, &self.scope(), urls).await?)
     }
 }
 

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use crate::domain::address::without_query;
 use crate::domain::delivery::Report;
 use crate::domain::lease::Caller;
+use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::claims::{ClaimQuery, ClaimedEvent, claim_deliveries};
 use crate::store::endpoints::{self, EndpointGate, Grant};
 use crate::store::events::EventRow;
@@ -100,7 +100,7 @@ impl Engine {
         let from: Vec<(i16, i64)> = look.from.iter().map(|mark| (mark.rank, mark.seq)).collect();
         let mut conn = self.database().connection().await?;
         let query = ClaimQuery {
-            namespace_id: DEFAULT_NAMESPACE,
+            scope: self.scope(),
             queues: &queues,
             from: &from,
             windows: &windows,
@@ -110,7 +110,6 @@ impl Engine {
             subscriptions: Some(&subscriptions),
             // The dispatcher has its own bound on what is on its way.
             max_bytes: i64::MAX,
-            now: self.now(),
         };
         let claimed = claim_deliveries(&mut conn, &query).await?;
         drop(conn);
@@ -175,7 +174,7 @@ impl Engine {
     /// Takes the right to try an endpoint whose breaker is open.
     pub async fn take_probe(&self, url: &str, seconds: f64) -> Result<bool, Error> {
         let mut conn = self.database().connection().await?;
-        Ok(endpoints::take_probe(&mut conn, DEFAULT_NAMESPACE, url, seconds, self.now()).await?)
+        Ok(endpoints::take_probe(&mut conn, &self.scope(), url, seconds).await?)
     }
 
     /// Takes of subscriptions' rates: each with its rate and what is wanted.
@@ -192,19 +191,19 @@ impl Engine {
 
     /// Lifts the pause of a subscription's endpoint and closes its breaker. What waits for it is
     /// sent at once, by whichever server. Returns the subscription.
-    pub async fn resume_subscription(&self, id: i64) -> Result<SubscriptionRow, Error> {
+    pub async fn resume_subscription(&self, scope: Scope, id: i64) -> Result<SubscriptionRow, Error> {
         let engine = self.clone();
         let resumed = self.detached(async move {
             let (row, notices, sharing) = transaction!(engine, |conn| {
-                let row = get_subscription(conn, DEFAULT_NAMESPACE, id).await?;
+                let row = get_subscription(conn, &scope, id).await?;
                 let row = row.ok_or(Error::SubscriptionNotFound(id))?;
-                let closed = endpoints::resume_endpoint(conn, DEFAULT_NAMESPACE, &row.url, engine.now()).await?;
+                let closed = endpoints::resume_endpoint(conn, &scope, &row.url).await?;
                 let notices = if closed {
                     tell_subscribers(conn, &engine, std::slice::from_ref(&row.url), "breaker_closed").await?
                 } else {
                     None
                 };
-                let sharing = active_ids_of(conn, DEFAULT_NAMESPACE, &row.url).await?;
+                let sharing = active_ids_of(conn, &scope, &row.url).await?;
                 Ok((row, notices, sharing))
             })?;
             log::info!(subscription_id = id, endpoint = without_query(&row.url); "an endpoint was resumed");
@@ -236,7 +235,7 @@ pub(crate) async fn tell_subscribers(
 ) -> Result<Option<Notices>, Error> {
     let mut notices = Vec::new();
     for url in urls {
-        let rows = active_subscriptions_of(conn, DEFAULT_NAMESPACE, url, NOTICES).await?;
+        let rows = active_subscriptions_of(conn, &engine.scope(), url, NOTICES).await?;
         notices.extend(rows.iter().map(|row| notice(what, row, what)));
     }
     if notices.is_empty() {

@@ -22,7 +22,6 @@ use crate::domain::lease::{self, Caller, Refusal, Verdict};
 use crate::domain::limits;
 use crate::domain::status::Status;
 use crate::error::{Error, OutageKind};
-use crate::store::DEFAULT_NAMESPACE;
 use crate::store::completions::{Completion, complete_deliveries};
 use crate::store::deliveries::Loaded;
 use crate::store::event_log::LogEntry;
@@ -271,11 +270,8 @@ impl Engine {
         if completions.is_empty() {
             return Ok(answers);
         }
-        let completing = async {
-            statement!(self, |conn| {
-                Ok(complete_deliveries(conn, DEFAULT_NAMESPACE, self.now(), &completions).await?)
-            })
-        };
+        let completing =
+            async { statement!(self, |conn| { Ok(complete_deliveries(conn, &self.scope(), &completions).await?) }) };
         let completed = match completing.await {
             // It is not known of these alone what became of them: the others have not been sent.
             Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_))) => {
@@ -327,7 +323,7 @@ pub(crate) async fn settle_all(
 ) -> Result<(Vec<Result<SettleOutcome, Error>>, Applied), Error> {
     let ids: BTreeSet<i64> = calls.iter().map(|call| call.event_id).collect();
     let ids: Vec<i64> = ids.into_iter().collect();
-    let mut changes = ChangeSet::load(conn, &ids, engine.now()).await?;
+    let mut changes = ChangeSet::load(conn, &engine.scope(), &ids).await?;
     let mut drafts = Vec::with_capacity(calls.len());
     for call in calls {
         drafts.push(settle_one(conn, engine, &mut changes, call).await?);

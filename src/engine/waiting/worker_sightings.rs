@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::store::workers::{Sighting, record_sightings};
-use crate::store::{DEFAULT_NAMESPACE, database::Database};
 
 use crate::engine::Engine;
 
@@ -60,19 +59,10 @@ impl Engine {
     /// Writes down who was seen since the last time.
     pub async fn record_sightings(&self) -> Result<usize, Error> {
         let worker_sightings = self.worker_sightings().take();
-        write(self.database(), self.now(), &worker_sightings).await?;
+        for rows in worker_sightings.chunks(ROWS_PER_STATEMENT) {
+            let mut conn = self.database().connection().await?;
+            record_sightings(&mut conn, &self.scope(), rows).await?;
+        }
         Ok(worker_sightings.len())
     }
-}
-
-async fn write(
-    database: &Database,
-    now: Option<chrono::DateTime<chrono::Utc>>,
-    worker_sightings: &[Sighting],
-) -> Result<(), Error> {
-    for rows in worker_sightings.chunks(ROWS_PER_STATEMENT) {
-        let mut conn = database.connection().await?;
-        record_sightings(&mut conn, DEFAULT_NAMESPACE, now, rows).await?;
-    }
-    Ok(())
 }

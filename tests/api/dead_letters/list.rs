@@ -1,7 +1,8 @@
 //! `GET /dead-letters`.
 
 use serde_json::{Value, json};
-use waybill::store::DEFAULT_NAMESPACE;
+use waybill::domain::ids::NamespaceId;
+use waybill::domain::scope::Scope;
 use waybill::store::dead_letter_list::{DeadLetterFilter, Range, list_dead_letters};
 
 use crate::support::receiver::{Receiver, Reply};
@@ -122,7 +123,8 @@ async fn the_few_of_a_quiet_subscription_are_found_among_the_many_of_a_busy_one(
         (DeadLetterFilter { event_id: Some(2), ..any() }, 5),
         (DeadLetterFilter { event_id: Some(2), subscription_id: Some(7), ..any() }, 5),
     ] {
-        let list = async |conn: &mut _| list_dead_letters(conn, DEFAULT_NAMESPACE, &filter, range).await;
+        let list =
+            async |conn: &mut _| list_dead_letters(conn, &Scope::new(NamespaceId::DEFAULT, None), &filter, range).await;
         let ((rows, _), buffers) = app.buffers_of(list).await;
         assert_eq!(rows.len(), expected, "{filter:?}");
         assert!(buffers < 60, "{buffers} buffers for {filter:?}");

@@ -1,7 +1,8 @@
 //! `GET /deliveries`.
 
 use serde_json::json;
-use waybill::store::DEFAULT_NAMESPACE;
+use waybill::domain::ids::NamespaceId;
+use waybill::domain::scope::Scope;
 use waybill::store::push_records::{PushFilter, list_pushes};
 
 use crate::support::receiver::Receiver;
@@ -112,7 +113,8 @@ async fn the_few_of_a_quiet_subscription_are_found_among_the_many_of_a_busy_one(
     database::execute(&app.url, history).await;
     for (subscription_id, expected) in [(7, 5), (8, 20)] {
         let filter = PushFilter { subscription_id: Some(subscription_id), ..PushFilter::default() };
-        let list = async |conn: &mut _| list_pushes(conn, DEFAULT_NAMESPACE, &filter, 0, 20, 500).await;
+        let list =
+            async |conn: &mut _| list_pushes(conn, &Scope::new(NamespaceId::DEFAULT, None), &filter, 0, 20, 500).await;
         let ((rows, _), buffers) = app.buffers_of(list).await;
         assert_eq!(rows.len(), expected);
         assert!(buffers < 150, "{buffers} buffers for the pushes of {subscription_id}");

@@ -1,8 +1,9 @@
 //! What lists cost in a long history: buffers, which are the same on every machine.
 
 use chrono::DateTime;
+use waybill::domain::ids::NamespaceId;
+use waybill::domain::scope::Scope;
 use waybill::domain::status::Status;
-use waybill::store::DEFAULT_NAMESPACE;
 use waybill::store::listing::{EventFilter, EventPage, Page, list_events};
 
 use crate::support::{App, database};
@@ -60,7 +61,7 @@ fn page(after: Option<i64>, descending: bool) -> Page {
 
 /// Lists, and answers the buffers that it took.
 async fn cost(app: &App, filter: &EventFilter, page: Page) -> (EventPage, i64) {
-    app.buffers_of(async |conn| list_events(conn, DEFAULT_NAMESPACE, filter, page).await).await
+    app.buffers_of(async |conn| list_events(conn, &Scope::new(NamespaceId::DEFAULT, None), filter, page).await).await
 }
 
 /// The buffers of the first page under each filter, in both orders.
