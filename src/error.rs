@@ -1,6 +1,7 @@
 //! What can go wrong, in the words of the domain. `http/problem.rs` turns each into a status
 //! and a code, exhaustively; nothing else does.
 
+use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::input::InputError;
 use crate::domain::invalid::Invalid;
 use crate::domain::lease::Refusal;
@@ -34,13 +35,13 @@ pub enum Error {
     BodyTimeout(u64),
     /// No such event.
     #[error("there is no event {0}")]
-    EventNotFound(i64),
+    EventNotFound(EventId),
     /// No such subscription.
     #[error("there is no subscription {0}")]
-    SubscriptionNotFound(i64),
+    SubscriptionNotFound(SubscriptionId),
     /// No such delivery.
     #[error("there is no delivery {0}")]
-    DeliveryNotFound(i64),
+    DeliveryNotFound(DeliveryId),
     /// No such dead letter.
     #[error("there is no dead letter {0}")]
     DeadLetterNotFound(i64),

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Service, jittered};
+use crate::domain::ids::DeliveryId;
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -27,20 +28,21 @@ const PAUSE_BETWEEN_WALKS: Duration = Duration::from_secs(60);
 /// How far the search has come. A new one begins with the first delivery.
 #[derive(Debug, Default)]
 pub struct Cursor {
-    after_id: i64,
+    /// The last delivery that was looked at, unless the search begins anew.
+    after_id: Option<DeliveryId>,
 }
 
 impl Cursor {
     /// Returns whether the next step begins with the first delivery.
     pub fn is_at_beginning(&self) -> bool {
-        self.after_id == 0
+        self.after_id.is_none()
     }
 }
 
 /// Takes one step; returns how many leases it has put on the list.
 pub async fn run_once(engine: &Engine, cursor: &mut Cursor) -> Result<usize, Error> {
     let (found, last_id) = engine.watch_unwatched_leases(cursor.after_id).await?;
-    cursor.after_id = last_id.unwrap_or(0);
+    cursor.after_id = last_id;
     Ok(found)
 }
 

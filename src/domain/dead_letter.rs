@@ -1,5 +1,7 @@
 //! Dead letters: why a push was given up, and how it may be sent again.
 
+use crate::domain::ids::EventId;
+
 /// Why a push was given up: a closed list.
 pub const REASONS: [&str; 5] = ["exhausted", "terminal", "expired", "poison", "manual"];
 
@@ -35,6 +37,6 @@ impl ReplayConfig {
 
 /// What the receiver knows a replay by that must not be taken for what it has seen before. No `.`
 /// in it: that separates what is signed.
-pub fn new_webhook_id(epoch: &str, event_id: i64, dead_letter_id: i64) -> String {
+pub fn new_webhook_id(epoch: &str, event_id: EventId, dead_letter_id: i64) -> String {
     format!("evt_{epoch}_{event_id}_r{dead_letter_id}")
 }

@@ -8,16 +8,17 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{action::Action, attempt::ErrorKind, json::RawJson, status::Status};
+use crate::domain::ids::{DeliveryId, EventId, LeaseId, SubscriptionId};
 
 /// The work of one consumer on one event.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// Its id; the event's own id for the event's own row.
-    pub id: i64,
+    pub id: DeliveryId,
     /// The event.
-    pub event_id: i64,
+    pub event_id: EventId,
     /// The subscription that it is pushed to; none for the event's own row.
-    pub subscription_id: Option<i64>,
+    pub subscription_id: Option<SubscriptionId>,
     /// Where it stands.
     pub status: Status,
     /// Where it waits, while it is pending.
@@ -29,7 +30,7 @@ pub struct Delivery {
     /// Leases that ran out in a row without a sign of life.
     pub rescue_count: i32,
     /// The number of its latest claim, or 0: the fencing token.
-    pub lease_id: i64,
+    pub lease_id: LeaseId,
     /// Who claimed it last.
     pub worker_id: Option<String>,
     /// Until when, exactly while it is processing.
@@ -73,7 +74,7 @@ pub enum Readiness {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastSettlement {
     /// The claim.
-    pub lease_id: i64,
+    pub lease_id: LeaseId,
     /// The word.
     pub action: Action,
 }
@@ -82,15 +83,15 @@ pub struct LastSettlement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// The event.
-    pub event_id: i64,
+    pub event_id: EventId,
     /// The delivery.
-    pub delivery_id: i64,
+    pub delivery_id: DeliveryId,
     /// What was done.
     pub action: Action,
     /// By whom; nobody for what the server or an operator did.
     pub worker_id: Option<String>,
     /// Under which claim.
-    pub lease_id: i64,
+    pub lease_id: LeaseId,
     /// In which attempt.
     pub attempt: i32,
     /// The worker's status code.
@@ -160,7 +161,7 @@ impl Delivery {
 
     /// When a retry is due, as the contract shows it.
     pub fn next_retry_at(&self) -> Option<DateTime<Utc>> {
-        self.due_at().filter(|_| self.lease_id > 0)
+        self.due_at().filter(|_| self.lease_id > LeaseId::NONE)
     }
 
     /// PROCESSING, STARTED: a sign of life.

@@ -4,6 +4,8 @@
 //! from an earlier state (a restore, a failover). All numbers of a later history are higher than
 //! those of the earlier ones, so the first numbers of each tell to which one a number belongs.
 
+use crate::domain::ids::EventId;
+
 /// How far sequences jump ahead at least when a history begins: 2^36, as in `waybill.begin_history`.
 pub const JUMP: i64 = 68_719_476_736;
 
@@ -63,11 +65,11 @@ impl Histories {
     }
 
     /// Returns the epoch of an event, or `None` if the rows have to be read again to tell.
-    pub fn epoch_of(&self, event_id: i64) -> Option<&str> {
-        if event_id >= self.certain_below {
+    pub fn epoch_of(&self, event_id: EventId) -> Option<&str> {
+        if event_id.0 >= self.certain_below {
             return None;
         }
-        self.rows.iter().rev().find(|history| history.first_id <= event_id).map(|history| history.epoch.as_str())
+        self.rows.iter().rev().find(|history| history.first_id <= event_id.0).map(|history| history.epoch.as_str())
     }
 
     /// Returns whether a number may belong to a history that has begun since the rows were read.
@@ -108,19 +110,19 @@ mod tests {
     #[test]
     fn an_event_keeps_the_epoch_in_which_it_was_published() {
         let histories = two(None);
-        assert_eq!(histories.epoch_of(1), Some("first"));
-        assert_eq!(histories.epoch_of(JUMP + 99), Some("first"));
-        assert_eq!(histories.epoch_of(JUMP + 100), Some("second"));
+        assert_eq!(histories.epoch_of(EventId(1)), Some("first"));
+        assert_eq!(histories.epoch_of(EventId(JUMP + 99)), Some("first"));
+        assert_eq!(histories.epoch_of(EventId(JUMP + 100)), Some("second"));
     }
 
     #[test]
     fn an_id_so_high_that_a_later_history_may_have_begun_is_not_guessed_at() {
         let last = JUMP + 100 + JUMP - 1;
-        assert_eq!(two(None).epoch_of(last), Some("second"));
-        assert_eq!(two(None).epoch_of(last + 1), None);
-        assert_eq!(two(Some(last + 1)).epoch_of(last + 1), Some("second"));
-        assert_eq!(two(Some(last + 1)).epoch_of(last + 2), None);
-        assert_eq!(Histories::default().epoch_of(1), None);
+        assert_eq!(two(None).epoch_of(EventId(last)), Some("second"));
+        assert_eq!(two(None).epoch_of(EventId(last + 1)), None);
+        assert_eq!(two(Some(last + 1)).epoch_of(EventId(last + 1)), Some("second"));
+        assert_eq!(two(Some(last + 1)).epoch_of(EventId(last + 2)), None);
+        assert_eq!(Histories::default().epoch_of(EventId(1)), None);
     }
 
     #[test]

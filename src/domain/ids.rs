@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
+use log::kv::ToValue;
 use serde::{Deserialize, Serialize};
 
 /// Declares an identifier that is a plain number in JSON, in paths and in the database.
@@ -27,6 +28,24 @@ macro_rules! id {
                 text.parse().map($name)
             }
         }
+
+        impl From<$number> for $name {
+            fn from(number: $number) -> Self {
+                $name(number)
+            }
+        }
+
+        impl ToValue for $name {
+            fn to_value(&self) -> log::kv::Value<'_> {
+                self.0.to_value()
+            }
+        }
+
+        impl From<$name> for serde_json::Value {
+            fn from(id: $name) -> Self {
+                id.0.into()
+            }
+        }
     };
 }
 
@@ -38,4 +57,36 @@ id!(
 impl NamespaceId {
     /// The only namespace until there are tenants.
     pub const DEFAULT: NamespaceId = NamespaceId(1);
+}
+
+id!(
+    /// An event.
+    EventId(i64)
+);
+
+id!(
+    /// One consumer's work on an event: the event's own, which workers pull, or a push.
+    DeliveryId(i64)
+);
+
+id!(
+    /// One claim of a delivery. Each claim gets a higher number than the one before it.
+    LeaseId(i64)
+);
+
+id!(
+    /// A subscription.
+    SubscriptionId(i64)
+);
+
+impl LeaseId {
+    /// The lease of a delivery that was never claimed.
+    pub const NONE: LeaseId = LeaseId(0);
+}
+
+impl EventId {
+    /// Returns the delivery that workers pull: it shares the event's number.
+    pub fn own_delivery(self) -> DeliveryId {
+        DeliveryId(self.0)
+    }
 }

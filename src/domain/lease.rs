@@ -7,6 +7,7 @@
 //! delivery's latest one, [`judge`] is told of it as a [`PastClaim`].
 
 use super::{action::Action, delivery::Delivery, status::Status};
+use crate::domain::ids::LeaseId;
 
 /// Somebody who says that they hold a claim.
 #[derive(Debug, Clone)]
@@ -14,7 +15,7 @@ pub struct Caller {
     /// Who they say they are.
     pub worker_id: String,
     /// Which claim they mean, if they say.
-    pub lease_id: Option<i64>,
+    pub lease_id: Option<LeaseId>,
 }
 
 impl Caller {
@@ -29,7 +30,7 @@ impl Caller {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PastClaim {
     /// Its number.
-    pub lease_id: i64,
+    pub lease_id: LeaseId,
     /// How.
     pub settled: Action,
 }
@@ -45,7 +46,7 @@ pub enum Verdict {
     /// too, the answer is the same, and nothing is written.
     Repeats {
         /// The claim under which it was recorded.
-        lease_id: i64,
+        lease_id: LeaseId,
     },
     /// Not this caller's to decide.
     Refused(Refusal),
@@ -67,7 +68,7 @@ pub enum Refusal {
 /// Judges `action` under a claim. `past` describes the claim meant where that is not the
 /// delivery's latest; `None` with `made_latest == false` says that the caller has not settled one.
 pub fn judge(delivery: &Delivery, made_latest: bool, past: Option<PastClaim>, action: Action) -> Verdict {
-    if delivery.lease_id == 0 {
+    if delivery.lease_id == LeaseId::NONE {
         return Verdict::Refused(Refusal::NotClaimed);
     }
     if !made_latest {
@@ -91,7 +92,7 @@ fn judge_past(delivery: &Delivery, past: Option<PastClaim>, action: Action) -> V
     }
 }
 
-fn judge_settled(lease_id: i64, settled: Action, action: Action) -> Verdict {
+fn judge_settled(lease_id: LeaseId, settled: Action, action: Action) -> Verdict {
     if settled == action { Verdict::Repeats { lease_id } } else { Verdict::Refused(Refusal::AlreadySettled) }
 }
 

@@ -1,8 +1,7 @@
 //! What every call carries from its HTTP request down to the statements it runs.
 
+use crate::domain::ids::NamespaceId;
 use chrono::{DateTime, Utc};
-
-use super::ids::NamespaceId;
 
 /// The namespace that a call may see, who makes it, and the time its statements use.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::domain::ids::DeliveryId;
 use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::push::dead_letter_budget::DeadLetterBudget;
 use crate::engine::sweep::{act, overdue_since};
@@ -38,7 +39,7 @@ impl Engine {
     /// Waits in line for the keys of overdue work, and sweeps it. Returns the number of deliveries
     /// that were changed.
     pub async fn sweep_busy_keys(&self, with_leases: bool) -> Result<usize, Error> {
-        let mut keys: BTreeMap<i32, Vec<i64>> = BTreeMap::new();
+        let mut keys: BTreeMap<i32, Vec<DeliveryId>> = BTreeMap::new();
         for overdue in self.find_busy_keys(with_leases).await? {
             keys.entry(overdue.key_lock).or_default().push(overdue.id);
         }
@@ -71,7 +72,7 @@ impl Engine {
         Ok(find_busy_keys(&mut conn, self.now(), &scan).await?)
     }
 
-    async fn sweep_key(&self, ids: &[i64], with_leases: bool) -> Result<usize, Error> {
+    async fn sweep_key(&self, ids: &[DeliveryId], with_leases: bool) -> Result<usize, Error> {
         let (count, applied): (usize, Applied) = transaction!(self, |conn| {
             limit_lock_wait(conn, LOCK_WAIT).await?;
             let mut changes = ChangeSet::load(conn, &self.scope(), ids).await?;

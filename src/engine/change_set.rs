@@ -18,6 +18,7 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::action::Action;
 use crate::domain::delivery::{Delivery, LogLine, Readiness};
+use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
@@ -25,7 +26,7 @@ use crate::store::dead_letters::{NewDeadLetter, ReplayTerms, Revival, insert_dea
 use crate::store::deliveries::{EarliestTimes, EnteredRow, Loaded, Save};
 use crate::store::deliveries::{load_deliveries, save_deliveries};
 use crate::store::event_log::{LogEntry, append_log};
-use crate::store::ordering::{ConsumerKey, find_heads, lock_keys_of_deliveries};
+use crate::store::ordering::{ConsumerKey, PULL_QUEUE, find_heads, lock_keys_of_deliveries};
 use crate::store::ready::{queue_of_subscription, queue_of_tag};
 use crate::store::roll_ups::{RollUp, roll_up};
 use crate::store::subscriptions::hold_living;
@@ -35,14 +36,14 @@ use crate::engine::waiting::low_water_marks;
 
 /// Deliveries under lock.
 pub struct ChangeSet {
-    loaded: BTreeMap<i64, Loaded>,
-    touched: Vec<i64>,
-    are_touched: HashSet<i64>,
-    to_tail: BTreeSet<i64>,
-    moved_by_hand: BTreeSet<i64>,
-    replays: BTreeMap<i64, ReplayTerms>,
+    loaded: BTreeMap<DeliveryId, Loaded>,
+    touched: Vec<DeliveryId>,
+    are_touched: HashSet<DeliveryId>,
+    to_tail: BTreeSet<DeliveryId>,
+    moved_by_hand: BTreeSet<DeliveryId>,
+    replays: BTreeMap<DeliveryId, ReplayTerms>,
     lines: Vec<LogLine>,
-    lines_by_delivery: HashMap<i64, Vec<usize>>,
+    lines_by_delivery: HashMap<DeliveryId, Vec<usize>>,
     scope: Scope,
 }
 
@@ -56,19 +57,19 @@ pub struct Applied {
     /// The first moments that any of it waits for now.
     pub earliest_times: EarliestTimes,
     /// Whose pushes were given up.
-    pub dead_lettered: Vec<i64>,
+    pub dead_lettered: Vec<SubscriptionId>,
 }
 
 impl ChangeSet {
     /// Locks and loads deliveries; ids that do not exist are simply not there.
-    pub async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[i64]) -> Result<Self, Error> {
+    pub async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[DeliveryId]) -> Result<Self, Error> {
         lock_keys_of_deliveries(conn, ids).await?;
         Self::load_locked(conn, scope, ids).await
     }
 
     /// Loads deliveries that this transaction has locked already, with their keys.
-    pub async fn load_locked(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[i64]) -> Result<Self, Error> {
-        let loaded: BTreeMap<i64, Loaded> = load_deliveries(conn, ids, scope.now)
+    pub async fn load_locked(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[DeliveryId]) -> Result<Self, Error> {
+        let loaded: BTreeMap<DeliveryId, Loaded> = load_deliveries(conn, ids, scope.now)
             .await?
             .into_iter()
             .map(|loaded| (loaded.delivery.id, loaded))
@@ -89,11 +90,12 @@ impl ChangeSet {
     /// Finds out which pushes have nobody left to go to. The others keep their subscriptions until
     /// the transaction ends. To be asked before any is brought back to life: it would wait forever.
     pub async fn find_orphans(&mut self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
-        let wanted: BTreeSet<i64> = self.loaded.values().filter_map(|l| l.delivery.subscription_id).collect();
+        let wanted: BTreeSet<SubscriptionId> =
+            self.loaded.values().filter_map(|l| l.delivery.subscription_id).collect();
         if wanted.is_empty() {
             return Ok(());
         }
-        let living: BTreeSet<i64> =
+        let living: BTreeSet<SubscriptionId> =
             hold_living(conn, &wanted.into_iter().collect::<Vec<_>>()).await?.into_iter().collect();
         for loaded in self.loaded.values_mut() {
             loaded.is_orphan = loaded.delivery.subscription_id.is_some_and(|id| !living.contains(&id));
@@ -107,23 +109,23 @@ impl ChangeSet {
     }
 
     /// Looks at a delivery.
-    pub fn get(&self, id: i64) -> Option<&Loaded> {
+    pub fn get(&self, id: DeliveryId) -> Option<&Loaded> {
         self.loaded.get(&id)
     }
 
     /// All ids that were found.
-    pub fn ids(&self) -> Vec<i64> {
+    pub fn ids(&self) -> Vec<DeliveryId> {
         self.loaded.keys().copied().collect()
     }
 
     /// The ids of those for which something holds.
-    pub fn ids_where(&self, holds: impl Fn(&Loaded) -> bool) -> Vec<i64> {
+    pub fn ids_where(&self, holds: impl Fn(&Loaded) -> bool) -> Vec<DeliveryId> {
         self.loaded.iter().filter(|(_, loaded)| holds(loaded)).map(|(id, _)| *id).collect()
     }
 
     /// Takes a delivery in hand to change it. What enters `ready` does so in the order in
     /// which it was first touched.
-    pub fn touch(&mut self, id: i64) -> Option<&mut Loaded> {
+    pub fn touch(&mut self, id: DeliveryId) -> Option<&mut Loaded> {
         let loaded = self.loaded.get_mut(&id)?;
         if self.are_touched.insert(id) {
             self.touched.push(id);
@@ -133,19 +135,19 @@ impl ChangeSet {
 
     /// Lets a delivery that has lost its place queue up behind its key anew. One that was given up
     /// and kept its place, so that the rest waits, goes first.
-    pub fn send_to_tail(&mut self, id: i64) {
+    pub fn send_to_tail(&mut self, id: DeliveryId) {
         if self.loaded.get(&id).is_some_and(|loaded| !loaded.holds_turn) {
             self.to_tail.insert(id);
         }
     }
 
     /// A push is given up by an operator's word.
-    pub fn move_to_dead_letters(&mut self, id: i64) {
+    pub fn move_to_dead_letters(&mut self, id: DeliveryId) {
         self.moved_by_hand.insert(id);
     }
 
     /// A push is revived from the dead letters.
-    pub fn replay(&mut self, id: i64, terms: ReplayTerms) {
+    pub fn replay(&mut self, id: DeliveryId, terms: ReplayTerms) {
         self.replays.insert(id, terms);
     }
 
@@ -172,7 +174,7 @@ impl ChangeSet {
     }
 
     /// The lines noted so far of one delivery, each with its index, the latest first.
-    pub fn lines_of(&self, delivery_id: i64) -> impl DoubleEndedIterator<Item = (usize, &LogLine)> {
+    pub fn lines_of(&self, delivery_id: DeliveryId) -> impl DoubleEndedIterator<Item = (usize, &LogLine)> {
         let indices = self.lines_by_delivery.get(&delivery_id).map(Vec::as_slice).unwrap_or_default();
         indices.iter().rev().map(|index| (*index, &self.lines[*index]))
     }
@@ -263,13 +265,13 @@ impl ChangeSet {
     /// Those that have just come back to life.
     fn revivals(&self) -> Vec<Revival> {
         let is_revived = |loaded: &&Loaded| loaded.was.is_finished() && !loaded.delivery.status.is_finished();
-        let revival = |id: i64| Revival { delivery_id: id, replay: self.replays.get(&id).cloned() };
+        let revival = |id: DeliveryId| Revival { delivery_id: id, replay: self.replays.get(&id).cloned() };
         self.pushes().filter(is_revived).map(|loaded| revival(loaded.delivery.id)).collect()
     }
 
     /// What changed for the pushes of each event.
-    fn roll_ups(&self) -> BTreeMap<i64, RollUp> {
-        let mut roll_ups: BTreeMap<i64, RollUp> = BTreeMap::new();
+    fn roll_ups(&self) -> BTreeMap<EventId, RollUp> {
+        let mut roll_ups: BTreeMap<EventId, RollUp> = BTreeMap::new();
         for Loaded { delivery, was, .. } in self.pushes() {
             let roll_up = roll_ups.entry(delivery.event_id).or_default();
             roll_up.open += i32::from(!delivery.status.is_finished()) - i32::from(!was.is_finished());
@@ -282,7 +284,7 @@ impl ChangeSet {
 
 /// The key behind which a delivery queues among those of its consumer.
 fn consumer_key(delivery: &Delivery) -> Option<ConsumerKey> {
-    Some((delivery.ordering_key.clone()?, delivery.subscription_id.unwrap_or(0)))
+    Some((delivery.ordering_key.clone()?, delivery.subscription_id.unwrap_or(PULL_QUEUE)))
 }
 
 /// Lets the heads of keys into `ready`; answers what entered. The keys'
@@ -305,7 +307,7 @@ pub async fn advance_keys(
         return Ok(Vec::new());
     }
     let entered = save_deliveries(conn, scope.now, &saves).await?;
-    let heads: HashMap<i64, &Loaded> = heads.iter().map(|head| (head.delivery.id, head)).collect();
+    let heads: HashMap<DeliveryId, &Loaded> = heads.iter().map(|head| (head.delivery.id, head)).collect();
     let head = |row: &EnteredRow| heads.get(&row.id).copied();
     Ok(entered.into_iter().filter_map(|row| entered_ready(row, head(&row))).collect())
 }

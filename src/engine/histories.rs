@@ -8,6 +8,7 @@ use std::sync::Arc;
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::history::{Histories, Numbers};
+use crate::domain::ids::EventId;
 use crate::error::Error;
 
 use crate::engine::Engine;
@@ -38,7 +39,7 @@ impl Engine {
     }
 
     /// Returns the epoch of an event that there is.
-    pub async fn epoch_of(&self, event_id: i64) -> Result<String, Error> {
+    pub async fn epoch_of(&self, event_id: EventId) -> Result<String, Error> {
         if let Some(epoch) = self.database().histories().epoch_of(event_id) {
             return Ok(epoch.to_owned());
         }
@@ -47,7 +48,7 @@ impl Engine {
     }
 
     /// Returns the epoch of an event, by a connection that the caller has.
-    pub(crate) async fn epoch_on(&self, conn: &mut AsyncPgConnection, event_id: i64) -> Result<String, Error> {
+    pub(crate) async fn epoch_on(&self, conn: &mut AsyncPgConnection, event_id: EventId) -> Result<String, Error> {
         Ok(self.database().history_watch().epoch_of(conn, event_id).await?)
     }
 

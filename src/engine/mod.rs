@@ -286,7 +286,7 @@ impl Engine {
         }
         self.due_times().wait_for(&written.earliest_times);
         for subscription_id in &written.dead_lettered {
-            self.metrics().count_push(PushCount::DeadLettered, *subscription_id);
+            self.metrics().count_push(PushCount::DeadLettered, subscription_id.0);
         }
         self.wake(&written.entered_ready);
     }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 
 use crate::domain::delivery::LogLine;
+use crate::domain::ids::DeliveryId;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::deliveries::{EarliestTimes, Loaded, find_earliest_times};
@@ -141,7 +142,7 @@ impl Engine {
             let mut changes = ChangeSet::load_locked(conn, &self.scope(), &locked).await?;
             let overdue = overdue_first(&changes, DueKind::LeaseEnd);
             let mut budget = DeadLetterBudget::new();
-            let (overdue, over_budget): (Vec<i64>, Vec<i64>) = overdue.into_iter().partition(|id| {
+            let (overdue, over_budget): (Vec<DeliveryId>, Vec<DeliveryId>) = overdue.into_iter().partition(|id| {
                 let is_poison = |loaded: &Loaded| loaded.delivery.rescue_count + 1 >= poison_after;
                 changes.get(*id).is_none_or(|loaded| !is_poison(loaded) || budget.admits(loaded))
             });
@@ -168,7 +169,10 @@ impl Engine {
     /// Looks at some deliveries behind `after_id`, and puts those on the list of leases that have
     /// one and are not on it. Returns how many these were, and the last id that was looked at, or
     /// none at the end.
-    pub async fn watch_unwatched_leases(&self, after_id: i64) -> Result<(usize, Option<i64>), Error> {
+    pub async fn watch_unwatched_leases(
+        &self,
+        after_id: Option<DeliveryId>,
+    ) -> Result<(usize, Option<DeliveryId>), Error> {
         let step = transaction!(self, |conn| {
             let (rows, overdue) = (UNWATCHED_STEP_ROWS, LEFT_ALONE_SECONDS);
             Ok(watch_unwatched_leases(conn, self.now(), after_id, rows, overdue).await?)
@@ -184,15 +188,15 @@ impl Engine {
     }
 }
 
-fn without(ids: &[i64], others: &[i64]) -> Vec<i64> {
-    let others: BTreeSet<i64> = others.iter().copied().collect();
+fn without(ids: &[DeliveryId], others: &[DeliveryId]) -> Vec<DeliveryId> {
+    let others: BTreeSet<DeliveryId> = others.iter().copied().collect();
     ids.iter().copied().filter(|id| !others.contains(id)).collect()
 }
 
 /// Returns those that are still overdue, the longest first: they have a right to be claimed first.
-fn overdue_first(changes: &ChangeSet, kind: DueKind) -> Vec<i64> {
-    let since = |id: i64| overdue_since(changes.get(id)?, kind).map(|at| (at, id));
-    let mut overdue: Vec<(DateTime<Utc>, i64)> = changes.ids().into_iter().filter_map(since).collect();
+fn overdue_first(changes: &ChangeSet, kind: DueKind) -> Vec<DeliveryId> {
+    let since = |id: DeliveryId| overdue_since(changes.get(id)?, kind).map(|at| (at, id));
+    let mut overdue: Vec<(DateTime<Utc>, DeliveryId)> = changes.ids().into_iter().filter_map(since).collect();
     overdue.sort_unstable();
     overdue.into_iter().map(|(_, id)| id).collect()
 }

@@ -163,8 +163,8 @@ fn is_json(request: &HttpRequest) -> bool {
 }
 
 /// Reads the id of a path such as `/events/{id}`.
-pub async fn path_id(request: &HttpRequest) -> Result<i64, Error> {
+pub async fn path_id<Id: From<i64>>(request: &HttpRequest) -> Result<Id, Error> {
     let text = actix_web::web::Path::<String>::extract(request).await;
     let id = text.ok().and_then(|text| text.parse::<i64>().ok()).filter(|id| *id > 0);
-    id.ok_or_else(|| Error::invalid("id", "must be a positive 64-bit integer"))
+    id.map(Id::from).ok_or_else(|| Error::invalid("id", "must be a positive 64-bit integer"))
 }

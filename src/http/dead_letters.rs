@@ -11,6 +11,7 @@ use super::query::{expect_no_query, read_query, take_page};
 use super::view::{Timestamp, timestamp};
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::history::Numbers;
+use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::input::RawFields;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
@@ -27,9 +28,9 @@ pub const CONFIGS: &str = "current, original";
 #[derive(Serialize)]
 struct DeadLetterView<'a> {
     id: i64,
-    delivery_id: i64,
-    event_id: i64,
-    subscription_id: i64,
+    delivery_id: DeliveryId,
+    event_id: EventId,
+    subscription_id: SubscriptionId,
     subscription_version: i32,
     reason: &'a str,
     detail: Option<&'a str>,
@@ -102,8 +103,8 @@ pub async fn list_dead_letters(
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let filter = DeadLetterFilter {
-        event_id: query.integer("event_id", 1..=i64::MAX),
-        subscription_id: query.integer("subscription_id", 1..=i64::MAX),
+        event_id: query.id("event_id"),
+        subscription_id: query.id("subscription_id"),
         reason: query.word("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
         since: query.timestamp("since"),
         replayed: query.boolean("replayed"),

@@ -12,6 +12,7 @@ use super::operate::read_reason;
 use super::query::{expect_no_query, read_query, take_page};
 use super::view::{Timestamp, timestamp};
 use crate::domain::history::Numbers;
+use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::input::RawFields;
 use crate::domain::limits;
 use crate::domain::scope::Scope;
@@ -29,9 +30,9 @@ const ATTEMPTS_PER_DELIVERY: i64 = 500;
 #[derive(Serialize)]
 #[expect(missing_docs, reason = "named as in the contract")]
 pub struct DeliveryView<'a> {
-    pub id: i64,
-    pub event_id: i64,
-    pub subscription_id: i64,
+    pub id: DeliveryId,
+    pub event_id: EventId,
+    pub subscription_id: SubscriptionId,
     pub status: &'static str,
     /// Since it was published, retried or replayed, whichever came last.
     pub attempts_made: i32,
@@ -120,8 +121,8 @@ struct Deliveries<'a> {
 pub async fn list_deliveries(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let filter = PushFilter {
-        event_id: query.integer("event_id", 1..=i64::MAX),
-        subscription_id: query.integer("subscription_id", 1..=i64::MAX),
+        event_id: query.id("event_id"),
+        subscription_id: query.id("subscription_id"),
         status: query.word("status", Status::parse, STATES),
     };
     let (after, limit) = take_page(&mut query);

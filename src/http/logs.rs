@@ -25,7 +25,7 @@ pub async fn list_logs(engine: Data<Engine>, scope: Scope, request: HttpRequest)
     let actions = Action::ALL.map(Action::as_str).join(", ");
     let mut query = read_query(&request)?;
     let filter = LogFilter {
-        event_id: query.integer("event_id", 1..=i64::MAX),
+        event_id: query.id("event_id"),
         worker_id: query.worker_id("worker_id"),
         action: query.word("action", Action::parse, &actions),
         since: query.timestamp("since"),

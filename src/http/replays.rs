@@ -92,8 +92,8 @@ fn read_replay(body: &[u8]) -> Result<(BulkReplay, String, bool), Error> {
 
 fn read_filter(fields: &mut RawFields<'_>) -> DeadLetterFilter {
     DeadLetterFilter {
-        event_id: fields.integer("event_id", 1..=i64::MAX),
-        subscription_id: fields.integer("subscription_id", 1..=i64::MAX),
+        event_id: fields.id("event_id"),
+        subscription_id: fields.id("subscription_id"),
         reason: fields.word("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
         since: fields.timestamp("since"),
         replayed: None,

@@ -11,6 +11,7 @@ use super::cursor::{next_cursor, position_of};
 use super::query::{expect_no_query, read_query, take_page};
 use super::view::{Timestamp, timestamp};
 use crate::domain::history::Numbers;
+use crate::domain::ids::SubscriptionId;
 use crate::domain::input::{InputError, RawFields};
 use crate::domain::scope::Scope;
 use crate::domain::seconds::Seconds;
@@ -74,14 +75,14 @@ pub async fn list_subscriptions(
     let rows = subscriptions::list_subscriptions(&mut conn, &scope, is_active, after, limit).await?;
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();
     let endpoints = load_endpoints(&mut conn, &scope, &urls).await?;
-    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
     let overruns = load_filter_overruns(&mut conn, &ids).await?;
     let views = rows.iter().map(|row| {
         let overrun = overruns.iter().find(|overrun| overrun.subscription_id == row.id);
         view(row, endpoints.iter().find(|e| e.url == row.url), overrun)
     });
     let views: Vec<_> = views.collect();
-    let next = next_cursor(page_end(&rows, limit, |row| row.id), &engine, Numbers::Ids).await?;
+    let next = next_cursor(page_end(&rows, limit, |row| row.id.0), &engine, Numbers::Ids).await?;
     Ok(HttpResponse::Ok().json(json!({"subscriptions": views, "next": next})))
 }
 
@@ -190,7 +191,7 @@ pub async fn test_subscription(
     })))
 }
 
-fn test_letter(id: i64) -> Result<OutboundMessage, Error> {
+fn test_letter(id: SubscriptionId) -> Result<OutboundMessage, Error> {
     let number = getrandom::u64().map_err(|error| Error::Internal(error.to_string()))?;
     Ok(OutboundMessage {
         webhook_id: format!("test_{number:016x}"),

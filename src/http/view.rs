@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::deliveries::DeliveryView;
 use crate::domain::event::NewEvent;
+use crate::domain::ids::{DeliveryId, EventId, LeaseId};
 use crate::domain::json::RawJson;
 use crate::domain::status::Status;
 use crate::store::columns::{JsonColumn, StatusColumn};
@@ -32,7 +33,7 @@ pub fn timestamp(time: Option<DateTime<Utc>>) -> Option<Timestamp> {
 #[derive(Serialize)]
 #[expect(missing_docs, reason = "named as in the contract")]
 pub struct EventView<'a> {
-    pub id: i64,
+    pub id: EventId,
     pub title: &'a str,
     pub description: Option<&'a str>,
     pub tags: String,
@@ -79,7 +80,7 @@ pub struct EventView<'a> {
 #[derive(Serialize)]
 #[expect(missing_docs, reason = "named as in the contract")]
 pub struct LeaseView {
-    pub lease_id: i64,
+    pub lease_id: LeaseId,
     pub lease_expires_at: Option<Timestamp>,
     pub attempt: i32,
 }
@@ -175,7 +176,7 @@ pub fn size_of<'a>(rows: impl IntoIterator<Item = &'a EventRow>) -> usize {
 }
 
 fn next_retry_at(work: &WorkColumns) -> Option<Timestamp> {
-    timestamp(work.due_at.filter(|_| work.lease_id > 0))
+    timestamp(work.due_at.filter(|_| work.lease_id > LeaseId::NONE))
 }
 
 /// A line of the audit trail.
@@ -183,14 +184,14 @@ fn next_retry_at(work: &WorkColumns) -> Option<Timestamp> {
 #[expect(missing_docs, reason = "named as in the contract")]
 pub struct LogView<'a> {
     pub id: i64,
-    pub event_id: i64,
+    pub event_id: EventId,
     /// Of pushes alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub delivery_id: Option<i64>,
+    pub delivery_id: Option<DeliveryId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<&'a str>,
     pub action: &'static str,
-    pub lease_id: i64,
+    pub lease_id: LeaseId,
     pub attempt: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_code: Option<i32>,
@@ -213,7 +214,7 @@ impl<'a> LogView<'a> {
         LogView {
             id: entry.id,
             event_id: entry.event_id,
-            delivery_id: Some(entry.delivery_id).filter(|id| *id != entry.event_id),
+            delivery_id: Some(entry.delivery_id).filter(|id| *id != entry.event_id.own_delivery()),
             worker_id: entry.worker_id.as_deref(),
             action: entry.action.0.as_str(),
             lease_id: entry.lease_id,
@@ -263,7 +264,7 @@ fn published_one(new: NewEvent, stored: StoredEvent) -> (EventRow, i32) {
             // An event that is only pushed, and to nobody, is done.
             status: StatusColumn(if is_done { Status::Completed } else { Status::Pending }),
             retry_count: 0,
-            lease_id: 0,
+            lease_id: LeaseId::NONE,
             due_at: stored.due_at,
             worker_id: None,
             lease_expires_at: None,

@@ -14,6 +14,7 @@ use super::sliced_body::to_bytes;
 use super::view::{EventView, LogView, Timestamp, size_of};
 use crate::domain::action::Action;
 use crate::domain::delivery::{PushRecord, Report};
+use crate::domain::ids::{DeliveryId, EventId, LeaseId};
 use crate::domain::input::{Fields, RawFields, read_items};
 use crate::domain::lease::Caller;
 use crate::domain::limits;
@@ -62,7 +63,7 @@ pub async fn settle(engine: Data<Engine>, request: HttpRequest, payload: Payload
     let items = fields.required("results", Fields::items);
     let (worker_id, items) = fields.finish_with(worker_id.zip(items))?;
     let calls = read_items("results", &items, |fields| read_result(fields, &worker_id))?;
-    let ids: Vec<i64> = calls.iter().map(|call| call.event_id).collect();
+    let ids: Vec<DeliveryId> = calls.iter().map(|call| call.delivery_id).collect();
     let outcomes = engine.settle_deliveries(calls).await?;
     let results: Vec<Value> = ids.into_iter().zip(outcomes).map(|(id, outcome)| outcome_view(id, outcome)).collect();
     Ok(HttpResponse::Ok().json(json!({ "results": results })))
@@ -75,7 +76,7 @@ async fn speak(
     payload: Payload,
     read: impl FnOnce(&mut RawFields<'_>) -> Option<Settlement>,
 ) -> Result<HttpResponse, Error> {
-    let event_id = path_id(request).await?;
+    let event_id: EventId = path_id(request).await?;
     let mut query = read_query(request)?;
     let body = read_json(request, payload, body::ONE_EVENT).await?;
     let mut fields = RawFields::of_body(&body)?;
@@ -85,7 +86,11 @@ async fn speak(
     let may_ask_for_next = matches!(settlement, Settlement::Complete(_) | Settlement::Fail { .. });
     let next = if may_ask_for_next { read_next(&mut query, &caller.worker_id) } else { None };
     query.finish()?;
-    let settled = settle_one(engine, SettleCall { event_id, caller, settlement, push_ended_at: None }).await?;
+    let settled = settle_one(
+        engine,
+        SettleCall { delivery_id: event_id.own_delivery(), caller, settlement, push_ended_at: None },
+    )
+    .await?;
     match next {
         Some(claim) => answer_with_next(engine, request, settled, claim).await,
         None => Ok(answer(settled)),
@@ -99,7 +104,7 @@ async fn settle_one(engine: &Engine, call: SettleCall) -> Result<SettleOutcome, 
 
 fn read_caller(fields: &mut RawFields<'_>) -> Option<Caller> {
     let worker_id = fields.required("worker_id", Fields::worker_id);
-    let lease_id = fields.integer("lease_id", limits::LEASE_ID);
+    let lease_id = fields.integer("lease_id", limits::LEASE_ID).map(LeaseId);
     Some(Caller { worker_id: worker_id?, lease_id })
 }
 
@@ -148,8 +153,8 @@ fn read_report(fields: &mut RawFields<'_>) -> Report {
 }
 
 fn read_result(fields: &mut RawFields<'_>, worker_id: &str) -> Option<SettleCall> {
-    let event_id = fields.required("event_id", |fields, name| fields.integer(name, 1..=i64::MAX));
-    let lease_id = fields.integer("lease_id", limits::LEASE_ID);
+    let event_id: Option<EventId> = fields.required("event_id", Fields::id);
+    let lease_id = fields.integer("lease_id", limits::LEASE_ID).map(LeaseId);
     let action: Option<String> = fields.required("action", |fields, name| fields.value(name, "a string"));
     let settlement = match action.as_deref()? {
         "complete" => read_complete(fields),
@@ -161,7 +166,7 @@ fn read_result(fields: &mut RawFields<'_>, worker_id: &str) -> Option<SettleCall
         }
     };
     let caller = Caller { worker_id: worker_id.to_owned(), lease_id };
-    Some(SettleCall { event_id: event_id?, caller, settlement, push_ended_at: None })
+    Some(SettleCall { delivery_id: event_id?.own_delivery(), caller, settlement, push_ended_at: None })
 }
 
 /// A word on record, as a worker sees it.
@@ -179,7 +184,7 @@ struct RecordView<'a> {
 #[serde(untagged)]
 enum EntryView<'a> {
     Logged(LogView<'a>),
-    Pruned { event_id: i64, worker_id: &'a str, action: &'static str, lease_id: i64 },
+    Pruned { event_id: EventId, worker_id: &'a str, action: &'static str, lease_id: LeaseId },
 }
 
 impl<'a> EntryView<'a> {
@@ -287,7 +292,7 @@ fn settled_members(settled: SettleOutcome) -> Map<String, Value> {
 }
 
 /// One outcome of a batch: the status and members that the single call would have answered.
-fn outcome_view(event_id: i64, outcome: Result<SettleOutcome, Error>) -> Value {
+fn outcome_view(id: DeliveryId, outcome: Result<SettleOutcome, Error>) -> Value {
     let (status, mut view) = match outcome {
         Ok(settled) => {
             let is_final = matches!(&settled, SettleOutcome::Recorded(record) if final_failure(record).is_some());
@@ -300,7 +305,7 @@ fn outcome_view(event_id: i64, outcome: Result<SettleOutcome, Error>) -> Value {
             (status, members)
         }
     };
-    view.insert("event_id".into(), event_id.into());
+    view.insert("event_id".into(), id.into());
     view.insert("status".into(), status.into());
     Value::Object(view)
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::operate::STALE_SECONDS;
 use super::query::read_query;
 use super::view::Timestamp;
+use crate::domain::ids::EventId;
 use crate::domain::limits;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
@@ -27,7 +28,7 @@ struct WorkerView {
     first_seen_at: Timestamp,
     last_seen_at: Timestamp,
     holding: i64,
-    event_ids: Vec<i64>,
+    event_ids: Vec<EventId>,
     stale: bool,
     stale_events: i64,
 }

@@ -9,12 +9,13 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::deliveries::EarliestTimes;
 use super::statement::{Statement, statement};
+use crate::domain::ids::DeliveryId;
 
 /// A delivery that is overdue, and the lock of its ordering key.
 #[derive(Debug, Clone, Copy, QueryableByName)]
 pub struct OverdueInKey {
     #[diesel(sql_type = BigInt)]
-    pub id: i64,
+    pub id: DeliveryId,
     #[diesel(sql_type = Integer)]
     pub key_lock: i32,
 }

@@ -11,6 +11,7 @@ use super::cached::CachedExt;
 use super::columns::JsonColumn;
 use super::schema::subscription_catalog;
 use super::statement::statement;
+use crate::domain::ids::SubscriptionId;
 use crate::domain::scope::Scope;
 
 /// Gives the catalog another number, a random one: it is not the same again after a restore and as
@@ -26,7 +27,7 @@ pub async fn renew_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> Qu
 pub struct CatalogRow {
     /// Its id.
     #[diesel(sql_type = BigInt)]
-    pub id: i64,
+    pub id: SubscriptionId,
     /// Its version.
     #[diesel(sql_type = Integer)]
     pub version: i32,
@@ -52,7 +53,7 @@ struct NumberedRow {
     #[diesel(sql_type = BigInt)]
     generation: i64,
     #[diesel(sql_type = Nullable<BigInt>)]
-    id: Option<i64>,
+    id: Option<SubscriptionId>,
     #[diesel(sql_type = Nullable<Integer>)]
     version: Option<i32>,
     #[diesel(sql_type = Nullable<Json>)]
@@ -86,7 +87,11 @@ pub async fn load_catalog(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryR
 }
 
 /// One subscription, active or not, as servers copy it.
-pub async fn load_one(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<Option<CatalogRow>> {
+pub async fn load_one(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    id: SubscriptionId,
+) -> QueryResult<Option<CatalogRow>> {
     statement!("load_catalog_row")
         .query()
         .bind::<Integer, _>(scope.namespace)

@@ -12,7 +12,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::events::EventRow;
 use super::schema::{claim_requests, deliveries, events};
-use crate::domain::ids::NamespaceId;
+use crate::domain::ids::{DeliveryId, LeaseId, NamespaceId};
 
 /// Who asked, and under which name.
 #[derive(Debug, Clone, Copy)]
@@ -30,10 +30,10 @@ pub struct RequestKey<'a> {
 pub struct Remembered {
     /// The deliveries.
     #[diesel(sql_type = Array<BigInt>)]
-    pub delivery_ids: Vec<i64>,
+    pub delivery_ids: Vec<DeliveryId>,
     /// Their leases, in the same order.
     #[diesel(sql_type = Array<BigInt>)]
-    pub lease_ids: Vec<i64>,
+    pub lease_ids: Vec<LeaseId>,
 }
 
 /// A request, locked.
@@ -126,8 +126,9 @@ pub async fn load_standing(
         .select(EventRow::as_select())
         .load(conn)
         .await?;
-    let standing =
-        |id: i64, lease: i64| rows.iter().find(|row| row.event.id == id && row.work.lease_id == lease).cloned();
+    let standing = |id: DeliveryId, lease: LeaseId| {
+        rows.iter().find(|row| row.event.id.own_delivery() == id && row.work.lease_id == lease).cloned()
+    };
     Ok(remembered
         .delivery_ids
         .iter()

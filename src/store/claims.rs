@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::events::{EventRow, LARGE_PAYLOAD};
 use super::statement::{Statement, statement};
+use crate::domain::ids::{DeliveryId, SubscriptionId};
 use crate::domain::scope::Scope;
 
 /// A claim, as the statement wants it.
@@ -29,7 +30,7 @@ pub struct ClaimQuery<'a> {
     pub queue_leases: Option<&'a [i32]>,
     /// Which subscription each queue is, and at which version it must be for anything of it to
     /// be had, if they are subscriptions' queues.
-    pub subscriptions: Option<&'a [(i64, i32)]>,
+    pub subscriptions: Option<&'a [(SubscriptionId, i32)]>,
     /// How many bytes of payloads at most, if that is more than one delivery.
     pub max_bytes: i64,
 }
@@ -61,9 +62,9 @@ pub struct ClaimedEvent {
     /// number.
     pub next: (String, i16, i64),
     /// The delivery.
-    pub delivery_id: i64,
+    pub delivery_id: DeliveryId,
     /// Whom it is pushed to, if it is.
-    pub subscription_id: Option<i64>,
+    pub subscription_id: Option<SubscriptionId>,
     /// The dead letter from which it is sent again, if that says how.
     pub replay_of: Option<i64>,
     /// The event.
@@ -81,9 +82,9 @@ struct ClaimedRow {
     #[diesel(sql_type = Integer)]
     slot: i32,
     #[diesel(sql_type = Nullable<BigInt>)]
-    claimed_id: Option<i64>,
+    claimed_id: Option<DeliveryId>,
     #[diesel(sql_type = Nullable<BigInt>)]
-    subscription_id: Option<i64>,
+    subscription_id: Option<SubscriptionId>,
     #[diesel(sql_type = Nullable<BigInt>)]
     replay_of: Option<i64>,
     #[diesel(embed)]
@@ -95,7 +96,7 @@ pub const CLAIM_DELIVERIES: Statement = statement!("claim_deliveries");
 
 /// Claims deliveries: PENDING → PROCESSING, out of `ready`, PICKED in the log.
 pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'_>) -> QueryResult<Claimed> {
-    let (subscription_ids, versions): (Option<Vec<i64>>, Option<Vec<i32>>) =
+    let (subscription_ids, versions): (Option<Vec<SubscriptionId>>, Option<Vec<i32>>) =
         query.subscriptions.map(|subscriptions| subscriptions.iter().copied().unzip()).unzip();
     let rows: Vec<ClaimedRow> = CLAIM_DELIVERIES
         .query()

@@ -6,10 +6,11 @@ use diesel::internal::derives::as_expression::Bound;
 use diesel::pg::{Pg, PgValue};
 use diesel::prelude::Queryable;
 use diesel::serialize::{self, IsNull, Output, ToSql};
-use diesel::sql_types::{Integer, Json, Nullable, SingleValue, Text};
+use diesel::sql_types::{BigInt, Integer, Json, Nullable, SingleValue, Text};
 use std::io::Write;
 
-use crate::domain::{action::Action, ids::NamespaceId, json::RawJson, status::Status};
+use crate::domain::ids::{DeliveryId, EventId, LeaseId, NamespaceId, SubscriptionId};
+use crate::domain::{action::Action, json::RawJson, status::Status};
 
 /// [`RawJson`] as a `json` column: the text itself, in both directions.
 #[derive(Debug, Clone, AsExpression, FromSqlRow)]
@@ -101,6 +102,14 @@ macro_rules! id_column {
             }
         }
 
+        impl<'a> AsExpression<$sql> for &'a $id {
+            type Expression = Bound<$sql, Self>;
+
+            fn as_expression(self) -> Self::Expression {
+                Bound::new(self)
+            }
+        }
+
         impl AsExpression<Nullable<$sql>> for $id {
             type Expression = Bound<Nullable<$sql>, Self>;
 
@@ -118,3 +127,7 @@ macro_rules! id_column {
 }
 
 id_column!(NamespaceId, Integer, i32);
+id_column!(EventId, BigInt, i64);
+id_column!(DeliveryId, BigInt, i64);
+id_column!(LeaseId, BigInt, i64);
+id_column!(SubscriptionId, BigInt, i64);

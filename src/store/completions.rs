@@ -11,15 +11,16 @@ use super::event_log::LogEntry;
 use super::events::used;
 use super::statement::{Statement, statement};
 use crate::domain::delivery::Report;
+use crate::domain::ids::{DeliveryId, LeaseId};
 use crate::domain::scope::Scope;
 
 /// A completion, as the short way wants it.
 #[derive(Debug)]
 pub struct Completion<'a> {
     /// The delivery.
-    pub id: i64,
+    pub id: DeliveryId,
     /// The claim meant, if the worker says.
-    pub lease_id: Option<i64>,
+    pub lease_id: Option<LeaseId>,
     /// The worker.
     pub worker_id: &'a str,
     /// What it says.

@@ -14,6 +14,7 @@ use super::columns::JsonColumn;
 use super::growing::{Growing, Stretch};
 use super::pages::{IdRow, page_end};
 use super::statement::statement;
+use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
 
 /// A dead letter without its copies.
@@ -23,11 +24,11 @@ pub struct DeadLetterRow {
     #[diesel(sql_type = BigInt)]
     pub id: i64,
     #[diesel(sql_type = BigInt)]
-    pub delivery_id: i64,
+    pub delivery_id: DeliveryId,
     #[diesel(sql_type = BigInt)]
-    pub event_id: i64,
+    pub event_id: EventId,
     #[diesel(sql_type = BigInt)]
-    pub subscription_id: i64,
+    pub subscription_id: SubscriptionId,
     #[diesel(sql_type = Integer)]
     pub subscription_version: i32,
     #[diesel(sql_type = Text)]
@@ -68,9 +69,9 @@ pub struct WholeDeadLetter {
 #[expect(missing_docs, reason = "named as in the contract")]
 pub struct DeadLetterFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub event_id: Option<i64>,
+    pub event_id: Option<EventId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub subscription_id: Option<i64>,
+    pub subscription_id: Option<SubscriptionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,8 +90,8 @@ impl DeadLetterFilter {
     /// The index that has them in the order of ids, if that is not the one by ids.
     fn stretch(&self) -> Option<(Stretch, i64)> {
         let (column, value) = match (self.event_id, self.subscription_id) {
-            (Some(event_id), _) => ("l.event_id", event_id),
-            (None, Some(subscription_id)) => ("l.subscription_id", subscription_id),
+            (Some(event_id), _) => ("l.event_id", event_id.0),
+            (None, Some(subscription_id)) => ("l.subscription_id", subscription_id.0),
             (None, None) => return None,
         };
         Some((Stretch { column, id: "l.id", descending: false }, value))

@@ -10,13 +10,14 @@ use super::cached::CachedExt;
 use super::columns::JsonColumn;
 use super::statement::{Statement, statement};
 use crate::domain::dead_letter::ReplayConfig;
+use crate::domain::ids::DeliveryId;
 use crate::domain::json::RawJson;
 
 /// A push that has just been given up.
 #[derive(Debug, Clone)]
 pub struct NewDeadLetter {
     /// The delivery.
-    pub delivery_id: i64,
+    pub delivery_id: DeliveryId,
     /// Why: a word of the closed list in the migration.
     pub reason: &'static str,
     /// Who moved it here by hand, if somebody did.
@@ -48,7 +49,7 @@ pub async fn insert_dead_letters(
 #[derive(Debug, Clone)]
 pub struct Revival {
     /// The delivery.
-    pub delivery_id: i64,
+    pub delivery_id: DeliveryId,
     /// How it is sent, if it comes back from the dead letters; as it ever was, if not.
     pub replay: Option<ReplayTerms>,
 }

@@ -11,6 +11,7 @@ use super::columns::{ActionColumn, JsonColumn, StatusColumn};
 use super::statement::{Statement, statement};
 use crate::domain::backoff::Backoff;
 use crate::domain::delivery::{Delivery, LastSettlement, Readiness};
+use crate::domain::ids::{DeliveryId, EventId, LeaseId, SubscriptionId};
 use crate::domain::status::Status;
 
 /// A delivery under lock, with what is needed to decide about it.
@@ -50,11 +51,11 @@ impl Loaded {
 #[derive(QueryableByName)]
 struct LoadedRow {
     #[diesel(sql_type = BigInt)]
-    id: i64,
+    id: DeliveryId,
     #[diesel(sql_type = BigInt)]
-    event_id: i64,
+    event_id: EventId,
     #[diesel(sql_type = Nullable<BigInt>)]
-    subscription_id: Option<i64>,
+    subscription_id: Option<SubscriptionId>,
     #[diesel(sql_type = Text)]
     status: StatusColumn,
     #[diesel(sql_type = Integer)]
@@ -62,7 +63,7 @@ struct LoadedRow {
     #[diesel(sql_type = Integer)]
     rescue_count: i32,
     #[diesel(sql_type = BigInt)]
-    lease_id: i64,
+    lease_id: LeaseId,
     #[diesel(sql_type = Nullable<Text>)]
     worker_id: Option<String>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
@@ -82,7 +83,7 @@ struct LoadedRow {
     #[diesel(sql_type = Nullable<Timestamptz>)]
     started_at: Option<DateTime<Utc>>,
     #[diesel(sql_type = Nullable<BigInt>)]
-    settled_lease_id: Option<i64>,
+    settled_lease_id: Option<LeaseId>,
     #[diesel(sql_type = Nullable<Text>)]
     settled_action: Option<ActionColumn>,
     #[diesel(sql_type = Nullable<Json>)]
@@ -180,7 +181,7 @@ pub const SAVE_DELIVERIES: Statement = statement!("save_deliveries");
 /// Loads deliveries and locks their rows until the transaction ends.
 pub async fn load_deliveries(
     conn: &mut AsyncPgConnection,
-    ids: &[i64],
+    ids: &[DeliveryId],
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<Loaded>> {
     let rows: Vec<LoadedRow> = LOAD_DELIVERIES
@@ -244,7 +245,7 @@ pub async fn save_deliveries(
 pub struct EnteredRow {
     /// The delivery.
     #[diesel(sql_type = BigInt)]
-    pub id: i64,
+    pub id: DeliveryId,
     /// Minus its priority.
     #[diesel(sql_type = SmallInt)]
     pub rank: i16,

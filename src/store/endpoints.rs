@@ -9,6 +9,7 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
+use crate::domain::ids::SubscriptionId;
 use crate::domain::scope::Scope;
 
 /// Whether anything may be sent to a subscription now.
@@ -16,7 +17,7 @@ use crate::domain::scope::Scope;
 pub struct EndpointGate {
     /// The subscription.
     #[diesel(sql_type = BigInt)]
-    pub subscription_id: i64,
+    pub subscription_id: SubscriptionId,
     /// Its version.
     #[diesel(sql_type = Integer)]
     pub version: i32,
@@ -40,7 +41,7 @@ pub struct EndpointGate {
 /// Looks whether anything may be sent to these subscriptions.
 pub async fn look_at_gates(
     conn: &mut AsyncPgConnection,
-    subscription_ids: &[i64],
+    subscription_ids: &[SubscriptionId],
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<EndpointGate>> {
     sql_query(include_str!("sql/look_at_gates.sql"))
@@ -232,7 +233,7 @@ pub async fn load_endpoints(
 pub struct Grant {
     /// The subscription.
     #[diesel(sql_type = BigInt)]
-    pub subscription_id: i64,
+    pub subscription_id: SubscriptionId,
     /// So many.
     #[diesel(sql_type = BigInt)]
     pub granted: i64,
@@ -244,13 +245,13 @@ pub struct Grant {
 /// Takes of the subscriptions' rates what is wanted and there.
 pub async fn take_pace(
     conn: &mut AsyncPgConnection,
-    wanted: &[(i64, f64, i64)],
+    wanted: &[(SubscriptionId, f64, i64)],
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<Grant>> {
     // Locked in one order, so that servers which do this at once do not wait in a circle.
     let mut wanted = wanted.to_vec();
     wanted.sort_unstable_by_key(|(id, _, _)| *id);
-    let ids: Vec<i64> = wanted.iter().map(|(id, _, _)| *id).collect();
+    let ids: Vec<SubscriptionId> = wanted.iter().map(|(id, _, _)| *id).collect();
     sql_query(
         "INSERT INTO waybill.subscription_paces (subscription_id, used_until) \
          SELECT id, '-infinity' FROM unnest($1) AS id ON CONFLICT DO NOTHING",
@@ -272,7 +273,7 @@ pub async fn take_pace(
 /// Gives back what was taken of a rate and not used.
 pub async fn return_pace(
     conn: &mut AsyncPgConnection,
-    subscription_id: i64,
+    subscription_id: SubscriptionId,
     rate: f64,
     unused: i64,
 ) -> QueryResult<()> {

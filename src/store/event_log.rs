@@ -18,6 +18,7 @@ use super::statement::statement;
 use crate::domain::action::Action;
 use crate::domain::attempt::ErrorKind;
 use crate::domain::delivery::{LogLine, PushRecord};
+use crate::domain::ids::{DeliveryId, EventId, LeaseId};
 use crate::domain::scope::Scope;
 
 /// One line, as it stands.
@@ -26,11 +27,11 @@ use crate::domain::scope::Scope;
 #[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct LogEntry {
     pub id: i64,
-    pub event_id: i64,
-    pub delivery_id: i64,
+    pub event_id: EventId,
+    pub delivery_id: DeliveryId,
     pub action: ActionColumn,
     pub worker_id: Option<String>,
-    pub lease_id: i64,
+    pub lease_id: LeaseId,
     pub attempt: i32,
     pub status_code: Option<i32>,
     pub execution_time_ms: Option<i64>,
@@ -75,12 +76,12 @@ pub async fn append_log(conn: &mut AsyncPgConnection, scope: &Scope, lines: &[Lo
 /// Returns the entry of a worker's `action` under one claim.
 pub async fn find_entry(
     conn: &mut AsyncPgConnection,
-    event_id: i64,
-    delivery_id: i64,
-    lease_id: i64,
+    event_id: EventId,
+    delivery_id: DeliveryId,
+    lease_id: LeaseId,
     action: Action,
 ) -> QueryResult<Option<LogEntry>> {
-    if delivery_id != event_id {
+    if delivery_id != event_id.own_delivery() {
         return find_push_entry(conn, delivery_id, lease_id, action).await;
     }
     event_log::table
@@ -99,10 +100,10 @@ pub async fn find_entry(
 /// Returns the number of a worker's latest claim of a delivery.
 pub async fn find_latest_claim_of(
     conn: &mut AsyncPgConnection,
-    event_id: i64,
-    delivery_id: i64,
+    event_id: EventId,
+    delivery_id: DeliveryId,
     worker_id: &str,
-) -> QueryResult<Option<i64>> {
+) -> QueryResult<Option<LeaseId>> {
     event_log::table
         .filter(event_log::event_id.eq(event_id))
         .filter(event_log::delivery_id.eq(delivery_id))
@@ -127,11 +128,11 @@ pub struct Settlement {
 /// Returns how a claim was settled.
 pub async fn find_settlement(
     conn: &mut AsyncPgConnection,
-    event_id: i64,
-    delivery_id: i64,
-    lease_id: i64,
+    event_id: EventId,
+    delivery_id: DeliveryId,
+    lease_id: LeaseId,
 ) -> QueryResult<Option<Settlement>> {
-    if delivery_id != event_id {
+    if delivery_id != event_id.own_delivery() {
         return find_push_settlement(conn, delivery_id, lease_id).await;
     }
     let settling = [Action::Completed, Action::Failed, Action::Released].map(Action::as_str);
@@ -150,7 +151,7 @@ pub async fn find_settlement(
 }
 
 /// The trail of one event, oldest first, at most `limit` entries.
-pub async fn logs_of_event(conn: &mut AsyncPgConnection, event_id: i64, limit: i64) -> QueryResult<Vec<LogEntry>> {
+pub async fn logs_of_event(conn: &mut AsyncPgConnection, event_id: EventId, limit: i64) -> QueryResult<Vec<LogEntry>> {
     event_log::table
         .filter(event_log::event_id.eq(event_id))
         .order(event_log::id)
@@ -164,7 +165,7 @@ pub async fn logs_of_event(conn: &mut AsyncPgConnection, event_id: i64, limit: i
 #[derive(Debug, Clone, Default)]
 #[expect(missing_docs, reason = "named as in the contract")]
 pub struct LogFilter {
-    pub event_id: Option<i64>,
+    pub event_id: Option<EventId>,
     pub worker_id: Option<String>,
     pub action: Option<Action>,
     pub since: Option<DateTime<Utc>>,

@@ -12,6 +12,7 @@ use super::columns::{JsonColumn, JsonParameter, StatusColumn};
 use super::schema::{deliveries, events};
 use super::statement::{Statement, statement};
 use crate::domain::event::{NewEvent, RunAt};
+use crate::domain::ids::{EventId, LeaseId, SubscriptionId};
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 
@@ -23,7 +24,7 @@ pub const LARGE_PAYLOAD: usize = 4 * 1024;
 #[diesel(table_name = events, check_for_backend(diesel::pg::Pg))]
 #[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct EventColumns {
-    pub id: i64,
+    pub id: EventId,
     pub title: String,
     pub description: Option<String>,
     pub event_type: Option<String>,
@@ -47,7 +48,7 @@ pub struct EventColumns {
 pub struct WorkColumns {
     pub status: StatusColumn,
     pub retry_count: i32,
-    pub lease_id: i64,
+    pub lease_id: LeaseId,
     pub due_at: Option<DateTime<Utc>>,
     pub worker_id: Option<String>,
     pub lease_expires_at: Option<DateTime<Utc>>,
@@ -75,7 +76,7 @@ pub struct EventRow {
 pub struct StoredEvent {
     /// Its id.
     #[diesel(sql_type = BigInt)]
-    pub id: i64,
+    pub id: EventId,
     /// When it was stored.
     #[diesel(sql_type = Timestamptz)]
     pub created_at: DateTime<Utc>,
@@ -100,7 +101,7 @@ pub struct FanOut {
     /// Which copy that is.
     pub generation: i64,
     /// The subscriptions that get anything, each once, with the version that was matched.
-    pub subscriptions: Vec<(i64, i32)>,
+    pub subscriptions: Vec<(SubscriptionId, i32)>,
     /// What they get, in the order of the events.
     pub pushes: Vec<Push>,
     /// Subscriptions whose filter exceeded its budget for some of the events, once per request.
@@ -127,7 +128,7 @@ impl FanOut {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverBudget {
     /// The subscription.
-    pub subscription_id: i64,
+    pub subscription_id: SubscriptionId,
     /// For how many events of a request.
     pub events: i64,
     /// The index of the last of them.
@@ -140,7 +141,7 @@ pub struct Push {
     /// The event's index among those published together.
     pub event: usize,
     /// Who gets it.
-    pub subscription_id: i64,
+    pub subscription_id: SubscriptionId,
     /// Attempts in all.
     pub max_attempts: i32,
     /// Behind which key it queues, if it does.
@@ -257,7 +258,7 @@ fn pushes_of_each(events: usize, pushes: &[Push]) -> Vec<i32> {
 }
 
 /// An event and where it stands.
-pub async fn get_event(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<Option<EventRow>> {
+pub async fn get_event(conn: &mut AsyncPgConnection, scope: &Scope, id: EventId) -> QueryResult<Option<EventRow>> {
     events::table
         .inner_join(deliveries::table.on(deliveries::id.eq(events::id)))
         .filter(events::id.eq(id))
@@ -269,7 +270,7 @@ pub async fn get_event(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> 
 }
 
 /// Returns why an event was, or is to be, cancelled, if a reason was given.
-pub async fn get_cancel_reason(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<Option<String>> {
+pub async fn get_cancel_reason(conn: &mut AsyncPgConnection, id: EventId) -> QueryResult<Option<String>> {
     let reason = deliveries::table.find(id).select(deliveries::cancel_reason).first(conn).await.optional()?;
     Ok(reason.flatten())
 }

@@ -8,16 +8,17 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::schema::filter_overruns;
+use crate::domain::ids::{EventId, SubscriptionId};
 
 /// Events for which a subscription's filter exceeded its budget.
 #[derive(Debug, Clone, Queryable, Selectable)]
 #[diesel(table_name = filter_overruns, check_for_backend(diesel::pg::Pg))]
 #[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct FilterOverrun {
-    pub subscription_id: i64,
+    pub subscription_id: SubscriptionId,
     pub events: i64,
     pub last_at: DateTime<Utc>,
-    pub last_event_id: i64,
+    pub last_event_id: EventId,
 }
 
 /// Adds to what is known of each subscription.
@@ -45,7 +46,7 @@ pub async fn record_filter_overruns(conn: &mut AsyncPgConnection, overruns: &[Fi
 /// left out.
 pub async fn load_filter_overruns(
     conn: &mut AsyncPgConnection,
-    subscription_ids: &[i64],
+    subscription_ids: &[SubscriptionId],
 ) -> QueryResult<Vec<FilterOverrun>> {
     filter_overruns::table
         .filter(filter_overruns::subscription_id.eq_any(subscription_ids))

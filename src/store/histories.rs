@@ -18,6 +18,7 @@ use super::latest::{Latest, Load};
 use super::schema::histories;
 use super::sqlstate::SqlState;
 use crate::domain::history::{Histories, History};
+use crate::domain::ids::EventId;
 use crate::error::Error;
 
 /// What NOTIFY carries when a history begins; `waybill.begin_history` sends it.
@@ -95,11 +96,11 @@ impl HistoryWatch {
     }
 
     /// Returns the epoch of an event that there is.
-    pub async fn epoch_of(&self, conn: &mut AsyncPgConnection, event_id: i64) -> QueryResult<String> {
+    pub async fn epoch_of(&self, conn: &mut AsyncPgConnection, event_id: EventId) -> QueryResult<String> {
         if let Some(epoch) = self.histories().epoch_of(event_id) {
             return Ok(epoch.to_owned());
         }
-        let loaded = self.reload(conn, Some(event_id)).await?;
+        let loaded = self.reload(conn, Some(event_id.0)).await?;
         loaded.epoch_of(event_id).map(str::to_owned).ok_or(diesel::NotFound)
     }
 

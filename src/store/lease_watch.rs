@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::statement::{Statement, statement};
+use crate::domain::ids::DeliveryId;
 use crate::domain::scope::Scope;
 
 /// What was found on the rows that were taken off the list.
@@ -21,7 +22,7 @@ pub struct Watched {
     pub taken: i64,
     /// Deliveries whose lease has run out, the longest first.
     #[diesel(sql_type = Array<BigInt>)]
-    pub expired: Vec<i64>,
+    pub expired: Vec<DeliveryId>,
 }
 
 /// The statement behind [`take_watched_leases`], for those who measure it.
@@ -75,7 +76,7 @@ struct LookAt {
 pub async fn watch_leases(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
-    ids: &[i64],
+    ids: &[DeliveryId],
     seconds: f64,
 ) -> QueryResult<DateTime<Utc>> {
     let row: LookAt = sql_query(
@@ -96,10 +97,10 @@ pub async fn watch_leases(
 pub struct UnwatchedStep {
     /// The last id that was looked at; none behind the last row of the table.
     #[diesel(sql_type = Nullable<BigInt>)]
-    pub last_id: Option<i64>,
+    pub last_id: Option<DeliveryId>,
     /// Deliveries that had a lease and were not on the list; they are on it now.
     #[diesel(sql_type = Array<BigInt>)]
-    pub unwatched: Vec<i64>,
+    pub unwatched: Vec<DeliveryId>,
     /// The time at which they are to be looked at: at once.
     #[diesel(sql_type = Timestamptz)]
     pub look_at: DateTime<Utc>,
@@ -113,14 +114,14 @@ pub const WATCH_UNWATCHED_LEASES: Statement = statement!("watch_unwatched_leases
 pub async fn watch_unwatched_leases(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
-    after_id: i64,
+    after_id: Option<DeliveryId>,
     rows: i64,
     overdue_seconds: f64,
 ) -> QueryResult<UnwatchedStep> {
     WATCH_UNWATCHED_LEASES
         .query()
         .bind::<Nullable<Timestamptz>, _>(now)
-        .bind::<BigInt, _>(after_id)
+        .bind::<BigInt, _>(after_id.map_or(0, |id| id.0))
         .bind::<BigInt, _>(rows)
         .bind::<Double, _>(overdue_seconds)
         .cached()
@@ -133,7 +134,7 @@ pub async fn watch_unwatched_leases(
 pub struct HeldDelivery {
     /// Its id.
     #[diesel(sql_type = BigInt)]
-    pub id: i64,
+    pub id: DeliveryId,
     /// Who holds it.
     #[diesel(sql_type = Text)]
     pub worker_id: String,

@@ -18,6 +18,7 @@ use diesel_async::AsyncPgConnection;
 use super::events::EventRow;
 use super::growing::{Growing, Stretch};
 use super::pages::{IdRow, page_end};
+use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 
@@ -102,7 +103,7 @@ pub async fn list_events(
     let scan_end = scan_end(conn, scope, filter, page).await?;
     let events: Vec<EventRow> =
         Listing::filtered(ROWS, scope, filter, page, scan_end).load(conn, page.offset, page.limit).await?;
-    let next = page_end(&events, page.limit, |row| row.event.id).or(scan_end);
+    let next = page_end(&events, page.limit, |row| row.event.id.0).or(scan_end);
     let (total, total_is_exact) = count(conn, scope, filter, page).await?;
     Ok(EventPage { events, next, total, total_is_exact })
 }
@@ -113,11 +114,11 @@ pub async fn find_events(
     scope: &Scope,
     filter: &EventFilter,
     page: Page,
-) -> QueryResult<(Vec<i64>, Option<i64>)> {
+) -> QueryResult<(Vec<EventId>, Option<i64>)> {
     let scan_end = scan_end(conn, scope, filter, page).await?;
     let rows: Vec<IdRow> = Listing::filtered(IDS, scope, filter, page, scan_end).load(conn, 0, page.limit).await?;
     let next = page_end(&rows, page.limit, |row| row.id).or(scan_end);
-    Ok((IdRow::ids(rows), next))
+    Ok((IdRow::ids(rows, EventId), next))
 }
 
 /// Counts what matches, from the first page on, reading at most `scan` rows.

@@ -9,6 +9,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::pages::IdRow;
 use super::statement::statement;
+use crate::domain::ids::{DeliveryId, SubscriptionId};
 use crate::domain::scope::Scope;
 
 /// Locks keys until the transaction ends.
@@ -24,19 +25,22 @@ pub async fn lock_keys(conn: &mut AsyncPgConnection, scope: &Scope, keys: &[Stri
 }
 
 /// Locks the keys of these deliveries, if they have any, until the transaction ends.
-pub async fn lock_keys_of_deliveries(conn: &mut AsyncPgConnection, ids: &[i64]) -> QueryResult<()> {
+pub async fn lock_keys_of_deliveries(conn: &mut AsyncPgConnection, ids: &[DeliveryId]) -> QueryResult<()> {
     statement!("lock_keys_of_deliveries").query().bind::<Array<BigInt>, _>(ids).cached().execute(conn).await.map(drop)
 }
 
-/// A key of one consumer: a subscription, or 0 for the pull queue.
-pub type ConsumerKey = (String, i64);
+/// The consumer of an ordering key that is not a subscription: the workers.
+pub const PULL_QUEUE: SubscriptionId = SubscriptionId(0);
+
+/// A key of one consumer: a subscription, or [`PULL_QUEUE`].
+pub type ConsumerKey = (String, SubscriptionId);
 
 /// The heads of these keys that wait for nothing but their turn. Hold the keys' locks.
 pub async fn find_heads(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     keys: &BTreeSet<ConsumerKey>,
-) -> QueryResult<Vec<i64>> {
+) -> QueryResult<Vec<DeliveryId>> {
     let rows: Vec<IdRow> = statement!("find_heads")
         .query()
         .bind::<Integer, _>(scope.namespace)
@@ -45,5 +49,5 @@ pub async fn find_heads(
         .cached()
         .load(conn)
         .await?;
-    Ok(IdRow::ids(rows))
+    Ok(IdRow::ids(rows, DeliveryId))
 }

@@ -16,6 +16,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::pages::IdRow;
+use crate::domain::ids::DeliveryId;
 
 /// Which deliveries a sweep looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub enum Sweep {
 pub struct Overdue {
     /// Whose time has come, the most overdue first. Their rows are locked, and their keys.
     #[diesel(sql_type = Array<BigInt>)]
-    pub ids: Vec<i64>,
+    pub ids: Vec<DeliveryId>,
     /// Nothing waits for an earlier moment than this, be it locked or not.
     #[diesel(sql_type = Timestamptz)]
     pub head: DateTime<Utc>,
@@ -158,9 +159,9 @@ pub const LOCK_EXPIRED_LEASES: &str = concat!(
 pub async fn lock_expired_leases(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
-    ids: &[i64],
+    ids: &[DeliveryId],
     poison_after: i32,
-) -> QueryResult<Vec<i64>> {
+) -> QueryResult<Vec<DeliveryId>> {
     let rows: Vec<IdRow> = sql_query(LOCK_EXPIRED_LEASES)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(ids)
@@ -168,5 +169,5 @@ pub async fn lock_expired_leases(
         .cached()
         .load(conn)
         .await?;
-    Ok(IdRow::ids(rows))
+    Ok(IdRow::ids(rows, DeliveryId))
 }

@@ -13,8 +13,8 @@ pub(super) struct IdRow {
 
 impl IdRow {
     /// The bare ids.
-    pub fn ids(rows: Vec<IdRow>) -> Vec<i64> {
-        rows.into_iter().map(|row| row.id).collect()
+    pub fn ids<Id>(rows: Vec<IdRow>, id: fn(i64) -> Id) -> Vec<Id> {
+        rows.into_iter().map(|row| id(row.id)).collect()
     }
 }
 

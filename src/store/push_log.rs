@@ -15,13 +15,14 @@ use super::columns::ActionColumn;
 use super::event_log::{LogEntry, Settlement};
 use super::statement::statement;
 use crate::domain::action::Action;
+use crate::domain::ids::{DeliveryId, LeaseId};
 
 /// Returns the attempts to push a delivery of an event published at `published_at`, oldest first:
 /// the last `limit` of them. Days of the log before that are not searched; the day of margin is for
 /// a database whose clock was set back.
 pub async fn attempts_of_push(
     conn: &mut AsyncPgConnection,
-    delivery_id: i64,
+    delivery_id: DeliveryId,
     published_at: DateTime<Utc>,
     limit: i64,
 ) -> QueryResult<Vec<LogEntry>> {
@@ -40,8 +41,8 @@ pub async fn attempts_of_push(
 /// Returns the entry of the dispatcher's `action` under one claim of a push.
 pub(super) async fn find_push_entry(
     conn: &mut AsyncPgConnection,
-    delivery_id: i64,
-    lease_id: i64,
+    delivery_id: DeliveryId,
+    lease_id: LeaseId,
     action: Action,
 ) -> QueryResult<Option<LogEntry>> {
     statement!("find_push_entry")
@@ -66,8 +67,8 @@ struct SettlementRow {
 /// Returns how a claim of a push was settled.
 pub(super) async fn find_push_settlement(
     conn: &mut AsyncPgConnection,
-    delivery_id: i64,
-    lease_id: i64,
+    delivery_id: DeliveryId,
+    lease_id: LeaseId,
 ) -> QueryResult<Option<Settlement>> {
     let settled: Option<SettlementRow> = statement!("find_push_settlement")
         .query()

@@ -15,6 +15,7 @@ use super::columns::StatusColumn;
 use super::growing::{Growing, Stretch};
 use super::pages::{IdRow, page_end};
 use super::statement::statement;
+use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 
@@ -23,11 +24,11 @@ use crate::domain::status::Status;
 #[expect(missing_docs, reason = "the columns are described in the migrations")]
 pub struct PushRow {
     #[diesel(sql_type = BigInt)]
-    pub id: i64,
+    pub id: DeliveryId,
     #[diesel(sql_type = BigInt)]
-    pub event_id: i64,
+    pub event_id: EventId,
     #[diesel(sql_type = BigInt)]
-    pub subscription_id: i64,
+    pub subscription_id: SubscriptionId,
     #[diesel(sql_type = Text)]
     pub status: StatusColumn,
     #[diesel(sql_type = Integer)]
@@ -59,8 +60,8 @@ pub struct PushRow {
 #[derive(Debug, Clone, Default)]
 #[expect(missing_docs, reason = "named as in the contract")]
 pub struct PushFilter {
-    pub event_id: Option<i64>,
-    pub subscription_id: Option<i64>,
+    pub event_id: Option<EventId>,
+    pub subscription_id: Option<SubscriptionId>,
     pub status: Option<Status>,
 }
 
@@ -89,8 +90,8 @@ impl PushFilter {
 /// The index in which pushes are looked for.
 #[derive(Clone, Copy)]
 enum Index {
-    OfEvent(i64),
-    OfSubscription(i64),
+    OfEvent(EventId),
+    OfSubscription(SubscriptionId),
     Unhappy(Status),
     /// That of all work there is, pushes or not.
     ById,
@@ -139,7 +140,7 @@ pub async fn list_pushes(
         statement = statement.and::<Text, _>("d.status =", status.as_str());
     }
     let rows: Vec<PushRow> = statement.load(conn, &filter.index().order(), 0, limit).await?;
-    let next = page_end(&rows, limit, |row| row.id).or(scan_end);
+    let next = page_end(&rows, limit, |row| row.id.0).or(scan_end);
     Ok((rows, next))
 }
 
@@ -147,7 +148,7 @@ pub async fn list_pushes(
 pub async fn pushes_of_event(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
-    event_id: i64,
+    event_id: EventId,
     limit: i64,
 ) -> QueryResult<Vec<PushRow>> {
     let filter = PushFilter { event_id: Some(event_id), ..PushFilter::default() };
@@ -188,7 +189,7 @@ fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, af
 }
 
 /// One push, if there is one. An event's own row is none.
-pub async fn get_push(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<Option<PushRow>> {
+pub async fn get_push(conn: &mut AsyncPgConnection, scope: &Scope, id: DeliveryId) -> QueryResult<Option<PushRow>> {
     statement!("get_push")
         .query()
         .bind::<Integer, _>(scope.namespace)

@@ -6,6 +6,7 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
+use crate::domain::ids::SubscriptionId;
 use crate::domain::scope::Scope;
 
 /// The queue that serves a tag.
@@ -14,12 +15,12 @@ pub fn queue_of_tag(tag: &str) -> String {
 }
 
 /// The queue of what is pushed to a subscription.
-pub fn queue_of_subscription(id: i64) -> String {
+pub fn queue_of_subscription(id: SubscriptionId) -> String {
     format!("s:{id}")
 }
 
 /// The subscription whose queue this is, if it is one's.
-pub fn subscription_of_queue(queue: &str) -> Option<i64> {
+pub fn subscription_of_queue(queue: &str) -> Option<SubscriptionId> {
     queue.strip_prefix("s:")?.parse().ok()
 }
 

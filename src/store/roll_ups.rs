@@ -11,6 +11,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use super::cached::CachedExt;
 use super::columns::StatusColumn;
 use super::statement::{Statement, statement};
+use crate::domain::ids::{DeliveryId, EventId};
 
 /// What changed for the deliveries of one event.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub const ROLL_UP: Statement = statement!("roll_up");
 pub async fn roll_up(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
-    changes: &BTreeMap<i64, RollUp>,
+    changes: &BTreeMap<EventId, RollUp>,
 ) -> QueryResult<()> {
     ROLL_UP
         .query()
@@ -45,12 +46,12 @@ pub async fn roll_up(
 #[derive(QueryableByName)]
 struct PushesRow {
     #[diesel(sql_type = Array<BigInt>)]
-    pushes: Vec<i64>,
+    pushes: Vec<DeliveryId>,
 }
 
 /// Returns the pushes of an event that is pushed and nothing else; `None` if it has work of its own,
 /// or does not exist. There are never more or fewer than when it was published. Nothing is locked.
-pub async fn find_rolled_up(conn: &mut AsyncPgConnection, event_id: i64) -> QueryResult<Option<Vec<i64>>> {
+pub async fn find_rolled_up(conn: &mut AsyncPgConnection, event_id: EventId) -> QueryResult<Option<Vec<DeliveryId>>> {
     let row: Option<PushesRow> = sql_query(
         "SELECT p.ids AS pushes \
          FROM (SELECT id, open_deliveries FROM waybill.deliveries WHERE id = $1 OFFSET 0) o \
@@ -71,10 +72,10 @@ pub async fn find_rolled_up(conn: &mut AsyncPgConnection, event_id: i64) -> Quer
 pub struct Retriable {
     /// Its event.
     #[diesel(sql_type = BigInt)]
-    pub event_id: i64,
+    pub event_id: EventId,
     /// The delivery; an event's own work has the event's id.
     #[diesel(sql_type = BigInt)]
-    pub id: i64,
+    pub id: DeliveryId,
     /// Whether it can be brought back: given up or called off, for a subscription that is there.
     #[diesel(sql_type = Bool)]
     pub is_retriable: bool,
@@ -82,7 +83,11 @@ pub struct Retriable {
 
 /// Reads the deliveries that retries of these events are about, event by event in the order given,
 /// at most `rows` of them. Those that are of no interest are read, too, and count.
-pub async fn read_retriable(conn: &mut AsyncPgConnection, event_ids: &[i64], rows: i64) -> QueryResult<Vec<Retriable>> {
+pub async fn read_retriable(
+    conn: &mut AsyncPgConnection,
+    event_ids: &[EventId],
+    rows: i64,
+) -> QueryResult<Vec<Retriable>> {
     statement!("read_retriable")
         .query()
         .bind::<Array<BigInt>, _>(event_ids)
@@ -105,7 +110,7 @@ pub struct RolledUpState {
 }
 
 /// Locks the own row of such an event. Whoever ends one of its pushes meanwhile waits.
-pub async fn lock_rolled_up(conn: &mut AsyncPgConnection, event_id: i64) -> QueryResult<RolledUpState> {
+pub async fn lock_rolled_up(conn: &mut AsyncPgConnection, event_id: EventId) -> QueryResult<RolledUpState> {
     sql_query(
         "SELECT status, cancel_requested, coalesce(failed_deliveries, 0) AS failed_deliveries \
          FROM waybill.deliveries WHERE id = $1 FOR UPDATE",
@@ -117,7 +122,7 @@ pub async fn lock_rolled_up(conn: &mut AsyncPgConnection, event_id: i64) -> Quer
 }
 
 /// Notes on an event's own row that its pushes are called off.
-pub async fn ask_to_cancel(conn: &mut AsyncPgConnection, event_id: i64, reason: Option<&str>) -> QueryResult<()> {
+pub async fn ask_to_cancel(conn: &mut AsyncPgConnection, event_id: EventId, reason: Option<&str>) -> QueryResult<()> {
     sql_query(
         "UPDATE waybill.deliveries SET cancel_requested = true, cancel_reason = coalesce($2, cancel_reason) \
          WHERE id = $1 AND open_deliveries > 0",

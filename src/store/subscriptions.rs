@@ -9,7 +9,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::columns::JsonColumn;
 use super::schema::{subscription_secrets, subscriptions};
-use crate::domain::ids::NamespaceId;
+use crate::domain::ids::{DeliveryId, NamespaceId, SubscriptionId};
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 
@@ -18,7 +18,7 @@ use crate::domain::scope::Scope;
 #[diesel(table_name = subscriptions, check_for_backend(diesel::pg::Pg))]
 #[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct SubscriptionRow {
-    pub id: i64,
+    pub id: SubscriptionId,
     pub version: i32,
     pub url: String,
     pub spec: JsonColumn,
@@ -64,7 +64,7 @@ pub async fn insert_subscription(
 /// Changes a subscription, which must be locked; its version grows.
 pub async fn update_subscription(
     conn: &mut AsyncPgConnection,
-    id: i64,
+    id: SubscriptionId,
     now: Option<DateTime<Utc>>,
     state: &SubscriptionState<'_>,
 ) -> QueryResult<SubscriptionRow> {
@@ -83,7 +83,11 @@ pub async fn update_subscription(
 }
 
 /// Takes a subscription away; what points at it stays.
-pub async fn delete_subscription(conn: &mut AsyncPgConnection, id: i64, now: Option<DateTime<Utc>>) -> QueryResult<()> {
+pub async fn delete_subscription(
+    conn: &mut AsyncPgConnection,
+    id: SubscriptionId,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<()> {
     sql_query(
         "UPDATE waybill.subscriptions SET is_active = false, inactive_reason = NULL, version = version + 1, \
                 deleted_at = coalesce($2, now()), updated_at = coalesce($2, now()) WHERE id = $1",
@@ -106,7 +110,7 @@ fn present(namespace: NamespaceId) -> _ {
 pub async fn get_subscription(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
-    id: i64,
+    id: SubscriptionId,
 ) -> QueryResult<Option<SubscriptionRow>> {
     let query = present(scope.namespace).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
     query.first(conn).await.optional()
@@ -116,7 +120,7 @@ pub async fn get_subscription(
 pub async fn lock_subscription(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
-    id: i64,
+    id: SubscriptionId,
 ) -> QueryResult<Option<SubscriptionRow>> {
     let query = present(scope.namespace).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
     query.for_update().first(conn).await.optional()
@@ -124,7 +128,7 @@ pub async fn lock_subscription(
 
 /// Of these subscriptions, those that have not been taken away. They will not be until the
 /// transaction ends.
-pub async fn hold_living(conn: &mut AsyncPgConnection, ids: &[i64]) -> QueryResult<Vec<i64>> {
+pub async fn hold_living(conn: &mut AsyncPgConnection, ids: &[SubscriptionId]) -> QueryResult<Vec<SubscriptionId>> {
     subscriptions::table
         .filter(subscriptions::id.eq_any(ids))
         .filter(subscriptions::deleted_at.is_null())
@@ -172,7 +176,7 @@ pub async fn active_subscriptions_of(
 }
 
 /// Returns the ids of all active subscriptions that push to a URL.
-pub async fn active_ids_of(conn: &mut AsyncPgConnection, scope: &Scope, url: &str) -> QueryResult<Vec<i64>> {
+pub async fn active_ids_of(conn: &mut AsyncPgConnection, scope: &Scope, url: &str) -> QueryResult<Vec<SubscriptionId>> {
     present(scope.namespace)
         .filter(subscriptions::url.eq(url).and(subscriptions::is_active))
         .select(subscriptions::id)
@@ -184,7 +188,7 @@ pub async fn active_ids_of(conn: &mut AsyncPgConnection, scope: &Scope, url: &st
 /// `overlap_seconds` at most, and what has expired by now is forgotten.
 pub async fn replace_secret(
     conn: &mut AsyncPgConnection,
-    subscription_id: i64,
+    subscription_id: SubscriptionId,
     secret: &str,
     overlap_seconds: f64,
     now: Option<DateTime<Utc>>,
@@ -209,7 +213,7 @@ pub async fn replace_secret(
 }
 
 /// How many secrets of a subscription are in use.
-pub async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id: i64) -> QueryResult<i64> {
+pub async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id: SubscriptionId) -> QueryResult<i64> {
     subscription_secrets::table
         .filter(subscription_secrets::subscription_id.eq(subscription_id))
         .count()
@@ -218,7 +222,7 @@ pub async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id: i64) -
 }
 
 /// A subscription that was taken away and whose open deliveries have not all been called off.
-pub async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<i64>> {
+pub async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<SubscriptionId>> {
     subscriptions::table
         .filter(subscriptions::deleted_at.is_not_null().and(subscriptions::drained_at.is_null()))
         .order(subscriptions::id)
@@ -233,10 +237,10 @@ pub async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<
 pub struct Stretch {
     /// Those that are open and have not been called off.
     #[diesel(sql_type = Array<BigInt>)]
-    pub open: Vec<i64>,
+    pub open: Vec<DeliveryId>,
     /// The last of all; none if there are no more.
     #[diesel(sql_type = Nullable<BigInt>)]
-    pub last: Option<i64>,
+    pub last: Option<DeliveryId>,
 }
 
 /// The next `rows` deliveries of a subscription behind one of them, open or not: there may be
@@ -244,8 +248,8 @@ pub struct Stretch {
 /// as a range, or the planner might walk the whole table by its key.
 pub async fn find_open_deliveries(
     conn: &mut AsyncPgConnection,
-    subscription_id: i64,
-    after: i64,
+    subscription_id: SubscriptionId,
+    after: DeliveryId,
     rows: i64,
 ) -> QueryResult<Stretch> {
     sql_query(
@@ -263,7 +267,11 @@ pub async fn find_open_deliveries(
 }
 
 /// Nothing of it is open any more.
-pub async fn mark_drained(conn: &mut AsyncPgConnection, id: i64, now: Option<DateTime<Utc>>) -> QueryResult<()> {
+pub async fn mark_drained(
+    conn: &mut AsyncPgConnection,
+    id: SubscriptionId,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<()> {
     sql_query("UPDATE waybill.subscriptions SET drained_at = coalesce($2, now()) WHERE id = $1")
         .bind::<BigInt, _>(id)
         .bind::<Nullable<Timestamptz>, _>(now)

@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::statement::statement;
+use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
 
 /// One sighting.
@@ -64,7 +65,7 @@ pub struct WorkerRow {
     #[diesel(sql_type = BigInt)]
     pub stale: i64,
     #[diesel(sql_type = Array<BigInt>)]
-    pub event_ids: Vec<i64>,
+    pub event_ids: Vec<EventId>,
 }
 
 /// A page of workers, by name, with what they hold (at most ten ids each) and how much of

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::WebhookRequest;
+use crate::domain::ids::EventId;
 use crate::domain::signature::{Secret, sign};
 use crate::domain::subscription::SubscriptionSpec;
 use crate::domain::transform::{TransformInput, render};
@@ -44,7 +45,7 @@ pub struct OutboundMessage {
 impl OutboundMessage {
     /// Returns the name by which receivers know an event. The epoch makes it unique even where a
     /// restore has the database give out an id again. No `.` in it: that separates what is signed.
-    pub fn webhook_id(epoch: &str, event_id: i64) -> String {
+    pub fn webhook_id(epoch: &str, event_id: EventId) -> String {
         format!("evt_{epoch}_{event_id}")
     }
 

@@ -2,6 +2,7 @@
 //! event has.
 
 use serde_json::json;
+use waybill::domain::ids::DeliveryId;
 use waybill::store::dead_letters::{NewDeadLetter, insert_dead_letters};
 use waybill::store::push_log::attempts_of_push;
 
@@ -45,7 +46,7 @@ async fn failing_event(app: &App, fan_out: usize) -> Vec<i64> {
 async fn costs(fan_out: usize) -> (f64, f64) {
     let app = app_that_sends_nothing().await;
     let pushes = failing_event(&app, fan_out).await;
-    let letter = |id: &i64| NewDeadLetter { delivery_id: *id, reason: "exhausted", moved_by: None };
+    let letter = |id: &i64| NewDeadLetter { delivery_id: DeliveryId(*id), reason: "exhausted", moved_by: None };
     let letters: Vec<NewDeadLetter> = pushes.iter().map(letter).collect();
     let give_up = async |conn: &mut diesel_async::AsyncPgConnection| insert_dead_letters(conn, None, &letters).await;
     // The first use of a table on a connection reads its catalogue entries, too.
@@ -53,7 +54,7 @@ async fn costs(fan_out: usize) -> (f64, f64) {
     let ((), buffers) = app.buffers_of(give_up).await;
     let published_at = chrono::Utc::now();
     let (attempts, reading) =
-        app.buffers_of(async |conn| attempts_of_push(conn, pushes[0], published_at, 500).await).await;
+        app.buffers_of(async |conn| attempts_of_push(conn, DeliveryId(pushes[0]), published_at, 500).await).await;
     assert_eq!(attempts.len() as i64, ATTEMPTS);
     app.stop().await;
     (buffers as f64 / GIVEN_UP as f64, reading as f64)

@@ -67,7 +67,7 @@ async fn pass_through(app: &App) {
             .events()
             .iter()
             .map(|row| SettleCall {
-                event_id: row.event.id,
+                delivery_id: row.event.id.own_delivery(),
                 caller: Caller { worker_id: "host:1".into(), lease_id: Some(row.work.lease_id) },
                 settlement: Settlement::Complete(Report::default()),
                 push_ended_at: None,

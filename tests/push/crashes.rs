@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use waybill::background::dispatcher::attempt::Attempt;
 use waybill::background::dispatcher::slots::Slots;
+use waybill::domain::ids::SubscriptionId;
 use waybill::engine::push::PushClaim;
 
 use super::by_hand::{client, idle};
@@ -124,7 +125,8 @@ async fn a_server_that_stops_puts_on_record_what_is_under_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_claimed_too_long_ago_is_given_back_unsent() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
-    let subscription_id = id_of(&app.subscribe(&receiver.url("/"), json!({"ordering": "by_key"})).await);
+    let subscription_id =
+        SubscriptionId(id_of(&app.subscribe(&receiver.url("/"), json!({"ordering": "by_key"})).await));
     let event = json!({"event_type": "t", "ordering_key": "k"});
     let id = app.publish(event).await;
     let engine = app.engine();

@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use waybill::domain::delivery::Report;
+use waybill::domain::ids::SubscriptionId;
 use waybill::engine::Engine;
 use waybill::engine::push::{ClaimedPush, PushClaim, PushOutcome};
 
@@ -41,7 +42,7 @@ async fn letters(app: &App) -> i64 {
 async fn claim_pushes(app: &App) -> Vec<ClaimedPush> {
     app.engine().reload_subscribers().await.expect("the subscriptions");
     let claim = |row: &Value| PushClaim {
-        subscription_id: row["id"].as_i64().expect("an id"),
+        subscription_id: SubscriptionId(row["id"].as_i64().expect("an id")),
         version: 1,
         limit: 1,
         lease_seconds: 30,

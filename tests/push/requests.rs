@@ -6,6 +6,7 @@ use chrono::Utc;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
+use waybill::domain::ids::SubscriptionId;
 use waybill::engine::push::PushClaim;
 
 use super::by_hand::idle;
@@ -215,7 +216,7 @@ async fn an_edit_counts_for_what_is_not_yet_sent_and_is_on_record() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_claimed_for_a_subscription_as_it_was_before_an_edit() {
     let app = idle(&[]).await;
-    let subscription_id = id_of(&app.subscribe("http://127.0.0.1:9/", json!({})).await);
+    let subscription_id = SubscriptionId(id_of(&app.subscribe("http://127.0.0.1:9/", json!({})).await));
     let claim = async |version: i32| {
         let claim = PushClaim { subscription_id, version, limit: 10, lease_seconds: 30 };
         app.engine().claim_pushes(&[claim]).await.expect("a claim").len()

@@ -3,6 +3,7 @@
 use serde_json::json;
 use waybill::background::promoter;
 use waybill::domain::history::JUMP;
+use waybill::domain::ids::EventId;
 
 use crate::push::{attempt, beside, fixed, publish, rows, with_flags};
 use crate::support::receiver::{Receiver, Reply};
@@ -81,7 +82,10 @@ async fn an_event_is_named_by_the_history_in_which_it_was_published_even_if_that
     let requests = receiver.received(2).await;
     let names: Vec<&str> = requests.iter().filter_map(|request| request.header("webhook-id")).collect();
     assert_eq!(names, [first, app.webhook_id(late)]);
-    assert_ne!(app.engine().epoch_of(early).await.unwrap(), app.engine().epoch_of(late).await.unwrap());
+    assert_ne!(
+        app.engine().epoch_of(EventId(early)).await.unwrap(),
+        app.engine().epoch_of(EventId(late)).await.unwrap()
+    );
 }
 
 /// The claim left a low-water mark behind the entry that a restore brings back.

@@ -232,7 +232,7 @@ impl Attempt {
 
     fn count(&self, exchange: &Exchange, settled: &Result<SettleOutcome, Error>) {
         let metrics = &self.engine.metrics();
-        let count = |what| metrics.count_push(what, self.push.subscription_id);
+        let count = |what| metrics.count_push(what, self.push.subscription_id.0);
         count(PushCount::Sent);
         metrics.push_seconds.observe(exchange.duration.as_secs_f64());
         if self.push.row.work.retry_count == 0 {

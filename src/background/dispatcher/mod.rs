@@ -17,6 +17,7 @@ mod writing;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::report;
+use crate::domain::ids::SubscriptionId;
 use crate::domain::subscription::SubscriptionSpec;
 use crate::engine::Engine;
 use crate::engine::publish::subscription_cache::Subscriber;
@@ -73,10 +75,10 @@ pub struct Dispatcher {
     slots: Arc<Slots>,
     failing: Arc<Failing>,
     attempts: TaskTracker,
-    busy: BTreeSet<i64>,
-    later: BTreeMap<i64, Instant>,
+    busy: BTreeSet<SubscriptionId>,
+    later: BTreeMap<SubscriptionId, Instant>,
     /// Who got the last slot: those after it come first in the next round.
-    last_served: i64,
+    last_served: SubscriptionId,
 }
 
 /// What may be sent to one subscription in this round.
@@ -102,7 +104,7 @@ impl Dispatcher {
             attempts: TaskTracker::new(),
             busy: BTreeSet::new(),
             later: BTreeMap::new(),
-            last_served: 0,
+            last_served: SubscriptionId(0),
         }
     }
 
@@ -115,7 +117,7 @@ impl Dispatcher {
         }
         let gates = self.engine.look_at_gates(&candidates).await?;
         // After a restore there may be no such subscription any more.
-        let present: BTreeSet<i64> = gates.iter().map(|gate| gate.subscription_id).collect();
+        let present: BTreeSet<SubscriptionId> = gates.iter().map(|gate| gate.subscription_id).collect();
         for id in candidates.iter().filter(|id| !present.contains(id)) {
             self.busy.remove(id);
         }
@@ -142,13 +144,13 @@ impl Dispatcher {
     }
 
     /// Whom to look at in this round: not always the same, if there are many.
-    fn candidates(&self) -> Vec<i64> {
-        let first = self.busy.range(self.last_served + 1..);
+    fn candidates(&self) -> Vec<SubscriptionId> {
+        let first = self.busy.range((Bound::Excluded(self.last_served), Bound::Unbounded));
         let all = first.chain(self.busy.range(..=self.last_served)).copied();
         all.filter(|id| self.has_free_slot(*id)).take(GATES_PER_ROUND).collect()
     }
 
-    fn has_free_slot(&self, id: i64) -> bool {
+    fn has_free_slot(&self, id: SubscriptionId) -> bool {
         let known = self.engine.subscription_cache().get(id);
         known.is_none_or(|subscriber| self.slots.free(id, subscriber.subscription.spec.max_concurrency) > 0)
     }
@@ -168,7 +170,7 @@ impl Dispatcher {
             self.busy.extend(self.engine.subscription_cache().ids());
         }
         let now = Instant::now();
-        let due: Vec<i64> = self.later.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
+        let due: Vec<SubscriptionId> = self.later.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
         for id in due {
             self.later.remove(&id);
             self.busy.insert(id);
@@ -202,7 +204,7 @@ impl Dispatcher {
         Ok(Some(Opening { claim, subscriber, gate, is_probe, rate }))
     }
 
-    fn leave_for_later(&mut self, id: i64, wait: Duration) {
+    fn leave_for_later(&mut self, id: SubscriptionId, wait: Duration) {
         self.busy.remove(&id);
         self.later.insert(id, Instant::now() + wait);
     }
@@ -229,7 +231,7 @@ impl Dispatcher {
     }
 
     async fn keep_pace(&mut self, openings: &mut [Opening]) -> Result<(), Error> {
-        let wanted: Vec<(i64, f64, i64)> = openings
+        let wanted: Vec<(SubscriptionId, f64, i64)> = openings
             .iter()
             .filter_map(|opening| Some((opening.claim.subscription_id, opening.rate?, opening.claim.limit)))
             .collect();
@@ -256,7 +258,7 @@ impl Dispatcher {
         let claimed_at = Instant::now();
         let claimed = self.engine.claim_pushes(&claims).await?;
         let started = claimed.len();
-        let mut by_subscription: HashMap<i64, Vec<ClaimedPush>> = HashMap::new();
+        let mut by_subscription: HashMap<SubscriptionId, Vec<ClaimedPush>> = HashMap::new();
         for push in claimed {
             by_subscription.entry(push.subscription_id).or_default().push(push);
         }

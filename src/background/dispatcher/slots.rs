@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::domain::ids::SubscriptionId;
 use crate::engine::Engine;
 
 /// Bytes of payloads that may be under way at once.
@@ -41,7 +42,7 @@ struct Taken {
     unrecorded: usize,
     bytes: usize,
     usual_bytes: f64,
-    by_subscription: HashMap<i64, usize>,
+    by_subscription: HashMap<SubscriptionId, usize>,
 }
 
 impl Taken {
@@ -64,13 +65,13 @@ impl Slots {
 
     /// How many more requests to a subscription may be under way, of `most`. A tenth of all slots
     /// is out of reach for any one of them: if its endpoint hangs, others go on.
-    pub fn free(&self, subscription_id: i64, most: i32) -> usize {
+    pub fn free(&self, subscription_id: SubscriptionId, most: i32) -> usize {
         let within_reach = (self.capacity - self.capacity / 10).max(1);
         usize::try_from(most).unwrap_or(0).min(within_reach).saturating_sub(self.taken(subscription_id))
     }
 
     /// How many requests to a subscription are under way.
-    pub fn taken(&self, subscription_id: i64) -> usize {
+    pub fn taken(&self, subscription_id: SubscriptionId) -> usize {
         self.lock().by_subscription.get(&subscription_id).copied().unwrap_or(0)
     }
 
@@ -85,7 +86,7 @@ impl Slots {
     }
 
     /// Takes a slot until it is dropped.
-    pub fn take(self: &Arc<Self>, subscription_id: i64, bytes: usize) -> Slot {
+    pub fn take(self: &Arc<Self>, subscription_id: SubscriptionId, bytes: usize) -> Slot {
         let mut taken = self.lock();
         taken.in_all += 1;
         taken.bytes += bytes;
@@ -104,7 +105,7 @@ impl Slots {
 /// A request under way.
 pub struct Slot {
     slots: Arc<Slots>,
-    subscription_id: i64,
+    subscription_id: SubscriptionId,
     bytes: usize,
 }
 

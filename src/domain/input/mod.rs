@@ -177,6 +177,11 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         self.ranged(name, "a whole number", range)
     }
 
+    /// Takes an identifier: a whole number from 1 on.
+    pub fn id<Id: From<i64>>(&mut self, name: &str) -> Option<Id> {
+        self.integer(name, 1..=i64::MAX).map(Id::from)
+    }
+
     /// Takes a number within a range.
     pub fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Option<f64> {
         self.ranged(name, "a number", range)

@@ -7,11 +7,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::domain::ids::SubscriptionId;
 
 fn subscription(id: i64, mut fields: Value) -> Arc<Subscription> {
     fields["url"] = json!("http://a");
     let spec = SubscriptionSpec::parse(fields.as_object().unwrap()).unwrap();
-    Arc::new(Subscription { id, version: 1, spec })
+    Arc::new(Subscription { id: SubscriptionId(id), version: 1, spec })
 }
 
 fn catalog(all: impl IntoIterator<Item = Value>) -> Catalog {
@@ -51,7 +52,7 @@ fn matches<'a>(catalog: &'a Catalog, subject: &Subject<'_>) -> Matches<'a> {
 }
 
 fn ids_of(subscriptions: &[&Arc<Subscription>]) -> Vec<i64> {
-    subscriptions.iter().map(|subscription| subscription.id).collect()
+    subscriptions.iter().map(|subscription| subscription.id.0).collect()
 }
 
 fn ids(catalog: &Catalog, event: &Event) -> Vec<i64> {
@@ -102,7 +103,7 @@ fn a_payload_is_parsed_only_for_a_filter_that_asks_for_it() {
     assert!(!subject.was_parsed());
     let asked = Event::new(Some("a"), &[], &[]);
     let subject = asked.subject();
-    assert_eq!(matches(&catalog, &subject).matched[0].id, 2);
+    assert_eq!(matches(&catalog, &subject).matched[0].id, SubscriptionId(2));
     assert!(subject.was_parsed());
 }
 
@@ -256,7 +257,7 @@ proptest! {
             let alone = Catalog::new(vec![Arc::clone(subscription)]);
             meets_the_rest(&subscription.spec, &event.subject()) && ids(&alone, &event).len() == 1
         };
-        let asked: Vec<i64> = catalog.subscriptions.iter().filter(wanted).map(|found| found.id).collect();
+        let asked: Vec<i64> = catalog.subscriptions.iter().filter(wanted).map(|found| found.id.0).collect();
         prop_assert_eq!(ids(&catalog, &event), asked);
     }
 }

@@ -23,12 +23,13 @@ use super::seconds::Seconds;
 use super::tags::Tags;
 use super::transform::Transform;
 use super::{limits, text};
+use crate::domain::ids::SubscriptionId;
 
 /// A subscription as it is stored: what was asked for, under a number, at a version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subscription {
     /// Its number.
-    pub id: i64,
+    pub id: SubscriptionId,
     /// Counts its changes, so that a delivery can say by which one it was made.
     pub version: i32,
     /// What was asked for.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::domain::ids::NamespaceId;
+use crate::domain::ids::{DeliveryId, LeaseId, NamespaceId};
 use crate::domain::lease::Caller;
 use crate::error::Error;
 use crate::store::claim_requests::{RequestKey, is_last_ask};
@@ -29,7 +29,7 @@ pub struct ClaimedBatch {
 /// leases and not the events.
 pub struct SentClaim {
     worker_id: String,
-    leases: Vec<(i64, i64)>,
+    leases: Vec<(DeliveryId, LeaseId)>,
     undo: Undo,
     engine: Option<Engine>,
 }
@@ -62,7 +62,7 @@ impl Ask {
 impl ClaimedBatch {
     pub(crate) fn new(engine: Engine, events: Vec<EventRow>, undo: Undo) -> Self {
         let worker_id = events.first().and_then(|row| row.work.worker_id.clone()).unwrap_or_default();
-        let leases = events.iter().map(|row| (row.event.id, row.work.lease_id)).collect();
+        let leases = events.iter().map(|row| (row.event.id.own_delivery(), row.work.lease_id)).collect();
         ClaimedBatch { events, claim: SentClaim { worker_id, leases, undo, engine: Some(engine) } }
     }
 
@@ -108,11 +108,11 @@ impl Drop for SentClaim {
     }
 }
 
-async fn undo_claims(engine: Engine, worker_id: String, leases: Vec<(i64, i64)>, ask: Option<Ask>) {
+async fn undo_claims(engine: Engine, worker_id: String, leases: Vec<(DeliveryId, LeaseId)>, ask: Option<Ask>) {
     let calls: Vec<SettleCall> = leases
         .into_iter()
-        .map(|(event_id, lease_id)| SettleCall {
-            event_id,
+        .map(|(delivery_id, lease_id)| SettleCall {
+            delivery_id,
             caller: Caller { worker_id: worker_id.clone(), lease_id: Some(lease_id) },
             settlement: Settlement::Release { delay_seconds: 0.0, reason: Some("client_gone".into()) },
             push_ended_at: None,

@@ -268,7 +268,7 @@ impl Engine {
                 return Ok(Asked::First(claimed, Undo::Never));
             }
             let given = Remembered {
-                delivery_ids: claimed.events.iter().map(|event| event.row.event.id).collect(),
+                delivery_ids: claimed.events.iter().map(|event| event.delivery_id).collect(),
                 lease_ids: claimed.events.iter().map(|event| event.row.work.lease_id).collect(),
             };
             remember_claim(conn, key, &given, self.now()).await?;

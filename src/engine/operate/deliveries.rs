@@ -1,5 +1,6 @@
 //! `retry`, `cancel`, `dead-letter`: an operator's word on pushes.
 
+use crate::domain::ids::DeliveryId;
 use crate::domain::scope::Scope;
 use crate::error::Error;
 use crate::store::push_records::{PushRow, get_push};
@@ -9,22 +10,27 @@ use crate::engine::{Engine, transaction};
 
 impl Engine {
     /// FAILED or CANCELLED → PENDING, counters fresh: sent as its subscription says by now.
-    pub async fn retry_delivery(&self, scope: Scope, id: i64, reason: Option<String>) -> Result<PushRow, Error> {
+    pub async fn retry_delivery(&self, scope: Scope, id: DeliveryId, reason: Option<String>) -> Result<PushRow, Error> {
         self.operate_on_push(scope, id, OperatorAction::Retry { reason }).await
     }
 
     /// PENDING → CANCELLED; one that is just being sent is marked; one that was given up and keeps
     /// the rest of its key waiting is passed over.
-    pub async fn cancel_delivery(&self, scope: Scope, id: i64, reason: Option<String>) -> Result<PushRow, Error> {
+    pub async fn cancel_delivery(
+        &self,
+        scope: Scope,
+        id: DeliveryId,
+        reason: Option<String>,
+    ) -> Result<PushRow, Error> {
         self.operate_on_push(scope, id, OperatorAction::Cancel { reason }).await
     }
 
     /// PENDING → FAILED, with the dead letters.
-    pub async fn dead_letter_delivery(&self, scope: Scope, id: i64, reason: String) -> Result<PushRow, Error> {
+    pub async fn dead_letter_delivery(&self, scope: Scope, id: DeliveryId, reason: String) -> Result<PushRow, Error> {
         self.operate_on_push(scope, id, OperatorAction::GiveUp { reason }).await
     }
 
-    async fn operate_on_push(&self, scope: Scope, id: i64, action: OperatorAction) -> Result<PushRow, Error> {
+    async fn operate_on_push(&self, scope: Scope, id: DeliveryId, action: OperatorAction) -> Result<PushRow, Error> {
         let engine = self.clone();
         self.detached(async move {
             let (row, written) = transaction!(engine, |conn| {

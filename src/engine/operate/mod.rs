@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use diesel_async::AsyncPgConnection;
 
+use crate::domain::ids::{DeliveryId, EventId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
@@ -60,22 +61,22 @@ pub struct Holder {
     /// How many events.
     pub events: usize,
     /// At most `PREVIEW_EVENTS` of them, the oldest ids first.
-    pub event_ids: Vec<i64>,
+    pub event_ids: Vec<EventId>,
 }
 
 impl Engine {
     /// PROCESSING → PENDING.
-    pub async fn reset_event(&self, scope: Scope, id: i64, reason: String) -> Result<EventRow, Error> {
+    pub async fn reset_event(&self, scope: Scope, id: EventId, reason: String) -> Result<EventRow, Error> {
         self.operate_on(scope, id, OperatorAction::Reset { reason, of: ResetTarget::Any }).await
     }
 
     /// FAILED or CANCELLED → PENDING, counters fresh.
-    pub async fn retry_event(&self, scope: Scope, id: i64, reason: Option<String>) -> Result<EventRow, Error> {
+    pub async fn retry_event(&self, scope: Scope, id: EventId, reason: Option<String>) -> Result<EventRow, Error> {
         self.operate_on(scope, id, OperatorAction::Retry { reason }).await
     }
 
     /// PENDING → CANCELLED; what somebody holds is marked.
-    pub async fn cancel_event(&self, scope: Scope, id: i64, reason: Option<String>) -> Result<EventRow, Error> {
+    pub async fn cancel_event(&self, scope: Scope, id: EventId, reason: Option<String>) -> Result<EventRow, Error> {
         self.operate_on(scope, id, OperatorAction::Cancel { reason }).await
     }
 
@@ -92,7 +93,7 @@ impl Engine {
         loop {
             let limit = DELIVERIES_PER_TRANSACTION;
             let found = self.find_stale(&scope, stale_for, limit as i64).await.map_err(|error| told(count, error))?;
-            let ids: Vec<i64> = found.into_iter().map(|held| held.id).collect();
+            let ids: Vec<DeliveryId> = found.into_iter().map(|held| held.id).collect();
             let is_full = ids.len() == limit;
             count += self.operate_on_many(&scope, ids, action.clone()).await.map_err(|error| told(count, error))?.len();
             if !is_full || count >= BULK_LIMIT {
@@ -119,14 +120,14 @@ impl Engine {
         .await
     }
 
-    async fn operate_on(&self, scope: Scope, id: i64, action: OperatorAction) -> Result<EventRow, Error> {
+    async fn operate_on(&self, scope: Scope, id: EventId, action: OperatorAction) -> Result<EventRow, Error> {
         let engine = self.clone();
         self.detached(async move {
             let done = transaction!(engine, |conn| {
                 let written = match find_rolled_up(conn, id).await? {
                     Some(pushes) if pushes.len() > DELIVERIES_PER_TRANSACTION => return Ok(Err(pushes)),
                     Some(pushes) => operate_on_pushes(conn, &scope, id, &pushes, &action).await?,
-                    None => operate_on_one(conn, &scope, id, false, &action).await?,
+                    None => operate_on_one(conn, &scope, id.own_delivery(), false, &action).await?,
                 };
                 Ok(Ok((read_back(conn, &scope, id).await?, written)))
             })?;
@@ -146,8 +147,8 @@ impl Engine {
     async fn operate_in_parts(
         &self,
         scope: &Scope,
-        id: i64,
-        pushes: &[i64],
+        id: EventId,
+        pushes: &[DeliveryId],
         action: &OperatorAction,
     ) -> Result<EventRow, Error> {
         let mut changed = 0;
@@ -176,15 +177,15 @@ impl Engine {
     pub(crate) async fn operate_on_many(
         &self,
         scope: &Scope,
-        ids: Vec<i64>,
+        ids: Vec<DeliveryId>,
         action: OperatorAction,
-    ) -> Result<BTreeSet<i64>, Error> {
+    ) -> Result<BTreeSet<EventId>, Error> {
         let (engine, scope) = (self.clone(), scope.clone());
         self.detached(async move {
-            let (events, written): (BTreeSet<i64>, Applied) = transaction!(engine, |conn| {
+            let (events, written): (BTreeSet<EventId>, Applied) = transaction!(engine, |conn| {
                 let mut changes = load(conn, &scope, &ids).await?;
                 let fitting = action.fitting(&changes);
-                let event_of = |id: &i64| Some(changes.get(*id)?.delivery.event_id);
+                let event_of = |id: &DeliveryId| Some(changes.get(*id)?.delivery.event_id);
                 let events = fitting.iter().filter_map(event_of).collect();
                 for id in &fitting {
                     action.carry_out(&mut changes, *id);
@@ -198,7 +199,7 @@ impl Engine {
     }
 }
 
-async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[i64]) -> Result<ChangeSet, Error> {
+async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[DeliveryId]) -> Result<ChangeSet, Error> {
     let mut changes = ChangeSet::load(conn, scope, ids).await?;
     changes.find_orphans(conn).await?;
     Ok(changes)
@@ -209,8 +210,8 @@ async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[i64]) -> Resul
 async fn operate_on_pushes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
-    id: i64,
-    pushes: &[i64],
+    id: EventId,
+    pushes: &[DeliveryId],
     action: &OperatorAction,
 ) -> Result<Applied, Error> {
     let mut changes = load(conn, scope, pushes).await?;
@@ -223,7 +224,7 @@ async fn operate_on_pushes(
 
 /// Checks that a verb fits where an event stands, and notes on its own row that its pushes are
 /// called off. Its own row stays locked. Pushes are locked before it, like everywhere.
-async fn begin_on_pushes(conn: &mut AsyncPgConnection, id: i64, action: &OperatorAction) -> Result<Status, Error> {
+async fn begin_on_pushes(conn: &mut AsyncPgConnection, id: EventId, action: &OperatorAction) -> Result<Status, Error> {
     let state = lock_rolled_up(conn, id).await?;
     action.check_rolled_up(id, &state)?;
     if let OperatorAction::Cancel { reason } = action {
@@ -244,20 +245,20 @@ fn carry_out_all(changes: &mut ChangeSet, action: &OperatorAction) -> usize {
     fitting.len()
 }
 
-fn nothing_to_retry(id: i64, status: Status) -> Error {
+fn nothing_to_retry(id: EventId, status: Status) -> Error {
     let wanted = if status == Status::Pending { RETRIABLE } else { SUBSCRIBED };
-    Error::WrongState { what: "event", id, status, wanted }
+    Error::WrongState { what: "event", id: id.0, status, wanted }
 }
 
-async fn read_back(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> Result<EventRow, Error> {
+async fn read_back(conn: &mut AsyncPgConnection, scope: &Scope, id: EventId) -> Result<EventRow, Error> {
     get_event(conn, scope, id).await?.ok_or(Error::EventNotFound(id))
 }
 
 /// Groups work by the worker that holds it. The id of an event's own work is that of the event.
 fn holders_of(held: Vec<HeldDelivery>) -> Vec<Holder> {
-    let mut by_worker: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    let mut by_worker: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
     for HeldDelivery { id, worker_id } in held {
-        by_worker.entry(worker_id).or_default().push(id);
+        by_worker.entry(worker_id).or_default().push(EventId(id.0));
     }
     let mut holders: Vec<Holder> = by_worker
         .into_iter()

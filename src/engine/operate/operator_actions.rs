@@ -4,6 +4,7 @@ use chrono::TimeDelta;
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::delivery::LogLine;
+use crate::domain::ids::{DeliveryId, EventId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
@@ -75,7 +76,7 @@ impl OperatorAction {
     }
 
     /// Whether it fits where an event stands that rolls up its pushes.
-    pub fn check_rolled_up(&self, event_id: i64, state: &RolledUpState) -> Result<(), Error> {
+    pub fn check_rolled_up(&self, event_id: EventId, state: &RolledUpState) -> Result<(), Error> {
         use Status::{Cancelled, Failed, Pending};
         let status = state.status.0;
         let (fits, wanted) = match self {
@@ -88,16 +89,16 @@ impl OperatorAction {
             // No worker ever holds it.
             OperatorAction::Reset { .. } | OperatorAction::GiveUp { .. } => (false, "PROCESSING"),
         };
-        if fits { Ok(()) } else { Err(Error::WrongState { what: "event", id: event_id, status, wanted }) }
+        if fits { Ok(()) } else { Err(Error::WrongState { what: "event", id: event_id.0, status, wanted }) }
     }
 
     /// All that it fits.
-    pub fn fitting(&self, changes: &ChangeSet) -> Vec<i64> {
+    pub fn fitting(&self, changes: &ChangeSet) -> Vec<DeliveryId> {
         changes.ids_where(|loaded| self.check(loaded).is_ok())
     }
 
     /// Carries it out on a delivery that it fits.
-    pub fn carry_out(&self, changes: &mut ChangeSet, id: i64) {
+    pub fn carry_out(&self, changes: &mut ChangeSet, id: DeliveryId) {
         let Some(loaded) = changes.touch(id) else { return };
         let now = loaded.now;
         let lines: Vec<LogLine> = match self {
@@ -125,14 +126,14 @@ impl OperatorAction {
 pub(crate) async fn operate_on_one(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
-    id: i64,
+    id: DeliveryId,
     is_push: bool,
     action: &OperatorAction,
 ) -> Result<Applied, Error> {
     let mut changes = ChangeSet::load(conn, scope, &[id]).await?;
     changes.find_orphans(conn).await?;
     let is_meant = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == is_push;
-    let unknown = || if is_push { Error::DeliveryNotFound(id) } else { Error::EventNotFound(id) };
+    let unknown = || if is_push { Error::DeliveryNotFound(id) } else { Error::EventNotFound(EventId(id.0)) };
     action.check(changes.get(id).filter(is_meant).ok_or_else(unknown)?)?;
     action.carry_out(&mut changes, id);
     changes.write(conn).await
@@ -141,7 +142,7 @@ pub(crate) async fn operate_on_one(
 fn wrong_state(loaded: &Loaded, wanted: &'static str) -> Error {
     let delivery = &loaded.delivery;
     match delivery.subscription_id {
-        Some(_) => Error::WrongState { what: "delivery", id: delivery.id, status: delivery.status, wanted },
-        None => Error::WrongState { what: "event", id: delivery.event_id, status: delivery.status, wanted },
+        Some(_) => Error::WrongState { what: "delivery", id: delivery.id.0, status: delivery.status, wanted },
+        None => Error::WrongState { what: "event", id: delivery.event_id.0, status: delivery.status, wanted },
     }
 }

@@ -7,6 +7,7 @@
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::dead_letter::ReplayConfig;
+use crate::domain::ids::DeliveryId;
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::error::Error;
@@ -124,7 +125,7 @@ async fn work_off(
     let scope = Scope { actor: job.requested_by.clone(), ..engine.scope() };
     let (letters, next) = list_dead_letters(conn, &scope, &filter, range).await?;
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
-    let deliveries: Vec<i64> = letters.iter().map(|letter| letter.delivery_id).collect();
+    let deliveries: Vec<DeliveryId> = letters.iter().map(|letter| letter.delivery_id).collect();
     let mut changes = ChangeSet::load(conn, &scope, &deliveries).await?;
     let (replayed, skipped) = replay_many(conn, &scope, &mut changes, &ids, &order_of(job)).await?;
     let written = changes.write(conn).await?;

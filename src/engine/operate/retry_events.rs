@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::domain::ids::{DeliveryId, EventId};
 use crate::domain::scope::Scope;
 use crate::error::Error;
 use crate::store::listing::{EventFilter, Page, find_events};
@@ -26,8 +27,8 @@ const READ_AT_ONCE: i64 = 5_000;
 
 /// An event, and the deliveries of it that can be brought back.
 struct EventToRetry {
-    id: i64,
-    deliveries: Vec<i64>,
+    id: EventId,
+    deliveries: Vec<DeliveryId>,
 }
 
 /// What a call has done so far.
@@ -36,9 +37,9 @@ struct Progress {
     /// Deliveries that it has taken on.
     deliveries: usize,
     /// Taken on and not yet carried out.
-    batch: Vec<i64>,
+    batch: Vec<DeliveryId>,
     /// Events that were brought back, or would have been.
-    events: BTreeSet<i64>,
+    events: BTreeSet<EventId>,
 }
 
 impl Progress {
@@ -123,7 +124,7 @@ impl Engine {
         scope: &Scope,
         filter: EventFilter,
         after: Option<i64>,
-    ) -> Result<(Vec<i64>, Option<i64>), Error> {
+    ) -> Result<(Vec<EventId>, Option<i64>), Error> {
         let scan = self.settings().list_scan_rows;
         let page = Page { descending: false, after, offset: 0, limit: EVENTS_PER_PAGE, scan };
         let (engine, scope) = (self.clone(), scope.clone());
@@ -135,7 +136,7 @@ impl Engine {
     }
 
     /// Reads as many of these events as are read at once, at least one.
-    async fn read_events(&self, ids: &[i64]) -> Result<Vec<EventToRetry>, Error> {
+    async fn read_events(&self, ids: &[EventId]) -> Result<Vec<EventToRetry>, Error> {
         let read = self.read_deliveries(ids, READ_AT_ONCE).await?;
         if read.len() < READ_AT_ONCE as usize {
             return Ok(group(ids, &read));
@@ -149,7 +150,7 @@ impl Engine {
         }
     }
 
-    async fn read_deliveries(&self, event_ids: &[i64], rows: i64) -> Result<Vec<Retriable>, Error> {
+    async fn read_deliveries(&self, event_ids: &[EventId], rows: i64) -> Result<Vec<Retriable>, Error> {
         let (engine, event_ids) = (self.clone(), event_ids.to_vec());
         self.detached(async move {
             let mut conn = engine.database().connection().await?;
@@ -160,9 +161,9 @@ impl Engine {
 }
 
 /// Groups what was read by event. Rows come in the order of the events.
-fn group(event_ids: &[i64], read: &[Retriable]) -> Vec<EventToRetry> {
+fn group(event_ids: &[EventId], read: &[Retriable]) -> Vec<EventToRetry> {
     let mut read = read.iter().peekable();
-    let event = |id: &i64| {
+    let event = |id: &EventId| {
         let mut deliveries = Vec::new();
         while let Some(row) = read.next_if(|row| row.event_id == *id) {
             deliveries.extend(row.is_retriable.then_some(row.id));

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::domain::address::check_url;
 use crate::domain::event::{NewEvent, RunAt};
+use crate::domain::ids::{DeliveryId, SubscriptionId};
 use crate::domain::json::RawJson;
 use crate::domain::limits;
 use crate::domain::matching::Allowance;
@@ -82,7 +83,7 @@ impl Engine {
     pub async fn change_subscription(
         &self,
         scope: Scope,
-        id: i64,
+        id: SubscriptionId,
         changes: SubscriptionChanges,
     ) -> Result<SubscriptionRow, Error> {
         let engine = self.clone();
@@ -108,7 +109,7 @@ impl Engine {
     }
 
     /// Takes a subscription away; what is open of it is called off.
-    pub async fn delete_subscription(&self, scope: Scope, id: i64) -> Result<(), Error> {
+    pub async fn delete_subscription(&self, scope: Scope, id: SubscriptionId) -> Result<(), Error> {
         let engine = self.clone();
         let deleted = self.detached(async move {
             transaction!(engine, |conn| {
@@ -127,7 +128,7 @@ impl Engine {
     pub async fn rotate_secret(
         &self,
         scope: Scope,
-        id: i64,
+        id: SubscriptionId,
         secret: Secret,
         overlap_seconds: f64,
     ) -> Result<SubscriptionRow, Error> {
@@ -150,7 +151,12 @@ impl Engine {
 
     /// Switches a subscription off, because its endpoint said so, and publishes that. An endpoint
     /// that it does not point at any more has no say.
-    pub async fn deactivate_subscription(&self, id: i64, url: &str, reason: &'static str) -> Result<(), Error> {
+    pub async fn deactivate_subscription(
+        &self,
+        id: SubscriptionId,
+        url: &str,
+        reason: &'static str,
+    ) -> Result<(), Error> {
         let (engine, scope, url) = (self.clone(), self.scope(), url.to_owned());
         let deactivated = self.detached(async move {
             let notices = transaction!(engine, |conn| {
@@ -181,7 +187,7 @@ impl Engine {
         let mut conn = self.database().connection().await?;
         let Some(id) = find_undrained(&mut conn).await? else { return Ok(false) };
         drop(conn);
-        let mut after = 0;
+        let mut after = DeliveryId(0);
         loop {
             let mut conn = self.database().connection().await?;
             let stretch = find_open_deliveries(&mut conn, id, after, DRAIN_STRETCH).await?;
@@ -200,7 +206,7 @@ impl Engine {
     }
 
     /// What is in flight is only marked, and ends by itself.
-    async fn call_off(&self, ids: &[i64]) -> Result<(), Error> {
+    async fn call_off(&self, ids: &[DeliveryId]) -> Result<(), Error> {
         let call_off = OperatorAction::Cancel { reason: Some("subscription_deleted".into()) };
         let written = transaction!(self, |conn| {
             let mut changes = ChangeSet::load(conn, &self.scope(), ids).await?;
@@ -219,7 +225,7 @@ impl Engine {
     }
 
     /// The copy of this server is made anew at once; other servers find out when they use theirs.
-    async fn after_change(&self, id: i64) {
+    async fn after_change(&self, id: SubscriptionId) {
         if let Err(error) = self.reload_subscribers().await {
             log::warn!("the subscriptions could not be read again: {error}");
         }
@@ -233,7 +239,7 @@ impl Engine {
     }
 }
 
-async fn lock(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> Result<SubscriptionRow, Error> {
+async fn lock(conn: &mut AsyncPgConnection, scope: &Scope, id: SubscriptionId) -> Result<SubscriptionRow, Error> {
     lock_subscription(conn, scope, id).await?.ok_or(Error::SubscriptionNotFound(id))
 }
 

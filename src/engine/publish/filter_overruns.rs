@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::domain::ids::SubscriptionId;
 use crate::error::Error;
 use crate::store::events::{FanOut, StoredEvent};
 use crate::store::filter_overruns::{FilterOverrun, record_filter_overruns};
@@ -24,7 +25,7 @@ const NAMED_IN_LOG: usize = 10;
 /// Overruns, gathering, by subscription.
 #[derive(Default)]
 pub struct FilterOverruns {
-    gathered: Mutex<BTreeMap<i64, FilterOverrun>>,
+    gathered: Mutex<BTreeMap<SubscriptionId, FilterOverrun>>,
 }
 
 impl FilterOverruns {
@@ -62,12 +63,12 @@ impl FilterOverruns {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<i64, FilterOverrun>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SubscriptionId, FilterOverrun>> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn add(gathered: &mut BTreeMap<i64, FilterOverrun>, overrun: FilterOverrun) {
+fn add(gathered: &mut BTreeMap<SubscriptionId, FilterOverrun>, overrun: FilterOverrun) {
     if let Some(known) = gathered.get_mut(&overrun.subscription_id) {
         known.events += overrun.events;
         known.last_at = known.last_at.max(overrun.last_at);

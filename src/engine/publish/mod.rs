@@ -15,7 +15,7 @@ use crate::error::{Error, OutageKind};
 use crate::metrics::PushCount;
 use crate::store::deliveries::EarliestTimes;
 use crate::store::events::{FanOut, Published, Push, StoredEvent, publish_events};
-use crate::store::ordering::{ConsumerKey, lock_keys};
+use crate::store::ordering::{ConsumerKey, PULL_QUEUE, lock_keys};
 use crate::store::ready::{queue_of_subscription, queue_of_tag};
 
 use crate::engine::batching::deadline::{WithDeadline, answer_each, send_all};
@@ -145,10 +145,10 @@ impl Engine {
     fn count_publication(&self, events: &[&NewEvent], fan_out: &FanOut, published: &Published) {
         self.metrics().events_received.inc_by(events.len() as u64);
         for push in &fan_out.pushes {
-            self.metrics().count_push(PushCount::Enqueued, push.subscription_id);
+            self.metrics().count_push(PushCount::Enqueued, push.subscription_id.0);
         }
         for over in &fan_out.over_budget {
-            self.metrics().count_over_budget(over.subscription_id, over.events as u64);
+            self.metrics().count_over_budget(over.subscription_id.0, over.events as u64);
         }
         for (event, stored) in events.iter().zip(&published.events) {
             if event.tags.is_empty() && stored.enqueued == 0 {
@@ -179,7 +179,7 @@ fn subscriptions_keep_changing() -> Error {
 /// The keys behind which anything of it queues: of which consumers.
 fn keys_of(events: &[&NewEvent], fan_out: &FanOut) -> BTreeSet<ConsumerKey> {
     let with_work = events.iter().filter(|event| !event.tags.is_empty());
-    let own = with_work.filter_map(|event| Some((event.ordering_key.clone()?, 0)));
+    let own = with_work.filter_map(|event| Some((event.ordering_key.clone()?, PULL_QUEUE)));
     let pushed = fan_out.pushes.iter().filter_map(|push| Some((push.ordering_key.clone()?, push.subscription_id)));
     own.chain(pushed).collect()
 }

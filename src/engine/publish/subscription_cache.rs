@@ -14,6 +14,7 @@ use chrono::{DateTime, Utc};
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::event::NewEvent;
+use crate::domain::ids::SubscriptionId;
 use crate::domain::json::RawJson;
 use crate::domain::matching::{Allowance, Budget, Catalog, Stopped, Subject};
 use crate::domain::scope::Scope;
@@ -36,7 +37,7 @@ pub struct SubscriptionCache(Latest<SubscriptionSnapshot>);
 pub struct SubscriptionSnapshot {
     generation: i64,
     catalog: Catalog,
-    by_id: HashMap<i64, Subscriber>,
+    by_id: HashMap<SubscriptionId, Subscriber>,
 }
 
 impl Default for SubscriptionSnapshot {
@@ -75,12 +76,12 @@ impl SubscriptionCache {
     }
 
     /// A subscriber, if it is an active one.
-    pub fn get(&self, id: i64) -> Option<Subscriber> {
+    pub fn get(&self, id: SubscriptionId) -> Option<Subscriber> {
         self.snapshot().by_id.get(&id).cloned()
     }
 
     /// All of their ids.
-    pub fn ids(&self) -> Vec<i64> {
+    pub fn ids(&self) -> Vec<SubscriptionId> {
         self.snapshot().by_id.keys().copied().collect()
     }
 
@@ -94,7 +95,7 @@ impl SubscriptionSnapshot {
     /// Makes a copy of what this connection sees.
     pub(crate) async fn load(conn: &mut AsyncPgConnection, scope: &Scope) -> Result<Self, Error> {
         let (generation, rows) = load_catalog(conn, scope).await?;
-        let by_id: HashMap<i64, Subscriber> =
+        let by_id: HashMap<SubscriptionId, Subscriber> =
             rows.into_iter().filter_map(|row| Some((row.id, subscriber(row)?))).collect();
         let subscriptions = by_id.values().map(|subscriber| subscriber.subscription.clone()).collect();
         Ok(SubscriptionSnapshot { generation, catalog: Catalog::new(subscriptions), by_id })
@@ -117,8 +118,8 @@ impl SubscriptionSnapshot {
         if self.by_id.is_empty() {
             return Ok(fan_out);
         }
-        let mut matched: BTreeMap<i64, i32> = BTreeMap::new();
-        let mut over_budget: BTreeMap<i64, OverBudget> = BTreeMap::new();
+        let mut matched: BTreeMap<SubscriptionId, i32> = BTreeMap::new();
+        let mut over_budget: BTreeMap<SubscriptionId, OverBudget> = BTreeMap::new();
         for (index, event) in events.iter().enumerate() {
             let subject = subject_of(event, time);
             let budget = Budget::of(subject.payload_bytes(), events.len());
@@ -187,7 +188,7 @@ impl Engine {
     }
 
     /// How a subscription is sent to, and signed with what, whether it is active or not.
-    pub async fn load_subscriber(&self, id: i64) -> Result<(SubscriptionSpec, Vec<Secret>), Error> {
+    pub async fn load_subscriber(&self, id: SubscriptionId) -> Result<(SubscriptionSpec, Vec<Secret>), Error> {
         let mut conn = self.database().connection().await?;
         let row = load_one(&mut conn, &self.scope(), id).await?.ok_or(Error::SubscriptionNotFound(id))?;
         let unreadable = || Error::Internal(format!("subscription {id} cannot be read"));

@@ -1,5 +1,6 @@
 //! The bell of the dispatcher: rung for a subscription that may have something to be sent.
 
+use crate::domain::ids::SubscriptionId;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +19,7 @@ pub struct DispatchSignal {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Signaled {
     /// These.
-    pub subscription_ids: BTreeSet<i64>,
+    pub subscription_ids: BTreeSet<SubscriptionId>,
     /// Perhaps others, too: look at all.
     pub for_all: bool,
 }
@@ -35,7 +36,7 @@ impl DispatchSignal {
     }
 
     /// Rings for a subscription, or for all.
-    pub fn signal(&self, subscription_id: Option<i64>) {
+    pub fn signal(&self, subscription_id: Option<SubscriptionId>) {
         if !self.has_dispatcher() {
             return;
         }

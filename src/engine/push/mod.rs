@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::domain::address::without_query;
 use crate::domain::delivery::Report;
+use crate::domain::ids::{DeliveryId, SubscriptionId};
 use crate::domain::lease::Caller;
 use crate::domain::scope::Scope;
 use crate::error::Error;
@@ -38,7 +39,7 @@ const NOTICES: i64 = 100;
 #[derive(Debug, Clone, Copy)]
 pub struct PushClaim {
     /// Whose.
-    pub subscription_id: i64,
+    pub subscription_id: SubscriptionId,
     /// At which version. If it has been changed or switched off meanwhile, nothing is claimed:
     /// what is published after a change must not be sent as it was before.
     pub version: i32,
@@ -52,9 +53,9 @@ pub struct PushClaim {
 #[derive(Debug, Clone)]
 pub struct ClaimedPush {
     /// The delivery.
-    pub delivery_id: i64,
+    pub delivery_id: DeliveryId,
     /// Whom it goes to.
-    pub subscription_id: i64,
+    pub subscription_id: SubscriptionId,
     /// The dead letter that says how, if one does.
     pub replay_of: Option<i64>,
     /// The event, and where the delivery stands.
@@ -83,7 +84,7 @@ pub enum PushOutcome {
 
 impl Engine {
     /// Whether anything may be sent to these subscriptions now.
-    pub async fn look_at_gates(&self, subscription_ids: &[i64]) -> Result<Vec<EndpointGate>, Error> {
+    pub async fn look_at_gates(&self, subscription_ids: &[SubscriptionId]) -> Result<Vec<EndpointGate>, Error> {
         let mut conn = self.database().connection().await?;
         Ok(endpoints::look_at_gates(&mut conn, subscription_ids, self.now()).await?)
     }
@@ -94,7 +95,7 @@ impl Engine {
         let windows: Vec<i64> = claims.iter().map(|claim| claim.limit).collect();
         let total = windows.iter().sum::<i64>() as usize;
         let leases: Vec<i32> = claims.iter().map(|claim| claim.lease_seconds).collect();
-        let subscriptions: Vec<(i64, i32)> =
+        let subscriptions: Vec<(SubscriptionId, i32)> =
             claims.iter().map(|claim| (claim.subscription_id, claim.version)).collect();
         let look = self.marks().scan(&queues);
         let from: Vec<(i16, i64)> = look.from.iter().map(|mark| (mark.rank, mark.seq)).collect();
@@ -148,7 +149,7 @@ impl Engine {
         let caller = Caller { worker_id: self.instance().to_owned(), lease_id: Some(push.row.work.lease_id) };
         // A push that fails may be given up, and its payload be copied.
         let copied_bytes = if matches!(settlement, Settlement::Fail { .. }) { push.payload_bytes() } else { 0 };
-        let call = SettleCall { event_id: push.delivery_id, caller, settlement, push_ended_at: Some(ended_at) };
+        let call = SettleCall { delivery_id: push.delivery_id, caller, settlement, push_ended_at: Some(ended_at) };
         let mut settled = self.0.batchers.settle_pushes.call(Arc::new(vec![call]), weight(1, copied_bytes)).await?;
         settled.pop().unwrap_or_else(|| Err(Error::Internal("a settlement was not answered".into())))
     }
@@ -178,20 +179,20 @@ impl Engine {
     }
 
     /// Takes of subscriptions' rates: each with its rate and what is wanted.
-    pub async fn take_pace(&self, wanted: &[(i64, f64, i64)]) -> Result<Vec<Grant>, Error> {
+    pub async fn take_pace(&self, wanted: &[(SubscriptionId, f64, i64)]) -> Result<Vec<Grant>, Error> {
         let mut conn = self.database().connection().await?;
         Ok(endpoints::take_pace(&mut conn, wanted, self.now()).await?)
     }
 
     /// Gives back what was not used.
-    pub async fn return_pace(&self, subscription_id: i64, rate: f64, unused: i64) -> Result<(), Error> {
+    pub async fn return_pace(&self, subscription_id: SubscriptionId, rate: f64, unused: i64) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
         Ok(endpoints::return_pace(&mut conn, subscription_id, rate, unused).await?)
     }
 
     /// Lifts the pause of a subscription's endpoint and closes its breaker. What waits for it is
     /// sent at once, by whichever server. Returns the subscription.
-    pub async fn resume_subscription(&self, scope: Scope, id: i64) -> Result<SubscriptionRow, Error> {
+    pub async fn resume_subscription(&self, scope: Scope, id: SubscriptionId) -> Result<SubscriptionRow, Error> {
         let engine = self.clone();
         let resumed = self.detached(async move {
             let (row, notices, sharing) = transaction!(engine, |conn| {
@@ -217,7 +218,7 @@ impl Engine {
     }
 
     /// Has the dispatchers of all servers look at subscriptions whose queues are as they were.
-    fn wake_dispatchers(&self, subscription_ids: &[i64]) {
+    fn wake_dispatchers(&self, subscription_ids: &[SubscriptionId]) {
         for id in subscription_ids {
             self.dispatch_signal().signal(Some(*id));
         }

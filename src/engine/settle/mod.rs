@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::domain::action::Action;
 use crate::domain::backoff::chance;
 use crate::domain::delivery::{AfterFailure, Delivery, Report};
+use crate::domain::ids::{DeliveryId, EventId, LeaseId};
 use crate::domain::json::RawJson;
 use crate::domain::lease::{self, Caller, Refusal, Verdict};
 use crate::domain::limits;
@@ -35,8 +36,7 @@ use crate::engine::{Engine, statement, transaction, weight};
 /// One call of one worker about one event.
 #[derive(Debug, Clone)]
 pub struct SettleCall {
-    /// The delivery; of work that is pulled, the event's own.
-    pub event_id: i64,
+    pub delivery_id: DeliveryId,
     /// Who calls.
     pub caller: Caller,
     /// What they say.
@@ -137,10 +137,10 @@ pub enum SettlementEntry {
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "named as in the log")]
 pub struct PrunedEntry {
-    pub event_id: i64,
+    pub event_id: EventId,
     pub worker_id: String,
     pub action: Action,
-    pub lease_id: i64,
+    pub lease_id: LeaseId,
 }
 
 impl SettlementEntry {
@@ -255,12 +255,12 @@ impl Engine {
     /// it leaves unanswered is judged.
     async fn complete_held(&self, calls: &[&SettleCall]) -> Result<Vec<Option<Result<SettleOutcome, Error>>>, Error> {
         let mut answers: Vec<Option<Result<SettleOutcome, Error>>> = calls.iter().map(|_| None).collect();
-        let mut mentions: HashMap<i64, u32> = HashMap::new();
+        let mut mentions: HashMap<DeliveryId, u32> = HashMap::new();
         for call in calls {
-            *mentions.entry(call.event_id).or_default() += 1;
+            *mentions.entry(call.delivery_id).or_default() += 1;
         }
         // Several words on one event must be heard in their order, so they are all judged.
-        let plain = |call: &&SettleCall| mentions[&call.event_id] == 1;
+        let plain = |call: &&SettleCall| mentions[&call.delivery_id] == 1;
         let (indices, completions): (Vec<usize>, Vec<Completion<'_>>) = calls
             .iter()
             .enumerate()
@@ -312,7 +312,7 @@ fn together(mut outcomes: Vec<Result<SettleOutcome, Error>>) -> Result<Vec<Resul
 
 fn completion(call: &SettleCall) -> Option<Completion<'_>> {
     let Settlement::Complete(report) = &call.settlement else { return None };
-    Some(Completion { id: call.event_id, lease_id: call.caller.lease_id, worker_id: &call.caller.worker_id, report })
+    Some(Completion { id: call.delivery_id, lease_id: call.caller.lease_id, worker_id: &call.caller.worker_id, report })
 }
 
 /// One transaction's worth of calls.
@@ -321,8 +321,8 @@ pub(crate) async fn settle_all(
     engine: &Engine,
     calls: &[&SettleCall],
 ) -> Result<(Vec<Result<SettleOutcome, Error>>, Applied), Error> {
-    let ids: BTreeSet<i64> = calls.iter().map(|call| call.event_id).collect();
-    let ids: Vec<i64> = ids.into_iter().collect();
+    let ids: BTreeSet<DeliveryId> = calls.iter().map(|call| call.delivery_id).collect();
+    let ids: Vec<DeliveryId> = ids.into_iter().collect();
     let mut changes = ChangeSet::load(conn, &engine.scope(), &ids).await?;
     let mut drafts = Vec::with_capacity(calls.len());
     for call in calls {
@@ -341,12 +341,12 @@ async fn settle_one(
     call: &SettleCall,
 ) -> Result<Result<Draft, Error>, Error> {
     let is_its_kind = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == call.push_ended_at.is_some();
-    let Some(loaded) = changes.get(call.event_id).filter(is_its_kind) else {
-        return Ok(Err(Error::EventNotFound(call.event_id)));
+    let Some(loaded) = changes.get(call.delivery_id).filter(is_its_kind) else {
+        return Ok(Err(Error::EventNotFound(EventId(call.delivery_id.0))));
     };
     let delivery = &loaded.delivery;
     let made_latest = call.caller.made_latest_claim(delivery);
-    let past = match made_latest || delivery.lease_id == 0 {
+    let past = match made_latest || delivery.lease_id == LeaseId::NONE {
         true => None,
         false => find_past_claim(conn, delivery, &call.caller).await?,
     };
@@ -372,10 +372,10 @@ async fn repeat(
     conn: &mut AsyncPgConnection,
     changes: &ChangeSet,
     call: &SettleCall,
-    lease_id: i64,
+    lease_id: LeaseId,
 ) -> Result<Result<Draft, Error>, Error> {
-    let Some(Loaded { delivery, .. }) = changes.get(call.event_id) else {
-        return Ok(Err(Error::EventNotFound(call.event_id)));
+    let Some(Loaded { delivery, .. }) = changes.get(call.delivery_id) else {
+        return Ok(Err(Error::EventNotFound(EventId(call.delivery_id.0))));
     };
     let on_record =
         EarlierSettlement::find(conn, changes, delivery, &call.caller, (lease_id, call.settlement.action())).await?;
@@ -387,7 +387,7 @@ async fn repeat(
 }
 
 fn carry_out(engine: &Engine, changes: &mut ChangeSet, call: &SettleCall) -> Result<Draft, Error> {
-    let loaded = changes.touch(call.event_id).ok_or(Error::EventNotFound(call.event_id))?;
+    let loaded = changes.touch(call.delivery_id).ok_or(Error::EventNotFound(EventId(call.delivery_id.0)))?;
     let now = loaded.now;
     let worker_id = call.caller.worker_id.as_str();
     let delivery = &mut loaded.delivery;

@@ -9,6 +9,7 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::action::Action;
 use crate::domain::delivery::{Delivery, LogLine};
+use crate::domain::ids::LeaseId;
 use crate::domain::lease::{Caller, PastClaim};
 use crate::domain::repeat::{Recorded, RecordedLine};
 use crate::error::Error;
@@ -56,7 +57,7 @@ impl EarlierSettlement {
         changes: &ChangeSet,
         delivery: &Delivery,
         caller: &Caller,
-        (lease_id, action): (i64, Action),
+        (lease_id, action): (LeaseId, Action),
     ) -> Result<Self, Error> {
         let is_record = |line: &LogLine| line.lease_id == lease_id && line.action == action && line.worker_id.is_some();
         if let Some((index, _)) = changes.lines_of(delivery.id).rfind(|(_, line)| is_record(line)) {

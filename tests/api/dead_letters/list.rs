@@ -1,7 +1,7 @@
 //! `GET /dead-letters`.
 
 use serde_json::{Value, json};
-use waybill::domain::ids::NamespaceId;
+use waybill::domain::ids::{EventId, NamespaceId, SubscriptionId};
 use waybill::domain::scope::Scope;
 use waybill::store::dead_letter_list::{DeadLetterFilter, Range, list_dead_letters};
 
@@ -118,10 +118,10 @@ async fn the_few_of_a_quiet_subscription_are_found_among_the_many_of_a_busy_one(
     let any = DeadLetterFilter::default;
     let range = Range { after: 0, until: i64::MAX, limit: 20, scan: 500 };
     for (filter, expected) in [
-        (DeadLetterFilter { subscription_id: Some(7), ..any() }, 5),
-        (DeadLetterFilter { subscription_id: Some(8), ..any() }, 20),
-        (DeadLetterFilter { event_id: Some(2), ..any() }, 5),
-        (DeadLetterFilter { event_id: Some(2), subscription_id: Some(7), ..any() }, 5),
+        (DeadLetterFilter { subscription_id: Some(SubscriptionId(7)), ..any() }, 5),
+        (DeadLetterFilter { subscription_id: Some(SubscriptionId(8)), ..any() }, 20),
+        (DeadLetterFilter { event_id: Some(EventId(2)), ..any() }, 5),
+        (DeadLetterFilter { event_id: Some(EventId(2)), subscription_id: Some(SubscriptionId(7)), ..any() }, 5),
     ] {
         let list =
             async |conn: &mut _| list_dead_letters(conn, &Scope::new(NamespaceId::DEFAULT, None), &filter, range).await;

@@ -1,7 +1,7 @@
 //! `GET /deliveries`.
 
 use serde_json::json;
-use waybill::domain::ids::NamespaceId;
+use waybill::domain::ids::{NamespaceId, SubscriptionId};
 use waybill::domain::scope::Scope;
 use waybill::store::push_records::{PushFilter, list_pushes};
 
@@ -112,7 +112,7 @@ async fn the_few_of_a_quiet_subscription_are_found_among_the_many_of_a_busy_one(
          ANALYZE waybill.deliveries";
     database::execute(&app.url, history).await;
     for (subscription_id, expected) in [(7, 5), (8, 20)] {
-        let filter = PushFilter { subscription_id: Some(subscription_id), ..PushFilter::default() };
+        let filter = PushFilter { subscription_id: Some(SubscriptionId(subscription_id)), ..PushFilter::default() };
         let list =
             async |conn: &mut _| list_pushes(conn, &Scope::new(NamespaceId::DEFAULT, None), &filter, 0, 20, 500).await;
         let ((rows, _), buffers) = app.buffers_of(list).await;
