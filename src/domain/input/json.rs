@@ -1,4 +1,4 @@
-//! JSON values that have been parsed.
+//! Fields whose values are parsed JSON.
 
 use std::borrow::Cow;
 
@@ -31,7 +31,7 @@ impl<'a> Fields<'a, &'a Value> {
         Fields::new(object.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), value)))
     }
 
-    /// Returns all errors, if there are any. Fields that nobody has taken are unknown.
+    /// Returns the recorded errors, if any. Each field that was not taken adds an error: it is unknown.
     pub fn finish_object(mut self) -> Result<(), Vec<Invalid>> {
         self.refuse_unknown();
         if self.errors.is_empty() { Ok(()) } else { Err(self.errors) }
@@ -42,7 +42,7 @@ impl<'a> Fields<'a, &'a Value> {
         self.parse_all(name, |value| parse(value).map_err(|invalid| vec![invalid]))
     }
 
-    /// Takes a field and parses it; all errors inside of it are recorded.
+    /// Takes a field and parses it, recording every error inside it.
     pub fn parse_all<T>(&mut self, name: &str, parse: impl FnOnce(&Value) -> Result<T, Vec<Invalid>>) -> Option<T> {
         match parse(self.take(name)?) {
             Ok(parsed) => Some(parsed),

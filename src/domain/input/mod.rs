@@ -1,9 +1,10 @@
-//! Reads input field by field, and collects everything that is wrong with it.
+//! Reads input field by field and collects all errors.
 //!
-//! Request bodies, query parameters and subscriptions are all read through [`Fields`], which
-//! differ only in the kind of their values ([`FieldValue`]). A method takes a field and returns
-//! `None` if the field is absent or wrong; what is wrong is remembered, so that a client learns of
-//! every mistake at once. A field that nobody took is unknown, and refused by [`Fields::finish`].
+//! Request bodies, query parameters and subscriptions are all read through [`Fields`]. They differ
+//! only in the type of their values ([`FieldValue`]). Each method takes one field and returns `None`
+//! if the field is absent or invalid. Errors are recorded instead of returned at once, because a
+//! client should learn of all its mistakes in one response. A field that was never taken is unknown,
+//! and [`Fields::finish`] refuses it.
 
 mod json;
 mod query;
@@ -27,19 +28,19 @@ use super::seconds::Seconds;
 use super::tags::Tags;
 use super::{limits, text, timestamp, worker_id};
 
-/// The maximum number of fields of an object. Far more than any has: each is compared with all
-/// before it, and each unknown one is reported.
+/// The maximum number of fields of an object, far above what any request needs. The limit bounds the
+/// work: each name is compared with all names before it, and each unknown field is reported.
 pub const MAX_FIELDS: usize = 100;
 
-/// The number of characters of a client's field name that are repeated in an error.
+/// The number of characters of a client's field name that an error repeats.
 const SHOWN_CHARS: usize = 100;
 
-/// A value that was given for a field.
+/// The value of a field.
 pub trait FieldValue {
-    /// What a field is called in errors.
+    /// The noun for a field in error texts: `field` or `parameter`.
     const NOUN: &'static str;
 
-    /// Whether the value is `null`, which counts as absent.
+    /// Returns whether the value is `null`, which counts as absent.
     fn is_null(&self) -> bool;
 
     /// Returns the value as a `T`, or `None` if it is not one.
@@ -50,21 +51,20 @@ pub trait FieldValue {
         self.parse()
     }
 
-    /// Returns the pairs of an object, repeated names included, and `None` in place of values that
-    /// are not strings. Returns `None` if the value is not an object.
+    /// Returns the pairs of an object, including repeated names, with `None` for each value that is
+    /// not a string. Returns `None` if the value is not an object.
     fn string_pairs(&self) -> Option<Vec<(String, Option<String>)>>;
 }
 
-/// Why input was refused.
+/// The reason why input was refused.
 #[derive(Debug)]
 pub enum InputError {
-    /// It is not JSON.
+    /// The input is not JSON.
     Malformed(String),
     /// Fields are missing, unknown or wrong.
     Invalid(Vec<Invalid>),
     /// A field has more bytes than allowed.
     TooLarge {
-        /// The field.
         field: String,
         /// The limit in bytes.
         limit: usize,
@@ -74,12 +74,12 @@ pub enum InputError {
 }
 
 impl InputError {
-    /// Returns the error of one field.
+    /// Returns an error about one field.
     pub fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
         InputError::Invalid(vec![Invalid::new(field, reason)])
     }
 
-    /// Returns the same error, with its fields named from outside of `parent`.
+    /// Returns the same error with `parent` prepended to its field names.
     #[must_use]
     pub fn inside(self, parent: &str) -> Self {
         match self {
@@ -100,7 +100,7 @@ pub struct Fields<'a, V> {
 }
 
 impl<'a, V: FieldValue> Fields<'a, V> {
-    /// Returns the fields of these entries. A name that is given twice is an error.
+    /// Creates the fields from `entries`. A name that is given twice is an error.
     pub fn new(entries: impl IntoIterator<Item = (Cow<'a, str>, V)>) -> Self {
         let mut fields = Fields { entries: Vec::new(), errors: Vec::new(), too_large: None };
         for (name, value) in entries {
@@ -113,12 +113,12 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         fields
     }
 
-    /// Records an error of a field.
+    /// Records an error about a field.
     pub fn refuse(&mut self, field: impl Into<String>, reason: impl Into<String>) {
         self.errors.push(Invalid::new(field, reason));
     }
 
-    /// Records an error of something inside a field.
+    /// Records an error about a part of `field`.
     pub fn refuse_inside(&mut self, field: &str, invalid: Invalid) {
         self.errors.push(invalid.inside(field));
     }
@@ -133,12 +133,12 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         }
     }
 
-    /// Whether any error has been recorded.
+    /// Returns whether any error has been recorded.
     pub fn has_errors(&self) -> bool {
         !self.errors.is_empty() || self.too_large.is_some()
     }
 
-    /// Takes a field as it is.
+    /// Takes a field without parsing it. Returns `None` if it is absent or `null`.
     pub fn take(&mut self, name: &str) -> Option<V> {
         let index = self.entries.iter().position(|(known, _)| known == name)?;
         Some(self.entries.swap_remove(index).1).filter(|value| !value.is_null())
@@ -192,7 +192,7 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         self.ranged(name, "a number of seconds", Seconds::ZERO..=max)
     }
 
-    /// Takes one word of a closed list.
+    /// Takes one of a fixed set of strings; `list` names them in the error.
     pub fn word<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>, list: &str) -> Option<T> {
         let expected = format!("one of {list}");
         let value: String = self.value(name, &expected)?;
@@ -226,13 +226,13 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         self.check(name, tags)
     }
 
-    /// Takes tags, at least one: an empty filter would match everything.
+    /// Takes at least one tag: an empty list would match every event.
     pub fn some_tags(&mut self, name: &str) -> Option<Tags> {
         let tags = self.tags(name)?;
         self.check(name, if tags.is_empty() { Err("must not be empty".into()) } else { Ok(tags) })
     }
 
-    /// Takes labels: an object of strings.
+    /// Takes labels: an object whose values are strings.
     pub fn labels(&mut self, name: &str) -> Option<BTreeMap<String, String>> {
         let pairs = self.take(name)?.string_pairs();
         let pairs = self.check(name, pairs.ok_or_else(|| "must be an object of strings".into()))?;
@@ -260,7 +260,7 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         self.parse_text(name, |value| worker_id::check(value).map(|()| value.to_owned()))
     }
 
-    /// Takes a field that must be present. `take` records an error itself if the field is wrong.
+    /// Takes a field that must be present. `take` records its own error if the field is invalid.
     pub fn required<T>(&mut self, name: &str, take: impl FnOnce(&mut Self, &str) -> Option<T>) -> Option<T> {
         if self.entries.iter().any(|(known, value)| known == name && !value.is_null()) {
             return take(self, name);
@@ -270,7 +270,7 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         None
     }
 
-    /// Returns all errors, if there are any. Fields that nobody has taken are unknown.
+    /// Returns the recorded errors, if any. Each field that was not taken adds an error: it is unknown.
     pub fn finish(mut self) -> Result<(), InputError> {
         self.refuse_unknown();
         if !self.errors.is_empty() {
@@ -282,7 +282,7 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         }
     }
 
-    /// Returns `value`, or all errors. A `value` that is `None` must have left an error.
+    /// Returns `value`, or the recorded errors. If `value` is `None`, an error must have been recorded.
     pub fn finish_with<T>(self, value: Option<T>) -> Result<T, InputError> {
         self.finish()?;
         value.ok_or(InputError::Incomplete)
@@ -323,7 +323,7 @@ fn check_label(label: &str, value: Option<String>) -> Result<String, String> {
     Ok(value)
 }
 
-/// Returns a name that a client chose, cut to a bounded length.
+/// Returns the first [`SHOWN_CHARS`] characters of a name that a client chose, for use in an error.
 pub fn shown(name: &str) -> String {
     name.chars().take(SHOWN_CHARS).collect()
 }

@@ -1,4 +1,4 @@
-//! Query parameters.
+//! Fields whose values are query parameters.
 
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error, StrDeserializer};
@@ -16,14 +16,15 @@ impl FieldValue for QueryValue {
         false
     }
 
-    /// A string is taken as it is; numbers, `true` and `false` as JSON spells them.
+    /// Parses strings verbatim, and numbers, `true` and `false` in JSON syntax.
     fn parse<T: DeserializeOwned>(&self) -> Option<T> {
         let as_string = T::deserialize(StrDeserializer::<Error>::new(&self.0)).ok();
         let is_padded = self.0.trim() != self.0;
         as_string.or_else(|| if is_padded { None } else { serde_json::from_str(&self.0).ok() })
     }
 
-    /// The `+` of an offset arrives as a space unless it was encoded; the intent is clear.
+    /// Returns the text with spaces replaced by `+`: the `+` of an offset that the client did not
+    /// percent-encode arrives as a space.
     fn timestamp_text(&self) -> Option<String> {
         Some(self.0.replace(' ', "+"))
     }

@@ -1,6 +1,6 @@
-//! Request bodies, whose values stay slices of the body.
+//! Fields of request bodies, whose values are slices of the body.
 //!
-//! A payload is neither parsed nor copied on its way to the database.
+//! A payload is therefore not parsed into a tree on its way to the database.
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -34,14 +34,14 @@ impl FieldValue for &RawValue {
 }
 
 impl<'a> RawFields<'a> {
-    /// Returns the fields of a whole body.
+    /// Returns the fields of a request body.
     pub fn of_body(body: &'a [u8]) -> Result<Self, InputError> {
         let malformed = |error: serde_json::Error| InputError::Malformed(error.to_string());
         let document: &RawValue = serde_json::from_slice(body).map_err(malformed)?;
         Self::of_value(document).map_err(|reason| InputError::invalid("body", reason))
     }
 
-    /// Returns the fields of a value that should be an object.
+    /// Returns the fields of a value, or the reason why it is not a valid object.
     pub fn of_value(value: &'a RawValue) -> Result<Self, String> {
         if !value.get().starts_with('{') {
             return Err("must be a JSON object".into());
@@ -59,7 +59,7 @@ impl<'a> RawFields<'a> {
         object.map_err(|error| self.refuse_all(error)).ok()
     }
 
-    /// Takes a list of 1 to [`limits::BATCH`] values, as they are.
+    /// Takes a list of 1 to [`limits::BATCH`] values without parsing them.
     pub fn items(&mut self, name: &str) -> Option<Vec<&'a RawValue>> {
         let Ok(items) = serde_json::from_str::<Vec<&'a RawValue>>(self.take(name)?.get()) else {
             self.refuse(name, "must be a list");
@@ -86,18 +86,18 @@ impl<'a> RawFields<'a> {
         Some(RawJson::from_raw(raw))
     }
 
-    /// Takes all fields that are left, to be read by another reader. A name that is given twice
-    /// is an error at any depth: of two conditions of one name, one would be dropped silently.
+    /// Takes all remaining fields, for another reader. A repeated name is an error at any depth:
+    /// otherwise one of two filter conditions with the same name would be dropped silently.
     pub fn rest(&mut self) -> Map<String, Value> {
-        let mut rest = Map::new();
+        let mut remaining = Map::new();
         for (name, value) in std::mem::take(&mut self.entries) {
-            let read = if is_too_deep(value.get()) { Err(too_deep()) } else { parse_without_duplicates(value) };
-            match read {
-                Ok(value) => drop(rest.insert(name.into_owned(), value)),
+            let parsed = if is_too_deep(value.get()) { Err(too_deep()) } else { parse_without_duplicates(value) };
+            match parsed {
+                Ok(value) => drop(remaining.insert(name.into_owned(), value)),
                 Err(invalid) => self.refuse_inside(&shown(&name), invalid),
             }
         }
-        rest
+        remaining
     }
 }
 
@@ -105,13 +105,14 @@ fn too_deep() -> Invalid {
     Invalid::new("", format!("must nest at most {} deep", limits::JSON_DEPTH))
 }
 
-/// Parses a value in which no object may have a name twice. The value must not be too deep.
+/// Parses a value and refuses objects with a repeated name. It recurses, so the caller must have
+/// checked the depth.
 fn parse_without_duplicates(raw: &RawValue) -> Result<Value, Invalid> {
-    let wrong = |error: serde_json::Error| Invalid::new("", error.to_string());
+    let invalid = |error: serde_json::Error| Invalid::new("", error.to_string());
     match raw.get().as_bytes().first() {
         Some(b'{') => {
             let mut fields = Map::new();
-            for (name, value) in serde_json::from_str::<RawEntries<'_>>(raw.get()).map_err(wrong)?.0 {
+            for (name, value) in serde_json::from_str::<RawEntries<'_>>(raw.get()).map_err(invalid)?.0 {
                 let value = parse_without_duplicates(value).map_err(|invalid| invalid.inside(&shown(&name)))?;
                 if fields.contains_key(&*name) {
                     return Err(Invalid::new(shown(&name), "is given twice"));
@@ -121,17 +122,17 @@ fn parse_without_duplicates(raw: &RawValue) -> Result<Value, Invalid> {
             Ok(Value::Object(fields))
         }
         Some(b'[') => {
-            let items = serde_json::from_str::<Vec<&RawValue>>(raw.get()).map_err(wrong)?.into_iter().enumerate();
+            let items = serde_json::from_str::<Vec<&RawValue>>(raw.get()).map_err(invalid)?.into_iter().enumerate();
             let read =
                 |(index, item)| parse_without_duplicates(item).map_err(|invalid| invalid.inside(&format!("[{index}]")));
             items.map(read).collect()
         }
-        _ => serde_json::from_str(raw.get()).map_err(wrong),
+        _ => serde_json::from_str(raw.get()).map_err(invalid),
     }
 }
 
-/// Reads the items of the list `name`, or returns the errors of all of them. Stops at
-/// [`limits::BATCH`] errors: the answer must not be longer than the list.
+/// Reads the items of the list `name`, or returns the errors of all items. Stops at
+/// [`limits::BATCH`] errors, so the response stays bounded.
 pub fn read_items<'a, T>(
     name: &str,
     items: &[&'a RawValue],
@@ -152,7 +153,7 @@ pub fn read_items<'a, T>(
     if errors.is_empty() { Ok(values) } else { Err(InputError::Invalid(errors)) }
 }
 
-/// Reads an object inside of the input; `path` is where it stands, such as `events[3]`.
+/// Reads an object inside the input; `path` is its position, such as `events[3]`.
 fn read_object<'a, T>(
     value: &'a RawValue,
     path: &str,

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn complaints(body: &str, take: impl FnOnce(&mut RawFields<'_>)) -> Vec<String> {
+fn invalid_fields(body: &str, take: impl FnOnce(&mut RawFields<'_>)) -> Vec<String> {
     let mut fields = RawFields::of_body(body.as_bytes()).unwrap();
     take(&mut fields);
     match fields.finish() {
@@ -13,8 +13,8 @@ fn complaints(body: &str, take: impl FnOnce(&mut RawFields<'_>)) -> Vec<String> 
 }
 
 #[test]
-fn every_mistake_is_named_at_once() {
-    let named = complaints(r#"{"title": 5, "priority": 101, "colour": "red"}"#, |fields| {
+fn all_errors_are_reported_at_once() {
+    let named = invalid_fields(r#"{"title": 5, "priority": 101, "colour": "red"}"#, |fields| {
         fields.text("title", 255);
         fields.integer("priority", -100..=100i16);
     });
@@ -22,14 +22,14 @@ fn every_mistake_is_named_at_once() {
 }
 
 #[test]
-fn a_field_given_twice_is_refused_and_null_means_left_out() {
-    assert_eq!(complaints(r#"{"a": 1, "a": 2}"#, |f| assert!(f.take("a").is_some())), ["a"]);
-    assert_eq!(complaints(r#"{"a": null}"#, |f| assert!(f.take("a").is_none())), [""; 0]);
+fn a_repeated_field_is_refused_and_null_counts_as_absent() {
+    assert_eq!(invalid_fields(r#"{"a": 1, "a": 2}"#, |f| assert!(f.take("a").is_some())), ["a"]);
+    assert_eq!(invalid_fields(r#"{"a": null}"#, |f| assert!(f.take("a").is_none())), [""; 0]);
 }
 
 #[test]
-fn what_is_read_by_others_has_no_name_twice_at_any_depth() {
-    let twice = |rest: &str| complaints(&format!(r#"{{"filter": {rest}}}"#), |fields| drop(fields.rest()));
+fn remaining_fields_with_a_repeated_name_are_refused_at_any_depth() {
+    let twice = |filter: &str| invalid_fields(&format!(r#"{{"filter": {filter}}}"#), |fields| drop(fields.rest()));
     assert_eq!(twice(r#"{"payload.a": {"$gt": 1}, "payload.a": {"$lt": 5}}"#), ["filter.payload.a"]);
     assert_eq!(twice(r#"{"$or": [{}, {"a": {"b": 1, "\u0062": 2}}]}"#), ["filter.$or[1].a.b"]);
     assert_eq!(twice(r#"{"a": {"x": 1}, "b": {"x": 1}, "c": ["\ud800"]}"#), ["filter.c[0]"]);
@@ -39,30 +39,30 @@ fn what_is_read_by_others_has_no_name_twice_at_any_depth() {
 }
 
 #[test]
-fn neither_many_fields_nor_long_names_make_a_long_answer() {
+fn many_fields_and_long_names_do_not_make_a_long_response() {
     let many = |count: usize| format!("{{{}}}", vec!["\"a\":1"; count].join(","));
-    assert_eq!(complaints(&many(MAX_FIELDS), |_| {}).len(), MAX_FIELDS);
+    assert_eq!(invalid_fields(&many(MAX_FIELDS), |_| {}).len(), MAX_FIELDS);
     assert!(
         matches!(RawFields::of_body(many(MAX_FIELDS + 1).as_bytes()), Err(InputError::Invalid(errors)) if errors.len() == 1)
     );
-    assert_eq!(complaints(&format!("{{\"{}\":1}}", "ü".repeat(5000)), |_| {}), ["ü".repeat(SHOWN_CHARS)]);
+    assert_eq!(invalid_fields(&format!("{{\"{}\":1}}", "ü".repeat(5000)), |_| {}), ["ü".repeat(SHOWN_CHARS)]);
 }
 
 #[test]
-fn values_come_out_verbatim() {
+fn json_values_are_kept_verbatim() {
     let mut fields = RawFields::of_body(br#" {"p" : {"b":1.0 , "a":[ 1 ]} } "#).unwrap();
     assert_eq!(fields.json("p", 100).unwrap().as_str(), r#"{"b":1.0 , "a":[ 1 ]}"#);
 }
 
 #[test]
-fn what_is_no_object_is_refused() {
+fn a_body_that_is_not_an_object_is_refused() {
     assert!(matches!(RawFields::of_body(b"[1]"), Err(InputError::Invalid(_))));
     assert!(matches!(RawFields::of_body(b"{"), Err(InputError::Malformed(_))));
     assert!(matches!(RawFields::of_body(b"{\"a\":\"\xff\"}"), Err(InputError::Malformed(_))));
 }
 
 #[test]
-fn parameters_are_read_as_json_spells_numbers_and_truth() {
+fn query_parameters_use_json_syntax_for_numbers_and_booleans() {
     let mut query = Fields::new(
         [("limit", "5"), ("after", " 5"), ("since", "2026-01-02T03:04:05 01:00"), ("dry_run", "true"), ("name", "5")]
             .map(|(name, value)| (name.into(), QueryValue(value.into()))),
@@ -75,16 +75,16 @@ fn parameters_are_read_as_json_spells_numbers_and_truth() {
 }
 
 #[test]
-fn every_label_that_is_wrong_is_named() {
-    let named = complaints(r#"{"labels": {"a": 1, "b": "x", "b": "y", "": "z", "c": "fine"}}"#, |fields| {
+fn every_invalid_label_is_named() {
+    let named = invalid_fields(r#"{"labels": {"a": 1, "b": "x", "b": "y", "": "z", "c": "fine"}}"#, |fields| {
         fields.labels("labels");
     });
     assert_eq!(named, ["labels.a", "labels.b", "labels"]);
-    assert_eq!(complaints(r#"{"labels": "a"}"#, |fields| drop(fields.labels("labels"))), ["labels"]);
+    assert_eq!(invalid_fields(r#"{"labels": "a"}"#, |fields| drop(fields.labels("labels"))), ["labels"]);
 }
 
 #[test]
-fn a_complaint_says_what_would_be_right() {
+fn an_error_says_what_is_expected() {
     let reasons = |body: &str| {
         let mut fields = RawFields::of_body(body.as_bytes()).unwrap();
         fields.labels("labels");
