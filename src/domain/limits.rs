@@ -75,7 +75,7 @@ pub const FILTER_STRING_CHARS: usize = 1_000;
 /// Bytes that all filters together may look at for one request, shared equally by its events.
 pub const MATCHING_REQUEST_BYTES: u64 = 16 * 1024 * 1024;
 /// How often over they may look at each payload besides. One filter may use half of both.
-pub const MATCHING_LOOKS: u64 = 16;
+pub const MATCHING_PAYLOAD_READS: u64 = 16;
 /// Bytes that every filter may look at for an event, however many filters there are.
 pub const FILTER_LEAST_WORK_BYTES: u64 = 4 * 1024;
 /// Headers that a subscription adds.

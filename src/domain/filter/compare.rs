@@ -1,4 +1,4 @@
-//! How values of JSON compare.
+//! Comparison of JSON values.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 use super::{all_hold, any_holds};
 use crate::domain::matching::{Halt, STEP_BYTES, Work};
 
-/// An ordering that is asked for.
+/// The order that a condition requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relation {
     Greater,
@@ -27,7 +27,7 @@ impl Relation {
     }
 }
 
-/// The order of two values, if there is one: numbers among themselves, and strings.
+/// Returns the order of two numbers or of two strings, or `None` for any other pair of values.
 pub(super) fn order(left: &Value, right: &Value, work: &mut Work<'_, '_>) -> Result<Option<Ordering>, Halt> {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => Ok(order_numbers(left, right)),
@@ -36,24 +36,24 @@ pub(super) fn order(left: &Value, right: &Value, work: &mut Work<'_, '_>) -> Res
     }
 }
 
-/// The order of two strings, by code point.
+/// Returns the order of two strings, by code point.
 pub(super) fn order_texts(left: &str, right: &str, work: &mut Work<'_, '_>) -> Result<Ordering, Halt> {
-    work.look_at(left.len().min(right.len()))?;
+    work.charge(left.len().min(right.len()))?;
     Ok(left.cmp(right))
 }
 
-/// Whether two strings are the same.
+/// Returns whether two strings are equal.
 pub(super) fn same_text(left: &str, right: &str, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
     if left.len() != right.len() {
         return Ok(false);
     }
-    work.look_at(left.len())?;
+    work.charge(left.len())?;
     Ok(left == right)
 }
 
-/// Whether two values are the same; numbers by their value and not by their spelling.
+/// Returns whether two values are equal. Numbers are compared by value, not by spelling.
 pub(super) fn same(left: &Value, right: &Value, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
-    work.look_at(STEP_BYTES)?;
+    work.charge(STEP_BYTES)?;
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => Ok(order_numbers(left, right) == Some(Ordering::Equal)),
         (Value::String(left), Value::String(right)) => same_text(left, right, work),
@@ -62,7 +62,7 @@ pub(super) fn same(left: &Value, right: &Value, work: &mut Work<'_, '_>) -> Resu
         }
         (Value::Object(left), Value::Object(right)) => {
             let has = |(name, value): (&String, &Value)| {
-                work.look_at(name.len())?;
+                work.charge(name.len())?;
                 right.get(name).map_or(Ok(false), |other| same(value, other, work))
             };
             Ok(left.len() == right.len() && all_hold(left, has)?)
@@ -71,7 +71,7 @@ pub(super) fn same(left: &Value, right: &Value, work: &mut Work<'_, '_>) -> Resu
     }
 }
 
-/// Whether a value is among others.
+/// Returns whether a list contains a value.
 pub(super) fn is_among(value: &Value, others: &[Value], work: &mut Work<'_, '_>) -> Result<bool, Halt> {
     any_holds(others, |other| same(other, value, work))
 }
@@ -89,13 +89,13 @@ fn integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-/// Compares without rounding the integer, which may have more digits than a float can hold:
-/// first the whole parts, then what the float has beyond.
+/// Compares an integer with a float without rounding the integer, which may have more digits than
+/// a float can hold: first the integer parts, then the float's fraction with 0.
 fn order_mixed(integer: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;
     }
-    // Casts of floats saturate, and no integer here comes near the ends.
+    // Casts of floats saturate, and no integer here is near the limits of `i128`.
     let whole = integer.cmp(&(float.trunc() as i128));
     Some(whole.then_with(|| 0.0f64.total_cmp(&(float.fract() + 0.0))))
 }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn unlike_things_have_no_order() {
+    fn values_of_different_types_have_no_order() {
         for (left, right) in [(json!(1), json!("1")), (json!(null), json!(null)), (json!([1]), json!([2]))] {
             assert_eq!(order(&left, &right), None);
         }
@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_small_numbers_is_that_of_floats(left in -1000i32..1000, right in -4000i32..4000) {
+        fn small_numbers_are_ordered_like_floats(left in -1000i32..1000, right in -4000i32..4000) {
             let right = f64::from(right) / 4.0;
             prop_assert_eq!(order(&json!(left), &json!(right)), f64::from(left).partial_cmp(&right));
             prop_assert_eq!(order(&json!(right), &json!(left)), right.partial_cmp(&f64::from(left)));

@@ -1,4 +1,4 @@
-//! The fields that a filter may ask about, and what is known of them.
+//! The fields that a filter may test, and the values that an event has for them.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use crate::domain::matching::{Halt, Subject, Work};
 use crate::domain::path::JsonPath;
 use crate::domain::{limits, text};
 
-/// A field of an event.
+/// A field of an event that a filter may test.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Field {
     Type,
@@ -22,7 +22,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// Reads a field's name. A label's name is all that follows, dots included.
+    /// Parses a field's name. A label's name is everything after `labels.`, including dots.
     pub(super) fn parse(name: &str) -> Result<Self, String> {
         match name {
             "type" => Ok(Self::Type),
@@ -44,83 +44,83 @@ impl Field {
         }
     }
 
-    /// What an event has there.
-    pub(super) fn of<'a>(&self, subject: &'a Subject<'_>, work: &mut Work<'_, '_>) -> Result<Known<'a>, Halt> {
-        let text = |found: Option<&'a str>| found.map_or(Known::Nothing, Known::Text);
-        let json = |found: Option<&'a Value>| found.map_or(Known::Nothing, Known::Json);
+    /// Returns the value that an event has for this field.
+    pub(super) fn of<'a>(&self, subject: &'a Subject<'_>, work: &mut Work<'_, '_>) -> Result<EventValue<'a>, Halt> {
+        let text = |found: Option<&'a str>| found.map_or(EventValue::Missing, EventValue::Text);
+        let json = |found: Option<&'a Value>| found.map_or(EventValue::Missing, EventValue::Json);
         Ok(match self {
             Self::Type => text(subject.event_type),
-            Self::Time => Known::Time(subject.time),
-            Self::Tags => Known::Tags(subject.tags),
+            Self::Time => EventValue::Time(subject.time),
+            Self::Tags => EventValue::Tags(subject.tags),
             Self::Label(name) => {
-                work.look_at(name.len())?;
+                work.charge(name.len())?;
                 text(subject.labels.get(name).map(String::as_str))
             }
             Self::Payload => json(subject.payload(work.allowance())?),
             Self::PayloadAt(path) => {
-                work.look_at(path.bytes())?;
+                work.charge(path.bytes())?;
                 json(subject.payload(work.allowance())?.and_then(|payload| path.find(payload)))
             }
         })
     }
 }
 
-/// What is known of a field.
-pub(super) enum Known<'a> {
-    Nothing,
+/// The value that an event has for a field.
+pub(super) enum EventValue<'a> {
+    Missing,
     Text(&'a str),
     Time(DateTime<Utc>),
     Tags(&'a [String]),
     Json(&'a Value),
 }
 
-impl<'a> Known<'a> {
+impl<'a> EventValue<'a> {
     pub(super) fn exists(&self) -> bool {
         match self {
-            Known::Nothing => false,
-            Known::Tags(tags) => !tags.is_empty(),
-            Known::Text(_) | Known::Time(_) | Known::Json(_) => true,
+            EventValue::Missing => false,
+            EventValue::Tags(tags) => !tags.is_empty(),
+            EventValue::Text(_) | EventValue::Time(_) | EventValue::Json(_) => true,
         }
     }
 
     pub(super) fn text(&self) -> Option<&'a str> {
         match self {
-            Known::Text(text) => Some(text),
-            Known::Json(value) => value.as_str(),
-            Known::Nothing | Known::Time(_) | Known::Tags(_) => None,
+            EventValue::Text(text) => Some(text),
+            EventValue::Json(value) => value.as_str(),
+            EventValue::Missing | EventValue::Time(_) | EventValue::Tags(_) => None,
         }
     }
 
     pub(super) fn equals(&self, operand: &Operand, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
         match (self, operand) {
-            (Known::Time(time), Operand::Time(other)) => Ok(time == other),
-            (Known::Text(text), Operand::Json(other)) => is_text(other, text, work),
-            (Known::Tags(tags), Operand::Json(Value::Array(others))) => Ok(tags.len() == others.len()
+            (EventValue::Time(time), Operand::Time(other)) => Ok(time == other),
+            (EventValue::Text(text), Operand::Json(other)) => is_text(other, text, work),
+            (EventValue::Tags(tags), Operand::Json(Value::Array(others))) => Ok(tags.len() == others.len()
                 && all_hold(tags.iter().zip(others), |(tag, other)| is_text(other, tag, work))?),
-            (Known::Tags(tags), Operand::Json(other)) => any_holds(*tags, |tag| is_text(other, tag, work)),
-            (Known::Json(value), Operand::Json(other)) => compare::same(value, other, work),
+            (EventValue::Tags(tags), Operand::Json(other)) => any_holds(*tags, |tag| is_text(other, tag, work)),
+            (EventValue::Json(value), Operand::Json(other)) => compare::same(value, other, work),
             _ => Ok(false),
         }
     }
 
     pub(super) fn compared_with(&self, operand: &Operand, work: &mut Work<'_, '_>) -> Result<Option<Ordering>, Halt> {
         match (self, operand) {
-            (Known::Time(time), Operand::Time(other)) => Ok(Some(time.cmp(other))),
-            (Known::Text(text), Operand::Json(Value::String(other))) => {
+            (EventValue::Time(time), Operand::Time(other)) => Ok(Some(time.cmp(other))),
+            (EventValue::Text(text), Operand::Json(Value::String(other))) => {
                 compare::order_texts(text, other, work).map(Some)
             }
-            (Known::Json(value), Operand::Json(other)) => compare::order(value, other, work),
+            (EventValue::Json(value), Operand::Json(other)) => compare::order(value, other, work),
             _ => Ok(None),
         }
     }
 
     pub(super) fn contains(&self, part: &Value, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
         match self {
-            Known::Tags(tags) => any_holds(*tags, |tag| is_text(part, tag, work)),
-            Known::Json(Value::Array(items)) => compare::is_among(part, items, work),
+            EventValue::Tags(tags) => any_holds(*tags, |tag| is_text(part, tag, work)),
+            EventValue::Json(Value::Array(items)) => compare::is_among(part, items, work),
             _ => match (self.text(), part.as_str()) {
                 (Some(text), Some(part)) => {
-                    work.look_at(text.len())?;
+                    work.charge(text.len())?;
                     Ok(text.contains(part))
                 }
                 _ => Ok(false),

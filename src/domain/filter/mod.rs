@@ -1,26 +1,28 @@
-//! Conditions on what is known of an event, written as JSON:
+//! Filters: conditions on an event, written as JSON:
 //!
 //! ```json
 //! {"payload.amount": {"$gt": 10}, "labels.region": {"$in": ["eu", "us"]}}
 //! ```
 //!
-//! A field is `type`, `time`, `tags`, `labels.<name>`, `payload` or `payload.<path>`; a bare
-//! value stands for `$eq`. All fields of an object and all operators of a field must hold;
-//! `$and` and `$or` take lists of filters, `$not` takes a filter, or operators on a field.
+//! A field is `type`, `time`, `tags`, `labels.<name>`, `payload` or `payload.<path>`. A bare
+//! value means `$eq`. All fields of an object and all operators of a field must hold. `$and` and
+//! `$or` take lists of filters; `$not` takes a filter, or operators on a field.
 //!
-//! What is compared:
-//! - Numbers are compared with numbers, by their value: 1 equals 1.0, and integers are exact
-//!   at any size that JSON carries as an integer. Strings are compared with strings, by code
-//!   point. `time` is compared as a moment. All else is unordered, so `$gt` and its like fail.
-//! - `tags` equal a list if they are that list, in that order; and a string, if one of them is
-//!   it. So `$in` finds any of several tags. They are there if there is at least one.
-//! - A list in the payload equals a list of the same items; `$contains` looks for one of them.
-//! - `$neq` and `$nin` are true wherever `$eq` and `$in` are false. So of a field that is not
-//!   there only `$neq`, `$nin`, `$not` and `$exists: false` are true.
-//! - `payload` itself is always there: it is null if the event has none.
+//! How values are compared:
+//! - Numbers are compared with numbers, by value: 1 equals 1.0, and integers are exact at any size
+//!   that JSON carries as an integer. Strings are compared with strings, by code point. `time` is
+//!   compared as a point in time. All other pairs have no order, so `$gt`, `$gte`, `$lt` and `$lte`
+//!   are false for them.
+//! - `tags` equal a list if they have the same items in the same order. They equal a string if one
+//!   of the tags is that string; `$in` therefore matches any of several tags. They exist if there
+//!   is at least one tag.
+//! - A list in the payload equals a list with the same items; `$contains` tests for one item.
+//! - `$neq` and `$nin` are the negations of `$eq` and `$in`. For a missing field, only `$neq`,
+//!   `$nin`, `$not` and `$exists: false` are true.
+//! - `payload` always exists: it is null if the event has none.
 //!
-//! What it costs is counted in bytes looked at, before they are looked at ([`Work`]); a filter
-//! that would exceed its budget has no result. There are no regular expressions.
+//! The cost of a filter is counted in bytes read, before they are read ([`Work`]). A filter that
+//! would exceed its budget has no result. There are no regular expressions.
 
 mod compare;
 mod field;
@@ -29,30 +31,30 @@ mod parse;
 use serde_json::Value;
 
 use self::compare::Relation;
-use self::field::{Field, Known};
+use self::field::{EventValue, Field};
 use super::matching::{Halt, STEP_BYTES, Subject, Work};
 
-/// A filter, checked and ready.
+/// A parsed and validated filter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
-    /// As it was given.
+    /// The JSON that the filter was parsed from.
     source: Value,
     root: Node,
 }
 
 impl Filter {
-    /// Returns whether all that it asks for is true of an event.
+    /// Returns whether the filter matches an event, or why it has no result.
     pub fn matches(&self, subject: &Subject<'_>, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
         self.root.holds(subject, work)
     }
 
-    /// The filter as it was given.
+    /// Returns the JSON that the filter was parsed from.
     pub fn to_json(&self) -> &Value {
         &self.source
     }
 }
 
-/// A part of a filter.
+/// A node of the filter's expression tree.
 #[derive(Debug, Clone, PartialEq)]
 enum Node {
     All(Vec<Node>),
@@ -68,14 +70,14 @@ impl Node {
             Node::Any(parts) => any_holds(parts, |part| part.holds(subject, work)),
             Node::Not(part) => Ok(!part.holds(subject, work)?),
             Node::Condition(field, test) => {
-                work.look_at(STEP_BYTES)?;
+                work.charge(STEP_BYTES)?;
                 test.holds(&field.of(subject, work)?, work)
             }
         }
     }
 }
 
-/// Returns whether something is true of at least one item. Ends at the first of which it is.
+/// Returns whether `holds` is true for at least one item. Stops at the first such item.
 fn any_holds<T>(
     items: impl IntoIterator<Item = T>,
     mut holds: impl FnMut(T) -> Result<bool, Halt>,
@@ -88,7 +90,7 @@ fn any_holds<T>(
     Ok(false)
 }
 
-/// Returns whether something is true of every item. Ends at the first of which it is not.
+/// Returns whether `holds` is true for every item. Stops at the first item for which it is false.
 fn all_hold<T>(
     items: impl IntoIterator<Item = T>,
     mut holds: impl FnMut(T) -> Result<bool, Halt>,
@@ -96,7 +98,7 @@ fn all_hold<T>(
     Ok(!any_holds(items, |item| Ok(!holds(item)?))?)
 }
 
-/// What must be true of a field. `$neq` and `$nin` are these, turned round.
+/// A test of one field. `$neq` and `$nin` are parsed as a [`Node::Not`] around `OneOf`.
 #[derive(Debug, Clone, PartialEq)]
 enum Test {
     OneOf(Vec<Operand>),
@@ -107,7 +109,7 @@ enum Test {
     Contains(Value),
 }
 
-/// What a field is compared with.
+/// The value that a field is compared with.
 #[derive(Debug, Clone, PartialEq)]
 enum Operand {
     Json(Value),
@@ -115,23 +117,23 @@ enum Operand {
 }
 
 impl Test {
-    fn holds(&self, known: &Known<'_>, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
+    fn holds(&self, value: &EventValue<'_>, work: &mut Work<'_, '_>) -> Result<bool, Halt> {
         match self {
-            Test::OneOf(operands) => any_holds(operands, |operand| known.equals(operand, work)),
+            Test::OneOf(operands) => any_holds(operands, |operand| value.equals(operand, work)),
             Test::Is(relation, operand) => {
-                let ordering = known.compared_with(operand, work)?;
+                let ordering = value.compared_with(operand, work)?;
                 Ok(ordering.is_some_and(|ordering| relation.admits(ordering)))
             }
-            Test::Exists(wanted) => Ok(known.exists() == *wanted),
+            Test::Exists(wanted) => Ok(value.exists() == *wanted),
             Test::StartsWith(start) => {
-                work.look_at(start.len())?;
-                Ok(known.text().is_some_and(|text| text.starts_with(start)))
+                work.charge(start.len())?;
+                Ok(value.text().is_some_and(|text| text.starts_with(start)))
             }
             Test::EndsWith(end) => {
-                work.look_at(end.len())?;
-                Ok(known.text().is_some_and(|text| text.ends_with(end)))
+                work.charge(end.len())?;
+                Ok(value.text().is_some_and(|text| text.ends_with(end)))
             }
-            Test::Contains(part) => known.contains(part, work),
+            Test::Contains(part) => value.contains(part, work),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a filter.
+//! Parsing of filters.
 
 use serde_json::{Map, Value};
 
@@ -9,14 +9,14 @@ use crate::domain::invalid::Invalid;
 use crate::domain::{limits, text, timestamp};
 
 impl Filter {
-    /// Reads a filter; the place named in a complaint is relative to it:
+    /// Parses a filter. The field named in an error is relative to the filter, such as
     /// `$or[1].payload.amount.$gt`.
     pub fn parse(value: &Value) -> Result<Self, Invalid> {
         let mut parser = Parser { conditions: 0 };
         let root = parser.filter(value, 1)?;
-        // After the parts, whose complaints say more.
+        // Checked after the parts, because their errors are more specific.
         if value.to_string().len() > limits::FILTER_BYTES {
-            return Err(wrong(format!("must be at most {} bytes of JSON", limits::FILTER_BYTES)));
+            return Err(invalid_here(format!("must be at most {} bytes of JSON", limits::FILTER_BYTES)));
         }
         Ok(Self { source: value.clone(), root })
     }
@@ -29,7 +29,7 @@ struct Parser {
 impl Parser {
     fn filter(&mut self, value: &Value, depth: usize) -> Result<Node, Invalid> {
         check_depth(depth)?;
-        let Value::Object(entries) = value else { return Err(wrong("must be a JSON object")) };
+        let Value::Object(entries) = value else { return Err(invalid_here("must be a JSON object")) };
         let parts = entries.iter().map(|(name, value)| {
             let part = match name.as_str() {
                 "$and" => self.filters(value, depth).map(Node::All),
@@ -37,7 +37,7 @@ impl Parser {
                 "$not" => self.filter(value, depth + 1).map(not),
                 _ => self.field(name, value, depth),
             };
-            part.map_err(|invalid| invalid.inside(&shown(name)))
+            part.map_err(|invalid| invalid.inside(&truncated(name)))
         });
         parts.collect::<Result<_, _>>().map(Node::All)
     }
@@ -45,15 +45,15 @@ impl Parser {
     fn filters(&mut self, value: &Value, depth: usize) -> Result<Vec<Node>, Invalid> {
         let items = list(value)?;
         if items.is_empty() {
-            return Err(wrong("must not be empty"));
+            return Err(invalid_here("must not be empty"));
         }
-        let read =
+        let parse =
             |(index, item)| self.filter(item, depth + 1).map_err(|invalid| invalid.inside(&format!("[{index}]")));
-        items.iter().enumerate().map(read).collect()
+        items.iter().enumerate().map(parse).collect()
     }
 
     fn field(&mut self, name: &str, value: &Value, depth: usize) -> Result<Node, Invalid> {
-        let field = Field::parse(name).map_err(wrong)?;
+        let field = Field::parse(name).map_err(invalid_here)?;
         match value {
             Value::Object(operators) => self.operators(&field, operators, depth),
             bare => self.condition(&field, "$eq", bare),
@@ -63,116 +63,118 @@ impl Parser {
     fn operators(&mut self, field: &Field, operators: &Map<String, Value>, depth: usize) -> Result<Node, Invalid> {
         check_depth(depth)?;
         if operators.is_empty() {
-            return Err(wrong("must have an operator"));
+            return Err(invalid_here("must have an operator"));
         }
-        let read = |(name, value): (&String, &Value)| {
+        let parse = |(name, value): (&String, &Value)| {
             let node = match (name.as_str(), value) {
                 ("$not", Value::Object(inner)) => self.operators(field, inner, depth + 1).map(not),
-                ("$not", _) => Err(wrong("must be an object of operators")),
+                ("$not", _) => Err(invalid_here("must be an object of operators")),
                 _ => self.condition(field, name, value),
             };
-            node.map_err(|invalid| invalid.inside(&shown(name)))
+            node.map_err(|invalid| invalid.inside(&truncated(name)))
         };
-        operators.iter().map(read).collect::<Result<_, _>>().map(Node::All)
+        operators.iter().map(parse).collect::<Result<_, _>>().map(Node::All)
     }
 
     fn condition(&mut self, field: &Field, operator: &str, value: &Value) -> Result<Node, Invalid> {
         self.conditions += 1;
         if self.conditions > limits::FILTER_CONDITIONS {
-            return Err(wrong(format!("is one condition too many: there may be {}", limits::FILTER_CONDITIONS)));
+            return Err(invalid_here(format!("is one condition too many: there may be {}", limits::FILTER_CONDITIONS)));
         }
-        let test = read_test(field, operator, value)?;
+        let test = parse_test(field, operator, value)?;
         let condition = Node::Condition(field.clone(), test);
         Ok(if matches!(operator, "$neq" | "$nin") { not(condition) } else { condition })
     }
 }
 
-fn read_test(field: &Field, operator: &str, value: &Value) -> Result<Test, Invalid> {
+fn parse_test(field: &Field, operator: &str, value: &Value) -> Result<Test, Invalid> {
     match operator {
         "$eq" | "$neq" => Ok(Test::OneOf(vec![operand(field, value, Use::Equality)?])),
-        "$in" | "$nin" => read_list(field, value).map(Test::OneOf),
+        "$in" | "$nin" => parse_list(field, value).map(Test::OneOf),
         "$gt" => ordered(field, Relation::Greater, value),
         "$gte" => ordered(field, Relation::GreaterOrEqual, value),
         "$lt" => ordered(field, Relation::Less, value),
         "$lte" => ordered(field, Relation::LessOrEqual, value),
-        "$exists" => value.as_bool().map(Test::Exists).ok_or_else(|| wrong("must be true or false")),
+        "$exists" => value.as_bool().map(Test::Exists).ok_or_else(|| invalid_here("must be true or false")),
         "$startsWith" => affix(field, value).map(Test::StartsWith),
         "$endsWith" => affix(field, value).map(Test::EndsWith),
         "$contains" => part(field, value).map(Test::Contains),
-        _ => Err(wrong("is not an operator")),
+        _ => Err(invalid_here("is not an operator")),
     }
 }
 
-fn read_list(field: &Field, value: &Value) -> Result<Vec<Operand>, Invalid> {
+fn parse_list(field: &Field, value: &Value) -> Result<Vec<Operand>, Invalid> {
     let items = list(value)?;
-    let read =
+    let parse =
         |(index, item)| operand(field, item, Use::Equality).map_err(|invalid| invalid.inside(&format!("[{index}]")));
-    items.iter().enumerate().map(read).collect()
+    items.iter().enumerate().map(parse).collect()
 }
 
 fn ordered(field: &Field, relation: Relation, value: &Value) -> Result<Test, Invalid> {
     if matches!(field, Field::Tags) {
-        return Err(wrong("cannot be asked of tags"));
+        return Err(invalid_here("cannot be asked of tags"));
     }
     Ok(Test::Is(relation, operand(field, value, Use::Order)?))
 }
 
 fn affix(field: &Field, value: &Value) -> Result<String, Invalid> {
     if matches!(field, Field::Tags | Field::Time) {
-        return Err(wrong("can be asked of strings only"));
+        return Err(invalid_here("can be asked of strings only"));
     }
     check_value(value, 1)?;
-    value.as_str().map(str::to_owned).ok_or_else(|| wrong("must be a string"))
+    value.as_str().map(str::to_owned).ok_or_else(|| invalid_here("must be a string"))
 }
 
 fn part(field: &Field, value: &Value) -> Result<Value, Invalid> {
     if matches!(field, Field::Time) {
-        return Err(wrong("cannot be asked of time"));
+        return Err(invalid_here("cannot be asked of time"));
     }
     check_value(value, 1)?;
     if !matches!(field, Field::Payload | Field::PayloadAt(_)) && !value.is_string() {
-        return Err(wrong("must be a string"));
+        return Err(invalid_here("must be a string"));
     }
     Ok(value.clone())
 }
 
-/// What a value is compared for.
+/// The kind of comparison that an operand is used in.
 #[derive(Clone, Copy, PartialEq)]
 enum Use {
     Equality,
     Order,
 }
 
-/// Reads what a field is compared with. What could never match is refused: whoever wrote it
-/// believes that it does.
+/// Parses the value that a field is compared with. A value that could never match is refused,
+/// because its author expects it to match.
 fn operand(field: &Field, value: &Value, purpose: Use) -> Result<Operand, Invalid> {
     check_value(value, 1)?;
     match field {
         Field::Time => {
-            let time = timestamp::parse(value.as_str().unwrap_or_default()).map_err(wrong)?;
+            let time = timestamp::parse(value.as_str().unwrap_or_default()).map_err(invalid_here)?;
             return Ok(Operand::Time(time));
         }
-        Field::Type | Field::Label(_) if !value.is_string() => return Err(wrong("must be a string")),
-        Field::Tags if !is_text_or_texts(value) => return Err(wrong("must be a string or a list of strings")),
+        Field::Type | Field::Label(_) if !value.is_string() => return Err(invalid_here("must be a string")),
+        Field::Tags if !is_string_or_strings(value) => {
+            return Err(invalid_here("must be a string or a list of strings"));
+        }
         _ => {}
     }
     if purpose == Use::Order && !value.is_number() && !value.is_string() {
-        return Err(wrong("must be a number or a string"));
+        return Err(invalid_here("must be a number or a string"));
     }
     Ok(Operand::Json(value.clone()))
 }
 
-fn is_text_or_texts(value: &Value) -> bool {
+fn is_string_or_strings(value: &Value) -> bool {
     value.as_array().map_or_else(|| value.is_string(), |items| items.iter().all(Value::is_string))
 }
 
 fn check_value(value: &Value, depth: usize) -> Result<(), Invalid> {
     check_depth(depth)?;
     match value {
-        Value::String(string) => text::check_optional(string, limits::FILTER_STRING_CHARS).map_err(wrong),
+        Value::String(string) => text::check_optional(string, limits::FILTER_STRING_CHARS).map_err(invalid_here),
         Value::Array(_) => list(value)?.iter().try_for_each(|item| check_value(item, depth + 1)),
         Value::Object(fields) => fields.iter().try_for_each(|(name, value)| {
-            text::check_optional(name, limits::FILTER_STRING_CHARS).map_err(wrong)?;
+            text::check_optional(name, limits::FILTER_STRING_CHARS).map_err(invalid_here)?;
             check_value(value, depth + 1)
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
@@ -183,13 +185,13 @@ fn check_depth(depth: usize) -> Result<(), Invalid> {
     if depth <= limits::FILTER_DEPTH {
         return Ok(());
     }
-    Err(wrong(format!("must nest at most {} deep", limits::FILTER_DEPTH)))
+    Err(invalid_here(format!("must nest at most {} deep", limits::FILTER_DEPTH)))
 }
 
 fn list(value: &Value) -> Result<&[Value], Invalid> {
-    let items = value.as_array().ok_or_else(|| wrong("must be a list"))?;
+    let items = value.as_array().ok_or_else(|| invalid_here("must be a list"))?;
     if items.len() > limits::FILTER_VALUES {
-        return Err(wrong(format!("must be at most {} items", limits::FILTER_VALUES)));
+        return Err(invalid_here(format!("must be at most {} items", limits::FILTER_VALUES)));
     }
     Ok(items)
 }
@@ -198,11 +200,12 @@ fn not(node: Node) -> Node {
     Node::Not(Box::new(node))
 }
 
-fn shown(name: &str) -> String {
+fn truncated(name: &str) -> String {
     name.chars().take(80).collect()
 }
 
-/// A complaint about the place where we are; those above add where that is.
-fn wrong(reason: impl Into<String>) -> Invalid {
+/// Returns an error about the value being parsed. The callers prepend its position with
+/// [`Invalid::inside`].
+fn invalid_here(reason: impl Into<String>) -> Invalid {
     Invalid::new("", reason)
 }

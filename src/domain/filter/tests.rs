@@ -1,4 +1,4 @@
-//! What filters match, what they refuse, and what they look at.
+//! Tests: which events filters match, which filters are refused, and how many bytes they read.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn time() -> DateTime<Utc> {
     "2026-03-01T12:00:00Z".parse().unwrap()
 }
 
-/// Whether a filter matches an order of 15 from the EU.
+/// Returns whether a filter matches an `order.paid` event with `amount` 15 and `region` `eu`.
 fn matches(filter: Value) -> bool {
     let payload = r#"{"amount": 15, "big": 9007199254740993, "name": "Zoë", "items": ["a", 1, null, [2]],
                       "user": {"id": 7, "mail": null}, "7": true}"#;
@@ -33,7 +33,7 @@ fn matches_bare_event(filter: Value) -> bool {
     holds(&Filter::parse(&filter).unwrap(), &subject)
 }
 
-fn refusal(filter: Value) -> String {
+fn invalid_field(filter: Value) -> String {
     Filter::parse(&filter).unwrap_err().field
 }
 
@@ -66,7 +66,7 @@ fn all_fields_and_all_operators_must_hold() {
 }
 
 #[test]
-fn comparisons_need_two_of_a_kind() {
+fn values_of_different_types_are_not_ordered() {
     assert!(matches(json!({"payload.amount": {"$gte": 14.5}})));
     assert!(matches(json!({"payload.big": {"$gt": 9_007_199_254_740_992u64}})));
     assert!(matches(json!({"payload.name": {"$gt": "Zoe"}})));
@@ -77,18 +77,18 @@ fn comparisons_need_two_of_a_kind() {
 }
 
 #[test]
-fn time_is_compared_as_a_moment() {
+fn time_is_compared_as_a_point_in_time() {
     assert!(matches(json!({"time": "2026-03-01T13:00:00+01:00"})));
     assert!(matches(json!({"time": {"$gte": "2026-03-01T12:00:00Z", "$lt": "2026-03-01T12:00:00.000001Z"}})));
     assert!(!matches(json!({"time": {"$gt": "2026-03-01T12:00:00Z"}})));
     assert!(matches(json!({"time": {"$in": ["2026-03-01T12:00:00Z"]}})));
-    assert_eq!(refusal(json!({"time": {"$gt": "yesterday"}})), "time.$gt");
-    assert_eq!(refusal(json!({"time": 5})), "time");
-    assert_eq!(refusal(json!({"time": {"$startsWith": "2026"}})), "time.$startsWith");
+    assert_eq!(invalid_field(json!({"time": {"$gt": "yesterday"}})), "time.$gt");
+    assert_eq!(invalid_field(json!({"time": 5})), "time");
+    assert_eq!(invalid_field(json!({"time": {"$startsWith": "2026"}})), "time.$startsWith");
 }
 
 #[test]
-fn tags_equal_one_of_them_or_the_whole_list() {
+fn tags_equal_a_single_tag_or_the_whole_list() {
     assert!(matches(json!({"tags": "urgent"})));
     assert!(matches(json!({"tags": ["email", "urgent"]})));
     assert!(!matches(json!({"tags": ["urgent", "email"]})));
@@ -98,12 +98,12 @@ fn tags_equal_one_of_them_or_the_whole_list() {
     assert!(!matches(json!({"tags": {"$neq": "urgent"}})));
     assert!(matches_bare_event(json!({"tags": []})));
     assert!(matches_bare_event(json!({"tags": {"$exists": false}})));
-    assert_eq!(refusal(json!({"tags": {"$gt": "a"}})), "tags.$gt");
-    assert_eq!(refusal(json!({"tags": 5})), "tags");
+    assert_eq!(invalid_field(json!({"tags": {"$gt": "a"}})), "tags.$gt");
+    assert_eq!(invalid_field(json!({"tags": 5})), "tags");
 }
 
 #[test]
-fn strings_are_searched_and_lists_too() {
+fn contains_searches_strings_and_lists() {
     assert!(matches(json!({"type": {"$startsWith": "order.", "$endsWith": ".paid", "$contains": "er.p"}})));
     assert!(matches(json!({"payload.name": {"$contains": "oë"}})));
     assert!(matches(json!({"payload.items": {"$contains": [2]}})));
@@ -114,7 +114,7 @@ fn strings_are_searched_and_lists_too() {
 }
 
 #[test]
-fn of_what_is_missing_only_the_negative_is_true() {
+fn a_missing_field_matches_only_negative_conditions() {
     for operators in [json!({"$exists": false}), json!({"$neq": 1}), json!({"$nin": [1]}), json!({"$not": {"$gt": 1}})]
     {
         assert!(matches(json!({"payload.none": operators})), "{operators}");
@@ -134,13 +134,13 @@ fn of_what_is_missing_only_the_negative_is_true() {
 }
 
 #[test]
-fn without_a_payload_it_is_null() {
+fn a_missing_payload_is_null() {
     assert!(matches_bare_event(json!({"payload": null})));
     assert!(matches_bare_event(json!({"payload.a": {"$exists": false}})));
 }
 
 #[test]
-fn filters_combine() {
+fn filters_combine_with_and_or_and_not() {
     assert!(matches(json!({"$or": [{"type": "x"}, {"payload.amount": 15}]})));
     assert!(!matches(json!({"$or": [{"type": "x"}, {"payload.amount": 1}]})));
     assert!(!matches(json!({"$and": [{"type": "order.paid"}, {"payload.amount": 1}]})));
@@ -150,16 +150,16 @@ fn filters_combine() {
 }
 
 #[test]
-fn a_complaint_names_its_place() {
-    assert_eq!(refusal(json!({"$or": [{}, {"payload.amount": {"$gt": true}}]})), "$or[1].payload.amount.$gt");
-    assert_eq!(refusal(json!({"$and": [{"$not": {"colour": 1}}]})), "$and[0].$not.colour");
-    assert_eq!(refusal(json!({"payload.a": {"$in": [1, "x\0"]}})), "payload.a.$in[1]");
-    assert_eq!(refusal(json!({"payload.a": {"$not": {"$regex": "a+"}}})), "payload.a.$not.$regex");
-    assert_eq!(refusal(json!([])), "");
-    assert_eq!(refusal(json!({"labels.a": 1})), "labels.a");
-    assert_eq!(refusal(json!({"payload.a": {"b": 1}})), "payload.a.b");
-    assert_eq!(refusal(json!({"payload.a..b": 1})), "payload.a..b");
-    for (bad, place) in [
+fn an_error_names_the_position_in_the_filter() {
+    assert_eq!(invalid_field(json!({"$or": [{}, {"payload.amount": {"$gt": true}}]})), "$or[1].payload.amount.$gt");
+    assert_eq!(invalid_field(json!({"$and": [{"$not": {"colour": 1}}]})), "$and[0].$not.colour");
+    assert_eq!(invalid_field(json!({"payload.a": {"$in": [1, "x\0"]}})), "payload.a.$in[1]");
+    assert_eq!(invalid_field(json!({"payload.a": {"$not": {"$regex": "a+"}}})), "payload.a.$not.$regex");
+    assert_eq!(invalid_field(json!([])), "");
+    assert_eq!(invalid_field(json!({"labels.a": 1})), "labels.a");
+    assert_eq!(invalid_field(json!({"payload.a": {"b": 1}})), "payload.a.b");
+    assert_eq!(invalid_field(json!({"payload.a..b": 1})), "payload.a..b");
+    for (bad, field) in [
         (json!({"$or": []}), "$or"),
         (json!({"$and": {}}), "$and"),
         (json!({"$not": []}), "$not"),
@@ -173,7 +173,7 @@ fn a_complaint_names_its_place() {
         (json!({"payload.": "x"}), "payload."),
         (json!({"labels.x": {"$contains": 1}}), "labels.x.$contains"),
     ] {
-        assert_eq!(refusal(bad), place);
+        assert_eq!(invalid_field(bad), field);
     }
 }
 
@@ -200,7 +200,7 @@ fn filters_have_limits() {
 }
 
 #[test]
-fn nesting_without_end_is_refused_and_not_followed() {
+fn deep_nesting_is_refused_without_recursion() {
     let text = format!("{}1{}", r#"{"$not":"#.repeat(100), "}".repeat(100));
     assert!(Filter::parse(&serde_json::from_str(&text).unwrap()).is_err());
     let text = format!(r#"{{"payload.a":{{"$eq":{}1{}}}}}"#, "[".repeat(100), "]".repeat(100));
@@ -208,7 +208,7 @@ fn nesting_without_end_is_refused_and_not_followed() {
 }
 
 #[test]
-fn the_dearest_filter_over_the_largest_payload_looks_at_what_it_may_and_no_more() {
+fn the_most_expensive_filter_over_the_largest_payload_stays_within_its_budget() {
     let conditions: Vec<Value> = (0..50)
         .flat_map(|n| {
             [
@@ -221,24 +221,24 @@ fn the_dearest_filter_over_the_largest_payload_looks_at_what_it_may_and_no_more(
     let payload = json!({"s": "a".repeat(500_000), "l": vec![json!(["x"]); 100_000]}).to_string();
     let labels = BTreeMap::new();
     let subject = Subject::new(None, &[], &labels, Some(&payload), time());
-    let looks = |budget: u64| {
+    let run = |budget: u64| {
         let mut allowance = Allowance::unlimited();
         let mut work = Work::within(budget, &mut allowance);
         (filter.matches(&subject, &mut work), work.used())
     };
-    let (matches, needed) = looks(u64::MAX);
+    let (matches, needed) = run(u64::MAX);
     assert_eq!(matches, Ok(false));
     assert!((50 * 500_000..200_000_000).contains(&needed), "{needed}");
-    assert_eq!(looks(needed), (Ok(false), needed));
-    let (refused, used) = looks(needed - 1);
+    assert_eq!(run(needed), (Ok(false), needed));
+    let (refused, used) = run(needed - 1);
     assert_eq!(refused, Err(Halt::OverBudget));
     assert!(used < needed, "{used}");
 }
 
-/// What the cheapest conditions cost does not depend on the payload.
+/// The cost of all other conditions does not depend on the size of the payload.
 #[test]
-fn only_looking_for_parts_costs_more_the_more_there_is() {
-    let needs = |filter: Value, payload: Value| {
+fn only_contains_costs_more_for_a_larger_payload() {
+    let cost = |filter: Value, payload: Value| {
         let (labels, text) = (BTreeMap::new(), payload.to_string());
         let subject = Subject::new(None, &[], &labels, Some(&text), time());
         let mut allowance = Allowance::unlimited();
@@ -257,13 +257,13 @@ fn only_looking_for_parts_costs_more_the_more_there_is() {
         json!({"payload.l.9999": 1}),
         json!({"payload": {"$exists": true}}),
     ] {
-        assert!(needs(cheap.clone(), long.clone()) < 1_000, "{cheap}");
+        assert!(cost(cheap.clone(), long.clone()) < 1_000, "{cheap}");
     }
-    assert!(needs(json!({"payload.s": {"$contains": "b"}}), long.clone()) > 100_000);
-    assert!(needs(json!({"payload.l": {"$contains": 2}}), long) > 50_000);
+    assert!(cost(json!({"payload.s": {"$contains": "b"}}), long.clone()) > 100_000);
+    assert!(cost(json!({"payload.l": {"$contains": 2}}), long) > 50_000);
 }
 
-/// JSON that looks like a filter more often than not.
+/// Generates JSON that is often a valid filter.
 fn filter_like() -> impl Strategy<Value = Value> {
     let scalar = prop_oneof![
         Just(Value::Null),
@@ -305,15 +305,15 @@ fn filter_like() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_accepted_is_either_true_or_its_opposite_is(value in filter_like(), payload in filter_like()) {
+    fn exactly_one_of_a_filter_and_its_negation_matches(value in filter_like(), payload in filter_like()) {
         let labels = BTreeMap::from([("region".to_owned(), "eu".to_owned())]);
         let tags = ["a".to_owned()];
         let text = payload.to_string();
         let subject = Subject::new(Some("a"), &tags, &labels, Some(&text), time());
         if let Ok(filter) = Filter::parse(&value) {
-            let opposite = Filter::parse(&json!({ "$not": value })).ok();
-            if let Some(opposite) = opposite {
-                prop_assert_ne!(holds(&filter, &subject), holds(&opposite, &subject));
+            let negation = Filter::parse(&json!({ "$not": value })).ok();
+            if let Some(negation) = negation {
+                prop_assert_ne!(holds(&filter, &subject), holds(&negation, &subject));
             }
             prop_assert_eq!(Filter::parse(filter.to_json()), Ok(filter));
         }

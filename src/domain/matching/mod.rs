@@ -1,12 +1,13 @@
-//! Which subscriptions an event is for.
+//! Matching: which subscriptions an event is for.
 //!
-//! There may be thousands of them and few that care, so they are not asked one by one. The
-//! [`Catalog`] keeps them in buckets by the types that they are after, and within a bucket by
-//! one label or tag that they insist on; an event visits only the buckets of its own type,
-//! labels and tags, and only what it finds there is checked in full.
+//! There may be thousands of subscriptions, and few match a given event, so they are not tested one
+//! by one. The [`Catalog`] keeps them in buckets by event type, and within a bucket by one label or
+//! tag that they require. An event visits only the buckets of its own type, labels and tags, and only
+//! the subscriptions found there are tested in full.
 //!
-//! Filters come from whoever may register a subscription, so what they may look at is bounded
-//! ([`Budget`]). One that would have to look at more counts as not matching, and is named.
+//! Any client that may register a subscription may register a filter, so the number of bytes that
+//! filters may read is bounded ([`Budget`]). A filter that would have to read more counts as not
+//! matching, and its subscription is reported in [`Matches::over_budget`].
 
 mod bucket;
 mod budget;
@@ -16,7 +17,7 @@ mod work;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use self::bucket::{Bucket, Frequencies, Mark};
+use self::bucket::{Bucket, Frequencies, Requirement};
 pub use self::budget::Budget;
 pub use self::subject::Subject;
 pub use self::work::{Allowance, Halt, STEP_BYTES, Stopped, Work};
@@ -24,42 +25,42 @@ use super::event_pattern::{self, EventPattern};
 use super::filter::Filter;
 use super::subscription::{Subscription, SubscriptionSpec};
 
-/// All active subscriptions, ready to be asked.
+/// An index of all active subscriptions.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    /// Sorted by id; buckets hold places in this list.
+    /// Sorted by id. The buckets hold indexes into this list.
     subscriptions: Vec<Arc<Subscription>>,
     by_type: HashMap<String, Bucket>,
-    /// By the prefix with its last dot.
+    /// The key is the prefix with its final dot, such as `user.`.
     by_prefix: HashMap<String, Bucket>,
     everything: Bucket,
 }
 
-/// Which subscriptions an event is for.
+/// The subscriptions that an event matches.
 #[derive(Debug, Default)]
 pub struct Matches<'a> {
-    /// Those that it is for, by id, each once.
+    /// The matching subscriptions, sorted by id, without duplicates.
     pub matched: Vec<&'a Arc<Subscription>>,
-    /// Those whose filter would have had to look at more than it may: it is not for them.
+    /// The subscriptions whose filter exceeded its budget. They count as not matching.
     pub over_budget: Vec<&'a Arc<Subscription>>,
 }
 
 impl Catalog {
-    /// Builds the index. Inactive subscriptions are not to be passed in.
+    /// Builds the index. The caller must pass active subscriptions only.
     pub fn new(mut subscriptions: Vec<Arc<Subscription>>) -> Self {
         subscriptions.sort_by_key(|subscription| subscription.id);
         let frequencies = Frequencies::of(&subscriptions);
         let mut catalog = Self::default();
-        for (place, subscription) in subscriptions.iter().enumerate() {
-            let mark = frequencies.rarest_mark(&subscription.spec);
-            catalog.insert(&subscription.spec, mark, place);
+        for (index, subscription) in subscriptions.iter().enumerate() {
+            let requirement = frequencies.rarest_requirement(&subscription.spec);
+            catalog.insert(&subscription.spec, requirement, index);
         }
         catalog.subscriptions = subscriptions;
         catalog
     }
 
-    /// Returns the subscriptions that an event is for. The result depends on the event, its budget
-    /// and the subscriptions; the allowance decides only whether there is one.
+    /// Returns the subscriptions that match an event. The result depends only on the event, its
+    /// budget and the subscriptions. The allowance decides only whether there is a result.
     pub fn matching(
         &self,
         subject: &Subject<'_>,
@@ -68,11 +69,11 @@ impl Catalog {
     ) -> Result<Matches<'_>, Stopped> {
         let mut matched = Vec::new();
         let mut filtered = Vec::new();
-        for place in self.places(subject) {
+        for index in self.candidate_indexes(subject) {
             allowance.spend(STEP_BYTES)?;
-            let subscription = &self.subscriptions[place];
+            let subscription = &self.subscriptions[index];
             match &subscription.spec.filter {
-                _ if !meets_the_rest(&subscription.spec, subject) => {}
+                _ if !matches_apart_from_filter(&subscription.spec, subject) => {}
                 Some(filter) => filtered.push((subscription, filter)),
                 None => matched.push(subscription),
             }
@@ -90,24 +91,24 @@ impl Catalog {
         Ok(Matches { matched, over_budget })
     }
 
-    /// How many subscriptions have to be checked in full for an event: what the index is for.
+    /// Returns the number of subscriptions that must be tested in full for an event. A good index
+    /// keeps it small.
     pub fn candidates(&self, subject: &Subject<'_>) -> usize {
-        self.places(subject).len()
+        self.candidate_indexes(subject).len()
     }
 
-    /// How many subscriptions there are.
+    /// Returns the number of subscriptions.
     pub fn len(&self) -> usize {
         self.subscriptions.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.subscriptions.is_empty()
     }
 
-    fn insert(&mut self, spec: &SubscriptionSpec, mark: Option<Mark<'_>>, place: usize) {
+    fn insert(&mut self, spec: &SubscriptionSpec, requirement: Option<Requirement<'_>>, index: usize) {
         if spec.event_types.is_empty() {
-            self.everything.insert(mark, place);
+            self.everything.insert(requirement, index);
         }
         for pattern in &spec.event_types {
             let bucket = match pattern {
@@ -115,35 +116,35 @@ impl Catalog {
                 EventPattern::Prefix(prefix) => self.by_prefix.entry(prefix.clone()).or_default(),
                 EventPattern::Everything => &mut self.everything,
             };
-            bucket.insert(mark, place);
+            bucket.insert(requirement, index);
         }
     }
 
-    fn places(&self, subject: &Subject<'_>) -> Vec<usize> {
-        let mut places = Vec::new();
+    fn candidate_indexes(&self, subject: &Subject<'_>) -> Vec<usize> {
+        let mut indexes = Vec::new();
         if !event_pattern::is_system(subject.event_type) {
-            self.everything.collect(subject, &mut places);
+            self.everything.collect(subject, &mut indexes);
         }
         if let Some(event_type) = subject.event_type {
             let exact = self.by_type.get(event_type).into_iter();
             let prefixed = prefixes(event_type).filter_map(|prefix| self.by_prefix.get(prefix));
-            exact.chain(prefixed).for_each(|bucket| bucket.collect(subject, &mut places));
+            exact.chain(prefixed).for_each(|bucket| bucket.collect(subject, &mut indexes));
         }
-        places.sort_unstable();
-        places.dedup();
-        places
+        indexes.sort_unstable();
+        indexes.dedup();
+        indexes
     }
 }
 
-/// Everything up to and including a dot, for each dot: `a.b.c` gives `a.` and `a.b.`.
+/// Returns the prefix up to and including each dot: `a.b.c` gives `a.` and `a.b.`.
 fn prefixes(event_type: &str) -> impl Iterator<Item = &str> {
     event_type.match_indices('.').map(|(dot, _)| &event_type[..=dot])
 }
 
-/// A subscription that an event is for if its filter matches.
+/// A subscription that matches an event if its filter does.
 type Filtered<'a> = (&'a Arc<Subscription>, &'a Filter);
 
-/// The filters of one event being run.
+/// Runs the filters of one event, in up to two rounds.
 struct Rounds<'c, 'w, 'a> {
     subject: &'w Subject<'w>,
     budget: Budget,
@@ -152,8 +153,8 @@ struct Rounds<'c, 'w, 'a> {
 }
 
 impl<'c> Rounds<'c, '_, '_> {
-    /// Runs filters, each of which may look at `share` bytes. Returns those that would have had to
-    /// look at more.
+    /// Runs filters, each of which may read `share` bytes. Returns the filters that would have had
+    /// to read more.
     fn run(&mut self, filtered: Vec<Filtered<'c>>, share: u64) -> Result<Vec<Filtered<'c>>, Stopped> {
         let mut unfinished = Vec::new();
         for (subscription, filter) in filtered {
@@ -170,8 +171,9 @@ impl<'c> Rounds<'c, '_, '_> {
     }
 }
 
-/// Whether a subscription wants an event, as far as its filter does not say.
-fn meets_the_rest(spec: &SubscriptionSpec, subject: &Subject<'_>) -> bool {
+/// Returns whether an event matches a subscription's types, tags and labels. The filter is not
+/// evaluated.
+fn matches_apart_from_filter(spec: &SubscriptionSpec, subject: &Subject<'_>) -> bool {
     let has_label = |(name, value): (&String, &String)| subject.labels.get(name) == Some(value);
     spec.wants_type(subject.event_type)
         && spec.tags.as_slice().iter().all(|tag| subject.tags.contains(tag))

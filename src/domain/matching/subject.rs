@@ -1,4 +1,4 @@
-//! An event, as far as subscriptions may ask about it.
+//! The fields of an event that subscriptions may test.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -8,23 +8,20 @@ use serde_json::Value;
 
 use super::work::{Allowance, Stopped};
 
-/// What is known of an event. The payload is parsed when somebody first asks for it, and once.
+/// An event to be matched. The payload is parsed at most once, when a filter first reads it.
 #[derive(Debug)]
 pub struct Subject<'a> {
-    /// What kind of thing happened.
     pub event_type: Option<&'a str>,
-    /// Its tags.
     pub tags: &'a [String],
-    /// Its labels.
     pub labels: &'a BTreeMap<String, String>,
-    /// When it was published.
+    /// The time of publishing.
     pub time: DateTime<Utc>,
     raw_payload: &'a str,
     payload: OnceCell<Option<Value>>,
 }
 
 impl<'a> Subject<'a> {
-    /// An event with a payload of this JSON text; none is null.
+    /// Creates a subject. `payload` is JSON text; `None` means null.
     pub fn new(
         event_type: Option<&'a str>,
         tags: &'a [String],
@@ -35,9 +32,9 @@ impl<'a> Subject<'a> {
         Self { event_type, tags, labels, time, raw_payload: payload.unwrap_or("null"), payload: OnceCell::new() }
     }
 
-    /// The payload. There are payloads that can be passed on but not looked into: numbers too
-    /// large for a float, halves of surrogate pairs, nesting to the very limit. Nothing in them
-    /// is found.
+    /// Returns the parsed payload, or `None` if it cannot be parsed. Some payloads can be stored and
+    /// sent but not parsed: numbers too large for a float, unpaired surrogates, nesting at the
+    /// limit. No condition on an unparsable payload finds a value.
     pub fn payload(&self, allowance: &mut Allowance<'_>) -> Result<Option<&Value>, Stopped> {
         if self.payload.get().is_none() {
             allowance.parse(self.raw_payload.len())?;
@@ -45,12 +42,12 @@ impl<'a> Subject<'a> {
         Ok(self.payload.get_or_init(|| serde_json::from_str(self.raw_payload).ok()).as_ref())
     }
 
-    /// Returns how many bytes the payload has.
+    /// Returns the length of the payload in bytes.
     pub fn payload_bytes(&self) -> usize {
         self.raw_payload.len()
     }
 
-    /// Whether the payload had to be parsed.
+    /// Returns whether the payload has been parsed.
     #[cfg(test)]
     pub(super) fn was_parsed(&self) -> bool {
         self.payload.get().is_some()

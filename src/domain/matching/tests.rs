@@ -1,4 +1,4 @@
-//! What the catalog finds, and that it does not look at the rest.
+//! Tests: which subscriptions the catalog finds, and how much it reads to find them.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ fn ids(catalog: &Catalog, event: &Event) -> Vec<i64> {
 }
 
 #[test]
-fn types_are_found_by_name_by_prefix_and_by_star() {
+fn types_match_by_name_by_prefix_and_by_star() {
     let catalog = catalog([
         json!({"event_types": "user.created"}),
         json!({"event_types": "user.*"}),
@@ -78,7 +78,7 @@ fn types_are_found_by_name_by_prefix_and_by_star() {
 }
 
 #[test]
-fn all_tags_and_labels_must_be_there() {
+fn an_event_must_have_all_tags_and_labels() {
     let catalog = catalog([
         json!({"tags": "a,b"}),
         json!({"labels": {"x": "1", "y": "2"}}),
@@ -91,7 +91,7 @@ fn all_tags_and_labels_must_be_there() {
 }
 
 #[test]
-fn a_payload_is_parsed_only_for_a_filter_that_asks_for_it() {
+fn a_payload_is_parsed_only_for_a_filter_that_reads_it() {
     let catalog = catalog([
         json!({"filter": {"type": "b"}}),
         json!({"event_types": "a", "filter": {"payload.n": 1}}),
@@ -101,14 +101,14 @@ fn a_payload_is_parsed_only_for_a_filter_that_asks_for_it() {
     let subject = other.subject();
     assert_eq!(matches(&catalog, &subject).matched.len(), 1);
     assert!(!subject.was_parsed());
-    let asked = Event::new(Some("a"), &[], &[]);
-    let subject = asked.subject();
+    let read = Event::new(Some("a"), &[], &[]);
+    let subject = read.subject();
     assert_eq!(matches(&catalog, &subject).matched[0].id, SubscriptionId(2));
     assert!(subject.was_parsed());
 }
 
 #[test]
-fn a_payload_that_cannot_be_looked_into_matches_nothing_that_looks() {
+fn an_unparsable_payload_matches_no_payload_filter() {
     let labels = BTreeMap::new();
     let catalog = catalog([json!({"filter": {"payload.n": {"$exists": true}}}), json!({})]);
     for payload in [r#"{"n":1e999}"#, r#"{"n":"\ud800"}"#] {
@@ -118,7 +118,7 @@ fn a_payload_that_cannot_be_looked_into_matches_nothing_that_looks() {
 }
 
 #[test]
-fn of_a_thousand_subscriptions_an_event_looks_at_its_few() {
+fn an_event_tests_few_of_a_thousand_subscriptions() {
     let catalog = catalog((0..1000).map(|n| match n % 4 {
         0 => json!({"event_types": format!("type.{n}")}),
         1 => json!({"event_types": format!("group.{n}.*")}),
@@ -135,13 +135,13 @@ fn of_a_thousand_subscriptions_an_event_looks_at_its_few() {
 }
 
 #[test]
-fn subscriptions_come_by_id_in_whatever_order_they_were_given() {
+fn matches_are_sorted_by_id() {
     let all = [9, 3, 7].map(|id| subscription(id, json!({"tags": "a"})));
     assert_eq!(ids(&Catalog::new(all.to_vec()), &Event::new(None, &["a"], &[])), [3, 7, 9]);
 }
 
-/// A filter that looks at all of `payload.s` so many times and does not match.
-fn looking(times: usize) -> Value {
+/// Returns a filter that reads all of `payload.s` `times` times and does not match.
+fn reading_filter(times: usize) -> Value {
     let conditions: Vec<Value> = (0..times).map(|n| json!({"payload.s": {"$contains": format!("b{n}")}})).collect();
     json!({"filter": {"$or": conditions}})
 }
@@ -153,9 +153,9 @@ fn event_with(bytes: usize) -> Event {
 const MIB: u64 = 1024 * 1024;
 
 #[test]
-fn two_hundred_of_the_dearest_filters_look_at_a_bounded_number_of_bytes() {
+fn two_hundred_expensive_filters_read_a_bounded_number_of_bytes() {
     for times in [1, 4, 99] {
-        let all = (0..200).map(|_| looking(times));
+        let all = (0..200).map(|_| reading_filter(times));
         let all = all.chain([json!({"filter": {"payload.s": {"$startsWith": "aa"}}}), json!({})]);
         let (catalog, event) = (catalog(all), event_with(80_000));
         let (subject, mut allowance) = (event.subject(), Allowance::unlimited());
@@ -169,38 +169,39 @@ fn two_hundred_of_the_dearest_filters_look_at_a_bounded_number_of_bytes() {
 }
 
 #[test]
-fn a_filter_that_looks_at_no_more_than_its_share_is_never_left_out() {
-    for dear in [0, 1, 10, 100, 170] {
+fn a_filter_within_its_share_is_always_evaluated() {
+    for expensive in [0, 1, 10, 100, 170] {
         let cheap = json!({"filter": {"payload.s": {"$contains": "aaa"}}});
-        let all = (0..dear).map(|_| looking(99)).chain([cheap]);
+        let all = (0..expensive).map(|_| reading_filter(99)).chain([cheap]);
         let found = catalog(all);
-        assert_eq!(ids(&found, &event_with(100_000)), [dear + 1], "{dear}");
+        assert_eq!(ids(&found, &event_with(100_000)), [expensive + 1], "{expensive}");
     }
-    // However many there are, what looks at little is always seen to.
-    let all = (0..5_000).map(|_| looking(99)).chain([json!({"filter": {"payload.s": {"$startsWith": "aa"}}})]);
+    // A cheap filter is evaluated however many filters there are.
+    let all = (0..5_000).map(|_| reading_filter(99)).chain([json!({"filter": {"payload.s": {"$startsWith": "aa"}}})]);
     assert_eq!(ids(&catalog(all), &event_with(100_000)), [5_001]);
 }
 
 #[test]
-fn what_many_cheap_filters_leave_is_there_for_a_dear_one() {
+fn an_expensive_filter_gets_what_cheap_filters_do_not_use() {
     let cheap = (0..1_000).map(|n| json!({"filter": {"payload.n": n}}));
-    let catalog = catalog(cheap.chain([looking(12)]));
+    let catalog = catalog(cheap.chain([reading_filter(12)]));
     let found = matches(&catalog, &event_with(1_000_000).subject()).over_budget.len();
-    assert_eq!(found, 0, "its equal share would be a thirtieth of one look");
+    assert_eq!(found, 0, "its equal share would be a thirtieth of one read of the payload");
 }
 
 #[test]
-fn a_filter_over_its_budget_does_not_match_whichever_way_it_is_put() {
-    let dear = looking(99)["filter"].clone();
-    let catalog = catalog([json!({ "filter": { "$not": dear } }), json!({ "filter": dear })]);
+fn a_filter_over_its_budget_does_not_match_even_when_negated() {
+    let expensive = reading_filter(99)["filter"].clone();
+    let catalog = catalog([json!({ "filter": { "$not": expensive } }), json!({ "filter": expensive })]);
     let event = event_with(1_000_000);
     let found = matches(&catalog, &event.subject());
     assert_eq!((found.matched.len(), ids_of(&found.over_budget)), (0, vec![1, 2]));
 }
 
 #[test]
-fn an_allowance_decides_whether_there_is_a_result_and_never_which() {
-    let catalog = catalog([looking(3), json!({"filter": {"payload.s": {"$contains": "aaa"}}}), looking(99)]);
+fn an_allowance_never_changes_the_result() {
+    let catalog =
+        catalog([reading_filter(3), json!({"filter": {"payload.s": {"$contains": "aaa"}}}), reading_filter(99)]);
     let event = event_with(250_000);
     let whole = matches(&catalog, &event.subject());
     assert_eq!((ids_of(&whole.matched), ids_of(&whole.over_budget)), (vec![2], vec![3]));
@@ -214,13 +215,13 @@ fn an_allowance_decides_whether_there_is_a_result_and_never_which() {
         }
     }
     assert!(results > 0 && results < 32, "{results}");
-    let gone = std::sync::atomic::AtomicBool::new(true);
-    let (subject, mut none) = (event.subject(), Allowance::unlimited().until(&gone));
+    let is_cancelled = std::sync::atomic::AtomicBool::new(true);
+    let (subject, mut none) = (event.subject(), Allowance::unlimited().until(&is_cancelled));
     assert_eq!(catalog.matching(&subject, budget(&subject), &mut none).unwrap_err(), Stopped);
 }
 
 #[test]
-fn a_large_payload_is_not_parsed_where_there_is_no_time_for_it() {
+fn a_large_payload_is_not_parsed_beyond_the_allowance() {
     let catalog = catalog([json!({"filter": {"payload.n": 1}})]);
     let event = event_with(1_000_000);
     let subject = event.subject();
@@ -245,7 +246,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn the_index_finds_what_asking_everybody_finds(
+    fn the_index_finds_the_same_as_testing_every_subscription(
         all in prop::collection::vec(any_subscription(), 0..20),
         event_type in prop::option::of("(a|b|waybill)(\\.[ab]){0,3}"),
         tags in words(0..3),
@@ -255,9 +256,9 @@ proptest! {
         let event = Event { event_type, tags, labels, payload: r#"{"n": 1}"#.into() };
         let wanted = |subscription: &&Arc<Subscription>| {
             let alone = Catalog::new(vec![Arc::clone(subscription)]);
-            meets_the_rest(&subscription.spec, &event.subject()) && ids(&alone, &event).len() == 1
+            matches_apart_from_filter(&subscription.spec, &event.subject()) && ids(&alone, &event).len() == 1
         };
-        let asked: Vec<i64> = catalog.subscriptions.iter().filter(wanted).map(|found| found.id.0).collect();
-        prop_assert_eq!(ids(&catalog, &event), asked);
+        let expected: Vec<i64> = catalog.subscriptions.iter().filter(wanted).map(|found| found.id.0).collect();
+        prop_assert_eq!(ids(&catalog, &event), expected);
     }
 }
