@@ -1,14 +1,14 @@
-//! Events by CloudEvents 1.0, for receivers that know them.
+//! Rendering of events in the CloudEvents 1.0 format.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::envelope::{verbatim, written};
+use super::envelope::{format_time, verbatim};
 use super::{JSON, Rendered, TransformInput};
 
 const VERSION: &str = "1.0";
 const STRUCTURED_JSON: &str = "application/cloudevents+json";
-/// The type of an event that has none: CloudEvents insists on one.
+/// The type of an event that has none, because CloudEvents requires one.
 const UNTYPED: &str = "waybill.event";
 
 #[derive(Serialize)]
@@ -25,40 +25,40 @@ struct Structured<'a> {
     data: &'a RawValue,
 }
 
-/// All in the body; the payload keeps its bytes.
-pub(super) fn render_structured(parcel: &TransformInput<'_>, payload: &str) -> Result<Rendered, String> {
+/// Renders structured mode: everything is in the body, and the payload keeps its bytes.
+pub(super) fn render_structured(input: &TransformInput<'_>, payload: &str) -> Result<Rendered, String> {
     let event = Structured {
         specversion: VERSION,
-        id: parcel.webhook_id,
-        source: parcel.source,
-        event_type: parcel.event_type.unwrap_or(UNTYPED),
-        time: written(parcel.time),
-        partitionkey: parcel.ordering_key,
+        id: input.webhook_id,
+        source: input.source,
+        event_type: input.event_type.unwrap_or(UNTYPED),
+        time: format_time(input.time),
+        partitionkey: input.ordering_key,
         datacontenttype: JSON,
         data: verbatim(payload)?,
     };
     Rendered::json(&event, STRUCTURED_JSON)
 }
 
-/// The payload in the body and the rest in headers. The content type is that of the payload,
-/// and no header repeats it.
-pub(super) fn render_binary(parcel: &TransformInput<'_>, payload: &str) -> Rendered {
-    let time = written(parcel.time);
+/// Renders binary mode: the payload is in the body, the other attributes in headers. The
+/// `Content-Type` header stands for `datacontenttype`, so there is no `ce-datacontenttype`.
+pub(super) fn render_binary(input: &TransformInput<'_>, payload: &str) -> Rendered {
+    let time = format_time(input.time);
     let attributes = [
         ("ce-specversion", Some(VERSION)),
-        ("ce-id", Some(parcel.webhook_id)),
-        ("ce-source", Some(parcel.source)),
-        ("ce-type", Some(parcel.event_type.unwrap_or(UNTYPED))),
+        ("ce-id", Some(input.webhook_id)),
+        ("ce-source", Some(input.source)),
+        ("ce-type", Some(input.event_type.unwrap_or(UNTYPED))),
         ("ce-time", Some(&*time)),
-        ("ce-partitionkey", parcel.ordering_key),
+        ("ce-partitionkey", input.ordering_key),
     ];
     let header = |(name, value): (&str, Option<&str>)| Some((name.to_owned(), percent_encoded(value?)));
     let headers = attributes.into_iter().filter_map(header).collect();
     Rendered { headers, ..Rendered::new(payload.to_owned(), JSON) }
 }
 
-/// What the HTTP binding (3.1.3.2) lets stand: printable ASCII but the space, the quote and
-/// the percent sign.
+/// Percent-encodes a header value as the HTTP binding (3.1.3.2) requires: everything except
+/// printable ASCII, and also the space, the double quote and the percent sign.
 fn percent_encoded(value: &str) -> String {
     let mut encoded = String::with_capacity(value.len());
     for byte in value.bytes() {
@@ -77,14 +77,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_encoded_as_the_specification_shows() {
+    fn headers_are_encoded_as_in_the_specification() {
         assert_eq!(percent_encoded("Euro € 😀"), "Euro%20%E2%82%AC%20%F0%9F%98%80");
         assert_eq!(percent_encoded("a\"b%c\u{7f}\r\n~!"), "a%22b%25c%7F%0D%0A~!");
     }
 
     proptest! {
         #[test]
-        fn no_value_breaks_out_of_its_header(value in any::<String>()) {
+        fn no_value_can_inject_a_header(value in any::<String>()) {
             prop_assert!(percent_encoded(&value).bytes().all(|byte| matches!(byte, b'!'..=b'~')));
         }
     }

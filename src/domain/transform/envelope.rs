@@ -1,4 +1,4 @@
-//! The payload within what else is known of its event.
+//! Rendering of the envelope: an object with the payload and the event's id, type, time and labels.
 
 use std::collections::BTreeMap;
 
@@ -19,23 +19,23 @@ struct Envelope<'a> {
 }
 
 /// Renders the envelope around a payload, which keeps its bytes.
-pub(super) fn render(parcel: &TransformInput<'_>, payload: &str) -> Result<Rendered, String> {
+pub(super) fn render(input: &TransformInput<'_>, payload: &str) -> Result<Rendered, String> {
     let envelope = Envelope {
-        id: parcel.webhook_id,
-        event_type: parcel.event_type,
-        time: written(parcel.time),
-        labels: parcel.labels,
+        id: input.webhook_id,
+        event_type: input.event_type,
+        time: format_time(input.time),
+        labels: input.labels,
         payload: verbatim(payload)?,
     };
     Rendered::json(&envelope, JSON)
 }
 
-/// A payload, to be put into a larger document as it stands.
+/// Returns the payload as raw JSON, to be embedded in a larger document verbatim.
 pub(super) fn verbatim(payload: &str) -> Result<&RawValue, String> {
     serde_json::from_str(payload).map_err(|error| format!("the payload cannot be read: {error}"))
 }
 
-/// A time as it is written everywhere.
-pub(super) fn written(time: DateTime<Utc>) -> String {
+/// Formats a time as RFC 3339 in UTC with microseconds.
+pub(super) fn format_time(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }

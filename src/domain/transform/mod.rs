@@ -1,9 +1,9 @@
-//! What is made of a payload before it is sent.
+//! Transforms: how the body of a webhook request is made from a payload.
 //!
-//! A [`Transform`] may first select fields of the payload (`keep`, `drop`) and then give the
-//! body a shape: an envelope, an event by CloudEvents, or a template. With none the payload
-//! is sent byte for byte; and wherever it is put into something else without being selected
-//! from, it keeps its bytes there too.
+//! A [`Transform`] may first select fields of the payload (`keep`, `drop`) and then give the body a
+//! shape: an envelope, a CloudEvents event, or a template. Without a transform the payload is sent
+//! byte for byte. A payload that is put into an envelope or a CloudEvents event also keeps its bytes,
+//! unless fields are selected.
 
 mod cloudevents;
 mod envelope;
@@ -24,7 +24,7 @@ use super::path::JsonPath;
 
 const JSON: &str = "application/json";
 
-/// What is made of a payload: first fields are selected, then it is given a shape.
+/// A transform of a payload: first fields are selected, then the body is given a shape.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transform {
     keep: Vec<JsonPath>,
@@ -33,7 +33,8 @@ pub struct Transform {
 }
 
 impl Transform {
-    /// Whether there is a template in it, which may take its time over a payload of any size.
+    /// Returns whether the transform has a template. Rendering one may be slow for a payload of any
+    /// size.
     pub fn has_template(&self) -> bool {
         matches!(self.shape, Shape::Template { .. })
     }
@@ -44,49 +45,41 @@ impl Transform {
 enum Shape {
     /// The payload alone.
     Payload,
-    /// The payload within what else is known of the event.
+    /// An object with the payload and the event's id, type, time and labels.
     Envelope,
-    /// The same by CloudEvents, all in the body.
+    /// CloudEvents in structured mode: everything is in the body.
     CloudEventsStructured,
-    /// The same by CloudEvents, the payload in the body and the rest in headers.
+    /// CloudEvents in binary mode: the payload is in the body, the other attributes in headers.
     CloudEventsBinary,
-    /// Whatever a template says.
+    /// The output of a template.
     Template { template: Template, content_type: String },
 }
 
-/// An event on its way to a receiver.
+/// The event from which a request is rendered.
 #[derive(Debug, Clone, Copy)]
 pub struct TransformInput<'a> {
-    /// What the receiver knows it by: `webhook-id`.
+    /// The value of the `webhook-id` header.
     pub webhook_id: &'a str,
-    /// What kind of thing happened.
     pub event_type: Option<&'a str>,
-    /// A line for people.
     pub title: &'a str,
-    /// When it was published.
+    /// The time of publishing.
     pub time: DateTime<Utc>,
-    /// Its tags.
     pub tags: &'a [String],
-    /// Its labels.
     pub labels: &'a BTreeMap<String, String>,
-    /// What happened, as JSON text; `null` if there is nothing to say.
+    /// The payload as JSON text; `null` if the event has none.
     pub payload: &'a str,
-    /// Ties events of one story together.
     pub correlation_id: Option<&'a str>,
-    /// By which it is kept in order.
     pub ordering_key: Option<&'a str>,
-    /// Where it comes from, as CloudEvents wants to know: a URI.
+    /// The `source` attribute of CloudEvents, a URI.
     pub source: &'a str,
 }
 
-/// What is sent.
+/// A rendered request body, with the headers that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
-    /// The body.
     pub body: Bytes,
-    /// What it is.
     pub content_type: String,
-    /// Headers that belong to it.
+    /// The attributes of CloudEvents in binary mode; otherwise empty.
     pub headers: Vec<(String, String)>,
 }
 
@@ -101,18 +94,18 @@ impl Rendered {
     }
 }
 
-/// Makes what is sent. With no transform it is the payload, byte for byte. The error says why
-/// this event cannot be rendered; no other attempt would fare better.
-pub fn render(transform: Option<&Transform>, parcel: &TransformInput<'_>) -> Result<Rendered, String> {
-    let Some(transform) = transform else { return Ok(Rendered::new(parcel.payload.to_owned(), JSON)) };
-    let payload = transform.selected(parcel.payload)?;
+/// Renders the body of a request. Without a transform it is the payload, byte for byte. The error
+/// says why the event cannot be rendered; another attempt would fail in the same way.
+pub fn render(transform: Option<&Transform>, input: &TransformInput<'_>) -> Result<Rendered, String> {
+    let Some(transform) = transform else { return Ok(Rendered::new(input.payload.to_owned(), JSON)) };
+    let payload = transform.selected(input.payload)?;
     match &transform.shape {
         Shape::Payload => Ok(Rendered::new(payload.into_owned(), JSON)),
-        Shape::Envelope => envelope::render(parcel, &payload),
-        Shape::CloudEventsStructured => cloudevents::render_structured(parcel, &payload),
-        Shape::CloudEventsBinary => Ok(cloudevents::render_binary(parcel, &payload)),
+        Shape::Envelope => envelope::render(input, &payload),
+        Shape::CloudEventsStructured => cloudevents::render_structured(input, &payload),
+        Shape::CloudEventsBinary => Ok(cloudevents::render_binary(input, &payload)),
         Shape::Template { template, content_type } => {
-            let body = template.render(parcel, &payload)?;
+            let body = template.render(input, &payload)?;
             if is_json(content_type) {
                 let checked = serde_json::from_slice::<&RawValue>(&body);
                 checked.map_err(|error| format!("the template did not make JSON: {error}"))?;
@@ -132,7 +125,7 @@ impl Transform {
     }
 }
 
-/// Whether a content type promises JSON.
+/// Returns whether a content type denotes JSON.
 fn is_json(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     essence == JSON || essence.ends_with("+json")

@@ -1,4 +1,4 @@
-//! Reading and writing a transform.
+//! Parsing and serialising of transforms.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ const STRUCTURED: &str = "structured";
 const BINARY: &str = "binary";
 
 impl Transform {
-    /// Reads a transform; the field named in a complaint is relative to it.
+    /// Parses a transform. The field named in an error is relative to the transform.
     pub fn parse(value: &Value) -> Result<Self, Invalid> {
         const KNOWN: [&str; 6] = ["keep", "drop", "template", "content_type", "envelope", "cloudevents"];
         let Value::Object(fields) = value else { return Err(Invalid::new("", "must be a JSON object")) };
@@ -28,7 +28,7 @@ impl Transform {
         Ok(transform)
     }
 
-    /// The transform, so that reading it gives the same.
+    /// Returns the transform as JSON. [`Transform::parse`] of the result gives the same transform.
     pub fn to_json(&self) -> Value {
         let mut fields = Map::new();
         let paths = |paths: &[JsonPath]| paths.iter().map(|path| Value::from(path.to_string())).collect::<Value>();
@@ -53,12 +53,12 @@ impl Transform {
     }
 }
 
-fn given<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+fn present_field<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     fields.get(name).filter(|value| !value.is_null())
 }
 
 fn read_paths(fields: &Map<String, Value>, name: &str) -> Result<Vec<JsonPath>, Invalid> {
-    let Some(value) = given(fields, name) else { return Ok(Vec::new()) };
+    let Some(value) = present_field(fields, name) else { return Ok(Vec::new()) };
     let items = value.as_array().ok_or_else(|| Invalid::new(name, "must be a list of paths"))?;
     if items.is_empty() || items.len() > limits::TRANSFORM_PATHS {
         return Err(Invalid::new(name, format!("must list 1 to {} paths", limits::TRANSFORM_PATHS)));
@@ -82,7 +82,7 @@ fn read_shape(fields: &Map<String, Value>) -> Result<Shape, Invalid> {
 
 fn read_template(fields: &Map<String, Value>) -> Result<Option<Shape>, Invalid> {
     let content_type = read_content_type(fields)?;
-    let Some(value) = given(fields, "template") else {
+    let Some(value) = present_field(fields, "template") else {
         let stray = content_type.map(|_| Invalid::new("content_type", "goes with a template only"));
         return stray.map_or(Ok(None), Err);
     };
@@ -94,7 +94,7 @@ fn read_template(fields: &Map<String, Value>) -> Result<Option<Shape>, Invalid> 
 }
 
 fn read_content_type(fields: &Map<String, Value>) -> Result<Option<&str>, Invalid> {
-    let Some(value) = given(fields, "content_type") else { return Ok(None) };
+    let Some(value) = present_field(fields, "content_type") else { return Ok(None) };
     let is_fine = |text: &&str| {
         text.len() <= limits::CONTENT_TYPE_CHARS
             && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
@@ -105,7 +105,7 @@ fn read_content_type(fields: &Map<String, Value>) -> Result<Option<&str>, Invali
 }
 
 fn read_envelope(fields: &Map<String, Value>) -> Result<Option<Shape>, Invalid> {
-    match given(fields, "envelope") {
+    match present_field(fields, "envelope") {
         None | Some(Value::Bool(false)) => Ok(None),
         Some(Value::Bool(true)) => Ok(Some(Shape::Envelope)),
         Some(_) => Err(Invalid::new("envelope", "must be true or false")),
@@ -113,7 +113,7 @@ fn read_envelope(fields: &Map<String, Value>) -> Result<Option<Shape>, Invalid> 
 }
 
 fn read_cloudevents(fields: &Map<String, Value>) -> Result<Option<Shape>, Invalid> {
-    match given(fields, "cloudevents").map(|value| value.as_str().unwrap_or_default()) {
+    match present_field(fields, "cloudevents").map(|value| value.as_str().unwrap_or_default()) {
         None => Ok(None),
         Some(STRUCTURED) => Ok(Some(Shape::CloudEventsStructured)),
         Some(BINARY) => Ok(Some(Shape::CloudEventsBinary)),

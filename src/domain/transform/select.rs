@@ -1,4 +1,4 @@
-//! Selecting fields of a payload. What stays keeps its order and its spelling.
+//! Selection of fields of a payload. The selected fields keep their order and their bytes.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use serde_json::value::RawValue;
 use crate::domain::path::JsonPath;
 use crate::domain::raw_entries::RawEntries;
 
-/// Leaves of a payload what `keep` names, or all of it if that is empty, without what `drop`
-/// names. All paths are those of the payload as it came, so that dropping `items.0` does not
-/// move `items.1`; of a list the rest closes up.
+/// Returns the fields of a payload that `keep` names, or all fields if `keep` is empty, without the
+/// fields that `drop` names. All paths refer to the original payload: after `items.0` is dropped,
+/// `items.1` still means the original second item. The remaining items of a list move together.
 pub(super) fn select(payload: &str, keep: &[JsonPath], drop: &[JsonPath]) -> Result<String, String> {
     let (keep, drop) = (Branches::of(keep), Branches::of(drop));
     let keep = if keep.children.is_empty() { Keep::All } else { Keep::Under(&keep) };
     let selected = select_value(payload, keep, Some(&drop)).map_err(|error| format!("cannot be read: {error}"))?;
-    Ok(selected.unwrap_or_else(|| nothing_of(payload).to_owned()))
+    Ok(selected.unwrap_or_else(|| empty_like(payload).to_owned()))
 }
 
-fn nothing_of(payload: &str) -> &'static str {
+fn empty_like(payload: &str) -> &'static str {
     match payload.as_bytes().first() {
         Some(b'{') => "{}",
         Some(b'[') => "[]",
@@ -25,7 +25,7 @@ fn nothing_of(payload: &str) -> &'static str {
     }
 }
 
-/// Paths, by their first segments.
+/// A tree of paths, by their segments.
 #[derive(Debug, Default)]
 struct Branches {
     is_end: bool,
@@ -46,7 +46,7 @@ impl Branches {
     }
 }
 
-/// What is kept of a value.
+/// The part of a value that is kept.
 #[derive(Clone, Copy)]
 enum Keep<'b> {
     All,
@@ -54,7 +54,7 @@ enum Keep<'b> {
 }
 
 impl<'b> Keep<'b> {
-    /// What is kept of a part; nothing, if it is not named.
+    /// Returns which part of a field or item is kept, or `None` if no path leads to it.
     fn of_part(self, name: &str) -> Option<Self> {
         match self {
             Keep::All => Some(Keep::All),
@@ -66,13 +66,14 @@ impl<'b> Keep<'b> {
     }
 }
 
-/// What is left of a value, if any of it was asked for. It goes no deeper than the paths do.
+/// Returns the selected part of a value, or `None` if nothing of it is selected. Recurses only as
+/// deep as the paths.
 fn select_value(json: &str, keep: Keep<'_>, drop: Option<&Branches>) -> Result<Option<String>, serde_json::Error> {
     let drop = drop.filter(|branches| !branches.children.is_empty());
     if matches!(keep, Keep::All) && drop.is_none() {
         return Ok(Some(json.to_owned()));
     }
-    let of_part = |name: &str, value: &RawValue| {
+    let select_part = |name: &str, value: &RawValue| {
         let dropped = drop.and_then(|branches| branches.children.get(name));
         match keep.of_part(name) {
             Some(kept) if !dropped.is_some_and(|branch| branch.is_end) => select_value(value.get(), kept, dropped),
@@ -83,7 +84,7 @@ fn select_value(json: &str, keep: Keep<'_>, drop: Option<&Branches>) -> Result<O
     let (open, close) = match json.as_bytes().first() {
         Some(b'{') => {
             for (name, value) in serde_json::from_str::<RawEntries<'_>>(json)?.0 {
-                if let Some(part) = of_part(&name, value)? {
+                if let Some(part) = select_part(&name, value)? {
                     parts.push(format!("{}:{part}", serde_json::to_string(&name)?));
                 }
             }
@@ -91,7 +92,7 @@ fn select_value(json: &str, keep: Keep<'_>, drop: Option<&Branches>) -> Result<O
         }
         Some(b'[') => {
             for (index, value) in serde_json::from_str::<Vec<&RawValue>>(json)?.into_iter().enumerate() {
-                parts.extend(of_part(&index.to_string(), value)?);
+                parts.extend(select_part(&index.to_string(), value)?);
             }
             ('[', ']')
         }
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_fields_are_gone() {
+    fn dropped_fields_are_removed() {
         let payload = r#"{"a":{"b":1,"c":2},"d":"x"}"#;
         assert_eq!(selected(payload, &[], &["a.b", "d"]), r#"{"a":{"c":2}}"#);
         assert_eq!(selected(payload, &[], &["a.b", "a.c"]), r#"{"a":{},"d":"x"}"#);
@@ -135,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn items_of_lists_go_by_the_places_they_came_in() {
+    fn list_items_are_selected_by_their_original_index() {
         assert_eq!(selected("[1,2,3]", &[], &["0", "1"]), "[3]");
         assert_eq!(selected(r#"{"i":[{"s":1,"t":2},{"s":3}]}"#, &["i.0.s", "i.1"], &[]), r#"{"i":[{"s":1},{"s":3}]}"#);
     }
 
     #[test]
-    fn what_has_no_fields_has_none_to_keep() {
+    fn keeping_fields_of_a_scalar_leaves_nothing() {
         assert_eq!(selected("null", &["a"], &[]), "null");
         assert_eq!(selected("5", &["a"], &[]), "null");
         assert_eq!(selected("[1]", &["a"], &[]), "[]");
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_as_deep_as_can_be_is_not_followed() {
+    fn the_deepest_payload_is_handled_without_deep_recursion() {
         let payload = format!(r#"{{"a":{}{}}}"#, "[".repeat(127), "]".repeat(127));
         assert_eq!(selected(&payload, &["a"], &["b"]), payload);
         let lists = format!("{}{}", "[".repeat(128), "]".repeat(128));
@@ -158,17 +159,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_left_is_json(
+        fn the_selection_is_valid_json(
             payload in crate::domain::transform::tests::any_json(),
             keep in prop::collection::vec("[ab01](\\.[ab01]){0,2}", 0..3),
             drop in prop::collection::vec("[ab01](\\.[ab01]){0,2}", 0..3),
         ) {
-            let texts = |paths: &[String]| paths.iter().map(|path| JsonPath::parse(path).unwrap()).collect::<Vec<_>>();
-            let left = select(&payload.to_string(), &texts(&keep), &texts(&drop)).unwrap();
-            let left: Value = serde_json::from_str(&left).unwrap();
-            for path in texts(&drop).iter().filter(|_| payload.is_object()) {
+            let parse_paths = |paths: &[String]| paths.iter().map(|path| JsonPath::parse(path).unwrap()).collect::<Vec<_>>();
+            let remaining = select(&payload.to_string(), &parse_paths(&keep), &parse_paths(&drop)).unwrap();
+            let remaining: Value = serde_json::from_str(&remaining).unwrap();
+            for path in parse_paths(&drop).iter().filter(|_| payload.is_object()) {
                 let is_by_name = path.segments().iter().all(|segment| !segment.starts_with(['0', '1']));
-                prop_assert!(!is_by_name || path.find(&left).is_none());
+                prop_assert!(!is_by_name || path.find(&remaining).is_none());
             }
         }
     }

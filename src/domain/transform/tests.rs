@@ -1,4 +1,4 @@
-//! What comes out of a transform, and which are refused.
+//! Tests: what transforms render, and which transforms are refused.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::*;
 
 const PAYLOAD: &str = r#"{"b":1.0 , "a":[ 1 ], "user":{"id":7,"mail":"a@b"}}"#;
 
-/// JSON with few names, so that paths meet something.
+/// Generates JSON with few distinct names, so that random paths often match.
 pub(super) fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![Just(Value::Null), any::<i32>().prop_map(Value::from), "\\PC{0,3}".prop_map(Value::from)];
     leaf.prop_recursive(4, 30, 4, |inner| {
@@ -19,9 +19,9 @@ pub(super) fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-fn rendered_over(payload: &str, transform: Value) -> Result<Rendered, String> {
+fn render_with(payload: &str, transform: Value) -> Result<Rendered, String> {
     let labels = BTreeMap::from([("region".to_owned(), "eu".to_owned())]);
-    let parcel = TransformInput {
+    let input = TransformInput {
         webhook_id: "msg_1",
         event_type: Some("order.paid"),
         title: "An order",
@@ -34,18 +34,18 @@ fn rendered_over(payload: &str, transform: Value) -> Result<Rendered, String> {
         source: "/waybill",
     };
     let transform = (!transform.is_null()).then(|| Transform::parse(&transform).unwrap());
-    render(transform.as_ref(), &parcel)
+    render(transform.as_ref(), &input)
 }
 
 fn rendered(transform: Value) -> Rendered {
-    rendered_over(PAYLOAD, transform).unwrap()
+    render_with(PAYLOAD, transform).unwrap()
 }
 
 fn body(rendered: &Rendered) -> &str {
     std::str::from_utf8(&rendered.body).unwrap()
 }
 
-fn refusal(transform: Value) -> String {
+fn invalid_field(transform: Value) -> String {
     Transform::parse(&transform).unwrap_err().field
 }
 
@@ -62,10 +62,10 @@ fn fields_are_selected_before_the_shape_is_given() {
     assert_eq!(body(&rendered(json!({"keep": ["user"], "drop": ["user.mail"]}))), r#"{"user":{"id":7}}"#);
     let enveloped = rendered(json!({"keep": ["b"], "envelope": true}));
     assert!(body(&enveloped).ends_with(r#""payload":{"b":1.0}}"#), "{}", body(&enveloped));
-    let written = rendered(
+    let from_template = rendered(
         json!({"drop": ["user"], "template": "{{ payload.user is defined|string }}", "content_type": "text/plain"}),
     );
-    assert_eq!(body(&written), "false");
+    assert_eq!(body(&from_template), "false");
 }
 
 #[test]
@@ -102,9 +102,9 @@ fn a_binary_cloudevent_is_the_payload_with_headers() {
 }
 
 #[test]
-fn an_event_without_a_type_is_given_one_for_cloudevents() {
+fn cloudevents_gives_a_type_to_an_event_without_one() {
     let labels = BTreeMap::new();
-    let parcel = TransformInput {
+    let input = TransformInput {
         webhook_id: "msg_1",
         event_type: None,
         title: "",
@@ -117,13 +117,13 @@ fn an_event_without_a_type_is_given_one_for_cloudevents() {
         source: "/",
     };
     let transform = Transform::parse(&json!({"cloudevents": "structured"})).unwrap();
-    let event: Value = serde_json::from_slice(&render(Some(&transform), &parcel).unwrap().body).unwrap();
+    let event: Value = serde_json::from_slice(&render(Some(&transform), &input).unwrap().body).unwrap();
     assert_eq!((&event["type"], &event["data"]), (&json!("waybill.event"), &Value::Null));
     assert!(event.get("partitionkey").is_none());
 }
 
 #[test]
-fn a_transform_says_one_thing() {
+fn invalid_transforms_are_refused() {
     for (bad, field) in [
         (json!({}), ""),
         (json!("envelope"), ""),
@@ -142,12 +142,12 @@ fn a_transform_says_one_thing() {
         (json!({"template": "x", "content_type": "plain"}), "content_type"),
         (json!({"jsonnet": "x"}), "jsonnet"),
     ] {
-        assert_eq!(refusal(bad.clone()), field, "{bad}");
+        assert_eq!(invalid_field(bad.clone()), field, "{bad}");
     }
 }
 
 #[test]
-fn what_is_written_is_read_the_same() {
+fn a_transform_survives_serialisation() {
     for transform in [
         json!({"keep": ["a.b", "c"], "drop": ["a.b.d"]}),
         json!({"envelope": true}),
@@ -162,9 +162,9 @@ fn what_is_written_is_read_the_same() {
 
 proptest! {
     #[test]
-    fn whatever_the_payload_the_shapes_are_json(payload in any_json(), structured in any::<bool>()) {
+    fn every_shape_is_valid_json_for_any_payload(payload in any_json(), structured in any::<bool>()) {
         let transform = if structured { json!({"cloudevents": "structured"}) } else { json!({"envelope": true}) };
-        let whole = rendered_over(&payload.to_string(), transform).unwrap();
+        let whole = render_with(&payload.to_string(), transform).unwrap();
         let whole: Value = serde_json::from_slice(&whole.body).unwrap();
         prop_assert_eq!(&whole[if structured { "data" } else { "payload" }], &payload);
     }

@@ -1,8 +1,8 @@
-//! A buffer that does not grow beyond all bounds.
+//! A buffer with a size limit.
 
 use std::io;
 
-/// Takes so many bytes, and refuses the rest.
+/// A writer that accepts at most `limit` bytes.
 pub(super) struct BoundedWriter {
     bytes: Vec<u8>,
     limit: usize,
@@ -14,7 +14,7 @@ impl BoundedWriter {
         Self { bytes: Vec::new(), limit, is_over: false }
     }
 
-    /// Whether more was written than there was room for.
+    /// Returns whether a write exceeded the limit.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -28,7 +28,7 @@ impl io::Write for BoundedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes.len() + bytes.len() > self.limit {
             self.is_over = true;
-            return Err(io::Error::other("there is no more room"));
+            return Err(io::Error::other("the output limit is exceeded"));
         }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())

@@ -1,7 +1,7 @@
 //! The filters and tests that a template may use.
 //!
-//! Those that make text pay for it out of one allowance for the whole rendering; the others
-//! are minijinja's and make nothing larger than what they are given.
+//! The filters that produce text are defined here, and share one byte limit per rendering. The others
+//! are minijinja's and never produce anything larger than their input.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -11,20 +11,21 @@ use minijinja::{Environment, Error, ErrorKind, State, Value, filters, tests};
 use super::bounded::BoundedWriter;
 use crate::domain::limits;
 
-/// The filters. Those that always give a number, if called without arguments, come first.
+/// The names of the filters. The first [`NUMERIC`] always return a number if called without
+/// arguments.
 pub(super) const FILTERS: [&str; 18] = [
     "int", "float", "length", "count", "round", "abs", "default", "d", "first", "last", "items", "tojson", "string",
     "lower", "upper", "trim", "join", "replace",
 ];
 
-/// How many of [`FILTERS`] give numbers.
+/// The number of filters at the start of [`FILTERS`] that return numbers.
 pub(super) const NUMERIC: usize = 6;
 
-/// The tests.
+/// The names of the tests.
 pub(super) const TESTS: [&str; 8] =
     ["defined", "undefined", "none", "boolean", "number", "string", "sequence", "mapping"];
 
-/// Adds the filters and tests.
+/// Adds the filters and tests to an environment.
 pub(super) fn install(environment: &mut Environment<'static>) {
     environment.add_filter("int", filters::int);
     environment.add_filter("float", filters::float);
@@ -54,20 +55,20 @@ pub(super) fn install(environment: &mut Environment<'static>) {
     environment.add_test("mapping", tests::is_mapping);
 }
 
-/// A value as JSON, if it is not too long.
+/// Returns a value as JSON of at most [`limits::RENDERED_BYTES`] bytes.
 pub(super) fn json_of(value: &Value) -> Result<String, Error> {
     let mut out = BoundedWriter::new(limits::RENDERED_BYTES);
     serde_json::to_writer(&mut out, value).map_err(|error| invalid(format!("cannot be written as JSON: {error}")))?;
     String::from_utf8(out.into_bytes()).map_err(|error| invalid(error.to_string()))
 }
 
-/// What the filters of one rendering may still make, in bytes.
-struct Allowance(usize);
+/// The number of bytes that the filters of one rendering may still produce.
+struct RemainingBytes(usize);
 
-/// Hands out text that a filter made, if there is allowance left for it.
-fn made(state: &mut State<'_, '_>, text: String) -> Result<String, Error> {
-    let allowance = state.get_or_insert_extension(Allowance(limits::TEMPLATE_SCRATCH_BYTES));
-    allowance.0 = allowance.0.checked_sub(text.len()).ok_or_else(|| invalid("the filters make too much text"))?;
+/// Returns a filter's result if it is within the remaining bytes, and subtracts its length.
+fn charged(state: &mut State<'_, '_>, text: String) -> Result<String, Error> {
+    let remaining = state.get_or_insert_extension(RemainingBytes(limits::TEMPLATE_SCRATCH_BYTES));
+    remaining.0 = remaining.0.checked_sub(text.len()).ok_or_else(|| invalid("the filters make too much text"))?;
     Ok(text)
 }
 
@@ -77,27 +78,27 @@ fn invalid(reason: impl Into<Cow<'static, str>>) -> Error {
 
 fn to_json(state: &mut State<'_, '_>, value: &Value) -> Result<Value, Error> {
     let json = json_of(value)?;
-    made(state, json).map(Value::from_safe_string)
+    charged(state, json).map(Value::from_safe_string)
 }
 
 fn string(state: &mut State<'_, '_>, value: &Value) -> Result<String, Error> {
     let text = text_of(value)?.into_owned();
-    made(state, text)
+    charged(state, text)
 }
 
 fn lower(state: &mut State<'_, '_>, value: &Value) -> Result<String, Error> {
     let text = text_of(value)?.to_lowercase();
-    made(state, text)
+    charged(state, text)
 }
 
 fn upper(state: &mut State<'_, '_>, value: &Value) -> Result<String, Error> {
     let text = text_of(value)?.to_uppercase();
-    made(state, text)
+    charged(state, text)
 }
 
 fn trim(state: &mut State<'_, '_>, value: &Value) -> Result<String, Error> {
     let text = text_of(value)?.trim().to_owned();
-    made(state, text)
+    charged(state, text)
 }
 
 fn join(state: &mut State<'_, '_>, value: &Value, between: Option<&str>) -> Result<String, Error> {
@@ -107,7 +108,7 @@ fn join(state: &mut State<'_, '_>, value: &Value, between: Option<&str>) -> Resu
         write!(out, "{before}{}", text_of(&item)?).map_err(too_long)?;
     }
     let text = into_text(out)?;
-    made(state, text)
+    charged(state, text)
 }
 
 fn replace(state: &mut State<'_, '_>, value: &Value, from: &str, to: &str) -> Result<String, Error> {
@@ -121,11 +122,12 @@ fn replace(state: &mut State<'_, '_>, value: &Value, from: &str, to: &str) -> Re
         write!(out, "{before}{part}").map_err(too_long)?;
     }
     let text = into_text(out)?;
-    made(state, text)
+    charged(state, text)
 }
 
-/// A value as text, if it is not too long: a string as it is, nothing for what is not there
-/// or null, and all else as JSON, for the engine's own way is that of Python.
+/// Returns a value as text of at most [`limits::RENDERED_BYTES`] bytes: a string verbatim, an empty
+/// string for a missing value or null, and anything else as JSON. The engine's own formatting is
+/// not used because it follows Python.
 pub(super) fn text_of(value: &Value) -> Result<Cow<'_, str>, Error> {
     if value.is_none() || value.is_undefined() {
         return Ok(Cow::Borrowed(""));

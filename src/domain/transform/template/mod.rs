@@ -1,17 +1,16 @@
-//! Templates: a body in the subscriber's own words.
+//! Templates: bodies that a subscriber writes in a subset of the Jinja language.
 //!
-//! Who may register a subscription may register a template, so a template must not be able to
-//! take the server down. The engine, minijinja, counts steps; but one step may double a
-//! string, and forty of them fill any memory. So the language is cut down until nothing grows
-//! without being counted ([`language`]): there are loops, conditions and names, but no
-//! concatenation, no captured blocks and no lists of anything but constants; and the filters
-//! ([`filters`]) are our own or known to be cheap, and share an allowance. What comes out is
-//! bounded as it is written.
+//! Any client that may register a subscription may register a template, so a template must not be
+//! able to exhaust the server. The engine, minijinja, counts steps. But one step may double a string,
+//! and forty of these steps fill any memory. The language is therefore reduced until nothing grows
+//! uncounted ([`language`]): there are loops, conditions and variables, but no concatenation, no
+//! captured blocks, and no lists except of constants. The filters ([`filters`]) are defined here or
+//! known to be cheap, and share one byte limit. The size of the output is checked while it is format_time.
 //!
-//! Where the result is JSON, a string is escaped so that it can stand between quotes,
-//! `"Order {{ payload.id }} was paid"`, and anything else is written as JSON. A string comes
-//! with its own quotes by `{{ payload.name|tojson }}`. Elsewhere strings are written as they
-//! are, null is empty, and all else is JSON.
+//! If the body is JSON, a string is escaped so that it can stand between quotes,
+//! `"Order {{ payload.id }} was paid"`, and any other value is format_time as JSON.
+//! `{{ payload.name|tojson }}` writes a string with its quotes. If the body is not JSON, strings are
+//! format_time verbatim, null is empty, and any other value is format_time as JSON.
 
 mod bounded;
 mod filters;
@@ -27,12 +26,12 @@ use serde::Serialize;
 
 use self::bounded::BoundedWriter;
 use super::TransformInput;
-use super::envelope::written;
+use super::envelope::format_time;
 use crate::domain::limits;
 
 const NAME: &str = "template";
 
-/// A template, checked and compiled.
+/// A checked and compiled template.
 #[derive(Clone)]
 pub(super) struct Template {
     text: String,
@@ -40,7 +39,8 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// Reads a template for a body that is JSON or is not. The error is the reason for refusal.
+    /// Parses a template; `is_json` says whether the body is JSON. The error is the reason for
+    /// refusal.
     pub(super) fn parse(text: &str, is_json: bool) -> Result<Self, String> {
         if text.len() > limits::TEMPLATE_BYTES {
             return Err(format!("must be at most {} bytes long", limits::TEMPLATE_BYTES));
@@ -53,21 +53,22 @@ impl Template {
         environment.set_undefined_behavior(UndefinedBehavior::Chainable);
         environment.set_formatter(if is_json { write_as_json } else { write_as_text });
         filters::install(&mut environment);
-        environment.add_template_owned(NAME, text.to_owned()).map_err(|error| complaint(&error))?;
+        environment.add_template_owned(NAME, text.to_owned()).map_err(|error| describe_error(&error))?;
         Ok(Self { text: text.to_owned(), environment: Arc::new(environment) })
     }
 
-    /// As it was given.
+    /// Returns the source text.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Renders it over a parcel with this payload. The error says why it cannot be.
-    pub(super) fn render(&self, parcel: &TransformInput<'_>, payload: &str) -> Result<Vec<u8>, String> {
+    /// Renders the template for `input`, with `payload` in place of the input's own payload. The
+    /// error says why the event cannot be rendered.
+    pub(super) fn render(&self, input: &TransformInput<'_>, payload: &str) -> Result<Vec<u8>, String> {
         let payload = serde_json::from_str(payload).map_err(|error| format!("the payload cannot be read: {error}"));
-        let context = Context::of(parcel, payload?);
+        let context = Context::of(input, payload?);
         let mut environment = Environment::clone(&self.environment);
-        environment.set_fuel(Some(steps_over(parcel.payload.len())));
+        environment.set_fuel(Some(max_steps(input.payload.len())));
         let mut body = BoundedWriter::new(limits::RENDERED_BYTES);
         let rendered = environment
             .get_template(NAME)
@@ -75,18 +76,19 @@ impl Template {
         match rendered {
             _ if body.is_over() => Err(format!("the template made more than {} bytes", limits::RENDERED_BYTES)),
             Ok(()) => Ok(body.into_bytes()),
-            Err(error) => Err(format!("the template {}", complaint(&error))),
+            Err(error) => Err(format!("the template {}", describe_error(&error))),
         }
     }
 }
 
-/// How many steps a template may take over a payload of this size.
-fn steps_over(bytes: usize) -> u64 {
+/// Returns the number of steps that a template may take for a payload of `bytes` bytes. A step may
+/// read the whole payload, so a larger payload allows fewer steps.
+fn max_steps(bytes: usize) -> u64 {
     let steps = limits::TEMPLATE_WORK_BYTES / (bytes as u64).max(1);
     steps.clamp(limits::TEMPLATE_LEAST_STEPS, limits::TEMPLATE_STEPS)
 }
 
-/// What a template may name.
+/// The variables of a template.
 #[derive(Serialize)]
 struct Context<'a> {
     id: &'a str,
@@ -101,16 +103,16 @@ struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    fn of(parcel: &TransformInput<'a>, payload: serde_json::Value) -> Self {
+    fn of(input: &TransformInput<'a>, payload: serde_json::Value) -> Self {
         Self {
-            id: parcel.webhook_id,
-            event_type: parcel.event_type,
-            title: parcel.title,
-            time: written(parcel.time),
-            tags: parcel.tags,
-            labels: parcel.labels,
+            id: input.webhook_id,
+            event_type: input.event_type,
+            title: input.title,
+            time: format_time(input.time),
+            tags: input.tags,
+            labels: input.labels,
             payload,
-            correlation_id: parcel.correlation_id,
+            correlation_id: input.correlation_id,
         }
     }
 }
@@ -124,14 +126,14 @@ fn write_as_json(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value)
         return write_as_text(out, state, value);
     }
     let json = filters::json_of(value)?;
-    // Between the quotes, for a string stands in the middle of another.
+    // Without its quotes, because the string stands inside another string.
     let inner = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(&json);
     out.write_str(inner).map_err(|_| Error::from(ErrorKind::WriteFailure))
 }
 
-/// What went wrong, with the line, as the end of a sentence.
-fn complaint(error: &Error) -> String {
-    let what = match error.kind() {
+/// Describes an error with its line, as the end of a sentence that starts with "the template".
+fn describe_error(error: &Error) -> String {
+    let description = match error.kind() {
         ErrorKind::OutOfFuel => "takes too many steps for a payload of this size".to_owned(),
         kind => match error.detail() {
             Some(detail) => format!("has a fault: {kind}: {detail}"),
@@ -139,8 +141,8 @@ fn complaint(error: &Error) -> String {
         },
     };
     match error.line() {
-        Some(line) => format!("{what} (line {line})"),
-        None => what,
+        Some(line) => format!("{description} (line {line})"),
+        None => description,
     }
 }
 

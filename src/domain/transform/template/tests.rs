@@ -1,4 +1,4 @@
-//! What templates make, and that none of them takes the server down.
+//! Tests: what templates render, and that no template exhausts the server.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 
-fn render_over(payload: &Json, text: &str, is_json: bool) -> Result<String, String> {
+fn render(payload: &Json, text: &str, is_json: bool) -> Result<String, String> {
     let labels = BTreeMap::from([("region".to_owned(), "eu".to_owned())]);
     let payload = payload.to_string();
-    let parcel = TransformInput {
+    let input = TransformInput {
         webhook_id: "msg_1",
         event_type: Some("order.paid"),
         title: "An order",
@@ -23,7 +23,7 @@ fn render_over(payload: &Json, text: &str, is_json: bool) -> Result<String, Stri
         ordering_key: None,
         source: "/",
     };
-    let body = Template::parse(text, is_json)?.render(&parcel, &payload)?;
+    let body = Template::parse(text, is_json)?.render(&input, &payload)?;
     String::from_utf8(body).map_err(|error| error.to_string())
 }
 
@@ -32,27 +32,27 @@ fn order() -> Json {
 }
 
 fn text(template: &str) -> String {
-    render_over(&order(), template, false).unwrap()
+    render(&order(), template, false).unwrap()
 }
 
 fn json(template: &str) -> String {
-    render_over(&order(), template, true).unwrap()
+    render(&order(), template, true).unwrap()
 }
 
 #[test]
-fn all_that_is_known_of_an_event_can_be_named() {
+fn every_field_of_an_event_is_a_variable() {
     let all = "{{ id }} {{ type }} {{ title }} {{ time }} {{ tags|join('+') }} {{ labels.region }} {{ payload.id }}";
     assert_eq!(text(all), "msg_1 order.paid An order 1970-01-01T00:00:00.000000Z a+b eu 7");
     assert_eq!(text("[{{ correlation_id }}]"), "[]");
 }
 
 #[test]
-fn what_is_missing_is_empty_and_can_have_a_default() {
+fn a_missing_value_is_empty_and_can_have_a_default() {
     assert_eq!(text("[{{ payload.a.b.c }}][{{ payload.a.b|default('x') }}]"), "[][x]");
 }
 
 #[test]
-fn strings_stand_between_quotes_and_all_else_is_json() {
+fn in_json_strings_are_escaped_and_other_values_are_json() {
     assert_eq!(
         json(r#"{"text": "Order {{ payload.id }}: {{ payload.name }}"}"#),
         r#"{"text": "Order 7: say \"hi\"\n"}"#
@@ -63,7 +63,7 @@ fn strings_stand_between_quotes_and_all_else_is_json() {
 }
 
 #[test]
-fn loops_conditions_names_and_sums_are_there() {
+fn loops_conditions_variables_and_arithmetic_are_supported() {
     assert_eq!(text("{% for item in payload.items %}{{ loop.index }}{{ item.sku }}{% endfor %}"), "1x2y");
     assert_eq!(text("{% for name, value in labels|items %}{{ name }}={{ value }}{% endfor %}"), "region=eu");
     assert_eq!(text("{% if type in ['order.paid', 'x'] and payload.id > 5 %}yes{% else %}no{% endif %}"), "yes");
@@ -73,7 +73,7 @@ fn loops_conditions_names_and_sums_are_there() {
 }
 
 #[test]
-fn a_fault_is_found_at_registration_with_its_line() {
+fn an_error_is_found_at_registration_with_its_line() {
     for (bad, line) in [
         ("a\nb {{ c", 2),
         ("{% if x %}", 1),
@@ -88,7 +88,7 @@ fn a_fault_is_found_at_registration_with_its_line() {
 }
 
 #[test]
-fn what_can_grow_is_refused() {
+fn constructs_that_can_grow_are_refused() {
     for bad in [
         "{{ range(1000000) }}",
         "{% for x in range(1000000) %}x{% endfor %}",
@@ -123,12 +123,12 @@ fn what_can_grow_is_refused() {
     }
 }
 
-/// The depths of an endless expression: nobody's stack may overflow on it.
+/// A very deep expression must not overflow the stack.
 #[test]
-fn a_template_of_any_shape_is_read_or_refused_and_no_more() {
+fn a_template_of_any_shape_is_accepted_or_refused_without_a_crash() {
     let fill = |start: &str, part: &str, end: &str| {
-        let room = limits::TEMPLATE_BYTES - start.len() - end.len();
-        format!("{start}{}{end}", part.repeat(room / part.len()))
+        let available = limits::TEMPLATE_BYTES - start.len() - end.len();
+        format!("{start}{}{end}", part.repeat(available / part.len()))
     };
     for text in [
         fill("{{", "-", "1}}"),
@@ -162,57 +162,57 @@ fn a_template_of_any_shape_is_read_or_refused_and_no_more() {
     assert!(Template::parse("\0", false).is_err());
 }
 
-fn is_stopped_soon(payload: &Json, template: &str) {
+fn assert_stopped_soon(payload: &Json, template: &str) {
     let start = Instant::now();
-    let stopped = render_over(payload, template, false);
-    assert!(stopped.is_err(), "{template}");
+    let result = render(payload, template, false);
+    assert!(result.is_err(), "{template}");
     assert!(start.elapsed() < Duration::from_secs(20), "{template}: {:?}", start.elapsed());
 }
 
 #[test]
 fn loops_run_out_of_steps() {
     let payload = json!({"l": vec![1; 1000]});
-    is_stopped_soon(&payload, "{% for a in payload.l %}{% for b in payload.l %}{{ '' }}{% endfor %}{% endfor %}");
+    assert_stopped_soon(&payload, "{% for a in payload.l %}{% for b in payload.l %}{{ '' }}{% endfor %}{% endfor %}");
     let loops = format!("{}{}", "{% for a in payload.l %}".repeat(50), "{% endfor %}".repeat(50));
-    is_stopped_soon(&payload, &loops);
+    assert_stopped_soon(&payload, &loops);
 }
 
 #[test]
-fn a_large_payload_leaves_few_steps_to_look_at_it() {
-    assert_eq!([0, 10_000, 100_000, 1_048_576].map(steps_over), [100_000, 10_000, 2_000, 2_000]);
+fn a_large_payload_allows_fewer_steps() {
+    assert_eq!([0, 10_000, 100_000, 1_048_576].map(max_steps), [100_000, 10_000, 2_000, 2_000]);
     let part = vec![json!({"a": "b"}); 20_000];
     let payload = json!({"l": part, "m": part});
-    is_stopped_soon(&payload, "{% for a in payload.l %}{% if payload.l == payload.m %}{% endif %}{% endfor %}");
-    is_stopped_soon(&payload, "{% for a in payload.l %}{% set x = payload|tojson|length %}{% endfor %}");
+    assert_stopped_soon(&payload, "{% for a in payload.l %}{% if payload.l == payload.m %}{% endif %}{% endfor %}");
+    assert_stopped_soon(&payload, "{% for a in payload.l %}{% set x = payload|tojson|length %}{% endfor %}");
 }
 
 #[test]
-fn output_and_filters_are_bounded_as_they_write() {
+fn output_and_filter_results_are_bounded_while_written() {
     let payload = json!({"s": "x".repeat(100_000), "l": vec![1; 20], "q": "\"".repeat(1000), "n": [[1]]});
-    is_stopped_soon(&payload, "{% for a in payload.l %}{{ payload.s }}{% endfor %}");
-    is_stopped_soon(&payload, "{{ payload.s|replace('x', payload.s) }}");
-    is_stopped_soon(&payload, "{{ payload.s|join(payload.s) }}");
-    is_stopped_soon(&payload, "{{ payload.s|replace('', 'y') }}");
-    is_stopped_soon(&payload, &format!("{{{{ payload.q{} }}}}", "|tojson|string".repeat(40)));
-    is_stopped_soon(&payload, &"{% set a = payload.s|upper %}".repeat(100));
+    assert_stopped_soon(&payload, "{% for a in payload.l %}{{ payload.s }}{% endfor %}");
+    assert_stopped_soon(&payload, "{{ payload.s|replace('x', payload.s) }}");
+    assert_stopped_soon(&payload, "{{ payload.s|join(payload.s) }}");
+    assert_stopped_soon(&payload, "{{ payload.s|replace('', 'y') }}");
+    assert_stopped_soon(&payload, &format!("{{{{ payload.q{} }}}}", "|tojson|string".repeat(40)));
+    assert_stopped_soon(&payload, &"{% set a = payload.s|upper %}".repeat(100));
 }
 
 #[test]
-fn a_payload_of_full_size_can_be_written_out() {
+fn a_payload_of_full_size_can_be_rendered() {
     let payload = json!({"s": "x".repeat(900_000)});
-    assert_eq!(render_over(&payload, "{{ payload|tojson }}", true).unwrap(), payload.to_string());
+    assert_eq!(render(&payload, "{{ payload|tojson }}", true).unwrap(), payload.to_string());
 }
 
 proptest! {
     #[test]
-    fn no_text_breaks_the_parser(template in "(\\{\\{|\\}\\}|\\{%|%\\}|[a-z0-9 .|'\\[\\]()+*~-]| if | for | in |else|end|set ){0,30}") {
-        let _ = render_over(&order(), &template, true);
+    fn no_text_crashes_the_parser(template in "(\\{\\{|\\}\\}|\\{%|%\\}|[a-z0-9 .|'\\[\\]()+*~-]| if | for | in |else|end|set ){0,30}") {
+        let _ = render(&order(), &template, true);
     }
 
     #[test]
-    fn no_string_breaks_out_of_its_quotes(name in any::<String>()) {
-        let made = render_over(&json!({ "name": name }), r#"{"a": "{{ payload.name }}"}"#, true).unwrap();
-        let made: Json = serde_json::from_str(&made).unwrap();
-        prop_assert_eq!(made, json!({ "a": name }));
+    fn no_string_can_leave_its_quotes(name in any::<String>()) {
+        let rendered = render(&json!({ "name": name }), r#"{"a": "{{ payload.name }}"}"#, true).unwrap();
+        let rendered: Json = serde_json::from_str(&rendered).unwrap();
+        prop_assert_eq!(rendered, json!({ "a": name }));
     }
 }
