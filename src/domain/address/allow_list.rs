@@ -1,16 +1,17 @@
-//! The addresses that an operator lets webhooks go to although they are not public.
+//! The networks that webhooks may be sent to although they are not public.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// Networks to which webhooks may be sent whatever they are. Empty by default.
+/// The networks that the operator allows as webhook targets. Empty by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowList(Vec<IpNet>);
 
 impl AllowList {
-    /// Whether the address lies in one of the networks, just as it is written.
+    /// Returns whether the address is in one of the networks. An IPv4-mapped IPv6 address is not
+    /// converted to IPv4.
     pub fn contains(&self, ip: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&ip))
     }
@@ -19,14 +20,14 @@ impl AllowList {
 impl FromStr for AllowList {
     type Err = String;
 
-    /// Reads the comma form: `10.1.0.0/16, 192.168.7.3, fd12::/32`. Empty text allows nothing.
+    /// Parses a comma-separated list: `10.1.0.0/16, 192.168.7.3, fd12::/32`. Empty text allows nothing.
     fn from_str(text: &str) -> Result<Self, String> {
         let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-        words.map(network).collect::<Result<_, _>>().map(Self)
+        words.map(parse_network).collect::<Result<_, _>>().map(Self)
     }
 }
 
-fn network(word: &str) -> Result<IpNet, String> {
+fn parse_network(word: &str) -> Result<IpNet, String> {
     let network = word.parse().or_else(|_| word.parse().map(IpAddr::into));
     network.map_err(|_| format!("{word} is not a network such as 10.1.0.0/16, nor an address"))
 }
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_and_single_addresses_are_read() {
+    fn networks_and_single_addresses_are_parsed() {
         let allow: AllowList = " 10.1.0.0/16,192.168.7.3 , fd12::/32, ::1".parse().unwrap();
         for inside in ["10.1.255.1", "192.168.7.3", "fd12::9", "::1"] {
             assert!(allow.contains(inside.parse().unwrap()), "{inside}");
@@ -47,11 +48,11 @@ mod tests {
     }
 
     #[test]
-    fn empty_text_allows_nothing_and_nonsense_is_refused() {
+    fn empty_text_allows_nothing_and_invalid_text_is_refused() {
         assert_eq!("".parse(), Ok(AllowList::default()));
         assert_eq!(" , ".parse(), Ok(AllowList::default()));
-        for nonsense in ["localhost", "10.0.0.0/33", "10.0.0", "10.0.0.0/8;::1"] {
-            assert!(nonsense.parse::<AllowList>().unwrap_err().contains(nonsense));
+        for bad in ["localhost", "10.0.0.0/33", "10.0.0", "10.0.0.0/8;::1"] {
+            assert!(bad.parse::<AllowList>().unwrap_err().contains(bad));
         }
     }
 }

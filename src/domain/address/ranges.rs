@@ -1,19 +1,19 @@
-//! The ranges that nobody outside should be able to send to: the special-purpose registries of
-//! IANA (RFC 6890 and its successors) where they are not globally reachable, and multicast.
+//! The address ranges that webhooks must not reach: the ranges in the special-purpose registries of
+//! IANA (RFC 6890 and its successors) that are not globally reachable, and multicast.
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// IPv4: what is not here is public.
+/// The refused IPv4 ranges. All other IPv4 addresses are public.
 pub const REFUSED_V4: &[(Ipv4Net, &str)] = &[
     (v4([0, 0, 0, 0], 8), "this network"),
     (v4([10, 0, 0, 0], 8), "private use"),
     (v4([100, 64, 0, 0], 10), "shared address space"),
     (v4([127, 0, 0, 0], 8), "loopback"),
-    // Where clouds keep their metadata: 169.254.169.254.
+    // Includes the metadata services of clouds: 169.254.169.254.
     (v4([169, 254, 0, 0], 16), "link-local"),
     (v4([172, 16, 0, 0], 12), "private use"),
-    // With the two anycast addresses in it, which lead to the nearest gateway.
+    // Includes two anycast addresses that lead to the nearest gateway.
     (v4([192, 0, 0, 0], 24), "protocol assignments"),
     (v4([192, 0, 2, 0], 24), "documentation"),
     (v4([192, 88, 99, 0], 24), "6to4 relay anycast"),
@@ -26,11 +26,11 @@ pub const REFUSED_V4: &[(Ipv4Net, &str)] = &[
     (v4([240, 0, 0, 0], 4), "reserved"),
 ];
 
-/// IPv6 is public only in here. All else is refused, named or not, but for the one range of
-/// NAT64 that is judged by the IPv4 address in it.
+/// The only range of public IPv6 addresses. Everything outside is refused, listed or not, except
+/// the well-known prefix of NAT64, which is checked by its embedded IPv4 address.
 pub const GLOBAL_UNICAST_V6: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// IPv6: what is refused whatever it embeds.
+/// The IPv6 ranges that are refused regardless of an embedded IPv4 address.
 pub const REFUSED_V6: &[(Ipv6Net, &str)] = &[
     (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified"),
     (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),
@@ -41,12 +41,12 @@ pub const REFUSED_V6: &[(Ipv6Net, &str)] = &[
     (v6([0x100, 0, 0, 1, 0, 0, 0, 0], 64), "dummy prefix"),
     (v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), "Teredo"),
     (v6([0x2001, 2, 0, 0, 0, 0, 0, 0], 48), "benchmarking"),
-    // Some parts are reachable, but by design they lead to the nearest gateway or to no host.
+    // Some parts are reachable, but they lead to the nearest gateway or to no host by design.
     (v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23), "protocol assignments"),
     (v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), "documentation"),
     (v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), "documentation"),
     (v6([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16), "segment routing"),
-    // With fd00:ec2::254, another place of metadata.
+    // Includes another metadata service: fd00:ec2::254.
     (v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7), "unique local"),
     (v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), "link-local"),
     (v6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10), "site-local"),

@@ -1,5 +1,5 @@
-//! The whole of the registries against the rule. The ranges are written here a second time, in
-//! the registries' own order and spelling, so that a slip in the one is seen by the other.
+//! Tests of the rule against the complete registries. The ranges are repeated here in the order and
+//! spelling of the registries, so a mistake in one of the two lists makes a test fail.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -62,14 +62,14 @@ const V6: &[&str] = &[
     "fe80::/10",
     "fec0::/10",
     "ff00::/8",
-    // Not assigned to anything.
+    // Unassigned.
     "200::/7",
     "400::/6",
     "4000::/3",
     "8000::/1",
 ];
 
-/// Registered, and public all the same; and a few of the rest.
+/// Public addresses, including some in registered ranges that are globally reachable.
 const PUBLIC: &[&str] = &[
     "1.1.1.1",
     "8.8.8.8",
@@ -103,7 +103,7 @@ fn any_inside(network: IpNet, random: u128) -> IpAddr {
     }
 }
 
-/// The addresses right before and right after a network.
+/// Returns the addresses directly before and after a network.
 fn neighbours(network: IpNet) -> Vec<IpAddr> {
     match network {
         IpNet::V4(net) => {
@@ -119,7 +119,7 @@ fn neighbours(network: IpNet) -> Vec<IpAddr> {
     }
 }
 
-/// Every way in which an IPv6 address can carry an IPv4 address.
+/// Returns IPv6 addresses that embed an IPv4 address, one for every known embedding.
 fn embeddings(ip: Ipv4Addr, prefix: u64) -> Vec<Ipv6Addr> {
     let low = u128::from(u32::from(ip));
     let global = u128::from(prefix >> 3 | 1 << 61) << 64;
@@ -135,7 +135,7 @@ fn embeddings(ip: Ipv4Addr, prefix: u64) -> Vec<Ipv6Addr> {
         0xfe80 << 112 | 0x5efe << 32 | low,
         global | 0x5efe << 32 | low,
         global | 0x200_5efe << 32 | low,
-        // Two at once, the outer one public.
+        // Two embedded addresses at once; the outer one is public.
         0x2002_0808_0808 << 80 | 0x5efe << 32 | low,
     ]
     .map(Ipv6Addr::from)
@@ -146,8 +146,8 @@ fn embeddings(ip: Ipv4Addr, prefix: u64) -> Vec<Ipv6Addr> {
 fn both_ends_of_every_range_are_refused_and_its_public_neighbours_are_not() {
     let ranges = networks(&[V4, V6].concat());
     let special = |ip: &IpAddr| ranges.iter().any(|range| range.contains(ip));
-    // Beyond these is what an IPv4 address inside decides.
-    let carrying = networks(&["::ffff:0:0/96", "64:ff9b::/96", "2002::/16"]);
+    // In these ranges the embedded IPv4 address decides.
+    let embedding = networks(&["::ffff:0:0/96", "64:ff9b::/96", "2002::/16"]);
     let mut accepted = 0;
     for range in &ranges {
         assert!(refused(range.network()), "{range}");
@@ -157,7 +157,7 @@ fn both_ends_of_every_range_are_refused_and_its_public_neighbours_are_not() {
                 IpAddr::V4(_) => !special(&neighbour),
                 IpAddr::V6(ip) => is_global_unicast(ip) && !special(&neighbour),
             };
-            if carrying.iter().all(|range| !range.contains(&neighbour)) {
+            if embedding.iter().all(|range| !range.contains(&neighbour)) {
                 assert_eq!(refused(neighbour), !is_public, "{neighbour}, next to {range}");
                 accepted += usize::from(is_public);
             }
@@ -171,7 +171,7 @@ fn is_global_unicast(ip: Ipv6Addr) -> bool {
 }
 
 #[test]
-fn what_is_public_is_accepted() {
+fn public_addresses_are_accepted() {
     for ip in PUBLIC {
         assert!(!refused(ip.parse().unwrap()), "{ip}");
     }
@@ -195,11 +195,11 @@ fn a_refusal_names_the_range() {
 }
 
 #[test]
-fn an_allowed_address_is_allowed_as_it_is_and_as_mapped_but_in_no_other_disguise() {
+fn an_allowed_ipv4_address_is_also_allowed_mapped_but_in_no_other_embedding() {
     let allow: AllowList = "10.0.0.0/8".parse().unwrap();
     let embeddings = embeddings(Ipv4Addr::new(10, 1, 2, 3), 0);
-    let through: Vec<_> = embeddings.iter().filter(|ip| refusal((**ip).into(), &allow).is_none()).collect();
-    assert_eq!(through, [&"::ffff:10.1.2.3".parse::<Ipv6Addr>().unwrap()]);
+    let accepted: Vec<_> = embeddings.iter().filter(|ip| refusal((**ip).into(), &allow).is_none()).collect();
+    assert_eq!(accepted, [&"::ffff:10.1.2.3".parse::<Ipv6Addr>().unwrap()]);
     assert_eq!(refusal("10.1.2.3".parse().unwrap(), &allow), None);
     assert!(refusal("11.1.2.3".parse().unwrap(), &allow).is_none());
     assert!(refusal("192.168.0.1".parse().unwrap(), &allow).is_some());
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn ipv6_of_the_registries_of_today_is_accepted(random: u128) {
+    fn ipv6_allocated_by_regional_registries_is_accepted(random: u128) {
         for allocated in ["2001:4000::/23", "2400::/12", "2600::/12", "2800::/12", "2a00::/12", "2c00::/12"] {
             let ip = any_inside(IpNet::V6(allocated.parse::<Ipv6Net>().unwrap()), random);
             prop_assert!(!refused(ip), "{ip}");
@@ -236,17 +236,17 @@ proptest! {
     }
 
     #[test]
-    fn an_embedded_address_that_is_refused_is_refused_in_every_embedding(random: u32, prefix: u64) {
+    fn a_refused_ipv4_address_is_refused_in_every_embedding(random: u32, prefix: u64) {
         for range in networks(V4) {
             let IpAddr::V4(ip) = any_inside(range, u128::from(random)) else { unreachable!() };
             for embedding in embeddings(ip, prefix) {
-                prop_assert!(refused(embedding.into()), "{embedding} carries {ip}");
+                prop_assert!(refused(embedding.into()), "{embedding} embeds {ip}");
             }
         }
     }
 
     #[test]
-    fn a_mapped_address_is_judged_as_the_address_it_maps(random: u32) {
+    fn a_mapped_address_is_judged_like_its_ipv4_address(random: u32) {
         let ip = Ipv4Addr::from(random);
         prop_assert_eq!(refused(ip.to_ipv6_mapped().into()), refused(ip.into()), "{}", ip);
     }

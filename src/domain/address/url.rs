@@ -1,4 +1,4 @@
-//! The URLs that a webhook may have.
+//! Checks of webhook URLs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,17 +6,16 @@ use ::url::{Host, Url};
 
 use super::{AllowList, refusal};
 
-/// Checks a URL as far as that is possible without asking anybody for the addresses of its
-/// host: addresses written in it are judged, in every spelling that is read as one. The answer
-/// is the reason for refusal.
+/// Checks a URL without resolving its host name. An address in the URL is checked in every spelling
+/// that a URL parser reads as an address. The error is the reason for refusal.
 pub fn check_url(url: &str, allow: &AllowList) -> Result<(), String> {
-    // The parser would drop some of these without a word.
+    // The parser would drop some of these silently.
     if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err("must not contain spaces or control characters".into());
     }
-    // The parser would take what follows for the host: `http:///x` for `http://x`.
-    let after_scheme = url.split_once("://").map(|(_, rest)| rest);
-    if after_scheme.is_some_and(|rest| rest.starts_with(['/', '\\'])) {
+    // The parser would skip extra slashes and read `http:///x` as `http://x`.
+    let after_scheme = url.split_once("://").map(|(_, remainder)| remainder);
+    if after_scheme.is_some_and(|remainder| remainder.starts_with(['/', '\\'])) {
         return Err("must name a host after the //".into());
     }
     let url = Url::parse(url).map_err(|why| format!("must be a URL such as https://example.com/hook: {why}"))?;
@@ -52,8 +51,8 @@ fn check_address(ip: IpAddr, allow: &AllowList) -> Result<(), String> {
     }
 }
 
-/// These names mean loopback wherever they are asked for (RFC 6761). Other names are judged
-/// by what they lead to, when they are dialled.
+/// Refuses `localhost` and names below it, which always mean loopback (RFC 6761). Other names are
+/// checked by the addresses that they resolve to, when the connection is made.
 fn check_name(name: &str, allow: &AllowList) -> Result<(), String> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let is_local = name == "localhost" || name.ends_with(".localhost");
@@ -64,7 +63,7 @@ fn check_name(name: &str, allow: &AllowList) -> Result<(), String> {
     Ok(())
 }
 
-/// An address as it may stand in a log: what comes after `?` is often a secret.
+/// Returns the URL without its query and fragment, for logs: a query often holds a secret.
 pub fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allowed_network_lets_its_literals_through() {
+    fn addresses_of_an_allowed_network_are_accepted() {
         let allow = "127.0.0.0/8,fd12::/16".parse().unwrap();
         for good in ["http://127.0.0.1:80/", "http://2130706433/", "http://[::ffff:127.9.9.9]/", "http://[fd12::1]/"] {
             assert_eq!(check_url(good, &allow), Ok(()), "{good}");
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_webhook_url_is_refused() {
+    fn invalid_webhook_urls_are_refused() {
         for bad in [
             "",
             "example.com/hook",
