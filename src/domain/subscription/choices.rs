@@ -1,55 +1,53 @@
-//! The choices between few words.
+//! Settings of a subscription with a fixed set of values.
 
-/// A setting that is one of few words.
+/// A setting with a fixed set of values.
 pub(super) trait Choice: Copy + 'static {
-    /// Every choice with its word.
-    const WORDS: &'static [(Self, &'static str)];
+    /// Every value with its name.
+    const NAMES: &'static [(Self, &'static str)];
 }
 
 macro_rules! choice {
-    ($name:ident, $($variant:ident => $word:literal),+) => {
-        impl Choice for $name {
-            const WORDS: &'static [(Self, &'static str)] = &[$(($name::$variant, $word)),+];
+    ($choice:ident, $($variant:ident => $name:literal),+) => {
+        impl Choice for $choice {
+            const NAMES: &'static [(Self, &'static str)] = &[$(($choice::$variant, $name)),+];
         }
 
-        impl $name {
-            /// The word used in the database and on the wire.
+        impl $choice {
+            /// Returns the name used in the database and in the API.
             pub fn as_str(self) -> &'static str {
                 match self {
-                    $($name::$variant => $word),+
+                    $($choice::$variant => $name),+
                 }
             }
         }
     };
 }
 
-/// How a receiver is called.
+/// The HTTP method of a webhook request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Method {
-    /// By `POST`.
     #[default]
     Post,
-    /// By `PUT`.
     Put,
 }
 
-/// Whether events of one key wait for each other.
+/// Whether events with the same ordering key are sent one after another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Ordering {
-    /// Each goes as soon as it can.
+    /// Each event is sent as soon as possible.
     #[default]
     None,
-    /// One at a time, in the order of publishing.
+    /// Events of a key are sent one at a time, in the order of publishing.
     ByKey,
 }
 
-/// What becomes of the events behind one that was given up.
+/// What happens to later events of an ordering key after a delivery is exhausted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnExhausted {
-    /// They go on without it.
+    /// They are sent without waiting for it.
     #[default]
     Skip,
-    /// They wait until somebody decides.
+    /// They wait until an operator decides.
     Block,
 }
 

@@ -1,4 +1,4 @@
-//! The headers that a subscription adds to its calls.
+//! The headers that a subscription adds to its requests.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use crate::domain::invalid::Invalid;
 use crate::domain::limits;
 
-/// Names that are not the subscriber's to set: those of the connection, of the body, and ours.
+/// Header names that a subscriber must not set: headers of the connection and of the body, and
+/// headers that the server sets itself.
 const RESERVED: [&str; 14] = [
     "connection",
     "content-length",
@@ -25,36 +26,38 @@ const RESERVED: [&str; 14] = [
     "user-agent",
 ];
 
-/// And all that begin so.
+/// Prefixes of header names that a subscriber must not set.
 const RESERVED_PREFIXES: [&str; 4] = ["ce-", "proxy-", "waybill-", "webhook-"];
 
-/// Stands for a header's value in answers: it may be a secret.
+/// Replaces the values of headers in responses, because they may be secrets.
 const MASK: &str = "***";
 
-/// Replaces the header values in the fields of a subscription by a mask.
+/// Replaces the header values in the fields of a subscription with [`MASK`].
 pub fn mask(fields: &mut Map<String, Value>) {
     if let Some(headers) = fields.get_mut("headers").and_then(Value::as_object_mut) {
         headers.values_mut().for_each(|value| *value = MASK.into());
     }
 }
 
-/// Puts the present values of headers in the place of masks, so that whoever sends back what
-/// was answered changes nothing. A mask of a header that is not there stands for no value.
-pub fn unmask(changed: &mut Map<String, Value>, present: &Map<String, Value>) -> Result<(), Vec<Invalid>> {
+/// Replaces masks with the current values of the headers. A client that sends a response back
+/// unchanged therefore changes nothing. A mask for a header that does not exist is an error.
+pub fn unmask(changed: &mut Map<String, Value>, current: &Map<String, Value>) -> Result<(), Vec<Invalid>> {
     let Some(headers) = changed.get_mut("headers").and_then(Value::as_object_mut) else { return Ok(()) };
-    let present = present.get("headers").and_then(Value::as_object);
+    let current = current.get("headers").and_then(Value::as_object);
     let mut errors = Vec::new();
     for (name, value) in headers.iter_mut().filter(|(_, value)| *value == MASK) {
-        let found = present.and_then(|headers| headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)));
+        let found = current.and_then(|headers| headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)));
         match found {
             Some((_, hidden)) => *value = hidden.clone(),
-            None => errors.push(complaint(name, "must be a value, and not the mask of one".into()).inside("headers")),
+            None => {
+                errors.push(invalid_header(name, "must be a value, and not the mask of one".into()).inside("headers"))
+            }
         }
     }
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// Reads headers; the fields named are relative to them.
+/// Parses headers. The fields named in errors are relative to the headers.
 pub fn parse(pairs: &Map<String, Value>) -> Result<BTreeMap<String, String>, Vec<Invalid>> {
     if pairs.len() > limits::HEADERS {
         return Err(vec![Invalid::new("", format!("must be at most {} pairs", limits::HEADERS))]);
@@ -65,17 +68,17 @@ pub fn parse(pairs: &Map<String, Value>) -> Result<BTreeMap<String, String>, Vec
         let is_known = |known: &String| known.eq_ignore_ascii_case(name);
         let checked = check_name(name).and_then(|()| check_value(value));
         match checked {
-            Ok(_) if headers.keys().any(is_known) => errors.push(complaint(name, "is given twice".into())),
+            Ok(_) if headers.keys().any(is_known) => errors.push(invalid_header(name, "is given twice".into())),
             Ok(value) => {
                 headers.insert(name.clone(), value.to_owned());
             }
-            Err(reason) => errors.push(complaint(name, reason)),
+            Err(reason) => errors.push(invalid_header(name, reason)),
         }
     }
     if errors.is_empty() { Ok(headers) } else { Err(errors) }
 }
 
-fn complaint(name: &str, reason: String) -> Invalid {
+fn invalid_header(name: &str, reason: String) -> Invalid {
     let shown: String = name.chars().take(40).collect();
     Invalid::new(shown, reason)
 }
@@ -86,7 +89,8 @@ fn check_name(name: &str) -> Result<(), String> {
         return Err(reason);
     }
     let lower = name.to_ascii_lowercase();
-    let is_reserved = RESERVED.contains(&lower.as_str()) || RESERVED_PREFIXES.iter().any(|own| lower.starts_with(own));
+    let is_reserved =
+        RESERVED.contains(&lower.as_str()) || RESERVED_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));
     if is_reserved { Err("is a header that cannot be set".into()) } else { Ok(()) }
 }
 
@@ -99,7 +103,7 @@ fn check_value(value: &Value) -> Result<&str, String> {
     Ok(text)
 }
 
-/// What RFC 9110 allows in a name.
+/// Returns whether RFC 9110 allows a byte in a header name.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -131,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn no_header_can_be_smuggled_in() {
+    fn invalid_names_and_values_are_refused() {
         for (name, value) in [
             ("x", "a\r\nHost: b"),
             ("x", "a\nb"),
@@ -148,9 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn all_complaints_come_at_once() {
-        let complaints = read(json!({"Host": "x", "X-A": "1", "X-B": 2, "x-a": "2"})).unwrap_err();
-        assert_eq!(complaints, ["Host", "X-B", "x-a"]);
+    fn all_errors_are_reported_at_once() {
+        let errors = read(json!({"Host": "x", "X-A": "1", "X-B": 2, "x-a": "2"})).unwrap_err();
+        assert_eq!(errors, ["Host", "X-B", "x-a"]);
     }
 
     #[test]

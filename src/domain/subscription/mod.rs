@@ -1,4 +1,4 @@
-//! A subscription: which events go where, and how.
+//! A subscription: which events are sent to which URL, and how.
 
 mod choices;
 pub mod headers;
@@ -25,60 +25,57 @@ use super::transform::Transform;
 use super::{limits, text};
 use crate::domain::ids::SubscriptionId;
 
-/// A subscription as it is stored: what was asked for, under a number, at a version.
+/// A stored subscription.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subscription {
-    /// Its number.
     pub id: SubscriptionId,
-    /// Counts its changes, so that a delivery can say by which one it was made.
+    /// Incremented by every change. A delivery records the version that it was sent with.
     pub version: i32,
-    /// What was asked for.
     pub spec: SubscriptionSpec,
 }
 
-/// What a subscriber asks for: checked and complete.
+/// The settings of a subscription, checked and with defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubscriptionSpec {
-    /// A name for people.
+    /// A display name.
     pub name: Option<String>,
-    /// The address that is called.
     pub url: String,
-    /// How it is called.
     pub method: Method,
-    /// Types of events, of which one is enough; none: any type, but the system's own.
+    /// Patterns of event types, one of which must match. If empty, every type matches except system
+    /// events (see [`event_pattern::SYSTEM_PREFIX`]).
     pub event_types: Vec<EventPattern>,
-    /// Tags that an event must all have.
+    /// Tags that an event must have, all of them.
     pub tags: Tags,
-    /// Labels that an event must all have.
+    /// Labels that an event must have, all of them.
     pub labels: BTreeMap<String, String>,
-    /// What else must be true of an event.
+    /// A further condition on events.
     pub filter: Option<Filter>,
-    /// Headers to add to each call. They may hold secrets: not for logs.
+    /// Headers to add to each request. They may hold secrets and must not be logged.
     pub headers: BTreeMap<String, String>,
-    /// How long one call may take, in milliseconds.
+    /// The timeout of one request, in milliseconds.
     pub timeout_ms: i32,
-    /// Calls for one event in all.
+    /// The maximum number of requests for one event.
     pub max_attempts: i32,
-    /// Waits between calls.
+    /// The waits between attempts.
     pub retry: Backoff,
-    /// Which failures are worth another call.
+    /// The failures after which a request is retried.
     pub retry_on: RetryOn,
-    /// Whether events of one key wait for each other.
+    /// Whether events with the same ordering key are sent one after another.
     pub ordering: Ordering,
-    /// What becomes of the events behind one that was given up.
+    /// What happens to later events of an ordering key after a delivery is exhausted.
     pub on_exhausted: OnExhausted,
-    /// Where in the payload the key is, if it is not the event's own.
+    /// The path of the ordering key in the payload. `None` means the event's own key.
     pub ordering_key_path: Option<JsonPath>,
-    /// Calls under way at once.
+    /// The maximum number of concurrent requests.
     pub max_concurrency: i32,
-    /// Calls per second.
+    /// The maximum number of requests per second. `None` means no limit.
     pub rate_per_second: Option<f64>,
-    /// What is made of the payload.
+    /// How the body is made from the payload. `None` sends the payload verbatim.
     pub transform: Option<Transform>,
 }
 
 impl SubscriptionSpec {
-    /// What a subscription to `url` gets that says nothing else.
+    /// Returns a subscription to `url` with default settings.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             name: None,
@@ -102,13 +99,13 @@ impl SubscriptionSpec {
         }
     }
 
-    /// Reads what was stored. It was checked then; none if a later version wrote what this one
-    /// does not know.
+    /// Parses a stored subscription. It was checked before it was stored, so `None` means that a
+    /// later version of the server wrote something that this version does not know.
     pub fn from_stored(json: &RawJson) -> Option<Self> {
         Self::parse(&serde_json::from_str(json.as_str()).ok()?).ok()
     }
 
-    /// Whether it is after events of this type.
+    /// Returns whether the subscription includes events of this type.
     pub fn wants_type(&self, event_type: Option<&str>) -> bool {
         if self.event_types.is_empty() {
             return !event_pattern::is_system(event_type);
@@ -116,16 +113,16 @@ impl SubscriptionSpec {
         self.event_types.iter().any(|pattern| pattern.matches(event_type))
     }
 
-    /// The key by which an event is kept in order: what the path finds in the payload, else
-    /// the event's own. Nothing, if order is of no concern or there is no key: such an event
-    /// waits for nobody.
+    /// Returns the ordering key of an event: the value at `ordering_key_path` in the payload, or the
+    /// event's `own` key if there is no path. Returns `None` if the subscription is not ordered or
+    /// there is no key; the event then waits for no other event.
     pub fn ordering_key(&self, own: Option<&str>, payload: Option<&Value>) -> Option<String> {
         if self.ordering == Ordering::None {
             return None;
         }
         let Some(path) = &self.ordering_key_path else { return own.map(str::to_owned) };
         let key = match path.find(payload?)? {
-            Value::String(word) => word.clone(),
+            Value::String(text) => text.clone(),
             value @ (Value::Number(_) | Value::Bool(_)) => value.to_string(),
             _ => return None,
         };
@@ -145,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn without_patterns_any_type_is_wanted_but_the_systems_own() {
+    fn without_patterns_every_type_but_system_events_is_included() {
         let spec = SubscriptionSpec::new("http://a");
         assert!(spec.wants_type(None));
         assert!(spec.wants_type(Some("user.created")));
@@ -153,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_found_in_the_payload_or_is_the_events_own() {
+    fn the_ordering_key_comes_from_the_payload_or_the_event() {
         let payload = json!({"user": {"id": 7, "tags": []}});
         let key = |spec: SubscriptionSpec| spec.ordering_key(Some("own"), Some(&payload));
         assert_eq!(key(SubscriptionSpec::new("http://a")), None);

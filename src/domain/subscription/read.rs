@@ -1,4 +1,4 @@
-//! Reading a subscription from JSON.
+//! Parsing of subscriptions.
 
 use serde_json::{Map, Value};
 
@@ -13,8 +13,8 @@ use crate::domain::transform::Transform;
 use crate::domain::{limits, text};
 
 impl SubscriptionSpec {
-    /// Reads a subscription, or returns all that is wrong with it. `null` means not given, and
-    /// what is not given has its default.
+    /// Parses a subscription, or returns all errors in it. `null` means absent, and an absent field
+    /// has its default.
     pub fn parse(fields: &Map<String, Value>) -> Result<Self, Vec<Invalid>> {
         let mut fields = SpecFields::of_object(fields);
         let url = fields
@@ -31,7 +31,7 @@ impl SubscriptionSpec {
             headers: fields.parse_all("headers", |value| headers::parse(object(value)?)).unwrap_or_default(),
             timeout_ms: fields.integer("timeout_ms", limits::TIMEOUT_MS).unwrap_or(default.timeout_ms),
             max_attempts: fields.integer("max_attempts", limits::MAX_ATTEMPTS).unwrap_or(default.max_attempts),
-            retry: fields.parse("retry", read_backoff).unwrap_or(default.retry),
+            retry: fields.parse("retry", parse_backoff).unwrap_or(default.retry),
             retry_on: fields.parse("retry_on", RetryOn::parse).unwrap_or(default.retry_on),
             ordering: take_choice(&mut fields, "ordering").unwrap_or(default.ordering),
             on_exhausted: take_choice(&mut fields, "on_exhausted").unwrap_or(default.on_exhausted),
@@ -46,7 +46,8 @@ impl SubscriptionSpec {
     }
 }
 
-/// What can be said of an address by its looks; where it leads is judged elsewhere.
+/// Checks the syntax of a URL. Whether its host may be reached is checked in
+/// [`crate::domain::address`].
 fn check_url(url: &str) -> Result<(), String> {
     text::check(url, limits::URL_CHARS)?;
     let starts_with = |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
@@ -59,7 +60,7 @@ fn check_url(url: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn read_backoff(value: &Value) -> Result<Backoff, Invalid> {
+fn parse_backoff(value: &Value) -> Result<Backoff, Invalid> {
     const EXPECTED: &str =
         "must be an object with a strategy (fixed, exponential or schedule) and its numbers, and nothing else";
     let backoff: Backoff = serde_json::from_value(value.clone()).map_err(|_| Invalid::new("", EXPECTED))?;
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_enough_and_null_means_not_given() {
+    fn only_the_url_is_required_and_null_counts_as_absent() {
         let spec = parse(json!({"url": "https://a.example/in", "name": null, "retry": null, "filter": null})).unwrap();
         assert_eq!(spec, SubscriptionSpec::new("https://a.example/in"));
         assert_eq!(spec.retry, Backoff::Schedule { seconds: [5, 30, 300].map(Seconds::whole).to_vec() });
@@ -97,8 +98,8 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_named_at_once() {
-        let complaints = parse(json!({
+    fn all_errors_are_reported_at_once() {
+        let errors = parse(json!({
             "url": "ftp://a.example", "name": 5, "method": "GET", "event_types": ["a", 5, "*b"], "tags": [1],
             "labels": {"a": 1, "b": "x"}, "filter": {"payload.a": {"$gt": true}}, "headers": {"Host": "x", "te": "y"},
             "timeout_ms": 99, "max_attempts": 101, "retry": {"strategy": "fixed", "seconds": -1},
@@ -128,11 +129,11 @@ mod tests {
             "transform",
             "colour",
         ];
-        assert_eq!(complaints.unwrap_err(), expected);
+        assert_eq!(errors.unwrap_err(), expected);
     }
 
     #[test]
-    fn words_are_read_as_they_are_written() {
+    fn choices_are_case_sensitive() {
         assert_eq!(with("method", json!("PUT")).unwrap().method, Method::Put);
         assert_eq!(with("ordering", json!("by_key")).unwrap().ordering, Ordering::ByKey);
         assert_eq!(with("on_exhausted", json!("block")).unwrap().on_exhausted, OnExhausted::Block);
@@ -140,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn types_and_tags_come_as_a_string_or_a_list() {
+    fn types_and_tags_are_a_string_or_a_list() {
         assert_eq!(with("event_types", json!("user.*")), with("event_types", json!(["user.*", "user.*"])));
         assert_eq!(with("tags", json!("a, b")), with("tags", json!(["a", "b"])));
         assert!(with("event_types", json!(vec!["a"; 101])).is_err());
     }
 
     #[test]
-    fn an_address_is_one_word_of_http() {
+    fn a_url_is_http_or_https_without_whitespace() {
         for fine in ["http://a", "HTTPS://A.example:8443/x?y=1#z", "https://ä.example"] {
             assert!(with("url", json!(fine)).is_ok(), "{fine}");
         }

@@ -1,4 +1,4 @@
-//! Readers of the fields that only subscriptions have.
+//! Parsing of fields that only subscriptions have.
 
 use serde_json::{Map, Value};
 
@@ -11,27 +11,27 @@ use crate::domain::limits;
 /// The fields of a subscription.
 pub(super) type SpecFields<'a> = Fields<'a, &'a Value>;
 
-/// Takes one word of a closed list.
+/// Takes a setting with a fixed set of values.
 pub(super) fn take_choice<T: Choice>(fields: &mut SpecFields<'_>, name: &str) -> Option<T> {
-    let words: Vec<&str> = T::WORDS.iter().map(|(_, word)| *word).collect();
-    let parse = |given: &str| T::WORDS.iter().find(|(_, word)| *word == given).map(|(choice, _)| *choice);
-    fields.word(name, parse, &words.join(", "))
+    let names: Vec<&str> = T::NAMES.iter().map(|(_, name)| *name).collect();
+    let parse = |given: &str| T::NAMES.iter().find(|(_, name)| *name == given).map(|(choice, _)| *choice);
+    fields.word(name, parse, &names.join(", "))
 }
 
-/// Takes patterns of event types, as a string or a list of strings, each once.
+/// Takes patterns of event types, as a string or a list of strings, and removes duplicates.
 pub(super) fn take_patterns(fields: &mut SpecFields<'_>, name: &str) -> Option<Vec<EventPattern>> {
     fields.parse_all(name, |value| match value {
         Value::String(pattern) => {
-            EventPattern::parse(pattern).map(|pattern| vec![pattern]).map_err(|reason| whole(&reason))
+            EventPattern::parse(pattern).map(|pattern| vec![pattern]).map_err(|reason| error_of_field(&reason))
         }
         Value::Array(items) => parse_patterns(items),
-        _ => Err(whole("must be a string or a list of strings")),
+        _ => Err(error_of_field("must be a string or a list of strings")),
     })
 }
 
 fn parse_patterns(items: &[Value]) -> Result<Vec<EventPattern>, Vec<Invalid>> {
     if items.len() > limits::EVENT_PATTERNS {
-        return Err(whole(&format!("must be at most {} patterns", limits::EVENT_PATTERNS)));
+        return Err(error_of_field(&format!("must be at most {} patterns", limits::EVENT_PATTERNS)));
     }
     let mut patterns = Vec::new();
     let mut errors = Vec::new();
@@ -45,11 +45,11 @@ fn parse_patterns(items: &[Value]) -> Result<Vec<EventPattern>, Vec<Invalid>> {
     if errors.is_empty() { Ok(patterns) } else { Err(errors) }
 }
 
-/// Returns the pairs of an object, or the error that it is none.
+/// Returns the pairs of an object, or an error if the value is not an object.
 pub(super) fn object(value: &Value) -> Result<&Map<String, Value>, Vec<Invalid>> {
-    value.as_object().ok_or_else(|| whole("must be an object of strings"))
+    value.as_object().ok_or_else(|| error_of_field("must be an object of strings"))
 }
 
-fn whole(reason: &str) -> Vec<Invalid> {
+fn error_of_field(reason: &str) -> Vec<Invalid> {
     vec![Invalid::new("", reason)]
 }

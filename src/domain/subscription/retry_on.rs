@@ -1,4 +1,4 @@
-//! Which failures are worth another call.
+//! The failures after which a request is retried.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use crate::domain::attempt::{AttemptOutcome, AttemptVerdict, ErrorKind};
 use crate::domain::invalid::Invalid;
 use crate::domain::limits;
 
-/// The failures after which a subscription tries again. Whatever it lists, a 2xx is a success
-/// and 410 is the end: by it a receiver says that it is gone.
+/// The failures after which a request is retried. Regardless of the list, a 2xx is a success, and
+/// 410 is terminal because it means that the receiver is permanently gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryOn(Vec<Cause>);
 
@@ -39,7 +39,8 @@ impl Default for RetryOn {
 }
 
 impl RetryOn {
-    /// Reads the list; the field named is relative to it. An empty one means: never again.
+    /// Parses the list. The field named in an error is relative to the list. An empty list means that
+    /// nothing is retried.
     pub fn parse(value: &Value) -> Result<Self, Invalid> {
         let Value::Array(items) = value else { return Err(Invalid::new("", "must be a list")) };
         if items.len() > limits::RETRY_ON {
@@ -55,12 +56,12 @@ impl RetryOn {
         items.iter().enumerate().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The list, as it was read.
+    /// Returns the list as it was parsed.
     pub fn to_json(&self) -> Value {
         self.0.iter().copied().map(Cause::to_json).collect()
     }
 
-    /// What an outcome means.
+    /// Returns what an outcome means for the delivery.
     pub fn judge(&self, outcome: &AttemptOutcome) -> AttemptVerdict {
         match *outcome {
             AttemptOutcome::Status(200..=299) => AttemptVerdict::Success,
@@ -76,32 +77,32 @@ impl RetryOn {
 impl Cause {
     fn parse(value: &Value) -> Option<Self> {
         match value {
-            Value::Number(number) => number.as_u64().and_then(|status| status_of(status).map(Self::Status)),
-            Value::String(word) => Self::parse_word(word),
+            Value::Number(number) => number.as_u64().and_then(|status| valid_status(status).map(Self::Status)),
+            Value::String(text) => Self::parse_text(text),
             _ => None,
         }
     }
 
-    fn parse_word(word: &str) -> Option<Self> {
-        match word {
+    fn parse_text(text: &str) -> Option<Self> {
+        match text {
             "timeout" => Some(Self::Timeout),
             "connection" => Some(Self::Connection),
-            _ => Self::parse_class(word).or_else(|| Self::parse_range(word)),
+            _ => Self::parse_class(text).or_else(|| Self::parse_range(text)),
         }
     }
 
-    fn parse_class(word: &str) -> Option<Self> {
-        match word.strip_suffix("xx")?.as_bytes() {
+    fn parse_class(text: &str) -> Option<Self> {
+        match text.strip_suffix("xx")?.as_bytes() {
             [digit @ b'1'..=b'5'] => Some(Self::Class(u16::from(digit - b'0'))),
             _ => None,
         }
     }
 
-    fn parse_range(word: &str) -> Option<Self> {
-        let (first, last) = word.split_once('-')?;
+    fn parse_range(text: &str) -> Option<Self> {
+        let (first, last) = text.split_once('-')?;
         let bound = |text: &str| {
             let is_plain = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
-            if is_plain { text.parse().ok().and_then(status_of) } else { None }
+            if is_plain { text.parse().ok().and_then(valid_status) } else { None }
         };
         let (first, last) = (bound(first)?, bound(last)?);
         (first <= last).then_some(Self::Range(first, last))
@@ -126,8 +127,9 @@ impl Cause {
     }
 }
 
-/// A refused address is one of them: names change, and the next look may find another. So is
-/// an answer that is not HTTP, which is what half a restart of a receiver looks like.
+/// Returns whether an error counts as `"connection"`. A refused address does, because the host name
+/// may resolve to another address next time. So does a response that is not HTTP, because a receiver
+/// may send one while it restarts.
 fn is_connection_error(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::Dns
@@ -140,7 +142,7 @@ fn is_connection_error(kind: ErrorKind) -> bool {
     }
 }
 
-fn status_of(number: u64) -> Option<u16> {
+fn valid_status(number: u64) -> Option<u16> {
     u16::try_from(number).ok().filter(|status| (100..=599).contains(status))
 }
 
@@ -172,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn by_default_what_may_pass_is_tried_again_and_what_will_not_is_not() {
+    fn by_default_only_temporary_failures_are_retried() {
         let default = RetryOn::default();
         assert_eq!(default.to_json(), json!([408, 425, 429, "5xx", "timeout", "connection"]));
-        for passing in [408, 425, 429, 500, 503, 599] {
-            assert_eq!(status(&default, passing), AttemptVerdict::Retry, "{passing}");
+        for temporary in [408, 425, 429, 500, 503, 599] {
+            assert_eq!(status(&default, temporary), AttemptVerdict::Retry, "{temporary}");
         }
-        for lasting in [101, 301, 304, 400, 401, 404, 410, 422, 600] {
-            assert_eq!(status(&default, lasting), AttemptVerdict::Terminal, "{lasting}");
+        for permanent in [101, 301, 304, 400, 401, 404, 410, 422, 600] {
+            assert_eq!(status(&default, permanent), AttemptVerdict::Terminal, "{permanent}");
         }
         for kind in ErrorKind::ALL {
             let expected =
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_classes_and_ranges_are_what_they_say() {
+    fn statuses_classes_and_ranges_are_retried() {
         let retry_on = RetryOn::parse(&json!([404, "3xx", "500-504"])).unwrap();
         for listed in [404, 300, 399, 500, 502, 504] {
             assert_eq!(status(&retry_on, listed), AttemptVerdict::Retry, "{listed}");
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn no_list_turns_a_success_into_a_failure_or_brings_back_the_gone() {
+    fn no_list_makes_2xx_a_failure_or_410_retryable() {
         let all = RetryOn::parse(&json!(["100-599"])).unwrap();
         assert_eq!(status(&all, 200), AttemptVerdict::Success);
         assert_eq!(status(&all, 299), AttemptVerdict::Success);
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_item_is_refused_by_its_place() {
+    fn an_invalid_item_is_refused_with_its_index() {
         for bad in [
             json!(99),
             json!(600),
@@ -238,7 +240,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_is_written_as_it_was_read(
+        fn a_list_survives_serialisation(
             items in prop::collection::vec(
                 prop_oneof![
                     (100u16..600).prop_map(Value::from),

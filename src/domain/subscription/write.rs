@@ -1,4 +1,4 @@
-//! Writing a subscription as JSON.
+//! Serialising of subscriptions.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,8 @@ use crate::domain::filter::Filter;
 use crate::domain::transform::Transform;
 
 impl SubscriptionSpec {
-    /// Every field with the value in force, so that reading it gives the same subscription.
+    /// Returns every field with its effective value. [`SubscriptionSpec::parse`] of the result gives
+    /// the same subscription.
     pub fn to_json(&self) -> Map<String, Value> {
         let event_types: Vec<String> = self.event_types.iter().map(ToString::to_string).collect();
         let fields = [
@@ -87,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_the_same(fields in fields()) {
+        fn a_subscription_survives_serialisation(fields in fields()) {
             let spec = SubscriptionSpec::parse(&fields).unwrap();
             let written = spec.to_json();
             prop_assert_eq!(SubscriptionSpec::parse(&written), Ok(spec));
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_written_with_the_value_in_force() {
+    fn every_field_is_written_with_its_effective_value() {
         let written = Value::from(SubscriptionSpec::new("http://a").to_json());
         let expected = json!({
             "name": null, "url": "http://a", "method": "POST", "event_types": [], "tags": [], "labels": {},
