@@ -1,141 +1,146 @@
-//! The sizes of things a client may send, in one place. They are part of the contract, so
-//! they are constants and not settings.
+//! The limits and defaults of client input, in one place. They are part of the API contract, so they
+//! are constants and not settings.
 
-/// Characters of an event's title.
+/// The maximum length of an event's title in characters.
 pub const TITLE_CHARS: usize = 255;
-/// Characters of a description.
+/// The maximum length of a description in characters.
 pub const DESCRIPTION_CHARS: usize = 10_000;
-/// Characters of an event type, ordering key, correlation id, request id or reason.
+/// The maximum length of an event type, ordering key, correlation id, request id or reason in
+/// characters.
 pub const NAME_CHARS: usize = 255;
-/// Characters of a worker id, `{hostname}:{pid}`.
+/// The maximum length of a worker id, `{hostname}:{pid}`, in characters.
 pub const WORKER_ID_CHARS: usize = 255;
-/// Tags of one event, and tags of one subscribe call.
+/// The maximum number of tags of an event, a claim or a subscription.
 pub const TAGS: usize = 32;
-/// Characters of one tag.
+/// The maximum length of a tag in characters.
 pub const TAG_CHARS: usize = 100;
-/// Labels of one event.
+/// The maximum number of labels of an event or a subscription.
 pub const LABELS: usize = 32;
-/// Characters of a label's name or value.
+/// The maximum length of a label's name or value in characters.
 pub const LABEL_CHARS: usize = 255;
-/// Bytes of a payload, as sent.
+/// The maximum size of a payload in bytes, as sent.
 pub const PAYLOAD_BYTES: usize = 1024 * 1024;
-/// How deep a payload, a result or a progress report may nest.
+/// The maximum nesting depth of a payload, a result or a progress report.
 pub const JSON_DEPTH: usize = 128;
-/// Bytes of a worker's result.
+/// The maximum size of a worker's result in bytes.
 pub const RESULT_BYTES: usize = 64 * 1024;
-/// Bytes of a progress report.
+/// The maximum size of a progress report in bytes.
 pub const PROGRESS_BYTES: usize = 16 * 1024;
-/// Characters of an error message.
+/// The maximum length of an error message in characters.
 pub const ERROR_MESSAGE_CHARS: usize = 10_000;
-/// Attempts of one event.
+/// The allowed number of attempts of an event.
 pub const MAX_RETRIES: std::ops::RangeInclusive<i32> = 1..=1000;
-/// Attempts of an event that does not say.
+/// The default number of attempts of an event.
 pub const DEFAULT_MAX_RETRIES: i32 = 3;
-/// Priorities, higher first.
+/// The allowed priorities. Higher priorities are claimed first.
 pub const PRIORITY: std::ops::RangeInclusive<i16> = -100..=100;
-/// The longest delay or backoff in seconds, 30 days.
+/// The maximum delay or backoff in seconds: 30 days.
 pub const DELAY_SECONDS: i64 = 30 * 24 * 60 * 60;
-/// The lease a worker may ask for, in seconds.
+/// The allowed duration of a lease in seconds.
 pub const LEASE_SECONDS: std::ops::RangeInclusive<i32> = 1..=43_200;
-/// The lease of a claim or heartbeat that does not say, in seconds.
+/// The default duration of a lease in seconds, for claims and heartbeats.
 pub const DEFAULT_LEASE_SECONDS: i32 = 300;
-/// The number of a claim.
+/// The allowed lease ids. The maximum is the largest integer that JavaScript represents exactly.
 pub const LEASE_ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
-/// How long a claim may wait, in seconds.
+/// How long a claim may wait for an event, in seconds.
 pub const WAIT_SECONDS: std::ops::RangeInclusive<i32> = 0..=60;
-/// Events of one batch: published, claimed or settled.
+/// The maximum number of events in a batch: published, claimed or settled.
 pub const BATCH: usize = 1000;
-/// Steps of a backoff schedule.
+/// The maximum number of steps of a backoff schedule.
 pub const SCHEDULE_STEPS: usize = 100;
-/// Rows of one page of a list.
+/// The allowed number of rows of one page of a list.
 pub const PAGE: std::ops::RangeInclusive<i64> = 1..=500;
 
-// Subscriptions: what is pushed, where to and how.
+// Limits and defaults of subscriptions.
 
-/// Characters of a subscription's name.
+/// The maximum length of a subscription's name in characters.
 pub const SUBSCRIPTION_NAME_CHARS: usize = 255;
-/// Characters of the address that is called.
+/// The maximum length of a URL in characters.
 pub const URL_CHARS: usize = 2048;
-/// Patterns of event types of one subscription.
+/// The maximum number of event type patterns of a subscription.
 pub const EVENT_PATTERNS: usize = 100;
-/// Characters of a path into a payload.
+/// The maximum length of a path into a payload in characters.
 pub const PATH_CHARS: usize = 255;
-/// Segments of a path into a payload.
+/// The maximum number of segments of a path into a payload.
 pub const PATH_SEGMENTS: usize = 16;
-/// Bytes of a filter, written as JSON without whitespace.
+/// The maximum size of a filter in bytes, as JSON without whitespace.
 pub const FILTER_BYTES: usize = 16 * 1024;
-/// Conditions of one filter.
+/// The maximum number of conditions of a filter.
 pub const FILTER_CONDITIONS: usize = 100;
-/// How deep a filter may nest, and how deep a value within it.
+/// The maximum nesting depth of a filter, and of a value in a filter.
 pub const FILTER_DEPTH: usize = 8;
-/// Values in one list of a filter.
+/// The maximum number of values in one list of a filter.
 pub const FILTER_VALUES: usize = 100;
-/// Characters of one string in a filter.
+/// The maximum length of one string in a filter in characters.
 pub const FILTER_STRING_CHARS: usize = 1_000;
-/// Bytes that all filters together may look at for one request, shared equally by its events.
+/// The number of bytes that all filters together may read for one request, divided equally among its
+/// events. [`MATCHING_PAYLOAD_READS`] is added to it.
 pub const MATCHING_REQUEST_BYTES: u64 = 16 * 1024 * 1024;
-/// How often over they may look at each payload besides. One filter may use half of both.
+/// The number of times that all filters together may read each payload, in addition to
+/// [`MATCHING_REQUEST_BYTES`]. One filter may use half of the sum.
 pub const MATCHING_PAYLOAD_READS: u64 = 16;
-/// Bytes that every filter may look at for an event, however many filters there are.
+/// The number of bytes that every filter may read for an event, however many filters there are.
 pub const FILTER_LEAST_WORK_BYTES: u64 = 4 * 1024;
-/// Headers that a subscription adds.
+/// The maximum number of headers that a subscription adds.
 pub const HEADERS: usize = 32;
-/// Characters of a header's name.
+/// The maximum length of a header's name in characters.
 pub const HEADER_NAME_CHARS: usize = 100;
-/// Characters of a header's value.
+/// The maximum length of a header's value in characters.
 pub const HEADER_VALUE_CHARS: usize = 2_000;
-/// How long one call may take, in milliseconds.
+/// The allowed timeouts of a webhook request in milliseconds.
 pub const TIMEOUT_MS: std::ops::RangeInclusive<i32> = 100..=60_000;
-/// How long a call of a subscription that does not say may take, in milliseconds.
+/// The default timeout of a webhook request in milliseconds.
 pub const DEFAULT_TIMEOUT_MS: i32 = 10_000;
-/// Calls for one event in all.
+/// The allowed number of webhook requests for one event.
 pub const MAX_ATTEMPTS: std::ops::RangeInclusive<i32> = 1..=100;
-/// Calls for one event of a subscription that does not say.
+/// The default number of webhook requests for one event.
 pub const DEFAULT_MAX_ATTEMPTS: i32 = 4;
-/// The waits between the calls of a subscription that does not say, in seconds.
+/// The default waits between webhook requests for one event, in seconds.
 pub const DEFAULT_RETRY_SECONDS: [i64; 3] = [5, 30, 300];
-/// The shortest wait of a subscription whose jitter names no floor, in seconds; its base if that is less.
+/// The minimum wait of a subscription with jitter and no floor, in seconds. If its `base_seconds` is
+/// less, that is the minimum.
 pub const RETRY_FLOOR_SECONDS: i64 = 1;
-/// Items in the list of failures that are worth another call.
+/// The maximum number of items of `retry_on`.
 pub const RETRY_ON: usize = 100;
-/// Calls under way at once.
+/// The allowed number of concurrent webhook requests of a subscription.
 pub const MAX_CONCURRENCY: std::ops::RangeInclusive<i32> = 1..=1000;
-/// Calls under way at once of a subscription that does not say.
+/// The default number of concurrent webhook requests of a subscription.
 pub const DEFAULT_MAX_CONCURRENCY: i32 = 16;
-/// Calls per second.
+/// The allowed number of webhook requests per second of a subscription.
 pub const RATE_PER_SECOND: std::ops::RangeInclusive<f64> = 0.01..=10_000.0;
-/// The longest that a receiver's `Retry-After` may put us off, in seconds.
+/// The maximum wait that a receiver's `Retry-After` can cause, in seconds.
 pub const RETRY_AFTER_SECONDS: f64 = 86_400.0;
-/// Paths that a transform keeps, and paths that it drops.
+/// The maximum number of paths in `keep`, and in `drop`, of a transform.
 pub const TRANSFORM_PATHS: usize = 100;
-/// Bytes of a template.
+/// The maximum size of a template in bytes.
 pub const TEMPLATE_BYTES: usize = 16 * 1024;
-/// Words and signs within one tag of a template.
+/// The maximum number of tokens in one tag of a template.
 pub const TEMPLATE_TAG_TOKENS: usize = 200;
-/// Branches of all conditions in a template.
+/// The maximum number of `elif` branches in a template.
 pub const TEMPLATE_BRANCHES: usize = 100;
-/// Steps that a template may take over a small payload.
+/// The number of steps that a template may take for a small payload.
 pub const TEMPLATE_STEPS: u64 = 100_000;
-/// Steps that a template may take over the largest payload.
+/// The number of steps that a template may take for the largest payload.
 pub const TEMPLATE_LEAST_STEPS: u64 = 2_000;
-/// Bytes that a template may look at: with every step it may look at the whole payload, so
-/// the larger that is, the fewer the steps.
+/// The number of bytes that a template may read. Every step may read the whole payload, so a larger
+/// payload allows fewer steps.
 pub const TEMPLATE_WORK_BYTES: u64 = 100_000_000;
-/// Bytes that the filters of a template may make on the way.
+/// The number of bytes of intermediate results that the filters of a template may produce.
 pub const TEMPLATE_SCRATCH_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes of a rendered template.
+/// The maximum size of a rendered template in bytes.
 pub const RENDERED_BYTES: usize = 1024 * 1024;
-/// Characters of the content type of a rendered template.
+/// The maximum length of the content type of a rendered template in characters.
 pub const CONTENT_TYPE_CHARS: usize = 255;
-/// Bytes of the key behind a secret.
+/// The allowed size of the key of a secret in bytes.
 pub const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-/// Secrets of one subscription in use at once: the present one, and those that are being replaced.
+/// The maximum number of secrets of a subscription in use at once: the current one, and those that are
+/// being replaced.
 pub const SECRETS: i64 = 10;
-/// How long an old secret may be used along with the new one at most, in seconds: a week.
+/// The maximum time that an old secret stays in use beside the new one, in seconds: 7 days.
 pub const SECRET_OVERLAP_SECONDS: i64 = 604_800;
-/// The same for a rotation that does not say: a day.
+/// The default time that an old secret stays in use beside the new one, in seconds: 1 day.
 pub const DEFAULT_SECRET_OVERLAP_SECONDS: i64 = 86_400;
-/// Dead letters of a bulk replay sent again per second.
+/// The allowed rate of a bulk replay, in dead letters per second.
 pub const REPLAYS_PER_SECOND: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
-/// The same for a replay that does not say.
+/// The default rate of a bulk replay, in dead letters per second.
 pub const DEFAULT_REPLAYS_PER_SECOND: f64 = 10.0;
