@@ -1,5 +1,5 @@
-//! What can go wrong, in the words of the domain. `http/problem.rs` turns each into a status
-//! and a code, exhaustively; nothing else does.
+//! The errors of the server, in terms of the domain. Only `http/problem.rs` maps them to status codes
+//! and error codes, exhaustively.
 
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::input::InputError;
@@ -7,24 +7,22 @@ use crate::domain::invalid::Invalid;
 use crate::domain::lease::Refusal;
 use crate::domain::status::Status;
 
-/// Why a call did not do what was asked.
+/// The reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The body is no JSON at all.
+    /// The body is not JSON.
     #[error("malformed JSON: {0}")]
     MalformedJson(String),
-    /// Fields that are missing, unknown or wrong.
+    /// Fields are missing, unknown or invalid.
     #[error("{} invalid field(s)", .0.len())]
     Invalid(Vec<Invalid>),
-    /// More bytes than allowed.
+    /// A field or the body is too large.
     #[error("{field} is larger than {limit} bytes")]
     TooLarge {
-        /// What is too large.
         field: String,
         /// The limit in bytes.
         limit: usize,
     },
-    /// Not `application/json`.
     #[error("the content type is not application/json")]
     UnsupportedMediaType,
     /// The body is compressed.
@@ -33,84 +31,73 @@ pub enum Error {
     /// The body did not arrive in time.
     #[error("the body did not arrive within {0} seconds")]
     BodyTimeout(u64),
-    /// No such event.
     #[error("there is no event {0}")]
     EventNotFound(EventId),
-    /// No such subscription.
     #[error("there is no subscription {0}")]
     SubscriptionNotFound(SubscriptionId),
-    /// No such delivery.
     #[error("there is no delivery {0}")]
     DeliveryNotFound(DeliveryId),
-    /// No such dead letter.
     #[error("there is no dead letter {0}")]
     DeadLetterNotFound(i64),
-    /// No such replay.
     #[error("there is no replay {0}")]
     ReplayNotFound(i64),
-    /// A dead letter was sent again already, or its subscription is gone.
+    /// The dead letter was already replayed, or its subscription was deleted.
     #[error("dead letter {id} cannot be replayed: {why}")]
-    NotReplayable {
-        /// The dead letter.
-        id: i64,
-        /// Why not.
-        why: &'static str,
-    },
-    /// As many subscriptions as there may be.
+    NotReplayable { id: i64, why: &'static str },
+    /// The maximum number of subscriptions is reached.
     #[error("there are {0} subscriptions already, and no more may be added")]
     TooManySubscriptions(i64),
-    /// Rotated too often in too short a time.
+    /// A subscription has the maximum number of secrets in use, because it was rotated too often.
     #[error("{0} secrets are in use already; wait until some have expired")]
     TooManySecrets(i64),
-    /// A worker's word does not count.
+    /// A worker's settlement is refused.
     #[error("refused: {0:?}")]
     Refused(Refusal),
-    /// An operator's word does not fit the state.
+    /// An operator's action is not allowed in the current state.
     #[error("{what} {id} is {}; it would have to be {wanted}", .status.as_str())]
     WrongState {
         /// `event` or `delivery`.
         what: &'static str,
-        /// Which.
         id: i64,
-        /// Where it stands.
+        /// The current state.
         status: Status,
-        /// Where it would have to stand.
+        /// The required state or states, for the error text.
         wanted: &'static str,
     },
-    /// Too many callers wait already.
+    /// Too many requests are already waiting.
     #[error("too many requests are waiting")]
     Overloaded,
-    /// The bodies of other requests take all the memory there is for bodies.
+    /// The bodies of other requests use all the memory reserved for bodies.
     #[error("the bodies of other requests take all of --request-memory-mb")]
     NoMemory,
-    /// The database cannot be used. What was asked for has not been done, and will not be.
+    /// The database cannot be used. The request had no effect and will have none.
     #[error("the database is unavailable: {0}")]
     Unavailable(Outage),
-    /// What was asked for was sent to the database, and whether it was done is not known.
+    /// The request was sent to the database, and it is unknown whether it took effect.
     #[error("the outcome is unknown: {0}")]
     OutcomeUnknown(String),
-    /// A fault of ours.
+    /// A bug in the server.
     #[error("internal error: {0}")]
     Internal(String),
 }
 
 impl Error {
-    /// One field is wrong.
+    /// Returns an error about one field.
     pub fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Error::Invalid(vec![Invalid::new(field, reason)])
     }
 
-    /// The database is away.
+    /// Returns the error of an unreachable database.
     pub fn unavailable(cause: String) -> Self {
         Error::outage(OutageKind::Unreachable, cause)
     }
 
-    /// The database cannot be used, for this reason.
+    /// Returns the error of a database that cannot be used, for the reason `kind`.
     pub fn outage(kind: OutageKind, cause: impl Into<String>) -> Self {
         Error::Unavailable(Outage { kind, cause: cause.into() })
     }
 
-    /// The same, for another caller of the same batch.
+    /// Returns the same error for another request of the same batch.
     #[must_use]
     pub fn for_another(&self) -> Self {
         match self {
@@ -121,18 +108,18 @@ impl Error {
         }
     }
 
-    /// Whether the transaction was the victim of another one and may simply be run again.
+    /// Returns whether the transaction failed because of a concurrent one and may be repeated.
     pub fn is_conflict(&self) -> bool {
         self.is_outage(OutageKind::Conflict)
     }
 
-    /// Whether the database cannot be used for this reason.
+    /// Returns whether the database cannot be used for the reason `kind`.
     pub fn is_outage(&self, kind: OutageKind) -> bool {
         matches!(self, Error::Unavailable(outage) if outage.kind == kind)
     }
 
-    /// What this error means where the statement that failed was the one that commits: if the
-    /// connection was lost, the database may have committed all the same.
+    /// Converts the error of a failed commit: if the connection was lost, the database may have
+    /// committed anyway.
     #[must_use]
     pub fn of_commit(self) -> Self {
         match self {
@@ -141,8 +128,8 @@ impl Error {
         }
     }
 
-    /// What this error means where a part of what was asked for has been done before: a caller
-    /// must not be told that nothing was.
+    /// Converts an error that occurred after a part of the request took effect: the response must not
+    /// say that the request had no effect.
     #[must_use]
     pub fn after_a_part(self) -> Self {
         match self {
@@ -152,44 +139,45 @@ impl Error {
     }
 }
 
-/// That the database cannot be used, and why.
+/// A database that cannot be used, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
 pub struct Outage {
-    /// Why.
     pub kind: OutageKind,
-    /// In its own words, for the log.
+    /// The details, for the log.
     pub cause: String,
 }
 
-/// Why the database cannot be used. Nobody's call is to blame, so that no batch is split.
+/// The reason why the database cannot be used. No single request causes it, so a failed batch is not
+/// split to find one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutageKind {
-    /// No connection could be made in time, or it is stopping, starting or recovering.
+    /// No connection could be made in time, or the database is stopping, starting or recovering.
     Unreachable,
-    /// It does not want us: wrong password, no such database.
+    /// The database refused the login: wrong password, or unknown database.
     Refused,
-    /// The connection was lost while a statement was under way.
+    /// The connection was lost while a statement was running.
     Lost,
-    /// Somebody held a lock, or a statement took longer than it may.
+    /// A lock was not granted in time, or a statement exceeded its timeout.
     TooSlow,
-    /// The caller's time was over before anything was committed.
+    /// The request's deadline passed before anything was committed.
     TimeUp,
-    /// Two transactions stood in each other's way, again and again.
+    /// Concurrent transactions conflicted: a serialisation failure or a deadlock. The engine repeats
+    /// the transaction before it returns this error.
     Conflict,
-    /// It takes no writes: a standby, or set so.
+    /// The database accepts no writes: it is a standby, or configured as read-only.
     ReadOnly,
-    /// It has run out of disk space.
+    /// The database has run out of disk space.
     DiskFull,
-    /// It has run out of memory, or of room for locks: `max_locks_per_transaction`.
+    /// The database has run out of memory, or of space for locks (`max_locks_per_transaction`).
     OutOfMemory,
-    /// It has as many connections as it takes.
+    /// The database has reached its maximum number of connections.
     TooManyConnections,
-    /// Its files are missing, or cannot be read or written.
+    /// The files of the database are missing, or cannot be read or written.
     Broken,
-    /// Its schema is not this version's.
+    /// The schema does not belong to this version of the server.
     NotMigrated,
-    /// It is we who stop.
+    /// This server is stopping.
     Stopping,
 }
 
