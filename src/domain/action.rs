@@ -1,38 +1,38 @@
-//! The words of the audit trail: a closed list.
+//! The actions of the audit log.
 
 use serde::Serialize;
 
-/// What was done to a delivery.
+/// An action on a delivery. The names are part of the API, so the set is fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Action {
-    /// Handed out under a new lease.
+    /// The delivery was claimed under a new lease.
     Picked,
-    /// The worker said that it began.
+    /// The worker reported that it started.
     Started,
-    /// The worker said that it is done.
+    /// The worker reported success.
     Completed,
-    /// The worker said that it failed, or the server gave up on a poison event.
+    /// The worker reported a failure, or the server abandoned a poison event.
     Failed,
-    /// Given back without spending an attempt.
+    /// The worker returned the delivery without spending an attempt.
     Released,
-    /// Taken back, by an operator or because the lease ran out.
+    /// An operator took the delivery back, or its lease expired.
     Reset,
-    /// Revived by an operator.
+    /// An operator made a finished delivery pending again.
     Retried,
-    /// Called off by an operator.
+    /// An operator cancelled the delivery.
     Cancelled,
-    /// Not claimed before it became worthless.
+    /// The delivery was not claimed before its `expires_at`.
     Expired,
-    /// Of a push: given up, and put with the dead letters.
+    /// A push was abandoned and became a dead letter.
     #[serde(rename = "DEAD_LETTERED")]
     DeadLettered,
-    /// Of a push: sent again from the dead letters.
+    /// A dead letter was replayed.
     Replayed,
 }
 
 impl Action {
-    /// All of them, as the contract lists them.
+    /// All actions, in the order of the API documentation.
     pub const ALL: [Action; 11] = [
         Action::Picked,
         Action::Started,
@@ -47,7 +47,7 @@ impl Action {
         Action::Replayed,
     ];
 
-    /// The word used in the database and on the wire.
+    /// Returns the name used in the database and in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Action::Picked => "PICKED",
@@ -64,8 +64,8 @@ impl Action {
         }
     }
 
-    /// Reads the word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|action| action.as_str() == word)
+    /// Parses a name, or returns `None` if it is unknown.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.as_str() == name)
     }
 }

@@ -1,51 +1,52 @@
-//! How one call to a receiver ended.
+//! The outcome of one webhook request.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What came of a call: an answer, or a reason why there was none.
+/// The outcome of a webhook request: a response, or the reason why there was none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// The receiver answered with this status.
+    /// The receiver responded with this status.
     Status(u16),
-    /// There was no answer to judge by.
+    /// There was no valid response.
     Error(ErrorKind),
 }
 
-/// What a call's outcome means for the delivery.
+/// What the outcome of a request means for the delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptVerdict {
-    /// Delivered.
+    /// The event was delivered.
     Success,
-    /// Worth another call, if any are left.
+    /// The request is retried if attempts are left.
     Retry,
-    /// No other call will fare better.
+    /// The failure is permanent; the request is not retried.
     Terminal,
 }
 
-/// Why there was no answer. The words are stored and counted, so the list is closed.
+/// The reason why there was no response. The names are stored and part of the API, so the set is
+/// fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ErrorKind {
-    /// The time was up, whatever it was spent on.
+    /// The request timed out, in whatever phase.
     Timeout,
-    /// The name could not be resolved.
+    /// The host name could not be resolved.
     Dns,
-    /// The name leads to an address that must not be called.
+    /// The host name resolves to an address that must not be used.
     AddressRefused,
-    /// Nobody accepted the connection.
+    /// The connection could not be established.
     Connect,
-    /// The connection could not be secured.
+    /// The TLS handshake failed.
     Tls,
-    /// The connection was reset or closed half-way.
+    /// The connection was reset or closed before the response was complete.
     Connection,
-    /// What came back was not HTTP.
+    /// The response was not valid HTTP.
     InvalidResponse,
-    /// There was nothing to send: the transform failed on this event.
+    /// The body could not be rendered: the transform failed for this event.
     BodyNotRenderable,
 }
 
 impl ErrorKind {
-    /// All of them, as the contract lists them.
+    /// All kinds, in the order of the API documentation.
     pub const ALL: [ErrorKind; 8] = [
         ErrorKind::Timeout,
         ErrorKind::Dns,
@@ -57,7 +58,7 @@ impl ErrorKind {
         ErrorKind::BodyNotRenderable,
     ];
 
-    /// The word used in the database and on the wire.
+    /// Returns the name used in the database and in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             ErrorKind::Timeout => "timeout",
@@ -75,9 +76,9 @@ impl ErrorKind {
 impl FromStr for ErrorKind {
     type Err = String;
 
-    fn from_str(word: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|kind| kind.as_str() == word);
-        known.ok_or_else(|| format!("`{word}` is not a kind of error"))
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|kind| kind.as_str() == name);
+        known.ok_or_else(|| format!("`{name}` is not a kind of error"))
     }
 }
 
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_found_by_its_word() {
+    fn every_kind_is_parsed_from_its_name() {
         for kind in ErrorKind::ALL {
             assert_eq!(kind.as_str().parse(), Ok(kind));
         }

@@ -1,57 +1,54 @@
-//! When a failed attempt may be repeated.
+//! Backoff: when a failed attempt may be repeated.
 
 use serde::{Deserialize, Serialize};
 
 use super::{invalid::Invalid, limits, seconds::Seconds};
 
-/// How long to wait after a failure.
+/// The wait after a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "strategy", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Backoff {
-    /// Always the same.
-    Fixed {
-        /// The wait.
-        seconds: Seconds,
-    },
-    /// Doubles with every failure, up to a cap.
+    /// The same wait after every failure.
+    Fixed { seconds: Seconds },
+    /// A wait that doubles with every failure, up to `max_seconds`.
     Exponential {
         /// The wait after the first failure.
         base_seconds: Seconds,
-        /// The cap.
         max_seconds: Seconds,
-        /// Whether to spread the waits.
+        /// How the waits are spread.
         #[serde(default)]
         jitter: Jitter,
-        /// No wait is shorter than this; none: 0.
+        /// The minimum wait; `None` means 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         floor_seconds: Option<Seconds>,
     },
-    /// As listed; the last repeats.
+    /// A list of waits; the last one repeats.
     Schedule {
         /// The waits after the first, second, … failure.
         seconds: Vec<Seconds>,
     },
 }
 
-/// How an exponential backoff is spread, so that what failed together does not return together.
+/// How an exponential backoff is spread. Without jitter, attempts that failed together are repeated
+/// together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Jitter {
-    /// Not at all.
+    /// The exact wait.
     #[default]
     None,
-    /// Anywhere between the floor and the whole wait.
+    /// A random wait between the floor and the exact wait.
     Full,
 }
 
-/// A random number in 0..1, for spreading retries.
+/// Returns a random number in `0..1`, for jitter. It is 0.5 if the system has no randomness.
 pub fn chance() -> f64 {
     getrandom::u64().map_or(0.5, |bits| (bits >> 11) as f64 / (1u64 << 53) as f64)
 }
 
 impl Backoff {
-    /// The wait in seconds after failure number `failures` (1, 2, …). `chance` is a random
-    /// number in 0..1, used for jitter alone.
+    /// Returns the wait in seconds after failure number `failures` (1, 2, …). `chance` is a random
+    /// number in `0..1`, used only for jitter.
     pub fn seconds_after(&self, failures: i32, chance: f64) -> f64 {
         let failures = failures.max(1);
         match self {
@@ -72,8 +69,8 @@ impl Backoff {
         }
     }
 
-    /// Returns the same, but with a floor of `seconds` for full jitter that names none: without
-    /// it a wait may be next to nothing. The floor is not above the first wait.
+    /// Returns the same backoff with a floor of `seconds` if it has full jitter and no floor.
+    /// Without a floor a wait may be close to 0. The floor is at most `base_seconds`.
     #[must_use]
     pub fn with_floor(mut self, seconds: Seconds) -> Self {
         if let Backoff::Exponential { jitter: Jitter::Full, floor_seconds: floor @ None, base_seconds, .. } = &mut self
@@ -83,7 +80,7 @@ impl Backoff {
         self
     }
 
-    /// Checks the numbers; the field named is relative to the backoff itself.
+    /// Checks the numbers. The field named in an error is relative to the backoff.
     pub fn check(&self) -> Result<(), Invalid> {
         match self {
             Backoff::Fixed { seconds } => check_seconds("seconds", *seconds),

@@ -1,27 +1,27 @@
-//! Dead letters: why a push was given up, and how it may be sent again.
+//! Dead letters: why a push was abandoned, and how it may be replayed.
 
 use crate::domain::ids::EventId;
 
-/// Why a push was given up: a closed list.
+/// The reasons why a push is abandoned.
 pub const REASONS: [&str; 5] = ["exhausted", "terminal", "expired", "poison", "manual"];
 
-/// Reads one of [`REASONS`].
-pub fn parse_reason(word: &str) -> Option<&'static str> {
-    REASONS.into_iter().find(|reason| *reason == word)
+/// Parses one of [`REASONS`].
+pub fn parse_reason(name: &str) -> Option<&'static str> {
+    REASONS.into_iter().find(|reason| *reason == name)
 }
 
-/// How a dead letter is sent again.
+/// The settings with which a dead letter is replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplayConfig {
-    /// As its subscription says by now.
+    /// The current settings of its subscription.
     #[default]
     Current,
-    /// As its subscription said when it was given up.
+    /// The settings of its subscription when the push was abandoned.
     Original,
 }
 
 impl ReplayConfig {
-    /// The word used in the database and on the wire.
+    /// Returns the name used in the database and in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             ReplayConfig::Current => "current",
@@ -29,14 +29,14 @@ impl ReplayConfig {
         }
     }
 
-    /// Reads the word.
-    pub fn parse(word: &str) -> Option<Self> {
-        [ReplayConfig::Current, ReplayConfig::Original].into_iter().find(|config| config.as_str() == word)
+    /// Parses a name, or returns `None` if it is unknown.
+    pub fn parse(name: &str) -> Option<Self> {
+        [ReplayConfig::Current, ReplayConfig::Original].into_iter().find(|config| config.as_str() == name)
     }
 }
 
-/// What the receiver knows a replay by that must not be taken for what it has seen before. No `.`
-/// in it: that separates what is signed.
+/// Returns a new `webhook-id` for a replay that the receiver must not treat as a duplicate of the
+/// original request. It has no `.`, because that separates the parts of the signed content.
 pub fn new_webhook_id(epoch: &str, event_id: EventId, dead_letter_id: i64) -> String {
     format!("evt_{epoch}_{event_id}_r{dead_letter_id}")
 }

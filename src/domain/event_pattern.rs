@@ -1,26 +1,26 @@
-//! Which types of events a subscription is after.
+//! Patterns of event types.
 
 use std::fmt;
 
 use super::{limits, text};
 
-/// Types that begin so are the system's own. Nobody gets them without asking for them: an
-/// endpoint that cannot cope with a report of its own failure must not be sent one.
+/// The prefix of the types of system events. A subscription receives them only if it names them:
+/// an endpoint must not receive a report of its own failure unless it expects one.
 pub const SYSTEM_PREFIX: &str = "waybill.";
 
 /// One pattern: `user.created`, `user.*` or `*`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventPattern {
-    /// This type and no other.
+    /// Exactly this type.
     Exact(String),
-    /// All types that begin so, however many dots follow; kept with its last dot, `user.`.
+    /// All types with this prefix, at any depth. The prefix includes its final dot, such as `user.`.
     Prefix(String),
-    /// All events, of whatever type or none; but none of the system's own.
+    /// All events, with or without a type, except system events.
     Everything,
 }
 
 impl EventPattern {
-    /// Reads a pattern. The error is the reason for refusal.
+    /// Parses a pattern. The error is the reason for refusal.
     pub fn parse(pattern: &str) -> Result<Self, String> {
         text::check(pattern, limits::NAME_CHARS)?;
         if pattern == "*" {
@@ -38,7 +38,7 @@ impl EventPattern {
         }
     }
 
-    /// Whether an event of this type is meant.
+    /// Returns whether an event of this type matches.
     pub fn matches(&self, event_type: Option<&str>) -> bool {
         match self {
             Self::Exact(wanted) => event_type == Some(wanted),
@@ -48,7 +48,7 @@ impl EventPattern {
     }
 }
 
-/// Whether an event of this type is the system's own.
+/// Returns whether an event of this type is a system event.
 pub fn is_system(event_type: Option<&str>) -> bool {
     event_type.is_some_and(|known| known.starts_with(SYSTEM_PREFIX))
 }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_matches_itself_alone() {
+    fn a_name_matches_only_itself() {
         assert!(matches("user.created", Some("user.created")));
         assert!(!matches("user.created", Some("user.created.twice")));
         assert!(!matches("user.created", Some("USER.created")));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_leaves_out_the_systems_own() {
+    fn everything_excludes_system_events() {
         assert!(matches("*", Some("user.created")));
         assert!(matches("*", Some("waybill")));
         assert!(matches("*", None));
@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_the_same(pattern in "[a-c.*]{0,8}") {
+        fn a_pattern_survives_serialisation(pattern in "[a-c.*]{0,8}") {
             if let Ok(parsed) = EventPattern::parse(&pattern) {
                 prop_assert_eq!(parsed.to_string(), pattern);
             }

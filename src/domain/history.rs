@@ -1,29 +1,29 @@
-//! Histories of a database: which epoch a number belongs to, and whether a cursor still holds.
+//! Histories of a database: which epoch an id belongs to, and whether a cursor is still valid.
 //!
-//! A history begins when the schema is made, and another one when the database turns out to go on
-//! from an earlier state (a restore, a failover). All numbers of a later history are higher than
-//! those of the earlier ones, so the first numbers of each tell to which one a number belongs.
+//! A history begins when the schema is created. A new one begins when the database continues from an
+//! earlier state, after a restore or a failover. All ids of a later history are higher than the ids
+//! of the earlier ones, so the first ids of each history show to which one an id belongs.
 
 use crate::domain::ids::EventId;
 
-/// How far sequences jump ahead at least when a history begins: 2^36, as in `waybill.begin_history`.
+/// The minimum jump of the sequences when a history begins: 2^36, as in `waybill.begin_history`.
 pub const JUMP: i64 = 68_719_476_736;
 
-/// The characters of an epoch.
+/// The length of an epoch in characters.
 pub const EPOCH_CHARS: usize = 8;
 
 /// One history of the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
-    /// Its name, random.
+    /// A random name.
     pub epoch: String,
-    /// The first id of an event, delivery, subscription or dead letter.
+    /// The first id of events, deliveries, subscriptions, dead letters and replays.
     pub first_id: i64,
-    /// The first id of an entry of the log.
+    /// The first id of log entries.
     pub first_log_id: i64,
 }
 
-/// What a position in a list is counted in.
+/// The sequence that the position of a cursor belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbers {
     /// Ids of events, deliveries, subscriptions, dead letters and replays.
@@ -41,30 +41,30 @@ impl History {
     }
 }
 
-/// The histories of a database, as they were when they were read.
+/// A snapshot of the histories of a database.
 #[derive(Debug, Default)]
 pub struct Histories {
-    /// The oldest first.
+    /// Oldest first.
     rows: Vec<History>,
-    /// Ids from here on may belong to a history that has begun since.
+    /// Ids from this one on may belong to a history that began after the snapshot.
     certain_below: i64,
 }
 
 impl Histories {
-    /// Makes a copy of these rows, the oldest first. The id `seen`, if there is one, was given out
-    /// before they were read.
+    /// Creates a snapshot from `rows`, oldest first. The id `seen`, if given, was assigned before the
+    /// rows were read.
     pub fn new(rows: Vec<History>, seen: Option<i64>) -> Self {
         let next_begins_above = rows.last().map_or(0, |last| last.first_id.saturating_add(JUMP));
         let certain_below = next_begins_above.max(seen.map_or(0, |id| id.saturating_add(1)));
         Histories { rows, certain_below }
     }
 
-    /// Returns the present history, if any is known.
+    /// Returns the current history, or `None` if there are no rows.
     pub fn present(&self) -> Option<&History> {
         self.rows.last()
     }
 
-    /// Returns the epoch of an event, or `None` if the rows have to be read again to tell.
+    /// Returns the epoch of an event, or `None` if the rows must be read again to decide.
     pub fn epoch_of(&self, event_id: EventId) -> Option<&str> {
         if event_id.0 >= self.certain_below {
             return None;
@@ -72,7 +72,7 @@ impl Histories {
         self.rows.iter().rev().find(|history| history.first_id <= event_id.0).map(|history| history.epoch.as_str())
     }
 
-    /// Returns whether a number may belong to a history that has begun since the rows were read.
+    /// Returns whether a position may belong to a history that began after the rows were read.
     pub fn may_be_later(&self, numbers: Numbers, position: i64) -> bool {
         let next_begins_above = self.rows.last().map_or(0, |last| last.first(numbers).saturating_add(JUMP));
         match numbers {
@@ -81,16 +81,17 @@ impl Histories {
         }
     }
 
-    /// Returns whether a cursor that was handed out in `epoch` still says where to go on. A failover
-    /// does not invalidate it: numbers below it mean what they meant. One of a history that is not
-    /// among the rows was handed out by a database that has since gone back.
+    /// Returns whether a cursor that was issued in `epoch` is still valid. A later history does not
+    /// invalidate a cursor below its first id: the ids up to the cursor keep their meaning. An epoch
+    /// that is not among the rows was issued by a database that has since been restored to an
+    /// earlier state.
     pub fn holds(&self, epoch: &str, numbers: Numbers, position: i64) -> bool {
         let Some(index) = self.rows.iter().position(|history| history.epoch == epoch) else { return false };
         self.rows.get(index + 1).is_none_or(|next| position < next.first(numbers))
     }
 }
 
-/// Returns whether a text can be an epoch.
+/// Returns whether a text has the form of an epoch.
 pub fn is_epoch(text: &str) -> bool {
     text.len() == EPOCH_CHARS && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'))
 }
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_so_high_that_a_later_history_may_have_begun_is_not_guessed_at() {
+    fn the_epoch_of_an_id_that_may_belong_to_a_later_history_is_unknown() {
         let last = JUMP + 100 + JUMP - 1;
         assert_eq!(two(None).epoch_of(EventId(last)), Some("second"));
         assert_eq!(two(None).epoch_of(EventId(last + 1)), None);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_holds_in_its_own_history_and_those_that_follow_it() {
+    fn a_cursor_is_valid_in_its_own_history_and_later_ones() {
         let histories = two(None);
         assert!(histories.holds("first", Numbers::Ids, 50));
         assert!(histories.holds("first", Numbers::LogIds, 50));

@@ -1,15 +1,15 @@
-//! The hosts under which a server may be addressed.
+//! The host names under which clients may address the server.
 //!
-//! A page of any site can make its own name resolve to this server's address (DNS rebinding).
-//! The browser then takes the server for the page's own, and sends that name as the host. So
-//! the name decides: a host is fine if nobody else can lead a browser here by it. That holds for
-//! every address, since a page under an address was served from that address; for `localhost`,
-//! which browsers look up nowhere; and for the names that an operator has configured.
+//! Any web site can make its own name resolve to this server's address (DNS rebinding). A browser then
+//! treats the server as part of that site, and sends the site's name in the `Host` header. A host is
+//! therefore allowed only if no other party can lead a browser here by it. That holds for every IP
+//! address, because a page under an address was served from that address; for `localhost`, which
+//! browsers do not resolve by DNS; and for the names that an operator configures.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Names of a server, besides addresses and `localhost`. Empty by default.
+/// The allowed names of the server, in addition to IP addresses and `localhost`. Empty by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedHosts {
     any: bool,
@@ -17,14 +17,13 @@ pub struct AllowedHosts {
 }
 
 impl AllowedHosts {
-    /// Returns whether a request may be addressed to `authority`, which is a host with or without
-    /// a port.
+    /// Returns whether a request may be addressed to `authority`, a host with an optional port.
     pub fn allow(&self, authority: &str) -> bool {
         if self.any {
             return true;
         }
         let Some(host) = host_of(authority) else { return false };
-        if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        if let Some(address) = host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')) {
             return address.parse::<Ipv6Addr>().is_ok();
         }
         let name = host.strip_suffix('.').unwrap_or(host);
@@ -37,7 +36,7 @@ impl AllowedHosts {
 impl FromStr for AllowedHosts {
     type Err = String;
 
-    /// Reads names separated by commas; `*` allows every host, and empty text none.
+    /// Parses comma-separated names. `*` allows every host; empty text adds no name.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut hosts = AllowedHosts::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -51,7 +50,7 @@ impl FromStr for AllowedHosts {
     }
 }
 
-/// The host without its port; `None` if what follows the host is no port.
+/// Returns the host without its port, or `None` if the part after the colon is not a port.
 fn host_of(authority: &str) -> Option<&str> {
     let end_of_host = authority.find(']').map_or(0, |bracket| bracket + 1);
     let Some(colon) = authority[end_of_host..].find(':') else { return Some(authority) };
@@ -59,7 +58,7 @@ fn host_of(authority: &str) -> Option<&str> {
     port[1..].bytes().all(|byte| byte.is_ascii_digit()).then_some(host)
 }
 
-/// `localhost` and the names below it, which never leave the machine (RFC 6761).
+/// Returns whether a name is `localhost` or below it. These names never leave the machine (RFC 6761).
 fn is_localhost(name: &str) -> bool {
     const LOCALHOST: &str = "localhost";
     let Some(start) = name.len().checked_sub(LOCALHOST.len()) else { return false };
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_refused_however_they_are_dressed_up() {
+    fn other_names_are_refused_in_every_disguise() {
         let hosts = AllowedHosts::default();
         let refused = [
             "evil.example",

@@ -1,38 +1,38 @@
-//! JSON that passes through: kept as the bytes in which it arrived.
+//! JSON that is stored and sent verbatim.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::limits;
 
-/// A JSON value, verbatim: key order, number spelling and inner whitespace included.
+/// A JSON value, verbatim, including key order, number spelling and inner whitespace.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RawJson(Box<RawValue>);
 
 impl RawJson {
-    /// Keeps a copy of a value that was found inside a larger document.
+    /// Copies a value out of a larger document.
     pub fn from_raw(value: &RawValue) -> Self {
         Self(value.to_owned())
     }
 
-    /// Takes text from a `json` column, which holds nothing but JSON: PostgreSQL has checked
-    /// it, and so did we before. It may be large and is only passed on, so it is not parsed
-    /// once more.
-    #[expect(unsafe_code, reason = "the caller vouches for what a second parse would find out")]
+    /// Wraps text from a `json` column. PostgreSQL guarantees that it is JSON, and the server
+    /// checked it before it was stored. The text may be large and is only passed on, so it is not
+    /// parsed again.
+    #[expect(unsafe_code, reason = "the caller guarantees that the text is JSON")]
     pub fn from_column(text: String) -> Self {
-        // SAFETY: one well-formed JSON value, without whitespace around it: `trim` copies only
-        // where somebody has put some there by hand.
+        // SAFETY: the text is one well-formed JSON value, and `trim` removes whitespace around it. Only
+        // a row that was written by hand has any, so the text is rarely copied.
         let text = if text.trim().len() == text.len() { text } else { text.trim().to_owned() };
         Self(unsafe { RawValue::from_string_unchecked(text) })
     }
 
-    /// Serialises a value of our own.
+    /// Serialises a value.
     pub fn of(value: &impl Serialize) -> Result<Self, serde_json::Error> {
         serde_json::value::to_raw_value(value).map(Self)
     }
 
-    /// The bytes.
+    /// Returns the JSON text.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
@@ -46,8 +46,8 @@ impl PartialEq for RawJson {
 
 impl Eq for RawJson {}
 
-/// Whether `json` nests deeper than [`limits::JSON_DEPTH`]. A parser further down the road
-/// may recurse, and must not be brought down by `[[[[…`.
+/// Returns whether `json` nests deeper than [`limits::JSON_DEPTH`]. A recursive parser, here or at a
+/// receiver, could overflow its stack on `[[[[…`.
 pub fn is_too_deep(json: &str) -> bool {
     let mut depth = 0usize;
     let mut in_string = false;

@@ -1,14 +1,15 @@
-//! RULES: everything that is true without a database.
+//! Rules: everything that is true without a database.
 //!
-//! The cast: an [`event::NewEvent`] is a fact somebody wants published; a
-//! [`delivery::Delivery`] is one consumer's work on it and carries the state machine; a
-//! [`lease::Caller`] is somebody who says that they hold a claim, and [`lease`] decides
-//! whether they do; a [`repeat::Recorded`] settlement tells a repeated one from another; [`backoff::Backoff`] says when a failed attempt may be repeated.
+//! An [`event::NewEvent`] is what a publisher wants stored. A [`delivery::Delivery`] is one
+//! consumer's work on an event and carries the state machine. A [`lease::Caller`] claims to hold a
+//! lease, and [`lease`] decides whether it does. A [`repeat::Recorded`] settlement shows whether a
+//! new settlement repeats an earlier one. [`backoff::Backoff`] decides when a failed attempt may be
+//! repeated.
 //!
-//! What is pushed has its own: a [`subscription::Subscription`] says which events go where,
-//! and [`matching::Catalog`] finds those that an event is for; [`transform`] makes the body,
-//! [`signature`] signs it, and an [`attempt::AttemptOutcome`] is judged by
-//! [`subscription::RetryOn`].
+//! Pushes have their own types. A [`subscription::Subscription`] says which events go to which URL,
+//! and [`matching::Catalog`] finds the subscriptions of an event. [`transform`] makes the body of a
+//! request, and [`signature`] signs it. [`subscription::RetryOn`] judges the
+//! [`attempt::AttemptOutcome`] of a request.
 
 pub mod action;
 pub mod address;

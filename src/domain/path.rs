@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::{limits, text};
 
-/// Where to look in a JSON value. A segment of digits is an index where it meets a list, and
-/// a key where it meets an object. A key that has a dot in it cannot be reached.
+/// A path into a JSON value. A segment of digits is an index in a list and a key in an object. A key
+/// that contains a dot cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JsonPath {
     segments: Vec<String>,
 }
 
 impl JsonPath {
-    /// Reads a path. The error is the reason for refusal.
+    /// Parses a path. The error is the reason for refusal.
     pub fn parse(path: &str) -> Result<Self, String> {
         text::check(path, limits::PATH_CHARS)?;
         let segments: Vec<String> = path.split('.').map(str::to_owned).collect();
@@ -27,28 +27,28 @@ impl JsonPath {
         Ok(Self { segments })
     }
 
-    /// The value at the end of the path, if there is one.
+    /// Returns the value at the path, or `None` if there is none.
     pub fn find<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.segments.iter().try_fold(root, |value, segment| match value {
             Value::Object(fields) => fields.get(segment),
-            Value::Array(items) => items.get(index(segment)?),
+            Value::Array(items) => items.get(parse_index(segment)?),
             _ => None,
         })
     }
 
-    /// Returns how many bytes the path has, which is about what is looked at to follow it.
+    /// Returns the length of the path in bytes, which is about the number of bytes read to follow it.
     pub fn bytes(&self) -> usize {
         self.segments.iter().map(|segment| segment.len() + 1).sum()
     }
 
-    /// The segments, from the outside in; at least one.
+    /// Returns the segments, outermost first. There is at least one.
     pub fn segments(&self) -> &[String] {
         &self.segments
     }
 }
 
-/// The place in a list that a segment names. `01` and `+1` name none: every place has one name.
-fn index(segment: &str) -> Option<usize> {
+/// Parses a segment as a list index. `01` and `+1` are no indexes: every index has one spelling.
+fn parse_index(segment: &str) -> Option<usize> {
     let is_plain = segment.bytes().all(|byte| byte.is_ascii_digit()) && (segment == "0" || !segment.starts_with('0'));
     if is_plain { segment.parse().ok() } else { None }
 }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_found_where_it_stands() {
+    fn a_null_value_is_found() {
         assert_eq!(found("a", &json!({"a": null})), Some(Value::Null));
     }
 
@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_the_same(path in "\\PC{0,300}") {
+        fn a_path_survives_serialisation(path in "\\PC{0,300}") {
             if let Ok(parsed) = JsonPath::parse(&path) {
                 prop_assert_eq!(parsed.to_string(), path);
             }

@@ -1,4 +1,4 @@
-//! A JSON object taken apart, its values left as they were sent.
+//! The entries of a JSON object, with their values unparsed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Names and raw values, in the order given, doubles included.
+/// The names and raw values of an object, in the given order, including repeated names.
 #[derive(Debug)]
 pub struct RawEntries<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -32,7 +32,7 @@ impl<'de> Deserialize<'de> for RawEntries<'de> {
     }
 }
 
-/// A name: borrowed, unless it has escapes in it.
+/// A name, borrowed unless it contains escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {

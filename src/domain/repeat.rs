@@ -1,27 +1,26 @@
-//! Repeated settlements: does a settlement that is sent again say what is already on record?
+//! Repeated settlements: whether a settlement has the same content as the one already recorded.
 //!
-//! Its content is what it says of the work: the result, the status code, the error message, and
-//! that there must be no other attempt. How long the work took and when to try again are not
-//! content: a worker may measure them anew before it sends its settlement again.
+//! The content is the result, the status code, the error message, and whether another attempt is
+//! allowed. The duration of the work and the time of the next attempt are not content, because a
+//! worker may measure them again before it repeats a settlement.
 
 use super::delivery::{LogLine, Report};
 use super::json::RawJson;
 
-/// A settlement on record.
+/// A recorded settlement.
 #[derive(Debug, Clone, Copy)]
 pub struct Recorded<'a> {
-    /// What its log entry says; `None` once that has been pruned.
+    /// Its log entry; `None` once that has been pruned.
     pub line: Option<RecordedLine<'a>>,
     /// The result on the delivery's row.
     pub result: Option<&'a RawJson>,
 }
 
-/// What a log entry says of a settlement.
+/// The part of a log entry that describes a settlement.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordedLine<'a> {
-    /// The worker's status code.
+    /// The status code that the worker reported.
     pub status_code: Option<i32>,
-    /// What went wrong.
     pub error_message: Option<&'a str>,
     /// Whether another attempt was scheduled.
     pub retry_scheduled: bool,
@@ -38,13 +37,13 @@ impl<'a> From<&'a LogLine> for RecordedLine<'a> {
 }
 
 impl Recorded<'_> {
-    /// Returns whether this is a completion with the same content.
+    /// Returns whether a completion with this report has the recorded content.
     pub fn is_completion(&self, report: &Report) -> bool {
         let is_same_line = self.line.is_none_or(|line| line.status_code == report.status_code);
         is_same_line && self.result == report.result.as_ref()
     }
 
-    /// Returns whether this is a failure with the same content.
+    /// Returns whether a failure with this report has the recorded content.
     pub fn is_failure(&self, report: &Report, retryable: bool) -> bool {
         self.line.is_none_or(|line| {
             line.status_code == report.status_code

@@ -1,4 +1,4 @@
-//! What a receiver means by `Retry-After`.
+//! Parsing of the `Retry-After` header.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,12 +6,13 @@ use chrono::{DateTime, Utc};
 
 use super::limits;
 
-/// Reads the header's value, seconds or a date, as seconds from `now`: never negative, and
-/// at most [`limits::RETRY_AFTER_SECONDS`]. Nonsense is nothing.
+/// Returns the number of seconds from `now` that a header value means, which is a number of seconds
+/// or a date. The result is between 0 and [`limits::RETRY_AFTER_SECONDS`], or `None` if the value is
+/// invalid.
 pub fn parse(value: &str, now: DateTime<Utc>) -> Option<f64> {
     let value = value.trim_matches([' ', '\t']);
     let seconds = if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number of any length; what is beyond all measure is infinite, and capped below.
+        // Any number of digits: a number too large for a float becomes infinite, and is capped below.
         value.parse().ok()?
     } else {
         seconds_until(httpdate::parse_http_date(value).ok()?, now)
@@ -34,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_seconds_and_have_a_cap() {
+    fn seconds_are_capped() {
         assert_eq!(seconds("120"), Some(120.0));
         assert_eq!(seconds(" 0 "), Some(0.0));
         assert_eq!(seconds("86401"), Some(86_400.0));
@@ -42,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_counts_from_now_in_all_three_spellings() {
+    fn a_date_is_relative_to_now_in_all_three_formats() {
         for date in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
             assert_eq!(seconds(date), Some(7.0), "{date}");
         }
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_nothing() {
+    fn an_invalid_value_is_ignored() {
         for value in ["", " ", "-1", "+1", "1.5", "1e3", "NaN", "inf", "infinity", "soon", "12 s", "١٢"] {
             assert_eq!(seconds(value), None, "{value}");
         }
@@ -60,7 +61,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_it_says_the_wait_is_bounded(value in "\\PC{0,40}") {
+        fn the_wait_is_bounded_for_any_value(value in "\\PC{0,40}") {
             if let Some(wait) = seconds(&value) {
                 prop_assert!((0.0..=limits::RETRY_AFTER_SECONDS).contains(&wait));
             }

@@ -1,7 +1,7 @@
 //! Durations as clients write them: seconds, with fractions down to the microsecond.
 //!
-//! PostgreSQL keeps time in microseconds, so a finer fraction is rounded to the nearest one. A
-//! duration is written as it was read: `0.5` stays `0.5`, and `5` stays `5`.
+//! PostgreSQL stores time in microseconds, so a finer fraction is rounded to the nearest one. A
+//! duration is serialised as it was parsed: `0.5` stays `0.5`, and `5` stays `5`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,14 +13,13 @@ use super::limits;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
-/// A duration in seconds, to the microsecond. It may be out of bounds until it is checked.
+/// A duration in seconds with microsecond precision. It may be out of bounds until it is checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seconds {
     micros: i64,
 }
 
 impl Seconds {
-    /// No time at all.
     pub const ZERO: Self = Self::whole(0);
 
     /// The longest delay or backoff.
@@ -31,8 +30,8 @@ impl Seconds {
         Self { micros: seconds.saturating_mul(MICROS_PER_SECOND) }
     }
 
-    /// Returns the duration nearest to a number of seconds. A number below zero stays below
-    /// zero, and one that is too large to be kept stays too large, so that a check finds both.
+    /// Returns the duration nearest to a number of seconds. A negative number stays negative, and a
+    /// number that is too large becomes the largest duration, so a range check refuses both.
     pub fn nearest(seconds: f64) -> Self {
         let micros = seconds * MICROS_PER_SECOND as f64;
         let rounded = if micros < 0.0 { micros.floor() } else { micros.round() };
@@ -45,7 +44,7 @@ impl Seconds {
         self.micros as f64 / MICROS_PER_SECOND as f64
     }
 
-    /// Returns the number of seconds if it is a whole one.
+    /// Returns the number of seconds if it is whole.
     fn as_whole(self) -> Option<i64> {
         (self.micros % MICROS_PER_SECOND == 0).then_some(self.micros / MICROS_PER_SECOND)
     }
@@ -60,7 +59,7 @@ impl fmt::Display for Seconds {
 impl FromStr for Seconds {
     type Err = String;
 
-    /// Reads a delay or backoff of a setting.
+    /// Parses a configured delay or backoff.
     fn from_str(text: &str) -> Result<Self, String> {
         let number: f64 = text.parse().map_err(|_| "is not a number".to_owned())?;
         let seconds = Self::nearest(number);
@@ -114,29 +113,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_written_the_same() {
+    fn a_duration_survives_serialisation() {
         for text in ["0", "5", "0.5", "0.1", "2.000001", "2592000", "2591999.999999", "0.001", "1e-6", "-1", "-0.5"] {
             assert_eq!(rewritten(text).as_deref(), Some(text));
         }
     }
 
     #[test]
-    fn one_duration_has_many_spellings() {
+    fn equal_durations_are_serialised_alike() {
         for (given, written) in [("5.0", "5"), ("5e-1", "0.5"), ("1E3", "1000"), ("0.50", "0.5"), ("-0.0", "0")] {
             assert_eq!(rewritten(given).as_deref(), Some(written));
         }
     }
 
     #[test]
-    fn finer_than_a_microsecond_is_rounded() {
+    fn fractions_finer_than_a_microsecond_are_rounded() {
         for (given, written) in [("0.0000004", "0"), ("0.0000006", "1e-6"), ("0.3333333333333333", "0.333333")] {
             assert_eq!(rewritten(given).as_deref(), Some(written));
         }
-        assert!(Seconds::nearest(-0.000_000_1) < Seconds::ZERO, "what is negative stays so");
+        assert!(Seconds::nearest(-0.000_000_1) < Seconds::ZERO, "a negative number stays negative");
     }
 
     #[test]
-    fn what_is_too_large_stays_too_large_and_what_is_no_number_is_none() {
+    fn too_large_numbers_stay_too_large_and_other_values_are_refused() {
         for huge in ["18446744073709551615", "9223372036854775807", "99999999999999999999999", "1e300"] {
             let seconds: Seconds = serde_json::from_str(huge).unwrap();
             assert!(seconds > Seconds::MAX_DELAY, "{huge}");
@@ -160,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_microsecond_within_bounds_survives_being_written(micros in 0..=2_592_000_000_000i64) {
+        fn every_microsecond_within_bounds_survives_serialisation(micros in 0..=2_592_000_000_000i64) {
             let seconds = Seconds { micros };
             let text = serde_json::to_string(&seconds).unwrap();
             prop_assert_eq!(serde_json::from_str::<Seconds>(&text).unwrap(), seconds);

@@ -1,4 +1,4 @@
-//! Signatures by Standard Webhooks 1.0: what a receiver checks to know that a call is ours.
+//! Signatures as in Standard Webhooks 1.0, by which a receiver verifies the sender of a request.
 
 use std::fmt;
 
@@ -12,20 +12,20 @@ use super::limits;
 const PREFIX: &str = "whsec_";
 const GENERATED_BYTES: usize = 32;
 
-/// A key that we share with a receiver. It is never shown by accident.
+/// A key shared with a receiver. Its `Debug` output does not reveal it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// A new one, by the system's source of randomness.
+    /// Generates a secret from the system's source of randomness.
     pub fn generate() -> Result<Self, String> {
         let mut key = vec![0; GENERATED_BYTES];
-        getrandom::fill(&mut key).map_err(|error| format!("no randomness to be had: {error}"))?;
+        getrandom::fill(&mut key).map_err(|error| format!("the system gave no random bytes: {error}"))?;
         Ok(Self(key))
     }
 
-    /// Reads the text form, `whsec_` and 24 to 64 bytes in base64. The error is the reason for
-    /// refusal, and says nothing of the secret.
+    /// Parses the text form, `whsec_` followed by 24 to 64 bytes in base64. The error is the reason
+    /// for refusal, and does not contain the secret.
     pub fn parse(text: &str) -> Result<Self, String> {
         let encoded = text.strip_prefix(PREFIX);
         let key = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
@@ -35,7 +35,7 @@ impl Secret {
         })
     }
 
-    /// The text form, to be stored or to be shown once.
+    /// Returns the text form, to be stored or to be shown once.
     pub fn as_text(&self) -> String {
         format!("{PREFIX}{}", STANDARD.encode(&self.0))
     }
@@ -55,8 +55,9 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The value of `webhook-signature`: one signature for each secret, so that a receiver may
-/// know either while they are changed. `timestamp` is that of the attempt, in seconds.
+/// Returns the value of the `webhook-signature` header. It has one signature for each secret, so a
+/// receiver may know either secret during a rotation. `timestamp` is the time of the attempt in
+/// seconds since 1970.
 pub fn sign(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
     let signatures: Vec<String> = secrets.iter().map(|secret| secret.sign(id, timestamp, body)).collect();
     signatures.join(" ")
@@ -73,7 +74,7 @@ mod tests {
     const SIGNATURE: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
 
     #[test]
-    fn the_signature_is_that_of_the_standards_libraries() {
+    fn the_signature_equals_that_of_the_reference_libraries() {
         let secret = Secret::parse(TEXT).unwrap();
         assert_eq!(sign(&[secret], ID, 1_614_265_330, br#"{"test": 2432232314}"#), SIGNATURE);
     }
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_of_a_size_and_no_two_are_alike() {
+    fn secrets_have_a_size_limit_and_are_random() {
         let secret = |bytes: usize| format!("whsec_{}", STANDARD.encode(vec![7; bytes]));
         for (bytes, is_fine) in [(0, false), (23, false), (24, true), (64, true), (65, false)] {
             assert_eq!(Secret::parse(&secret(bytes)).is_ok(), is_fine, "{bytes}");
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_not_shown_by_accident() {
+    fn a_secret_is_not_in_debug_output_or_errors() {
         let secret = Secret::parse(TEXT).unwrap();
         assert_eq!(format!("{secret:?}"), "Secret(…)");
         assert!(!Secret::parse("whsec_c2VjcmV0").unwrap_err().contains("c2VjcmV0"));
@@ -113,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_secret_is_written_as_it_was_read(key in prop::collection::vec(any::<u8>(), 24..=64)) {
+        fn a_secret_survives_serialisation(key in prop::collection::vec(any::<u8>(), 24..=64)) {
             let text = Secret(key).as_text();
             prop_assert_eq!(Secret::parse(&text).unwrap().as_text(), text);
         }

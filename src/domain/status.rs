@@ -1,29 +1,28 @@
-//! The states of work.
+//! The states of a delivery.
 
 use serde::Serialize;
 
-/// Where a delivery stands. The arrows are in `docs/state-machine.md`.
+/// The state of a delivery. The transitions are in `docs/state-machine.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Status {
-    /// Waits: for a worker, for its time, or for its turn.
+    /// The delivery waits for a worker, for its due time, or behind an earlier event of its key.
     Pending,
-    /// Held under a lease.
+    /// A worker or the dispatcher holds a lease on it.
     Processing,
-    /// Done.
     Completed,
-    /// Given up: retries spent, a failure that said so, poison, or expired.
+    /// The delivery was abandoned: its attempts are exhausted, a failure was not retryable, it is
+    /// poison, or it expired.
     Failed,
-    /// Called off.
     Cancelled,
 }
 
 impl Status {
-    /// All of them, as the contract lists them.
+    /// All states, in the order of the API documentation.
     pub const ALL: [Status; 5] =
         [Status::Pending, Status::Processing, Status::Completed, Status::Failed, Status::Cancelled];
 
-    /// The word used in the database and on the wire.
+    /// Returns the name used in the database and in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Pending => "PENDING",
@@ -34,12 +33,12 @@ impl Status {
         }
     }
 
-    /// Reads the word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == word)
+    /// Parses a name, or returns `None` if it is unknown.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == name)
     }
 
-    /// Whether nothing more will happen unless an operator says so.
+    /// Returns whether the state is final unless an operator intervenes.
     pub fn is_finished(self) -> bool {
         matches!(self, Status::Completed | Status::Failed | Status::Cancelled)
     }

@@ -1,13 +1,13 @@
-//! Tags: the words by which workers and events find each other.
+//! Tags, by which workers claim events.
 
 use super::{limits, text};
 
-/// An event's tags, or those a worker asks for: trimmed, each once, in the order given.
+/// The tags of an event or of a claim: trimmed, without duplicates, in the given order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tags(Vec<String>);
 
 impl Tags {
-    /// Reads the comma form: `email, priority-high`. Empty text means no tags.
+    /// Parses a comma-separated list: `email, priority-high`. Empty text means no tags.
     pub fn from_comma_separated(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Ok(Self::default());
@@ -15,7 +15,7 @@ impl Tags {
         Self::from_words(text.split(','))
     }
 
-    /// Reads the list form.
+    /// Parses a list of tags.
     pub fn from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut tags: Vec<String> = Vec::new();
         for word in words {
@@ -31,24 +31,22 @@ impl Tags {
         Ok(Self(tags))
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The tags, in order.
     pub fn as_slice(&self) -> &[String] {
         &self.0
     }
 
-    /// The comma form, in which tags are answered and stored statements are fed.
+    /// Returns the tags as a comma-separated list, the form used in responses and SQL parameters.
     pub fn joined(&self) -> String {
         self.0.join(",")
     }
 }
 
 impl From<Vec<String>> for Tags {
-    /// Tags as they were stored, checked long ago.
+    /// Wraps stored tags, which were checked before they were stored.
     fn from(stored: Vec<String>) -> Self {
         Self(stored)
     }
@@ -70,13 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_trimmed_and_kept_once_in_order() {
+    fn tags_are_trimmed_and_deduplicated_in_order() {
         let tags = Tags::from_comma_separated(" b, a ,b,c").unwrap();
         assert_eq!(tags.joined(), "b,a,c");
     }
 
     #[test]
-    fn a_tag_between_two_commas_must_not_be_empty() {
+    fn an_empty_tag_is_refused() {
         assert!(Tags::from_comma_separated("a,,b").is_err());
         assert!(Tags::from_comma_separated("a,").is_err());
         assert!(Tags::from_comma_separated("").unwrap().is_empty());

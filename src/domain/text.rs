@@ -1,7 +1,7 @@
-//! What a string must be before it may be stored: PostgreSQL refuses U+0000 in text, and
-//! nothing here is unbounded.
+//! Checks of strings before they are stored: PostgreSQL refuses U+0000 in text, and every string has
+//! a maximum length.
 
-/// Checks a string of 1 to `max` characters. The answer is the reason for refusal.
+/// Checks a string of 1 to `max` characters. The error is the reason for refusal.
 pub fn check(value: &str, max: usize) -> Result<(), String> {
     if value.is_empty() {
         return Err("must not be empty".into());
@@ -9,12 +9,12 @@ pub fn check(value: &str, max: usize) -> Result<(), String> {
     check_optional(value, max)
 }
 
-/// Checks a string of 0 to `max` characters.
+/// Checks a string of 0 to `max` characters. The error is the reason for refusal.
 pub fn check_optional(value: &str, max: usize) -> Result<(), String> {
     if value.contains('\0') {
         return Err("must not contain the character U+0000".into());
     }
-    // A string has at most as many characters as bytes: count only when it may matter.
+    // A string has at most as many characters as bytes, so short strings need not be counted.
     if value.len() > max && value.chars().count() > max {
         return Err(format!("must be at most {max} characters long"));
     }

@@ -1,14 +1,16 @@
-//! Timestamps as clients send them: RFC 3339, kept in UTC and to the microsecond, which is
-//! what the database keeps, so that an answer never differs from what is read back.
+//! Timestamps as clients send them, in RFC 3339.
+//!
+//! They are converted to UTC and truncated to microseconds, the precision of the database. A response
+//! therefore never differs from a later read.
 
 use chrono::{DateTime, Datelike, Utc};
 
-/// Reads a timestamp. A leap second is the first moment after it.
+/// Parses a timestamp. A leap second becomes the second after it.
 pub fn parse(text: &str) -> Result<DateTime<Utc>, String> {
     DateTime::parse_from_rfc3339(text)
         .ok()
         .and_then(|time| DateTime::from_timestamp_micros(time.timestamp_micros()))
-        // An offset can push the first or the last year over the edge of what can be written.
+        // An offset can move the first or the last year out of the range that RFC 3339 can express.
         .filter(|time| (0..=9999).contains(&time.year()))
         .ok_or_else(|| "must be an RFC 3339 timestamp, such as 2026-01-31T09:30:00Z".into())
 }
@@ -26,7 +28,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_timestamp_is_refused() {
+    fn an_invalid_timestamp_is_refused() {
         let edges = ["0000-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01"];
         for bad in ["", "now", "2026-01-31", "2026-01-31T09:30:00", "2026-02-30T00:00:00Z"].into_iter().chain(edges) {
             assert!(parse(bad).is_err(), "{bad}");

@@ -1,5 +1,7 @@
-//! Who works: `{hostname}:{pid}`. A label for people and a fallback for fencing, never proof
-//! of holding a claim (containers all run pid 1).
+//! Worker ids: `{hostname}:{pid}`.
+//!
+//! A worker id is for display and a fallback for fencing. It never proves that a caller holds a claim,
+//! because the processes of different containers may all have pid 1.
 
 use super::{limits, text};
 
@@ -18,14 +20,14 @@ mod tests {
     use super::check;
 
     #[test]
-    fn a_host_and_a_pid_are_a_worker() {
+    fn a_host_and_a_pid_are_a_worker_id() {
         for good in ["worker-02:8742", "10.0.0.7:1", "::1:99", "host.example:0"] {
             assert!(check(good).is_ok(), "{good}");
         }
     }
 
     #[test]
-    fn anything_else_is_not() {
+    fn anything_else_is_refused() {
         for bad in ["", "worker", "worker:", ":12", "worker:x1", "wor ker:1", "w:-1", "w:12345678901"] {
             assert!(check(bad).is_err(), "{bad}");
         }
