@@ -1,9 +1,9 @@
-//! A delivery: one consumer's work on an event, and the state machine that it goes through.
+//! Deliveries: one consumer's work on an event, and its state machine.
 //!
-//! Each method is one arrow of `docs/state-machine.md`. It changes the delivery in memory and
-//! hands back the [`LogLine`]s that must be stored with the change, in the same transaction.
-//! Who may call it was decided before, in [`super::lease`]; what time it is comes from the
-//! database.
+//! Each method is one transition of `docs/state-machine.md`. It changes the delivery in memory and
+//! returns the [`LogLine`]s that must be stored in the same transaction as the change. Whether the
+//! caller may make the transition is decided before, in [`super::lease`]. The current time comes from
+//! the database.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -13,145 +13,131 @@ use crate::domain::ids::{DeliveryId, EventId, LeaseId, SubscriptionId};
 /// The work of one consumer on one event.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// Its id; the event's own id for the event's own row.
+    /// For the event's own row this is the id of the event.
     pub id: DeliveryId,
-    /// The event.
     pub event_id: EventId,
-    /// The subscription that it is pushed to; none for the event's own row.
+    /// The subscription that the event is pushed to. `None` for the event's own row.
     pub subscription_id: Option<SubscriptionId>,
-    /// Where it stands.
     pub status: Status,
-    /// Where it waits, while it is pending.
+    /// What a pending delivery waits for.
     pub place: Readiness,
-    /// Failures so far.
+    /// The number of failures so far.
     pub retry_count: i32,
-    /// Attempts in all.
+    /// The maximum number of attempts.
     pub max_retries: i32,
-    /// Leases that ran out in a row without a sign of life.
+    /// The number of consecutive leases that expired without a `start` or a `heartbeat`.
     pub rescue_count: i32,
-    /// The number of its latest claim, or 0: the fencing token.
+    /// The fencing token: the lease id of the latest claim, or 0 if there was none.
     pub lease_id: LeaseId,
-    /// Who claimed it last.
+    /// The worker of the latest claim.
     pub worker_id: Option<String>,
-    /// Until when, exactly while it is processing.
+    /// The end of the lease. Set exactly while the status is `Processing`.
     pub lease_expires_at: Option<DateTime<Utc>>,
-    /// When the present claim was started.
+    /// The time at which the worker started the current claim.
     pub started_at: Option<DateTime<Utc>>,
-    /// Whether an operator wants it called off.
+    /// Whether an operator cancelled the delivery while a worker held it.
     pub cancel_requested: bool,
-    /// Why it was, or is to be, called off, if the operator said.
+    /// The reason that the operator gave for the cancellation.
     pub cancel_reason: Option<String>,
-    /// Worthless after this.
+    /// The delivery fails if it is not claimed before this time.
     pub expires_at: Option<DateTime<Utc>>,
-    /// The key behind which it queues.
+    /// Deliveries with the same key are processed one at a time, in order.
     pub ordering_key: Option<String>,
-    /// Whether the rest of the key waits if this one is given up.
+    /// Whether later deliveries of the key wait if this one fails permanently.
     pub blocks_when_failed: bool,
-    /// The last claim that its holder settled.
+    /// The latest settlement by a worker.
     pub settled: Option<LastSettlement>,
-    /// What the worker last reported.
+    /// The latest progress report of the worker.
     pub progress: Option<RawJson>,
-    /// What came out.
     pub result: Option<RawJson>,
-    /// What went wrong last.
+    /// The error message of the latest failure.
     pub last_error: Option<String>,
 }
 
-/// Where pending work waits.
+/// What a pending delivery waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// In `ready`: whoever asks gets it.
+    /// A worker: the delivery is in `ready` and may be claimed.
     Ready,
-    /// For its time.
+    /// Its due time.
     Due(DateTime<Utc>),
-    /// For its turn behind its ordering key.
+    /// The earlier deliveries of its ordering key.
     Turn,
-    /// Nowhere: it is not pending.
+    /// Nothing: the delivery is not pending.
     Nowhere,
 }
 
-/// How a claim ended by its holder's word.
+/// How the holder of a claim settled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastSettlement {
-    /// The claim.
     pub lease_id: LeaseId,
-    /// The word.
     pub action: Action,
 }
 
-/// One line of the audit trail, about to be written.
+/// An entry of the audit log that is about to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// The event.
     pub event_id: EventId,
-    /// The delivery.
     pub delivery_id: DeliveryId,
-    /// What was done.
     pub action: Action,
-    /// By whom; nobody for what the server or an operator did.
+    /// The worker; `None` for most actions of the server or an operator.
     pub worker_id: Option<String>,
-    /// Under which claim.
+    /// The latest claim at the time of the action.
     pub lease_id: LeaseId,
-    /// In which attempt.
     pub attempt: i32,
-    /// The worker's status code.
+    /// The status code that the worker reported.
     pub status_code: Option<i32>,
-    /// How long the worker took.
+    /// The duration that the worker reported.
     pub execution_time_ms: Option<i64>,
-    /// What went wrong.
     pub error_message: Option<String>,
-    /// Why an operator or the server did it.
+    /// The reason given by the worker, the operator or the server.
     pub reason: Option<String>,
-    /// When it may run again.
+    /// The time of the next attempt.
     pub next_retry_at: Option<DateTime<Utc>>,
-    /// What is known of an attempt to push.
+    /// Details of a push.
     pub push: PushRecord,
 }
 
-/// What is known of an attempt to push, beyond what is known of any.
+/// Details of an attempt that only a push has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PushRecord {
-    /// What kept the receiver from answering.
+    /// The reason why there was no response.
     pub error_kind: Option<ErrorKind>,
-    /// The beginning of what it answered.
+    /// The beginning of the response body.
     pub response_excerpt: Option<String>,
-    /// The version of the subscription that was used.
+    /// The version of the subscription that the request was made with.
     pub subscription_version: Option<i32>,
-    /// Whether the answer was one after which no other attempt is worth making.
+    /// Whether the outcome rules out another attempt.
     pub is_terminal: bool,
 }
 
-/// What a worker says of an attempt.
+/// A worker's report of an attempt.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Its status code.
     pub status_code: Option<i32>,
-    /// How long it took.
     pub execution_time_ms: Option<i64>,
-    /// What went wrong.
     pub error_message: Option<String>,
-    /// What came out.
     pub result: Option<RawJson>,
-    /// If it was an attempt to push.
+    /// Details of a push; otherwise empty.
     pub push: PushRecord,
 }
 
-/// How a failure wants to be followed up.
+/// What follows a failure.
 #[derive(Debug, Clone, Copy)]
 pub enum AfterFailure {
-    /// Try again after so many seconds, if attempts are left.
+    /// Retry after this many seconds, if attempts are left.
     RetryAfter(f64),
-    /// Do not try again.
+    /// Do not retry.
     GiveUp,
 }
 
 impl Delivery {
-    /// The number of the attempt that is under way or comes next.
+    /// Returns the number of the current or next attempt, starting at 1.
     pub fn attempt(&self) -> i32 {
         self.retry_count + 1
     }
 
-    /// When it falls due, if it waits for that.
+    /// Returns the due time, or `None` if the delivery does not wait for one.
     pub fn due_at(&self) -> Option<DateTime<Utc>> {
         match self.place {
             Readiness::Due(at) => Some(at),
@@ -159,19 +145,19 @@ impl Delivery {
         }
     }
 
-    /// When a retry is due, as the contract shows it.
+    /// Returns the due time of a retry, as shown in the API. A delivery that was never claimed has none.
     pub fn next_retry_at(&self) -> Option<DateTime<Utc>> {
         self.due_at().filter(|_| self.lease_id > LeaseId::NONE)
     }
 
-    /// PROCESSING, STARTED: a sign of life.
+    /// PROCESSING → PROCESSING. Records that the worker started, which shows that it is alive.
     pub fn start(&mut self, worker_id: &str, now: DateTime<Utc>) -> LogLine {
         self.started_at = Some(now);
         self.rescue_count = 0;
         self.line(Action::Started, Some(worker_id))
     }
 
-    /// PROCESSING, lease extended: a sign of life, not logged.
+    /// PROCESSING → PROCESSING. Extends the lease and records that the worker is alive. Not logged.
     pub fn heartbeat(&mut self, lease_until: DateTime<Utc>, progress: Option<RawJson>) {
         self.lease_expires_at = Some(lease_until);
         self.rescue_count = 0;
@@ -192,7 +178,8 @@ impl Delivery {
         line
     }
 
-    /// → PENDING with a retry scheduled, or FAILED, or CANCELLED where that was asked for.
+    /// → PENDING with a retry scheduled, FAILED if there is no retry, or CANCELLED if an operator
+    /// requested that.
     pub fn fail(
         &mut self,
         worker_id: &str,
@@ -222,7 +209,7 @@ impl Delivery {
         vec![line]
     }
 
-    /// → PENDING, no attempt spent.
+    /// → PENDING without spending an attempt, or CANCELLED if an operator requested that.
     pub fn release(
         &mut self,
         worker_id: &str,
@@ -242,7 +229,8 @@ impl Delivery {
         vec![line]
     }
 
-    /// PROCESSING → PENDING by an operator's word.
+    /// PROCESSING → PENDING, or CANCELLED if an operator requested that. Takes the delivery back from
+    /// its worker.
     pub fn reset(&mut self, reason: &str, now: DateTime<Utc>) -> Vec<LogLine> {
         let mut line = self.line(Action::Reset, None);
         line.worker_id.clone_from(&self.worker_id);
@@ -254,8 +242,8 @@ impl Delivery {
         vec![line]
     }
 
-    /// PROCESSING → PENDING because the lease ran out; FAILED after `poison_after` times in
-    /// a row: something in it kills its workers.
+    /// PROCESSING → PENDING because the lease expired. FAILED after `poison_after` times in a row,
+    /// because the event probably kills its workers.
     pub fn rescue(&mut self, poison_after: i32, now: DateTime<Utc>) -> Vec<LogLine> {
         self.rescue_count += 1;
         let mut lines = self.reset("lease_expired", now);
@@ -271,7 +259,7 @@ impl Delivery {
         lines
     }
 
-    /// FAILED or CANCELLED → PENDING, counters fresh.
+    /// FAILED or CANCELLED → PENDING, with its counters reset.
     pub fn retry(&mut self, reason: Option<&str>, now: DateTime<Utc>) -> LogLine {
         self.retry_count = 0;
         self.rescue_count = 0;
@@ -283,8 +271,9 @@ impl Delivery {
         line
     }
 
-    /// PENDING → CANCELLED; a delivery in somebody's hands is only marked. The reason is kept for
-    /// the line that is written when its worker lets go of it; the latest one given counts.
+    /// PENDING → CANCELLED. If a worker holds the delivery, only a request is recorded, and the
+    /// delivery is cancelled when the worker fails or releases it or loses its lease. The reason is
+    /// kept for the log entry that is written then; a later reason replaces an earlier one.
     pub fn cancel(&mut self, reason: Option<&str>) -> Option<LogLine> {
         if let Some(reason) = reason {
             self.cancel_reason = Some(reason.to_owned());
@@ -296,40 +285,42 @@ impl Delivery {
         Some(self.call_off())
     }
 
-    /// PENDING → FAILED, its time being over.
+    /// PENDING → FAILED because `expires_at` has passed.
     pub fn expire(&mut self) -> LogLine {
         self.finish(Status::Failed);
         self.last_error = Some("expired before it was claimed".into());
         self.line(Action::Expired, None)
     }
 
-    /// PENDING → FAILED by an operator's word: no more attempts.
+    /// PENDING → FAILED by an operator, without further attempts.
     pub fn give_up(&mut self, reason: Option<&str>) {
         self.finish(Status::Failed);
         self.last_error = reason.map(str::to_owned);
     }
 
-    /// The line that goes with a push that was given up.
+    /// Returns the log entry of a push that becomes a dead letter.
     pub fn dead_lettered(&self, reason: &str) -> LogLine {
         let mut line = self.line(Action::DeadLettered, None);
         line.reason = Some(reason.to_owned());
         line
     }
 
-    /// FAILED → PENDING, counters fresh: sent again from the dead letters.
+    /// FAILED → PENDING, with its counters reset: a dead letter is replayed.
     pub fn replay(&mut self, by: Option<&str>, now: DateTime<Utc>) -> LogLine {
         let mut line = self.retry(by, now);
         line.action = Action::Replayed;
         line
     }
 
-    /// Whether it holds, or waits for, its turn behind its key.
+    /// Returns whether the delivery takes part in the order of its key: it is the head of the key or
+    /// waits behind it.
     pub fn is_in_order(&self) -> bool {
         let is_blocking = self.status == Status::Failed && self.blocks_when_failed;
         self.ordering_key.is_some() && (!self.status.is_finished() || is_blocking)
     }
 
-    /// PENDING, its time has come: to `ready`, or to its turn behind its key.
+    /// PENDING → PENDING. Makes a due delivery claimable, or lets it wait behind the earlier deliveries
+    /// of its key.
     pub fn become_due(&mut self) {
         self.place = if self.ordering_key.is_some() { Readiness::Turn } else { Readiness::Ready };
     }

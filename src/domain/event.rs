@@ -1,4 +1,4 @@
-//! An event: a fact, written once.
+//! Events. An event is written once and never changed.
 
 use std::collections::BTreeMap;
 
@@ -6,46 +6,42 @@ use chrono::{DateTime, Utc};
 
 use super::{backoff::Backoff, json::RawJson, seconds::Seconds, tags::Tags};
 
-/// When an event may first be claimed.
+/// The time at which an event may first be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunAt {
-    /// At once.
     Now,
-    /// At a time.
     At(DateTime<Utc>),
-    /// So many seconds after it is stored, by the database's clock.
+    /// This long after the event is stored, by the database's clock.
     After(Seconds),
 }
 
-/// What a publisher asks to be stored: checked, and complete but for what the database adds.
+/// An event to be stored: checked, and complete except for what the database adds.
 #[derive(Debug, Clone)]
 pub struct NewEvent {
-    /// A line for people.
+    /// A short description for display.
     pub title: String,
-    /// More for people.
+    /// A longer description for display.
     pub description: Option<String>,
-    /// What kind of thing happened.
     pub event_type: Option<String>,
-    /// Who may work on it; none: pushed only.
+    /// The tags by which workers claim the event. An event without tags is only pushed.
     pub tags: Tags,
     /// Names and values to filter by.
     pub labels: BTreeMap<String, String>,
-    /// What happened, verbatim.
+    /// The payload, verbatim.
     pub payload: Option<RawJson>,
-    /// Higher first.
+    /// Events with a higher priority are claimed first.
     pub priority: i16,
-    /// Attempts in all.
+    /// The maximum number of attempts.
     pub max_retries: i32,
-    /// Waits between attempts; the server's default if it does not say.
+    /// The waits between attempts. `None` means the server's default.
     pub backoff: Option<Backoff>,
-    /// Events of one key are worked on one at a time, in order.
+    /// Events with the same key are processed one at a time, in the order of publishing.
     pub ordering_key: Option<String>,
-    /// Ties events of one story together.
+    /// Links related events.
     pub correlation_id: Option<String>,
-    /// The W3C trace that it belongs to.
+    /// The W3C trace context of the publisher.
     pub traceparent: Option<String>,
-    /// Not before this.
     pub run_at: RunAt,
-    /// Worthless after this, unless claimed before.
+    /// The event fails if it is not claimed before this time.
     pub expires_at: Option<DateTime<Utc>>,
 }

@@ -1,72 +1,70 @@
-//! Fencing: does this caller hold the claim it speaks of?
+//! Fencing: whether a caller holds the claim that it settles.
 //!
-//! No two claims share a `lease_id`, and each claim of a delivery has a higher one than the
-//! claim before. A caller holds a claim if both its `worker_id` and its `lease_id` are that
-//! claim's; neither a clock nor the number of the attempt counts. A caller that gives no
-//! `lease_id` means the latest claim made under its `worker_id`. Where the claim meant is not the
-//! delivery's latest one, [`judge`] is told of it as a [`PastClaim`].
+//! No two claims share a `lease_id`, and each claim of a delivery has a higher one than the claim
+//! before. A caller holds a claim if both its `worker_id` and its `lease_id` are those of the claim.
+//! Neither a clock nor the number of the attempt counts. A caller that gives no `lease_id` means the
+//! latest claim made under its `worker_id`. If that is not the delivery's latest claim, [`judge`]
+//! receives it as a [`PastClaim`].
 
 use super::{action::Action, delivery::Delivery, status::Status};
 use crate::domain::ids::LeaseId;
 
-/// Somebody who says that they hold a claim.
+/// A worker that says it holds a claim.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// Who they say they are.
     pub worker_id: String,
-    /// Which claim they mean, if they say.
+    /// The claim that the caller means. `None` means the latest claim under its `worker_id`.
     pub lease_id: Option<LeaseId>,
 }
 
 impl Caller {
-    /// Returns whether the caller means the delivery's latest claim, and made it.
+    /// Returns whether the caller means the delivery's latest claim and made that claim.
     pub fn made_latest_claim(&self, delivery: &Delivery) -> bool {
         delivery.worker_id.as_deref() == Some(self.worker_id.as_str())
             && self.lease_id.is_none_or(|lease_id| lease_id == delivery.lease_id)
     }
 }
 
-/// A claim that is no longer the latest, and that its holder settled.
+/// A settled claim that is no longer the latest claim of its delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PastClaim {
-    /// Its number.
     pub lease_id: LeaseId,
-    /// How.
+    /// The action that settled the claim.
     pub settled: Action,
 }
 
-/// What the caller's claim allows.
+/// The judgement of a caller's claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The claim stands.
+    /// The caller holds the claim.
     Holds,
-    /// The claim was taken back, but nobody has claimed the work since.
+    /// The claim was reset, but the delivery has not been claimed since.
     WasReset,
-    /// The same action was already recorded under the same claim. If its content is the same,
-    /// too, the answer is the same, and nothing is written.
+    /// The same action is already recorded under the same claim. If its content is also the same,
+    /// the response is the same, and nothing is written.
     Repeats {
         /// The claim under which it was recorded.
         lease_id: LeaseId,
     },
-    /// Not this caller's to decide.
+    /// The caller may not settle the delivery.
     Refused(Refusal),
 }
 
-/// Why a caller's word does not count.
+/// The reason why a settlement is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nobody has claimed it yet.
+    /// The delivery has never been claimed.
     NotClaimed,
-    /// Somebody else holds it, or has claimed it since.
+    /// The lease belongs to another claim, or the delivery was reset.
     LeaseLost,
     /// The claim was already settled, by another action or with other content.
     AlreadySettled,
-    /// It was finished, and not by this claim.
+    /// The delivery is finished, but this claim did not finish it.
     AlreadyFinished,
 }
 
-/// Judges `action` under a claim. `past` describes the claim meant where that is not the
-/// delivery's latest; `None` with `made_latest == false` says that the caller has not settled one.
+/// Judges `action` under a claim. `made_latest` says whether the caller means the delivery's latest
+/// claim. If not, `past` is the claim that it means, or `None` if it has not settled that claim.
 pub fn judge(delivery: &Delivery, made_latest: bool, past: Option<PastClaim>, action: Action) -> Verdict {
     if delivery.lease_id == LeaseId::NONE {
         return Verdict::Refused(Refusal::NotClaimed);
@@ -96,7 +94,7 @@ fn judge_settled(lease_id: LeaseId, settled: Action, action: Action) -> Verdict 
     if settled == action { Verdict::Repeats { lease_id } } else { Verdict::Refused(Refusal::AlreadySettled) }
 }
 
-/// Judges what needs a live claim: `start`, `heartbeat` and `release`.
+/// Judges an action that needs a live claim: `start`, `heartbeat` or `release`.
 pub fn judge_live(delivery: &Delivery, made_latest: bool, past: Option<PastClaim>, action: Action) -> Verdict {
     match judge(delivery, made_latest, past, action) {
         Verdict::WasReset => Verdict::Refused(Refusal::LeaseLost),
