@@ -39,11 +39,11 @@ impl FromStr for AllowedHosts {
     /// Parses comma-separated names. `*` allows every host; empty text adds no name.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut hosts = AllowedHosts::default();
-        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            match word {
+        for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+            match entry {
                 "*" => hosts.any = true,
-                _ if is_name(word) => hosts.names.push(word.trim_end_matches('.').to_owned()),
-                _ => return Err(format!("{word} is not a host name; write it without a scheme and a port")),
+                _ if is_name(entry) => hosts.names.push(entry.trim_end_matches('.').to_owned()),
+                _ => return Err(format!("{entry} is not a host name; write it without a scheme and a port")),
             }
         }
         Ok(hosts)
@@ -66,8 +66,8 @@ fn is_localhost(name: &str) -> bool {
     end.eq_ignore_ascii_case(LOCALHOST.as_bytes()) && before.last().is_none_or(|byte| *byte == b'.')
 }
 
-fn is_name(word: &str) -> bool {
-    word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+fn is_name(entry: &str) -> bool {
+    entry.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 #[cfg(test)]

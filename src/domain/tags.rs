@@ -1,8 +1,8 @@
-//! Tags, by which workers claim events.
+//! Tags of events, by which workers claim them and subscriptions select them.
 
 use super::{limits, text};
 
-/// The tags of an event or of a claim: trimmed, without duplicates, in the given order.
+/// The tags of an event, a claim or a subscription: trimmed, without duplicates, in the given order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tags(Vec<String>);
 

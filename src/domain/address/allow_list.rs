@@ -22,14 +22,14 @@ impl FromStr for AllowList {
 
     /// Parses a comma-separated list: `10.1.0.0/16, 192.168.7.3, fd12::/32`. Empty text allows nothing.
     fn from_str(text: &str) -> Result<Self, String> {
-        let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-        words.map(parse_network).collect::<Result<_, _>>().map(Self)
+        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        entries.map(parse_network).collect::<Result<_, _>>().map(Self)
     }
 }
 
-fn parse_network(word: &str) -> Result<IpNet, String> {
-    let network = word.parse().or_else(|_| word.parse().map(IpAddr::into));
-    network.map_err(|_| format!("{word} is not a network such as 10.1.0.0/16, nor an address"))
+fn parse_network(entry: &str) -> Result<IpNet, String> {
+    let network = entry.parse().or_else(|_| entry.parse().map(IpAddr::into));
+    network.map_err(|_| format!("{entry} is not a network such as 10.1.0.0/16, nor an address"))
 }
 
 #[cfg(test)]

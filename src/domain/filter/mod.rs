@@ -77,7 +77,7 @@ impl Node {
     }
 }
 
-/// Returns whether `holds` is true for at least one item. Stops at the first such item.
+/// Returns whether `holds` is true for at least one item. Stops at the first one.
 fn any_holds<T>(
     items: impl IntoIterator<Item = T>,
     mut holds: impl FnMut(T) -> Result<bool, Halt>,

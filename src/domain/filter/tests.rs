@@ -200,7 +200,7 @@ fn filters_have_limits() {
 }
 
 #[test]
-fn deep_nesting_is_refused_without_recursion() {
+fn deep_nesting_is_refused_without_deep_recursion() {
     let text = format!("{}1{}", r#"{"$not":"#.repeat(100), "}".repeat(100));
     assert!(Filter::parse(&serde_json::from_str(&text).unwrap()).is_err());
     let text = format!(r#"{{"payload.a":{{"$eq":{}1{}}}}}"#, "[".repeat(100), "]".repeat(100));

@@ -61,7 +61,7 @@ pub trait FieldValue {
 pub enum InputError {
     /// The input is not JSON.
     Malformed(String),
-    /// Fields are missing, unknown or wrong.
+    /// Fields are missing, unknown or invalid.
     Invalid(Vec<Invalid>),
     /// A field has more bytes than allowed.
     TooLarge {
@@ -323,7 +323,7 @@ fn check_label(label: &str, value: Option<String>) -> Result<String, String> {
     Ok(value)
 }
 
-/// Returns the first [`SHOWN_CHARS`] characters of a name that a client chose, for use in an error.
+/// Returns the first 100 characters of a name that a client chose, for use in an error.
 pub fn shown(name: &str) -> String {
     name.chars().take(SHOWN_CHARS).collect()
 }

@@ -4,9 +4,9 @@
 //! a busy server. Each filter has a [`Work`] with a budget in bytes, and stops with
 //! [`Halt::OverBudget`] before it reads more. [`super::Budget`] decides how large the budgets are.
 //!
-//! An [`Allowance`] is independent of the budgets: it is the amount of work that a caller wants to do
-//! on its own thread. It decides where events are matched and never what the result is. If it is used
-//! up, there is no result at all ([`Stopped`]), and the caller matches the event elsewhere.
+//! An [`Allowance`] is independent of the budgets: it limits the work of one call. It decides where an
+//! event is matched, at once or on a blocking thread, and never what the result is. If it is used up,
+//! there is no result at all ([`Stopped`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -125,9 +125,9 @@ fn replace(state: &mut State<'_, '_>, value: &Value, from: &str, to: &str) -> Re
     charged(state, text)
 }
 
-/// Returns a value as text of at most [`limits::RENDERED_BYTES`] bytes: a string verbatim, an empty
-/// string for a missing value or null, and anything else as JSON. The engine's own formatting is
-/// not used because it follows Python.
+/// Returns a value as text: a string verbatim, an empty string for a missing value or null, and any
+/// other value as JSON of at most [`limits::RENDERED_BYTES`] bytes. The engine's own formatting is not
+/// used because it follows Python.
 pub(super) fn text_of(value: &Value) -> Result<Cow<'_, str>, Error> {
     if value.is_none() || value.is_undefined() {
         return Ok(Cow::Borrowed(""));

@@ -5,12 +5,12 @@
 //! and forty of these steps fill any memory. The language is therefore reduced until nothing grows
 //! uncounted ([`language`]): there are loops, conditions and variables, but no concatenation, no
 //! captured blocks, and no lists except of constants. The filters ([`filters`]) are defined here or
-//! known to be cheap, and share one byte limit. The size of the output is checked while it is format_time.
+//! known to be cheap, and share one byte limit. The size of the output is checked while it is written.
 //!
 //! If the body is JSON, a string is escaped so that it can stand between quotes,
-//! `"Order {{ payload.id }} was paid"`, and any other value is format_time as JSON.
+//! `"Order {{ payload.id }} was paid"`, and any other value is written as JSON.
 //! `{{ payload.name|tojson }}` writes a string with its quotes. If the body is not JSON, strings are
-//! format_time verbatim, null is empty, and any other value is format_time as JSON.
+//! written verbatim, null is empty, and any other value is written as JSON.
 
 mod bounded;
 mod filters;
