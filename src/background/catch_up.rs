@@ -30,9 +30,9 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     let marked = engine.marks().all();
     for queues in marked.chunks(QUEUES_PER_STATEMENT) {
         for head in engine.find_heads_of_queues(queues).await? {
-            let place = QueuePosition { rank: head.rank, seq: head.seq };
-            if engine.marks().of(std::slice::from_ref(&head.queue))[0] > place {
-                engine.note_arrivals(&head.queue, Arrivals { first: place, count: 1 });
+            let position = QueuePosition { rank: head.rank, seq: head.seq };
+            if engine.marks().of(std::slice::from_ref(&head.queue))[0] > position {
+                engine.note_arrivals(&head.queue, Arrivals { first: position, count: 1 });
                 found += 1;
             }
         }

@@ -20,7 +20,7 @@ pub struct Delivery {
     pub subscription_id: Option<SubscriptionId>,
     pub status: Status,
     /// What a pending delivery waits for.
-    pub place: Readiness,
+    pub readiness: Readiness,
     /// The number of failures so far.
     pub retry_count: i32,
     /// The maximum number of attempts.
@@ -62,9 +62,9 @@ pub enum Readiness {
     /// Its due time.
     Due(DateTime<Utc>),
     /// The earlier deliveries of its ordering key.
-    Turn,
+    BehindKey,
     /// Nothing: the delivery is not pending.
-    Nowhere,
+    NotWaiting,
 }
 
 /// How the holder of a claim settled it.
@@ -139,9 +139,9 @@ impl Delivery {
 
     /// Returns the due time, or `None` if the delivery does not wait for one.
     pub fn due_at(&self) -> Option<DateTime<Utc>> {
-        match self.place {
+        match self.readiness {
             Readiness::Due(at) => Some(at),
-            Readiness::Ready | Readiness::Turn | Readiness::Nowhere => None,
+            Readiness::Ready | Readiness::BehindKey | Readiness::NotWaiting => None,
         }
     }
 
@@ -184,7 +184,7 @@ impl Delivery {
         &mut self,
         worker_id: &str,
         report: Report,
-        notify_after_commit: AfterFailure,
+        after_failure: AfterFailure,
         now: DateTime<Utc>,
     ) -> Vec<LogLine> {
         let mut line = self.line(Action::Failed, Some(worker_id));
@@ -199,7 +199,7 @@ impl Delivery {
         if self.cancel_requested {
             return vec![line, self.call_off()];
         }
-        match notify_after_commit {
+        match after_failure {
             AfterFailure::RetryAfter(seconds) if self.retry_count < self.max_retries => {
                 self.wait_again(seconds, now);
                 line.next_retry_at = Some(self.next_retry_at().unwrap_or(now));
@@ -322,7 +322,7 @@ impl Delivery {
     /// PENDING → PENDING. Makes a due delivery claimable, or lets it wait behind the earlier deliveries
     /// of its key.
     pub fn become_due(&mut self) {
-        self.place = if self.ordering_key.is_some() { Readiness::Turn } else { Readiness::Ready };
+        self.readiness = if self.ordering_key.is_some() { Readiness::BehindKey } else { Readiness::Ready };
     }
 
     fn call_off(&mut self) -> LogLine {
@@ -342,7 +342,7 @@ impl Delivery {
         self.started_at = None;
         if seconds > 0.0 {
             let micros = (seconds * 1e6).round() as i64;
-            self.place = Readiness::Due(now + TimeDelta::microseconds(micros));
+            self.readiness = Readiness::Due(now + TimeDelta::microseconds(micros));
         } else {
             self.become_due();
         }
@@ -350,7 +350,7 @@ impl Delivery {
 
     fn finish(&mut self, status: Status) {
         self.status = status;
-        self.place = Readiness::Nowhere;
+        self.readiness = Readiness::NotWaiting;
         self.lease_expires_at = None;
         self.started_at = None;
         self.expires_at = None;

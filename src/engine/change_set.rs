@@ -300,7 +300,7 @@ pub async fn advance_keys(
     let ids = find_heads(conn, scope, &keys).await?;
     let mut heads = load_deliveries(conn, &ids, scope.now).await?;
     for head in &mut heads {
-        head.delivery.place = Readiness::Ready;
+        head.delivery.readiness = Readiness::Ready;
     }
     let saves: Vec<Save<'_>> = heads.iter().map(|h| Save { delivery: &h.delivery, to_tail: false }).collect();
     if saves.is_empty() {
@@ -318,5 +318,5 @@ fn entered_ready(row: EnteredRow, loaded: Option<&Loaded>) -> Option<ReadyEntry>
         Some(id) => [queue_of_subscription(id)].into(),
         None => loaded.tags.iter().map(|tag| queue_of_tag(tag)).collect(),
     };
-    Some(ReadyEntry { queues, place: low_water_marks::QueuePosition { rank: row.rank, seq: row.seq } })
+    Some(ReadyEntry { queues, position: low_water_marks::QueuePosition { rank: row.rank, seq: row.seq } })
 }

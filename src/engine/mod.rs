@@ -310,10 +310,10 @@ impl Engine {
     /// `ready`. Call it after the commit.
     fn wake(&self, entered: &[ReadyEntry]) {
         let mut arrivals: HashMap<String, Arrivals> = HashMap::new();
-        for ReadyEntry { queues, place } in entered {
+        for ReadyEntry { queues, position } in entered {
             for queue in queues.iter() {
-                self.marks().lower(queue, *place);
-                let arrival = Arrivals { first: *place, count: 1 };
+                self.marks().lower(queue, *position);
+                let arrival = Arrivals { first: *position, count: 1 };
                 match arrivals.get_mut(queue) {
                     Some(arrivals) => arrivals.add(arrival),
                     None => drop(arrivals.insert(queue.clone(), arrival)),
@@ -358,7 +358,7 @@ pub struct ReadyEntry {
     /// The queues that it is in.
     pub queues: Queues,
     /// Its place in each.
-    pub place: QueuePosition,
+    pub position: QueuePosition,
 }
 
 /// The answer to a call that was not begun because the server stops.

@@ -115,20 +115,20 @@ struct LoadedRow {
 }
 
 impl LoadedRow {
-    fn place(&self) -> Readiness {
+    fn readiness(&self) -> Readiness {
         match (self.status.0, self.ready_seq, self.due_at) {
-            _ if self.is_roll_up => Readiness::Nowhere,
+            _ if self.is_roll_up => Readiness::NotWaiting,
             (Status::Pending, Some(_), _) => Readiness::Ready,
             (Status::Pending, None, Some(at)) => Readiness::Due(at),
-            (Status::Pending, None, None) => Readiness::Turn,
-            _ => Readiness::Nowhere,
+            (Status::Pending, None, None) => Readiness::BehindKey,
+            _ => Readiness::NotWaiting,
         }
     }
 }
 
 impl From<LoadedRow> for Loaded {
     fn from(row: LoadedRow) -> Self {
-        let place = row.place();
+        let readiness = row.readiness();
         Loaded {
             was: row.status.0,
             is_roll_up: row.is_roll_up,
@@ -147,7 +147,7 @@ impl From<LoadedRow> for Loaded {
                 event_id: row.event_id,
                 subscription_id: row.subscription_id,
                 status: row.status.0,
-                place,
+                readiness,
                 retry_count: row.retry_count,
                 max_retries: row.max_retries,
                 rescue_count: row.rescue_count,
@@ -222,7 +222,7 @@ pub async fn save_deliveries(
         .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.worker_id.as_deref()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.lease_expires_at).collect::<Vec<_>>())
         .bind::<Array<Bool>, _>(all().map(|d| d.cancel_requested).collect::<Vec<_>>())
-        .bind::<Array<Bool>, _>(all().map(|d| d.place == Readiness::Ready).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(all().map(|d| d.readiness == Readiness::Ready).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(Delivery::due_at).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.expires_at).collect::<Vec<_>>())
         .bind::<Array<Bool>, _>(all().map(Delivery::is_in_order).collect::<Vec<_>>())

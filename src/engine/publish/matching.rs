@@ -50,8 +50,8 @@ pub struct MatchingSlots {
 impl Default for MatchingSlots {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = |count: usize| Arc::new(Semaphore::new(count.max(1)));
-        MatchingSlots { short: places(cores), long: places(cores / 2) }
+        let permits = |count: usize| Arc::new(Semaphore::new(count.max(1)));
+        MatchingSlots { short: permits(cores), long: permits(cores / 2) }
     }
 }
 
@@ -116,13 +116,13 @@ impl Engine {
 
     /// Matches events on threads that may be blocked, when there is a place for it.
     async fn match_elsewhere(&self, events: &Publication, match_by: Instant) -> Result<FanOut, Error> {
-        let places = self.matching_slots();
+        let permits = self.matching_slots();
         let matching = async {
-            match self.match_in(&places.short, SHORT_WORK, events).await? {
+            match self.match_in(&permits.short, SHORT_WORK, events).await? {
                 Some(fan_out) => Ok(Some(fan_out)),
                 None => {
                     let _counted = LongMatching::begin(&self.metrics().long_matchings);
-                    self.match_in(&places.long, u64::MAX, events).await
+                    self.match_in(&permits.long, u64::MAX, events).await
                 }
             }
         };
@@ -138,17 +138,17 @@ impl Engine {
     /// allowed there.
     async fn match_in(
         &self,
-        places: &Arc<Semaphore>,
+        permits: &Arc<Semaphore>,
         work: u64,
         events: &Publication,
     ) -> Result<Option<FanOut>, Error> {
         let stopping = |_| Error::unavailable("the server is stopping".into());
-        let place: OwnedSemaphorePermit = places.clone().acquire_owned().await.map_err(stopping)?;
+        let permit: OwnedSemaphorePermit = permits.clone().acquire_owned().await.map_err(stopping)?;
         let cancel = CancelOnDrop::default();
         let (snapshot, events, time) = (self.subscription_cache().snapshot(), events.clone(), self.time());
         let is_cancelled = cancel.0.clone();
         let matching = self.0.runtime.spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             snapshot.fan_out(&events, time, &mut Allowance::of(work).until(&is_cancelled)).ok()
         });
         matching.await.map_err(|panic| Error::Internal(format!("matching panicked: {panic}")))

@@ -119,13 +119,13 @@ impl Engine {
         released: Vec<ReadyEntry>,
     ) {
         let own = |(event, stored): (&&NewEvent, &StoredEvent)| {
-            let place = QueuePosition { rank: -event.priority, seq: stored.ready_seq? };
+            let position = QueuePosition { rank: -event.priority, seq: stored.ready_seq? };
             let queues = event.tags.as_slice().iter().map(|tag| queue_of_tag(tag)).collect();
-            Some(ReadyEntry { queues, place })
+            Some(ReadyEntry { queues, position })
         };
         let push = |(push, seq): (&Push, &Option<i64>)| {
-            let place = QueuePosition { rank: -events[push.event].priority, seq: (*seq)? };
-            Some(ReadyEntry { queues: [queue_of_subscription(push.subscription_id)].into(), place })
+            let position = QueuePosition { rank: -events[push.event].priority, seq: (*seq)? };
+            Some(ReadyEntry { queues: [queue_of_subscription(push.subscription_id)].into(), position })
         };
         let mut entered: Vec<ReadyEntry> = events.iter().zip(&published.events).filter_map(own).collect();
         entered.extend(fan_out.pushes.iter().zip(&published.push_seqs).filter_map(push));

@@ -99,11 +99,11 @@ impl LowWaterMarks {
     }
 
     /// Something was let in here: nobody may begin behind it.
-    pub fn lower(&self, queue: &str, place: QueuePosition) {
+    pub fn lower(&self, queue: &str, position: QueuePosition) {
         if let Some(mark) = self.lock().get_mut(queue) {
-            mark.at = place.min(mark.at);
+            mark.at = position.min(mark.at);
             if mark.lookers > 0 {
-                mark.let_in = Some(mark.let_in.map_or(place, |first| place.min(first)));
+                mark.let_in = Some(mark.let_in.map_or(position, |first| position.min(first)));
             }
         }
     }

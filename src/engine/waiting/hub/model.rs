@@ -163,18 +163,18 @@ impl World<'_> {
         let mut candidates: BTreeSet<(u8, u64)> = BTreeSet::new();
         let mut seen: Vec<(String, Vec<(u8, u64)>)> = Vec::new();
         for queue in queues.iter() {
-            let entries = self.ready.iter().filter(|(_, queues)| queues.contains(queue)).map(|(place, _)| *place);
+            let entries = self.ready.iter().filter(|(_, queues)| queues.contains(queue)).map(|(position, _)| *position);
             let entries: Vec<(u8, u64)> = entries.take(slots + SLACK).collect();
             candidates.extend(&entries);
             seen.push((queue.clone(), entries));
         }
         let claimed: BTreeSet<(u8, u64)> = candidates.into_iter().take(slots).collect();
         let left = seen.into_iter().map(|(queue, entries)| {
-            let left = entries.iter().filter(|place| !claimed.contains(place)).count();
+            let left = entries.iter().filter(|position| !claimed.contains(position)).count();
             (queue, left)
         });
         let left = left.filter(|(_, left)| *left > 0).collect();
-        let mut events: Vec<Queues> = claimed.iter().filter_map(|place| self.ready.remove(place)).collect();
+        let mut events: Vec<Queues> = claimed.iter().filter_map(|position| self.ready.remove(position)).collect();
         let mut given = Vec::new();
         let mut released = Vec::new();
         for (number, wanted) in members.iter().zip(wanted) {
