@@ -1,7 +1,7 @@
-//! Upkeep: tomorrow's partition of the audit trail, and what may be forgotten.
+//! Creates the partitions of the audit log ahead of time.
 //!
-//! Upkeep may take long and must never hold a connection that a request waits for, so it has
-//! a pool of its own (one connection, r2d2) and a plain thread.
+//! Attaching a partition may take long and must never hold a connection that a request waits for, so
+//! it has a pool of its own (one connection, r2d2) and a plain thread.
 
 use std::time::Duration;
 
@@ -12,19 +12,17 @@ use super::{Service, report};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::blocking::BlockingConnections;
-use crate::store::maintenance::{
-    LockBudget, create_log_partitions, forget_claim_requests, forget_workers, read_lock_budget,
-};
+use crate::store::maintenance::{LockBudget, create_log_partitions, read_lock_budget};
 
 const INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// How many days of the log are prepared ahead.
+/// The number of days after today whose partitions are created.
 const DAYS_AHEAD: i32 = 3;
 
-/// How long to wait for the upkeep connection.
+/// The maximum wait for the connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// The pool of the upkeep thread; opens nothing until it is used.
+/// Returns the pool of the maintenance thread. It connects when it is first used.
 pub fn pool(engine: &Engine) -> r2d2::Pool<BlockingConnections> {
     r2d2::Pool::builder()
         .max_size(1)
@@ -34,13 +32,11 @@ pub fn pool(engine: &Engine) -> r2d2::Pool<BlockingConnections> {
         .build_unchecked(BlockingConnections { url: engine.database().url().to_owned(), runtime: Handle::current() })
 }
 
-/// Does one round. Blocks.
+/// Runs one round. Blocks the thread.
 pub fn run_once(engine: &Engine, pool: &r2d2::Pool<BlockingConnections>) -> Result<(), Error> {
     let mut conn = pool.get().map_err(|error| Error::unavailable(error.to_string()))?;
     let partitions = create_log_partitions(&mut conn, DAYS_AHEAD)?;
-    let requests = forget_claim_requests(&mut conn)?;
-    let workers = forget_workers(&mut conn)?;
-    log::debug!(partitions, requests, workers; "upkeep done");
+    log::debug!(partitions; "partitions of the event log were created");
     check_locks(engine, read_lock_budget(&mut conn)?);
     Ok(())
 }
@@ -60,8 +56,8 @@ fn check_locks(engine: &Engine, budget: LockBudget) {
     }
 }
 
-/// Runs the first round, before anybody may write: a partition that is attached while somebody
-/// writes fails that statement.
+/// Runs the first round before the server accepts requests: a statement that writes to the log while a
+/// partition is attached fails.
 pub async fn prepare(engine: &Engine) {
     if let Err(error) = round(engine.clone(), pool(engine)).await {
         report("maintenance", &error);

@@ -16,9 +16,9 @@ pub mod maintenance;
 pub mod notifier;
 pub mod overrun_recorder;
 pub mod promoter;
-pub mod pruner;
 pub mod queue_poller;
 pub mod replayer;
+pub mod retention;
 pub mod sighting_recorder;
 pub mod subscription_drainer;
 pub mod unwatched;
@@ -67,7 +67,7 @@ pub fn start(
         tasks.spawn(busy_keys::run(engine.clone(), settings.auto_reset, shutdown.clone()));
         tasks.spawn(replayer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(subscription_drainer::run(engine.clone(), shutdown.clone()));
-        tasks.spawn(pruner::run(engine.clone(), settings.dead_letter_days, shutdown.clone()));
+        tasks.spawn(retention::run(engine.clone(), settings.dead_letter_days, shutdown.clone()));
     }
     tasks.spawn(sighting_recorder::run(engine.clone(), shutdown.clone()));
     tasks.spawn(history_checker::run(engine.clone(), shutdown.clone()));

@@ -123,21 +123,3 @@ pub async fn load_replay(conn: &mut AsyncPgConnection, dead_letter_id: i64) -> Q
     .await
     .optional()
 }
-
-/// Forgets dead letters that are older than so many days, up to `limit` of them; answers how many.
-/// One from which a push is under way is kept until that is over.
-pub async fn forget_dead_letters(
-    conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
-    days: i32,
-    limit: i64,
-) -> QueryResult<usize> {
-    statement!("forget_dead_letters")
-        .query()
-        .bind::<Nullable<Timestamptz>, _>(now)
-        .bind::<Integer, _>(days)
-        .bind::<BigInt, _>(limit)
-        .cached()
-        .execute(conn)
-        .await
-}

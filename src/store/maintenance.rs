@@ -1,14 +1,12 @@
-//! Upkeep that runs on a connection of its own, from a plain thread: days of the audit trail
-//! prepared ahead, and what may be forgotten forgotten.
+//! Partitions of the audit log: creates those of the next days, and counts the locks that reads take.
+//!
+//! These statements run on a blocking connection of their own, from a plain thread.
 
 use diesel::prelude::{QueryableByName, RunQueryDsl};
 use diesel::sql_types::{BigInt, Bool, Integer};
 use diesel::{QueryResult, sql_query};
 
 use super::blocking::BlockingConnection;
-
-/// Rows that one statement deletes at most.
-const ROWS_PER_DELETE: i64 = 1_000;
 
 #[derive(QueryableByName)]
 struct Created {
@@ -73,39 +71,6 @@ pub fn read_lock_budget(conn: &mut BlockingConnection) -> QueryResult<LockBudget
          FROM pg_partition_tree('waybill.event_log') p LEFT JOIN pg_index i ON i.indrelid = p.relid",
     )
     .get_result(conn)
-}
-
-/// Forgets claim requests that nobody will ask for again; answers how many.
-pub fn forget_claim_requests(conn: &mut BlockingConnection) -> QueryResult<usize> {
-    delete_in_batches(
-        conn,
-        "DELETE FROM waybill.claim_requests WHERE (namespace_id, worker_id, request_id) IN \
-         (SELECT namespace_id, worker_id, request_id FROM waybill.claim_requests \
-          WHERE claimed_at < now() - interval '24 hours' ORDER BY claimed_at LIMIT $1)",
-    )
-}
-
-/// Forgets workers that have not been seen for a week; answers how many.
-pub fn forget_workers(conn: &mut BlockingConnection) -> QueryResult<usize> {
-    delete_in_batches(
-        conn,
-        "DELETE FROM waybill.workers WHERE (namespace_id, worker_id) IN \
-         (SELECT namespace_id, worker_id FROM waybill.workers \
-          WHERE last_seen_at < now() - interval '7 days' ORDER BY last_seen_at LIMIT $1)",
-    )
-}
-
-/// Runs a bounded delete until it has nothing left: a busy queue leaves more behind between
-/// two rounds than one statement should take away.
-fn delete_in_batches(conn: &mut BlockingConnection, statement: &str) -> QueryResult<usize> {
-    let mut deleted = 0;
-    loop {
-        let batch = sql_query(statement).bind::<BigInt, _>(ROWS_PER_DELETE).execute(conn)?;
-        deleted += batch;
-        if (batch as i64) < ROWS_PER_DELETE {
-            return Ok(deleted);
-        }
-    }
 }
 
 #[cfg(test)]

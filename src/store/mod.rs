@@ -39,6 +39,7 @@ pub mod push_log;
 pub mod push_records;
 pub mod ready;
 pub mod replay_jobs;
+pub mod retention;
 pub mod roll_ups;
 pub mod schema;
 pub mod sqlstate;

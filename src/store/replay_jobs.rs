@@ -193,23 +193,3 @@ pub async fn next_replay_in(conn: &mut AsyncPgConnection, now: Option<DateTime<U
     .await?;
     Ok(row.seconds)
 }
-
-/// Forgets replays that have been over for so many days, up to `limit` of them; answers how many.
-pub async fn forget_replay_jobs(
-    conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
-    days: i32,
-    limit: i64,
-) -> QueryResult<usize> {
-    sql_query(
-        "DELETE FROM waybill.replay_jobs WHERE id IN ( \
-             SELECT id FROM waybill.replay_jobs \
-             WHERE status <> 'RUNNING' AND updated_at < coalesce($1, now()) - make_interval(days => $2) \
-             ORDER BY id LIMIT $3)",
-    )
-    .bind::<Nullable<Timestamptz>, _>(now)
-    .bind::<Integer, _>(days)
-    .bind::<BigInt, _>(limit)
-    .execute(conn)
-    .await
-}

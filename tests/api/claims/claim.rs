@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use waybill::background::maintenance;
+use waybill::background::retention;
 
 use crate::support::work::{Claim, Naming, W1, W2, ids};
 use crate::support::{App, database, ledger};
@@ -180,9 +180,7 @@ async fn requests_are_forgotten_after_a_day_however_many_there_were() {
     let remembered = "INSERT INTO waybill.claim_requests (worker_id, request_id, claimed_at)
                       SELECT 'worker:1', n::text, now() - make_interval(hours => n / 150) FROM generate_series(0, 4799) n";
     database::execute(&app.url, remembered).await;
-    let (engine, pool) = (app.engine().clone(), maintenance::pool(app.engine()));
-    let round = tokio::task::spawn_blocking(move || maintenance::run_once(&engine, &pool)).await.expect("no panic");
-    round.expect("a round of the maintenance");
+    retention::run_once(app.engine(), 30).await.expect("a round");
     assert_eq!(app.count("SELECT count(*) FROM waybill.claim_requests").await, 24 * 150);
 }
 

@@ -1,7 +1,7 @@
 //! Dead letters are kept for a while, and no longer.
 
 use serde_json::json;
-use waybill::background::{pruner, replayer};
+use waybill::background::{replayer, retention};
 
 use crate::support::App;
 use crate::support::receiver::Receiver;
@@ -21,7 +21,7 @@ async fn dead_letters_and_replays_that_are_over_are_forgotten_after_some_days() 
     app.advance(5 * DAY);
     let young = app.publish_and_fail(&receiver, "order.paid", json!("young")).await;
     app.advance(26 * DAY);
-    assert_eq!(pruner::run_once(app.engine(), 30).await.expect("a round"), 1);
+    assert_eq!(retention::run_once(app.engine(), 30).await.expect("a round")["dead_letters"], 1);
     let left = app.dead_letters("").await;
     assert_eq!((left.len(), &left[0]["event_id"]), (1, &json!(young)));
     assert_eq!(app.get("/replays").await.expect(200).json()["replays"], json!([]));
@@ -38,9 +38,9 @@ async fn a_dead_letter_from_which_a_push_is_under_way_is_kept_until_that_is_over
     let letter = app.open_dead_letter(event).await;
     app.replay(&letter["id"], json!({"payload": "edited"})).await.expect(200);
     app.advance(31 * DAY);
-    assert_eq!(pruner::run_once(app.engine(), 30).await.expect("a round"), 0);
+    assert_eq!(retention::run_once(app.engine(), 30).await.expect("a round")["dead_letters"], 0);
     app.patch(&path, &json!({"is_active": true})).await.expect(200);
     app.until_delivery(app.only_delivery(event).await, "COMPLETED").await;
     assert_eq!(receiver.so_far()[1].text(), r#""edited""#);
-    assert_eq!(pruner::run_once(app.engine(), 30).await.expect("a round"), 1);
+    assert_eq!(retention::run_once(app.engine(), 30).await.expect("a round")["dead_letters"], 1);
 }

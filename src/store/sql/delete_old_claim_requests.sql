@@ -1,0 +1,12 @@
+-- :now timestamptz, :days int, :max_rows bigint
+--
+-- Deletes up to :max_rows claim requests that were made more than :days days ago, the oldest first. A worker
+-- that repeats an older request gets a new claim.
+DELETE FROM waybill.claim_requests
+WHERE (namespace_id, worker_id, request_id) IN (
+    SELECT namespace_id, worker_id, request_id
+    FROM waybill.claim_requests
+    WHERE claimed_at < coalesce(:now, now()) - make_interval(days => :days)
+    ORDER BY claimed_at
+    LIMIT :max_rows
+)

@@ -1,0 +1,11 @@
+-- :now timestamptz, :days int, :max_rows bigint
+--
+-- Deletes up to :max_rows replays that ended more than :days days ago, the oldest first.
+DELETE FROM waybill.replay_jobs
+WHERE id IN (
+    SELECT id
+    FROM waybill.replay_jobs
+    WHERE status <> 'RUNNING' AND updated_at < coalesce(:now, now()) - make_interval(days => :days)
+    ORDER BY id
+    LIMIT :max_rows
+)
