@@ -9,9 +9,6 @@ use waybill::store::statement::{numbered, parameter_types};
 
 use crate::support::database;
 
-/// Files that still have numbers instead of names.
-const OLD: &[&str] = &["look_at_gates", "note_failures", "note_successes", "resume_endpoint", "take_pace"];
-
 fn store() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store")
 }
@@ -28,9 +25,7 @@ fn files(folder: &Path, extension: &str) -> BTreeMap<String, String> {
 }
 
 fn statements() -> BTreeMap<String, String> {
-    let mut files = files(&store().join("sql"), "sql");
-    files.retain(|name, _| !OLD.contains(&name.as_str()));
-    files
+    files(&store().join("sql"), "sql")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
+use super::statement::statement;
 use crate::domain::ids::SubscriptionId;
 use crate::domain::scope::Scope;
 
@@ -39,12 +40,13 @@ pub struct EndpointGate {
 }
 
 /// Looks whether anything may be sent to these subscriptions.
-pub async fn look_at_gates(
+pub async fn read_endpoint_gates(
     conn: &mut AsyncPgConnection,
     subscription_ids: &[SubscriptionId],
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<EndpointGate>> {
-    sql_query(include_str!("sql/look_at_gates.sql"))
+    statement!("read_endpoint_gates")
+        .query()
         .bind::<Array<BigInt>, _>(subscription_ids)
         .bind::<Nullable<Timestamptz>, _>(now)
         .cached()
@@ -55,39 +57,30 @@ pub async fn look_at_gates(
 /// Takes the right to send one request to an endpoint whose breaker is open and whose pause is
 /// over. Nobody else gets it for `seconds`.
 pub async fn take_probe(conn: &mut AsyncPgConnection, scope: &Scope, url: &str, seconds: f64) -> QueryResult<bool> {
-    let taken = sql_query(
-        "UPDATE waybill.endpoints SET paused_until = coalesce($3, now()) + make_interval(secs => $4) \
-         WHERE namespace_id = $1 AND url = $2 AND opened_at IS NOT NULL AND paused_until <= coalesce($3, now())",
-    )
-    .bind::<Integer, _>(scope.namespace)
-    .bind::<Text, _>(url)
-    .bind::<Nullable<Timestamptz>, _>(scope.now)
-    .bind::<Double, _>(seconds)
-    .cached()
-    .execute(conn)
-    .await?;
+    let taken = statement!("take_probe")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Text, _>(url)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Double, _>(seconds)
+        .cached()
+        .execute(conn)
+        .await?;
     Ok(taken > 0)
 }
 
 /// Gives that right back for these endpoints: whoever comes next may have it. Rows are locked in the
 /// order of their URLs' bytes, as everywhere, so that nobody waits in a circle.
 pub async fn return_probes(conn: &mut AsyncPgConnection, scope: &Scope, urls: &[&str]) -> QueryResult<()> {
-    sql_query(
-        "WITH known AS MATERIALIZED ( \
-             SELECT namespace_id, url FROM waybill.endpoints \
-             WHERE namespace_id = $1 AND url = ANY ($2) AND opened_at IS NOT NULL \
-             ORDER BY url COLLATE \"C\" FOR UPDATE \
-         ) \
-         UPDATE waybill.endpoints e SET paused_until = coalesce($3, now()) \
-         FROM known k WHERE e.namespace_id = k.namespace_id AND e.url = k.url",
-    )
-    .bind::<Integer, _>(scope.namespace)
-    .bind::<Array<Text>, _>(urls)
-    .bind::<Nullable<Timestamptz>, _>(scope.now)
-    .cached()
-    .execute(conn)
-    .await
-    .map(drop)
+    statement!("return_probes")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<Text>, _>(urls)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 /// Sends nothing to each of these endpoints for as many seconds. A longer pause stays. URLs come once
@@ -98,21 +91,16 @@ pub async fn pause_endpoints(
     urls: &[&str],
     seconds: &[f64],
 ) -> QueryResult<()> {
-    sql_query(
-        "INSERT INTO waybill.endpoints AS e (namespace_id, url, paused_until, updated_at) \
-         SELECT $1, u.url, coalesce($3, now()) + make_interval(secs => u.seconds), coalesce($3, now()) \
-         FROM unnest($2, $4) AS u(url, seconds) \
-         ON CONFLICT (namespace_id, url) DO UPDATE \
-         SET paused_until = greatest(e.paused_until, excluded.paused_until), updated_at = excluded.updated_at",
-    )
-    .bind::<Integer, _>(scope.namespace)
-    .bind::<Array<Text>, _>(urls)
-    .bind::<Nullable<Timestamptz>, _>(scope.now)
-    .bind::<Array<Double>, _>(seconds)
-    .cached()
-    .execute(conn)
-    .await
-    .map(drop)
+    statement!("pause_endpoints")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<Text>, _>(urls)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Array<Double>, _>(seconds)
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 /// When a breaker opens, and for how long.
@@ -147,14 +135,15 @@ pub struct Failures {
 
 /// Counts failures of endpoints; the one that is too many opens an endpoint's breaker. Returns the
 /// endpoints whose breakers were opened.
-pub async fn note_failures(
+pub async fn record_endpoint_failures(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     failures: &BTreeMap<&str, Failures>,
     rule: BreakerRule,
 ) -> QueryResult<Vec<String>> {
     let probed = failures.iter().filter(|(_, failures)| failures.has_probe).map(|(url, _)| *url);
-    let opened: Vec<UrlRow> = sql_query(include_str!("sql/note_failures.sql"))
+    let opened: Vec<UrlRow> = statement!("record_endpoint_failures")
+        .query()
         .bind::<Integer, _>(scope.namespace)
         .bind::<Array<Text>, _>(failures.keys().copied().collect::<Vec<_>>())
         .bind::<Nullable<Timestamptz>, _>(scope.now)
@@ -169,8 +158,13 @@ pub async fn note_failures(
 }
 
 /// Forgets endpoints' failures. Returns the endpoints whose breakers that closed.
-pub async fn note_successes(conn: &mut AsyncPgConnection, scope: &Scope, urls: &[&str]) -> QueryResult<Vec<String>> {
-    let closed: Vec<UrlRow> = sql_query(include_str!("sql/note_successes.sql"))
+pub async fn record_endpoint_successes(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    urls: &[&str],
+) -> QueryResult<Vec<String>> {
+    let closed: Vec<UrlRow> = statement!("record_endpoint_successes")
+        .query()
         .bind::<Integer, _>(scope.namespace)
         .bind::<Array<Text>, _>(urls)
         .bind::<Nullable<Timestamptz>, _>(scope.now)
@@ -183,7 +177,8 @@ pub async fn note_successes(conn: &mut AsyncPgConnection, scope: &Scope, urls: &
 /// Lifts an endpoint's pause, closes its breaker and forgets its failures. Returns whether the
 /// breaker was open.
 pub async fn resume_endpoint(conn: &mut AsyncPgConnection, scope: &Scope, url: &str) -> QueryResult<bool> {
-    let row: Option<Flag> = sql_query(include_str!("sql/resume_endpoint.sql"))
+    let row: Option<Flag> = statement!("resume_endpoint")
+        .query()
         .bind::<Integer, _>(scope.namespace)
         .bind::<Text, _>(url)
         .bind::<Nullable<Timestamptz>, _>(scope.now)
@@ -216,16 +211,14 @@ pub async fn load_endpoints(
     scope: &Scope,
     urls: &[&str],
 ) -> QueryResult<Vec<EndpointRow>> {
-    sql_query(
-        "SELECT url, failures_in_row, opened_at, paused_until, coalesce($3, now()) AS now \
-         FROM waybill.endpoints WHERE namespace_id = $1 AND url = ANY($2)",
-    )
-    .bind::<Integer, _>(scope.namespace)
-    .bind::<Array<Text>, _>(urls)
-    .bind::<Nullable<Timestamptz>, _>(scope.now)
-    .cached()
-    .load(conn)
-    .await
+    statement!("load_endpoints")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<Text>, _>(urls)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .cached()
+        .load(conn)
+        .await
 }
 
 /// What a subscription with a rate may send now.
@@ -243,7 +236,7 @@ pub struct Grant {
 }
 
 /// Takes of the subscriptions' rates what is wanted and there.
-pub async fn take_pace(
+pub async fn take_from_rates(
     conn: &mut AsyncPgConnection,
     wanted: &[(SubscriptionId, f64, i64)],
     now: Option<DateTime<Utc>>,
@@ -252,15 +245,9 @@ pub async fn take_pace(
     let mut wanted = wanted.to_vec();
     wanted.sort_unstable_by_key(|(id, _, _)| *id);
     let ids: Vec<SubscriptionId> = wanted.iter().map(|(id, _, _)| *id).collect();
-    sql_query(
-        "INSERT INTO waybill.subscription_paces (subscription_id, used_until) \
-         SELECT id, '-infinity' FROM unnest($1) AS id ON CONFLICT DO NOTHING",
-    )
-    .bind::<Array<BigInt>, _>(&ids)
-    .cached()
-    .execute(conn)
-    .await?;
-    sql_query(include_str!("sql/take_pace.sql"))
+    statement!("add_rates").query().bind::<Array<BigInt>, _>(&ids).cached().execute(conn).await?;
+    statement!("take_from_rates")
+        .query()
         .bind::<Array<BigInt>, _>(&ids)
         .bind::<Array<Double>, _>(wanted.iter().map(|(_, rate, _)| *rate).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(wanted.iter().map(|(_, _, most)| *most).collect::<Vec<_>>())
@@ -271,21 +258,19 @@ pub async fn take_pace(
 }
 
 /// Gives back what was taken of a rate and not used.
-pub async fn return_pace(
+pub async fn return_to_rate(
     conn: &mut AsyncPgConnection,
     subscription_id: SubscriptionId,
     rate: f64,
     unused: i64,
 ) -> QueryResult<()> {
-    sql_query(
-        "UPDATE waybill.subscription_paces SET used_until = used_until - make_interval(secs => $3 / $2) \
-         WHERE subscription_id = $1",
-    )
-    .bind::<BigInt, _>(subscription_id)
-    .bind::<Double, _>(rate)
-    .bind::<Double, _>(unused as f64)
-    .cached()
-    .execute(conn)
-    .await
-    .map(drop)
+    statement!("return_to_rate")
+        .query()
+        .bind::<BigInt, _>(subscription_id)
+        .bind::<Double, _>(rate)
+        .bind::<Double, _>(unused as f64)
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
 }

@@ -260,8 +260,9 @@ async fn about_to_take(app: &App, subscription_id: i64) -> HeldRow {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rate_of_which_two_servers_take_at_once_is_kept() {
     let app = idle(&[]).await;
-    let take =
-        async |most| app.engine().take_pace(&[(SubscriptionId(7), 10.0, most)]).await.expect("an answer")[0].granted;
+    let take = async |most| {
+        app.engine().take_from_rates(&[(SubscriptionId(7), 10.0, most)]).await.expect("an answer")[0].granted
+    };
     assert_eq!(take(1).await, 1);
     let mut other = about_to_take(&app, 7).await;
     let (granted, ()) = tokio::join!(take(9), async {
@@ -278,20 +279,18 @@ async fn a_rate_of_which_two_servers_take_at_once_is_kept() {
 async fn servers_that_take_of_several_rates_do_not_wait_for_each_other_in_a_circle() {
     let app = idle(&[]).await;
     app.engine()
-        .take_pace(&[(SubscriptionId(1), 10.0, 1), (SubscriptionId(2), 10.0, 1)])
+        .take_from_rates(&[(SubscriptionId(1), 10.0, 1), (SubscriptionId(2), 10.0, 1)])
         .await
         .expect("both are known");
     let first = about_to_take(&app, 1).await;
     let (engine, other) = (app.engine().clone(), app.engine().clone());
-    let upwards =
-        tokio::spawn(
-            async move { engine.take_pace(&[(SubscriptionId(1), 10.0, 1), (SubscriptionId(2), 10.0, 1)]).await },
-        );
+    let upwards = tokio::spawn(async move {
+        engine.take_from_rates(&[(SubscriptionId(1), 10.0, 1), (SubscriptionId(2), 10.0, 1)]).await
+    });
     app.calls_waiting_for_locks(1).await;
-    let downwards =
-        tokio::spawn(
-            async move { other.take_pace(&[(SubscriptionId(2), 10.0, 1), (SubscriptionId(1), 10.0, 1)]).await },
-        );
+    let downwards = tokio::spawn(async move {
+        other.take_from_rates(&[(SubscriptionId(2), 10.0, 1), (SubscriptionId(1), 10.0, 1)]).await
+    });
     app.calls_waiting_for_locks(2).await;
     first.let_go().await;
     for taken in [upwards, downwards] {

@@ -115,7 +115,7 @@ impl Dispatcher {
         if candidates.is_empty() || self.slots.all_taken() {
             return Ok(0);
         }
-        let gates = self.engine.look_at_gates(&candidates).await?;
+        let gates = self.engine.read_endpoint_gates(&candidates).await?;
         // After a restore there may be no such subscription any more.
         let present: BTreeSet<SubscriptionId> = gates.iter().map(|gate| gate.subscription_id).collect();
         for id in candidates.iter().filter(|id| !present.contains(id)) {
@@ -238,7 +238,7 @@ impl Dispatcher {
         if wanted.is_empty() {
             return Ok(());
         }
-        for grant in self.engine.take_pace(&wanted).await? {
+        for grant in self.engine.take_from_rates(&wanted).await? {
             let Some(opening) = openings.iter_mut().find(|o| o.claim.subscription_id == grant.subscription_id) else {
                 continue;
             };
@@ -287,7 +287,7 @@ impl Dispatcher {
             self.engine.return_probes(&[&opening.gate.url]).await?;
         }
         if let Some(rate) = opening.rate {
-            self.engine.return_pace(opening.claim.subscription_id, rate, unused).await?;
+            self.engine.return_to_rate(opening.claim.subscription_id, rate, unused).await?;
         }
         Ok(())
     }

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 
 use crate::domain::address::without_query;
 use crate::error::Error;
-use crate::store::endpoints::{Failures, note_failures, note_successes, pause_endpoints, return_probes};
+use crate::store::endpoints::{
+    Failures, pause_endpoints, record_endpoint_failures, record_endpoint_successes, return_probes,
+};
 
 use crate::engine::batching::deadline::{WithDeadline, answer_each, send_wanted};
 use crate::engine::batching::{Answers, split};
@@ -119,7 +121,7 @@ impl Engine {
             return Ok(());
         }
         let (closed, notices) = transaction!(self, |conn| {
-            let closed = note_successes(conn, &self.scope(), &urls).await?;
+            let closed = record_endpoint_successes(conn, &self.scope(), &urls).await?;
             let notices = tell_subscribers(conn, self, &closed, "breaker_closed").await?;
             Ok((closed, notices))
         })?;
@@ -141,7 +143,7 @@ impl Engine {
         }
         let rule = self.settings().breaker;
         let (opened, notices) = transaction!(self, |conn| {
-            let opened = note_failures(conn, &self.scope(), &failures, rule).await?;
+            let opened = record_endpoint_failures(conn, &self.scope(), &failures, rule).await?;
             let notices = tell_subscribers(conn, self, &opened, "breaker_opened").await?;
             Ok((opened, notices))
         })?;

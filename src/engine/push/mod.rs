@@ -84,9 +84,9 @@ pub enum PushOutcome {
 
 impl Engine {
     /// Whether anything may be sent to these subscriptions now.
-    pub async fn look_at_gates(&self, subscription_ids: &[SubscriptionId]) -> Result<Vec<EndpointGate>, Error> {
+    pub async fn read_endpoint_gates(&self, subscription_ids: &[SubscriptionId]) -> Result<Vec<EndpointGate>, Error> {
         let mut conn = self.database().connection().await?;
-        Ok(endpoints::look_at_gates(&mut conn, subscription_ids, self.now()).await?)
+        Ok(endpoints::read_endpoint_gates(&mut conn, subscription_ids, self.now()).await?)
     }
 
     /// Claims pushes.
@@ -179,15 +179,15 @@ impl Engine {
     }
 
     /// Takes of subscriptions' rates: each with its rate and what is wanted.
-    pub async fn take_pace(&self, wanted: &[(SubscriptionId, f64, i64)]) -> Result<Vec<Grant>, Error> {
+    pub async fn take_from_rates(&self, wanted: &[(SubscriptionId, f64, i64)]) -> Result<Vec<Grant>, Error> {
         let mut conn = self.database().connection().await?;
-        Ok(endpoints::take_pace(&mut conn, wanted, self.now()).await?)
+        Ok(endpoints::take_from_rates(&mut conn, wanted, self.now()).await?)
     }
 
     /// Gives back what was not used.
-    pub async fn return_pace(&self, subscription_id: SubscriptionId, rate: f64, unused: i64) -> Result<(), Error> {
+    pub async fn return_to_rate(&self, subscription_id: SubscriptionId, rate: f64, unused: i64) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
-        Ok(endpoints::return_pace(&mut conn, subscription_id, rate, unused).await?)
+        Ok(endpoints::return_to_rate(&mut conn, subscription_id, rate, unused).await?)
     }
 
     /// Lifts the pause of a subscription's endpoint and closes its breaker. What waits for it is

@@ -1,11 +1,13 @@
--- Whether anything may be sent to these subscriptions now. Asked by every server before every
--- claim, so that an edit, a pause or a breaker that opens counts everywhere at once.
+-- :subscription_ids bigint[], :now timestamptz
+--
+-- Returns whether anything may be sent to these subscriptions now. Every server reads this before every
+-- claim, so that an edit, a pause or a breaker that opens takes effect everywhere at once.
 SELECT s.id AS subscription_id, s.version, s.is_active, s.url,
        coalesce(e.failures_in_row, 0) AS failures_in_row,
        e.opened_at IS NOT NULL AS is_open,
-       CASE WHEN e.paused_until > coalesce($2, now())
-            THEN extract(epoch FROM e.paused_until - coalesce($2, now()))::float8 END AS paused_for
-FROM unnest($1) AS q(id)
+       CASE WHEN e.paused_until > coalesce(:now, now())
+            THEN extract(epoch FROM e.paused_until - coalesce(:now, now()))::float8 END AS paused_for
+FROM unnest(:subscription_ids) AS q(id)
 CROSS JOIN LATERAL (
     SELECT id, namespace_id, version, is_active, url FROM waybill.subscriptions WHERE id = q.id OFFSET 0
 ) s

@@ -1,12 +1,14 @@
--- What subscriptions $1 with rates $2 may send now, at most $3 each. `used_until` is the moment
--- up to which the rate is used up; what was not used for longer than a second is lost. A row is
--- locked and then addressed by its key: if another server has just changed it, its place is one that
--- we cannot see, and what we take would not be written down.
+-- :subscription_ids bigint[], :rates float8[], :wanted bigint[], :now timestamptz
+--
+-- Takes from the rate limiters of subscriptions what is available, at most :wanted each. `used_until` is the time up
+-- to which the rate is used up. What is not used for more than a second is lost. A row is locked and then found by
+-- its key: if another server has just changed it, this snapshot cannot see its new version, and what is taken would
+-- not be recorded. Returns how much was granted, and in how many seconds the next request is allowed.
 WITH wanted AS MATERIALIZED (
     SELECT p.subscription_id, w.rate, w.most, t.now,
            greatest(p.used_until, t.now - make_interval(secs => greatest(1.0, 1.0 / w.rate))) AS used_until
-    FROM unnest($1, $2, $3) AS w(id, rate, most)
-    CROSS JOIN (SELECT coalesce($4, now()) AS now) t
+    FROM unnest(:subscription_ids, :rates, :wanted) AS w(id, rate, most)
+    CROSS JOIN (SELECT coalesce(:now, now()) AS now) t
     CROSS JOIN LATERAL (
         SELECT subscription_id, used_until FROM waybill.subscription_paces WHERE subscription_id = w.id FOR UPDATE
     ) p

@@ -1,0 +1,9 @@
+-- :namespace_id int, :urls text[], :now timestamptz, :seconds float8[]
+--
+-- Pauses each of :urls for its number of :seconds. A longer pause stays. Each URL comes once and in order, so that
+-- two transactions cannot deadlock.
+INSERT INTO waybill.endpoints AS e (namespace_id, url, paused_until, updated_at)
+SELECT :namespace_id, u.url, coalesce(:now, now()) + make_interval(secs => u.seconds), coalesce(:now, now())
+FROM unnest(:urls, :seconds) AS u(url, seconds)
+ON CONFLICT (namespace_id, url) DO UPDATE
+SET paused_until = greatest(e.paused_until, excluded.paused_until), updated_at = excluded.updated_at

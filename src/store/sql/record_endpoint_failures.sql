@@ -1,0 +1,27 @@
+-- :namespace_id int, :urls text[], :now timestamptz, :counts int[], :breaker_failures int, :breaker_seconds float8,
+-- :probed_urls text[]
+--
+-- Adds failures to endpoints, :counts of them to each of :urls. The failure that makes it :breaker_failures in a
+-- row opens the breaker, and nothing is sent there for :breaker_seconds. A failed probe (:probed_urls) begins the
+-- next pause. The failure of a request that was sent before the breaker opened changes nothing. Each endpoint comes
+-- once and in order, so that two transactions cannot deadlock. Returns the endpoints whose breakers were opened.
+WITH noted AS (
+    INSERT INTO waybill.endpoints AS e (namespace_id, url, failures_in_row, opened_at, paused_until, updated_at)
+    SELECT :namespace_id, t.url, t.failures,
+           CASE WHEN t.failures >= :breaker_failures THEN t.now END,
+           CASE WHEN t.failures >= :breaker_failures THEN t.now + make_interval(secs => :breaker_seconds) END,
+           t.now
+    FROM (SELECT url, failures, coalesce(:now, now()) AS now FROM unnest(:urls, :counts) AS u(url, failures)) t
+    ON CONFLICT (namespace_id, url) DO UPDATE
+    SET failures_in_row = e.failures_in_row + excluded.failures_in_row,
+        opened_at = CASE WHEN e.opened_at IS NULL AND e.failures_in_row + excluded.failures_in_row >= :breaker_failures
+                         THEN excluded.updated_at ELSE e.opened_at END,
+        paused_until = CASE WHEN e.opened_at IS NULL AND e.failures_in_row + excluded.failures_in_row >= :breaker_failures
+                            THEN greatest(e.paused_until, excluded.updated_at + make_interval(secs => :breaker_seconds))
+                            WHEN e.opened_at IS NOT NULL AND e.url = ANY (:probed_urls)
+                            THEN excluded.updated_at + make_interval(secs => :breaker_seconds)
+                            ELSE e.paused_until END,
+        updated_at = excluded.updated_at
+    RETURNING e.url, e.opened_at = e.updated_at AS is_opened
+)
+SELECT url FROM noted WHERE is_opened ORDER BY url
