@@ -5,13 +5,13 @@ use diesel::QueryResult;
 use diesel::dsl::sql;
 use diesel::prelude::QueryableByName;
 use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
-use diesel::sql_query;
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::events::EventRow;
 use super::schema::{claim_requests, deliveries, events};
+use super::statement::statement;
 use crate::domain::ids::{DeliveryId, LeaseId, NamespaceId};
 
 /// Who asked, and under which name.
@@ -51,7 +51,8 @@ pub struct LockedRequest {
 /// Simultaneous askers take turns here. A request that was never given anything leaves no
 /// trace: idle workers ask all day, each time by another name.
 pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> QueryResult<LockedRequest> {
-    sql_query("SELECT pg_advisory_xact_lock(1463900498, hashtext($1 || ':' || $2 || ':' || $3))")
+    statement!("lock_claim_request")
+        .query()
         .bind::<Integer, _>(key.namespace)
         .bind::<Text, _>(key.worker_id)
         .bind::<Text, _>(key.request_id)
@@ -59,17 +60,15 @@ pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> 
         .execute(conn)
         .await?;
     // A statement of its own: it must see what the last holder of the lock has written.
-    let asked_before: Option<LockedRequest> = sql_query(
-        "UPDATE waybill.claim_requests SET asks = asks + 1 \
-         WHERE namespace_id = $1 AND worker_id = $2 AND request_id = $3 RETURNING delivery_ids, lease_ids, asks",
-    )
-    .bind::<Integer, _>(key.namespace)
-    .bind::<Text, _>(key.worker_id)
-    .bind::<Text, _>(key.request_id)
-    .cached()
-    .get_result(conn)
-    .await
-    .optional()?;
+    let asked_before: Option<LockedRequest> = statement!("repeat_claim_request")
+        .query()
+        .bind::<Integer, _>(key.namespace)
+        .bind::<Text, _>(key.worker_id)
+        .bind::<Text, _>(key.request_id)
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()?;
     Ok(asked_before.unwrap_or(LockedRequest { remembered: Remembered::default(), asks: 1 }))
 }
 
@@ -93,22 +92,18 @@ pub async fn remember_claim(
     claimed: &Remembered,
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<()> {
-    sql_query(
-        "INSERT INTO waybill.claim_requests (namespace_id, worker_id, request_id, delivery_ids, lease_ids, claimed_at) \
-         VALUES ($1, $2, $3, $4, $5, coalesce($6, now())) \
-         ON CONFLICT (namespace_id, worker_id, request_id) DO UPDATE \
-         SET delivery_ids = excluded.delivery_ids, lease_ids = excluded.lease_ids, claimed_at = excluded.claimed_at",
-    )
-    .bind::<Integer, _>(key.namespace)
-    .bind::<Text, _>(key.worker_id)
-    .bind::<Text, _>(key.request_id)
-    .bind::<Array<BigInt>, _>(&claimed.delivery_ids)
-    .bind::<Array<BigInt>, _>(&claimed.lease_ids)
-    .bind::<Nullable<Timestamptz>, _>(now)
-    .cached()
-    .execute(conn)
-    .await
-    .map(drop)
+    statement!("remember_claim")
+        .query()
+        .bind::<Integer, _>(key.namespace)
+        .bind::<Text, _>(key.worker_id)
+        .bind::<Text, _>(key.request_id)
+        .bind::<Array<BigInt>, _>(&claimed.delivery_ids)
+        .bind::<Array<BigInt>, _>(&claimed.lease_ids)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 /// The events of these claims whose leases still stand, in the order remembered. A lease that

@@ -1,9 +1,9 @@
 //! Dead letters: pushes that were given up, as they were at the time.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
@@ -112,14 +112,5 @@ pub struct ReplayRow {
 
 /// The terms on which a dead letter is sent again, if it has not been forgotten since.
 pub async fn load_replay(conn: &mut AsyncPgConnection, dead_letter_id: i64) -> QueryResult<Option<ReplayRow>> {
-    sql_query(
-        "SELECT replay_config, subscription, subscription_version, \
-                coalesce(replay_payload, event -> 'payload') AS payload, replay_webhook_id \
-         FROM waybill.dead_letters WHERE id = $1 AND replayed_at IS NOT NULL",
-    )
-    .bind::<BigInt, _>(dead_letter_id)
-    .cached()
-    .get_result(conn)
-    .await
-    .optional()
+    statement!("load_replay").query().bind::<BigInt, _>(dead_letter_id).cached().get_result(conn).await.optional()
 }

@@ -1,13 +1,14 @@
 //! Filters that exceeded their budget: how often, and when last.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel::sql_types::{Array, BigInt, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::schema::filter_overruns;
+use super::statement::statement;
 use crate::domain::ids::{EventId, SubscriptionId};
 
 /// Events for which a subscription's filter exceeded its budget.
@@ -23,23 +24,16 @@ pub struct FilterOverrun {
 
 /// Adds to what is known of each subscription.
 pub async fn record_filter_overruns(conn: &mut AsyncPgConnection, overruns: &[FilterOverrun]) -> QueryResult<()> {
-    sql_query(
-        "INSERT INTO waybill.filter_overruns AS o (subscription_id, events, last_at, last_event_id) \
-         SELECT * FROM unnest($1, $2, $3, $4) AS t(subscription_id, events, last_at, last_event_id) \
-         ORDER BY subscription_id \
-         ON CONFLICT (subscription_id) DO UPDATE SET \
-             events = o.events + excluded.events, \
-             last_at = greatest(o.last_at, excluded.last_at), \
-             last_event_id = greatest(o.last_event_id, excluded.last_event_id)",
-    )
-    .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.subscription_id).collect::<Vec<_>>())
-    .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.events).collect::<Vec<_>>())
-    .bind::<Array<Timestamptz>, _>(overruns.iter().map(|overrun| overrun.last_at).collect::<Vec<_>>())
-    .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.last_event_id).collect::<Vec<_>>())
-    .cached()
-    .execute(conn)
-    .await
-    .map(drop)
+    statement!("record_filter_overruns")
+        .query()
+        .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.subscription_id).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.events).collect::<Vec<_>>())
+        .bind::<Array<Timestamptz>, _>(overruns.iter().map(|overrun| overrun.last_at).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.last_event_id).collect::<Vec<_>>())
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 /// Returns what is known of these subscriptions; those whose filter never exceeded its budget are

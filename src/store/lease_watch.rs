@@ -1,9 +1,9 @@
 //! The list of leases to look at: what is held, and what was held until a moment ago.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
@@ -79,16 +79,14 @@ pub async fn watch_leases(
     ids: &[DeliveryId],
     seconds: f64,
 ) -> QueryResult<DateTime<Utc>> {
-    let row: LookAt = sql_query(
-        "INSERT INTO waybill.lease_watch (look_at, delivery_ids) \
-         VALUES (coalesce($1, now()) + make_interval(secs => $2), $3) RETURNING look_at",
-    )
-    .bind::<Nullable<Timestamptz>, _>(now)
-    .bind::<Double, _>(seconds)
-    .bind::<Array<BigInt>, _>(ids)
-    .cached()
-    .get_result(conn)
-    .await?;
+    let row: LookAt = statement!("watch_leases")
+        .query()
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Double, _>(seconds)
+        .bind::<Array<BigInt>, _>(ids)
+        .cached()
+        .get_result(conn)
+        .await?;
     Ok(row.look_at)
 }
 

@@ -1,11 +1,12 @@
 //! `ready`: what can be claimed now.
 
+use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Integer, SmallInt, Text};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
+use super::statement::statement;
 use crate::domain::ids::SubscriptionId;
 use crate::domain::scope::Scope;
 
@@ -37,18 +38,15 @@ pub async fn find_busy_queues(
     queues: &[String],
     from: &[(i16, i64)],
 ) -> QueryResult<Vec<String>> {
-    let rows: Vec<QueueRow> = sql_query(
-        "SELECT q.queue FROM unnest($2, $3, $4) AS q(queue, from_rank, from_seq) CROSS JOIN LATERAL \
-         (SELECT 1 FROM waybill.ready r WHERE r.namespace_id = $1 AND r.queue = q.queue COLLATE \"C\" \
-          AND (r.rank, r.seq) >= (q.from_rank, q.from_seq) ORDER BY r.rank, r.seq LIMIT 1) any_row",
-    )
-    .bind::<Integer, _>(scope.namespace)
-    .bind::<Array<Text>, _>(queues)
-    .bind::<Array<SmallInt>, _>(from.iter().map(|from| from.0).collect::<Vec<_>>())
-    .bind::<Array<BigInt>, _>(from.iter().map(|from| from.1).collect::<Vec<_>>())
-    .cached()
-    .load(conn)
-    .await?;
+    let rows: Vec<QueueRow> = statement!("find_busy_queues")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<Text>, _>(queues)
+        .bind::<Array<SmallInt>, _>(from.iter().map(|from| from.0).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(from.iter().map(|from| from.1).collect::<Vec<_>>())
+        .cached()
+        .load(conn)
+        .await?;
     Ok(rows.into_iter().map(|row| row.queue).collect())
 }
 
@@ -72,14 +70,11 @@ pub async fn find_heads_of_queues(
     scope: &Scope,
     queues: &[String],
 ) -> QueryResult<Vec<QueueHead>> {
-    sql_query(
-        "SELECT q.queue, head.rank, head.seq FROM unnest($2) AS q(queue) CROSS JOIN LATERAL \
-         (SELECT rank, seq FROM waybill.ready WHERE namespace_id = $1 AND queue = q.queue COLLATE \"C\" \
-          ORDER BY rank, seq LIMIT 1) head",
-    )
-    .bind::<Integer, _>(scope.namespace)
-    .bind::<Array<Text>, _>(queues)
-    .cached()
-    .load(conn)
-    .await
+    statement!("find_heads_of_queues")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<Text>, _>(queues)
+        .cached()
+        .load(conn)
+        .await
 }

@@ -1,15 +1,16 @@
 //! Replays of many dead letters: what was asked for, and how far it got.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Json, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
 use super::columns::JsonColumn;
 use super::schema::replay_jobs;
+use super::statement::statement;
 use crate::domain::dead_letter::ReplayConfig;
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
@@ -57,21 +58,18 @@ pub async fn insert_replay_job(
     scope: &Scope,
     new: &NewReplayJob,
 ) -> QueryResult<ReplayJobRow> {
-    sql_query(
-        "INSERT INTO waybill.replay_jobs \
-                (scope, filter, config, rate_per_second, requested_by, matched, until_id, next_at, created_at, updated_at) \
-         SELECT $1, $3, $4, $5, $6, $7, $8, t.now, t.now, t.now FROM (SELECT coalesce($2, now()) AS scope.now) t RETURNING *",
-    )
-    .bind::<Integer, _>(scope.namespace)
-    .bind::<Nullable<Timestamptz>, _>(scope.now)
-    .bind::<Json, _>(JsonColumn(new.filter.clone()))
-    .bind::<Text, _>(new.config.as_str())
-    .bind::<Double, _>(new.rate_per_second)
-    .bind::<Text, _>(new.requested_by.as_str())
-    .bind::<BigInt, _>(new.matched)
-    .bind::<BigInt, _>(new.until_id)
-    .get_result(conn)
-    .await
+    statement!("insert_replay_job")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Json, _>(JsonColumn(new.filter.clone()))
+        .bind::<Text, _>(new.config.as_str())
+        .bind::<Double, _>(new.rate_per_second)
+        .bind::<Text, _>(new.requested_by.as_str())
+        .bind::<BigInt, _>(new.matched)
+        .bind::<BigInt, _>(new.until_id)
+        .get_result(conn)
+        .await
 }
 
 /// A replay, if there is one.
@@ -108,15 +106,13 @@ pub async fn take_replay_job(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Option<ReplayJobRow>> {
-    sql_query(
-        "SELECT * FROM waybill.replay_jobs WHERE status = 'RUNNING' AND next_at <= coalesce($1, now()) \
-         ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED",
-    )
-    .bind::<Nullable<Timestamptz>, _>(now)
-    .cached()
-    .get_result(conn)
-    .await
-    .optional()
+    statement!("take_replay_job")
+        .query()
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()
 }
 
 /// How far a replay got.
@@ -140,39 +136,30 @@ pub async fn save_progress(
     id: i64,
     progress: Progress,
 ) -> QueryResult<()> {
-    sql_query(
-        "UPDATE waybill.replay_jobs \
-         SET replayed = replayed + $3, skipped = skipped + $4, last_id = $5, \
-             status = CASE WHEN $6 THEN 'DONE' ELSE status END, \
-             next_at = greatest(next_at, coalesce($2, now()) - interval '1 second') \
-                       + make_interval(secs => $3 / rate_per_second), \
-             updated_at = coalesce($2, now()) \
-         WHERE id = $1",
-    )
-    .bind::<BigInt, _>(id)
-    .bind::<Nullable<Timestamptz>, _>(now)
-    .bind::<BigInt, _>(progress.replayed)
-    .bind::<BigInt, _>(progress.skipped)
-    .bind::<BigInt, _>(progress.last_id)
-    .bind::<Bool, _>(progress.is_done)
-    .cached()
-    .execute(conn)
-    .await
-    .map(drop)
+    statement!("save_replay_progress")
+        .query()
+        .bind::<BigInt, _>(id)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<BigInt, _>(progress.replayed)
+        .bind::<BigInt, _>(progress.skipped)
+        .bind::<BigInt, _>(progress.last_id)
+        .bind::<Bool, _>(progress.is_done)
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 /// Stops a replay that is running. What was sent again stays so.
 pub async fn cancel_replay_job(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<()> {
-    sql_query(
-        "UPDATE waybill.replay_jobs SET status = 'CANCELLED', updated_at = coalesce($3, now()) \
-         WHERE namespace_id = $1 AND id = $2 AND status = 'RUNNING'",
-    )
-    .bind::<Integer, _>(scope.namespace)
-    .bind::<BigInt, _>(id)
-    .bind::<Nullable<Timestamptz>, _>(scope.now)
-    .execute(conn)
-    .await
-    .map(drop)
+    statement!("cancel_replay_job")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<BigInt, _>(id)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 #[derive(QueryableByName)]
@@ -183,13 +170,7 @@ struct Seconds {
 
 /// In how many seconds the next replay goes on, if any is running.
 pub async fn next_replay_in(conn: &mut AsyncPgConnection, now: Option<DateTime<Utc>>) -> QueryResult<Option<f64>> {
-    let row: Seconds = sql_query(
-        "SELECT extract(epoch FROM min(next_at) - coalesce($1, now()))::float8 AS seconds \
-         FROM waybill.replay_jobs WHERE status = 'RUNNING'",
-    )
-    .bind::<Nullable<Timestamptz>, _>(now)
-    .cached()
-    .get_result(conn)
-    .await?;
+    let row: Seconds =
+        statement!("next_replay_in").query().bind::<Nullable<Timestamptz>, _>(now).cached().get_result(conn).await?;
     Ok(row.seconds)
 }

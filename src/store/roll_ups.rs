@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
@@ -52,18 +52,8 @@ struct PushesRow {
 /// Returns the pushes of an event that is pushed and nothing else; `None` if it has work of its own,
 /// or does not exist. There are never more or fewer than when it was published. Nothing is locked.
 pub async fn find_rolled_up(conn: &mut AsyncPgConnection, event_id: EventId) -> QueryResult<Option<Vec<DeliveryId>>> {
-    let row: Option<PushesRow> = sql_query(
-        "SELECT p.ids AS pushes \
-         FROM (SELECT id, open_deliveries FROM waybill.deliveries WHERE id = $1 OFFSET 0) o \
-         CROSS JOIN LATERAL (SELECT coalesce(array_agg(id ORDER BY id), '{}') AS ids FROM waybill.deliveries \
-                             WHERE event_id = o.id AND subscription_id IS NOT NULL) p \
-         WHERE o.open_deliveries IS NOT NULL",
-    )
-    .bind::<BigInt, _>(event_id)
-    .cached()
-    .get_result(conn)
-    .await
-    .optional()?;
+    let row: Option<PushesRow> =
+        statement!("find_rolled_up").query().bind::<BigInt, _>(event_id).cached().get_result(conn).await.optional()?;
     Ok(row.map(|row| row.pushes))
 }
 
@@ -111,26 +101,17 @@ pub struct RolledUpState {
 
 /// Locks the own row of such an event. Whoever ends one of its pushes meanwhile waits.
 pub async fn lock_rolled_up(conn: &mut AsyncPgConnection, event_id: EventId) -> QueryResult<RolledUpState> {
-    sql_query(
-        "SELECT status, cancel_requested, coalesce(failed_deliveries, 0) AS failed_deliveries \
-         FROM waybill.deliveries WHERE id = $1 FOR UPDATE",
-    )
-    .bind::<BigInt, _>(event_id)
-    .cached()
-    .get_result(conn)
-    .await
+    statement!("lock_rolled_up").query().bind::<BigInt, _>(event_id).cached().get_result(conn).await
 }
 
 /// Notes on an event's own row that its pushes are called off.
 pub async fn ask_to_cancel(conn: &mut AsyncPgConnection, event_id: EventId, reason: Option<&str>) -> QueryResult<()> {
-    sql_query(
-        "UPDATE waybill.deliveries SET cancel_requested = true, cancel_reason = coalesce($2, cancel_reason) \
-         WHERE id = $1 AND open_deliveries > 0",
-    )
-    .bind::<BigInt, _>(event_id)
-    .bind::<Nullable<Text>, _>(reason)
-    .cached()
-    .execute(conn)
-    .await
-    .map(drop)
+    statement!("request_cancel")
+        .query()
+        .bind::<BigInt, _>(event_id)
+        .bind::<Nullable<Text>, _>(reason)
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
 }

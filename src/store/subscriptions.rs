@@ -9,6 +9,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::columns::JsonColumn;
 use super::schema::{subscription_secrets, subscriptions};
+use super::statement::statement;
 use crate::domain::ids::{DeliveryId, NamespaceId, SubscriptionId};
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
@@ -47,18 +48,16 @@ pub async fn insert_subscription(
     scope: &Scope,
     state: &SubscriptionState<'_>,
 ) -> QueryResult<SubscriptionRow> {
-    sql_query(
-        "INSERT INTO waybill.subscriptions (namespace_id, url, spec, is_active, inactive_reason, created_at, updated_at) \
-         VALUES ($1, $2, $3, $4, $5, coalesce($6, now()), coalesce($6, now())) RETURNING *",
-    )
-    .bind::<Integer, _>(scope.namespace)
-    .bind::<Text, _>(state.url)
-    .bind::<Json, _>(JsonColumn(state.spec.clone()))
-    .bind::<Bool, _>(state.is_active)
-    .bind::<Nullable<Text>, _>(state.inactive_reason)
-    .bind::<Nullable<Timestamptz>, _>(scope.now)
-    .get_result(conn)
-    .await
+    statement!("insert_subscription")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Text, _>(state.url)
+        .bind::<Json, _>(JsonColumn(state.spec.clone()))
+        .bind::<Bool, _>(state.is_active)
+        .bind::<Nullable<Text>, _>(state.inactive_reason)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .get_result(conn)
+        .await
 }
 
 /// Changes a subscription, which must be locked; its version grows.
@@ -68,18 +67,16 @@ pub async fn update_subscription(
     now: Option<DateTime<Utc>>,
     state: &SubscriptionState<'_>,
 ) -> QueryResult<SubscriptionRow> {
-    sql_query(
-        "UPDATE waybill.subscriptions SET url = $2, spec = $3, is_active = $4, inactive_reason = $5, \
-                version = version + 1, updated_at = coalesce($6, now()) WHERE id = $1 RETURNING *",
-    )
-    .bind::<BigInt, _>(id)
-    .bind::<Text, _>(state.url)
-    .bind::<Json, _>(JsonColumn(state.spec.clone()))
-    .bind::<Bool, _>(state.is_active)
-    .bind::<Nullable<Text>, _>(state.inactive_reason)
-    .bind::<Nullable<Timestamptz>, _>(now)
-    .get_result(conn)
-    .await
+    statement!("update_subscription")
+        .query()
+        .bind::<BigInt, _>(id)
+        .bind::<Text, _>(state.url)
+        .bind::<Json, _>(JsonColumn(state.spec.clone()))
+        .bind::<Bool, _>(state.is_active)
+        .bind::<Nullable<Text>, _>(state.inactive_reason)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .get_result(conn)
+        .await
 }
 
 /// Takes a subscription away; what points at it stays.
@@ -88,15 +85,13 @@ pub async fn delete_subscription(
     id: SubscriptionId,
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<()> {
-    sql_query(
-        "UPDATE waybill.subscriptions SET is_active = false, inactive_reason = NULL, version = version + 1, \
-                deleted_at = coalesce($2, now()), updated_at = coalesce($2, now()) WHERE id = $1",
-    )
-    .bind::<BigInt, _>(id)
-    .bind::<Nullable<Timestamptz>, _>(now)
-    .execute(conn)
-    .await
-    .map(drop)
+    statement!("delete_subscription")
+        .query()
+        .bind::<BigInt, _>(id)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 /// The subscriptions that have not been taken away.
@@ -252,18 +247,13 @@ pub async fn find_open_deliveries(
     after: DeliveryId,
     rows: i64,
 ) -> QueryResult<Stretch> {
-    sql_query(
-        "SELECT coalesce(array_agg(id ORDER BY id) FILTER (WHERE is_open), '{}') AS open, max(id) AS last \
-         FROM (SELECT id, status = 'PENDING' OR (status = 'PROCESSING' AND NOT cancel_requested) AS is_open \
-               FROM waybill.deliveries \
-               WHERE (subscription_id, id) > ($1, $2) AND subscription_id <= $1 \
-               ORDER BY subscription_id, id LIMIT $3) stretch",
-    )
-    .bind::<BigInt, _>(subscription_id)
-    .bind::<BigInt, _>(after)
-    .bind::<BigInt, _>(rows)
-    .get_result(conn)
-    .await
+    statement!("find_open_deliveries")
+        .query()
+        .bind::<BigInt, _>(subscription_id)
+        .bind::<BigInt, _>(after)
+        .bind::<BigInt, _>(rows)
+        .get_result(conn)
+        .await
 }
 
 /// Nothing of it is open any more.
@@ -272,7 +262,8 @@ pub async fn mark_drained(
     id: SubscriptionId,
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<()> {
-    sql_query("UPDATE waybill.subscriptions SET drained_at = coalesce($2, now()) WHERE id = $1")
+    statement!("mark_drained")
+        .query()
         .bind::<BigInt, _>(id)
         .bind::<Nullable<Timestamptz>, _>(now)
         .execute(conn)

@@ -1,9 +1,9 @@
 //! Workers: who has been seen, and what they hold.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cached::CachedExt;
@@ -25,27 +25,19 @@ pub struct Sighting {
 /// Writes sightings down.
 pub async fn record_sightings(conn: &mut AsyncPgConnection, scope: &Scope, sightings: &[Sighting]) -> QueryResult<()> {
     // Tags hold no commas, so a list of them travels as one string.
-    sql_query(
-        "INSERT INTO waybill.workers AS w (namespace_id, worker_id, tags, first_seen_at, last_seen_at) \
-         SELECT $1, t.worker_id, coalesce(string_to_array(t.tags, ','), '{}'), seen, seen \
-         FROM unnest($3, $4, $5) AS t(worker_id, tags, seconds_ago) \
-         CROSS JOIN LATERAL (SELECT coalesce($2, now()) - make_interval(secs => t.seconds_ago) AS seen) s \
-         ORDER BY t.worker_id \
-         ON CONFLICT (namespace_id, worker_id) DO UPDATE SET \
-             last_seen_at = greatest(w.last_seen_at, excluded.last_seen_at), \
-             tags = CASE WHEN excluded.tags = '{}' THEN w.tags ELSE excluded.tags END",
-    )
-    .bind::<Integer, _>(scope.namespace)
-    .bind::<Nullable<Timestamptz>, _>(scope.now)
-    .bind::<Array<Text>, _>(sightings.iter().map(|s| s.worker_id.as_str()).collect::<Vec<_>>())
-    .bind::<Array<Nullable<Text>>, _>(
-        sightings.iter().map(|s| s.tags.as_ref().map(|tags| tags.join(","))).collect::<Vec<_>>(),
-    )
-    .bind::<Array<Double>, _>(sightings.iter().map(|s| s.seconds_ago).collect::<Vec<_>>())
-    .cached()
-    .execute(conn)
-    .await
-    .map(drop)
+    statement!("record_sightings")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Array<Text>, _>(sightings.iter().map(|s| s.worker_id.as_str()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(
+            sightings.iter().map(|s| s.tags.as_ref().map(|tags| tags.join(","))).collect::<Vec<_>>(),
+        )
+        .bind::<Array<Double>, _>(sightings.iter().map(|s| s.seconds_ago).collect::<Vec<_>>())
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 /// A worker, as operators see it.

@@ -25,7 +25,7 @@ use waybill::store::dead_letters::INSERT_DEAD_LETTERS;
 use waybill::store::deliveries::{LOAD_DELIVERIES, SAVE_DELIVERIES};
 use waybill::store::events::{PUBLISH_AND_FAN_OUT, PUBLISH_EVENTS};
 use waybill::store::lease_watch::{TAKE_WATCHED_LEASES, WATCH_UNWATCHED_LEASES};
-use waybill::store::overdue::{LOCK_EXPIRED_LEASES, Sweep, lock_overdue_sql};
+use waybill::store::overdue::{LOCK_DUE, LOCK_EXPIRED, LOCK_EXPIRED_LEASES};
 use waybill::store::roll_ups::ROLL_UP;
 
 /// A payload of 120 bytes.
@@ -45,14 +45,11 @@ fn statements() -> Vec<(&'static str, &'static str, String)> {
         ("busy_keys", FIND_BUSY_KEYS),
         ("unwatched", WATCH_UNWATCHED_LEASES),
         ("watched", TAKE_WATCHED_LEASES),
+        ("due", LOCK_DUE),
+        ("expired", LOCK_EXPIRED),
+        ("lost", LOCK_EXPIRED_LEASES),
     ];
-    let texts = [
-        ("due", lock_overdue_sql(Sweep::Due), "timestamptz, bigint, timestamptz"),
-        ("expired", lock_overdue_sql(Sweep::Expired), "timestamptz, bigint, timestamptz"),
-        ("lost", LOCK_EXPIRED_LEASES, "timestamptz, bigint[], int"),
-    ];
-    let files = files.map(|(name, statement)| (name, statement.sql, statement.types()));
-    files.into_iter().chain(texts.map(|(name, sql, types)| (name, sql, types.to_owned()))).collect()
+    files.map(|(name, statement)| (name, statement.sql, statement.types())).into_iter().collect()
 }
 
 /// A connection like one of the server's, with the hot statements prepared.

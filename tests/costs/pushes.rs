@@ -9,7 +9,7 @@ use crate::support::{App, Options, Place, database, until};
 
 /// What a push consists of: stored with its event, asked after, claimed, and put on record.
 const STATEMENTS: [&str; 4] =
-    ["-- publish_and_fan_out", "-- Whether anything may be sent", "-- claim_deliveries", "-- complete_deliveries"];
+    ["-- publish_and_fan_out", "-- read_endpoint_gates", "-- claim_deliveries", "-- complete_deliveries"];
 
 /// Statements of one delivered event, and of each of many: what is promised.
 const MOST_ALONE: i64 = 6;

@@ -101,7 +101,8 @@ claimed AS (
     FROM fetched f
     CROSS JOIN present
     WHERE d.ctid = f.delivery_place AND (f.bytes_so_far <= :max_bytes OR f.slot = 1)
-    RETURNING f.slot, f.ready_place, f.queue, f.rank, f.seq, d.id AS claimed_id, d.event_id, d.subscription_id,
+   
+RETURNING f.slot, f.ready_place, f.queue, f.rank, f.seq, d.id AS claimed_id, d.event_id, d.subscription_id,
               d.replay_of,
               f.id, f.title, f.description, f.event_type, f.tags, f.labels, f.payload, f.priority, f.max_retries,
               f.ordering_key, f.correlation_id, f.traceparent, f.run_at, f.expires_at, f.created_at,

@@ -1,0 +1,5 @@
+-- :id bigint, :url text, :spec json, :is_active boolean, :inactive_reason text, :now timestamptz
+--
+-- Changes a subscription and increments its version.
+UPDATE waybill.subscriptions SET url = :url, spec = :spec, is_active = :is_active, inactive_reason = :inactive_reason,
+version = version + 1, updated_at = coalesce(:now, now()) WHERE id = :id RETURNING *
