@@ -16,7 +16,7 @@ use crate::domain::backoff::Backoff;
 use crate::domain::hosts::AllowedHosts;
 use crate::domain::seconds::Seconds;
 use crate::engine::EngineSettings;
-use crate::store::endpoints::BreakerRule;
+use crate::store::tables::endpoints::BreakerRule;
 use crate::webhook::WebhookSettings;
 
 /// A durable job queue and webhook relay over PostgreSQL and plain HTTP.

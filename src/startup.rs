@@ -20,9 +20,9 @@ use crate::engine::clock::Clock;
 use crate::error::{Error, OutageKind};
 use crate::http;
 use crate::postgres::{Cluster, ClusterOptions, default_data_dir};
-use crate::store::connect::is_address;
-use crate::store::database::Database;
-use crate::store::migrate::migrate;
+use crate::store::connection::connect::is_address;
+use crate::store::connection::database::Database;
+use crate::store::connection::migrate::migrate;
 use crate::webhook::Client;
 
 /// How long requests in flight may take once the server stops.

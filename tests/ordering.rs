@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 use waybill::domain::ids::NamespaceId;
 use waybill::domain::scope::Scope;
-use waybill::store::ordering::lock_keys;
+use waybill::store::tables::ordering::lock_keys;
 
 use crate::support::work::{Claim, Naming, W1, W2, ids};
 use crate::support::{App, database, ledger};

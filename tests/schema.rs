@@ -1,4 +1,4 @@
-//! `src/store/schema.rs` is written by hand: every table, key and column of it is held
+//! `src/store/tables/schema.rs` is written by hand: every table, key and column of it is held
 //! against the migrated database, and the other way round.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ type Facts = BTreeMap<String, String>;
 fn facts_of_the_code() -> Facts {
     let mut facts = Facts::new();
     let mut table = "";
-    for line in include_str!("../src/store/schema.rs").lines().map(str::trim) {
+    for line in include_str!("../src/store/tables/schema.rs").lines().map(str::trim) {
         if let Some(head) = line.strip_prefix("waybill.") {
             let (name, key) = head.split_once(" (").expect("a table and its key");
             table = name;

@@ -43,7 +43,8 @@ async fn every_file_can_be_prepared() {
 
 #[test]
 fn every_file_is_used_by_its_name() {
-    let code: String = files(&store(), "rs").into_values().collect();
+    let folders = [store(), store().join("connection"), store().join("tables"), store().join("lists")];
+    let code: String = folders.iter().flat_map(|folder| files(folder, "rs").into_values()).collect();
     for name in statements().keys() {
         assert!(code.contains(&format!("statement!(\"{name}\")")), "{name}.sql");
     }

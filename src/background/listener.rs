@@ -10,8 +10,8 @@ use super::notifier::Message;
 use super::{jittered, pause, report};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::histories::NOTICE;
-use crate::store::notify::listen;
+use crate::store::connection::notify::listen;
+use crate::store::tables::histories::NOTICE;
 
 /// Between two tries to reach a database that is away.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);

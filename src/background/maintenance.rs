@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Service, report};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::blocking::BlockingConnections;
-use crate::store::maintenance::{LockBudget, create_log_partitions, read_lock_budget};
+use crate::store::connection::blocking::BlockingConnections;
+use crate::store::tables::log_partitions::{LockBudget, create_log_partitions, read_lock_budget};
 
 const INTERVAL: Duration = Duration::from_secs(10 * 60);
 

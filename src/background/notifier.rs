@@ -10,7 +10,7 @@ use super::{pause, report};
 use crate::engine::Engine;
 use crate::engine::waiting::peer_notifier::{Arrivals, PeerNotice};
 use crate::error::Error;
-use crate::store::notify::notify;
+use crate::store::connection::notify::notify;
 
 /// PostgreSQL carries 8,000 bytes at most.
 const MAX_BYTES: usize = 7_500;

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::Service;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::ready::find_busy_queues;
+use crate::store::tables::ready::find_busy_queues;
 
 /// How many queues one statement asks about.
 const QUEUES_PER_STATEMENT: usize = 5_000;

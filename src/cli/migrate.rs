@@ -3,8 +3,8 @@
 use crate::config::MigrateArgs;
 use crate::logging;
 use crate::startup::{StartError, open_database};
-use crate::store::histories::begin_by_hand;
-use crate::store::migrate::migrate;
+use crate::store::connection::migrate::migrate;
+use crate::store::tables::histories::begin_by_hand;
 
 /// Brings the schema up to date, in our own cluster where no database is given; begins a history if
 /// the database was restored.

@@ -16,9 +16,9 @@ use crate::engine::sweep::{act, overdue_since};
 use crate::engine::waiting::due_times::DueKind;
 use crate::engine::{Engine, transaction};
 use crate::error::{Error, OutageKind};
-use crate::store::busy_keys::{BusyKeyScan, OverdueInKey, find_busy_keys};
-use crate::store::deliveries::{EarliestTimes, Loaded};
-use crate::store::transactions::limit_lock_wait;
+use crate::store::connection::transactions::limit_lock_wait;
+use crate::store::tables::busy_keys::{BusyKeyScan, OverdueInKey, find_busy_keys};
+use crate::store::tables::deliveries::{EarliestTimes, Loaded};
 
 /// Work that is overdue for less is left to the sweeps.
 const OVERDUE_SECONDS: f64 = 0.5;

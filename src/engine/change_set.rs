@@ -22,14 +22,16 @@ use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
-use crate::store::dead_letters::{NewDeadLetter, ReplayTerms, Revival, insert_dead_letters, revive_dead_letters};
-use crate::store::deliveries::{EarliestTimes, EnteredRow, Loaded, Save};
-use crate::store::deliveries::{load_deliveries, save_deliveries};
-use crate::store::event_log::{LogEntry, append_log};
-use crate::store::ordering::{ConsumerKey, PULL_QUEUE, find_heads, lock_keys_of_deliveries};
-use crate::store::ready::{queue_of_subscription, queue_of_tag};
-use crate::store::roll_ups::{RollUp, roll_up};
-use crate::store::subscriptions::hold_living;
+use crate::store::tables::dead_letters::{
+    NewDeadLetter, ReplayTerms, Revival, insert_dead_letters, revive_dead_letters,
+};
+use crate::store::tables::deliveries::{EarliestTimes, EnteredRow, Loaded, Save};
+use crate::store::tables::deliveries::{load_deliveries, save_deliveries};
+use crate::store::tables::event_log::{LogEntry, append_log};
+use crate::store::tables::ordering::{ConsumerKey, PULL_QUEUE, find_heads, lock_keys_of_deliveries};
+use crate::store::tables::ready::{queue_of_subscription, queue_of_tag};
+use crate::store::tables::roll_ups::{RollUp, roll_up};
+use crate::store::tables::subscriptions::hold_living;
 
 use crate::engine::ReadyEntry;
 use crate::engine::waiting::low_water_marks;

@@ -43,9 +43,9 @@ use crate::domain::scope::Scope;
 use crate::error::{Error, OutageKind};
 use crate::logging::REQUEST_ID;
 use crate::metrics::{Metrics, PushCount};
-use crate::store::database::Database;
-use crate::store::endpoints::BreakerRule;
-use crate::store::ready::subscription_of_queue;
+use crate::store::connection::database::Database;
+use crate::store::tables::endpoints::BreakerRule;
+use crate::store::tables::ready::subscription_of_queue;
 
 use batching::batchers::{Batchers, weight};
 use batching::deadline::{CallDeadline, Work, too_late};

@@ -13,10 +13,12 @@ use crate::domain::delivery::LogLine;
 use crate::domain::ids::DeliveryId;
 use crate::domain::status::Status;
 use crate::error::Error;
-use crate::store::deliveries::{EarliestTimes, Loaded, find_earliest_times};
-use crate::store::lease_watch::{WatchLook, Watched, take_watched_leases, watch_leases, watch_unwatched_leases};
-use crate::store::overdue::{Sweep, lock_expired_leases, lock_overdue};
-use crate::store::ready::{QueueHead, find_heads_of_queues};
+use crate::store::tables::deliveries::{EarliestTimes, Loaded, find_earliest_times};
+use crate::store::tables::lease_watch::{
+    WatchLook, Watched, take_watched_leases, watch_leases, watch_unwatched_leases,
+};
+use crate::store::tables::overdue::{Sweep, lock_expired_leases, lock_overdue};
+use crate::store::tables::ready::{QueueHead, find_heads_of_queues};
 
 use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::push::dead_letter_budget::DeadLetterBudget;

@@ -12,8 +12,8 @@ use diesel_async::AsyncPgConnection;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{Error, OutageKind};
-use crate::store::database::{Database, PooledConnection, STATEMENT_LIMIT};
-use crate::store::transactions::{begin, commit, roll_back};
+use crate::store::connection::database::{Database, PooledConnection, STATEMENT_LIMIT};
+use crate::store::connection::transactions::{begin, commit, roll_back};
 
 use crate::engine::batching::deadline::{connection_to_write, statement_limit};
 

@@ -20,7 +20,7 @@ use crate::domain::subscription::headers;
 use crate::engine::Engine;
 use crate::engine::operate::replays::ReplayOrder;
 use crate::error::Error;
-use crate::store::dead_letter_list::{self, DeadLetterFilter, DeadLetterRow, Range, WholeDeadLetter};
+use crate::store::lists::dead_letters::{self, DeadLetterFilter, DeadLetterRow, Range, WholeDeadLetter};
 
 /// How dead letters may be sent again, as a client may name it.
 pub const CONFIGS: &str = "current, original";
@@ -114,7 +114,7 @@ pub async fn list_dead_letters(
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let range = Range { after, until: i64::MAX, limit, scan: engine.settings().list_scan_rows };
     let mut conn = engine.database().connection().await?;
-    let (rows, next) = dead_letter_list::list_dead_letters(&mut conn, &scope, &filter, range).await?;
+    let (rows, next) = dead_letters::list_dead_letters(&mut conn, &scope, &filter, range).await?;
     let dead_letters = rows.iter().map(DeadLetterView::of).collect();
     Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: next_cursor(next, &engine, Numbers::Ids).await? }))
 }
@@ -124,7 +124,7 @@ pub async fn get_dead_letter(engine: Data<Engine>, scope: Scope, request: HttpRe
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
-    let letter = dead_letter_list::get_dead_letter(&mut conn, &scope, id).await?;
+    let letter = dead_letters::get_dead_letter(&mut conn, &scope, id).await?;
     let letter = letter.ok_or(Error::DeadLetterNotFound(id))?;
     Ok(HttpResponse::Ok().json(DeadLetterView::whole(&letter)))
 }

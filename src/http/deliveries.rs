@@ -19,9 +19,9 @@ use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::event_log::LogEntry;
-use crate::store::push_log::attempts_of_push;
-use crate::store::push_records::{PushFilter, PushRow, get_push, list_pushes};
+use crate::store::lists::pushes::{PushFilter, PushRow, get_push, list_pushes};
+use crate::store::tables::event_log::LogEntry;
+use crate::store::tables::push_log::attempts_of_push;
 
 /// Attempts that come with a delivery at most, the latest ones; `/logs` has them all.
 const ATTEMPTS_PER_DELIVERY: i64 = 500;

@@ -22,10 +22,10 @@ use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::event_log::logs_of_event;
-use crate::store::events::{get_cancel_reason as load_cancel_reason, get_event as load_event};
-use crate::store::listing::{EventFilter, Page, list_events as load_page};
-use crate::store::push_records::pushes_of_event;
+use crate::store::lists::events::{EventFilter, Page, list_events as load_page};
+use crate::store::lists::pushes::pushes_of_event;
+use crate::store::tables::event_log::logs_of_event;
+use crate::store::tables::events::{get_cancel_reason as load_cancel_reason, get_event as load_event};
 
 /// Log entries that come with an event at most; `/logs` has them all.
 const LOGS_PER_EVENT: i64 = 1_000;

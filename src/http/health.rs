@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::query::expect_no_query;
 use crate::engine::Engine;
 use crate::error::{Error, OutageKind};
-use crate::store::connect::is_read_only;
-use crate::store::migrate::pending;
+use crate::store::connection::connect::is_read_only;
+use crate::store::connection::migrate::pending;
 
 /// How long `/ready` waits for a connection: whoever asks wants to know, not to wait.
 const READY_WITHIN: Duration = Duration::from_secs(2);

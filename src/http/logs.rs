@@ -12,7 +12,7 @@ use crate::domain::history::Numbers;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::event_log::{LogFilter, list_logs as load_page};
+use crate::store::tables::event_log::{LogFilter, list_logs as load_page};
 
 #[derive(Serialize)]
 struct Logs<'a> {

@@ -6,7 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::query::expect_no_query;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::gauges::read_gauges;
+use crate::store::lists::gauges::read_gauges;
 
 /// How many queues are looked at for the oldest delivery.
 const QUEUES: usize = 1_000;

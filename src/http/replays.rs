@@ -20,9 +20,9 @@ use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::engine::operate::replay_jobs::BulkReplay;
 use crate::error::Error;
-use crate::store::dead_letter_list::DeadLetterFilter;
-use crate::store::pages::page_end;
-use crate::store::replay_jobs::{ReplayJobRow, get_replay_job, list_replay_jobs};
+use crate::store::lists::dead_letters::DeadLetterFilter;
+use crate::store::lists::pages::page_end;
+use crate::store::tables::replay_jobs::{ReplayJobRow, get_replay_job, list_replay_jobs};
 
 #[derive(Serialize)]
 struct ReplayView<'a> {

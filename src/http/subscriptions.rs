@@ -21,10 +21,10 @@ use crate::domain::{limits, text};
 use crate::engine::Engine;
 use crate::engine::operate::subscriptions::SubscriptionChanges;
 use crate::error::Error;
-use crate::store::endpoints::{EndpointRow, load_endpoints};
-use crate::store::filter_overruns::{FilterOverrun, load_filter_overruns};
-use crate::store::pages::page_end;
-use crate::store::subscriptions::{self, SubscriptionRow};
+use crate::store::lists::pages::page_end;
+use crate::store::tables::endpoints::{EndpointRow, load_endpoints};
+use crate::store::tables::filter_overruns::{FilterOverrun, load_filter_overruns};
+use crate::store::tables::subscriptions::{self, SubscriptionRow};
 use crate::webhook::{Client, OutboundMessage};
 
 /// Bytes of a subscription: a filter and a template of the largest size, and room around them.

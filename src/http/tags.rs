@@ -10,8 +10,8 @@ use crate::domain::limits;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::pages::page_end;
-use crate::store::tags::list_tags as load_page;
+use crate::store::lists::pages::page_end;
+use crate::store::lists::tags::list_tags as load_page;
 
 /// What waits under one tag is counted up to this.
 const COUNT_CAP: i64 = 1_000;

@@ -10,9 +10,9 @@ use crate::domain::event::NewEvent;
 use crate::domain::ids::{DeliveryId, EventId, LeaseId};
 use crate::domain::json::RawJson;
 use crate::domain::status::Status;
-use crate::store::columns::{JsonColumn, StatusColumn};
-use crate::store::event_log::LogEntry;
-use crate::store::events::{EventColumns, EventRow, StoredEvent, WorkColumns};
+use crate::store::tables::columns::{JsonColumn, StatusColumn};
+use crate::store::tables::event_log::LogEntry;
+use crate::store::tables::events::{EventColumns, EventRow, StoredEvent, WorkColumns};
 
 /// A timestamp as the contract wants it: RFC 3339, UTC, ending in `Z`.
 #[derive(Debug, Clone, Copy)]

@@ -12,8 +12,8 @@ use crate::domain::limits;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::pages::page_end;
-use crate::store::workers::list_workers as load_page;
+use crate::store::lists::pages::page_end;
+use crate::store::tables::workers::list_workers as load_page;
 
 #[derive(Serialize)]
 struct Workers {

@@ -7,8 +7,8 @@ use diesel::QueryResult;
 use diesel::sql_types::{BigInt, Integer, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use super::cached::CachedExt;
-use super::statement::{Statement, statement};
+use crate::store::connection::cached::CachedExt;
+use crate::store::statement::{Statement, statement};
 
 /// Days after which a worker that repeats a claim request gets a new claim.
 const CLAIM_REQUEST_DAYS: i32 = 1;

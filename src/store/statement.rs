@@ -36,7 +36,7 @@ pub struct Statement {
 
 impl Statement {
     /// Use `statement!`.
-    pub(super) const fn new(source: &'static str, buffer: &'static [u8], length: usize) -> Self {
+    pub(in crate::store) const fn new(source: &'static str, buffer: &'static [u8], length: usize) -> Self {
         match str::from_utf8(buffer.split_at(length).0) {
             Ok(sql) => Statement { sql, source },
             Err(_) => panic!("text without its comments and with other names is text"),
@@ -44,7 +44,7 @@ impl Statement {
     }
 
     /// The query, for its parameters to be bound in the order in which the file declares them.
-    pub(super) fn query(self) -> SqlQuery {
+    pub(in crate::store) fn query(self) -> SqlQuery {
         sql_query(self.sql)
     }
 
@@ -57,7 +57,7 @@ impl Statement {
 /// The [`Statement`] in `sql/`, by its name without `.sql`.
 macro_rules! statement {
     ($name:literal) => {{
-        const SOURCE: &str = include_str!(concat!("sql/", $name, ".sql"));
+        const SOURCE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/sql/", $name, ".sql"));
         const NUMBERED: ([u8; SOURCE.len() + concat!("-- ", $name, "\n").len()], usize) =
             $crate::store::statement::numbered_bytes(concat!("-- ", $name, "\n"), SOURCE);
         const BUFFER: &[u8] = &NUMBERED.0;
@@ -67,7 +67,7 @@ macro_rules! statement {
     }};
 }
 
-pub(super) use statement;
+pub(in crate::store) use statement;
 
 /// Returns the text of a file with `$n` for its parameters, and without comments.
 ///
@@ -92,7 +92,7 @@ pub fn parameter_types(source: &str) -> String {
 }
 
 /// [`numbered`], at compile time, behind a first line: a buffer, and how many bytes of it are the text.
-pub(super) const fn numbered_bytes<const N: usize>(first_line: &str, source: &str) -> ([u8; N], usize) {
+pub(in crate::store) const fn numbered_bytes<const N: usize>(first_line: &str, source: &str) -> ([u8; N], usize) {
     let mut buffer = [0; N];
     let (beginning, rest) = buffer.split_at_mut(first_line.len());
     beginning.copy_from_slice(first_line.as_bytes());

@@ -3,8 +3,8 @@
 
 use serde_json::json;
 use waybill::domain::ids::DeliveryId;
-use waybill::store::dead_letters::{NewDeadLetter, insert_dead_letters};
-use waybill::store::push_log::attempts_of_push;
+use waybill::store::tables::dead_letters::{NewDeadLetter, insert_dead_letters};
+use waybill::store::tables::push_log::attempts_of_push;
 
 use crate::support::records::app_that_sends_nothing;
 use crate::support::{App, database};

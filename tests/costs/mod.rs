@@ -16,17 +16,17 @@ use diesel::{QueryableByName, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use serde_json::Value;
 use waybill::engine::waiting::low_water_marks::QueuePosition;
-use waybill::store::busy_keys::FIND_BUSY_KEYS;
-use waybill::store::claims::CLAIM_DELIVERIES;
-use waybill::store::completions::COMPLETE_DELIVERIES;
-use waybill::store::connect::connect;
-use waybill::store::database::SETUP;
-use waybill::store::dead_letters::INSERT_DEAD_LETTERS;
-use waybill::store::deliveries::{LOAD_DELIVERIES, SAVE_DELIVERIES};
-use waybill::store::events::{PUBLISH_AND_FAN_OUT, PUBLISH_EVENTS};
-use waybill::store::lease_watch::{TAKE_WATCHED_LEASES, WATCH_UNWATCHED_LEASES};
-use waybill::store::overdue::{LOCK_DUE, LOCK_EXPIRED, LOCK_EXPIRED_LEASES};
-use waybill::store::roll_ups::ROLL_UP;
+use waybill::store::connection::connect::connect;
+use waybill::store::connection::database::SETUP;
+use waybill::store::tables::busy_keys::FIND_BUSY_KEYS;
+use waybill::store::tables::claims::CLAIM_DELIVERIES;
+use waybill::store::tables::completions::COMPLETE_DELIVERIES;
+use waybill::store::tables::dead_letters::INSERT_DEAD_LETTERS;
+use waybill::store::tables::deliveries::{LOAD_DELIVERIES, SAVE_DELIVERIES};
+use waybill::store::tables::events::{PUBLISH_AND_FAN_OUT, PUBLISH_EVENTS};
+use waybill::store::tables::lease_watch::{TAKE_WATCHED_LEASES, WATCH_UNWATCHED_LEASES};
+use waybill::store::tables::overdue::{LOCK_DUE, LOCK_EXPIRED, LOCK_EXPIRED_LEASES};
+use waybill::store::tables::roll_ups::ROLL_UP;
 
 /// A payload of 120 bytes.
 const PAYLOAD: &str = r#"{"data":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}"#;

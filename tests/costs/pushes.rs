@@ -1,7 +1,7 @@
 //! How many statements a push costs, alone and among many.
 
 use serde_json::json;
-use waybill::store::migrate::migrate;
+use waybill::store::connection::migrate::migrate;
 
 use super::statements::{counting_cluster, runs};
 use crate::support::receiver::{Gate, Receiver, Reply};

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use waybill::engine::Queued;
 use waybill::postgres::{Cluster, ClusterOptions};
-use waybill::store::migrate::migrate;
+use waybill::store::connection::migrate::migrate;
 
 use crate::support::{App, HeldTable, Options, Place, database, until};
 

@@ -4,7 +4,7 @@ use diesel_async::SimpleAsyncConnection;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use waybill::engine::waiting::low_water_marks::QueuePosition;
-use waybill::store::connect::open;
+use waybill::store::connection::connect::open;
 
 use super::{LISTENERS, Waiter, flags};
 use crate::support::{App, Options, database, until, within_patience};

@@ -2,7 +2,7 @@
 //! is possible whatever was given out.
 
 use serde_json::json;
-use waybill::store::migrate::revert_all;
+use waybill::store::connection::migrate::revert_all;
 
 use crate::support::work::{Claim, Naming, W1};
 use crate::support::{App, Options, database, ledger};

@@ -8,7 +8,7 @@ mod leases;
 use std::process::Command;
 
 use serde_json::json;
-use waybill::store::migrate::{migrate, revert_all};
+use waybill::store::connection::migrate::{migrate, revert_all};
 
 use crate::support::{App, Options, database};
 

@@ -78,7 +78,7 @@ impl Standby {
         let position = database::count(primary, "SELECT pg_current_wal_lsn() - '0/0'").await;
         let caught_up = format!("SELECT (pg_last_wal_replay_lsn() - '0/0' >= {position})::integer");
         until("the standby has caught up", async || {
-            waybill::store::connect::connect(&self.url(), "").await.is_ok()
+            waybill::store::connection::connect::connect(&self.url(), "").await.is_ok()
                 && database::count(&self.url(), &caught_up).await == 1
         })
         .await;
@@ -119,7 +119,7 @@ impl Pair {
     async fn start(session: &str) -> Self {
         let (primary, receiver, mut witness) = (Place::with_cluster(), Receiver::start().await, Witness::default());
         let cluster = primary.start();
-        waybill::store::migrate::migrate(&primary.url()).await.expect("up");
+        waybill::store::connection::migrate::migrate(&primary.url()).await.expect("up");
         let standby = Standby::of(&cluster, &primary).await;
         let hosts = [primary.data_dir().join("run"), standby.socket_dir()];
         let url = Some(url_of(&hosts, &standby.password, session));

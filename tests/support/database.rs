@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use waybill::postgres::{Cluster, ClusterOptions};
-use waybill::store::connect::connect;
-use waybill::store::migrate::migrate;
+use waybill::store::connection::connect::connect;
+use waybill::store::connection::migrate::migrate;
 
 const TEMPLATE: &str = "template_waybill";
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
-use waybill::store::connect::connect;
+use waybill::store::connection::connect::connect;
 
 use super::process::send;
 use super::{Place, database, until};

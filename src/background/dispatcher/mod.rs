@@ -32,7 +32,7 @@ use crate::engine::Engine;
 use crate::engine::publish::subscription_cache::Subscriber;
 use crate::engine::push::{ClaimedPush, PushClaim};
 use crate::error::Error;
-use crate::store::endpoints::EndpointGate;
+use crate::store::tables::endpoints::EndpointGate;
 use crate::webhook::Client;
 
 use attempt::Attempt;

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::error::Error;
-use crate::store::database::{Database, PooledConnection};
+use crate::store::connection::database::{Database, PooledConnection};
 
 use crate::engine::batching::deadline::{WithDeadline, Work};
 use crate::engine::batching::{Answers, BatchLimiter, Batcher, BatcherSettings, ConnectionSource};

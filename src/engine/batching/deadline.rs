@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{Error, OutageKind};
-use crate::store::database::{Database, PATIENCE, PooledConnection, STATEMENT_LIMIT};
+use crate::store::connection::database::{Database, PATIENCE, PooledConnection, STATEMENT_LIMIT};
 
 use crate::engine::ANSWER_WITHIN;
 

@@ -18,11 +18,11 @@ use crate::domain::ids::NamespaceId;
 use crate::domain::limits;
 use crate::domain::tags::Tags;
 use crate::error::Error;
-use crate::store::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
-use crate::store::claims::{ClaimQuery, Claimed, ClaimedEvent, claim_deliveries};
-use crate::store::deliveries::EarliestTimes;
-use crate::store::events::{EventRow, LARGE_PAYLOAD};
-use crate::store::ready::queue_of_tag;
+use crate::store::tables::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
+use crate::store::tables::claims::{ClaimQuery, Claimed, ClaimedEvent, claim_deliveries};
+use crate::store::tables::deliveries::EarliestTimes;
+use crate::store::tables::events::{EventRow, LARGE_PAYLOAD};
+use crate::store::tables::ready::queue_of_tag;
 
 use crate::engine::batching::Answers;
 use crate::engine::batching::deadline::{WithDeadline, limit_statements, too_late};

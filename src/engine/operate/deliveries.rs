@@ -3,7 +3,7 @@
 use crate::domain::ids::DeliveryId;
 use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::push_records::{PushRow, get_push};
+use crate::store::lists::pushes::{PushRow, get_push};
 
 use crate::engine::operate::operator_actions::{OperatorAction, operate_on_one};
 use crate::engine::{Engine, transaction};

@@ -15,9 +15,9 @@ use crate::domain::ids::{DeliveryId, EventId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
-use crate::store::events::{EventRow, get_event};
-use crate::store::lease_watch::{HeldDelivery, find_stale};
-use crate::store::roll_ups::{ask_to_cancel, find_rolled_up, lock_rolled_up};
+use crate::store::tables::events::{EventRow, get_event};
+use crate::store::tables::lease_watch::{HeldDelivery, find_stale};
+use crate::store::tables::roll_ups::{ask_to_cancel, find_rolled_up, lock_rolled_up};
 
 use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::operate::operator_actions::{OperatorAction, RETRIABLE, ResetTarget, SUBSCRIBED, operate_on_one};

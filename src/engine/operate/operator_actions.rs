@@ -8,8 +8,8 @@ use crate::domain::ids::{DeliveryId, EventId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
-use crate::store::deliveries::Loaded;
-use crate::store::roll_ups::RolledUpState;
+use crate::store::tables::deliveries::Loaded;
+use crate::store::tables::roll_ups::RolledUpState;
 
 use crate::engine::change_set::{Applied, ChangeSet};
 

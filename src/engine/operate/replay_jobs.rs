@@ -11,10 +11,10 @@ use crate::domain::ids::DeliveryId;
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::dead_letter_list::{
+use crate::store::lists::dead_letters::{
     DeadLetterFilter, Range, count_dead_letters, last_dead_letter, list_dead_letters,
 };
-use crate::store::replay_jobs::{
+use crate::store::tables::replay_jobs::{
     NewReplayJob, Progress, ReplayJobRow, cancel_replay_job, get_replay_job, insert_replay_job, next_replay_in,
     save_progress, take_replay_job,
 };

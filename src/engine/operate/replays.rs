@@ -13,8 +13,8 @@ use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::domain::subscription::SubscriptionSpec;
 use crate::error::Error;
-use crate::store::dead_letter_list::{DeadLetterRow, WholeDeadLetter, find_dead_letters, get_dead_letter};
-use crate::store::dead_letters::{self, ReplayRow, ReplayTerms};
+use crate::store::lists::dead_letters::{DeadLetterRow, WholeDeadLetter, find_dead_letters, get_dead_letter};
+use crate::store::tables::dead_letters::{self, ReplayRow, ReplayTerms};
 
 use crate::engine::change_set::ChangeSet;
 use crate::engine::{Engine, transaction};

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use crate::domain::ids::{DeliveryId, EventId};
 use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::listing::{EventFilter, Page, find_events};
-use crate::store::roll_ups::{Retriable, read_retriable};
+use crate::store::lists::events::{EventFilter, Page, find_events};
+use crate::store::tables::roll_ups::{Retriable, read_retriable};
 
 use crate::engine::Engine;
 use crate::engine::operate::operator_actions::OperatorAction;

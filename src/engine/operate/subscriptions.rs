@@ -19,9 +19,9 @@ use crate::domain::signature::Secret;
 use crate::domain::subscription::{SubscriptionSpec, headers};
 use crate::domain::tags::Tags;
 use crate::error::Error;
-use crate::store::catalog::renew_generation;
-use crate::store::events::{FanOut, Published};
-use crate::store::subscriptions::{
+use crate::store::tables::catalog::renew_generation;
+use crate::store::tables::events::{FanOut, Published};
+use crate::store::tables::subscriptions::{
     SubscriptionRow, SubscriptionState, count_secrets, count_subscriptions, delete_subscription, find_open_deliveries,
     find_undrained, insert_subscription, lock_subscription, mark_drained, replace_secret, update_subscription,
 };

@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::ids::SubscriptionId;
 use crate::error::Error;
-use crate::store::events::{FanOut, StoredEvent};
-use crate::store::filter_overruns::{FilterOverrun, record_filter_overruns};
+use crate::store::tables::events::{FanOut, StoredEvent};
+use crate::store::tables::filter_overruns::{FilterOverrun, record_filter_overruns};
 
 use crate::engine::Engine;
 

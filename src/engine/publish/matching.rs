@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use crate::domain::event::NewEvent;
 use crate::domain::matching::{Allowance, Stopped};
 use crate::error::Error;
-use crate::store::events::{FanOut, StoredEvent};
+use crate::store::tables::events::{FanOut, StoredEvent};
 
 use crate::engine::Engine;
 use crate::engine::publish::{Publication, check_size};

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use crate::domain::event::NewEvent;
 use crate::error::{Error, OutageKind};
 use crate::metrics::PushCount;
-use crate::store::deliveries::EarliestTimes;
-use crate::store::events::{FanOut, Published, Push, StoredEvent, publish_events};
-use crate::store::ordering::{ConsumerKey, PULL_QUEUE, lock_keys};
-use crate::store::ready::{queue_of_subscription, queue_of_tag};
+use crate::store::tables::deliveries::EarliestTimes;
+use crate::store::tables::events::{FanOut, Published, Push, StoredEvent, publish_events};
+use crate::store::tables::ordering::{ConsumerKey, PULL_QUEUE, lock_keys};
+use crate::store::tables::ready::{queue_of_subscription, queue_of_tag};
 
 use crate::engine::batching::deadline::{WithDeadline, answer_each, send_all};
 use crate::engine::batching::{Answers, split};

@@ -21,10 +21,10 @@ use crate::domain::scope::Scope;
 use crate::domain::signature::Secret;
 use crate::domain::subscription::{Subscription, SubscriptionSpec};
 use crate::error::Error;
-use crate::store::catalog::{CatalogRow, load_catalog, load_generation, load_one};
-use crate::store::events::{FanOut, OverBudget, Push};
-use crate::store::latest::Latest;
-use crate::store::ready::queue_of_subscription;
+use crate::store::tables::catalog::{CatalogRow, load_catalog, load_generation, load_one};
+use crate::store::tables::events::{FanOut, OverBudget, Push};
+use crate::store::tables::latest::Latest;
+use crate::store::tables::ready::queue_of_subscription;
 
 use crate::engine::Engine;
 use crate::engine::publish::PUSHES_PER_STATEMENT;

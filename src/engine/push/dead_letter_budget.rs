@@ -4,7 +4,7 @@
 //! together. A transaction that wrote them all would hold its locks for as long, among them that of
 //! the row that counts the event's pushes, for which everybody waits who ends another of them.
 
-use crate::store::deliveries::Loaded;
+use crate::store::tables::deliveries::Loaded;
 
 /// Dead letters per transaction.
 const DEAD_LETTERS: usize = 100;

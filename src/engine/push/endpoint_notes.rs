@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::domain::address::without_query;
 use crate::error::Error;
-use crate::store::endpoints::{
+use crate::store::tables::endpoints::{
     Failures, pause_endpoints, record_endpoint_failures, record_endpoint_successes, return_probes,
 };
 

@@ -19,11 +19,11 @@ use crate::domain::ids::{DeliveryId, SubscriptionId};
 use crate::domain::lease::Caller;
 use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::claims::{ClaimQuery, ClaimedEvent, claim_deliveries};
-use crate::store::endpoints::{self, EndpointGate, Grant};
-use crate::store::events::EventRow;
-use crate::store::ready::queue_of_subscription;
-use crate::store::subscriptions::{SubscriptionRow, active_ids_of, active_subscriptions_of, get_subscription};
+use crate::store::tables::claims::{ClaimQuery, ClaimedEvent, claim_deliveries};
+use crate::store::tables::endpoints::{self, EndpointGate, Grant};
+use crate::store::tables::events::EventRow;
+use crate::store::tables::ready::queue_of_subscription;
+use crate::store::tables::subscriptions::{SubscriptionRow, active_ids_of, active_subscriptions_of, get_subscription};
 
 use crate::engine::batching::Answers;
 use crate::engine::batching::deadline::WithDeadline;

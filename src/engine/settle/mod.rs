@@ -23,9 +23,9 @@ use crate::domain::lease::{self, Caller, Refusal, Verdict};
 use crate::domain::limits;
 use crate::domain::status::Status;
 use crate::error::{Error, OutageKind};
-use crate::store::completions::{Completion, complete_deliveries};
-use crate::store::deliveries::Loaded;
-use crate::store::event_log::LogEntry;
+use crate::store::tables::completions::{Completion, complete_deliveries};
+use crate::store::tables::deliveries::Loaded;
+use crate::store::tables::event_log::LogEntry;
 
 use crate::engine::batching::deadline::{WithDeadline, answer_each, send_wanted};
 use crate::engine::batching::{Answers, split};

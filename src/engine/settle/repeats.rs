@@ -13,7 +13,7 @@ use crate::domain::ids::LeaseId;
 use crate::domain::lease::{Caller, PastClaim};
 use crate::domain::repeat::{Recorded, RecordedLine};
 use crate::error::Error;
-use crate::store::event_log::{LogEntry, find_entry, find_latest_claim_of, find_settlement};
+use crate::store::tables::event_log::{LogEntry, find_entry, find_latest_claim_of, find_settlement};
 
 use crate::engine::change_set::ChangeSet;
 use crate::engine::settle::{PrunedEntry, Settlement, SettlementEntry};

@@ -7,7 +7,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::store::deliveries::EarliestTimes;
+use crate::store::tables::deliveries::EarliestTimes;
 
 use crate::engine::waiting::low_water_marks::{LowWaterMarks, QueuePosition, QueueScan};
 

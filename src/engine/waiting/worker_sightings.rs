@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::store::workers::{Sighting, record_sightings};
+use crate::store::tables::workers::{Sighting, record_sightings};
 
 use crate::engine::Engine;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use waybill::domain::ids::{EventId, NamespaceId, SubscriptionId};
 use waybill::domain::scope::Scope;
-use waybill::store::dead_letter_list::{DeadLetterFilter, Range, list_dead_letters};
+use waybill::store::lists::dead_letters::{DeadLetterFilter, Range, list_dead_letters};
 
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::records::{app_that_sends_nothing, one_attempt};

@@ -3,7 +3,7 @@
 use serde_json::json;
 use waybill::domain::ids::{NamespaceId, SubscriptionId};
 use waybill::domain::scope::Scope;
-use waybill::store::push_records::{PushFilter, list_pushes};
+use waybill::store::lists::pushes::{PushFilter, list_pushes};
 
 use crate::support::receiver::Receiver;
 use crate::support::records::app_that_sends_nothing;

@@ -4,7 +4,7 @@ use chrono::DateTime;
 use waybill::domain::ids::NamespaceId;
 use waybill::domain::scope::Scope;
 use waybill::domain::status::Status;
-use waybill::store::listing::{EventFilter, EventPage, Page, list_events};
+use waybill::store::lists::events::{EventFilter, EventPage, Page, list_events};
 
 use crate::support::{App, database};
 

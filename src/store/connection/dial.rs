@@ -1,0 +1,136 @@
+//! Sockets to PostgreSQL: which hosts a URL names, and how each is reached.
+//!
+//! The driver can do this itself, and then nothing stands between it and the socket. We need to
+//! ([`crate::store::connection::stream`]), so the socket is opened here, by the same rules.
+
+use std::io;
+use std::path::PathBuf;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, LoadBalanceHosts};
+use tokio_util::either::Either;
+
+/// A connection by TCP, or to a socket of this machine.
+pub type Socket = Either<TcpStream, UnixStream>;
+
+/// The port of a host that names none.
+const DEFAULT_PORT: u16 = 5432;
+
+/// One of the hosts that a URL names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// What its certificate must say.
+    pub name: String,
+    address: Address,
+    port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Address {
+    Tcp(String),
+    Unix(PathBuf),
+}
+
+/// Returns the hosts in the order in which they are tried.
+pub fn targets(config: &Config) -> Vec<Target> {
+    let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    let target = |index: usize| {
+        let port = ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT);
+        let name = match hosts.get(index) {
+            Some(Host::Tcp(name)) => name.clone(),
+            _ => String::new(),
+        };
+        let address = match (addresses.get(index), hosts.get(index)) {
+            (Some(address), _) => Address::Tcp(address.to_string()),
+            (None, Some(Host::Tcp(name))) => Address::Tcp(name.clone()),
+            (None, Some(Host::Unix(folder))) => Address::Unix(folder.join(format!(".s.PGSQL.{port}"))),
+            (None, None) => return None,
+        };
+        Some(Target { name, address, port })
+    };
+    let mut targets: Vec<Target> = (0..hosts.len().max(addresses.len())).filter_map(target).collect();
+    if config.get_load_balance_hosts() == LoadBalanceHosts::Random {
+        targets.sort_by_cached_key(|_| getrandom::u32().unwrap_or_default());
+    }
+    targets
+}
+
+/// Opens a socket to a host; the first of its addresses that answers.
+pub async fn dial(config: &Config, target: &Target) -> io::Result<Socket> {
+    let name = match &target.address {
+        Address::Unix(path) => return in_time(config, UnixStream::connect(path)).await.map(Either::Right),
+        Address::Tcp(name) => name,
+    };
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in lookup_host((name.as_str(), target.port)).await? {
+        match in_time(config, TcpStream::connect(address)).await {
+            Ok(stream) => return tune(config, stream).map(Either::Left),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn in_time<T>(config: &Config, connecting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match config.get_connect_timeout() {
+        Some(limit) => tokio::time::timeout(*limit, connecting).await.unwrap_or(Err(io::ErrorKind::TimedOut.into())),
+        None => connecting.await,
+    }
+}
+
+fn tune(config: &Config, stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    #[cfg(target_os = "linux")]
+    if let Some(limit) = config.get_tcp_user_timeout() {
+        socket.set_tcp_user_timeout(Some(*limit))?;
+    }
+    if config.get_keepalives() {
+        let mut keepalive = TcpKeepalive::new().with_time(config.get_keepalives_idle());
+        if let Some(interval) = config.get_keepalives_interval() {
+            keepalive = keepalive.with_interval(interval);
+        }
+        if let Some(retries) = config.get_keepalives_retries() {
+            keepalive = keepalive.with_retries(retries);
+        }
+        socket.set_tcp_keepalive(&keepalive)?;
+    }
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Vec<Target> {
+        targets(&url.parse().expect("an address"))
+    }
+
+    fn tcp(name: &str, address: &str, port: u16) -> Target {
+        Target { name: name.into(), address: Address::Tcp(address.into()), port }
+    }
+
+    #[test]
+    fn hosts_are_tried_in_the_order_in_which_they_are_named() {
+        let one = tcp("one", "one", 5432);
+        assert_eq!(parse("postgres://one,other:6000/db"), [one.clone(), tcp("other", "other", 6000)]);
+        assert_eq!(parse("host=one,other port=5432"), [one, tcp("other", "other", 5432)]);
+    }
+
+    #[test]
+    fn an_address_is_dialled_and_the_host_is_what_the_certificate_must_name() {
+        assert_eq!(parse("host=db.example.com hostaddr=10.0.0.1"), [tcp("db.example.com", "10.0.0.1", 5432)]);
+        assert_eq!(parse("hostaddr=10.0.0.1"), [tcp("", "10.0.0.1", 5432)]);
+    }
+
+    #[test]
+    fn a_folder_holds_a_socket_named_after_the_port() {
+        let socket = Address::Unix("/run/pg/.s.PGSQL.6000".into());
+        assert_eq!(
+            parse("postgres://%2Frun%2Fpg:6000/db"),
+            [Target { name: String::new(), address: socket, port: 6000 }]
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! SQLSTATEs: what an error of the database means, told by its code and never by its text,
+//! which is in whatever language the database's `lc_messages` names.
+//!
+//! Diesel drops the code of most errors. So [`crate::store::connection::stream::DatabaseStream`] writes it in front
+//! of each error's message, as `psql` does when it is verbose (`40P01: deadlock detected`), and
+//! [`SqlState::of`] reads it there. An error without a code was not made by the database: the
+//! connection was lost, or the database crashed.
+
+use diesel::result::{DatabaseErrorInformation, Error as DieselError};
+
+use crate::error::{Error, OutageKind};
+
+/// The five characters that say what went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SqlState([u8; 5]);
+
+/// What stands between a code and the message.
+const SEPARATOR: &[u8] = b": ";
+
+impl SqlState {
+    /// Reads a code.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let code: [u8; 5] = bytes.try_into().ok()?;
+        code.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase()).then_some(SqlState(code))
+    }
+
+    /// Reads the code in front of a message.
+    fn of_message(message: &str) -> Option<Self> {
+        let (code, rest) = message.as_bytes().split_at_checked(5)?;
+        rest.starts_with(SEPARATOR).then(|| Self::parse(code)).flatten()
+    }
+
+    /// Returns the code of an error, if the database made it.
+    pub fn of(error: &DieselError) -> Option<Self> {
+        match error {
+            DieselError::DatabaseError(_, information) => Self::of_message(information.message()),
+            DieselError::RollbackErrorOnCommit { commit_error, .. } => Self::of(commit_error),
+            _ => None,
+        }
+    }
+
+    /// What stands in front of a message.
+    pub(in crate::store) fn prefix(self) -> impl Iterator<Item = u8> {
+        self.0.into_iter().chain(SEPARATOR.iter().copied())
+    }
+
+    /// Whether the database refuses to have us as a client, however often we ask: wrong password,
+    /// no entry in `pg_hba.conf`, no such role, no such database, no right to connect.
+    pub fn refuses_us(self) -> bool {
+        matches!(&self.0, [b'2', b'8', ..] | b"3D000" | b"42501")
+    }
+
+    /// Whether a table or function is missing: the schema has not been migrated.
+    pub(in crate::store) fn is_undefined(self) -> bool {
+        matches!(&self.0, b"42P01" | b"42883" | b"3F000")
+    }
+
+    /// What it means for whoever asked for the statement; `None` where the statement is to blame.
+    ///
+    /// | class | meaning |
+    /// |---|---|
+    /// | 08, 40003 | a pooler lost the database: the outcome is unknown |
+    /// | 25006 | read-only: a standby, or `default_transaction_read_only` |
+    /// | 28, 3D000 | it does not want us |
+    /// | 40001, 40P01 | two transactions stood in each other's way |
+    /// | 53100, 53300 | no space on the disk, no connections |
+    /// | 53 | no memory, or no room for locks |
+    /// | 55006, 55P03, 57014 | somebody held a lock, or the statement took too long |
+    /// | 57 | it is stopping, starting or recovering |
+    /// | 58 | its files are missing, or cannot be read or written |
+    fn outage(self) -> Option<OutageKind> {
+        match &self.0 {
+            [b'0', b'8', ..] | b"40003" => Some(OutageKind::Lost),
+            b"25006" => Some(OutageKind::ReadOnly),
+            [b'2', b'8', ..] | b"3D000" => Some(OutageKind::Refused),
+            b"40001" | b"40P01" => Some(OutageKind::Conflict),
+            b"53100" => Some(OutageKind::DiskFull),
+            b"53300" => Some(OutageKind::TooManyConnections),
+            [b'5', b'3', ..] => Some(OutageKind::OutOfMemory),
+            b"55006" | b"55P03" | b"57014" => Some(OutageKind::TooSlow),
+            [b'5', b'7', ..] => Some(OutageKind::Unreachable),
+            [b'5', b'8', ..] => Some(OutageKind::Broken),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for SqlState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl From<DieselError> for Error {
+    fn from(error: DieselError) -> Self {
+        let kind = match &error {
+            DieselError::DatabaseError(_, information) => outage_of(information.as_ref()),
+            DieselError::BrokenTransactionManager => Some(OutageKind::Lost),
+            DieselError::RollbackErrorOnCommit { commit_error, .. } => {
+                SqlState::of(commit_error).map_or(Some(OutageKind::Lost), SqlState::outage)
+            }
+            _ => None,
+        };
+        match kind {
+            Some(kind) => Error::outage(kind, text_of(&error)),
+            None => Error::Internal(text_of(&error)),
+        }
+    }
+}
+
+fn outage_of(information: &dyn DatabaseErrorInformation) -> Option<OutageKind> {
+    match SqlState::of_message(information.message()) {
+        // A day of the log was attached while the row was on its way to the safety net. A CHECK
+        // names its constraint; that of a partition has no name, only a table.
+        Some(SqlState(code)) if &code == b"23514" => {
+            let is_of_partition = information.constraint_name().is_none() && information.table_name().is_some();
+            is_of_partition.then_some(OutageKind::Conflict)
+        }
+        Some(code) => code.outage(),
+        None => Some(OutageKind::Lost),
+    }
+}
+
+fn text_of(error: &DieselError) -> String {
+    match error {
+        DieselError::DatabaseError(_, information) => information.message().to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

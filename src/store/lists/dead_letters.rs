@@ -1,0 +1,236 @@
+//! Dead letters, read: lists that stay cheap at any size, and one with all its copies.
+//!
+//! As in [`crate::store::lists::pushes`], what no index serves is looked for in a bounded number of rows.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::{OptionalExtension, QueryableByName};
+use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
+use crate::domain::scope::Scope;
+use crate::store::connection::cached::CachedExt;
+use crate::store::lists::filtered_query::{Growing, Stretch};
+use crate::store::lists::pages::{IdRow, page_end};
+use crate::store::statement::statement;
+use crate::store::tables::columns::JsonColumn;
+
+/// A dead letter without its copies.
+#[derive(Debug, Clone, QueryableByName)]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct DeadLetterRow {
+    #[diesel(sql_type = BigInt)]
+    pub id: i64,
+    #[diesel(sql_type = BigInt)]
+    pub delivery_id: DeliveryId,
+    #[diesel(sql_type = BigInt)]
+    pub event_id: EventId,
+    #[diesel(sql_type = BigInt)]
+    pub subscription_id: SubscriptionId,
+    #[diesel(sql_type = Integer)]
+    pub subscription_version: i32,
+    #[diesel(sql_type = Text)]
+    pub reason: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub detail: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub moved_by: Option<String>,
+    #[diesel(sql_type = Timestamptz)]
+    pub created_at: DateTime<Utc>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub replayed_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub replayed_by: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub replay_config: Option<String>,
+}
+
+/// A dead letter with all that was kept.
+#[derive(Debug, Clone, QueryableByName)]
+pub struct WholeDeadLetter {
+    /// What is in lists, too.
+    #[diesel(embed)]
+    pub letter: DeadLetterRow,
+    /// The event, as it was.
+    #[diesel(sql_type = Json)]
+    pub event: JsonColumn,
+    /// The subscription, as it was.
+    #[diesel(sql_type = Json)]
+    pub subscription: JsonColumn,
+    /// All attempts.
+    #[diesel(sql_type = Json)]
+    pub attempts: JsonColumn,
+}
+
+/// Which dead letters are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct DeadLetterFilter {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<EventId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscription_id: Option<SubscriptionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
+    #[serde(skip)]
+    pub replayed: Option<bool>,
+}
+
+impl DeadLetterFilter {
+    /// Whether rows have to be read and thrown away. Of one event there are few.
+    fn needs_scan(&self) -> bool {
+        let is_narrowed = self.reason.is_some() || self.since.is_some() || self.replayed.is_some();
+        self.event_id.is_none() && is_narrowed
+    }
+
+    /// The index that has them in the order of ids, if that is not the one by ids.
+    fn stretch(&self) -> Option<(Stretch, i64)> {
+        let (column, value) = match (self.event_id, self.subscription_id) {
+            (Some(event_id), _) => ("l.event_id", event_id.0),
+            (None, Some(subscription_id)) => ("l.subscription_id", subscription_id.0),
+            (None, None) => return None,
+        };
+        Some((Stretch { column, id: "l.id", descending: false }, value))
+    }
+
+    fn order(&self) -> String {
+        self.stretch().map_or("l.id".to_owned(), |(stretch, _)| stretch.order())
+    }
+}
+
+/// Which of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    /// Behind this id.
+    pub after: i64,
+    /// Up to this one.
+    pub until: i64,
+    /// At most so many.
+    pub limit: i64,
+    /// Read at most so many rows for filters that no index serves.
+    pub scan: i64,
+}
+
+const COLUMNS: &str = "l.id, l.delivery_id, l.event_id, l.subscription_id, l.subscription_version, l.reason, l.detail, \
+     l.moved_by, l.created_at, l.replayed_at, l.replayed_by, l.replay_config";
+
+/// A page of dead letters in the order of ids, and where to go on if there may be more.
+pub async fn list_dead_letters(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &DeadLetterFilter,
+    range: Range,
+) -> QueryResult<(Vec<DeadLetterRow>, Option<i64>)> {
+    let scan_end = scan_end(conn, scope, filter, range).await?;
+    let statement = filtered(COLUMNS, scope, filter, range, scan_end);
+    let rows: Vec<DeadLetterRow> = statement.load(conn, &filter.order(), 0, range.limit).await?;
+    let next = page_end(&rows, range.limit, |row| row.id).or(scan_end);
+    Ok((rows, next))
+}
+
+/// How many there are, as far as a bounded number of rows tells, and whether that is all of them.
+pub async fn count_dead_letters(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &DeadLetterFilter,
+    range: Range,
+) -> QueryResult<(i64, bool)> {
+    let scan_end = scan_end(conn, scope, filter, range).await?;
+    let statement = filtered("l.id", scope, filter, range, scan_end);
+    let rows: Vec<IdRow> = statement.load(conn, &filter.order(), 0, range.scan + 1).await?;
+    let counted = rows.len() as i64;
+    Ok((counted.min(range.scan), scan_end.is_none() && counted <= range.scan))
+}
+
+/// The youngest there is; 0 if there is none.
+pub async fn last_dead_letter(conn: &mut AsyncPgConnection) -> QueryResult<i64> {
+    let row: IdRow = sql_query("SELECT coalesce(max(id), 0) AS id FROM waybill.dead_letters").get_result(conn).await?;
+    Ok(row.id)
+}
+
+async fn scan_end(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &DeadLetterFilter,
+    range: Range,
+) -> QueryResult<Option<i64>> {
+    if !filter.needs_scan() {
+        return Ok(None);
+    }
+    let rows: Vec<IdRow> = indexed("l.id", scope, filter, range).load(conn, &filter.order(), range.scan - 1, 1).await?;
+    Ok(rows.last().map(|row| row.id))
+}
+
+/// What the indexes can answer.
+fn indexed<'a>(columns: &str, scope: &Scope, filter: &'a DeadLetterFilter, range: Range) -> Growing<'a> {
+    let statement = Growing::new(format!("SELECT {columns} FROM waybill.dead_letters l WHERE true"))
+        .and::<Integer, _>("l.namespace_id =", scope.namespace)
+        .and::<BigInt, _>("l.id <=", range.until);
+    let statement = match filter.stretch() {
+        Some((stretch, value)) => statement.and_stretch::<BigInt, _>(&stretch, value, Some(range.after)),
+        None => statement.and::<BigInt, _>("l.id >", range.after),
+    };
+    match (filter.event_id, filter.subscription_id) {
+        (Some(_), Some(subscription_id)) => statement.and::<BigInt, _>("l.subscription_id =", subscription_id),
+        _ => statement,
+    }
+}
+
+/// All that is asked for, up to the end of the scan.
+fn filtered<'a>(
+    columns: &str,
+    scope: &Scope,
+    filter: &'a DeadLetterFilter,
+    range: Range,
+    scan_end: Option<i64>,
+) -> Growing<'a> {
+    let mut statement = indexed(columns, scope, filter, range);
+    if let Some(end) = scan_end {
+        statement = statement.and::<BigInt, _>("l.id <=", end);
+    }
+    if let Some(reason) = &filter.reason {
+        statement = statement.and::<Text, _>("l.reason =", reason.as_str());
+    }
+    if let Some(since) = filter.since {
+        statement = statement.and::<Timestamptz, _>("l.created_at >=", since);
+    }
+    match filter.replayed {
+        Some(true) => statement.sql(" AND l.replayed_at IS NOT NULL"),
+        Some(false) => statement.sql(" AND l.replayed_at IS NULL"),
+        None => statement,
+    }
+}
+
+/// One dead letter with all its copies, if there is one.
+pub async fn get_dead_letter(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    id: i64,
+) -> QueryResult<Option<WholeDeadLetter>> {
+    sql_query("SELECT * FROM waybill.dead_letters WHERE namespace_id = $1 AND id = $2")
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<BigInt, _>(id)
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()
+}
+
+/// These dead letters, without their copies.
+pub async fn find_dead_letters(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    ids: &[i64],
+) -> QueryResult<Vec<DeadLetterRow>> {
+    statement!("find_dead_letters")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<BigInt>, _>(ids)
+        .cached()
+        .load(conn)
+        .await
+}

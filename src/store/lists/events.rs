@@ -1,0 +1,244 @@
+//! Lists of events that stay cheap at any size.
+//!
+//! Pages go by id. A filter that no index serves is applied to a bounded number of rows (the
+//! *scan*), and the answer then carries a cursor even if it found less than a page. `total`
+//! is counted the same way, and says whether it is exact.
+//!
+//! That a scan is bounded is worth nothing if the planner may begin it at the other end of a
+//! join, so the join's order is part of the statement: see `Listing`.
+
+use chrono::{DateTime, Utc};
+use diesel::QueryResult;
+use diesel::deserialize::QueryableByName;
+use diesel::pg::Pg;
+use diesel::serialize::ToSql;
+use diesel::sql_types::{Array, BigInt, HasSqlType, Integer, Text, Timestamptz};
+use diesel_async::AsyncPgConnection;
+
+use crate::domain::ids::EventId;
+use crate::domain::scope::Scope;
+use crate::domain::status::Status;
+use crate::store::lists::filtered_query::{Growing, Stretch};
+use crate::store::lists::pages::{IdRow, page_end};
+use crate::store::tables::events::EventRow;
+
+/// Which events are wanted.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct EventFilter {
+    pub status: Option<Status>,
+    pub tags: Vec<String>,
+    pub event_type: Option<String>,
+    pub worker_id: Option<String>,
+    pub correlation_id: Option<String>,
+    pub created_after: Option<DateTime<Utc>>,
+    pub created_before: Option<DateTime<Utc>>,
+}
+
+impl EventFilter {
+    /// Whether rows have to be read and thrown away.
+    fn needs_scan(&self) -> bool {
+        let status_needs_scan = match self.status {
+            None | Some(Status::Failed | Status::Cancelled) => false,
+            Some(Status::Pending | Status::Processing | Status::Completed) => true,
+        };
+        status_needs_scan
+            || !self.tags.is_empty()
+            || self.event_type.is_some()
+            || self.worker_id.is_some()
+            || self.created_after.is_some()
+            || self.created_before.is_some()
+    }
+}
+
+/// Which page.
+#[derive(Debug, Clone, Copy)]
+pub struct Page {
+    /// Newest first?
+    pub descending: bool,
+    /// Go on behind this id.
+    pub after: Option<i64>,
+    /// Leave out so many.
+    pub offset: i64,
+    /// At most so many.
+    pub limit: i64,
+    /// Read at most so many rows for filters that no index serves.
+    pub scan: i64,
+}
+
+/// A page, and what surrounds it.
+#[derive(Debug)]
+pub struct EventPage {
+    /// The events, without payloads.
+    pub events: Vec<EventRow>,
+    /// Where to go on, if there may be more.
+    pub next: Option<i64>,
+    /// How many there are in all, as far as was counted.
+    pub total: i64,
+    /// Whether that is all of them.
+    pub total_is_exact: bool,
+}
+
+/// An event with its state, but without its payload.
+const ROWS: &str = "e.id, e.title, e.description, e.event_type, e.tags, e.labels, NULL::json AS payload, e.priority, \
+     e.max_retries, e.ordering_key, e.correlation_id, e.traceparent, e.run_at, e.expires_at, e.created_at, \
+     d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id, d.lease_expires_at, d.cancel_requested, \
+     d.progress, d.result, d.last_error, d.updated_at";
+const IDS: &str = "e.id";
+
+/// Events in their order, each with its state looked up.
+const FROM_EVENTS: &str =
+    "waybill.events e CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE id = e.id OFFSET 0) d";
+/// What has gone wrong in its order, each with its event looked up. Pushes are none of it.
+const FROM_UNHAPPY: &str = "(SELECT * FROM waybill.deliveries WHERE subscription_id IS NULL) d \
+     CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.id OFFSET 0) e";
+
+/// Lists events.
+pub async fn list_events(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &EventFilter,
+    page: Page,
+) -> QueryResult<EventPage> {
+    let scan_end = scan_end(conn, scope, filter, page).await?;
+    let events: Vec<EventRow> =
+        Listing::filtered(ROWS, scope, filter, page, scan_end).load(conn, page.offset, page.limit).await?;
+    let next = page_end(&events, page.limit, |row| row.event.id.0).or(scan_end);
+    let (total, total_is_exact) = count(conn, scope, filter, page).await?;
+    Ok(EventPage { events, next, total, total_is_exact })
+}
+
+/// Ids of events that match, oldest first, and where to go on if there may be more.
+pub async fn find_events(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &EventFilter,
+    page: Page,
+) -> QueryResult<(Vec<EventId>, Option<i64>)> {
+    let scan_end = scan_end(conn, scope, filter, page).await?;
+    let rows: Vec<IdRow> = Listing::filtered(IDS, scope, filter, page, scan_end).load(conn, 0, page.limit).await?;
+    let next = page_end(&rows, page.limit, |row| row.id).or(scan_end);
+    Ok((IdRow::ids(rows, EventId), next))
+}
+
+/// Counts what matches, from the first page on, reading at most `scan` rows.
+async fn count(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &EventFilter,
+    page: Page,
+) -> QueryResult<(i64, bool)> {
+    let whole = Page { after: None, offset: 0, ..page };
+    let scan_end = scan_end(conn, scope, filter, whole).await?;
+    let rows: Vec<IdRow> = Listing::filtered(IDS, scope, filter, whole, scan_end).load(conn, 0, page.scan + 1).await?;
+    let counted = rows.len() as i64;
+    Ok((counted.min(page.scan), scan_end.is_none() && counted <= page.scan))
+}
+
+/// The last id that a bounded scan may look at; none if that is the end of the table.
+async fn scan_end(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &EventFilter,
+    page: Page,
+) -> QueryResult<Option<i64>> {
+    if !filter.needs_scan() {
+        return Ok(None);
+    }
+    let rows: Vec<IdRow> = Listing::indexed(IDS, scope, filter, page).load(conn, page.scan - 1, 1).await?;
+    Ok(rows.last().map(|row| row.id))
+}
+
+/// The statement behind a list of events.
+///
+/// One table leads: its rows are read in the order of ids, from the page's beginning to the
+/// end of the scan, and for each the row of the other table is looked up. `OFFSET 0` keeps the
+/// planner from looking into the lookup, and so from turning the join around, whatever its
+/// statistics tell: read from the other end, nothing would bound the scan.
+struct Listing<'a> {
+    statement: Growing<'a>,
+    /// The leading table's id.
+    id: &'static str,
+    order: String,
+}
+
+impl<'a> Listing<'a> {
+    /// What the indexes can answer: ids, unhappy states, correlation.
+    fn indexed(columns: &str, scope: &Scope, filter: &'a EventFilter, page: Page) -> Self {
+        let unhappy = filter.status.filter(|status| matches!(status, Status::Failed | Status::Cancelled));
+        // A story has fewer events than there are failures.
+        let (from, id, narrowed) = match (&filter.correlation_id, unhappy) {
+            (Some(correlation_id), _) => (FROM_EVENTS, "e.id", Some(("e.correlation_id", correlation_id.as_str()))),
+            (None, Some(status)) => (FROM_UNHAPPY, "d.id", Some(("d.unhappy_status", status.as_str()))),
+            (None, None) => (FROM_EVENTS, "e.id", None),
+        };
+        let (direction, behind) = if page.descending { ("DESC", "<") } else { ("ASC", ">") };
+        let statement = Growing::new(format!("SELECT {columns} FROM {from} WHERE true"))
+            .and::<Integer, _>("e.namespace_id =", scope.namespace);
+        let by_id = format!("{id} {direction}");
+        match (narrowed, page.after) {
+            (Some((column, value)), after) => {
+                let stretch = Stretch { column, id, descending: page.descending };
+                Listing {
+                    statement: statement.and_stretch::<Text, _>(&stretch, value, after),
+                    id,
+                    order: stretch.order(),
+                }
+            }
+            (None, Some(after)) => {
+                let statement = statement.and::<BigInt, _>(&format!("{id} {behind}"), after);
+                Listing { statement, id, order: by_id }
+            }
+            (None, None) => Listing { statement, id, order: by_id },
+        }
+    }
+
+    /// All that is asked for, up to the end of the scan.
+    fn filtered(columns: &str, scope: &Scope, filter: &'a EventFilter, page: Page, scan_end: Option<i64>) -> Self {
+        let mut listing = Self::indexed(columns, scope, filter, page);
+        if let Some(end) = scan_end {
+            listing = listing.and_id(if page.descending { ">=" } else { "<=" }, end);
+        }
+        if let Some(status) = filter.status {
+            listing = listing.and::<Text, _>("d.status =", status.as_str());
+        }
+        if !filter.tags.is_empty() {
+            listing = listing.and::<Array<Text>, _>("e.tags &&", &filter.tags);
+        }
+        if let Some(event_type) = &filter.event_type {
+            listing = listing.and::<Text, _>("e.event_type =", event_type.as_str());
+        }
+        if let Some(worker_id) = &filter.worker_id {
+            listing = listing.and::<Text, _>("d.worker_id =", worker_id.as_str());
+        }
+        if let Some(time) = filter.created_after {
+            listing = listing.and::<Timestamptz, _>("e.created_at >", time);
+        }
+        if let Some(time) = filter.created_before {
+            listing = listing.and::<Timestamptz, _>("e.created_at <", time);
+        }
+        listing
+    }
+
+    fn and<T, V>(mut self, condition: &str, value: V) -> Self
+    where
+        Pg: HasSqlType<T>,
+        T: Send + 'a,
+        V: ToSql<T, Pg> + Send + 'a,
+    {
+        self.statement = self.statement.and::<T, _>(condition, value);
+        self
+    }
+
+    fn and_id(self, comparison: &str, id: i64) -> Self {
+        let condition = format!("{} {comparison}", self.id);
+        self.and::<BigInt, _>(&condition, id)
+    }
+
+    async fn load<Row>(self, conn: &mut AsyncPgConnection, offset: i64, limit: i64) -> QueryResult<Vec<Row>>
+    where
+        Row: QueryableByName<Pg> + Send + 'static,
+    {
+        self.statement.load(conn, &self.order, offset, limit).await
+    }
+}

@@ -1,0 +1,201 @@
+//! Pushes as operators see them: lists that stay cheap at any size, and one with all that is
+//! known of it.
+//!
+//! Pages go by id. What no index serves is looked for in a bounded number of rows (the *scan*),
+//! and the answer then carries a cursor even if it found less than a page.
+
+use chrono::{DateTime, Utc};
+use diesel::QueryResult;
+use diesel::prelude::{OptionalExtension, QueryableByName};
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamptz};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
+use crate::domain::scope::Scope;
+use crate::domain::status::Status;
+use crate::store::connection::cached::CachedExt;
+use crate::store::lists::filtered_query::{Growing, Stretch};
+use crate::store::lists::pages::{IdRow, page_end};
+use crate::store::statement::statement;
+use crate::store::tables::columns::StatusColumn;
+
+/// A push, as it stands.
+#[derive(Debug, Clone, QueryableByName)]
+#[expect(missing_docs, reason = "the columns are described in the migrations")]
+pub struct PushRow {
+    #[diesel(sql_type = BigInt)]
+    pub id: DeliveryId,
+    #[diesel(sql_type = BigInt)]
+    pub event_id: EventId,
+    #[diesel(sql_type = BigInt)]
+    pub subscription_id: SubscriptionId,
+    #[diesel(sql_type = Text)]
+    pub status: StatusColumn,
+    #[diesel(sql_type = Integer)]
+    pub retry_count: i32,
+    #[diesel(sql_type = Integer)]
+    pub max_retries: i32,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub due_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub lease_expires_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Bool)]
+    pub cancel_requested: bool,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub cancel_reason: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub ordering_key: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub last_error: Option<String>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub replay_of: Option<i64>,
+    /// When its event was published.
+    #[diesel(sql_type = Timestamptz)]
+    pub created_at: DateTime<Utc>,
+    #[diesel(sql_type = Timestamptz)]
+    pub updated_at: DateTime<Utc>,
+}
+
+/// Which pushes are wanted.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct PushFilter {
+    pub event_id: Option<EventId>,
+    pub subscription_id: Option<SubscriptionId>,
+    pub status: Option<Status>,
+}
+
+impl PushFilter {
+    /// What serves it.
+    fn index(&self) -> Index {
+        match (self.event_id, self.subscription_id, self.status) {
+            (Some(event_id), ..) => Index::OfEvent(event_id),
+            (None, Some(subscription_id), _) => Index::OfSubscription(subscription_id),
+            (None, None, Some(status @ (Status::Failed | Status::Cancelled))) => Index::Unhappy(status),
+            (None, None, _) => Index::ById,
+        }
+    }
+
+    /// Whether rows have to be read and thrown away. An event has no more pushes than there are
+    /// subscriptions: those are read in any case.
+    fn needs_scan(&self) -> bool {
+        match self.index() {
+            Index::OfEvent(_) | Index::Unhappy(_) => false,
+            Index::OfSubscription(_) => self.status.is_some(),
+            Index::ById => true,
+        }
+    }
+}
+
+/// The index in which pushes are looked for.
+#[derive(Clone, Copy)]
+enum Index {
+    OfEvent(EventId),
+    OfSubscription(SubscriptionId),
+    Unhappy(Status),
+    /// That of all work there is, pushes or not.
+    ById,
+}
+
+const OF_SUBSCRIPTION: Stretch = Stretch { column: "d.subscription_id", id: "d.id", descending: false };
+const UNHAPPY: Stretch = Stretch { column: "d.unhappy_status", id: "d.id", descending: false };
+
+impl Index {
+    /// The order of ids, as the index has it.
+    fn order(self) -> String {
+        match self {
+            Index::OfEvent(_) | Index::ById => "d.id".to_owned(),
+            Index::OfSubscription(_) => OF_SUBSCRIPTION.order(),
+            Index::Unhappy(_) => UNHAPPY.order(),
+        }
+    }
+}
+
+const COLUMNS: &str = "d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.max_retries, d.due_at, d.lease_expires_at, \
+     d.cancel_requested, d.cancel_reason, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at";
+
+/// The event of each, looked up: the planner must not begin at its end of the join.
+const ITS_EVENT: &str =
+    " CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE id = d.event_id OFFSET 0) e WHERE true";
+
+/// A page of pushes in the order of ids, and where to go on if there may be more.
+pub async fn list_pushes(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &PushFilter,
+    after: i64,
+    limit: i64,
+    scan: i64,
+) -> QueryResult<(Vec<PushRow>, Option<i64>)> {
+    let scan_end = if filter.needs_scan() { scan_end(conn, scope, filter, after, scan).await? } else { None };
+    let mut statement = indexed(COLUMNS, ITS_EVENT, scope, filter, after);
+    statement = statement.sql(" AND d.subscription_id IS NOT NULL");
+    if let Some(end) = scan_end {
+        statement = statement.and::<BigInt, _>("d.id <=", end);
+    }
+    if let (Some(_), Some(subscription_id)) = (filter.event_id, filter.subscription_id) {
+        statement = statement.and::<BigInt, _>("d.subscription_id =", subscription_id);
+    }
+    if let Some(status) = filter.status {
+        statement = statement.and::<Text, _>("d.status =", status.as_str());
+    }
+    let rows: Vec<PushRow> = statement.load(conn, &filter.index().order(), 0, limit).await?;
+    let next = page_end(&rows, limit, |row| row.id.0).or(scan_end);
+    Ok((rows, next))
+}
+
+/// The first pushes of an event.
+pub async fn pushes_of_event(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    event_id: EventId,
+    limit: i64,
+) -> QueryResult<Vec<PushRow>> {
+    let filter = PushFilter { event_id: Some(event_id), ..PushFilter::default() };
+    Ok(list_pushes(conn, scope, &filter, 0, limit, limit).await?.0)
+}
+
+/// The last id that a bounded scan may look at; none if that is the end of the table.
+async fn scan_end(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &PushFilter,
+    after: i64,
+    scan: i64,
+) -> QueryResult<Option<i64>> {
+    let rows: Vec<IdRow> =
+        indexed("d.id", " WHERE true", scope, filter, after).load(conn, &filter.index().order(), scan - 1, 1).await?;
+    Ok(rows.last().map(|row| row.id))
+}
+
+/// What its index can answer, in the order of ids.
+fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, after: i64) -> Growing<'a> {
+    let select = format!("SELECT {columns} FROM ");
+    let statement = match filter.index() {
+        // Fenced, or the planner may walk all ids there are in search of these few.
+        Index::OfEvent(event_id) => {
+            Growing::new(format!("{select}(SELECT * FROM waybill.deliveries WHERE event_id = "))
+                .bind::<BigInt, _>(event_id)
+                .sql(" AND subscription_id IS NOT NULL OFFSET 0) d")
+        }
+        _ => Growing::new(format!("{select}waybill.deliveries d")),
+    };
+    let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", scope.namespace);
+    match filter.index() {
+        Index::OfSubscription(id) => statement.and_stretch::<BigInt, _>(&OF_SUBSCRIPTION, id, Some(after)),
+        Index::Unhappy(status) => statement.and_stretch::<Text, _>(&UNHAPPY, status.as_str(), Some(after)),
+        Index::OfEvent(_) | Index::ById => statement.and::<BigInt, _>("d.id >", after),
+    }
+}
+
+/// One push, if there is one. An event's own row is none.
+pub async fn get_push(conn: &mut AsyncPgConnection, scope: &Scope, id: DeliveryId) -> QueryResult<Option<PushRow>> {
+    statement!("get_push")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<BigInt, _>(id)
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()
+}

@@ -1,0 +1,45 @@
+//! Tags: what waits under each, for how long, and who serves it.
+
+use chrono::{DateTime, Utc};
+use diesel::QueryResult;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Double, Integer, Nullable, Text, Timestamptz};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use crate::domain::scope::Scope;
+use crate::store::statement::statement;
+
+/// A tag, as operators see it.
+#[derive(Debug, QueryableByName)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct TagRow {
+    #[diesel(sql_type = Text)]
+    pub tag: String,
+    #[diesel(sql_type = BigInt)]
+    pub waiting: i64,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub oldest_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Double>)]
+    pub oldest_seconds: Option<f64>,
+    #[diesel(sql_type = BigInt)]
+    pub workers: i64,
+}
+
+/// A page of tags, by name. What waits is counted up to `count_cap` + 1.
+pub async fn list_tags(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    after: &str,
+    limit: i64,
+    count_cap: i64,
+) -> QueryResult<Vec<TagRow>> {
+    statement!("list_tags")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Text, _>(after)
+        .bind::<BigInt, _>(limit)
+        .bind::<BigInt, _>(count_cap)
+        .load(conn)
+        .await
+}

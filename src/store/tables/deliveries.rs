@@ -1,0 +1,281 @@
+//! Deliveries: loaded under lock, and written back.
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
+use diesel::{QueryResult, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use crate::domain::backoff::Backoff;
+use crate::domain::delivery::{Delivery, LastSettlement, Readiness};
+use crate::domain::ids::{DeliveryId, EventId, LeaseId, SubscriptionId};
+use crate::domain::status::Status;
+use crate::store::connection::cached::CachedExt;
+use crate::store::statement::{Statement, statement};
+use crate::store::tables::columns::{ActionColumn, JsonColumn, StatusColumn};
+
+/// A delivery under lock, with what is needed to decide about it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The delivery.
+    pub delivery: Delivery,
+    /// Where it stood when it was loaded.
+    pub was: Status,
+    /// Whether it only counts what became of an event's pushes.
+    pub is_roll_up: bool,
+    /// Whether it has a place in the order of its key: what was given up may keep its own.
+    pub holds_turn: bool,
+    /// Whether nobody is there any more to push it to; known once it was asked for.
+    pub is_orphan: bool,
+    /// The event's tags.
+    pub tags: Vec<String>,
+    /// The event's backoff, if it has its own.
+    pub backoff: Option<Backoff>,
+    /// Bytes of the event's payload, if it is a large one.
+    pub large_payload_bytes: Option<i32>,
+    /// When the event becomes worthless, whatever became of the delivery.
+    pub event_expires_at: Option<DateTime<Utc>>,
+    /// When it was last changed: of work that somebody holds, the last sign of life.
+    pub updated_at: DateTime<Utc>,
+    /// The transaction's time.
+    pub now: DateTime<Utc>,
+}
+
+impl Loaded {
+    /// An expiry that has passed would end at once what is brought back to life.
+    pub fn forget_past_expiry(&mut self) {
+        self.delivery.expires_at = self.event_expires_at.filter(|at| *at > self.now);
+    }
+}
+
+#[derive(QueryableByName)]
+struct LoadedRow {
+    #[diesel(sql_type = BigInt)]
+    id: DeliveryId,
+    #[diesel(sql_type = BigInt)]
+    event_id: EventId,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    subscription_id: Option<SubscriptionId>,
+    #[diesel(sql_type = Text)]
+    status: StatusColumn,
+    #[diesel(sql_type = Integer)]
+    retry_count: i32,
+    #[diesel(sql_type = Integer)]
+    rescue_count: i32,
+    #[diesel(sql_type = BigInt)]
+    lease_id: LeaseId,
+    #[diesel(sql_type = Nullable<Text>)]
+    worker_id: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    lease_expires_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Bool)]
+    cancel_requested: bool,
+    #[diesel(sql_type = Nullable<Text>)]
+    cancel_reason: Option<String>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    ready_seq: Option<i64>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    due_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    expires_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<Text>)]
+    ordering_key: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    started_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    settled_lease_id: Option<LeaseId>,
+    #[diesel(sql_type = Nullable<Text>)]
+    settled_action: Option<ActionColumn>,
+    #[diesel(sql_type = Nullable<Json>)]
+    progress: Option<JsonColumn>,
+    #[diesel(sql_type = Nullable<Json>)]
+    result: Option<JsonColumn>,
+    #[diesel(sql_type = Nullable<Text>)]
+    last_error: Option<String>,
+    #[diesel(sql_type = Timestamptz)]
+    updated_at: DateTime<Utc>,
+    #[diesel(sql_type = Array<Text>)]
+    tags: Vec<String>,
+    #[diesel(sql_type = Nullable<Json>)]
+    backoff: Option<JsonColumn>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    payload_bytes: Option<i32>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    event_expires_at: Option<DateTime<Utc>>,
+    #[diesel(sql_type = Timestamptz)]
+    now: DateTime<Utc>,
+    #[diesel(sql_type = Bool)]
+    is_roll_up: bool,
+    #[diesel(sql_type = Bool)]
+    holds_turn: bool,
+    #[diesel(sql_type = Bool)]
+    blocks_when_failed: bool,
+    #[diesel(sql_type = Integer)]
+    max_retries: i32,
+}
+
+impl LoadedRow {
+    fn readiness(&self) -> Readiness {
+        match (self.status.0, self.ready_seq, self.due_at) {
+            _ if self.is_roll_up => Readiness::NotWaiting,
+            (Status::Pending, Some(_), _) => Readiness::Ready,
+            (Status::Pending, None, Some(at)) => Readiness::Due(at),
+            (Status::Pending, None, None) => Readiness::BehindKey,
+            _ => Readiness::NotWaiting,
+        }
+    }
+}
+
+impl From<LoadedRow> for Loaded {
+    fn from(row: LoadedRow) -> Self {
+        let readiness = row.readiness();
+        Loaded {
+            was: row.status.0,
+            is_roll_up: row.is_roll_up,
+            holds_turn: row.holds_turn,
+            is_orphan: false,
+            tags: row.tags,
+            // It was checked before it was stored; a later version may know strategies that
+            // this one does not, and then the server's default serves.
+            backoff: row.backoff.and_then(|json| serde_json::from_str(json.0.as_str()).ok()),
+            large_payload_bytes: row.payload_bytes,
+            event_expires_at: row.event_expires_at,
+            updated_at: row.updated_at,
+            now: row.now,
+            delivery: Delivery {
+                id: row.id,
+                event_id: row.event_id,
+                subscription_id: row.subscription_id,
+                status: row.status.0,
+                readiness,
+                retry_count: row.retry_count,
+                max_retries: row.max_retries,
+                rescue_count: row.rescue_count,
+                lease_id: row.lease_id,
+                worker_id: row.worker_id,
+                lease_expires_at: row.lease_expires_at,
+                started_at: row.started_at,
+                cancel_requested: row.cancel_requested,
+                cancel_reason: row.cancel_reason,
+                expires_at: row.expires_at,
+                ordering_key: row.ordering_key,
+                blocks_when_failed: row.blocks_when_failed,
+                settled: row
+                    .settled_lease_id
+                    .zip(row.settled_action)
+                    .map(|(lease_id, action)| LastSettlement { lease_id, action: action.0 }),
+                progress: row.progress.map(|json| json.0),
+                result: row.result.map(|json| json.0),
+                last_error: row.last_error,
+            },
+        }
+    }
+}
+
+/// The statement behind [`load_deliveries`], for those who measure it.
+pub const LOAD_DELIVERIES: Statement = statement!("load_deliveries");
+
+/// The statement behind [`save_deliveries`], for those who measure it.
+pub const SAVE_DELIVERIES: Statement = statement!("save_deliveries");
+
+/// Loads deliveries and locks their rows until the transaction ends.
+pub async fn load_deliveries(
+    conn: &mut AsyncPgConnection,
+    ids: &[DeliveryId],
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<Vec<Loaded>> {
+    let rows: Vec<LoadedRow> = LOAD_DELIVERIES
+        .query()
+        .bind::<Array<BigInt>, _>(ids)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .cached()
+        .load(conn)
+        .await?;
+    Ok(rows.into_iter().map(Loaded::from).collect())
+}
+
+/// A delivery to be written back.
+#[derive(Debug)]
+pub struct Save<'a> {
+    /// Its new state.
+    pub delivery: &'a Delivery,
+    /// Whether it queues up behind its key anew.
+    pub to_tail: bool,
+}
+
+/// Writes deliveries back that were loaded under lock, `ready` included; answers those that
+/// entered it.
+pub async fn save_deliveries(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+    saves: &[Save<'_>],
+) -> QueryResult<Vec<EnteredRow>> {
+    let all = || saves.iter().map(|save| save.delivery);
+    let json = |value: &Option<crate::domain::json::RawJson>| value.clone().map(JsonColumn);
+    SAVE_DELIVERIES
+        .query()
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<BigInt>, _>(all().map(|d| d.id).collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(all().map(|d| d.status.as_str()).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(all().map(|d| d.retry_count).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(all().map(|d| d.rescue_count).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.worker_id.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.lease_expires_at).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(all().map(|d| d.cancel_requested).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(all().map(|d| d.readiness == Readiness::Ready).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(all().map(Delivery::due_at).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.expires_at).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(all().map(Delivery::is_in_order).collect::<Vec<_>>())
+        .bind::<Array<Bool>, _>(saves.iter().map(|s| s.to_tail && s.delivery.is_in_order()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(all().map(|d| d.started_at).collect::<Vec<_>>())
+        .bind::<Array<Nullable<BigInt>>, _>(all().map(|d| d.settled.map(|s| s.lease_id)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.settled.map(|s| s.action.as_str())).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Json>>, _>(all().map(|d| json(&d.progress)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Json>>, _>(all().map(|d| json(&d.result)).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.last_error.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(all().map(|d| d.max_retries).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.cancel_reason.as_deref()).collect::<Vec<_>>())
+        .cached()
+        .load(conn)
+        .await
+}
+
+/// A delivery that entered `ready`, and its place there.
+#[derive(Debug, Clone, Copy, QueryableByName)]
+pub struct EnteredRow {
+    /// The delivery.
+    #[diesel(sql_type = BigInt)]
+    pub id: DeliveryId,
+    /// Minus its priority.
+    #[diesel(sql_type = SmallInt)]
+    pub rank: i16,
+    /// Its number.
+    #[diesel(sql_type = BigInt)]
+    pub seq: i64,
+}
+
+/// The first moments that anything waits for.
+#[derive(Debug, Default, QueryableByName)]
+pub struct EarliestTimes {
+    /// Falling due.
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub due_at: Option<DateTime<Utc>>,
+    /// Becoming worthless.
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub expires_at: Option<DateTime<Utc>>,
+    /// Having its lease looked at.
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub look_at: Option<DateTime<Utc>>,
+}
+
+/// Finds the first moments, looking from the very beginning.
+pub async fn find_earliest_times(conn: &mut AsyncPgConnection) -> QueryResult<EarliestTimes> {
+    sql_query(
+        "SELECT (SELECT due_at FROM waybill.deliveries WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1), \
+                (SELECT expires_at FROM waybill.deliveries WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1), \
+                (SELECT look_at FROM waybill.lease_watch ORDER BY look_at, id LIMIT 1)",
+    )
+    .cached()
+    .get_result(conn)
+    .await
+}

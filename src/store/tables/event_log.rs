@@ -1,0 +1,220 @@
+//! The audit trail: appended to, and read.
+
+use chrono::{DateTime, Utc};
+use diesel::QueryResult;
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, NullableExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::prelude::{Queryable, QueryableByName, Selectable};
+use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use crate::domain::action::Action;
+use crate::domain::attempt::ErrorKind;
+use crate::domain::delivery::{LogLine, PushRecord};
+use crate::domain::ids::{DeliveryId, EventId, LeaseId};
+use crate::domain::scope::Scope;
+use crate::store::connection::cached::CachedExt;
+use crate::store::lists::pages::page_end;
+use crate::store::statement::statement;
+use crate::store::tables::columns::ActionColumn;
+use crate::store::tables::events::used;
+use crate::store::tables::push_log::{find_push_entry, find_push_settlement};
+use crate::store::tables::schema::event_log;
+
+/// One line, as it stands.
+#[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = event_log, check_for_backend(diesel::pg::Pg))]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct LogEntry {
+    pub id: i64,
+    pub event_id: EventId,
+    pub delivery_id: DeliveryId,
+    pub action: ActionColumn,
+    pub worker_id: Option<String>,
+    pub lease_id: LeaseId,
+    pub attempt: i32,
+    pub status_code: Option<i32>,
+    pub execution_time_ms: Option<i64>,
+    pub error_message: Option<String>,
+    pub reason: Option<String>,
+    pub next_retry_at: Option<DateTime<Utc>>,
+    pub error_kind: Option<String>,
+    pub response_excerpt: Option<String>,
+    pub subscription_version: Option<i32>,
+    pub created_at: DateTime<Utc>,
+}
+
+/// Appends lines; the entries come back in the order given.
+pub async fn append_log(conn: &mut AsyncPgConnection, scope: &Scope, lines: &[LogLine]) -> QueryResult<Vec<LogEntry>> {
+    let pushes: Vec<&PushRecord> = lines.iter().map(|line| &line.push).collect();
+    let mut entries: Vec<LogEntry> = statement!("append_log")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.event_id).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.delivery_id).collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(lines.iter().map(|l| l.action.as_str()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(lines.iter().map(|l| l.worker_id.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.lease_id).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(lines.iter().map(|l| l.attempt).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Integer>>, _>(lines.iter().map(|l| l.status_code).collect::<Vec<_>>())
+        .bind::<Array<Nullable<BigInt>>, _>(lines.iter().map(|l| l.execution_time_ms).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(lines.iter().map(|l| l.error_message.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(lines.iter().map(|l| l.reason.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Timestamptz>>, _>(lines.iter().map(|l| l.next_retry_at).collect::<Vec<_>>())
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&pushes, |push| push.error_kind.map(ErrorKind::as_str)))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&pushes, |push| push.response_excerpt.as_deref()))
+        .bind::<Nullable<Array<Nullable<Integer>>>, _>(used(&pushes, |push| push.subscription_version))
+        .cached()
+        .load(conn)
+        .await?;
+    // Ids were given out in the order of the lines.
+    entries.sort_by_key(|entry| entry.id);
+    Ok(entries)
+}
+
+/// Returns the entry of a worker's `action` under one claim.
+pub async fn find_entry(
+    conn: &mut AsyncPgConnection,
+    event_id: EventId,
+    delivery_id: DeliveryId,
+    lease_id: LeaseId,
+    action: Action,
+) -> QueryResult<Option<LogEntry>> {
+    if delivery_id != event_id.own_delivery() {
+        return find_push_entry(conn, delivery_id, lease_id, action).await;
+    }
+    event_log::table
+        .filter(event_log::event_id.eq(event_id))
+        .filter(event_log::delivery_id.eq(delivery_id))
+        .filter(event_log::lease_id.eq(lease_id))
+        .filter(event_log::action.eq(action.as_str()))
+        .filter(event_log::worker_id.is_not_null())
+        .order(event_log::id.desc())
+        .select(LogEntry::as_select())
+        .first(conn)
+        .await
+        .optional()
+}
+
+/// Returns the number of a worker's latest claim of a delivery.
+pub async fn find_latest_claim_of(
+    conn: &mut AsyncPgConnection,
+    event_id: EventId,
+    delivery_id: DeliveryId,
+    worker_id: &str,
+) -> QueryResult<Option<LeaseId>> {
+    event_log::table
+        .filter(event_log::event_id.eq(event_id))
+        .filter(event_log::delivery_id.eq(delivery_id))
+        .filter(event_log::action.eq(Action::Picked.as_str()))
+        .filter(event_log::worker_id.eq(worker_id))
+        .order(event_log::id.desc())
+        .select(event_log::lease_id)
+        .first(conn)
+        .await
+        .optional()
+}
+
+/// How a claim ended, and by whose word.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    /// How.
+    pub action: Action,
+    /// Who had made the claim.
+    pub worker_id: String,
+}
+
+/// Returns how a claim was settled.
+pub async fn find_settlement(
+    conn: &mut AsyncPgConnection,
+    event_id: EventId,
+    delivery_id: DeliveryId,
+    lease_id: LeaseId,
+) -> QueryResult<Option<Settlement>> {
+    if delivery_id != event_id.own_delivery() {
+        return find_push_settlement(conn, delivery_id, lease_id).await;
+    }
+    let settling = [Action::Completed, Action::Failed, Action::Released].map(Action::as_str);
+    let settled: Option<(ActionColumn, String)> = event_log::table
+        .filter(event_log::event_id.eq(event_id))
+        .filter(event_log::delivery_id.eq(delivery_id))
+        .filter(event_log::lease_id.eq(lease_id))
+        .filter(event_log::action.eq_any(settling))
+        .order(event_log::id)
+        .select((event_log::action, event_log::worker_id.assume_not_null()))
+        .filter(event_log::worker_id.is_not_null())
+        .first(conn)
+        .await
+        .optional()?;
+    Ok(settled.map(|(action, worker_id)| Settlement { action: action.0, worker_id }))
+}
+
+/// The trail of one event, oldest first, at most `limit` entries.
+pub async fn logs_of_event(conn: &mut AsyncPgConnection, event_id: EventId, limit: i64) -> QueryResult<Vec<LogEntry>> {
+    event_log::table
+        .filter(event_log::event_id.eq(event_id))
+        .order(event_log::id)
+        .limit(limit)
+        .select(LogEntry::as_select())
+        .load(conn)
+        .await
+}
+
+/// Which lines of the trail are wanted.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "named as in the contract")]
+pub struct LogFilter {
+    pub event_id: Option<EventId>,
+    pub worker_id: Option<String>,
+    pub action: Option<Action>,
+    pub since: Option<DateTime<Utc>>,
+}
+
+/// A page of the trail across events, in the order of ids, and where to go on if there may
+/// be more. Filters that no index serves are applied to at most `scan` rows.
+pub async fn list_logs(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &LogFilter,
+    after: i64,
+    limit: i64,
+    scan: i64,
+) -> QueryResult<(Vec<LogEntry>, Option<i64>)> {
+    let mut query = indexed(scope, filter, after).order(event_log::id).limit(limit);
+    let mut scan_end = None;
+    if filter.worker_id.is_some() || filter.action.is_some() {
+        scan_end = indexed(scope, filter, after)
+            .order(event_log::id)
+            .offset(scan - 1)
+            .limit(1)
+            .select(event_log::id)
+            .first(conn)
+            .await
+            .optional()?;
+        query = query.filter(event_log::id.le(scan_end.unwrap_or(i64::MAX)));
+    }
+    if let Some(worker_id) = &filter.worker_id {
+        query = query.filter(event_log::worker_id.eq(worker_id));
+    }
+    if let Some(action) = filter.action {
+        query = query.filter(event_log::action.eq(action.as_str()));
+    }
+    let entries: Vec<LogEntry> = query.select(LogEntry::as_select()).load(conn).await?;
+    let next = page_end(&entries, limit, |entry| entry.id).or(scan_end);
+    Ok((entries, next))
+}
+
+fn indexed(scope: &Scope, filter: &LogFilter, after: i64) -> event_log::BoxedQuery<'static, Pg> {
+    let mut query = event_log::table
+        .filter(event_log::namespace_id.eq(scope.namespace))
+        .filter(event_log::id.gt(after))
+        .into_boxed();
+    if let Some(event_id) = filter.event_id {
+        query = query.filter(event_log::event_id.eq(event_id));
+    }
+    if let Some(since) = filter.since {
+        query = query.filter(event_log::created_at.ge(since));
+    }
+    query
+}

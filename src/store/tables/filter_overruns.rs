@@ -1,0 +1,50 @@
+//! Filters that exceeded their budget: how often, and when last.
+
+use chrono::{DateTime, Utc};
+use diesel::QueryResult;
+use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, Selectable, SelectableHelper};
+use diesel::sql_types::{Array, BigInt, Timestamptz};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use crate::domain::ids::{EventId, SubscriptionId};
+use crate::store::connection::cached::CachedExt;
+use crate::store::statement::statement;
+use crate::store::tables::schema::filter_overruns;
+
+/// Events for which a subscription's filter exceeded its budget.
+#[derive(Debug, Clone, Queryable, Selectable)]
+#[diesel(table_name = filter_overruns, check_for_backend(diesel::pg::Pg))]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct FilterOverrun {
+    pub subscription_id: SubscriptionId,
+    pub events: i64,
+    pub last_at: DateTime<Utc>,
+    pub last_event_id: EventId,
+}
+
+/// Adds to what is known of each subscription.
+pub async fn record_filter_overruns(conn: &mut AsyncPgConnection, overruns: &[FilterOverrun]) -> QueryResult<()> {
+    statement!("record_filter_overruns")
+        .query()
+        .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.subscription_id).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.events).collect::<Vec<_>>())
+        .bind::<Array<Timestamptz>, _>(overruns.iter().map(|overrun| overrun.last_at).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.last_event_id).collect::<Vec<_>>())
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+/// Returns what is known of these subscriptions; those whose filter never exceeded its budget are
+/// left out.
+pub async fn load_filter_overruns(
+    conn: &mut AsyncPgConnection,
+    subscription_ids: &[SubscriptionId],
+) -> QueryResult<Vec<FilterOverrun>> {
+    filter_overruns::table
+        .filter(filter_overruns::subscription_id.eq_any(subscription_ids))
+        .select(FilterOverrun::as_select())
+        .load(conn)
+        .await
+}

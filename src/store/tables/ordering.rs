@@ -1,0 +1,53 @@
+//! Ordering keys: their locks, and who is next behind each.
+
+use std::collections::BTreeSet;
+
+use diesel::QueryResult;
+use diesel::sql_types::{Array, BigInt, Integer, Text};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use crate::domain::ids::{DeliveryId, SubscriptionId};
+use crate::domain::scope::Scope;
+use crate::store::connection::cached::CachedExt;
+use crate::store::lists::pages::IdRow;
+use crate::store::statement::statement;
+
+/// Locks keys until the transaction ends.
+pub async fn lock_keys(conn: &mut AsyncPgConnection, scope: &Scope, keys: &[String]) -> QueryResult<()> {
+    statement!("lock_keys")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<Text>, _>(keys)
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+/// Locks the keys of these deliveries, if they have any, until the transaction ends.
+pub async fn lock_keys_of_deliveries(conn: &mut AsyncPgConnection, ids: &[DeliveryId]) -> QueryResult<()> {
+    statement!("lock_keys_of_deliveries").query().bind::<Array<BigInt>, _>(ids).cached().execute(conn).await.map(drop)
+}
+
+/// The consumer of an ordering key that is not a subscription: the workers.
+pub const PULL_QUEUE: SubscriptionId = SubscriptionId(0);
+
+/// A key of one consumer: a subscription, or [`PULL_QUEUE`].
+pub type ConsumerKey = (String, SubscriptionId);
+
+/// The heads of these keys that wait for nothing but their turn. Hold the keys' locks.
+pub async fn find_heads(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    keys: &BTreeSet<ConsumerKey>,
+) -> QueryResult<Vec<DeliveryId>> {
+    let rows: Vec<IdRow> = statement!("find_heads")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<Text>, _>(keys.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(keys.iter().map(|(_, consumer)| *consumer).collect::<Vec<_>>())
+        .cached()
+        .load(conn)
+        .await?;
+    Ok(IdRow::ids(rows, DeliveryId))
+}

@@ -1,0 +1,82 @@
+//! The audit trail of one push, read by its own index.
+//!
+//! An event has as many pushes as there are subscriptions, and `event_log_by_event` holds the lines
+//! of all of them: looked for there, the lines of one push would cost what all pushes of its event
+//! have left behind.
+
+use chrono::{DateTime, Utc};
+use diesel::QueryResult;
+use diesel::prelude::{OptionalExtension, QueryableByName};
+use diesel::sql_types::{BigInt, Text, Timestamptz};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use crate::domain::action::Action;
+use crate::domain::ids::{DeliveryId, LeaseId};
+use crate::store::connection::cached::CachedExt;
+use crate::store::statement::statement;
+use crate::store::tables::columns::ActionColumn;
+use crate::store::tables::event_log::{LogEntry, Settlement};
+
+/// Returns the attempts to push a delivery of an event published at `published_at`, oldest first:
+/// the last `limit` of them. Days of the log before that are not searched; the day of margin is for
+/// a database whose clock was set back.
+pub async fn attempts_of_push(
+    conn: &mut AsyncPgConnection,
+    delivery_id: DeliveryId,
+    published_at: DateTime<Utc>,
+    limit: i64,
+) -> QueryResult<Vec<LogEntry>> {
+    let mut attempts: Vec<LogEntry> = statement!("attempts_of_push")
+        .query()
+        .bind::<BigInt, _>(delivery_id)
+        .bind::<Timestamptz, _>(published_at)
+        .bind::<BigInt, _>(limit)
+        .cached()
+        .load(conn)
+        .await?;
+    attempts.reverse();
+    Ok(attempts)
+}
+
+/// Returns the entry of the dispatcher's `action` under one claim of a push.
+pub(in crate::store) async fn find_push_entry(
+    conn: &mut AsyncPgConnection,
+    delivery_id: DeliveryId,
+    lease_id: LeaseId,
+    action: Action,
+) -> QueryResult<Option<LogEntry>> {
+    statement!("find_push_entry")
+        .query()
+        .bind::<BigInt, _>(delivery_id)
+        .bind::<BigInt, _>(lease_id)
+        .bind::<Text, _>(action.as_str())
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()
+}
+
+#[derive(QueryableByName)]
+struct SettlementRow {
+    #[diesel(sql_type = Text)]
+    action: ActionColumn,
+    #[diesel(sql_type = Text)]
+    worker_id: String,
+}
+
+/// Returns how a claim of a push was settled.
+pub(in crate::store) async fn find_push_settlement(
+    conn: &mut AsyncPgConnection,
+    delivery_id: DeliveryId,
+    lease_id: LeaseId,
+) -> QueryResult<Option<Settlement>> {
+    let settled: Option<SettlementRow> = statement!("find_push_settlement")
+        .query()
+        .bind::<BigInt, _>(delivery_id)
+        .bind::<BigInt, _>(lease_id)
+        .cached()
+        .get_result(conn)
+        .await
+        .optional()?;
+    Ok(settled.map(|row| Settlement { action: row.action.0, worker_id: row.worker_id }))
+}

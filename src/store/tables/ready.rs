@@ -1,0 +1,80 @@
+//! `ready`: what can be claimed now.
+
+use diesel::QueryResult;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Integer, SmallInt, Text};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use crate::domain::ids::SubscriptionId;
+use crate::domain::scope::Scope;
+use crate::store::connection::cached::CachedExt;
+use crate::store::statement::statement;
+
+/// The queue that serves a tag.
+pub fn queue_of_tag(tag: &str) -> String {
+    format!("t:{tag}")
+}
+
+/// The queue of what is pushed to a subscription.
+pub fn queue_of_subscription(id: SubscriptionId) -> String {
+    format!("s:{id}")
+}
+
+/// The subscription whose queue this is, if it is one's.
+pub fn subscription_of_queue(queue: &str) -> Option<SubscriptionId> {
+    queue.strip_prefix("s:")?.parse().ok()
+}
+
+#[derive(QueryableByName)]
+struct QueueRow {
+    #[diesel(sql_type = Text)]
+    queue: String,
+}
+
+/// Which of these queues hold anything, each from a place (rank and number) on.
+pub async fn find_busy_queues(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    queues: &[String],
+    from: &[(i16, i64)],
+) -> QueryResult<Vec<String>> {
+    let rows: Vec<QueueRow> = statement!("find_busy_queues")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<Text>, _>(queues)
+        .bind::<Array<SmallInt>, _>(from.iter().map(|from| from.0).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(from.iter().map(|from| from.1).collect::<Vec<_>>())
+        .cached()
+        .load(conn)
+        .await?;
+    Ok(rows.into_iter().map(|row| row.queue).collect())
+}
+
+/// The first entry of a queue.
+#[derive(Debug, QueryableByName)]
+pub struct QueueHead {
+    /// The queue.
+    #[diesel(sql_type = Text)]
+    pub queue: String,
+    /// Minus its priority.
+    #[diesel(sql_type = SmallInt)]
+    pub rank: i16,
+    /// Its number.
+    #[diesel(sql_type = BigInt)]
+    pub seq: i64,
+}
+
+/// The heads of these queues, looked for from the very beginning.
+pub async fn find_heads_of_queues(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    queues: &[String],
+) -> QueryResult<Vec<QueueHead>> {
+    statement!("find_heads_of_queues")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<Text>, _>(queues)
+        .cached()
+        .load(conn)
+        .await
+}
