@@ -11,7 +11,7 @@ use waybill::domain::tags::Tags;
 use waybill::engine::claim::ClaimRequest;
 
 use crate::support::work::{Claim, Naming, W1, W2, entry_of, repeated};
-use crate::support::{App, Chance, Options, database, ledger};
+use crate::support::{App, Options, Rng, database, ledger};
 
 const WORKERS: u64 = 16;
 const EVENTS: usize = 2_000;
@@ -49,7 +49,7 @@ async fn sixteen_workers_on_two_thousand_events_get_each_exactly_once() {
                     return handed_out;
                 }
                 for claim in events.iter().map(Claim::of) {
-                    app.say(&claim, "complete", Naming::Lease).await.expect(200);
+                    app.settle(&claim, "complete", Naming::Lease).await.expect(200);
                     handed_out.push(claim.event_id);
                 }
             }
@@ -84,28 +84,28 @@ async fn a_claim_gets_what_is_there_however_many_claim_beside_it() {
 /// A worker that does whatever workers do, and sometimes does it twice, late or not at all.
 async fn work_erratically(app: &App, worker: u64, stop: &AtomicBool, claims: &AtomicU64) {
     let (worker_id, tags) = (format!("worker:{worker}"), two_tags(worker));
-    let mut chance = Chance::new(worker);
+    let mut rng = Rng::new(worker);
     let mut held: Vec<Claim> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let events = app.claim_batch(&tags, &worker_id, 1 + chance.below(4) as usize).await;
+        let events = app.claim_batch(&tags, &worker_id, 1 + rng.below(4) as usize).await;
         claims.fetch_add(events.len() as u64, Ordering::Relaxed);
         held.extend(events.iter().map(Claim::of));
         let Some(claim) = held.pop() else { continue };
-        match chance.below(10) {
-            0 => expect_one_of(app.say(&claim, "release", Naming::Lease).await.status, &[200, 409]),
-            1 => expect_one_of(app.say(&claim, "start", Naming::Lease).await.status, &[200, 409]),
-            2 => expect_one_of(app.say(&claim, "heartbeat", Naming::Lease).await.status, &[200, 409]),
+        match rng.below(10) {
+            0 => expect_one_of(app.settle(&claim, "release", Naming::Lease).await.status, &[200, 409]),
+            1 => expect_one_of(app.settle(&claim, "start", Naming::Lease).await.status, &[200, 409]),
+            2 => expect_one_of(app.settle(&claim, "heartbeat", Naming::Lease).await.status, &[200, 409]),
             3 | 4 => {
-                let after = json!({"retry_after_seconds": chance.below(2)});
-                expect_one_of(app.say_with(&claim, "fail", after).await.status, &[200, 400, 409]);
+                let after = json!({"retry_after_seconds": rng.below(2)});
+                expect_one_of(app.settle_with(&claim, "fail", after).await.status, &[200, 400, 409]);
             }
             // Held until it is lost, and spoken for much later.
             5 => held.insert(0, claim),
             // Said twice at once: both must get the same entry, and one of them is the repeat.
             6 => {
                 let (one, two) = tokio::join!(
-                    app.say(&claim, "complete", Naming::Lease),
-                    app.say(&claim, "complete", Naming::Lease)
+                    app.settle(&claim, "complete", Naming::Lease),
+                    app.settle(&claim, "complete", Naming::Lease)
                 );
                 if one.status == 200 {
                     let [one, two] = [one.json(), two.expect(200).json()];
@@ -113,7 +113,7 @@ async fn work_erratically(app: &App, worker: u64, stop: &AtomicBool, claims: &At
                     assert_ne!(one["repeated"], two["repeated"]);
                 }
             }
-            _ => expect_one_of(app.say(&claim, "complete", Naming::Lease).await.status, &[200, 409]),
+            _ => expect_one_of(app.settle(&claim, "complete", Naming::Lease).await.status, &[200, 409]),
         }
     }
 }
@@ -125,10 +125,10 @@ fn expect_one_of(status: u16, allowed: &[u16]) {
 
 /// Operators and clocks that take work away from under the workers' hands.
 async fn interfere(app: &App, ids: i64, rounds: u64) {
-    let mut chance = Chance::new(0x1234_5678);
+    let mut rng = Rng::new(0x1234_5678);
     for _ in 0..rounds {
-        let id = 1 + chance.below(ids as u64) as i64;
-        match chance.below(8) {
+        let id = 1 + rng.below(ids as u64) as i64;
+        match rng.below(8) {
             0 | 1 => expect_one_of(app.operate(id, "reset").await.status, &[200, 409]),
             2 => expect_one_of(app.operate(id, "retry").await.status, &[200, 409]),
             3 => expect_one_of(app.operate(id, "cancel").await.status, &[200, 409]),
@@ -224,7 +224,7 @@ async fn a_completion_and_a_reset_that_meet_never_lose_the_completion() {
     for meeting in claims.chunks(10) {
         let meet = meeting.iter().map(|claim| async {
             let (completed, reset) =
-                tokio::join!(app.say(claim, "complete", Naming::Lease), app.operate(claim.event_id, "reset"));
+                tokio::join!(app.settle(claim, "complete", Naming::Lease), app.operate(claim.event_id, "reset"));
             completed.expect(200);
             expect_one_of(reset.status, &[200, 409]);
         });
@@ -240,19 +240,19 @@ async fn of_two_workers_that_settle_at_once_the_later_claim_wins() {
     let app = App::start().await;
     publish_many(&app, MEETINGS, |_| json!({"title": "a job", "tags": "a"})).await;
     for _ in 0..MEETINGS {
-        let first = app.take("a", W1).await;
+        let first = app.claim_one("a", W1).await;
         app.operate(first.event_id, "reset").await.expect(200);
-        let (late, second) = tokio::join!(app.say(&first, "complete", Naming::Lease), app.claim("a", W2));
+        let (late, second) = tokio::join!(app.settle(&first, "complete", Naming::Lease), app.claim("a", W2));
         let taken_again = second.as_ref().filter(|event| event["id"] == first.event_id);
         match taken_again {
             Some(event) => {
                 late.problem(409, "lease_lost");
-                app.say(&Claim::of(event), "complete", Naming::Lease).await.expect(200);
+                app.settle(&Claim::of(event), "complete", Naming::Lease).await.expect(200);
             }
             None => drop(late.expect(200)),
         }
         if let Some(event) = second.filter(|event| event["id"] != first.event_id) {
-            app.say(&Claim::of(&event), "release", Naming::Lease).await.expect(200);
+            app.settle(&Claim::of(&event), "release", Naming::Lease).await.expect(200);
         }
     }
     ledger::check(&app).await;
@@ -284,10 +284,10 @@ async fn a_lost_answer_does_not_take_back_what_a_later_one_carries() {
     let mut conn = database::connection(&app.url).await;
     conn.batch_execute("BEGIN; SELECT 1 FROM waybill.claim_requests FOR UPDATE").await.expect("the row is locked");
     drop(lost);
-    app.calls_waiting_for_locks(1).await;
+    app.until_blocked_calls(1).await;
     let behind = app.engine().claim_deliveries(repeatable_request());
     let release = async {
-        app.calls_waiting_for_locks(2).await;
+        app.until_blocked_calls(2).await;
         conn.batch_execute("COMMIT").await.expect("a commit");
     };
     let (behind, ()) = tokio::join!(behind, release);
@@ -315,8 +315,8 @@ async fn a_new_day_of_the_log_costs_nobody_a_write() {
     for _ in 0..2 {
         app.publish_tagged("a").await;
     }
-    let held = app.take("a", W1).await;
-    let calls = async { tokio::join!(app.claim("a", W2), app.say(&held, "complete", Naming::Lease)) };
+    let held = app.claim_one("a", W1).await;
+    let calls = async { tokio::join!(app.claim("a", W2), app.settle(&held, "complete", Naming::Lease)) };
     let (claimed, completed) = while_today_is_prepared(&app, 2, calls).await;
     assert!(claimed.is_some());
     completed.expect(200);
@@ -328,9 +328,9 @@ async fn a_new_day_of_the_log_costs_nobody_a_read() {
     let app = App::with_fixed_clock().await;
     app.advance(30 * 24 * 60 * 60);
     app.publish_tagged("a").await;
-    let held = app.take("a", W1).await;
-    let entry = app.say(&held, "complete", Naming::Lease).await.expect(200).json();
-    let again = while_today_is_prepared(&app, 1, app.say(&held, "complete", Naming::Lease)).await;
+    let held = app.claim_one("a", W1).await;
+    let entry = app.settle(&held, "complete", Naming::Lease).await.expect(200).json();
+    let again = while_today_is_prepared(&app, 1, app.settle(&held, "complete", Naming::Lease)).await;
     assert_eq!(again.expect(200).json(), repeated(&entry));
     ledger::check(&app).await;
 }
@@ -341,7 +341,7 @@ async fn while_today_is_prepared<T>(app: &App, statements: i64, calls: impl Futu
     let prepare = format!("BEGIN; SELECT waybill.create_event_log_partition('{}')", app.now().date_naive());
     conn.batch_execute(&prepare).await.expect("the day is prepared");
     let commit = async {
-        app.calls_waiting_for_locks(statements).await;
+        app.until_blocked_calls(statements).await;
         conn.batch_execute("COMMIT").await.expect("a commit");
     };
     let (answers, ()) = tokio::join!(calls, commit);

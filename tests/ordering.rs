@@ -26,7 +26,7 @@ async fn three_of(app: &App, key: &str) -> [i64; 3] {
 
 /// Claims the next event, which must be this one, while nothing else can be claimed.
 async fn take_only(app: &App, id: i64) -> Claim {
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     assert_eq!(claim.event_id, id);
     assert!(app.claim("a", W2).await.is_none(), "another one of the key was handed out beside {id}");
     claim
@@ -37,7 +37,7 @@ async fn work_off(app: &App) -> Vec<i64> {
     let mut done = Vec::new();
     while let Some(event) = app.claim("a", W1).await {
         let claim = Claim::of(&event);
-        app.say(&claim, "complete", Naming::Lease).await.expect(200);
+        app.settle(&claim, "complete", Naming::Lease).await.expect(200);
         done.push(claim.event_id);
     }
     done
@@ -48,7 +48,7 @@ async fn events_of_one_key_are_handed_out_one_at_a_time_in_publish_order() {
     let app = App::start().await;
     for id in three_of(&app, "k").await {
         let claim = take_only(&app, id).await;
-        app.say(&claim, "complete", Naming::Lease).await.expect(200);
+        app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     }
     assert!(app.claim("a", W1).await.is_none());
     ledger::check(&app).await;
@@ -79,10 +79,10 @@ async fn the_key_counts_whatever_the_tags_are() {
     let first = app.publish(keyed("k")).await;
     let second = app.publish(json!({"title": "a job", "tags": "b", "ordering_key": "k"})).await;
     assert!(app.claim("b", W2).await.is_none());
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     assert!(app.claim("b", W2).await.is_none());
     app.complete(first, W1).await.expect(200);
-    assert_eq!(app.take("b", W2).await.event_id, second);
+    assert_eq!(app.claim_one("b", W2).await.event_id, second);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,7 +128,7 @@ async fn a_delayed_follower_waits_for_its_time_and_its_turn() {
     let claim = take_only(&app, head).await;
     assert_eq!(app.advance_and_promote(60).await, 1);
     assert!(app.claim("a", W2).await.is_none(), "its time has come, its turn has not");
-    app.say(&claim, "complete", Naming::Lease).await.expect(200);
+    app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     assert_eq!(work_off(&app).await, [delayed, last]);
     ledger::check(&app).await;
 }
@@ -139,14 +139,14 @@ async fn a_retrying_head_blocks_through_all_its_retries() {
     let [head, next, last] = three_of(&app, "k").await;
     for _ in 0..2 {
         let claim = take_only(&app, head).await;
-        app.say(&claim, "fail", Naming::Lease).await.expect(200);
+        app.settle(&claim, "fail", Naming::Lease).await.expect(200);
         assert!(app.claim("a", W2).await.is_none(), "it awaits its retry, and blocks");
         app.advance_and_promote(299).await;
         assert!(app.claim("a", W2).await.is_none());
         app.advance_and_promote(1).await;
     }
     let claim = take_only(&app, head).await;
-    app.say(&claim, "complete", Naming::Lease).await.expect(200);
+    app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     assert_eq!(work_off(&app).await, [next, last]);
     ledger::check(&app).await;
 }
@@ -158,17 +158,17 @@ async fn a_head_that_comes_back_is_still_the_head() {
     let claim = take_only(&app, head).await;
     app.operate(head, "reset").await.expect(200);
     let claim_again = take_only(&app, head).await;
-    app.say(&claim, "complete", Naming::Lease).await.problem(409, "lease_lost");
-    app.say(&claim_again, "release", Naming::Lease).await.expect(200);
+    app.settle(&claim, "complete", Naming::Lease).await.problem(409, "lease_lost");
+    app.settle(&claim_again, "release", Naming::Lease).await.expect(200);
     let claim = take_only(&app, head).await;
-    app.say_with(&claim, "release", json!({"delay_seconds": 5})).await.expect(200);
+    app.settle_with(&claim, "release", json!({"delay_seconds": 5})).await.expect(200);
     assert!(app.claim("a", W1).await.is_none());
     app.advance_and_promote(5).await;
     take_only(&app, head).await;
     app.advance(300);
     assert_eq!(app.reap().await, 1);
     let claim = take_only(&app, head).await;
-    app.say_with(&claim, "fail", json!({"retry_after_seconds": 0})).await.expect(200);
+    app.settle_with(&claim, "fail", json!({"retry_after_seconds": 0})).await.expect(200);
     assert_eq!(work_off(&app).await, [head, next, last]);
     ledger::check(&app).await;
 }
@@ -179,7 +179,7 @@ async fn a_late_completion_of_a_head_that_was_reset_releases_the_next() {
     let [head, next, _] = three_of(&app, "k").await;
     let claim = take_only(&app, head).await;
     app.operate(head, "reset").await.expect(200);
-    app.say(&claim, "complete", Naming::Lease).await.expect(200);
+    app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     take_only(&app, next).await;
     ledger::check(&app).await;
 }
@@ -197,12 +197,12 @@ async fn however_the_head_ends_the_next_is_released() {
     let last = app.publish(keyed("k")).await;
 
     let claim = take_only(&app, completed).await;
-    app.say(&claim, "complete", Naming::Lease).await.expect(200);
+    app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     let claim = take_only(&app, failed).await;
-    app.say_with(&claim, "fail", json!({"retryable": false})).await.expect(400);
+    app.settle_with(&claim, "fail", json!({"retryable": false})).await.expect(400);
     let claim = take_only(&app, called_off).await;
     app.operate(called_off, "cancel").await.expect(200);
-    app.say(&claim, "fail", Naming::Lease).await.expect(200);
+    app.settle(&claim, "fail", Naming::Lease).await.expect(200);
     app.operate(cancelled, "cancel").await.expect(200);
     app.advance(10);
     assert_eq!(app.expire().await, 1);
@@ -231,7 +231,7 @@ async fn a_failed_one_that_is_retried_joins_the_tail() {
     let app = App::start().await;
     let [head, next, last] = three_of(&app, "k").await;
     let claim = take_only(&app, head).await;
-    app.say_with(&claim, "fail", json!({"retryable": false})).await.expect(400);
+    app.settle_with(&claim, "fail", json!({"retryable": false})).await.expect(400);
     app.operate(head, "retry").await.expect(200);
     let newest = app.publish(keyed("k")).await;
     assert_eq!(work_off(&app).await, [next, last, head, newest]);
@@ -244,7 +244,7 @@ async fn several_that_are_retried_at_once_keep_their_order() {
     let failed = three_of(&app, "k").await;
     for id in failed {
         let claim = take_only(&app, id).await;
-        app.say_with(&claim, "fail", json!({"retryable": false})).await.expect(400);
+        app.settle_with(&claim, "fail", json!({"retryable": false})).await.expect(400);
     }
     let waiting = app.publish(keyed("k")).await;
     assert_eq!(app.post_empty("/events/retry").await.expect(200).json()["retried"], 3);
@@ -342,7 +342,7 @@ async fn publishers_and_workers_of_a_few_keys_never_lose_or_overtake() {
                     break;
                 }
                 let claim = Claim::of(&reply.expect(200).json());
-                app.say(&claim, "complete", Naming::Lease).await.expect(200);
+                app.settle(&claim, "complete", Naming::Lease).await.expect(200);
                 done += 1;
             }
         }

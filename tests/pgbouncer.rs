@@ -151,7 +151,7 @@ async fn live_many_lives(one: &App, other: &App) {
         // The last of a key may be in the hands of others: whoever waits in vain is done.
         let path = format!("/events/subscribe?tags=a&worker_id=w:{caller}&wait=2");
         while let (app, 200, event) = claim(servers[(caller + finished) % 2], &path).await {
-            app.say(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
+            app.settle(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
             finished += 1;
         }
         finished
@@ -175,7 +175,7 @@ async fn deliver_across(one: &App, other: &App) {
     let id = one.publish_tagged("b").await;
     let event = waiter.await.expect("no panic").expect("an event");
     assert_eq!(event["id"], id);
-    other.say(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
+    other.settle(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
 }
 
 /// What holds on the connections that a server is given, many of them at once.

@@ -1,4 +1,4 @@
-//! Fractions of a second, wherever a duration is given.
+//! Durations may be fractions of a second, wherever one is given.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 use crate::support::work::{W1, time};
 use crate::support::{App, Options};
 
-/// How long from one timestamp of an answer to a later one, in microseconds.
+/// Returns the microseconds from a timestamp to a later one in a response.
 fn micros(from: DateTime<Utc>, to: &Value) -> i64 {
     (time(to) - from).num_microseconds().expect("a short time")
 }
 
-/// Publishes an event with this backoff and fails it `failures` times; answers the waits in
+/// Publishes an event with this backoff and fails it `failures` times. Returns the waits in
 /// microseconds.
 async fn waits(app: &App, backoff: Value, failures: usize) -> Vec<i64> {
     app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1000, "backoff": backoff})).await;
     let mut waits = Vec::new();
     for _ in 0..failures {
-        let claim = app.take("a", W1).await;
-        let entry = app.say_with(&claim, "fail", json!({})).await.expect(200).json();
+        let claim = app.claim_one("a", W1).await;
+        let entry = app.settle_with(&claim, "fail", json!({})).await.expect(200).json();
         let wait = micros(time(&entry["created_at"]), &entry["next_retry_at"]);
         app.engine().clock().advance(TimeDelta::microseconds(wait - 1));
         assert_eq!(app.promote().await, 0, "not a microsecond before");
@@ -26,8 +26,8 @@ async fn waits(app: &App, backoff: Value, failures: usize) -> Vec<i64> {
         assert_eq!(app.promote().await, 1);
         waits.push(wait);
     }
-    let claim = app.take("a", W1).await;
-    app.say_with(&claim, "complete", json!({})).await.expect(200);
+    let claim = app.claim_one("a", W1).await;
+    app.settle_with(&claim, "complete", json!({})).await.expect(200);
     waits
 }
 
@@ -49,21 +49,21 @@ async fn the_backoff_of_the_server_may_be_a_fraction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_worker_says_of_time_may_be_a_fraction() {
+async fn the_delays_of_a_failure_and_a_release_may_be_fractions() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
-    let entry = app.say_with(&claim, "fail", json!({"retry_after_seconds": 0.5})).await.expect(200).json();
+    let claim = app.claim_one("a", W1).await;
+    let entry = app.settle_with(&claim, "fail", json!({"retry_after_seconds": 0.5})).await.expect(200).json();
     assert_eq!(micros(time(&entry["created_at"]), &entry["next_retry_at"]), 500_000);
     app.advance_and_promote(1).await;
-    let claim = app.take("a", W1).await;
-    app.say_with(&claim, "release", json!({"delay_seconds": 1.5})).await.expect(200);
+    let claim = app.claim_one("a", W1).await;
+    app.settle_with(&claim, "release", json!({"delay_seconds": 1.5})).await.expect(200);
     assert_eq!(app.advance_and_promote(1).await, 0);
     app.engine().clock().advance(TimeDelta::milliseconds(500));
     assert_eq!(app.promote().await, 1);
-    let claim = app.take("a", W1).await;
-    app.say_with(&claim, "release", json!({"delay_seconds": 0.000_000_1})).await.expect(200);
-    app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
+    app.settle_with(&claim, "release", json!({"delay_seconds": 0.000_000_1})).await.expect(200);
+    app.claim_one("a", W1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +85,7 @@ async fn the_delay_of_an_event_may_be_a_fraction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_waits_of_a_subscription_are_answered_as_they_were_given() {
+async fn the_retry_waits_of_a_subscription_are_shown_as_they_were_given() {
     let app = App::start().await;
     for retry in [
         r#"{"strategy":"fixed","seconds":0.5}"#,
@@ -107,7 +107,7 @@ async fn the_waits_of_a_subscription_are_answered_as_they_were_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_overlap_of_secrets_may_be_a_fraction() {
+async fn the_overlap_of_a_secret_rotation_may_be_a_fraction() {
     let app = App::start().await;
     let subscription = app.subscribe("https://shop.example/hook", json!({})).await;
     let path = format!("/subscriptions/{}/rotate-secret", subscription["id"]);
@@ -118,7 +118,7 @@ async fn the_overlap_of_secrets_may_be_a_fraction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_duration_is_refused() {
+async fn an_invalid_duration_is_refused() {
     let app = App::start().await;
     let bad = ["-1", "-0.5", "-1e-9", "2592000.5", "2592001", "1e300", "1e400", "\"5\"", "true", "[5]"];
     for value in bad {

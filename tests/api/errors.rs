@@ -1,4 +1,4 @@
-//! Every bad input of the contract, with its status and the field that it names.
+//! Every invalid input of the API, with its status and the field that the response names.
 
 mod bodies;
 mod fields;
@@ -9,7 +9,7 @@ mod routes;
 
 use crate::support::{App, Reply};
 
-/// Paths that take a JSON body, each with one that they would accept.
+/// Paths that take a JSON body, each with a body that it accepts.
 const JSON_ROUTES: [(&str, &str); 9] = [
     ("/events", r#"{"title":"a job","tags":"email"}"#),
     ("/events/batch", r#"{"events":[{"title":"a job","tags":"email"}]}"#),
@@ -22,7 +22,7 @@ const JSON_ROUTES: [(&str, &str); 9] = [
     ("/events/1/release", r#"{"worker_id":"w:1"}"#),
 ];
 
-/// Any method, with a JSON body where there is one.
+/// Sends a request with any method, and with a JSON body if there is one.
 async fn request(app: &App, method: &str, path: &str, body: Option<&str>) -> Reply {
     let method: reqwest::Method = method.parse().expect("a method");
     let mut request = app.client.request(method, format!("{}{path}", app.base));

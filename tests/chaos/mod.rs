@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::support::{Chance, Place};
+use crate::support::{ClusterDir, Rng};
 use servers::Servers;
 use work::{Promises, QUIET_TAGS};
 
@@ -40,14 +40,14 @@ fn some_seed() -> u64 {
 async fn disturb(servers: &Servers, promises: &Promises, seed: u64) {
     let stop = AtomicBool::new(false);
     let working = join_all((0..WORKERS).map(|number| {
-        let chance = Chance::new(seed ^ (number + 1) << 32);
-        work::work_erratically(servers, promises, number, chance, &stop)
+        let rng = Rng::new(seed ^ (number + 1) << 32);
+        work::work_erratically(servers, promises, number, rng, &stop)
     }));
     let until = Instant::now() + ROUND;
     let troubling = async {
         tokio::join!(
-            trouble::to_connections(servers, Chance::new(seed ^ 0xc0), until),
-            trouble::to_servers(servers, Chance::new(seed ^ 0x5e), until)
+            trouble::to_connections(servers, Rng::new(seed ^ 0xc0), until),
+            trouble::to_servers(servers, Rng::new(seed ^ 0x5e), until)
         );
         stop.store(true, Ordering::Relaxed);
     };
@@ -60,8 +60,8 @@ async fn whatever_happens_nothing_is_lost_and_all_that_waits_is_handed_out() {
     let rounds = number_from("WAYBILL_CHAOS_ROUNDS").unwrap_or(ROUNDS);
     println!("WAYBILL_CHAOS_SEED={seed}");
     // A PostgreSQL of its own: one that is frozen would hold up other tests.
-    let place = Place::with_cluster();
-    let cluster = place.start();
+    let cluster_dir = ClusterDir::with_cluster();
+    let cluster = cluster_dir.start();
     let servers = Servers::start(cluster.url("postgres"), SERVERS).await;
     let promises = Promises::default();
     let places = (0..SERVERS).flat_map(|server| QUIET_TAGS.map(|tag| (server, tag)));

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use tokio::time::{Instant, sleep};
 
 use super::servers::Servers;
-use crate::support::{Chance, database};
+use crate::support::{Rng, database};
 
 /// A connection is frozen for no longer than this.
 const LONGEST_FREEZE_MS: u64 = 1_000;
@@ -47,15 +47,15 @@ async fn backends(conn: &mut AsyncPgConnection) -> Vec<i32> {
 }
 
 /// Freezes and ends database connections.
-pub async fn to_connections(servers: &Servers, mut chance: Chance, until: Instant) {
+pub async fn to_connections(servers: &Servers, mut rng: Rng, until: Instant) {
     let mut conn = database::connection(&servers.url).await;
     while Instant::now() < until {
         let backends = backends(&mut conn).await;
-        let Some(pid) = chance.pick(&backends).copied() else { continue };
-        let pause = Duration::from_millis(chance.below(150));
-        if chance.one_in(2) {
+        let Some(pid) = rng.pick(&backends).copied() else { continue };
+        let pause = Duration::from_millis(rng.below(150));
+        if rng.one_in(2) {
             let frozen = Frozen::new(pid);
-            sleep(Duration::from_millis(chance.below(LONGEST_FREEZE_MS))).await;
+            sleep(Duration::from_millis(rng.below(LONGEST_FREEZE_MS))).await;
             drop(frozen);
         } else {
             sql_query(format!("SELECT pg_terminate_backend({pid})")).execute(&mut conn).await.expect("a row");
@@ -65,9 +65,9 @@ pub async fn to_connections(servers: &Servers, mut chance: Chance, until: Instan
 }
 
 /// Kills servers, and starts them again.
-pub async fn to_servers(servers: &Servers, mut chance: Chance, until: Instant) {
+pub async fn to_servers(servers: &Servers, mut rng: Rng, until: Instant) {
     while Instant::now() < until {
-        sleep(Duration::from_millis(chance.below(900))).await;
-        servers.kill_and_restart(chance.below(servers.len() as u64) as usize).await;
+        sleep(Duration::from_millis(rng.below(900))).await;
+        servers.kill_and_restart(rng.below(servers.len() as u64) as usize).await;
     }
 }

@@ -9,7 +9,7 @@ use chrono::{TimeDelta, Utc};
 use serde_json::{Value, json};
 
 use super::servers::Servers;
-use crate::support::Chance;
+use crate::support::Rng;
 use crate::support::work::{Claim, Naming};
 
 /// What everybody works on.
@@ -31,21 +31,21 @@ struct Worker<'a> {
     servers: &'a Servers,
     promises: &'a Promises,
     worker_id: String,
-    chance: Chance,
+    rng: Rng,
     held: Vec<Claim>,
 }
 
-pub async fn work_erratically(servers: &Servers, promises: &Promises, number: u64, chance: Chance, stop: &AtomicBool) {
-    let mut worker = Worker { servers, promises, worker_id: format!("worker:{number}"), chance, held: Vec::new() };
+pub async fn work_erratically(servers: &Servers, promises: &Promises, number: u64, rng: Rng, stop: &AtomicBool) {
+    let mut worker = Worker { servers, promises, worker_id: format!("worker:{number}"), rng, held: Vec::new() };
     while !stop.load(Ordering::Relaxed) {
-        match worker.chance.below(20) {
+        match worker.rng.below(20) {
             0..=4 => worker.publish().await,
             5..=9 => worker.claim().await,
             10..=12 => worker.complete().await,
-            13 => worker.say("fail", json!({"retry_after_seconds": 0.25})).await,
-            14 => worker.say("release", json!({"delay_seconds": 0.1})).await,
-            15 => worker.say("heartbeat", json!({"lease": 1})).await,
-            16 => worker.say("start", json!({})).await,
+            13 => worker.settle("fail", json!({"retry_after_seconds": 0.25})).await,
+            14 => worker.settle("release", json!({"delay_seconds": 0.1})).await,
+            15 => worker.settle("heartbeat", json!({"lease": 1})).await,
+            16 => worker.settle("start", json!({})).await,
             17 => worker.held.clear(),
             18 => worker.operate().await,
             _ => worker.hang_up().await,
@@ -55,32 +55,32 @@ pub async fn work_erratically(servers: &Servers, promises: &Promises, number: u6
 
 impl Worker<'_> {
     fn any_server(&mut self) -> usize {
-        self.chance.below(self.servers.len() as u64) as usize
+        self.rng.below(self.servers.len() as u64) as usize
     }
 
     fn any_tag(&mut self) -> &'static str {
-        let tags: &[&str] = if self.chance.one_in(2) { &QUIET_TAGS } else { &BUSY_TAGS };
-        self.chance.pick(tags).expect("a tag")
+        let tags: &[&str] = if self.rng.one_in(2) { &QUIET_TAGS } else { &BUSY_TAGS };
+        self.rng.pick(tags).expect("a tag")
     }
 
     fn event(&mut self) -> Value {
         let tag = self.any_tag();
-        let mut event = json!({"title": "a job", "tags": tag, "priority": self.chance.below(3), "max_retries": 3});
-        if self.chance.one_in(2) {
-            event["ordering_key"] = json!(format!("k{}", self.chance.below(KEYS)));
+        let mut event = json!({"title": "a job", "tags": tag, "priority": self.rng.below(3), "max_retries": 3});
+        if self.rng.one_in(2) {
+            event["ordering_key"] = json!(format!("k{}", self.rng.below(KEYS)));
         }
-        if self.chance.one_in(5) {
-            event["delay_seconds"] = json!(0.1 * self.chance.below(6) as f64);
+        if self.rng.one_in(5) {
+            event["delay_seconds"] = json!(0.1 * self.rng.below(6) as f64);
         }
-        if self.chance.one_in(10) {
-            let millis = 300 + self.chance.below(700) as i64;
+        if self.rng.one_in(10) {
+            let millis = 300 + self.rng.below(700) as i64;
             event["expires_at"] = json!(Utc::now() + TimeDelta::milliseconds(millis));
         }
         event
     }
 
     async fn publish(&mut self) {
-        let events: Vec<Value> = (0..=self.chance.below(4)).map(|_| self.event()).collect();
+        let events: Vec<Value> = (0..=self.rng.below(4)).map(|_| self.event()).collect();
         let server = self.any_server();
         let answer = self.servers.post(server, "/events/batch", &json!({"events": events})).await;
         if let Some(answer) = answer.filter(|answer| answer.status == 201) {
@@ -92,7 +92,7 @@ impl Worker<'_> {
 
     fn claim_path(&mut self) -> String {
         let (first, second) = (self.any_tag(), self.any_tag());
-        let (wait, max) = (self.chance.below(2), 1 + self.chance.below(4));
+        let (wait, max) = (self.rng.below(2), 1 + self.rng.below(4));
         format!("/events/subscribe?tags={first},{second}&worker_id={}&lease=1&wait={wait}&max={max}", self.worker_id)
     }
 
@@ -107,12 +107,12 @@ impl Worker<'_> {
     /// Asks for work and is gone before, or while, the answer comes.
     async fn hang_up(&mut self) {
         let (server, path) = (self.any_server(), self.claim_path());
-        let patience = Duration::from_millis(self.chance.below(40));
+        let patience = Duration::from_millis(self.rng.below(40));
         let _ = tokio::time::timeout(patience, self.servers.get(server, &path)).await;
     }
 
     fn any_claim(&mut self) -> Option<Claim> {
-        let place = self.chance.below(self.held.len().max(1) as u64) as usize;
+        let place = self.rng.below(self.held.len().max(1) as u64) as usize;
         (place < self.held.len()).then(|| self.held.swap_remove(place))
     }
 
@@ -125,21 +125,21 @@ impl Worker<'_> {
         }
     }
 
-    async fn say(&mut self, word: &str, more: Value) {
+    async fn settle(&mut self, verb: &str, more: Value) {
         let Some(claim) = self.any_claim() else { return };
         let mut body = claim.body(Naming::Lease);
         body.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
-        let (server, path) = (self.any_server(), format!("/events/{}/{word}", claim.event_id));
+        let (server, path) = (self.any_server(), format!("/events/{}/{verb}", claim.event_id));
         self.servers.post(server, &path, &body).await;
-        if matches!(word, "heartbeat" | "start") {
+        if matches!(verb, "heartbeat" | "start") {
             self.held.push(claim);
         }
     }
 
     async fn operate(&mut self) {
         let ids: Vec<i64> = self.promises.published.lock().expect("no panic").iter().rev().take(50).copied().collect();
-        let Some(id) = self.chance.pick(&ids).copied() else { return };
-        let path = match self.chance.below(4) {
+        let Some(id) = self.rng.pick(&ids).copied() else { return };
+        let path = match self.rng.below(4) {
             0 => format!("/events/{id}/reset"),
             1 => format!("/events/{id}/cancel"),
             2 => format!("/events/{id}/retry"),

@@ -5,7 +5,7 @@ use waybill::store::connection::migrate::migrate;
 
 use super::statements::{counting_cluster, runs};
 use crate::support::receiver::{Gate, Receiver, Reply};
-use crate::support::{App, Options, Place, database, until};
+use crate::support::{App, ClusterDir, Options, database, until};
 
 /// What a push consists of: stored with its event, asked after, claimed, and put on record.
 const STATEMENTS: [&str; 4] =
@@ -33,8 +33,8 @@ async fn until_completed(app: &App, count: i64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_push_costs_a_handful_of_statements_alone_and_less_than_one_among_many() {
-    let place = Place::new();
-    let cluster = tokio::task::block_in_place(|| counting_cluster(&place.data_dir()));
+    let cluster_dir = ClusterDir::new();
+    let cluster = tokio::task::block_in_place(|| counting_cluster(&cluster_dir.data_dir()));
     let url = cluster.url("postgres");
     migrate(&url).await.expect("the migrations run");
     database::execute(&url, "CREATE EXTENSION pg_stat_statements").await;

@@ -8,7 +8,7 @@ use waybill::engine::Queued;
 use waybill::postgres::{Cluster, ClusterOptions};
 use waybill::store::connection::migrate::migrate;
 
-use crate::support::{App, HeldTable, Options, Place, database, until};
+use crate::support::{App, ClusterDir, HeldTable, Options, database, until};
 
 /// Callers at once.
 const CALLERS: usize = 64;
@@ -49,11 +49,11 @@ async fn at_once<F: Future<Output = Value>>(
     let gather = async {
         for ahead in 1..=width {
             open.send(ahead).expect("callers wait");
-            held.until_awaited_by(ahead).await;
+            held.until_blocked_statements(ahead).await;
         }
         open.send(CALLERS).expect("callers wait");
         until("the calls have gathered", async || queued(app.engine().queued()) == CALLERS - width).await;
-        held.let_go().await;
+        held.unlock().await;
     };
     let (answers, ()) = tokio::join!(join_all(calls), gather);
     answers
@@ -61,8 +61,8 @@ async fn at_once<F: Future<Output = Value>>(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_calls_of_sixty_four_share_a_handful_of_statements() {
-    let place = Place::new();
-    let cluster = tokio::task::block_in_place(|| counting_cluster(&place.data_dir()));
+    let cluster_dir = ClusterDir::new();
+    let cluster = tokio::task::block_in_place(|| counting_cluster(&cluster_dir.data_dir()));
     let url = cluster.url("postgres");
     migrate(&url).await.expect("the migrations run");
     database::execute(&url, "CREATE EXTENSION pg_stat_statements").await;

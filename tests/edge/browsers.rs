@@ -3,7 +3,7 @@
 use reqwest::header::HeaderMap;
 use serde_json::json;
 
-use super::Wire;
+use super::RawConnection;
 use crate::support::{App, Options, Reply, ledger};
 
 const EVENT: &str = r#"{"title": "a job", "tags": "a"}"#;
@@ -176,9 +176,9 @@ async fn the_host_of_an_absolute_target_counts_and_a_missing_one_does_not() {
         ("GET /events HTTP/1.0\r\n", 200),
     ];
     for (request, status) in requests {
-        let mut wire = Wire::to(&app).await;
-        wire.send(format!("{request}Connection: close\r\n\r\n")).await;
-        assert_eq!(wire.response_to("GET").await.status, status, "{request}");
+        let mut raw = RawConnection::to(&app).await;
+        raw.send(format!("{request}Connection: close\r\n\r\n")).await;
+        assert_eq!(raw.response_to("GET").await.status, status, "{request}");
     }
 }
 
@@ -187,9 +187,9 @@ async fn the_host_of_an_absolute_target_counts_and_a_missing_one_does_not() {
 async fn a_refusal_does_not_wait_for_the_body() {
     let app = App::start().await;
     for (headers, status) in [("Host: localhost\r\nOrigin: https://evil.example", 403), ("Host: evil.example", 421)] {
-        let mut wire = Wire::to(&app).await;
-        wire.send(format!("POST /events HTTP/1.1\r\n{headers}\r\nContent-Length: 1000\r\n\r\n")).await;
-        assert_eq!(wire.response_to("POST").await.status, status);
+        let mut raw = RawConnection::to(&app).await;
+        raw.send(format!("POST /events HTTP/1.1\r\n{headers}\r\nContent-Length: 1000\r\n\r\n")).await;
+        assert_eq!(raw.response_to("POST").await.status, status);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use super::Wire;
+use super::RawConnection;
 use crate::support::process::{Process, send, waybill};
 use crate::support::work::W1;
 use crate::support::{App, database, until};
@@ -25,51 +25,51 @@ async fn of_pipelined_answers_only_the_last_announces_the_end() {
     let app = App::start().await;
     let close = "Connection: close\r\n";
     for last in [request("GET", "/tags", close), publish(close)] {
-        let mut wire = Wire::to(&app).await;
-        wire.send(request("GET", "/tags", "") + &publish("") + &request("GET", "/health", "") + &last).await;
+        let mut raw = RawConnection::to(&app).await;
+        raw.send(request("GET", "/tags", "") + &publish("") + &request("GET", "/health", "") + &last).await;
         for status in [200, 201, 200] {
-            let response = wire.response_to("GET").await;
+            let response = raw.response_to("GET").await;
             assert_eq!((response.status, response.header("connection")), (status, None), "{response:?}");
         }
-        let response = wire.response_to("GET").await;
+        let response = raw.response_to("GET").await;
         assert_eq!(response.header("connection"), Some("close"), "{response:?}");
-        wire.expect_end().await;
+        raw.expect_end().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_pipelined_request_is_answered_by_its_own_method_and_version() {
     let app = App::start().await;
-    let mut wire = Wire::to(&app).await;
+    let mut raw = RawConnection::to(&app).await;
     let methods = ["GET", "HEAD", "GET", "HEAD", "HEAD", "GET"];
-    wire.send(methods.map(|method| request(method, "/tags", "")).concat()).await;
+    raw.send(methods.map(|method| request(method, "/tags", "")).concat()).await;
     for method in methods {
-        let response = wire.response_to(method).await;
+        let response = raw.response_to(method).await;
         assert_eq!((response.status, response.header("content-length")), (200, Some("23")), "{method} {response:?}");
     }
-    wire.send(request("GET", "/tags", "") + "GET /tags HTTP/1.0\r\n\r\n").await;
-    assert!(wire.response_to("GET").await.head.starts_with("HTTP/1.1 200"));
-    assert!(wire.response_to("GET").await.head.starts_with("HTTP/1.0 200"));
-    wire.expect_end().await;
+    raw.send(request("GET", "/tags", "") + "GET /tags HTTP/1.0\r\n\r\n").await;
+    assert!(raw.response_to("GET").await.head.starts_with("HTTP/1.1 200"));
+    assert!(raw.response_to("GET").await.head.starts_with("HTTP/1.0 200"));
+    raw.expect_end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_behind_a_body_in_chunks_are_answered_by_their_own_method_and_version() {
     let app = App::start().await;
-    let mut wire = Wire::to(&app).await;
+    let mut raw = RawConnection::to(&app).await;
     let body = r#"{"title": "a job", "tags": "a"}"#;
     let head = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
     let chunked = format!("{}{:x}\r\n{body}\r\n0\r\n\r\n", request("POST", "/events", head), body.len());
     let close = "Connection: close\r\n";
-    wire.send(chunked.clone() + &request("GET", "/tags", "") + &request("HEAD", "/tags", "")).await;
+    raw.send(chunked.clone() + &request("GET", "/tags", "") + &request("HEAD", "/tags", "")).await;
     for (method, status) in [("POST", 201), ("GET", 200), ("HEAD", 200)] {
-        assert_eq!(wire.response_to(method).await.status, status);
+        assert_eq!(raw.response_to(method).await.status, status);
     }
-    wire.send(chunked + &request("GET", "/tags", "") + &request("GET", "/health", close)).await;
+    raw.send(chunked + &request("GET", "/tags", "") + &request("GET", "/health", close)).await;
     for connection in [None, None, Some("close")] {
-        assert_eq!(wire.response_to("GET").await.header("connection"), connection);
+        assert_eq!(raw.response_to("GET").await.header("connection"), connection);
     }
-    wire.expect_end().await;
+    raw.expect_end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,17 +77,17 @@ async fn pipelined_requests_may_be_cut_anywhere() {
     let app = App::start().await;
     let bytes = request("GET", "/health", "") + &publish("") + &request("GET", "/tags", "Connection: close\r\n");
     for cut in (1..bytes.len()).step_by(7) {
-        let mut wire = Wire::to(&app).await;
-        wire.stream.set_nodelay(true).expect("a socket");
-        wire.send(&bytes[..cut]).await;
+        let mut raw = RawConnection::to(&app).await;
+        raw.stream.set_nodelay(true).expect("a socket");
+        raw.send(&bytes[..cut]).await;
         // The rest is a packet of its own, mostly.
         tokio::task::yield_now().await;
-        wire.send(&bytes[cut..]).await;
+        raw.send(&bytes[cut..]).await;
         for (status, connection) in [(200, None), (201, None), (200, Some("close"))] {
-            let response = wire.response_to("GET").await;
+            let response = raw.response_to("GET").await;
             assert_eq!((response.status, response.header("connection")), (status, connection), "cut at {cut}");
         }
-        wire.expect_end().await;
+        raw.expect_end().await;
     }
 }
 
@@ -103,41 +103,41 @@ async fn bodies_of_any_kind_may_be_followed_by_another_request() {
         request("POST", "/events", &format!("{json}Content-Length: {}\r\n", body.len())) + &body
     };
     for first in [&chunked, &large, &publish("")] {
-        let mut wire = Wire::to(&app).await;
-        wire.send(first.clone() + &request("GET", "/health", "")).await;
-        assert_eq!(wire.response_to("POST").await.status, 201);
-        assert_eq!(wire.response_to("GET").await.status, 200);
-        wire.send(request("GET", "/tags", "")).await;
-        assert_eq!(wire.response_to("GET").await.status, 200);
+        let mut raw = RawConnection::to(&app).await;
+        raw.send(first.clone() + &request("GET", "/health", "")).await;
+        assert_eq!(raw.response_to("POST").await.status, 201);
+        assert_eq!(raw.response_to("GET").await.status, 200);
+        raw.send(request("GET", "/tags", "")).await;
+        assert_eq!(raw.response_to("GET").await.status, 200);
     }
-    let mut wire = Wire::to(&app).await;
-    wire.send(expecting + &request("GET", "/health", "")).await;
+    let mut raw = RawConnection::to(&app).await;
+    raw.send(expecting + &request("GET", "/health", "")).await;
     for status in [100, 201, 200] {
-        assert_eq!(wire.response_to("GET").await.status, status);
+        assert_eq!(raw.response_to("GET").await.status, status);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_is_not_kept_waiting_by_the_request_behind_it() {
     let app = App::start().await;
-    let mut wire = Wire::to(&app).await;
+    let mut raw = RawConnection::to(&app).await;
     let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait=60"), "");
-    wire.send(claim + &request("GET", "/health", "")).await;
+    raw.send(claim + &request("GET", "/health", "")).await;
     until("it waits", async || app.engine().hub().len() == 1).await;
     let id = app.publish_tagged("a").await;
-    assert!(wire.response_to("GET").await.body.contains(&format!("\"id\":{id}")));
-    assert_eq!(wire.response_to("GET").await.status, 200);
+    assert!(raw.response_to("GET").await.body.contains(&format!("\"id\":{id}")));
+    assert_eq!(raw.response_to("GET").await.status, 200);
 }
 
 /// The hang-up is noticed although there are bytes that nobody has looked at.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_hangs_up_behind_a_pipelined_request_is_gone() {
     let app = App::start().await;
-    let mut wire = Wire::to(&app).await;
+    let mut raw = RawConnection::to(&app).await;
     let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait=60"), "");
-    wire.send(claim + &request("GET", "/health", "")).await;
+    raw.send(claim + &request("GET", "/health", "")).await;
     until("it waits", async || app.engine().hub().len() == 1).await;
-    drop(wire);
+    drop(raw);
     until("the server notices", async || app.engine().hub().is_empty()).await;
     let id = app.publish_tagged("a").await;
     assert_eq!(app.status(id).await, "PENDING");
@@ -156,11 +156,11 @@ async fn bytes_that_are_no_http_are_logged_with_their_sender_and_not_as_an_error
     let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03hello from a client that speaks TLS";
     let oversized = format!("GET / HTTP/1.1\r\nHost: localhost\r\nA: {}\r\n\r\n", "x".repeat(200_000));
     for (garbage, status) in [(&hello[..], 400), (b"HELLO\r\n\r\n", 400), (oversized.as_bytes(), 431)] {
-        let mut wire = Wire::to(&server.app).await;
-        let peer = wire.stream.local_addr().expect("an address").to_string();
+        let mut raw = RawConnection::to(&server.app).await;
+        let peer = raw.stream.local_addr().expect("an address").to_string();
         // The server may have closed before it has read all of it.
-        let _ = tokio::io::AsyncWriteExt::write_all(&mut wire.stream, garbage).await;
-        assert_eq!(wire.response_to("GET").await.status, status);
+        let _ = tokio::io::AsyncWriteExt::write_all(&mut raw.stream, garbage).await;
+        assert_eq!(raw.response_to("GET").await.status, status);
         until("it is logged", async || !lines_about(&server.stderr(), &peer).is_empty()).await;
         let lines = lines_about(&server.stderr(), &peer);
         assert_eq!(lines.len(), 1, "{lines:?}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use reqwest::Method;
 
-use super::Wire;
+use super::RawConnection;
 use crate::support::work::W1;
 use crate::support::{App, Reply};
 
@@ -42,10 +42,10 @@ async fn head_answers_what_get_answers_without_the_body() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_goes_on_after_a_head() {
     let app = App::start().await;
-    let mut wire = Wire::to(&app).await;
+    let mut raw = RawConnection::to(&app).await;
     for method in ["HEAD", "GET", "HEAD", "GET"] {
-        wire.send(format!("{method} /tags HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
-        let response = wire.response_to(method).await;
+        raw.send(format!("{method} /tags HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
+        let response = raw.response_to(method).await;
         assert_eq!(response.status, 200);
         assert_eq!(response.body.is_empty(), method == "HEAD");
     }
@@ -80,12 +80,12 @@ async fn options_lists_the_methods_of_a_path() {
 #[tokio::test(flavor = "multi_thread")]
 async fn options_of_the_server_lists_all_methods() {
     let app = App::start().await;
-    let mut wire = Wire::to(&app).await;
-    wire.send("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    let response = wire.response_to("OPTIONS").await;
+    let mut raw = RawConnection::to(&app).await;
+    raw.send("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let response = raw.response_to("OPTIONS").await;
     assert_eq!((response.status, response.header("allow")), (204, Some("GET, HEAD, POST, PATCH, DELETE, OPTIONS")));
-    wire.send("GET * HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    assert_eq!(wire.response_to("GET").await.status, 404);
+    raw.send("GET * HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert_eq!(raw.response_to("GET").await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]

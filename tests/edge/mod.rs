@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use crate::support::{App, within_patience};
 
 /// A connection on which a test writes and reads bytes.
-struct Wire {
+struct RawConnection {
     stream: TcpStream,
     received: Vec<u8>,
 }
@@ -24,10 +24,10 @@ struct Response {
     body: String,
 }
 
-impl Wire {
+impl RawConnection {
     async fn to(app: &App) -> Self {
         let address = app.base.trim_start_matches("http://");
-        Wire { stream: TcpStream::connect(address).await.expect("a connection"), received: Vec::new() }
+        RawConnection { stream: TcpStream::connect(address).await.expect("a connection"), received: Vec::new() }
     }
 
     async fn send(&mut self, bytes: impl AsRef<[u8]>) {

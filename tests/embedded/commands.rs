@@ -1,7 +1,7 @@
 //! `waybill migrate`, and words that it does not know.
 
 use super::{run, start, waybill};
-use crate::support::{Place, database};
+use crate::support::{ClusterDir, database};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn migrate_brings_a_database_up_to_date_and_then_says_that_it_is() {
@@ -22,14 +22,14 @@ async fn migrate_brings_a_database_up_to_date_and_then_says_that_it_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn migrate_without_a_database_url_migrates_the_servers_own() {
-    let place = Place::with_cluster();
+    let cluster_dir = ClusterDir::with_cluster();
     let mut command = waybill(&["migrate", "--data-dir"]);
-    command.arg(place.data_dir());
+    command.arg(cluster_dir.data_dir());
     let (ended, stdout) = run(command);
     assert!(ended.status.success(), "{}", ended.stderr);
     assert!(stdout.ends_with(" migrations ran\n"), "{stdout}");
-    assert_eq!(place.postmaster(), None, "PostgreSQL is stopped afterwards");
-    let server = start(&place);
+    assert_eq!(cluster_dir.postmaster(), None, "PostgreSQL is stopped afterwards");
+    let server = start(&cluster_dir);
     assert!(!server.stderr().contains("brought up to date"), "{}", server.stderr());
 }
 

@@ -10,11 +10,11 @@ use nix::unistd::geteuid;
 use serde_json::json;
 
 use super::{Process, send, serve, start, until_gone};
-use crate::support::{Place, until};
+use crate::support::{ClusterDir, until};
 
 /// Both die at the same moment: the server must not have the time to start another PostgreSQL.
-async fn kill_both(server: Process, place: &Place) {
-    let postmaster = place.postmaster().expect("it runs");
+async fn kill_both(server: Process, cluster_dir: &ClusterDir) {
+    let postmaster = cluster_dir.postmaster().expect("it runs");
     send(server.pid(), Signal::SIGSTOP);
     send(postmaster, Signal::SIGKILL);
     server.kill_9().await;
@@ -23,35 +23,35 @@ async fn kill_both(server: Process, place: &Place) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_server_takes_its_postgresql_along_and_the_next_finds_everything() {
-    let place = Place::with_cluster();
-    let server = start(&place);
-    let postmaster = place.postmaster().expect("it runs");
+    let cluster_dir = ClusterDir::with_cluster();
+    let server = start(&cluster_dir);
+    let postmaster = cluster_dir.postmaster().expect("it runs");
     let id = server.app.publish_tagged("a").await;
     server.app.claim("a", "w:1").await.expect("an event");
     server.kill_9().await;
     until_gone(postmaster).await;
-    let server = start(&place);
+    let server = start(&cluster_dir);
     assert_eq!(server.app.event(id).await["status"], "PROCESSING");
     server.app.complete(id, "w:1").await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_follows_a_killed_one_at_once_waits_for_its_postgresql_to_end() {
-    let place = Place::with_cluster();
-    let server = start(&place);
+    let cluster_dir = ClusterDir::with_cluster();
+    let server = start(&cluster_dir);
     let id = server.app.publish_tagged("a").await;
     server.kill_9().await;
-    assert_eq!(start(&place).app.event(id).await["status"], "PENDING");
+    assert_eq!(start(&cluster_dir).app.event(id).await["status"], "PENDING");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_postgresql_comes_back_under_the_running_server() {
-    let place = Place::with_cluster();
-    let server = start(&place);
+    let cluster_dir = ClusterDir::with_cluster();
+    let server = start(&cluster_dir);
     let event = json!({"title": "t", "tags": "a"});
     for _ in 0..2 {
         let acknowledged = server.app.publish_tagged("a").await;
-        let killed = place.postmaster().expect("it runs");
+        let killed = cluster_dir.postmaster().expect("it runs");
         send(killed, Signal::SIGKILL);
         until_gone(killed).await;
         let reply = server.app.post("/events", &event).await;
@@ -62,42 +62,42 @@ async fn a_killed_postgresql_comes_back_under_the_running_server() {
         }
         until("work goes on", async || server.app.post("/events", &event).await.status == 201).await;
         assert_eq!(server.app.event(acknowledged).await["status"], "PENDING");
-        assert_ne!(place.postmaster(), Some(killed));
+        assert_ne!(cluster_dir.postmaster(), Some(killed));
     }
     server.app.get("/ready").await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_and_a_postgresql_killed_together_recover() {
-    let place = Place::with_cluster();
-    let server = start(&place);
+    let cluster_dir = ClusterDir::with_cluster();
+    let server = start(&cluster_dir);
     let id = server.app.publish_tagged("a").await;
-    kill_both(server, &place).await;
-    assert!(place.postmaster().is_some(), "its pid file is left behind");
-    assert_eq!(start(&place).app.event(id).await["status"], "PENDING");
+    kill_both(server, &cluster_dir).await;
+    assert!(cluster_dir.postmaster().is_some(), "its pid file is left behind");
+    assert_eq!(start(&cluster_dir).app.event(id).await["status"], "PENDING");
 }
 
 /// After a power cut the recorded pid may belong to anybody, and PostgreSQL alone would
 /// refuse to start for as long as that process lives.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_pid_file_that_names_a_stranger_is_no_obstacle() {
-    let place = Place::with_cluster();
-    let server = start(&place);
+    let cluster_dir = ClusterDir::with_cluster();
+    let server = start(&cluster_dir);
     let id = server.app.publish_tagged("a").await;
-    kill_both(server, &place).await;
-    let owner = fs::metadata(place.data_dir().join("postgres")).expect("a cluster");
+    kill_both(server, &cluster_dir).await;
+    let owner = fs::metadata(cluster_dir.data_dir().join("postgres")).expect("a cluster");
     let mut stranger = Command::new("sleep");
     stranger.arg("600");
     if geteuid().is_root() {
         stranger.uid(owner.uid()).gid(owner.gid());
     }
     let mut stranger = stranger.spawn().expect("it runs");
-    for file in ["postgres/postmaster.pid", "run/.s.PGSQL.5432.lock"].map(|file| place.data_dir().join(file)) {
+    for file in ["postgres/postmaster.pid", "run/.s.PGSQL.5432.lock"].map(|file| cluster_dir.data_dir().join(file)) {
         let text = fs::read_to_string(&file).expect("it is left behind");
         let (_, rest) = text.split_once('\n').expect("several lines");
         fs::write(&file, format!("{}\n{rest}", stranger.id())).expect("we may");
     }
-    let next = Process::spawn(serve(&place));
+    let next = Process::spawn(serve(&cluster_dir));
     stranger.kill().expect("our child");
     stranger.wait().expect("our child");
     let next = next.unwrap_or_else(|ended| panic!("{}", ended.stderr));
@@ -106,11 +106,11 @@ async fn a_stale_pid_file_that_names_a_stranger_is_no_obstacle() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_killed_while_it_makes_the_database_can_be_followed() {
-    let place = Place::new();
-    let mut child = serve(&place).stderr(Stdio::null()).spawn().expect("it runs");
-    until("the database is being made", async || place.data_dir().join("postgres.init/base").exists()).await;
+    let cluster_dir = ClusterDir::new();
+    let mut child = serve(&cluster_dir).stderr(Stdio::null()).spawn().expect("it runs");
+    until("the database is being made", async || cluster_dir.data_dir().join("postgres.init/base").exists()).await;
     send(child.id(), Signal::SIGKILL);
     child.wait().expect("our child");
-    start(&place).app.publish_tagged("a").await;
-    assert!(!place.data_dir().join("postgres.init").exists());
+    start(&cluster_dir).app.publish_tagged("a").await;
+    assert!(!cluster_dir.data_dir().join("postgres.init").exists());
 }

@@ -15,18 +15,18 @@ use std::process::{Command, Stdio};
 use nix::unistd::{User, geteuid};
 
 use crate::support::process::{Ended, Process, send, waybill, waybill_at};
-use crate::support::{Place, until};
+use crate::support::{ClusterDir, until};
 
 /// `waybill serve` on a data directory and a port of its own.
-fn serve(place: &Place) -> Command {
+fn serve(cluster_dir: &ClusterDir) -> Command {
     let mut command = waybill(&["serve", "--bind", "127.0.0.1:0", "--data-dir"]);
-    command.arg(place.data_dir());
+    command.arg(cluster_dir.data_dir());
     command
 }
 
 /// Starts a server on a data directory.
-fn start(place: &Place) -> Process {
-    Process::start(serve(place))
+fn start(cluster_dir: &ClusterDir) -> Process {
+    Process::start(serve(cluster_dir))
 }
 
 /// The user `nobody` where the tests run as root, else whoever runs them.
@@ -38,8 +38,8 @@ impl OrdinaryUser {
     }
 
     /// A folder of the user's own.
-    fn home(&self, place: &Place) -> PathBuf {
-        let home = place.root().join("home");
+    fn home(&self, cluster_dir: &ClusterDir) -> PathBuf {
+        let home = cluster_dir.root().join("home");
         fs::create_dir(&home).expect("a folder");
         if let Some(user) = &self.0 {
             std::os::unix::fs::chown(&home, Some(user.uid.as_raw()), Some(user.gid.as_raw())).expect("we are root");
@@ -48,8 +48,8 @@ impl OrdinaryUser {
     }
 
     /// `waybill`, run as this user. The build may lie where only its owner can go.
-    fn waybill(&self, place: &Place, arguments: &[&str]) -> Command {
-        let program = place.root().join("waybill");
+    fn waybill(&self, cluster_dir: &ClusterDir, arguments: &[&str]) -> Command {
+        let program = cluster_dir.root().join("waybill");
         if !program.exists() {
             fs::copy(env!("CARGO_BIN_EXE_waybill"), &program).expect("a copy");
         }

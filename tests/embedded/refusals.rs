@@ -6,7 +6,7 @@ use std::process::Command;
 use nix::unistd::geteuid;
 
 use super::{Ended, Process, serve, start, waybill};
-use crate::support::{Place, database};
+use crate::support::{ClusterDir, database};
 
 /// Insists that it ended with an error that says these things.
 #[track_caller]
@@ -20,26 +20,26 @@ fn refused(started: Result<Process, Ended>, says: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_server_on_the_same_directory_is_refused_and_the_first_does_not_notice() {
-    let place = Place::with_cluster();
-    let first = start(&place);
+    let cluster_dir = ClusterDir::with_cluster();
+    let first = start(&cluster_dir);
     let id = first.app.publish_tagged("a").await;
     let holder = format!("in use by another Waybill server (process {})", first.pid());
-    refused(Process::spawn(serve(&place)), &[&holder, "choose another data directory"]);
+    refused(Process::spawn(serve(&cluster_dir)), &[&holder, "choose another data directory"]);
     assert_eq!(first.app.event(id).await["status"], "PENDING");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_without_postgresql_is_refused_and_it_says_what_to_install() {
-    let place = Place::new();
-    let mut command = serve(&place);
-    command.env("PATH", "").env("WAYBILL_PG_BIN", place.root());
-    let bin = place.root().display().to_string();
+    let cluster_dir = ClusterDir::new();
+    let mut command = serve(&cluster_dir);
+    command.env("PATH", "").env("WAYBILL_PG_BIN", cluster_dir.root());
+    let bin = cluster_dir.root().display().to_string();
     refused(Process::spawn(command), &["WAYBILL_PG_BIN", &bin, "apt-get install postgresql-15"]);
-    assert!(!place.data_dir().exists(), "a refusal leaves nothing behind");
+    assert!(!cluster_dir.data_dir().exists(), "a refusal leaves nothing behind");
 }
 
 /// Hides the installed PostgreSQL behind an empty folder, where the kernel lets us.
-fn without_postgresql(place: &Place) -> Option<Command> {
+fn without_postgresql(cluster_dir: &ClusterDir) -> Option<Command> {
     let namespaces: &[&str] =
         if geteuid().is_root() { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
     let hide = "mount -t tmpfs none /usr/lib/postgresql";
@@ -49,49 +49,49 @@ fn without_postgresql(place: &Place) -> Option<Command> {
     }
     let mut command = Command::new("unshare");
     let script = format!("{hide} && PATH=/usr/bin:/bin exec \"$0\" serve --bind 127.0.0.1:0 --data-dir \"$1\"");
-    command.args(namespaces).args(["sh", "-c", &script, env!("CARGO_BIN_EXE_waybill")]).arg(place.data_dir());
+    command.args(namespaces).args(["sh", "-c", &script, env!("CARGO_BIN_EXE_waybill")]).arg(cluster_dir.data_dir());
     Some(command)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_without_postgresql_is_told_what_to_install() {
-    let place = Place::new();
-    let Some(mut command) = without_postgresql(&place) else {
+    let cluster_dir = ClusterDir::new();
+    let Some(mut command) = without_postgresql(&cluster_dir) else {
         eprintln!("not tried: this machine does not let us hide its PostgreSQL");
         return;
     };
     command.env_remove("DATABASE_URL");
     refused(Process::spawn(command), &["apt-get install postgresql-15", "WAYBILL_PG_BIN", "DATABASE_URL"]);
-    assert!(!place.data_dir().exists(), "a refusal leaves nothing behind");
+    assert!(!cluster_dir.data_dir().exists(), "a refusal leaves nothing behind");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn data_of_another_version_names_the_package_that_can_read_it() {
-    let place = Place::with_cluster();
-    fs::write(place.data_dir().join("postgres/PG_VERSION"), "99\n").expect("we may");
-    refused(Process::spawn(serve(&place)), &["apt-get install postgresql-99"]);
+    let cluster_dir = ClusterDir::with_cluster();
+    fs::write(cluster_dir.data_dir().join("postgres/PG_VERSION"), "99\n").expect("we may");
+    refused(Process::spawn(serve(&cluster_dir)), &["apt-get install postgresql-99"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_is_taken_is_refused_and_no_postgresql_is_left_behind() {
-    let place = Place::with_cluster();
+    let cluster_dir = ClusterDir::with_cluster();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     let mut command = waybill(&["serve", "--bind", &address, "--data-dir"]);
-    command.arg(place.data_dir());
+    command.arg(cluster_dir.data_dir());
     refused(Process::spawn(command), &[&format!("cannot listen on {address}")]);
-    assert_eq!(place.postmaster(), None);
+    assert_eq!(cluster_dir.postmaster(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_is_taken_is_noticed_before_a_database_is_made() {
-    let place = Place::new();
+    let cluster_dir = ClusterDir::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     let mut command = waybill(&["serve", "--bind", &address, "--data-dir"]);
-    command.arg(place.data_dir());
+    command.arg(cluster_dir.data_dir());
     refused(Process::spawn(command), &[&format!("cannot listen on {address}")]);
-    assert!(!place.data_dir().exists(), "a refusal leaves nothing behind");
+    assert!(!cluster_dir.data_dir().exists(), "a refusal leaves nothing behind");
 }
 
 fn serve_with_url(url: &str) -> Command {

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::start;
-use crate::support::{Place, until};
+use crate::support::{ClusterDir, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_directory_that_was_removed_is_noticed_at_once_and_the_log_says_so() {
-    let place = Place::with_cluster();
-    let server = start(&place);
+    let cluster_dir = ClusterDir::with_cluster();
+    let server = start(&cluster_dir);
     server.app.publish_tagged("a").await;
     server.app.get("/ready").await.expect(200);
     let removed_at = Instant::now();
-    let cluster = place.data_dir().join("postgres");
-    fs::rename(&cluster, place.root().join("gone")).expect("we may");
-    fs::remove_dir_all(place.root().join("gone")).expect("we may");
+    let cluster = cluster_dir.data_dir().join("postgres");
+    fs::rename(&cluster, cluster_dir.root().join("gone")).expect("we may");
+    fs::remove_dir_all(cluster_dir.root().join("gone")).expect("we may");
     until("it is not ready", async || server.app.get("/ready").await.status == 503).await;
     let said = format!("the data directory {} is gone", cluster.display());
     until("the log says so", async || server.stderr().contains(&said)).await;
@@ -31,10 +31,10 @@ async fn a_data_directory_that_was_removed_is_noticed_at_once_and_the_log_says_s
 /// What is written into files that nobody can open any more is lost: nothing is acknowledged then.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_directory_that_comes_back_is_used_again_with_all_that_was_acknowledged() {
-    let place = Place::with_cluster();
-    let server = start(&place);
+    let cluster_dir = ClusterDir::with_cluster();
+    let server = start(&cluster_dir);
     let id = server.app.publish_tagged("a").await;
-    let (cluster, elsewhere) = (place.data_dir().join("postgres"), place.root().join("elsewhere"));
+    let (cluster, elsewhere) = (cluster_dir.data_dir().join("postgres"), cluster_dir.root().join("elsewhere"));
     fs::rename(&cluster, &elsewhere).expect("we may");
     until("it is not ready", async || server.app.get("/ready").await.status == 503).await;
     fs::rename(&elsewhere, &cluster).expect("we may");

@@ -9,31 +9,31 @@ use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
 use super::{OrdinaryUser, Process, send, serve, start, waybill};
-use crate::support::{Place, database};
+use crate::support::{ClusterDir, database};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_start_just_works_and_a_later_one_finds_the_data() {
-    let place = Place::new();
-    let server = start(&place);
+    let cluster_dir = ClusterDir::new();
+    let server = start(&cluster_dir);
     let id = server.app.publish_tagged("a").await;
-    let data = place.data_dir().canonicalize().expect("a folder");
+    let data = cluster_dir.data_dir().canonicalize().expect("a folder");
     let said = server.stderr().matches(&format!("the data is in {}", data.display())).count();
     assert_eq!(said, 1, "{}", server.stderr());
     server.stop().await;
-    let server = start(&place);
+    let server = start(&cluster_dir);
     assert_eq!(server.app.claim("a", "w:1").await.expect("an event")["id"], id);
     server.stop().await;
-    let server = start(&place);
+    let server = start(&cluster_dir);
     server.app.complete(id, "w:1").await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ordinary_user_needs_to_say_nothing_at_all() {
-    let place = Place::new();
+    let cluster_dir = ClusterDir::new();
     let user = OrdinaryUser::find();
-    let home = user.home(&place);
+    let home = user.home(&cluster_dir);
     let start = || {
-        let mut command = user.waybill(&place, &["serve", "--bind", "127.0.0.1:0"]);
+        let mut command = user.waybill(&cluster_dir, &["serve", "--bind", "127.0.0.1:0"]);
         command.env("HOME", &home).current_dir("/");
         Process::spawn(command).unwrap_or_else(|ended| panic!("{}", ended.stderr))
     };
@@ -50,10 +50,10 @@ async fn an_ordinary_user_needs_to_say_nothing_at_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgresql_never_runs_as_root() {
-    let place = Place::with_cluster();
-    let server = start(&place);
+    let cluster_dir = ClusterDir::with_cluster();
+    let server = start(&cluster_dir);
     let process = |pid: u32| fs::metadata(format!("/proc/{pid}")).expect("a process").uid();
-    let postmaster = process(place.postmaster().expect("it runs"));
+    let postmaster = process(cluster_dir.postmaster().expect("it runs"));
     assert_ne!(postmaster, 0);
     if !geteuid().is_root() {
         assert_eq!(postmaster, process(server.pid()));
@@ -62,9 +62,9 @@ async fn postgresql_never_runs_as_root() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_may_come_from_the_environment() {
-    let place = Place::with_cluster();
+    let cluster_dir = ClusterDir::with_cluster();
     let mut command = waybill(&["serve"]);
-    command.env("WAYBILL_BIND", "127.0.0.1:0").env("WAYBILL_DATA_DIR", place.data_dir());
+    command.env("WAYBILL_BIND", "127.0.0.1:0").env("WAYBILL_DATA_DIR", cluster_dir.data_dir());
     command.env("WAYBILL_LOG_FORMAT", "json").env("DATABASE_URL", "");
     let server = Process::spawn(command).unwrap_or_else(|ended| panic!("{}", ended.stderr));
     server.app.publish_tagged("a").await;
@@ -75,8 +75,8 @@ async fn settings_may_come_from_the_environment() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn port_0_picks_a_port_and_prints_it() {
-    let place = Place::with_cluster();
-    let server = start(&place);
+    let cluster_dir = ClusterDir::with_cluster();
+    let server = start(&cluster_dir);
     let port: u16 = server.app.base.strip_prefix("http://127.0.0.1:").expect("an address").parse().expect("a port");
     assert_ne!(port, 0);
     server.app.get("/health").await.expect(200);
@@ -101,13 +101,13 @@ async fn a_server_that_waits_for_its_database_turns_clients_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_files_in_the_data_directory_stay() {
-    let place = Place::new();
-    let data = place.data_dir();
+    let cluster_dir = ClusterDir::new();
+    let data = cluster_dir.data_dir();
     fs::create_dir_all(data.join("backups")).expect("a folder");
     fs::write(data.join("notes.txt"), "mine").expect("a file");
     fs::write(data.join("backups/monday"), "also mine").expect("a file");
-    start(&place).stop().await;
-    start(&place).stop().await;
+    start(&cluster_dir).stop().await;
+    start(&cluster_dir).stop().await;
     assert_eq!(fs::read_to_string(data.join("notes.txt")).expect("a file"), "mine");
     assert_eq!(fs::read_to_string(data.join("backups/monday")).expect("a file"), "also mine");
 }
@@ -136,20 +136,20 @@ async fn four_servers_may_start_at_once_on_one_empty_database() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_with_a_database_url_starts_no_postgresql() {
-    let place = Place::new();
-    let mut command = serve(&place);
+    let cluster_dir = ClusterDir::new();
+    let mut command = serve(&cluster_dir);
     command.env("DATABASE_URL", database::empty().await);
     let server = Process::spawn(command).unwrap_or_else(|ended| panic!("{}", ended.stderr));
     server.app.publish_tagged("a").await;
-    assert!(!place.data_dir().exists());
+    assert!(!cluster_dir.data_dir().exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn our_postgresql_has_room_for_as_many_connections_as_the_server_may_take() {
-    let place = Place::with_cluster();
-    let mut command = serve(&place);
+    let cluster_dir = ClusterDir::with_cluster();
+    let mut command = serve(&cluster_dir);
     command.args(["--db-connections", "200"]);
     let _server = Process::start(command);
-    let allowed = database::count(&place.url(), "SELECT current_setting('max_connections')").await;
+    let allowed = database::count(&cluster_dir.url(), "SELECT current_setting('max_connections')").await;
     assert!(allowed >= 202, "{allowed}");
 }

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::{Process, is_alive, send, serve, start};
-use crate::support::{HeldTable, Place, Reply, database, until, within_patience};
+use crate::support::{ClusterDir, HeldTable, Reply, database, until, within_patience};
 
 /// The promise.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
@@ -25,9 +25,9 @@ async fn wait_for_work(server: &Process, worker_id: &str) -> tokio::task::JoinHa
 }
 
 async fn stops_in_order_on(signal: Signal) {
-    let place = Place::with_cluster();
-    let mut server = start(&place);
-    let postmaster = place.postmaster().expect("it runs");
+    let cluster_dir = ClusterDir::with_cluster();
+    let mut server = start(&cluster_dir);
+    let postmaster = cluster_dir.postmaster().expect("it runs");
     let waiters = [wait_for_work(&server, "w:1").await, wait_for_work(&server, "w:2").await];
     let asked_at = Instant::now();
     send(server.pid(), signal);
@@ -37,7 +37,7 @@ async fn stops_in_order_on(signal: Signal) {
         within_patience(waiter).await.expect("no panic").expect(204);
     }
     assert!(!is_alive(postmaster));
-    assert_eq!(place.postmaster(), None, "PostgreSQL was stopped cleanly");
+    assert_eq!(cluster_dir.postmaster(), None, "PostgreSQL was stopped cleanly");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,9 +52,9 @@ async fn ctrl_c_does_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_postgresql_says_at_a_start_or_a_stop_is_an_error() {
-    let place = Place::new();
+    let cluster_dir = ClusterDir::new();
     for _ in 0..2 {
-        let mut server = start(&place);
+        let mut server = start(&cluster_dir);
         server.app.publish_tagged("a").await;
         send(server.pid(), Signal::SIGTERM);
         assert!(server.exit().await.success());
@@ -65,19 +65,19 @@ async fn nothing_that_postgresql_says_at_a_start_or_a_stop_is_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_in_flight_is_finished() {
-    let place = Place::with_cluster();
-    let mut server = start(&place);
-    let mut held = HeldTable::lock(&place.url(), "waybill.events").await;
+    let cluster_dir = ClusterDir::with_cluster();
+    let mut server = start(&cluster_dir);
+    let mut held = HeldTable::lock(&cluster_dir.url(), "waybill.events").await;
     let body = json!({"title": "t", "tags": "a"});
     let publish = in_background(server.app.client.post(format!("{}/events", server.app.base)).json(&body));
-    held.until_awaited().await;
+    held.until_blocked().await;
     send(server.pid(), Signal::SIGTERM);
     let address = server.app.base.trim_start_matches("http://").to_owned();
     until("nobody new is let in", async || std::net::TcpStream::connect(&address).is_err()).await;
-    held.let_go().await;
+    held.unlock().await;
     let published = within_patience(publish).await.expect("no panic").expect(201).json();
     assert_eq!(server.exit().await.code(), Some(0), "{}", server.stderr());
-    let cluster = place.start();
+    let cluster = cluster_dir.start();
     let stored = format!("SELECT count(*) FROM waybill.events WHERE id = {}", published["id"]);
     assert_eq!(database::count(&cluster.url("postgres"), &stored).await, 1);
 }
@@ -85,12 +85,12 @@ async fn what_is_in_flight_is_finished() {
 /// Somebody presses Ctrl-C while the first start still makes the database.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_can_be_called_off() {
-    let place = Place::new();
-    let mut child = serve(&place).stderr(Stdio::null()).spawn().expect("it runs");
-    until("the database is being made", async || place.data_dir().join("postgres.init").exists()).await;
+    let cluster_dir = ClusterDir::new();
+    let mut child = serve(&cluster_dir).stderr(Stdio::null()).spawn().expect("it runs");
+    until("the database is being made", async || cluster_dir.data_dir().join("postgres.init").exists()).await;
     send(child.id(), Signal::SIGINT);
     until("it ends", async || child.try_wait().expect("our child").is_some()).await;
     assert_eq!(child.wait().expect("our child").code(), Some(0));
-    assert_eq!(place.postmaster(), None);
-    start(&place).app.publish_tagged("a").await;
+    assert_eq!(cluster_dir.postmaster(), None);
+    start(&cluster_dir).app.publish_tagged("a").await;
 }

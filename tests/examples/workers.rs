@@ -83,7 +83,7 @@ async fn survives(program: &[&str]) {
     until_status(&app, id, "PROCESSING").await;
     let held = HeldTable::lock(&app.url, "waybill.event_log").await;
     until("the worker is told to come back", async || relay.count("503") > 0).await;
-    held.let_go().await;
+    held.unlock().await;
     until_status(&app, id, "COMPLETED").await;
     worker.stop().await;
 }

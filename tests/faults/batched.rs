@@ -33,10 +33,10 @@ fn publish(app: &App, title: &str) -> Call {
     post(app, "/events", json!({"title": title, "tags": "a"}))
 }
 
-fn say(app: &App, claim: &Claim, word: &str, more: Value) -> Call {
+fn say(app: &App, claim: &Claim, verb: &str, more: Value) -> Call {
     let mut body = claim.body(Naming::Lease);
     body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-    post(app, &format!("/events/{}/{word}", claim.event_id), body)
+    post(app, &format!("/events/{}/{verb}", claim.event_id), body)
 }
 
 fn complete(app: &App, claim: &Claim) -> Call {
@@ -66,18 +66,18 @@ async fn held_claims(app: &App, count: usize) -> Vec<Claim> {
 
 /// A batcher with as many batches at the database as it may have, each of one call, all of them
 /// held up.
-struct BusyLane {
+struct BusyBatcher {
     held: HeldTable,
     ahead: Vec<Call>,
 }
 
-impl BusyLane {
+impl BusyBatcher {
     /// Publishes wait for the table of events.
     async fn of_publishing(app: &App) -> Self {
         let mut batcher = Self { held: HeldTable::lock(&app.url, "waybill.events").await, ahead: Vec::new() };
         for busy in 1..=WIDTH {
             batcher.ahead.push(publish(app, "ahead"));
-            batcher.held.until_awaited_by(busy).await;
+            batcher.held.until_blocked_statements(busy).await;
         }
         batcher
     }
@@ -88,22 +88,22 @@ impl BusyLane {
         let mut batcher = Self { held: HeldTable::lock(&app.url, "waybill.event_log").await, ahead: Vec::new() };
         for (ahead, claim) in claims.iter().enumerate() {
             batcher.ahead.push(complete(app, claim));
-            batcher.held.until_awaited_by(ahead + 1).await;
+            batcher.held.until_blocked_statements(ahead + 1).await;
         }
         batcher
     }
 
     /// Lets everything run; those ahead succeed.
-    async fn let_go(self) {
-        self.held.let_go().await;
+    async fn unlock(self) {
+        self.held.unlock().await;
         for reply in answers(self.ahead).await {
             assert!(reply.status < 300, "{reply:?}");
         }
     }
 
     /// Lets the rest run after a cut; answers how many of those ahead succeeded.
-    async fn let_go_of_the_rest(self) -> usize {
-        self.held.let_go().await;
+    async fn unlock_rest(self) -> usize {
+        self.held.unlock().await;
         answers(self.ahead).await.iter().filter(|reply| reply.status < 300).count()
     }
 }
@@ -149,11 +149,11 @@ async fn assert_it_was_fused(app: &App) {
 async fn an_event_that_the_database_refuses_fails_its_own_publisher_and_nobody_else() {
     let app = App::start().await;
     refuse(&app, "events", "NEW.title = 'culprit'").await;
-    let batcher = BusyLane::of_publishing(&app).await;
+    let batcher = BusyBatcher::of_publishing(&app).await;
     let title = |n: usize| if n == 17 { "culprit".to_owned() } else { format!("job {n}") };
     let calls: Vec<Call> = (0..MANY).map(|n| publish(&app, &title(n))).collect();
     until_queued(&app, |queued| queued.publish, MANY).await;
-    batcher.let_go().await;
+    batcher.unlock().await;
     let culprit = odd_one_out(answers(calls).await, 201);
     assert!(!culprit.text.contains("no culprits here"), "{culprit:?}");
     culprit.problem(500, "internal_error");
@@ -166,22 +166,22 @@ async fn an_event_that_the_database_refuses_fails_its_own_publisher_and_nobody_e
 
 /// Thirty workers say the same word, one of them about work of which the database will not
 /// take it; the others are answered with 200, and only the one is where it was.
-async fn one_word_is_refused(word: &str, culprit: Value, condition: &str, status: &str) {
+async fn one_word_is_refused(verb: &str, culprit: Value, condition: &str, status: &str) {
     let app = App::start().await;
     refuse(&app, "deliveries", condition).await;
     let claims = held_claims(&app, MANY).await;
-    let batcher = BusyLane::of_settling(&app).await;
+    let batcher = BusyBatcher::of_settling(&app).await;
     let more = |n: usize| if n == 17 { culprit.clone() } else { json!({}) };
-    let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| say(&app, claim, word, more(n))).collect();
+    let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| say(&app, claim, verb, more(n))).collect();
     until_queued(&app, |queued| queued.settle, MANY).await;
-    batcher.let_go().await;
+    batcher.unlock().await;
     odd_one_out(answers(calls).await, 200).problem(500, "internal_error");
     assert_it_was_fused(&app).await;
     for (n, claim) in claims.iter().enumerate() {
         assert_eq!(app.status(claim.event_id).await, if n == 17 { "PROCESSING" } else { status });
     }
     ledger::check(&app).await;
-    say(&app, &claims[17], word, json!({})).await.expect("no panic").expect(200);
+    say(&app, &claims[17], verb, json!({})).await.expect("no panic").expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -202,11 +202,11 @@ async fn completions_beside_a_failure_that_the_database_refuses_are_completed_on
     let app = App::start().await;
     refuse(&app, "deliveries", "NEW.last_error = 'culprit'").await;
     let claims = held_claims(&app, MANY).await;
-    let batcher = BusyLane::of_settling(&app).await;
+    let batcher = BusyBatcher::of_settling(&app).await;
     let mut calls: Vec<Call> = claims[1..].iter().map(|claim| complete(&app, claim)).collect();
     calls.push(say(&app, &claims[0], "fail", json!({"error_message": "culprit"})));
     until_queued(&app, |queued| queued.settle, MANY).await;
-    batcher.let_go().await;
+    batcher.unlock().await;
     odd_one_out(answers(calls).await, 200).problem(500, "internal_error");
     assert_eq!(app.count("SELECT last_value FROM refusals").await, 1, "what was completed is not tried again");
     for claim in &claims[1..] {
@@ -217,15 +217,15 @@ async fn completions_beside_a_failure_that_the_database_refuses_are_completed_on
 }
 
 /// Says words about one event, in this order, in one batch; answers what each was answered.
-async fn say_in_one_batch(app: &App, words: &[&str]) -> (Claim, Vec<Reply>) {
+async fn say_in_one_batch(app: &App, verbs: &[&str]) -> (Claim, Vec<Reply>) {
     let claim = held_claims(app, 1).await.remove(0);
-    let batcher = BusyLane::of_settling(app).await;
+    let batcher = BusyBatcher::of_settling(app).await;
     let mut calls = Vec::new();
-    for (said, word) in words.iter().enumerate() {
-        calls.push(say(app, &claim, word, json!({})));
+    for (said, verb) in verbs.iter().enumerate() {
+        calls.push(say(app, &claim, verb, json!({})));
         until_queued(app, |queued| queued.settle, said + 1).await;
     }
-    batcher.let_go().await;
+    batcher.unlock().await;
     let replies = answers(calls).await;
     let transactions = "SELECT count(DISTINCT xmin::text) FROM waybill.event_log WHERE action <> 'PICKED'";
     assert_eq!(app.count(&format!("{transactions} AND event_id = {}", claim.event_id)).await, 1);
@@ -247,8 +247,8 @@ async fn a_completion_thrice_in_one_batch_is_one_line_and_three_times_the_same_a
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_completion_and_a_failure_in_one_batch_the_first_counts() {
     let app = App::start().await;
-    for (words, action) in [(["complete", "fail"], "COMPLETED"), (["fail", "complete"], "FAILED")] {
-        let (claim, replies) = say_in_one_batch(&app, &words).await;
+    for (verbs, action) in [(["complete", "fail"], "COMPLETED"), (["fail", "complete"], "FAILED")] {
+        let (claim, replies) = say_in_one_batch(&app, &verbs).await;
         let [first, second] = <[Reply; 2]>::try_from(replies).expect("two answers");
         first.expect(200);
         second.problem(409, "already_settled");
@@ -279,12 +279,12 @@ fn all_unavailable(replies: Vec<Reply>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn publishers_whose_batch_loses_its_connection_are_all_told_and_none_of_it_is_stored() {
     let app = App::start().await;
-    let batcher = BusyLane::of_publishing(&app).await;
+    let batcher = BusyBatcher::of_publishing(&app).await;
     let calls: Vec<Call> = (0..MANY).map(|n| publish(&app, &format!("job {n}"))).collect();
     until_queued(&app, |queued| queued.publish, MANY).await;
     cut_the_next_batch(&app).await;
     all_unavailable(answers(calls).await);
-    let stored = batcher.let_go_of_the_rest().await;
+    let stored = batcher.unlock_rest().await;
     assert_eq!(stored, WIDTH - 1, "one of those ahead was called off");
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, stored as i64);
     ledger::check(&app).await;
@@ -295,14 +295,14 @@ async fn publishers_whose_batch_loses_its_connection_are_all_told_and_none_of_it
 async fn workers_whose_batch_loses_its_connection_are_all_told_and_can_say_it_again() {
     let app = App::start().await;
     let claims = held_claims(&app, MANY).await;
-    let batcher = BusyLane::of_settling(&app).await;
+    let batcher = BusyBatcher::of_settling(&app).await;
     // Half of them take the short way, half are judged.
-    let word = |n: usize| if n.is_multiple_of(2) { "complete" } else { "fail" };
-    let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| say(&app, claim, word(n), json!({}))).collect();
+    let verb = |n: usize| if n.is_multiple_of(2) { "complete" } else { "fail" };
+    let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| say(&app, claim, verb(n), json!({}))).collect();
     until_queued(&app, |queued| queued.settle, MANY).await;
     cut_the_next_batch(&app).await;
     all_unavailable(answers(calls).await);
-    batcher.let_go_of_the_rest().await;
+    batcher.unlock_rest().await;
     for claim in &claims {
         // Until it is noticed that it was cut, the connection may be handed out once more.
         let path = format!("/events/{}", claim.event_id);
@@ -311,7 +311,7 @@ async fn workers_whose_batch_loses_its_connection_are_all_told_and_can_say_it_ag
     }
     ledger::check(&app).await;
     for (n, claim) in claims.iter().enumerate() {
-        app.say(claim, word(n), Naming::Lease).await.expect(200);
+        app.settle(claim, verb(n), Naming::Lease).await.expect(200);
     }
     ledger::check(&app).await;
 }
@@ -340,7 +340,7 @@ async fn publishers_at_full_speed_do_not_keep_workers_from_claiming_and_settling
     let working = join_all((0..WORKERS).map(async |worker| {
         while !is_over.load(Ordering::Relaxed) {
             let Some(event) = app.claim("a", &format!("worker:{worker}")).await else { continue };
-            app.say(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
+            app.settle(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
             lives.fetch_add(1, Ordering::Relaxed);
         }
     }));
@@ -372,9 +372,9 @@ async fn completions_that_lose_a_deadlock_are_tried_again() {
         .map(|claim| json!({"event_id": claim.event_id, "lease_id": claim.lease_id, "action": "complete"}))
         .collect();
     let settling = post(&app, "/events/settle", json!({"worker_id": W1, "results": results}));
-    app.calls_waiting_for_locks(1).await;
+    app.until_blocked_calls(1).await;
     held.execute(&format!("SELECT 1 FROM waybill.deliveries WHERE id = {} FOR UPDATE", claims[0].event_id)).await;
-    held.let_go().await;
+    held.unlock().await;
     let outcomes = answer(settling).await.expect(200).json()["results"].clone();
     assert_eq!((&outcomes[0]["status"], &outcomes[1]["status"]), (&200.into(), &200.into()));
     assert_eq!(

@@ -26,9 +26,9 @@ async fn a_publish_whose_connection_is_cut_is_503_and_stores_nothing() {
     let mut held = HeldTable::lock(&app.url, "waybill.events").await;
     let event = json!({"title": "t", "tags": "a"});
     let publish = in_background(app.client.post(format!("{}/events", app.base)).json(&event));
-    held.cut_whoever_waits().await;
+    held.terminate_blocked().await;
     within_patience(publish).await.expect("no panic").problem(503, "database_unavailable");
-    held.let_go().await;
+    held.unlock().await;
     settle_down(&app).await;
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 0);
     app.publish(event).await;
@@ -40,9 +40,9 @@ async fn a_claim_whose_connection_is_cut_is_503_and_claims_nothing() {
     let id = app.publish_tagged("a").await;
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     let claim = in_background(app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1", app.base)));
-    held.cut_whoever_waits().await;
+    held.terminate_blocked().await;
     within_patience(claim).await.expect("no panic").problem(503, "database_unavailable");
-    held.let_go().await;
+    held.unlock().await;
     settle_down(&app).await;
     assert_eq!(app.event(id).await["status"], "PENDING");
     app.claim("a", "w:2").await.expect("an event");
@@ -57,9 +57,9 @@ async fn a_completion_whose_connection_is_cut_is_503_and_can_be_repeated() {
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     let path = format!("{}/events/{id}/complete", app.base);
     let complete = in_background(app.client.post(path).json(&json!({"worker_id": "w:1"})));
-    held.cut_whoever_waits().await;
+    held.terminate_blocked().await;
     within_patience(complete).await.expect("no panic").problem(503, "database_unavailable");
-    held.let_go().await;
+    held.unlock().await;
     settle_down(&app).await;
     assert_eq!(app.event(id).await["status"], "PROCESSING");
     app.complete(id, "w:1").await.expect(200);
@@ -75,7 +75,7 @@ async fn a_publish_that_another_transaction_holds_up_is_503_in_time() {
     let reply = app.post("/events", &json!({"title": "t", "tags": "a"})).await;
     assert!(asked_at.elapsed() < std::time::Duration::from_secs(5));
     reply.problem(503, "database_unavailable");
-    held.let_go().await;
+    held.unlock().await;
     app.publish_tagged("a").await;
 }
 
@@ -102,7 +102,7 @@ async fn a_connection_whose_statement_nobody_waits_for_is_not_given_to_the_next(
     let mut conn = database::connection(&app.url).await;
     conn.batch_execute("BEGIN; LOCK TABLE waybill.event_log IN ACCESS EXCLUSIVE MODE").await.expect("it is locked");
     let reading = in_background(app.client.get(format!("{}/logs", app.base)));
-    app.calls_waiting_for_locks(1).await;
+    app.until_blocked_calls(1).await;
     reading.abort();
     let asked_at = std::time::Instant::now();
     app.publish_tagged("a").await;

@@ -7,24 +7,24 @@ use serde_json::json;
 
 use crate::support::foreign::{ForeignPostgres, put_file};
 use crate::support::process::{Process, waybill};
-use crate::support::{HeldTable, Place, Reply, database};
+use crate::support::{ClusterDir, HeldTable, Reply, database};
 
 /// A PostgreSQL with a certificate for `localhost`; its address by TLS, and whom to trust.
-async fn encrypted() -> (ForeignPostgres, String, Place) {
+async fn encrypted() -> (ForeignPostgres, String, ClusterDir) {
     let certificate = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let place = Place::with_cluster();
-    put_file(&place, "server.crt", &certificate.cert.pem());
-    put_file(&place, "server.key", &certificate.signing_key.serialize_pem());
+    let cluster_dir = ClusterDir::with_cluster();
+    put_file(&cluster_dir, "server.crt", &certificate.cert.pem());
+    put_file(&cluster_dir, "server.key", &certificate.signing_key.serialize_pem());
     // Nobody else takes a port that was just given back.
     let port = TcpListener::bind("127.0.0.1:0").and_then(|taken| taken.local_addr()).expect("a port").port();
-    let trusted = Place::new();
+    let trusted = ClusterDir::new();
     std::fs::write(trusted.root().join("ca.pem"), certificate.cert.pem()).expect("a file");
-    let postgres = ForeignPostgres::start_at(place, port, &["ssl=on", "listen_addresses=127.0.0.1"], &[]).await;
+    let postgres = ForeignPostgres::start_at(cluster_dir, port, &["ssl=on", "listen_addresses=127.0.0.1"], &[]).await;
     let url = postgres.url_by_tcp("localhost");
     (postgres, format!("{url}?sslmode=require"), trusted)
 }
 
-fn serve(url: &str, trusted: Option<&Place>) -> Command {
+fn serve(url: &str, trusted: Option<&ClusterDir>) -> Command {
     let mut command = waybill(&["serve", "--bind", "127.0.0.1:0"]);
     command.env("DATABASE_URL", url);
     if let Some(trusted) = trusted {
@@ -46,9 +46,9 @@ async fn a_database_by_tls_is_used_and_its_trouble_is_recognised() {
     let mut held = HeldTable::lock(&postgres.url(), "waybill.events").await;
     let request = server.app.client.post(format!("{}/events", server.app.base)).json(&event);
     let publish = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
-    held.cut_whoever_waits().await;
+    held.terminate_blocked().await;
     publish.await.expect("no panic").problem(503, "database_unavailable");
-    held.let_go().await;
+    held.unlock().await;
     server.app.publish(event).await;
     server.stop().await;
 }

@@ -79,7 +79,7 @@ async fn while_the_database_is_frozen_nothing_is_stored_that_was_refused_for_sur
     let (completed, cancelled) = (held_claims(app, MANY).await, held_claims(app, 3).await);
     // All that will be asked again is prepared.
     app.publish(json!({"title": "before", "tags": "a"})).await;
-    let processes = processes_of(fragile.place.postmaster().expect("it runs"));
+    let processes = processes_of(fragile.cluster_dir.postmaster().expect("it runs"));
     processes.iter().for_each(|pid| kill(*pid, Signal::SIGSTOP).expect("it runs"));
     let title = |n: usize| format!("job {n}");
     let publishing =
@@ -133,7 +133,7 @@ async fn calls_that_have_waited_have_only_the_rest_of_their_time_at_the_database
     let mut calls = Vec::new();
     for busy in 1..=2 {
         calls.push(post(&app, "/events", &event));
-        held.until_awaited_by(busy).await;
+        held.until_blocked_statements(busy).await;
     }
     let asked_at = Instant::now();
     calls.extend((0..MANY).map(|_| post(&app, "/events", &event)));
@@ -142,7 +142,7 @@ async fn calls_that_have_waited_have_only_the_rest_of_their_time_at_the_database
     // The table is let go when everybody has been told.
     let replies = answers(calls).await;
     assert!(asked_at.elapsed() < Duration::from_secs(5), "{:?}", asked_at.elapsed());
-    held.let_go().await;
+    held.unlock().await;
     until_still(&app).await;
     for reply in &replies {
         assert_eq!(effect_of(reply), Effect::None, "the database answered in time: {reply:?}");
@@ -163,11 +163,11 @@ async fn a_statement_that_waits_for_one_lock_after_another_ends_with_its_callers
     let asked_at = Instant::now();
     let call = post(&app, "/events/settle", &results);
     until("half of the time is over", async || asked_at.elapsed() > Duration::from_secs(2)).await;
-    first.let_go().await;
+    first.unlock().await;
     let reply = within_patience(call).await.expect("no panic");
     assert!(asked_at.elapsed() < Duration::from_secs(5), "{:?}", asked_at.elapsed());
     assert_eq!(effect_of(&reply), Effect::None, "{reply:?}");
-    second.let_go().await;
+    second.unlock().await;
     until_still(&app).await;
     for claim in &claims {
         assert_eq!(app.actions(claim.event_id).await, ["PICKED"]);

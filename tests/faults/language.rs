@@ -5,13 +5,13 @@ use serde_json::json;
 
 use crate::support::foreign::ForeignPostgres;
 use crate::support::process::{Process, waybill};
-use crate::support::{App, HeldTable, Options, Place, Reply, database};
+use crate::support::{App, ClusterDir, HeldTable, Options, Reply, database};
 
 /// A PostgreSQL that speaks German, if its translations are installed: messages follow `LANGUAGE`
 /// wherever the locale is any other than plain C.
 async fn german() -> ForeignPostgres {
     let variables = [("LC_ALL", "C.UTF-8"), ("LANGUAGE", "de")];
-    let postgres = ForeignPostgres::start(Place::with_cluster(), &["lc_messages=C.UTF-8"], &variables).await;
+    let postgres = ForeignPostgres::start(ClusterDir::with_cluster(), &["lc_messages=C.UTF-8"], &variables).await;
     let mut conn = database::connection(&postgres.url()).await;
     let complaint = conn.batch_execute("SELECT 1/0").await.expect_err("it complains").to_string();
     if !complaint.contains("Division durch Null") {
@@ -30,15 +30,15 @@ async fn trouble_is_recognised_in_another_language() {
     // A lock that is not let go.
     let held = HeldTable::lock(&url, "waybill.events").await;
     app.post("/events", &event).await.problem(503, "database_unavailable");
-    held.let_go().await;
+    held.unlock().await;
 
     // A connection that is cut in the middle.
     let mut held = HeldTable::lock(&url, "waybill.events").await;
     let request = app.client.post(format!("{}/events", app.base)).json(&event);
     let publish = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
-    held.cut_whoever_waits().await;
+    held.terminate_blocked().await;
     publish.await.expect("no panic").problem(503, "database_unavailable");
-    held.let_go().await;
+    held.unlock().await;
 
     // A statement that is to blame itself.
     database::execute(&url, "ALTER TABLE waybill.events ADD CHECK (title <> 'culprit')").await;

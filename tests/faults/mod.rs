@@ -13,21 +13,21 @@ mod unwritable;
 
 use waybill::postgres::Cluster;
 
-use crate::support::{App, Options, Place, until};
+use crate::support::{App, ClusterDir, Options, until};
 
 /// A server on a PostgreSQL that can be stopped and started under it.
 struct Fragile {
     app: App,
     cluster: Option<Cluster>,
-    place: Place,
+    cluster_dir: ClusterDir,
 }
 
 impl Fragile {
     async fn start() -> Self {
-        let place = Place::with_cluster();
-        let cluster = place.start();
+        let cluster_dir = ClusterDir::with_cluster();
+        let cluster = cluster_dir.start();
         let url = Some(cluster.url("postgres"));
-        Self { app: App::start_with(Options { url, ..Options::default() }).await, cluster: Some(cluster), place }
+        Self { app: App::start_with(Options { url, ..Options::default() }).await, cluster: Some(cluster), cluster_dir }
     }
 
     fn stop_database(&mut self) {
@@ -35,7 +35,7 @@ impl Fragile {
     }
 
     async fn start_database(&mut self) {
-        self.cluster = Some(self.place.start());
+        self.cluster = Some(self.cluster_dir.start());
         until("the server is ready again", async || self.app.get("/ready").await.status == 200).await;
     }
 }

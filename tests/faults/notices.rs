@@ -3,7 +3,7 @@
 
 use waybill::background::promoter;
 
-use crate::support::wire::{Cut, Wire};
+use crate::support::wire::{Cut, DatabaseProxy};
 use crate::support::work::W1;
 use crate::support::{App, Options, Reply, database, until, within_patience};
 use serde_json::json;
@@ -12,11 +12,11 @@ const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity \
      WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
 
 /// A server behind a wire, and another on the same database that hears it.
-async fn two_servers(fixed_clock: bool) -> (App, Wire, App) {
+async fn two_servers(fixed_clock: bool) -> (App, DatabaseProxy, App) {
     let direct = database::migrated().await;
-    let wire = Wire::to(&direct).await;
+    let proxy = DatabaseProxy::to(&direct).await;
     let flags = || vec!["--poll-interval-ms=60000".to_owned()];
-    let behind = Options { url: Some(wire.url()), fixed_clock, flags: flags() };
+    let behind = Options { url: Some(proxy.url()), fixed_clock, flags: flags() };
     let mut one = App::start_with(behind).await;
     one.url.clone_from(&direct);
     let other = App::start_with(Options { url: Some(direct), fixed_clock, flags: flags() }).await;
@@ -27,7 +27,7 @@ async fn two_servers(fixed_clock: bool) -> (App, Wire, App) {
         publisher.publish_tagged("before").await;
         waiter.gets_something().await;
     }
-    (one, wire, other)
+    (one, proxy, other)
 }
 
 /// A worker that waits for work.
@@ -50,13 +50,13 @@ impl Waiting {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_whose_commit_is_not_answered_is_told_of_all_the_same() {
     for at_other in [false, true] {
-        let (one, wire, other) = two_servers(true).await;
+        let (one, proxy, other) = two_servers(true).await;
         let waiter = Waiting::at(if at_other { &other } else { &one }, "a").await;
         one.publish(json!({"title": "later", "tags": "a", "delay_seconds": 1})).await;
         one.advance(1);
-        wire.cut_at("COMMIT", Cut::After);
+        proxy.cut_at("COMMIT", Cut::After);
         promoter::run_once(one.engine()).await.expect_err("the answer is lost");
-        assert!(wire.was_cut());
+        assert!(proxy.was_cut());
         waiter.gets_something().await;
     }
 }
@@ -64,11 +64,11 @@ async fn a_sweep_whose_commit_is_not_answered_is_told_of_all_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_whose_commit_is_not_answered_is_told_of_all_the_same() {
     for at_other in [false, true] {
-        let (one, wire, other) = two_servers(true).await;
+        let (one, proxy, other) = two_servers(true).await;
         let id = one.publish_tagged("a").await;
-        one.take("a", W1).await;
+        one.claim_one("a", W1).await;
         let waiter = Waiting::at(if at_other { &other } else { &one }, "a").await;
-        wire.cut_at("COMMIT", Cut::After);
+        proxy.cut_at("COMMIT", Cut::After);
         one.operate(id, "reset").await.problem(503, "outcome_unknown");
         waiter.gets_something().await;
     }
@@ -76,25 +76,25 @@ async fn a_reset_whose_commit_is_not_answered_is_told_of_all_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn work_whose_due_time_is_stored_by_a_commit_that_is_not_answered_is_not_overlooked() {
-    let (one, wire, _other) = two_servers(true).await;
+    let (one, proxy, _other) = two_servers(true).await;
     let id = one.publish_tagged("a").await;
-    let claim = one.take("a", W1).await;
+    let claim = one.claim_one("a", W1).await;
     one.publish(json!({"title": "much later", "tags": "a", "delay_seconds": 60})).await;
     one.promote().await;
-    wire.cut_at("COMMIT", Cut::After);
-    one.say_with(&claim, "fail", json!({"retry_after_seconds": 5})).await.problem(503, "outcome_unknown");
+    proxy.cut_at("COMMIT", Cut::After);
+    one.settle_with(&claim, "fail", json!({"retry_after_seconds": 5})).await.problem(503, "outcome_unknown");
     one.advance(5);
     assert_eq!(one.promote().await, 1, "event {id} is due");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notice_that_could_not_be_sent_is_sent_again() {
-    let (one, wire, other) = two_servers(false).await;
+    let (one, proxy, other) = two_servers(false).await;
     let waiter = Waiting::at(&other, "a").await;
-    wire.cut_at("pg_notify", Cut::Before);
+    proxy.cut_at("pg_notify", Cut::Before);
     one.publish_tagged("a").await;
     waiter.gets_something().await;
-    assert!(wire.was_cut());
+    assert!(proxy.was_cut());
 }
 
 /// A server that was killed may not have told the others of all that it stored; the one that is

@@ -119,7 +119,7 @@ pub fn processes_of(postmaster: u32) -> Vec<Pid> {
 async fn while_the_database_hangs_every_caller_is_told_in_time() {
     let fragile = Fragile::start().await;
     let work = some_work(&fragile.app).await;
-    let processes = processes_of(fragile.place.postmaster().expect("it runs"));
+    let processes = processes_of(fragile.cluster_dir.postmaster().expect("it runs"));
     processes.iter().for_each(|pid| kill(*pid, Signal::SIGSTOP).expect("it runs"));
     let reads =
         calls(work.1).into_iter().filter(|(method, path, _)| *method == "GET" || path.starts_with("/events/reset"));

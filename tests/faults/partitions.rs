@@ -2,7 +2,7 @@
 
 use crate::support::foreign::ForeignPostgres;
 use crate::support::process::{Process, waybill};
-use crate::support::{Place, database};
+use crate::support::{ClusterDir, database};
 
 /// Room for some hundred locks.
 const FEW_LOCKS: [&str; 6] = [
@@ -18,7 +18,7 @@ const DAYS: u32 = 200;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn too_many_days_for_the_locks_of_the_database_are_warned_of_and_named() {
-    let postgres = ForeignPostgres::start(Place::with_cluster(), &FEW_LOCKS, &[]).await;
+    let postgres = ForeignPostgres::start(ClusterDir::with_cluster(), &FEW_LOCKS, &[]).await;
     let serve = || {
         let mut command = waybill(&["serve", "--bind", "127.0.0.1:0", "--db-connections", "2"]);
         command.env("DATABASE_URL", postgres.url());

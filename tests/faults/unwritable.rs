@@ -53,7 +53,7 @@ async fn a_read_only_database_is_a_503_that_says_so_and_the_server_recovers_by_i
     let app = App::start().await;
     let pending = app.publish_tagged("a").await;
     app.publish_tagged("b").await;
-    let claim = app.take("b", "w:1").await;
+    let claim = app.claim_one("b", "w:1").await;
     make_read_only(&app.url, true).await;
     cut_all(&app.url).await;
     // A connection that was cut may be handed out once more before its end is noticed.
@@ -61,15 +61,15 @@ async fn a_read_only_database_is_a_503_that_says_so_and_the_server_recovers_by_i
     refused(app.get("/ready").await, "read-only");
     refused(app.post_text("/events", EVENT).await, "read-only");
     refused(app.get("/events/subscribe?tags=a&worker_id=w:2").await, "read-only");
-    refused(app.say(&claim, "complete", Naming::Lease).await, "read-only");
-    refused(app.say(&claim, "fail", Naming::Lease).await, "read-only");
+    refused(app.settle(&claim, "complete", Naming::Lease).await, "read-only");
+    refused(app.settle(&claim, "fail", Naming::Lease).await, "read-only");
     refused(app.post_empty(&format!("/events/{pending}/cancel")).await, "read-only");
     app.get(&format!("/events/{pending}")).await.expect(200);
     app.get("/events").await.expect(200);
     make_read_only(&app.url, false).await;
     until("the server is ready again", async || app.get("/ready").await.status == 200).await;
     until("a publish succeeds", async || app.post_text("/events", EVENT).await.status == 201).await;
-    app.say(&claim, "complete", Naming::Lease).await.expect(200);
+    app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 3, "nothing that was refused is stored");
     ledger::check(&app).await;
 }
@@ -92,12 +92,12 @@ async fn fail_a_batch(app: &App, state: &str) -> (Vec<Reply>, i64) {
     let mut calls = Vec::new();
     for busy in 1..=2 {
         calls.push(publish(app));
-        held.until_awaited_by(busy).await;
+        held.until_blocked_statements(busy).await;
     }
     calls.extend((0..MANY).map(|_| publish(app)));
     until("the calls have gathered", async || app.engine().queued().publish == MANY).await;
     held.execute(&failing(state)).await;
-    held.let_go().await;
+    held.unlock().await;
     let replies = answers(calls).await;
     (replies, app.count("SELECT last_value FROM failures").await)
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::support::process::{Process, send};
-use crate::support::wire::Wire;
+use crate::support::wire::DatabaseProxy;
 use crate::support::{App, PATIENCE, database, http_client, until};
 
 const CROWD: usize = 10_000;
@@ -38,7 +38,7 @@ struct Scene {
     waiting: Vec<TcpStream>,
     server: Process,
     app: App,
-    wire: Wire,
+    proxy: DatabaseProxy,
     files_before: usize,
     _room: MutexGuard<'static, ()>,
 }
@@ -48,8 +48,8 @@ impl Scene {
         let room = ROOM.lock().await;
         allow_files();
         let url = database::migrated().await;
-        let wire = Wire::to(&url).await;
-        let mut server = Process::start(serve(&wire, poll_interval_ms));
+        let proxy = DatabaseProxy::to(&url).await;
+        let mut server = Process::start(serve(&proxy, poll_interval_ms));
         server.app.url = url;
         let app = App {
             server: None,
@@ -62,7 +62,7 @@ impl Scene {
         let id = app.claim("warm", "w:1").await.expect("an event")["id"].as_i64().expect("an id");
         app.complete(id, "w:1").await.expect(200);
         let files_before = open_files(&server);
-        Scene { waiting: Vec::new(), server, app, wire, files_before, _room: room }
+        Scene { waiting: Vec::new(), server, app, proxy, files_before, _room: room }
     }
 
     fn address(&self) -> &str {
@@ -96,9 +96,9 @@ impl Scene {
 
     /// The statements that the database is asked while the queues are looked at so many times.
     async fn statements_in(&self, polls: usize) -> usize {
-        let total = || self.wire.all().values().sum::<usize>();
-        let (begin, before) = (self.wire.statements(POLL), total());
-        until("the queues are looked at", async || self.wire.statements(POLL) >= begin + polls).await;
+        let total = || self.proxy.all().values().sum::<usize>();
+        let (begin, before) = (self.proxy.statements(POLL), total());
+        until("the queues are looked at", async || self.proxy.statements(POLL) >= begin + polls).await;
         total() - before
     }
 
@@ -130,10 +130,10 @@ impl Scene {
 }
 
 /// The server, started with as few files as most systems begin with.
-fn serve(wire: &Wire, poll_interval_ms: u32) -> Command {
+fn serve(proxy: &DatabaseProxy, poll_interval_ms: u32) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -Sn 1024 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_waybill"), "serve"]);
-    command.args(["--bind=127.0.0.1:0", "--notify=false", "--database-url"]).arg(wire.url());
+    command.args(["--bind=127.0.0.1:0", "--notify=false", "--database-url"]).arg(proxy.url());
     command.arg(format!("--poll-interval-ms={poll_interval_ms}"));
     command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     command
@@ -180,9 +180,9 @@ async fn read_event(mut socket: TcpStream) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_idle_workers_take_little_memory_and_are_woken_one_at_a_time() {
     let mut scene = Scene::set(60_000).await;
-    let claims = scene.wire.statements(CLAIM);
+    let claims = scene.proxy.statements(CLAIM);
     scene.enter("a");
-    until("the first has looked", async || scene.wire.statements(CLAIM) > claims).await;
+    until("the first has looked", async || scene.proxy.statements(CLAIM) > claims).await;
     scene.gather(FEW, |_| "a".into()).await;
     let with_few = memory(&scene.server);
     scene.gather(CROWD, |_| "a".into()).await;
@@ -191,7 +191,7 @@ async fn ten_thousand_idle_workers_take_little_memory_and_are_woken_one_at_a_tim
     let each = (with_crowd - with_few) as f64 / (CROWD - FEW) as f64;
     eprintln!("{with_few} KB with {FEW}, {with_crowd} KB with {CROWD}: {each:.1} KB each");
     assert!(each <= KB_EACH as f64, "{each:.1} KB for each worker that waits");
-    assert_eq!(scene.wire.statements(CLAIM) - claims, 1, "who waits behind others does not look");
+    assert_eq!(scene.proxy.statements(CLAIM) - claims, 1, "who waits behind others does not look");
     scene.publish_to_the_first("a").await;
 
     scene.disperse().await;
@@ -206,9 +206,9 @@ async fn ten_thousand_idle_workers_take_little_memory_and_are_woken_one_at_a_tim
 async fn the_database_is_asked_no_more_for_ten_thousand_idle_workers_than_for_ten() {
     const POLLS: usize = 10;
     let mut scene = Scene::set(200).await;
-    let claims = scene.wire.statements(CLAIM);
+    let claims = scene.proxy.statements(CLAIM);
     scene.enter("a");
-    until("the first has looked", async || scene.wire.statements(CLAIM) > claims).await;
+    until("the first has looked", async || scene.proxy.statements(CLAIM) > claims).await;
     scene.gather(FEW, |_| "a".into()).await;
     let with_few = scene.statements_in(POLLS).await;
     scene.gather(CROWD, |_| "a".into()).await;
@@ -217,9 +217,9 @@ async fn the_database_is_asked_no_more_for_ten_thousand_idle_workers_than_for_te
     scene.publish_to_the_first("a").await;
     scene.disperse().await;
 
-    let claims = scene.wire.statements(CLAIM);
+    let claims = scene.proxy.statements(CLAIM);
     scene.gather(CROWD, |n| format!("tag{}", n % 100)).await;
-    assert!(scene.wire.statements(CLAIM) - claims <= 100, "one look for each tag at most");
+    assert!(scene.proxy.statements(CLAIM) - claims <= 100, "one look for each tag at most");
     let with_many_tags = scene.statements_in(POLLS).await;
     assert!(scene.all_still_wait());
     eprintln!("{with_few} statements with {FEW}, {with_crowd} with {CROWD}, {with_many_tags} with a hundred tags");
@@ -229,9 +229,9 @@ async fn the_database_is_asked_no_more_for_ten_thousand_idle_workers_than_for_te
 
     // Nobody waits: nobody looks, while other clocks go on.
     scene.disperse().await;
-    let (polls, promotions) = (scene.wire.statements(POLL), scene.wire.statements(PROMOTE));
-    until("time has passed", async || scene.wire.statements(PROMOTE) >= promotions + 3).await;
-    assert!(scene.wire.statements(POLL) <= polls + 1, "a look was on its way, and then no more");
+    let (polls, promotions) = (scene.proxy.statements(POLL), scene.proxy.statements(PROMOTE));
+    until("time has passed", async || scene.proxy.statements(PROMOTE) >= promotions + 3).await;
+    assert!(scene.proxy.statements(POLL) <= polls + 1, "a look was on its way, and then no more");
     scene.server.stop().await;
 }
 

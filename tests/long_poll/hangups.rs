@@ -82,9 +82,9 @@ async fn a_worker_that_hangs_up_while_its_claim_is_made_gives_it_back_at_once() 
     let worker = RawWorker::waiting(&app, "w:1").await;
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     let id = app.publish_tagged("a").await;
-    held.until_awaited().await;
+    held.until_blocked().await;
     worker.hang_up(&app).await;
-    held.let_go().await;
+    held.unlock().await;
     is_handed_to_another(&app, id).await;
 }
 
@@ -97,9 +97,9 @@ async fn a_worker_that_hung_up_and_asks_again_by_request_id_holds_what_it_is_tol
     let head = "POST /events/claim HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     let worker = RawWorker::ask(&app, &format!("{head} {}\r\n\r\n{text}", text.len()));
-    held.until_awaited().await;
+    held.until_blocked().await;
     worker.hang_up(&app).await;
-    held.let_go().await;
+    held.unlock().await;
     let again = app.post("/events/claim", &body).await.expect(200).json();
     assert_eq!(again["events"][0]["id"], id);
     // Whether the claim was given back before or is kept for the one who asks again.
@@ -136,11 +136,11 @@ async fn a_worker_that_is_found_gone_when_its_answer_is_ready_gives_it_back_at_o
     let request = long_request();
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     let id = app.publish_tagged("a").await;
-    held.until_awaited().await;
+    held.until_blocked().await;
     let _busy = RawWorker::ask(&app, &request);
     until_busy(&app).await;
     drop(worker);
-    held.let_go().await;
+    held.unlock().await;
     is_handed_to_another(&app, id).await;
 }
 

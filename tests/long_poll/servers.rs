@@ -164,7 +164,7 @@ async fn deliver_a_latecomer(one: &App, other: &App) {
     let late =
         one.client.post(format!("{}/events", one.base)).json(&json!({"title": "late", "tags": "a", "max_retries": 7}));
     let late = tokio::spawn(async move { late.send().await.expect("an answer").status() });
-    one.calls_waiting_for_locks(1).await;
+    one.until_blocked_calls(1).await;
     let events: Vec<Value> = (0..50).map(|_| json!({"title": "t", "tags": "a"})).collect();
     one.post("/events/batch", &json!({"events": events})).await.expect(201);
     assert_eq!(other.claim_batch("a", "w:1", 50).await.len(), 50);

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{Waiter, flags, quiet, until_asleep};
-use crate::support::wire::Wire;
+use crate::support::wire::DatabaseProxy;
 use crate::support::{App, HeldTable, Options, Reply, database, until, within_patience};
 
 const WORKERS: usize = 16;
@@ -13,12 +13,12 @@ const WORKERS: usize = 16;
 const CLAIM: &str = "-- claim_deliveries";
 
 /// A server whose statements are counted, and which looks for work by itself only once a minute.
-async fn counted_app() -> (App, Wire) {
+async fn counted_app() -> (App, DatabaseProxy) {
     let url = database::migrated().await;
-    let wire = Wire::to(&url).await;
-    let mut app = App::start_with(Options { flags: quiet(), url: Some(wire.url()), ..Options::default() }).await;
+    let proxy = DatabaseProxy::to(&url).await;
+    let mut app = App::start_with(Options { flags: quiet(), url: Some(proxy.url()), ..Options::default() }).await;
     app.url = url;
-    (app, wire)
+    (app, proxy)
 }
 
 async fn publish_many(app: &App, events: usize) {
@@ -46,48 +46,48 @@ async fn all_are_served(workers: Vec<tokio::task::JoinHandle<Reply>>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn workers_that_ask_behind_a_backlog_are_served_by_one_statement() {
-    let (app, wire) = counted_app().await;
+    let (app, proxy) = counted_app().await;
     publish_many(&app, WORKERS).await;
-    let before = wire.statements(CLAIM);
+    let before = proxy.statements(CLAIM);
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     let mut workers = vec![ask(&app, 1)];
-    held.until_awaited().await;
+    held.until_blocked().await;
     workers.extend((2..=WORKERS).map(|worker| ask(&app, worker)));
     until("the others ask, too", async || app.engine().queued().claim == WORKERS - 1).await;
-    held.let_go().await;
+    held.unlock().await;
     all_are_served(workers).await;
-    assert_eq!(wire.statements(CLAIM) - before, 2, "the first one's, and that of all others");
+    assert_eq!(proxy.statements(CLAIM) - before, 2, "the first one's, and that of all others");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_of_events_is_claimed_by_those_whom_it_wakes_in_few_statements() {
-    let (app, wire) = counted_app().await;
+    let (app, proxy) = counted_app().await;
     let workers: Vec<_> = (1..=WORKERS).map(|worker| ask(&app, worker)).collect();
     until_asleep(&app, WORKERS).await;
-    let before = wire.statements(CLAIM);
+    let before = proxy.statements(CLAIM);
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     publish_many(&app, WORKERS).await;
-    held.until_awaited().await;
+    held.until_blocked().await;
     let claiming = || app.engine().hub().asleep() == 0;
     until("everybody is awake", async || claiming()).await;
-    held.let_go().await;
+    held.unlock().await;
     all_are_served(workers).await;
-    let statements = wire.statements(CLAIM) - before;
+    let statements = proxy.statements(CLAIM) - before;
     assert!(statements <= 3, "{statements} statements for {WORKERS} events");
 }
 
 /// Work that nobody was told of is worked off by everybody who waits, once one of them is.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_notice_of_a_backlog_brings_everybody_to_work() {
-    let (app, wire) = counted_app().await;
+    let (app, proxy) = counted_app().await;
     let workers: Vec<_> = (1..=WORKERS).map(|worker| ask(&app, worker)).collect();
     until_asleep(&app, WORKERS).await;
     let other = App::start_with(Options { flags: quiet(), url: Some(app.url.clone()), ..Options::default() }).await;
     publish_many(&other, WORKERS - 1).await;
-    let before = wire.statements(CLAIM);
+    let before = proxy.statements(CLAIM);
     app.publish_tagged("a").await;
     all_are_served(workers).await;
-    let statements = wire.statements(CLAIM) - before;
+    let statements = proxy.statements(CLAIM) - before;
     assert!(statements < WORKERS, "{statements} statements for {WORKERS} events");
 }
 

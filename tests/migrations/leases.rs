@@ -22,7 +22,7 @@ async fn two_claims(app: &App) -> [Claim; 2] {
     app.publish_tagged("a").await;
     let again = json!({"worker_id": W1, "tags": ["a"], "request_id": "r1"});
     let claimed = app.post("/events/claim", &again).await.expect(200).json();
-    [Claim::of(&claimed["events"][0]), app.take("a", W1).await]
+    [Claim::of(&claimed["events"][0]), app.claim_one("a", W1).await]
 }
 
 async fn restarted(url: &str) -> App {
@@ -45,11 +45,11 @@ async fn what_was_claimed_before_the_migration_is_settled_after_it() {
         database::execute(&url, sql).await;
     }
     let app = restarted(&url).await;
-    app.say(&Claim { lease_id: 1, ..first }, "complete", Naming::Lease).await.expect(200);
-    app.say(&Claim { lease_id: 1, ..second.clone() }, "release", Naming::Lease).await.expect(200);
-    let third = app.take("a", W1).await;
+    app.settle(&Claim { lease_id: 1, ..first }, "complete", Naming::Lease).await.expect(200);
+    app.settle(&Claim { lease_id: 1, ..second.clone() }, "release", Naming::Lease).await.expect(200);
+    let third = app.claim_one("a", W1).await;
     assert!(third.lease_id > second.lease_id);
-    app.say(&third, "complete", Naming::Lease).await.expect(200);
+    app.settle(&third, "complete", Naming::Lease).await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,8 +58,8 @@ async fn leases_that_were_too_large_before_do_not_stand_in_the_way_back() {
     database::execute(&app.url, "SELECT setval('waybill.ready_seq', 9000000000)").await;
     let [first, second] = two_claims(&app).await;
     assert_eq!((first.lease_id, second.lease_id), (9_000_000_001, 9_000_000_002));
-    app.say(&first, "complete", Naming::Lease).await.expect(200);
-    app.say(&second, "release", Naming::Lease).await.expect(200);
+    app.settle(&first, "complete", Naming::Lease).await.expect(200);
+    app.settle(&second, "release", Naming::Lease).await.expect(200);
     ledger::check(&app).await;
     let url = app.url.clone();
     app.stop().await;

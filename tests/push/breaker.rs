@@ -313,12 +313,12 @@ async fn many_failures_at_once_open_it_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_success_that_meets_another_word_on_its_endpoint_counts() {
     let opened = Opened::start().await;
-    let other = HeldRow::changed_by(&opened.app, "UPDATE waybill.endpoints SET updated_at = now()").await;
+    let other = HeldRow::with_uncommitted(&opened.app, "UPDATE waybill.endpoints SET updated_at = now()").await;
     let (engine, url) = (opened.app.engine().clone(), opened.receiver.url("/hook"));
     let answered = EndpointNote { finding: Some(Finding::Answered), pause_seconds: None };
     let success = tokio::spawn(async move { engine.note_endpoint(&url, answered).await });
-    opened.app.calls_waiting_for_locks(1).await;
-    other.let_go().await;
+    opened.app.until_blocked_calls(1).await;
+    other.unlock().await;
     success.await.expect("no panic").expect("it is noted");
     assert_eq!(opened.state().await, "closed");
     assert_eq!(opened.notices().await.last().expect("a notice"), "waybill.subscription.breaker_closed");

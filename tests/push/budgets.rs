@@ -138,14 +138,14 @@ async fn a_large_event_is_matched_again_if_the_subscriptions_change_before_it_is
     app.subscribe(NOWHERE, json!({"filter": {"payload.n": 1}})).await;
     let mut held = HeldTable::lock(&app.url, "waybill.events").await;
     let stuck = [publish_beside(&app, json!({"title": "a", "tags": "a"})), {
-        held.until_awaited_by(1).await;
+        held.until_blocked_statements(1).await;
         publish_beside(&app, json!({"title": "b", "tags": "a"}))
     }];
-    held.until_awaited_by(2).await;
+    held.until_blocked_statements(2).await;
     let large = publish_beside(&app, json!({"event_type": "a", "payload": large_payload()}));
     until("it waits for its batch", async || app.engine().queued().publish == 1).await;
     app.subscribe(NOWHERE, json!({"filter": {"payload.n": {"$gt": 0}}})).await;
-    held.let_go().await;
+    held.unlock().await;
     for reply in stuck {
         reply.await.expect("no panic").expect(201);
     }

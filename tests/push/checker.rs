@@ -49,11 +49,11 @@ impl Checker {
         };
         let checker = Checker { state: Arc::new(Mutex::new(state)), came: Arc::default() };
         let rule = checker.clone();
-        receiver.answer_with(move |request| rule.take_in(request));
+        receiver.answer_with(move |request| rule.record(request));
         checker
     }
 
-    fn take_in(&self, request: &Recorded) -> Reply {
+    fn record(&self, request: &Recorded) -> Reply {
         let (body, gate) = (request.json(), Gate::closed());
         let (key, n) = (body["key"].as_str().unwrap_or_default().to_owned(), body["n"].as_u64().unwrap_or(0));
         let mut state = self.lock();

@@ -12,7 +12,7 @@ use waybill::engine::push::PushClaim;
 use super::by_hand::{client, idle};
 use super::{beside, end_leases, id_of, in_own_process, publish, publish_id, rows, until_status, with_flags};
 use crate::support::receiver::{Gate, Receiver, Reply};
-use crate::support::{App, HeldTable, Options, Place, ledger, until, within_patience};
+use crate::support::{App, ClusterDir, HeldTable, Options, ledger, until, within_patience};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_server_was_sending_is_sent_again_by_another() {
@@ -65,9 +65,9 @@ async fn an_outcome_whose_connection_is_cut_is_put_on_record_and_not_sent_again(
     receiver.until_in_flight(1).await;
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     gate.open();
-    held.cut_whoever_waits().await;
-    held.until_awaited().await;
-    held.let_go().await;
+    held.terminate_blocked().await;
+    held.until_blocked().await;
+    held.unlock().await;
     until_status(&app, id, "COMPLETED").await;
     assert_eq!(app.actions(id).await, ["PICKED", "COMPLETED"]);
     assert_eq!(receiver.count(), 1);
@@ -76,8 +76,8 @@ async fn an_outcome_whose_connection_is_cut_is_put_on_record_and_not_sent_again(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outcome_is_put_on_record_once_the_database_is_back() {
-    let place = Place::with_cluster();
-    let cluster = tokio::task::block_in_place(|| place.start());
+    let cluster_dir = ClusterDir::with_cluster();
+    let cluster = tokio::task::block_in_place(|| cluster_dir.start());
     let app = App::start_with(Options { url: Some(cluster.url("postgres")), ..Options::default() }).await;
     let receiver = Receiver::start().await;
     let gate = Gate::closed();
@@ -89,7 +89,7 @@ async fn an_outcome_is_put_on_record_once_the_database_is_back() {
     tokio::task::block_in_place(|| cluster.stop()).expect("PostgreSQL stops");
     gate.open();
     receiver.until_in_flight(0).await;
-    let _cluster = tokio::task::block_in_place(|| place.start());
+    let _cluster = tokio::task::block_in_place(|| cluster_dir.start());
     until("the server is ready again", async || app.get("/ready").await.status == 200).await;
     for id in ids {
         until_status(&app, id, "COMPLETED").await;

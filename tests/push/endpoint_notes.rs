@@ -36,7 +36,7 @@ async fn note(app: &App, url: &str, finding: Option<Finding>, pause_seconds: Opt
 }
 
 async fn hold_endpoints(app: &App) -> HeldRow {
-    HeldRow::changed_by(app, "UPDATE waybill.endpoints SET updated_at = now()").await
+    HeldRow::with_uncommitted(app, "UPDATE waybill.endpoints SET updated_at = now()").await
 }
 
 /// Makes the database count the transactions that change endpoints.
@@ -62,9 +62,9 @@ async fn notes_of_one_kind_that_arrive_together_are_written_together() {
     let held = hold_endpoints(&app).await;
     let first = async { pause(&app, &url, 10.0).await };
     let others = async {
-        app.calls_waiting_for_locks(1).await;
+        app.until_blocked_calls(1).await;
         let pauses = join_all((0..20).map(|seconds| pause(&app, &url, f64::from(seconds))));
-        tokio::join!(pauses, held.let_go());
+        tokio::join!(pauses, held.unlock());
     };
     tokio::join!(first, others);
     // One is the test's own.
@@ -74,8 +74,8 @@ async fn notes_of_one_kind_that_arrive_together_are_written_together() {
     let held = hold_endpoints(&app).await;
     let first = async { succeed(&app, &url).await };
     let others = async {
-        app.calls_waiting_for_locks(1).await;
-        tokio::join!(join_all((0..20).map(|_| succeed(&app, &url))), held.let_go());
+        app.until_blocked_calls(1).await;
+        tokio::join!(join_all((0..20).map(|_| succeed(&app, &url))), held.unlock());
     };
     tokio::join!(first, others);
     assert_eq!(transactions(&app).await, 6);
@@ -92,9 +92,9 @@ async fn a_success_does_not_overtake_the_failures_before_it() {
     let held = hold_endpoints(&app).await;
     let first = async { fail(&app, &url).await };
     let later = async {
-        app.calls_waiting_for_locks(1).await;
+        app.until_blocked_calls(1).await;
         let failures = join_all((0..5).map(|_| fail(&app, &url)));
-        tokio::join!(failures, succeed(&app, &url), held.let_go());
+        tokio::join!(failures, succeed(&app, &url), held.unlock());
     };
     tokio::join!(first, later);
     let closed = json!({"state": "closed", "failures_in_row": 0, "paused_until": null});
@@ -110,9 +110,9 @@ async fn failures_after_a_success_count() {
     let held = hold_endpoints(&app).await;
     let first = async { fail(&app, &url).await };
     let later = async {
-        app.calls_waiting_for_locks(1).await;
+        app.until_blocked_calls(1).await;
         let (one, two) = (fail(&app, &url), fail(&app, &url));
-        tokio::join!(one, succeed(&app, &url), two, held.let_go());
+        tokio::join!(one, succeed(&app, &url), two, held.unlock());
     };
     tokio::join!(first, later);
     assert_eq!(endpoint(&app, &subscription).await["failures_in_row"], 1);
@@ -130,11 +130,12 @@ async fn the_dispatcher_does_not_wait_for_notes_about_other_endpoints() {
     pause(&app, &paused, 1.0).await;
     app.advance(60);
 
-    let held = HeldRow::changed_by(&app, "UPDATE waybill.endpoints SET updated_at = now() WHERE url LIKE '%/paused'");
+    let held =
+        HeldRow::with_uncommitted(&app, "UPDATE waybill.endpoints SET updated_at = now() WHERE url LIKE '%/paused'");
     let held = held.await;
     let notes = join_all((0..20).map(|_| pause(&app, &paused, 10.0)));
     let round = async {
-        app.calls_waiting_for_locks(1).await;
+        app.until_blocked_calls(1).await;
         assert_eq!(look(&app, &mut dispatcher).await, 0);
     };
     tokio::select! {
@@ -143,6 +144,6 @@ async fn the_dispatcher_does_not_wait_for_notes_about_other_endpoints() {
         () = round => {}
     }
     assert_eq!(endpoint(&app, &subscription).await["state"], "half_open", "the probe is returned");
-    held.let_go().await;
+    held.unlock().await;
     ledger::check(&app).await;
 }

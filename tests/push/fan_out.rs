@@ -117,7 +117,7 @@ async fn an_event_with_tags_goes_to_workers_and_subscribers_alike() {
     );
     until("it is delivered", async || app.count(&pushed).await == 1).await;
     assert_eq!(app.status(id).await, "PENDING", "its work is not done by being pushed");
-    app.take("work", "w:1").await;
+    app.claim_one("work", "w:1").await;
     app.complete(id, "w:1").await.expect(200);
     assert_eq!(app.status(id).await, "COMPLETED");
     ledger::check(&app).await;
@@ -153,11 +153,11 @@ async fn pushes_that_end_while_another_one_is_counted_are_counted_too() {
         let mut held = HeldRow::lock(&app, id).await;
         let canceller = async { app.operate_on_delivery(third, "cancel").await.expect(200) };
         let sender = async {
-            app.calls_waiting_for_locks(1).await;
+            app.until_blocked_calls(1).await;
             look(&app, &mut dispatcher).await;
-            app.calls_waiting_for_locks(2).await;
+            app.until_blocked_calls(2).await;
             held.execute(&format!("UPDATE waybill.deliveries SET updated_at = now() WHERE id = {id}")).await;
-            held.let_go().await;
+            held.unlock().await;
             dispatcher.finish().await;
         };
         tokio::join!(canceller, sender);
@@ -232,12 +232,13 @@ async fn an_event_that_waits_for_a_change_of_a_subscription_is_matched_anew() {
     let app = idle(&[]).await;
     let id = app.subscribe(NOWHERE, json!({"event_types": ["a"]})).await["id"].clone();
     let row =
-        HeldRow::changed_by(&app, &format!("SELECT 1 FROM waybill.subscriptions WHERE id = {id} FOR UPDATE")).await;
+        HeldRow::with_uncommitted(&app, &format!("SELECT 1 FROM waybill.subscriptions WHERE id = {id} FOR UPDATE"))
+            .await;
     let in_order = async {
-        app.calls_waiting_for_locks(1).await;
+        app.until_blocked_calls(1).await;
         let release = async {
-            app.calls_waiting_for_locks(2).await;
-            row.let_go().await;
+            app.until_blocked_calls(2).await;
+            row.unlock().await;
         };
         tokio::join!(publish(&app, "a", json!({})), release).0
     };
@@ -260,12 +261,12 @@ async fn a_subscription_does_not_go_while_an_event_for_it_is_being_stored() {
     let taken = format!(
         "INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries) VALUES ({next}, {next}, 'COMPLETED', 0, 1)"
     );
-    let mut taken = HeldRow::changed_by(&app, &taken).await;
+    let mut taken = HeldRow::with_uncommitted(&app, &taken).await;
     let in_order = async {
-        app.calls_waiting_for_locks(1).await;
+        app.until_blocked_calls(1).await;
         let path = format!("/subscriptions/{id}");
         let release = async {
-            app.calls_waiting_for_locks(2).await;
+            app.until_blocked_calls(2).await;
             taken.execute("ROLLBACK").await;
         };
         tokio::join!(app.delete(&path), release).0

@@ -117,7 +117,7 @@ async fn pushes_that_turn_out_to_be_poison_together_are_given_up_in_small_transa
     app.subscribe_many(PUSHES, NOWHERE, json!({})).await;
     app.publish(json!({"event_type": "order.paid"})).await;
     let job = app.publish_tagged("a").await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     claim_pushes(&app).await;
     app.advance(300);
     assert_eq!(app.reap().await, PUSHES + 1);
@@ -134,18 +134,18 @@ async fn a_workers_completion_does_not_wait_for_outcomes_of_pushes() {
     app.subscribe_many(3, NOWHERE, json!({})).await;
     let event_id = app.publish(json!({"event_type": "order.paid"})).await;
     let job = app.publish_tagged("a").await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     let mut pushes = claim_pushes(&app).await.into_iter();
     // Everybody who ends one of its pushes waits for the event's own row.
     let held = HeldRow::lock(&app, event_id).await;
     let first = give_up(app.engine(), pushes.next().expect("a push"));
-    app.calls_waiting_for_locks(1).await;
+    app.until_blocked_calls(1).await;
     let second = give_up(app.engine(), pushes.next().expect("a push"));
-    app.calls_waiting_for_locks(2).await;
+    app.until_blocked_calls(2).await;
     let third = give_up(app.engine(), pushes.next().expect("a push"));
     app.complete(job, W1).await.expect(200);
     assert!(!first.is_finished() && !second.is_finished() && !third.is_finished());
-    held.let_go().await;
+    held.unlock().await;
     for given_up in [first, second, third] {
         given_up.await.expect("no panic");
     }
@@ -170,7 +170,7 @@ async fn nothing_more_is_sent_while_too_many_outcomes_wait_to_be_recorded() {
     }
     let sent = receiver.so_far().len();
     assert!((unrecorded..=unrecorded + at_once).contains(&sent), "{sent} were sent");
-    held.let_go().await;
+    held.unlock().await;
     let all = async {
         while letters(&app).await < 1_300 {
             look(&app, &mut dispatcher).await;

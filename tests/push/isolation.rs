@@ -253,7 +253,7 @@ async fn what_was_taken_while_its_subscription_was_deleted_is_delivered() {
 /// What another server is about to take of the rate of a subscription.
 async fn about_to_take(app: &App, subscription_id: i64) -> HeldRow {
     let row = format!("SELECT 1 FROM waybill.subscription_paces WHERE subscription_id = {subscription_id}");
-    HeldRow::changed_by(app, &format!("{row} FOR UPDATE")).await
+    HeldRow::with_uncommitted(app, &format!("{row} FOR UPDATE")).await
 }
 
 /// Another server takes of the rate between the look at its row and its lock.
@@ -266,9 +266,9 @@ async fn a_rate_of_which_two_servers_take_at_once_is_kept() {
     assert_eq!(take(1).await, 1);
     let mut other = about_to_take(&app, 7).await;
     let (granted, ()) = tokio::join!(take(9), async {
-        app.calls_waiting_for_locks(1).await;
+        app.until_blocked_calls(1).await;
         other.execute("UPDATE waybill.subscription_paces SET used_until = used_until + interval '0.1 s'").await;
-        other.let_go().await;
+        other.unlock().await;
     });
     assert_eq!(granted, 8, "one was taken meanwhile");
     assert_eq!(take(9).await, 0, "what was taken is taken");
@@ -284,15 +284,11 @@ async fn servers_that_take_of_several_rates_do_not_wait_for_each_other_in_a_circ
         .expect("both are known");
     let first = about_to_take(&app, 1).await;
     let (engine, other) = (app.engine().clone(), app.engine().clone());
-    let upwards = tokio::spawn(async move {
-        engine.take_from_rates(&[(SubscriptionId(1), 10.0, 1), (SubscriptionId(2), 10.0, 1)]).await
-    });
-    app.calls_waiting_for_locks(1).await;
-    let downwards = tokio::spawn(async move {
-        other.take_from_rates(&[(SubscriptionId(2), 10.0, 1), (SubscriptionId(1), 10.0, 1)]).await
-    });
-    app.calls_waiting_for_locks(2).await;
-    first.let_go().await;
+    let upwards = tokio::spawn(async move { engine.take_pace(&[(1, 10.0, 1), (2, 10.0, 1)]).await });
+    app.until_blocked_calls(1).await;
+    let downwards = tokio::spawn(async move { other.take_pace(&[(2, 10.0, 1), (1, 10.0, 1)]).await });
+    app.until_blocked_calls(2).await;
+    first.unlock().await;
     for taken in [upwards, downwards] {
         assert_eq!(taken.await.expect("no panic").expect("a grant").len(), 2);
     }

@@ -233,7 +233,7 @@ async fn one_consumer_of_a_key_does_not_hold_up_another() {
     let order: Vec<String> = quick.received(3).await.iter().map(|request| request.text().to_owned()).collect();
     assert_eq!(order, ["1", "2", "3"]);
     stuck.until_in_flight(1).await;
-    assert_eq!(app.take("w", "w:1").await.event_id, ids[0]);
+    assert_eq!(app.claim_one("w", "w:1").await.event_id, ids[0]);
     assert!(app.claim("w", "w:2").await.is_none(), "the worker's turn is its own");
     gate.open();
     for id in ids {

@@ -5,30 +5,30 @@ use std::process::Command;
 
 use super::witness::Witness;
 use crate::support::process::{Process, waybill};
-use crate::support::{Place, database};
+use crate::support::{ClusterDir, database};
 
-fn command(verb: &str, place: &Place) -> Command {
+fn command(verb: &str, cluster_dir: &ClusterDir) -> Command {
     let mut command = waybill(&[verb, "--data-dir"]);
-    command.arg(place.data_dir());
+    command.arg(cluster_dir.data_dir());
     command
 }
 
-fn serve(place: &Place) -> Process {
-    let mut serve = command("serve", place);
+fn serve(cluster_dir: &ClusterDir) -> Process {
+    let mut serve = command("serve", cluster_dir);
     serve.args(["--bind", "127.0.0.1:0"]);
     tokio::task::block_in_place(|| Process::start(serve))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_a_data_directory_goes_on_with_new_numbers_once_it_is_said_to_be_restored() {
-    let (place, copy, mut witness) = (Place::with_cluster(), Place::new(), Witness::default());
-    let server = serve(&place);
+    let (cluster_dir, copy, mut witness) = (ClusterDir::with_cluster(), ClusterDir::new(), Witness::default());
+    let server = serve(&cluster_dir);
     witness.publish_job(&server.app).await;
     server.stop().await;
-    let copied = Command::new("cp").arg("-a").arg(place.data_dir()).arg(copy.data_dir()).status();
+    let copied = Command::new("cp").arg("-a").arg(cluster_dir.data_dir()).arg(copy.data_dir()).status();
     assert!(copied.expect("cp runs").success());
 
-    let server = serve(&place);
+    let server = serve(&cluster_dir);
     witness.claim_job(&server.app).await;
     witness.publish_job(&server.app).await;
     witness.claim_job(&server.app).await;

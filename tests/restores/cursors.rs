@@ -16,8 +16,8 @@ async fn a_list_that_is_being_read_goes_on_across_a_failover() {
     for _ in 0..4 {
         published.push(app.publish_tagged("a").await);
     }
-    app.take("a", "w:1").await;
-    app.take("a", "w:1").await;
+    app.claim_one("a", "w:1").await;
+    app.claim_one("a", "w:1").await;
     let events = cursor_of(&app.get("/events?limit=2").await.expect(200).json());
     let logs = cursor_of(&app.get("/logs?limit=1").await.expect(200).json());
     go_back(&app).await;
@@ -68,7 +68,7 @@ async fn a_cursor_to_rows_of_a_history_that_this_server_has_not_heard_of_holds()
         database::execute(&app.url, "BEGIN; SELECT waybill.begin_history(true); COMMIT").await;
         for _ in 0..3 {
             app.publish_tagged("a").await;
-            app.take("a", "w:1").await;
+            app.claim_one("a", "w:1").await;
         }
         assert_eq!(app.engine().epoch().expect("an epoch"), before, "it has not heard of it");
         let cursor = cursor_of(&app.get(&format!("/{list}?limit=1")).await.expect(200).json());

@@ -39,7 +39,7 @@ async fn go_on(app: &App, receiver: &Receiver, witness: &mut Witness) {
     witness.publish_job(app).await;
     let own = witness.claim_job(app).await;
     for claim in [&waiting, &own] {
-        app.say(claim, "complete", Naming::Lease).await.expect(200);
+        app.settle(claim, "complete", Naming::Lease).await.expect(200);
     }
     for _ in 0..3 {
         witness.push(app, receiver, 1).await;

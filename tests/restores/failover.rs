@@ -13,13 +13,13 @@ use waybill::postgres::Cluster;
 use super::witness::Witness;
 use crate::support::receiver::Receiver;
 use crate::support::work::{Claim, Naming};
-use crate::support::{App, Options, Place, database, ledger, until};
+use crate::support::{App, ClusterDir, Options, database, ledger, until};
 
 /// A standby of a cluster, which follows it from its start on. Ends when it is dropped, and with
 /// this process at the latest.
 struct Standby {
     shell: Child,
-    place: Place,
+    cluster_dir: ClusterDir,
     password: String,
 }
 
@@ -35,11 +35,11 @@ fn as_owner(program: PathBuf, owner: &fs::Metadata) -> Command {
 }
 
 impl Standby {
-    async fn of(cluster: &Cluster, primary: &Place) -> Self {
-        let place = Place::new();
+    async fn of(cluster: &Cluster, primary: &ClusterDir) -> Self {
+        let cluster_dir = ClusterDir::new();
         let owner = fs::metadata(primary.data_dir().join("postgres")).expect("a cluster");
-        let run = place.root().join("run");
-        for folder in [place.data_dir(), run.clone()] {
+        let run = cluster_dir.root().join("run");
+        for folder in [cluster_dir.data_dir(), run.clone()] {
             fs::create_dir(&folder).expect("a folder");
             fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("a folder of ours");
             if nix::unistd::geteuid().is_root() {
@@ -49,23 +49,23 @@ impl Standby {
         let password = fs::read_to_string(primary.data_dir().join("password")).expect("a password").trim().to_owned();
         let mut backup = Command::new(cluster.bin_dir().join("pg_basebackup"));
         backup.args(["--checkpoint=fast", "--write-recovery-conf", "-U", "waybill", "-h"]);
-        backup.arg(primary.data_dir().join("run")).arg("-D").arg(place.data_dir()).env("PGPASSWORD", &password);
+        backup.arg(primary.data_dir().join("run")).arg("-D").arg(cluster_dir.data_dir()).env("PGPASSWORD", &password);
         if nix::unistd::geteuid().is_root() {
             backup.uid(owner.uid()).gid(owner.gid()).current_dir("/");
         }
         let output = backup.output().expect("it runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let mut postgres = as_owner(cluster.bin_dir().join("postgres"), &owner);
-        postgres.arg("-D").arg(place.data_dir()).args(["-c", "listen_addresses=", "-c", "fsync=off"]);
+        postgres.arg("-D").arg(cluster_dir.data_dir()).args(["-c", "listen_addresses=", "-c", "fsync=off"]);
         // A standby must have room for as many locks as its primary.
         postgres.args(["-c", "max_locks_per_transaction=1024", "-k"]).arg(run);
-        let log = fs::File::create(place.root().join("log")).expect("a file");
+        let log = fs::File::create(cluster_dir.root().join("log")).expect("a file");
         postgres.stdin(Stdio::piped()).stdout(log.try_clone().expect("a file")).stderr(log);
-        Standby { shell: postgres.spawn().expect("it runs"), place, password }
+        Standby { shell: postgres.spawn().expect("it runs"), cluster_dir, password }
     }
 
     fn socket_dir(&self) -> PathBuf {
-        self.place.root().join("run")
+        self.cluster_dir.root().join("run")
     }
 
     fn url(&self) -> String {
@@ -112,12 +112,13 @@ struct Pair {
     witness: Witness,
     /// A claim of that job, which the standby does not know of.
     lost_claim: Claim,
-    _primary: Place,
+    _primary: ClusterDir,
 }
 
 impl Pair {
     async fn start(session: &str) -> Self {
-        let (primary, receiver, mut witness) = (Place::with_cluster(), Receiver::start().await, Witness::default());
+        let (primary, receiver, mut witness) =
+            (ClusterDir::with_cluster(), Receiver::start().await, Witness::default());
         let cluster = primary.start();
         waybill::store::connection::migrate::migrate(&primary.url()).await.expect("up");
         let standby = Standby::of(&cluster, &primary).await;
@@ -151,8 +152,8 @@ impl Pair {
         // The job is there again, for another worker under another lease.
         let again = witness.claim_job(app).await;
         assert_eq!(again.event_id, self.lost_claim.event_id);
-        app.say(&self.lost_claim, "complete", Naming::Lease).await.problem(409, "lease_lost");
-        app.say(&again, "complete", Naming::Lease).await.expect(200);
+        app.settle(&self.lost_claim, "complete", Naming::Lease).await.problem(409, "lease_lost");
+        app.settle(&again, "complete", Naming::Lease).await.expect(200);
         app.subscribe(&receiver.url("/two"), json!({"event_types": ["order.*"]})).await;
         witness.push(app, receiver, 2).await;
         witness.work_much(app).await;

@@ -96,9 +96,9 @@ async fn work_that_a_restore_brings_back_is_found_at_once() {
     let saved = "CREATE TABLE saved_ready AS SELECT * FROM waybill.ready; \
                  CREATE TABLE saved AS SELECT status, ready_seq FROM waybill.deliveries";
     database::execute(&app.url, saved).await;
-    let claim = app.take("a", "w:1").await;
+    let claim = app.claim_one("a", "w:1").await;
     app.publish_tagged("a").await;
-    app.take("a", "w:1").await;
+    app.claim_one("a", "w:1").await;
     let restore = format!(
         "INSERT INTO waybill.ready SELECT * FROM saved_ready; \
          UPDATE waybill.deliveries d SET status = s.status, ready_seq = s.ready_seq, lease_id = 0, worker_id = NULL, \
@@ -107,7 +107,7 @@ async fn work_that_a_restore_brings_back_is_found_at_once() {
     database::execute(&app.url, &restore).await;
     assert_eq!(app.claim("a", "w:2").await, None, "the mark hides it");
     go_back(&app).await;
-    let again = app.take("a", "w:2").await;
+    let again = app.claim_one("a", "w:2").await;
     assert_eq!(again.event_id, id);
     assert_ne!(again.lease_id, claim.lease_id, "two workers must not have the same lease");
 }

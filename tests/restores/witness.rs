@@ -58,7 +58,7 @@ impl Witness {
 
     /// Claims the next job.
     pub async fn claim_job(&mut self, app: &App) -> Claim {
-        let claim = app.take("job", "w:1").await;
+        let claim = app.claim_one("job", "w:1").await;
         let number = self.leases.len();
         assert_eq!(self.leases.insert(claim.lease_id, number), None, "lease {} was given out before", claim.lease_id);
         claim

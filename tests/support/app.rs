@@ -10,18 +10,17 @@ use waybill::startup::Server;
 
 use super::{Reply, database, http_client};
 
-/// How to start a server.
 #[derive(Default)]
 pub struct Options {
     /// Flags of `waybill serve`.
     pub flags: Vec<String>,
     /// The database; a new one if none is given.
     pub url: Option<String>,
-    /// Whether time stands still until [`App::advance`].
+    /// Whether the clock stands still until [`App::advance`].
     pub fixed_clock: bool,
 }
 
-/// A real server, in this process, with its own database.
+/// A real server in this process, with its own database.
 pub struct App {
     pub server: Option<Server>,
     pub url: String,
@@ -30,13 +29,13 @@ pub struct App {
 }
 
 impl App {
-    /// A server by the database's clock.
+    /// Starts a server that uses the database's clock.
     pub async fn start() -> Self {
         Self::start_with(Options::default()).await
     }
 
-    /// A server whose time stands still until it is advanced. Sweeps that go by the clock
-    /// (promoter, reaper, expirer) do not run by themselves then: call their `run_once`.
+    /// Starts a server whose clock stands still until it is advanced. Sweeps that depend on the
+    /// clock (promoter, lease reaper, expirer) do not run on their own then: call their `run_once`.
     pub async fn with_fixed_clock() -> Self {
         Self::start_with(Options { fixed_clock: true, ..Options::default() }).await
     }
@@ -57,12 +56,12 @@ impl App {
         self.server.as_ref().expect("a running server").engine()
     }
 
-    /// Moves a fixed clock.
+    /// Moves the fixed clock forward.
     pub fn advance(&self, seconds: i64) {
         self.engine().clock().advance(TimeDelta::seconds(seconds));
     }
 
-    /// What a fixed clock shows.
+    /// Returns the time of the fixed clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.engine().now().expect("a fixed clock")
     }
@@ -79,7 +78,7 @@ impl App {
         self.post_text(path, &body.to_string()).await
     }
 
-    /// Posts a body as it stands, which may be no JSON at all.
+    /// Posts a body unchanged. It need not be JSON.
     pub async fn post_text(&self, path: &str, body: &str) -> Reply {
         self.post_bytes(path, body.as_bytes().to_vec()).await
     }
@@ -98,8 +97,7 @@ impl App {
         Reply::of(self.client.delete(self.at(path)).send().await.expect("an answer")).await
     }
 
-    /// Subscribes a URL, `fields` saying to what and how; answers the subscription, with its
-    /// secret.
+    /// Subscribes a URL with these further fields. Returns the subscription with its secret.
     pub async fn subscribe(&self, url: &str, fields: Value) -> Value {
         let mut subscription = json!({"url": url});
         let all = subscription.as_object_mut().expect("an object");
@@ -107,22 +105,21 @@ impl App {
         self.post("/subscriptions", &subscription).await.expect(201).json()
     }
 
-    /// Posts without a body.
     pub async fn post_empty(&self, path: &str) -> Reply {
         Reply::of(self.client.post(self.at(path)).send().await.expect("an answer")).await
     }
 
-    /// Publishes an event; answers its id.
+    /// Publishes an event and returns its id.
     pub async fn publish(&self, event: Value) -> i64 {
         self.post("/events", &event).await.expect(201).json()["id"].as_i64().expect("an id")
     }
 
-    /// Publishes an event with these tags and nothing special; answers its id.
+    /// Publishes an event with these tags and no other settings. Returns its id.
     pub async fn publish_tagged(&self, tags: &str) -> i64 {
         self.publish(json!({"title": "a job", "tags": tags})).await
     }
 
-    /// Claims one event, if there is one.
+    /// Claims one event. Returns `None` if there is none.
     pub async fn claim(&self, tags: &str, worker_id: &str) -> Option<Value> {
         let reply = self.get(&format!("/events/subscribe?tags={tags}&worker_id={worker_id}")).await;
         match reply.status {
@@ -131,39 +128,37 @@ impl App {
         }
     }
 
-    /// Completes an event as this worker.
     pub async fn complete(&self, id: i64, worker_id: &str) -> Reply {
         self.post(&format!("/events/{id}/complete"), &json!({"worker_id": worker_id})).await
     }
 
-    /// Fails an event as this worker.
     pub async fn fail(&self, id: i64, worker_id: &str) -> Reply {
         self.post(&format!("/events/{id}/fail"), &json!({"worker_id": worker_id})).await
     }
 
-    /// An event as it stands, with its logs.
+    /// Returns an event with its log.
     pub async fn event(&self, id: i64) -> Value {
         self.get(&format!("/events/{id}?include_logs=true")).await.expect(200).json()
     }
 
-    /// The actions in an event's log, oldest first.
+    /// Returns the actions in an event's log, oldest first.
     pub async fn actions(&self, id: i64) -> Vec<String> {
         let event = self.event(id).await;
         let logs = event["logs"].as_array().expect("logs");
         logs.iter().map(|log| log["action"].as_str().expect("an action").to_owned()).collect()
     }
 
-    /// The id by which receivers know an event of the present history.
+    /// Returns the `webhook-id` under which receivers see an event of the current epoch.
     pub fn webhook_id(&self, event_id: i64) -> String {
         format!("evt_{}_{event_id}", self.engine().epoch().expect("an epoch"))
     }
 
-    /// The cursor behind this id.
+    /// Returns the cursor that continues after this id.
     pub fn cursor(&self, id: i64) -> String {
         format!("{}_{id}", self.engine().epoch().expect("an epoch"))
     }
 
-    /// One number from the database.
+    /// Runs a query that returns one number.
     pub async fn count(&self, sql: &str) -> i64 {
         database::count(&self.url, sql).await
     }

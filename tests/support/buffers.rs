@@ -1,7 +1,7 @@
-//! What a function of the store costs: buffers, which are the same on every machine.
+//! Measures the cost of a store function in buffers, which are the same on every machine.
 //!
-//! PostgreSQL tells a transaction how many buffers it has asked for so far; the function runs
-//! between two such questions, on one of the server's own connections.
+//! PostgreSQL reports how many buffers a transaction has fetched so far. The function runs between
+//! two such readings, on one of the server's own connections.
 
 use diesel::QueryResult;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -9,22 +9,22 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use super::App;
 
 impl App {
-    /// What a function answers, and the buffers that it took.
+    /// Returns the result of a function and the number of buffers that it fetched.
     pub async fn buffers_of<T>(
         &self,
         function: impl AsyncFnOnce(&mut AsyncPgConnection) -> QueryResult<T>,
     ) -> (T, i64) {
         let mut conn = self.engine().database().connection().await.expect("a connection");
         conn.batch_execute("BEGIN").await.expect("a transaction");
-        let before = asked_for(&mut conn).await;
+        let before = blocks_fetched(&mut conn).await;
         let answer = function(&mut conn).await.expect("an answer");
-        let buffers = asked_for(&mut conn).await - before;
+        let buffers = blocks_fetched(&mut conn).await - before;
         conn.batch_execute("ROLLBACK").await.expect("its end");
         (answer, buffers)
     }
 }
 
-async fn asked_for(conn: &mut AsyncPgConnection) -> i64 {
+async fn blocks_fetched(conn: &mut AsyncPgConnection) -> i64 {
     #[derive(diesel::QueryableByName)]
     struct Row {
         #[diesel(sql_type = diesel::sql_types::BigInt)]

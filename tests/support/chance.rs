@@ -1,15 +1,16 @@
-//! A small source of chance, so that a run's choices can be told from its seed.
+//! A small random number generator. The same seed gives the same choices, which makes a run
+//! repeatable.
 
-pub struct Chance(u64);
+pub struct Rng(u64);
 
-impl Chance {
+impl Rng {
     pub fn new(seed: u64) -> Self {
-        // The generator never leaves zero, and takes a while to leave small numbers.
-        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        // The generator never leaves zero, and small seeds need a few steps to spread.
+        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..8 {
-            chance.below(2);
+            rng.below(2);
         }
-        chance
+        rng
     }
 
     pub fn below(&mut self, limit: u64) -> u64 {

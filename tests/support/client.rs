@@ -1,8 +1,8 @@
-//! The HTTP client of tests.
+//! The HTTP client of the tests.
 
-/// A client that goes straight to where it is told to.
+/// Builds a client that uses no proxy and follows no redirects.
 pub fn http_client() -> reqwest::Client {
-    // Whoever comes second finds it installed.
+    // Only the first caller installs the provider; later calls fail harmlessly.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().expect("a client")
 }

@@ -1,12 +1,12 @@
-//! Many subscribers at once. Each call that adds one makes the server read all of them again, so
-//! most are copied in the database.
+//! Many subscriptions at once. Each `POST /subscriptions` makes the server reload all
+//! subscriptions, so all but the first are copied inside the database.
 
 use serde_json::Value;
 
 use super::{App, database};
 
 impl App {
-    /// Subscribes `count` receivers to the same events, each with a URL of its own below `url`.
+    /// Subscribes `count` receivers to the same events, each with its own URL below `url`.
     pub async fn subscribe_many(&self, count: usize, url: &str, fields: Value) {
         let first = self.subscribe(&format!("{url}/1"), fields).await;
         let id = &first["id"];

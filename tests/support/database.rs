@@ -1,5 +1,5 @@
-//! One PostgreSQL for the whole run, started by the code under test, and a database per test,
-//! copied from a migrated template. It dies with the test process.
+//! One PostgreSQL cluster for the whole run, started by the code under test, and one database per
+//! test, copied from a migrated template. The cluster ends with the test process.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ static CLUSTER: OnceLock<Cluster> = OnceLock::new();
 static TEMPLATE_READY: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// The shared cluster. Not durable: these tests kill servers, not machines.
+/// Returns the shared cluster. It is not durable: these tests kill servers, not machines.
 pub fn cluster() -> &'static Cluster {
     CLUSTER.get_or_init(|| {
         let mut options = ClusterOptions::new(directory());
@@ -27,7 +27,7 @@ pub fn cluster() -> &'static Cluster {
     })
 }
 
-/// The URL of a new, migrated database.
+/// Creates a migrated database and returns its URL.
 pub async fn migrated() -> String {
     TEMPLATE_READY
         .get_or_init(|| async {
@@ -37,13 +37,13 @@ pub async fn migrated() -> String {
         })
         .await;
     let url = create(&format!("TEMPLATE {TEMPLATE}")).await;
-    // A copy counts as restored, and its ids would begin far ahead.
+    // A copied database counts as restored, and its ids would start far ahead.
     let own = "database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())";
     execute(&url, &format!("UPDATE waybill.histories SET {own}")).await;
     url
 }
 
-/// The URL of a new, empty database.
+/// Creates an empty database and returns its URL.
 pub async fn empty() -> String {
     create("").await
 }
@@ -58,12 +58,12 @@ async fn admin_url() -> String {
     tokio::task::spawn_blocking(|| cluster().url("postgres")).await.expect("the cluster starts")
 }
 
-/// A connection of the test's own.
+/// Opens a connection for the test itself.
 pub async fn connection(url: &str) -> AsyncPgConnection {
     connect(url, "").await.expect("the database answers")
 }
 
-/// One number.
+/// Runs a query that returns one number.
 pub async fn count(url: &str, sql: &str) -> i64 {
     #[derive(diesel::QueryableByName)]
     struct Row {
@@ -75,12 +75,12 @@ pub async fn count(url: &str, sql: &str) -> i64 {
     row.n
 }
 
-/// Runs statements that answer nothing.
+/// Runs statements that return no rows.
 pub async fn execute(url: &str, sql: &str) {
     connection(url).await.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
 
-/// What this run keeps on disk; the next run clears it away.
+/// Returns the directory for the files of this run. The next run removes it.
 pub fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
@@ -89,7 +89,7 @@ pub fn directory() -> &'static Path {
     })
 }
 
-/// Clusters of test runs whose process is gone.
+/// Removes the clusters of test runs whose process has ended.
 fn remove_leftovers() {
     let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {

@@ -1,11 +1,11 @@
-//! Statements held up in the middle, so that what happens meanwhile is no accident.
+//! Statements blocked in the middle, which makes the order of events in a race deterministic.
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
 use super::{database, until};
 
-/// A table that nobody can write to until it is let go. The server gives such statements four
-/// seconds, so that nothing slow should be done meanwhile.
+/// A table that no statement can write to until it is unlocked. The server cancels a blocked
+/// statement after four seconds, so nothing slow should happen meanwhile.
 pub struct HeldTable {
     conn: AsyncPgConnection,
 }
@@ -23,13 +23,14 @@ impl HeldTable {
         Self { conn }
     }
 
-    /// Waits until a statement waits for it; answers whose.
-    pub async fn until_awaited(&mut self) -> i32 {
-        self.until_awaited_by(1).await
+    /// Waits until a statement is blocked by the lock. Returns the pid of its backend.
+    pub async fn until_blocked(&mut self) -> i32 {
+        self.until_blocked_statements(1).await
     }
 
-    /// Waits until so many do; answers who is one of them.
-    pub async fn until_awaited_by(&mut self, statements: usize) -> i32 {
+    /// Waits until at least `statements` statements are blocked. Returns the pid of one of their
+    /// backends.
+    pub async fn until_blocked_statements(&mut self, statements: usize) -> i32 {
         let waiting = "SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
                        WHERE NOT l.granted AND d.datname = current_database()";
         let mut found = Vec::<Waiting>::new();
@@ -41,18 +42,18 @@ impl HeldTable {
         found[0].pid
     }
 
-    /// Cuts the connection of whoever waits for it, once somebody does.
-    pub async fn cut_whoever_waits(&mut self) {
-        let pid = self.until_awaited().await;
+    /// Waits until a statement is blocked, and terminates its connection.
+    pub async fn terminate_blocked(&mut self) {
+        let pid = self.until_blocked().await;
         self.conn.batch_execute(&format!("SELECT pg_terminate_backend({pid})")).await.expect("it is cut");
     }
 
-    /// Does something else before it lets go.
+    /// Runs statements in the transaction that holds the lock.
     pub async fn execute(&mut self, sql: &str) {
         self.conn.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
-    pub async fn let_go(mut self) {
+    pub async fn unlock(mut self) {
         self.conn.batch_execute("COMMIT").await.expect("the table is let go");
     }
 }

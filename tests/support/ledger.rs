@@ -1,5 +1,5 @@
-//! The books are balanced: what the audit trail says was done must lead to exactly the state
-//! that is stored, and `ready` must hold exactly what can be claimed.
+//! Consistency checks over the whole database: replaying the audit log must lead to exactly the
+//! stored state, and `ready` must hold exactly what can be claimed.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ struct Complaint {
     complaint: String,
 }
 
-/// What the lines so far add up to.
+/// The state that the log lines read so far lead to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Replayed {
     status: &'static str,
@@ -68,7 +68,7 @@ struct Replayed {
     is_started: bool,
 }
 
-/// Compares the whole trail with the whole state. Nothing may be under way.
+/// Compares the whole log with the whole state. No request may be in progress.
 pub async fn check(app: &App) {
     let mut conn = database::connection(&app.url).await;
     conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.expect("a transaction");
@@ -106,12 +106,12 @@ async fn replay_all(conn: &mut AsyncPgConnection) -> Vec<String> {
     for line in &lines {
         by_delivery.entry(line.delivery_id).or_default().push(line);
     }
-    // What rolls up other rows has no trail of its own; ROLL_UPS_COUNT sees to it.
+    // A roll-up row has no log of its own; ROLL_UPS_COUNT checks it.
     let rows = rows.iter().filter(|row| !row.is_roll_up);
     rows.filter_map(|row| disagreement(row, by_delivery.get(&row.id).map_or(&[], Vec::as_slice))).collect()
 }
 
-/// Why a row and its trail do not agree, if they do not.
+/// Returns how a row differs from the state that its log leads to, or `None` if they agree.
 fn disagreement(row: &Row, lines: &[&Line]) -> Option<String> {
     let mut state = Replayed {
         status: if row.tags.is_empty() && !row.is_push { "COMPLETED" } else { "PENDING" },
@@ -145,18 +145,18 @@ fn trail(lines: &[&Line]) -> String {
 }
 
 impl Replayed {
-    /// Takes one line into account, if it may follow what came before.
+    /// Applies one line, or returns why it may not follow the lines before it.
     fn follow(&mut self, line: &Line, before: Option<&str>) -> Result<(), &'static str> {
-        let is_present_claim = line.lease_id == self.lease_id;
+        let is_current_claim = line.lease_id == self.lease_id;
         let is_settled = self.settled.as_ref().is_some_and(|(lease_id, _)| *lease_id == self.lease_id);
         let must = |holds: bool, why| if holds { Ok(()) } else { Err(why) };
-        must(line.action == "PICKED" || is_present_claim, "not the present claim")?;
+        must(line.action == "PICKED" || is_current_claim, "not the current claim")?;
         let is_holders = line.worker_id.is_none() || line.worker_id == self.worker_id;
-        must(line.action == "PICKED" || is_holders, "by somebody who had not claimed it")?;
+        must(line.action == "PICKED" || is_holders, "by a worker that does not hold the claim")?;
         match line.action.as_str() {
             "PICKED" => {
                 must(self.status == "PENDING", "claimed while not pending")?;
-                must(line.lease_id > self.lease_id, "the leases do not grow")?;
+                must(line.lease_id > self.lease_id, "the lease ids do not grow")?;
                 must(line.attempt == self.retry_count + 1, "a wrong attempt")?;
                 self.status = "PROCESSING";
                 self.lease_id = line.lease_id;
@@ -172,7 +172,7 @@ impl Replayed {
                 self.status = "FAILED";
             }
             "COMPLETED" | "FAILED" => {
-                must(self.status == "PROCESSING" || self.status == "PENDING", "settled after the end")?;
+                must(self.status == "PROCESSING" || self.status == "PENDING", "settled after it was finished")?;
                 must(self.lease_id > 0 && !is_settled, "settled twice, or never claimed")?;
                 self.settled = Some((self.lease_id, line.action.clone()));
                 let is_failure = line.action == "FAILED";
@@ -193,7 +193,7 @@ impl Replayed {
                 self.status = "PENDING";
             }
             "DEAD_LETTERED" => {
-                must(self.status == "FAILED" || self.status == "PENDING", "given up in somebody's hands")?;
+                must(self.status == "FAILED" || self.status == "PENDING", "dead-lettered while held")?;
                 self.status = "FAILED";
             }
             "RETRIED" | "REPLAYED" => {
@@ -220,7 +220,7 @@ const LEASES_ARE_UNIQUE: &str = "
     SELECT 'the lease ' || lease_id || ' belongs to ' || count(*) || ' claims' AS complaint
     FROM waybill.event_log WHERE action = 'PICKED' GROUP BY lease_id HAVING count(*) > 1";
 
-/// One row per tag of every delivery that has a place in `ready`, and no other row.
+/// `ready` holds one row per tag of every ready delivery, and no other row.
 const READY_IS_EXACT: &str = "
     WITH wanted AS (
         SELECT d.namespace_id, 't:' || tag AS queue, -d.priority AS rank, d.ready_seq AS seq, d.id
@@ -236,13 +236,13 @@ const READY_IS_EXACT: &str = "
     UNION ALL
     SELECT 'too much in ready: ' || m::text FROM (SELECT * FROM held EXCEPT ALL SELECT * FROM wanted) m";
 
-/// Pending work without a key is claimable, or waits for its time.
+/// Pending work without an ordering key is either ready or has a due time.
 const READY_OR_WAITING: &str = "
-    SELECT 'pending and nowhere: ' || id AS complaint FROM waybill.deliveries
+    SELECT 'pending, but neither ready nor due: ' || id AS complaint FROM waybill.deliveries
     WHERE status = 'PENDING' AND ordering_key IS NULL AND open_deliveries IS NULL AND (ready_seq IS NULL) = (due_at IS NULL)";
 
-/// Of each key only the head may be claimable or in flight, and it is claimable if it waits
-/// for nothing.
+/// Only the head of an ordering key may be ready or in flight. A pending head is either ready or
+/// has a due time.
 const KEYS_IN_ORDER: &str = "
     SELECT 'key ' || ordering_key || ' out of order: ' || id AS complaint
     FROM (SELECT d.*, row_number() OVER (PARTITION BY namespace_id, ordering_key, subscription_id ORDER BY order_seq) AS place
@@ -250,17 +250,17 @@ const KEYS_IN_ORDER: &str = "
     WHERE (place > 1 AND (ready_seq IS NOT NULL OR status = 'PROCESSING'))
        OR (place = 1 AND status = 'PENDING' AND (ready_seq IS NULL) = (due_at IS NULL))";
 
-/// Whatever is held is on the list of leases to look at, for no later than its lease ends, or for
-/// soon if that has been.
+/// Every held delivery is in `lease_watch`, to be checked no later than its lease ends, or within
+/// ten seconds if its lease has already expired.
 const LEASES_ARE_WATCHED: &str = "
-    SELECT 'held and not watched: ' || id AS complaint FROM waybill.deliveries d
+    SELECT 'held, but not in lease_watch: ' || id AS complaint FROM waybill.deliveries d
     WHERE status = 'PROCESSING' AND NOT EXISTS (
         SELECT 1 FROM waybill.lease_watch w
         WHERE d.id = ANY (w.delivery_ids)
           AND w.look_at <= CASE WHEN d.lease_expires_at > coalesce($1, now()) THEN d.lease_expires_at
                                 ELSE coalesce($1, now()) + interval '10 seconds' END)";
 
-/// The own row of an event that is only pushed says what became of its deliveries.
+/// The roll-up row of an event that is only pushed counts its deliveries.
 const ROLL_UPS_COUNT: &str = "
     SELECT 'roll-up: ' || o.id || ' says ' || o.open_deliveries || ' open, ' || o.failed_deliveries || ' failed, ' || o.status AS complaint
     FROM waybill.deliveries o CROSS JOIN LATERAL (
@@ -272,12 +272,12 @@ const ROLL_UPS_COUNT: &str = "
            OR o.status <> CASE WHEN c.open > 0 THEN 'PENDING' WHEN c.failed > 0 THEN 'FAILED'
                                WHEN o.cancel_requested THEN 'CANCELLED' ELSE 'COMPLETED' END)";
 
-/// Whatever was given up waits with the dead letters for somebody to decide.
+/// Every failed push has an open dead letter, and no other push has one.
 const DEAD_LETTERS_ARE_EXACT: &str = "
-    SELECT 'given up without a dead letter: ' || d.id AS complaint FROM waybill.deliveries d
+    SELECT 'failed without a dead letter: ' || d.id AS complaint FROM waybill.deliveries d
     WHERE d.subscription_id IS NOT NULL AND d.status = 'FAILED'
       AND NOT EXISTS (SELECT 1 FROM waybill.dead_letters l WHERE l.delivery_id = d.id AND l.replayed_at IS NULL)
     UNION ALL
-    SELECT 'a dead letter of what is alive: ' || l.id FROM waybill.dead_letters l
+    SELECT 'an open dead letter of a delivery that has not failed: ' || l.id FROM waybill.dead_letters l
     JOIN waybill.deliveries d ON d.id = l.delivery_id
     WHERE l.replayed_at IS NULL AND d.status NOT IN ('FAILED', 'CANCELLED')";

@@ -1,4 +1,4 @@
-//! Rows held by the test itself, so that the order in which calls meet is no accident.
+//! Rows locked by the test itself, which makes the order in which calls meet deterministic.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 
 use super::{App, database};
 
-/// A delivery's row, locked until it is let go.
+/// A delivery's row, locked until it is unlocked.
 pub struct HeldRow {
     conn: AsyncPgConnection,
 }
@@ -20,8 +20,8 @@ impl HeldRow {
         HeldRow { conn }
     }
 
-    /// Changes something else, without letting anybody see it yet.
-    pub async fn changed_by(app: &App, sql: &str) -> Self {
+    /// Makes a change that stays invisible to others until it is unlocked.
+    pub async fn with_uncommitted(app: &App, sql: &str) -> Self {
         let mut held = HeldRow { conn: database::connection(&app.url).await };
         held.execute(&format!("BEGIN; {sql}")).await;
         held
@@ -32,15 +32,15 @@ impl HeldRow {
         self.conn.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
-    /// Lets the row go, changes included.
-    pub async fn let_go(mut self) {
+    /// Commits the changes and unlocks the row.
+    pub async fn unlock(mut self) {
         self.execute("COMMIT").await;
     }
 }
 
 impl App {
-    /// Waits until so many of the server's calls wait for a lock.
-    pub async fn calls_waiting_for_locks(&self, wanted: i64) {
+    /// Waits until at least `wanted` of the server's calls are blocked by locks.
+    pub async fn until_blocked_calls(&self, wanted: i64) {
         let waiting = "SELECT count(*) FROM pg_stat_activity \
                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
         let arrived = async { while self.count(waiting).await < wanted {} };

@@ -1,5 +1,5 @@
-//! What tests stand on: a real PostgreSQL shared by all, a database of its own for each, and
-//! a real server on a port of its own; or a PostgreSQL of the test's own, to be ill-treated.
+//! Fixtures of the tests: one PostgreSQL shared by all tests, a database and a server on its own
+//! port for each test, and separate PostgreSQL clusters for tests that stop or damage theirs.
 
 mod app;
 mod buffers;
@@ -21,9 +21,9 @@ pub mod wire;
 pub mod work;
 
 pub use app::{App, Options};
-pub use chance::Chance;
+pub use chance::Rng;
 pub use client::http_client;
 pub use held_table::HeldTable;
-pub use place::Place;
+pub use place::ClusterDir;
 pub use reply::Reply;
 pub use wait::{PATIENCE, until, within_patience};

@@ -1,4 +1,4 @@
-//! Data directories for tests that need a PostgreSQL of their own.
+//! Data directories for tests that need their own PostgreSQL.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -12,25 +12,25 @@ use waybill::postgres::{Cluster, ClusterOptions};
 
 use super::database;
 
-/// A data directory that every user can reach, gone with the test.
-pub struct Place {
+/// A temporary data directory that every user can reach. It is removed with the test.
+pub struct ClusterDir {
     root: TempDir,
 }
 
-impl Place {
-    /// With nothing in it.
+impl ClusterDir {
+    /// Creates an empty directory.
     pub fn new() -> Self {
         let root = tempfile::tempdir().expect("a folder");
         fs::set_permissions(root.path(), Permissions::from_mode(0o755)).expect("a folder of ours");
         Self { root }
     }
 
-    /// With a cluster in it that has been started and stopped before.
+    /// Creates a directory with a cluster in it that has been started and stopped before.
     pub fn with_cluster() -> Self {
-        let place = Self::new();
-        let copied = Command::new("cp").arg("-a").arg(template()).arg(place.data_dir()).status();
+        let cluster_dir = Self::new();
+        let copied = Command::new("cp").arg("-a").arg(template()).arg(cluster_dir.data_dir()).status();
         assert!(copied.expect("cp runs").success());
-        place
+        cluster_dir
     }
 
     pub fn root(&self) -> &Path {
@@ -41,27 +41,27 @@ impl Place {
         self.root.path().join("data")
     }
 
-    /// Starts the cluster, in this process.
+    /// Starts the cluster in this process.
     pub fn start(&self) -> Cluster {
         Cluster::start(ClusterOptions::new(self.data_dir())).expect("the cluster starts")
     }
 
-    /// The URL of its database, whoever runs it.
+    /// Returns the URL of its database, whichever process runs it.
     pub fn url(&self) -> String {
         let password = fs::read_to_string(self.data_dir().join("password")).expect("a password");
         let socket = self.data_dir().join("run").display().to_string().replace('/', "%2F");
         format!("postgres://waybill:{}@{socket}:5432/postgres", password.trim())
     }
 
-    /// The process that PostgreSQL last ran as.
+    /// Returns the pid under which PostgreSQL last ran.
     pub fn postmaster(&self) -> Option<u32> {
         let text = fs::read_to_string(self.data_dir().join("postgres/postmaster.pid")).ok()?;
         text.lines().next()?.trim().parse().ok()
     }
 }
 
-/// One cluster, made once and copied often. It may forget what it wrote when the machine
-/// fails: no test switches the machine off.
+/// Returns a cluster that is created once and copied for each test. It is not durable: no test
+/// switches the machine off.
 fn template() -> &'static Path {
     static TEMPLATE: OnceLock<PathBuf> = OnceLock::new();
     TEMPLATE.get_or_init(|| {

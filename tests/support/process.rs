@@ -1,4 +1,4 @@
-//! `waybill` in a process of its own.
+//! `waybill` in its own process.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 
 use super::{App, http_client, until};
 
-/// `waybill`, with nothing in its environment that could lead it elsewhere.
+/// Returns a `waybill` command whose environment holds nothing but `PATH`.
 pub fn waybill(arguments: &[&str]) -> Command {
     waybill_at(Path::new(env!("CARGO_BIN_EXE_waybill")), arguments)
 }
@@ -22,26 +22,26 @@ pub fn waybill_at(program: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// A running `waybill serve`. Stopped, if it still runs, when it is dropped.
+/// A running `waybill serve`. It is stopped when it is dropped.
 pub struct Process {
     child: Child,
     pub app: App,
     stderr: NamedTempFile,
 }
 
-/// A `waybill` that has ended, and what it said.
+/// A `waybill` that has ended, with what it printed.
 pub struct Ended {
     pub status: ExitStatus,
     pub stderr: String,
 }
 
 impl Process {
-    /// Starts a server that must start.
+    /// Starts a server and panics if it does not start.
     pub fn start(command: Command) -> Self {
         Self::spawn(command).unwrap_or_else(|ended| panic!("{}: {}", ended.status, ended.stderr))
     }
 
-    /// Returns when the server has said where it listens, or has ended.
+    /// Returns when the server has printed its address, or has ended.
     pub fn spawn(mut command: Command) -> Result<Self, Ended> {
         let stderr = NamedTempFile::new().expect("a file");
         let log = stderr.reopen().expect("the same file");
@@ -65,7 +65,7 @@ impl Process {
         fs::read_to_string(self.stderr.path()).expect("text")
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until the process ends on its own.
     pub async fn exit(&mut self) -> ExitStatus {
         let mut status = None;
         until("it ends", async || {

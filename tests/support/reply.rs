@@ -1,8 +1,7 @@
-//! An answer, read to the end.
+//! A response, read to its end.
 
 use serde_json::Value;
 
-/// Status, headers and body.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -17,7 +16,6 @@ impl Reply {
         Reply { status, headers, text }
     }
 
-    /// The body as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {self:?}"))
@@ -27,14 +25,14 @@ impl Reply {
         self.headers.get(name).map(|value| value.to_str().expect("a header that is text"))
     }
 
-    /// Insists on a status.
+    /// Asserts the status.
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.text);
         self
     }
 
-    /// Insists on a problem document with this status and code.
+    /// Asserts a problem document with this status and code.
     #[track_caller]
     pub fn problem(self, status: u16, code: &str) -> Value {
         let reply = self.expect(status);
@@ -49,7 +47,7 @@ impl Reply {
         body
     }
 
-    /// Insists on a 400 that names exactly these fields.
+    /// Asserts a 400 that names exactly these fields.
     #[track_caller]
     pub fn names(self, fields: &[&str]) {
         let body = self.problem(400, "invalid_request");

@@ -1,11 +1,11 @@
-//! Waiting for things to happen.
+//! Waiting for conditions.
 
 use std::time::Duration;
 
-/// Longer than anything that works takes, on a machine that is busy with other tests.
+/// Longer than any correct operation takes, even on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until something holds that nobody announces.
+/// Polls until a condition holds that cannot be awaited.
 #[track_caller]
 pub fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
     let called_at = std::panic::Location::caller();
@@ -16,18 +16,18 @@ pub fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Ou
             }
         };
         let outcome = tokio::time::timeout(PATIENCE, waiting).await;
-        assert!(outcome.is_ok(), "it never happened that {what} ({called_at})");
+        assert!(outcome.is_ok(), "timed out waiting until {what} ({called_at})");
     }
 }
 
-/// The outcome of something that must come by itself.
+/// Waits for a future that must complete without further action of the test.
 #[track_caller]
 pub fn within_patience<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
     let called_at = std::panic::Location::caller();
     async move {
         match tokio::time::timeout(PATIENCE, future).await {
             Ok(outcome) => outcome,
-            Err(_) => panic!("it never came ({called_at})"),
+            Err(_) => panic!("timed out ({called_at})"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The wire between a server and its database, with somebody who counts what goes by, and who
-//! can cut it at a statement.
+//! A proxy between a server and its database, which counts statements and can cut a connection at a
+//! chosen statement.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,22 +11,22 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 
-/// What the database says at the end of an answer; one letter follows.
+/// The end of a database's response. One status byte follows.
 const READY: &[u8] = b"Z\0\0\0\x05";
 
-/// Leads to a database of the shared cluster. Closed when it is dropped.
-pub struct Wire {
+/// Leads to a database of the shared cluster. It is closed when it is dropped.
+pub struct DatabaseProxy {
     url: String,
-    watch: Arc<Watch>,
+    state: Arc<ProxyState>,
     task: JoinHandle<()>,
 }
 
-/// What is done with a connection that runs a certain statement.
+/// What happens to the connection that runs a chosen statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// It is closed, and the database never sees the statement.
+    /// The connection is closed, and the database never sees the statement.
     Before,
-    /// The database runs the statement; its answer is lost.
+    /// The database runs the statement, but its response is lost.
     After,
 }
 
@@ -38,27 +38,27 @@ struct Plan {
 }
 
 #[derive(Default)]
-struct Watch {
+struct ProxyState {
     counts: Mutex<HashMap<String, usize>>,
     cut: Mutex<Option<Plan>>,
 }
 
-impl Watch {
-    /// Counts a statement; says whether it is the one to cut at, which happens once.
-    fn see(&self, text: String) -> Option<Cut> {
+impl ProxyState {
+    /// Counts a statement. Returns whether the connection must be cut at it, which happens once.
+    fn record(&self, text: String) -> Option<Cut> {
         let is_due = |plan: &mut Plan| {
             let is_meant = text.contains(&plan.part);
             let is_next = plan.passed_over == 0;
             plan.passed_over -= usize::from(is_meant && !is_next);
             is_meant && is_next
         };
-        let cut = self.cut.lock().expect("nobody panics here").take_if(is_due);
-        *self.counts.lock().expect("nobody panics here").entry(text).or_default() += 1;
+        let cut = self.cut.lock().expect("no panic under this lock").take_if(is_due);
+        *self.counts.lock().expect("no panic under this lock").entry(text).or_default() += 1;
         cut.map(|plan| plan.cut)
     }
 }
 
-impl Wire {
+impl DatabaseProxy {
     pub async fn to(url: &str) -> Self {
         let config: tokio_postgres::Config = url.parse().expect("an address");
         let socket: PathBuf = match &config.get_hosts()[0] {
@@ -70,87 +70,87 @@ impl Wire {
         let password = String::from_utf8_lossy(password).into_owned();
         let (address, database) = (listener.local_addr().expect("an address"), config.get_dbname().expect("a name"));
         let url = format!("postgres://{user}:{password}@{address}/{database}");
-        let watch = Arc::new(Watch::default());
-        let task = tokio::spawn(accept(listener, socket, watch.clone()));
-        Self { url, watch, task }
+        let state = Arc::new(ProxyState::default());
+        let task = tokio::spawn(accept(listener, socket, state.clone()));
+        Self { url, state, task }
     }
 
-    /// Cuts the connection that next runs a statement whose text contains this.
+    /// Cuts the connection that next runs a statement whose text contains `part`.
     pub fn cut_at(&self, part: &str, cut: Cut) {
-        self.cut_later(0, part, cut);
+        self.cut_after(0, part, cut);
     }
 
-    /// The same after so many statements of that kind.
-    pub fn cut_later(&self, passed_over: usize, part: &str, cut: Cut) {
+    /// Does the same after `passed_over` further statements of that kind.
+    pub fn cut_after(&self, passed_over: usize, part: &str, cut: Cut) {
         let plan = Plan { part: part.to_owned(), passed_over, cut };
-        *self.watch.cut.lock().expect("nobody panics here") = Some(plan);
+        *self.state.cut.lock().expect("no panic under this lock") = Some(plan);
     }
 
-    /// Whether that has happened.
+    /// Returns whether the planned cut has happened.
     pub fn was_cut(&self) -> bool {
-        self.watch.cut.lock().expect("nobody panics here").is_none()
+        self.state.cut.lock().expect("no panic under this lock").is_none()
     }
 
-    /// The address of this end.
+    /// Returns the URL of the proxy.
     pub fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// How many statements have been run whose text contains this.
+    /// Returns how many statements have run whose text contains `part`.
     pub fn statements(&self, part: &str) -> usize {
-        let counts = self.watch.counts.lock().expect("nobody panics here");
+        let counts = self.state.counts.lock().expect("no panic under this lock");
         counts.iter().filter(|(text, _)| text.contains(part)).map(|(_, count)| count).sum()
     }
 
-    /// What was run, and how often.
+    /// Returns how often each statement has run.
     pub fn all(&self) -> HashMap<String, usize> {
-        self.watch.counts.lock().expect("nobody panics here").clone()
+        self.state.counts.lock().expect("no panic under this lock").clone()
     }
 }
 
-impl Drop for Wire {
+impl Drop for DatabaseProxy {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn accept(listener: TcpListener, socket: PathBuf, watch: Arc<Watch>) {
+async fn accept(listener: TcpListener, socket: PathBuf, state: Arc<ProxyState>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
-        connections.spawn(carry(client, socket.clone(), watch.clone()));
+        connections.spawn(carry(client, socket.clone(), state.clone()));
     }
 }
 
-/// Carries bytes both ways until one side hangs up, or the wire is cut.
-async fn carry(client: TcpStream, socket: PathBuf, watch: Arc<Watch>) -> std::io::Result<()> {
+/// Copies bytes in both directions until one side hangs up or the connection is cut.
+async fn carry(client: TcpStream, socket: PathBuf, state: Arc<ProxyState>) -> std::io::Result<()> {
     let server = UnixStream::connect(socket).await?;
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let loses_answer = AtomicBool::new(false);
-    let asking = async {
-        // The first message has no letter.
-        let mut message = Message { letter: None, body: Vec::new() };
+    let loses_response = AtomicBool::new(false);
+    let requests = async {
+        // The first message has no type byte.
+        let mut message = Message { type_byte: None, body: Vec::new() };
         let mut named: HashMap<Vec<u8>, String> = HashMap::new();
         while message.read(&mut from_client).await? {
-            match message.statement(&mut named).and_then(|text| watch.see(text)) {
+            match message.statement(&mut named).and_then(|text| state.record(text)) {
                 Some(Cut::Before) => return Ok(()),
-                Some(Cut::After) => loses_answer.store(true, Ordering::Relaxed),
+                Some(Cut::After) => loses_response.store(true, Ordering::Relaxed),
                 None => {}
             }
             to_server.write_all(&message.bytes()).await?;
-            message.letter = Some(0);
+            message.type_byte = Some(0);
         }
         Ok(())
     };
-    let answering = async {
-        let mut answer = vec![0; 64 * 1024];
+    let responses = async {
+        let mut buffer = vec![0; 64 * 1024];
         loop {
-            let bytes = match from_server.read(&mut answer).await? {
+            let bytes = match from_server.read(&mut buffer).await? {
                 0 => return Ok(()),
-                length => &answer[..length],
+                length => &buffer[..length],
             };
-            match loses_answer.load(Ordering::Relaxed) {
-                // The database is ready for the next: the statement is over.
+            match loses_response.load(Ordering::Relaxed) {
+                // The database is ready for the next statement, so this one has completed.
                 true if bytes.len() > READY.len() && bytes[..bytes.len() - 1].ends_with(READY) => return Ok(()),
                 true => {}
                 false => to_client.write_all(bytes).await?,
@@ -158,26 +158,26 @@ async fn carry(client: TcpStream, socket: PathBuf, watch: Arc<Watch>) -> std::io
         }
     };
     tokio::select! {
-        asked = asking => asked,
-        answered = answering => answered,
+        request_side = requests => request_side,
+        response_side = responses => response_side,
     }
 }
 
-/// A message of the frontend: a letter, the length, the rest.
+/// A message of the frontend: a type byte, the length, and the body.
 struct Message {
-    letter: Option<u8>,
+    type_byte: Option<u8>,
     body: Vec<u8>,
 }
 
 impl Message {
-    /// Reads the next one; answers whether there was one.
+    /// Reads the next message. Returns whether there was one.
     async fn read(&mut self, from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<bool> {
-        if let Some(letter) = &mut self.letter {
+        if let Some(type_byte) = &mut self.type_byte {
             let mut byte = [0];
             if from.read(&mut byte).await? == 0 {
                 return Ok(false);
             }
-            *letter = byte[0];
+            *type_byte = byte[0];
         }
         let length = from.read_u32().await? as usize;
         self.body = vec![0; length - 4];
@@ -187,14 +187,14 @@ impl Message {
 
     fn bytes(&self) -> Vec<u8> {
         let length = (self.body.len() as u32 + 4).to_be_bytes();
-        self.letter.into_iter().chain(length).chain(self.body.iter().copied()).collect()
+        self.type_byte.into_iter().chain(length).chain(self.body.iter().copied()).collect()
     }
 
-    /// The text of the statement that it runs, if it runs one.
+    /// Returns the text of the statement that this message runs, if it runs one.
     fn statement(&self, named: &mut HashMap<Vec<u8>, String>) -> Option<String> {
         let mut strings = self.body.split(|byte| *byte == 0);
         let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
-        match self.letter? {
+        match self.type_byte? {
             b'P' => {
                 let name = strings.next().unwrap_or_default().to_vec();
                 named.insert(name, text(strings.next()));

@@ -78,7 +78,7 @@ async fn a_key_that_is_held_for_long_does_not_hold_up_the_others() {
         app.advance(UNTIL_OVERDUE + 1);
         let held = lock_key(&app, "k1").await;
         assert_eq!(busy_keys::run_once(app.engine(), true).await.expect("a round"), 2, "{kind:?}");
-        held.let_go().await;
+        held.unlock().await;
         assert_eq!(busy_keys::run_once(app.engine(), true).await.expect("a round"), 1, "{kind:?}");
         ledger::check(&app).await;
     }

@@ -18,13 +18,13 @@ async fn a_lease_that_is_extended_after_the_reaper_saw_it_expired_is_watched_on(
     let app = App::with_fixed_clock().await;
     database::execute(&app.url, HOLD_UP).await;
     let id = app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     app.advance(300);
-    let holder = HeldRow::changed_by(&app, "SELECT pg_advisory_xact_lock(1)").await;
+    let holder = HeldRow::with_uncommitted(&app, "SELECT pg_advisory_xact_lock(1)").await;
     let extend = async {
-        app.calls_waiting_for_locks(1).await;
-        app.say_with(&claim, "heartbeat", json!({"lease": 60})).await.expect(200);
-        holder.let_go().await;
+        app.until_blocked_calls(1).await;
+        app.settle_with(&claim, "heartbeat", json!({"lease": 60})).await.expect(200);
+        holder.unlock().await;
     };
     let (rescued, ()) = tokio::join!(app.reap(), extend);
     assert_eq!(rescued, 0);
@@ -37,6 +37,6 @@ async fn a_lease_that_is_extended_after_the_reaper_saw_it_expired_is_watched_on(
     }
     app.advance(1);
     assert_eq!(app.reap().await, 1);
-    assert_eq!(app.take("a", W1).await.event_id, id);
+    assert_eq!(app.claim_one("a", W1).await.event_id, id);
     ledger::check(&app).await;
 }

@@ -20,7 +20,7 @@ async fn a_locked_row_at_the_head_of_a_sweep_is_passed_over_and_come_back_for() 
         let held = lock_rows(&app, &first).await;
         assert_eq!(kind.run(&app).await, 3, "{kind:?}");
         assert_eq!(kind.run(&app).await, 0, "{kind:?}");
-        held.let_go().await;
+        held.unlock().await;
         app.advance(1);
         assert_eq!(kind.run(&app).await, 1, "{kind:?}");
         ledger::check(&app).await;
@@ -39,7 +39,7 @@ async fn a_locked_key_at_the_head_of_a_sweep_is_passed_over_and_come_back_for() 
         let held = lock_key(&app, "busy").await;
         assert_eq!(kind.run(&app).await, 3, "{kind:?}");
         assert_eq!(kind.run(&app).await, 0, "{kind:?}");
-        held.let_go().await;
+        held.unlock().await;
         app.advance(1);
         assert_eq!(kind.run(&app).await, 1, "{kind:?}");
         ledger::check(&app).await;
@@ -57,7 +57,7 @@ async fn more_locked_rows_than_a_sweep_takes_do_not_hide_those_behind_them() {
         app.advance(UNTIL_OVERDUE);
         let held = lock_rows(&app, &first).await;
         assert_eq!(kind.run(&app).await, 5, "{kind:?}");
-        held.let_go().await;
+        held.unlock().await;
         app.advance(1);
         assert_eq!(kind.run(&app).await, LOCKED, "{kind:?}");
         ledger::check(&app).await;
@@ -75,7 +75,7 @@ async fn more_rows_of_a_locked_key_than_a_sweep_takes_do_not_hide_those_behind_t
         app.advance(UNTIL_OVERDUE);
         let held = lock_key(&app, "busy").await;
         assert_eq!(kind.run(&app).await, 5, "{kind:?}");
-        held.let_go().await;
+        held.unlock().await;
         assert_eq!(kind.run(&app).await, OF_KEY, "{kind:?}");
         ledger::check(&app).await;
     }
@@ -104,7 +104,7 @@ async fn servers_come_back_by_themselves_for_what_was_locked() {
         is_ready(behind_due).await && app.status(behind_expired).await == "FAILED" && is_ready(behind_lost).await
     })
     .await;
-    held.let_go().await;
+    held.unlock().await;
     let let_go_at = std::time::Instant::now();
     until("so are those that were locked", async || {
         is_ready(due).await && app.status(expired).await == "FAILED" && is_ready(lost).await

@@ -70,12 +70,12 @@ fn job(_: usize) -> Value {
 /// Locks the rows of deliveries.
 async fn lock_rows(app: &App, ids: &[i64]) -> HeldRow {
     let sql = format!("SELECT 1 FROM waybill.deliveries WHERE id = ANY ('{{{}}}') FOR UPDATE", join(ids));
-    HeldRow::changed_by(app, &sql).await
+    HeldRow::with_uncommitted(app, &sql).await
 }
 
 /// Locks an ordering key.
 async fn lock_key(app: &App, key: &str) -> HeldRow {
-    HeldRow::changed_by(app, &lock_key_sql(key)).await
+    HeldRow::with_uncommitted(app, &lock_key_sql(key)).await
 }
 
 fn lock_key_sql(key: &str) -> String {

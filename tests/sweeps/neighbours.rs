@@ -23,7 +23,7 @@ async fn a_locked_next_of_a_key_holds_up_no_sweep() {
         app.advance(UNTIL_OVERDUE);
         let held = lock_rows(&app, &[next]).await;
         assert_eq!(kind.run(&app).await, 3, "{kind:?}");
-        held.let_go().await;
+        held.unlock().await;
         app.advance(1);
         assert_eq!(kind.run(&app).await, 1, "{kind:?}");
         assert_eq!(app.claim("a", "w:1").await.expect("the next of the key")["id"], next);
@@ -49,7 +49,7 @@ async fn more_pushes_of_an_event_whose_own_row_is_locked_than_a_sweep_takes_hide
     app.advance(UNTIL_OVERDUE);
     let held = lock_rows(&app, &[pushed]).await;
     assert_eq!(app.expire().await, 3);
-    held.let_go().await;
+    held.unlock().await;
     assert_eq!(app.expire().await, PUSHES);
     assert_eq!(app.status(pushed).await, "FAILED");
     ledger::check(&app).await;

@@ -23,7 +23,7 @@ async fn counted(app: &App) -> bool {
 async fn a_lease_that_nobody_watches_is_counted_and_its_work_comes_back() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     forget_leases(&app).await;
     let mut cursor = Cursor::default();
     app.advance(300 + 59);
@@ -34,7 +34,7 @@ async fn a_lease_that_nobody_watches_is_counted_and_its_work_comes_back() {
     assert!(counted(&app).await);
     ledger::check(&app).await;
     assert_eq!(app.reap().await, 1);
-    assert_eq!(app.take("a", W1).await.event_id, id);
+    assert_eq!(app.claim_one("a", W1).await.event_id, id);
     ledger::check(&app).await;
 }
 
@@ -65,13 +65,13 @@ async fn the_search_goes_on_where_it_stopped_and_begins_anew_at_the_end() {
     );
     database::execute(&app.url, &insert).await;
     app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     app.advance(1_000);
     forget_leases(&app).await;
     let mut cursor = Cursor::default();
     assert_eq!((step(&app, &mut cursor).await, cursor.is_at_beginning()), (0, false));
     assert_eq!((step(&app, &mut cursor).await, cursor.is_at_beginning()), (1, true));
-    app.say(&claim, "complete", Naming::Lease).await.expect(200);
+    app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     forget_leases(&app).await;
     assert_eq!((step(&app, &mut cursor).await, cursor.is_at_beginning()), (0, false));
     assert_eq!((step(&app, &mut cursor).await, cursor.is_at_beginning()), (0, true));

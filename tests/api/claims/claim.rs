@@ -1,4 +1,4 @@
-//! `POST /events/claim`: the claim that may be asked for again.
+//! `POST /events/claim`: a claim that may be repeated by its `request_id`.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ async fn publish_some(app: &App, count: usize) {
     }
 }
 
-async fn ask(app: &App, worker_id: &str, request_id: &str, max: usize) -> Vec<Value> {
+async fn claim_with_request_id(app: &App, worker_id: &str, request_id: &str, max: usize) -> Vec<Value> {
     let body = json!({"tags": "a", "worker_id": worker_id, "max": max, "request_id": request_id});
     let reply = app.post("/events/claim", &body).await;
     match reply.status {
@@ -27,7 +27,7 @@ fn claims(events: &[Value]) -> Vec<Claim> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_always_answers_a_batch() {
+async fn claim_always_returns_a_batch() {
     let app = App::with_fixed_clock().await;
     publish_some(&app, 3).await;
     let one = app.post("/events/claim", &json!({"tags": ["b", "a"], "worker_id": W1})).await.expect(200);
@@ -42,7 +42,7 @@ async fn it_always_answers_a_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_limits_are_those_of_subscribe() {
+async fn claim_has_the_same_limits_as_subscribe() {
     let app = App::start().await;
     let bad = [
         ("lease", json!(0)),
@@ -70,9 +70,9 @@ async fn its_limits_are_those_of_subscribe() {
 async fn a_repeated_request_gets_the_same_events_under_the_same_leases() {
     let app = App::start().await;
     publish_some(&app, 5).await;
-    let first = ask(&app, W1, "r1", 2).await;
+    let first = claim_with_request_id(&app, W1, "r1", 2).await;
     assert_eq!(first.len(), 2);
-    assert_eq!(ask(&app, W1, "r1", 2).await, first);
+    assert_eq!(claim_with_request_id(&app, W1, "r1", 2).await, first);
     assert_eq!(app.count("SELECT count(*) FROM waybill.event_log").await, 2);
     ledger::check(&app).await;
 }
@@ -88,94 +88,94 @@ async fn without_a_request_id_every_call_gets_new_events() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_id_is_one_workers_own() {
+async fn the_same_request_id_of_two_workers_means_two_requests() {
     let app = App::start().await;
     publish_some(&app, 3).await;
     let mut given = Vec::new();
     for (worker_id, request_id) in [(W1, "r1"), (W2, "r1"), (W1, "r2")] {
-        given.extend(ids(&ask(&app, worker_id, request_id, 1).await));
+        given.extend(ids(&claim_with_request_id(&app, worker_id, request_id, 1).await));
     }
     given.dedup();
     assert_eq!(given.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_whose_events_are_all_settled_gets_new_ones() {
+async fn a_repeated_request_whose_events_are_all_settled_gets_new_ones() {
     let app = App::start().await;
     publish_some(&app, 4).await;
-    let first = claims(&ask(&app, W1, "r1", 2).await);
-    app.say(&first[0], "complete", Naming::Lease).await.expect(200);
-    app.say(&first[1], "fail", Naming::Lease).await.expect(200);
-    let second = claims(&ask(&app, W1, "r1", 2).await);
+    let first = claims(&claim_with_request_id(&app, W1, "r1", 2).await);
+    app.settle(&first[0], "complete", Naming::Lease).await.expect(200);
+    app.settle(&first[1], "fail", Naming::Lease).await.expect(200);
+    let second = claims(&claim_with_request_id(&app, W1, "r1", 2).await);
     assert_eq!(second.len(), 2);
     assert!(second.iter().all(|claim| !first.contains(claim)));
-    assert_eq!(claims(&ask(&app, W1, "r1", 2).await), second);
+    assert_eq!(claims(&claim_with_request_id(&app, W1, "r1", 2).await), second);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_partly_settled_gets_what_still_stands() {
+async fn a_repeated_request_gets_only_the_events_that_are_not_settled() {
     let app = App::start().await;
     publish_some(&app, 6).await;
-    let first = claims(&ask(&app, W1, "r1", 3).await);
-    app.say(&first[1], "complete", Naming::Lease).await.expect(200);
-    let again = claims(&ask(&app, W1, "r1", 3).await);
+    let first = claims(&claim_with_request_id(&app, W1, "r1", 3).await);
+    app.settle(&first[1], "complete", Naming::Lease).await.expect(200);
+    let again = claims(&claim_with_request_id(&app, W1, "r1", 3).await);
     assert_eq!(again, [first[0].clone(), first[2].clone()]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_whose_event_was_reset_gets_it_under_a_new_lease() {
+async fn a_repeated_request_whose_event_was_reset_gets_it_under_a_new_lease() {
     let app = App::start().await;
     publish_some(&app, 1).await;
-    let first = claims(&ask(&app, W1, "r1", 1).await);
+    let first = claims(&claim_with_request_id(&app, W1, "r1", 1).await);
     app.operate(first[0].event_id, "reset").await.expect(200);
-    let second = claims(&ask(&app, W1, "r1", 1).await);
+    let second = claims(&claim_with_request_id(&app, W1, "r1", 1).await);
     assert_eq!(second[0].event_id, first[0].event_id);
     assert!(second[0].lease_id > first[0].lease_id);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_went_to_somebody_else_is_not_given_again() {
+async fn a_repeated_request_does_not_get_an_event_that_another_worker_claimed_since() {
     let app = App::start().await;
     publish_some(&app, 1).await;
-    let first = claims(&ask(&app, W1, "r1", 1).await);
+    let first = claims(&claim_with_request_id(&app, W1, "r1", 1).await);
     app.operate(first[0].event_id, "reset").await.expect(200);
-    app.take("a", W2).await;
-    assert!(ask(&app, W1, "r1", 1).await.is_empty());
+    app.claim_one("a", W2).await;
+    assert!(claim_with_request_id(&app, W1, "r1", 1).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_has_run_out_does_not_stand() {
+async fn a_repeated_request_does_not_get_an_expired_lease_again() {
     let app = App::with_fixed_clock().await;
     publish_some(&app, 2).await;
-    let first = claims(&ask(&app, W1, "r1", 1).await);
+    let first = claims(&claim_with_request_id(&app, W1, "r1", 1).await);
     app.advance(299);
-    assert_eq!(claims(&ask(&app, W1, "r1", 1).await), first);
+    assert_eq!(claims(&claim_with_request_id(&app, W1, "r1", 1).await), first);
     app.advance(1);
-    assert_ne!(claims(&ask(&app, W1, "r1", 1).await), first);
+    assert_ne!(claims(&claim_with_request_id(&app, W1, "r1", 1).await), first);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_found_nothing_may_find_something_later() {
+async fn a_repeated_request_that_found_nothing_may_find_an_event_later() {
     let app = App::start().await;
-    assert!(ask(&app, W1, "r1", 1).await.is_empty());
+    assert!(claim_with_request_id(&app, W1, "r1", 1).await.is_empty());
     publish_some(&app, 1).await;
-    let found = ask(&app, W1, "r1", 1).await;
+    let found = claim_with_request_id(&app, W1, "r1", 1).await;
     assert_eq!(found.len(), 1);
-    assert_eq!(ask(&app, W1, "r1", 1).await, found);
+    assert_eq!(claim_with_request_id(&app, W1, "r1", 1).await, found);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_found_nothing_leaves_no_trace() {
+async fn a_request_that_found_nothing_stores_nothing() {
     let app = App::start().await;
     for number in 0..3 {
-        assert!(ask(&app, W1, &format!("r{number}"), 1).await.is_empty());
+        assert!(claim_with_request_id(&app, W1, &format!("r{number}"), 1).await.is_empty());
     }
     assert_eq!(app.count("SELECT count(*) FROM waybill.claim_requests").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_are_forgotten_after_a_day_however_many_there_were() {
+async fn request_ids_are_deleted_after_a_day_however_many_there_are() {
     let app = App::start().await;
     let remembered = "INSERT INTO waybill.claim_requests (worker_id, request_id, claimed_at)
                       SELECT 'worker:1', n::text, now() - make_interval(hours => n / 150) FROM generate_series(0, 4799) n";
@@ -190,7 +190,10 @@ async fn two_simultaneous_calls_of_one_request_get_the_same_events() {
     publish_some(&app, 60).await;
     for round in 0..15 {
         let request_id = format!("r{round}");
-        let (one, other) = tokio::join!(ask(&app, W1, &request_id, 2), ask(&app, W1, &request_id, 2));
+        let (one, other) = tokio::join!(
+            claim_with_request_id(&app, W1, &request_id, 2),
+            claim_with_request_id(&app, W1, &request_id, 2)
+        );
         assert_eq!(one.len(), 2);
         assert_eq!(one, other);
     }

@@ -1,4 +1,4 @@
-//! When work may be claimed: not before its time, and not after it has expired.
+//! When work may be claimed: not before it is due, and not after it has expired.
 
 use chrono::{SecondsFormat, TimeDelta};
 use serde_json::json;
@@ -23,7 +23,7 @@ async fn a_delayed_event_appears_when_it_is_due_and_not_a_second_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_time_that_has_passed_is_now() {
+async fn an_event_scheduled_in_the_past_is_ready_at_once() {
     let app = App::with_fixed_clock().await;
     let past = app.publish(json!({"title": "a job", "tags": "a", "run_at": in_seconds(&app, -60)})).await;
     let now = app.publish(json!({"title": "a job", "tags": "a", "delay_seconds": 0})).await;
@@ -31,7 +31,7 @@ async fn a_time_that_has_passed_is_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fell_due_first_is_claimed_first_even_if_it_was_noticed_late() {
+async fn events_promoted_together_are_claimed_in_the_order_of_their_due_times() {
     let app = App::with_fixed_clock().await;
     let third = app.publish(json!({"title": "a job", "tags": "a", "delay_seconds": 30})).await;
     let first = app.publish(json!({"title": "a job", "tags": "a", "delay_seconds": 10})).await;
@@ -41,22 +41,22 @@ async fn what_fell_due_first_is_claimed_first_even_if_it_was_noticed_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_is_due_by_the_clock_and_not_a_second_before() {
+async fn a_retry_can_be_claimed_when_it_is_due_and_not_a_second_before() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     let failed = app.fail(id, W1).await.expect(200).json();
     assert_eq!(app.seconds_ahead(&failed["next_retry_at"]), 300);
     assert_eq!(app.event(id).await["next_retry_at"], failed["next_retry_at"]);
     assert_eq!(app.advance_and_promote(299).await, 0);
     assert!(app.claim("a", W1).await.is_none());
     assert_eq!(app.advance_and_promote(1).await, 1);
-    assert_eq!(app.take("a", W1).await.event_id, id);
+    assert_eq!(app.claim_one("a", W1).await.event_id, id);
     assert!(app.event(id).await["next_retry_at"].is_null());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_than_one_sweep_of_due_work_is_let_in_at_once() {
+async fn more_due_events_than_one_statement_takes_are_promoted_in_one_run() {
     let app = App::with_fixed_clock().await;
     for _ in 0..2 {
         let events: Vec<_> = (0..600).map(|_| json!({"title": "a job", "tags": "a", "delay_seconds": 5})).collect();
@@ -68,7 +68,7 @@ async fn more_than_one_sweep_of_due_work_is_let_in_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expired_event_is_not_handed_out_even_before_it_is_swept() {
+async fn an_expired_event_is_not_handed_out_even_if_it_is_not_yet_swept() {
     let app = App::with_fixed_clock().await;
     let id = app.publish(json!({"title": "a job", "tags": "a", "expires_at": in_seconds(&app, 10)})).await;
     app.advance(10);
@@ -82,7 +82,7 @@ async fn an_event_can_be_claimed_up_to_its_last_second() {
     let id = app.publish(json!({"title": "a job", "tags": "a", "expires_at": in_seconds(&app, 10)})).await;
     app.advance(9);
     app.expire().await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     app.advance(60);
     app.expire().await;
     app.complete(id, W1).await.expect(200);
@@ -90,7 +90,8 @@ async fn an_event_can_be_claimed_up_to_its_last_second() {
     ledger::check(&app).await;
 }
 
-/// One event that can be claimed, behind 1,200 that have expired and are not swept.
+/// Publishes one event that can be claimed behind 1,200 events that have expired and are not yet
+/// swept.
 async fn publish_behind_expired(app: &App) -> i64 {
     let expires_at = in_seconds(app, 10);
     for _ in 0..2 {
@@ -102,15 +103,15 @@ async fn publish_behind_expired(app: &App) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_events_do_not_hide_the_work_behind_them() {
+async fn expired_events_do_not_hide_claimable_events_behind_them() {
     let app = App::with_fixed_clock().await;
     let fresh = publish_behind_expired(&app).await;
-    assert_eq!(app.take("a", W1).await.event_id, fresh);
+    assert_eq!(app.claim_one("a", W1).await.event_id, fresh);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_connection_is_enough_to_get_past_expired_events() {
+async fn a_server_with_one_connection_gets_past_expired_events() {
     let flags = vec!["--db-connections=1".into()];
     let app = App::start_with(Options { flags, fixed_clock: true, ..Options::default() }).await;
     let fresh = publish_behind_expired(&app).await;
@@ -118,7 +119,7 @@ async fn one_connection_is_enough_to_get_past_expired_events() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_events_do_not_hide_the_work_from_a_request_that_may_be_repeated() {
+async fn expired_events_do_not_hide_claimable_events_from_a_claim_with_a_request_id() {
     let app = App::with_fixed_clock().await;
     let fresh = publish_behind_expired(&app).await;
     let body = json!({"tags": "a", "worker_id": W1, "request_id": "r1"});
@@ -126,23 +127,23 @@ async fn expired_events_do_not_hide_the_work_from_a_request_that_may_be_repeated
     ledger::check(&app).await;
 }
 
-/// Looks begin at the first moment that anything waits for; what comes to wait for an earlier
-/// one must not be passed over.
+/// Scans start at the earliest known due time. Work that becomes due earlier than that must not be
+/// skipped.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_an_earlier_moment_than_all_others_is_found_in_time() {
+async fn work_that_becomes_due_before_all_other_work_is_found_in_time() {
     let app = App::with_fixed_clock().await;
     app.publish(json!({"title": "late", "tags": "late", "delay_seconds": 100, "expires_at": in_seconds(&app, 200)}))
         .await;
     app.publish_tagged("a").await;
-    let failing = app.take("a", W1).await;
+    let failing = app.claim_one("a", W1).await;
     app.publish_tagged("b").await;
-    let held = app.take("b", W1).await;
+    let held = app.claim_one("b", W1).await;
     assert_eq!((app.promote().await, app.expire().await, app.reap().await), (0, 0, 0));
 
     app.publish(json!({"title": "soon", "tags": "soon", "delay_seconds": 5})).await;
     app.publish(json!({"title": "brief", "tags": "brief", "expires_at": in_seconds(&app, 5)})).await;
-    app.say_with(&failing, "fail", json!({"retry_after_seconds": 4})).await.expect(200);
-    app.say_with(&held, "heartbeat", json!({"lease": 5})).await.expect(200);
+    app.settle_with(&failing, "fail", json!({"retry_after_seconds": 4})).await.expect(200);
+    app.settle_with(&held, "heartbeat", json!({"lease": 5})).await.expect(200);
     app.advance(5);
     assert_eq!((app.promote().await, app.expire().await, app.reap().await), (2, 1, 1));
 }

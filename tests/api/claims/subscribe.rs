@@ -14,10 +14,10 @@ async fn an_event_matches_if_it_has_any_of_the_tags() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_is_handed_out_once_whichever_of_its_tags_is_asked_for() {
+async fn an_event_with_several_tags_is_handed_out_once() {
     let app = App::start().await;
     app.publish_tagged("a,b,c").await;
-    app.take("b", W1).await;
+    app.claim_one("b", W1).await;
     for tags in ["a", "b", "c", "a,b,c"] {
         assert!(app.claim(tags, W2).await.is_none(), "{tags}");
     }
@@ -25,7 +25,7 @@ async fn an_event_is_handed_out_once_whichever_of_its_tags_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tag_matches_whole_and_by_case() {
+async fn a_tag_matches_as_a_whole_and_is_case_sensitive() {
     let app = App::start().await;
     app.publish_tagged("email").await;
     for tag in ["mail", "emai", "email2", "Email"] {
@@ -34,7 +34,7 @@ async fn a_tag_matches_whole_and_by_case() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_nothing_matches_the_answer_is_204_and_empty() {
+async fn when_nothing_matches_the_response_is_an_empty_204() {
     let app = App::start().await;
     for path in ["", "&max=5"] {
         let reply = app.get(&format!("/events/subscribe?tags=none&worker_id={W1}{path}")).await.expect(204);
@@ -44,7 +44,7 @@ async fn when_nothing_matches_the_answer_is_204_and_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_says_who_holds_what_until_when() {
+async fn a_claimed_event_shows_its_worker_its_lease_and_the_end_of_the_lease() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
     let reply = app.get(&format!("/events/subscribe?tags=a&worker_id={W1}")).await.expect(200);
@@ -64,7 +64,7 @@ async fn a_claim_is_logged() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     assert!(app.actions(id).await.is_empty());
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     let log = app.event(id).await["logs"].clone();
     assert_eq!(log.as_array().map(Vec::len), Some(1));
     assert_eq!(log[0]["action"], "PICKED");
@@ -74,10 +74,10 @@ async fn a_claim_is_logged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lease_id_grows_with_every_claim_and_attempt_with_every_failure() {
+async fn the_lease_id_grows_with_every_claim_and_the_attempt_with_every_failure() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
-    let first = app.take("a", W1).await;
+    let first = app.claim_one("a", W1).await;
     app.operate(first.event_id, "reset").await.expect(200);
     let second = app.claim("a", W1).await.expect("it came back");
     assert_eq!(second["attempt"], 1);
@@ -90,7 +90,7 @@ async fn lease_id_grows_with_every_claim_and_attempt_with_every_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_highest_priority_comes_first_and_then_the_oldest() {
+async fn events_are_claimed_by_priority_and_then_by_age() {
     let app = App::start().await;
     let mut published = Vec::new();
     for priority in [0, 5, -100, 5, 100, 0, -100] {
@@ -103,7 +103,7 @@ async fn the_highest_priority_comes_first_and_then_the_oldest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_order_holds_across_the_tags_asked_for() {
+async fn events_of_several_tags_are_claimed_by_priority_and_age() {
     let app = App::start().await;
     let mut wanted = Vec::new();
     for tags in ["a", "b", "a,c", "b", "c", "a,b,c"] {
@@ -115,17 +115,17 @@ async fn the_order_holds_across_the_tags_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_back_queues_behind_what_waited() {
+async fn an_event_that_was_reset_queues_behind_those_that_were_waiting() {
     let app = App::start().await;
     let first = app.publish_tagged("a").await;
     let second = app.publish_tagged("a").await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     app.operate(first, "reset").await.expect(200);
     assert_eq!(app.drain("a", W1).await, [second, first]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_is_answered_in_claim_order_and_never_waits_to_be_full() {
+async fn a_batch_is_in_claim_order_and_does_not_wait_to_be_full() {
     let app = App::start().await;
     let low = app.publish_tagged("a").await;
     let high = app.publish(json!({"title": "a job", "tags": "a", "priority": 9})).await;
@@ -138,7 +138,7 @@ async fn a_batch_is_answered_in_claim_order_and_never_waits_to_be_full() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_one_is_still_a_batch() {
+async fn max_1_returns_a_batch_of_one_event() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     let reply = app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&max=1")).await.expect(200);
@@ -147,7 +147,7 @@ async fn a_batch_of_one_is_still_a_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_can_hold_a_thousand_and_each_is_logged() {
+async fn a_batch_can_hold_a_thousand_events_and_each_claim_is_logged() {
     let app = App::start().await;
     for _ in 0..2 {
         let events: Vec<_> = (0..600).map(|_| json!({"title": "a job", "tags": "a,b"})).collect();
@@ -160,7 +160,7 @@ async fn a_batch_can_hold_a_thousand_and_each_is_logged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lease_is_as_long_as_asked_for() {
+async fn the_lease_is_as_long_as_requested() {
     let app = App::with_fixed_clock().await;
     for lease in [1, 43_200] {
         app.publish_tagged("a").await;
@@ -187,7 +187,7 @@ async fn limits_out_of_bounds_are_refused_and_claim_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_is_a_host_and_a_pid() {
+async fn a_worker_id_is_a_host_and_a_pid() {
     let app = App::start().await;
     for worker_id in ["worker", "worker:", ":12", "worker:x", "wor%20ker:1", "worker:-1", "", "w%00:1"] {
         app.get(&format!("/events/subscribe?tags=a&worker_id={worker_id}")).await.names(&["worker_id"]);
@@ -199,7 +199,7 @@ async fn a_worker_is_a_host_and_a_pid() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_without_tags_is_handed_out_to_nobody() {
+async fn an_event_without_tags_is_not_handed_out() {
     let app = App::start().await;
     app.publish(json!({"event_type": "order.paid"})).await;
     assert!(app.claim("order.paid", W1).await.is_none());
@@ -208,12 +208,12 @@ async fn an_event_without_tags_is_handed_out_to_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_carries_the_payload_and_where_the_last_attempt_left_off() {
+async fn a_claimed_event_carries_its_payload_and_the_progress_and_error_of_the_last_attempt() {
     let app = App::with_fixed_clock().await;
     app.publish(json!({"title": "a job", "tags": "a", "payload": {"n": [1, 2]}})).await;
-    let claim = app.take("a", W1).await;
-    app.say_with(&claim, "heartbeat", json!({"progress": {"done": 7}})).await.expect(200);
-    app.say_with(&claim, "fail", json!({"error_message": "disk full"})).await.expect(200);
+    let claim = app.claim_one("a", W1).await;
+    app.settle_with(&claim, "heartbeat", json!({"progress": {"done": 7}})).await.expect(200);
+    app.settle_with(&claim, "fail", json!({"error_message": "disk full"})).await.expect(200);
     app.advance_and_promote(300).await;
     let event = app.claim("a", W2).await.expect("the retry is due");
     assert_eq!(event["payload"], json!({"n": [1, 2]}));

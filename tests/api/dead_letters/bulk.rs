@@ -1,4 +1,4 @@
-//! `POST /dead-letters/replay` and `/replays`: many at once.
+//! `POST /dead-letters/replay` and `/replays`: replays of many dead letters.
 
 use serde_json::{Value, json};
 use waybill::background::{replayer, subscription_drainer};
@@ -7,7 +7,7 @@ use crate::support::receiver::{Receiver, Reply};
 use crate::support::records::one_attempt;
 use crate::support::{App, ledger, until};
 
-/// A server whose time stands still, with so many dead letters of `order.paid`.
+/// Starts a server with a fixed clock and `count` dead letters of `order.paid`.
 async fn with_dead_letters(count: i64) -> (App, Receiver, Value) {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), one_attempt()).await;
@@ -16,7 +16,7 @@ async fn with_dead_letters(count: i64) -> (App, Receiver, Value) {
         app.publish_typed("order.paid", json!(n)).await;
     }
     let dead = "SELECT count(*) FROM waybill.dead_letters";
-    until("all were given up", async || app.count(dead).await == count).await;
+    until("all pushes have failed", async || app.count(dead).await == count).await;
     receiver.always(Reply::ok());
     (app, receiver, subscription)
 }
@@ -39,7 +39,7 @@ async fn round(app: &App) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_are_sent_again_at_the_pace_that_was_asked_for() {
+async fn a_bulk_replay_keeps_to_the_requested_rate() {
     let (app, receiver, _) = with_dead_letters(5).await;
     let started = start(&app, json!({"rate_per_second": 2})).await;
     assert_eq!(
@@ -52,7 +52,7 @@ async fn many_are_sent_again_at_the_pace_that_was_asked_for() {
     assert_eq!(round(&app).await, 2);
     assert_eq!(job(&app, &started).await["replayed"], 3);
     app.advance(60);
-    assert!(round(&app).await <= 3, "what was not used up to a minute ago is not made up for");
+    assert!(round(&app).await <= 3, "an unused minute is not made up for");
     app.advance(2);
     round(&app).await;
     let done = job(&app, &started).await;
@@ -65,7 +65,7 @@ async fn many_are_sent_again_at_the_pace_that_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_only_counts() {
+async fn a_dry_run_of_a_bulk_replay_only_counts() {
     let (app, _, subscription) = with_dead_letters(3).await;
     let order = json!({"filter": {"subscription_id": subscription["id"]}, "by": "an operator", "dry_run": true});
     let counted = app.post("/dead-letters/replay", &order).await.expect(200).json();
@@ -76,7 +76,7 @@ async fn a_dry_run_only_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_matches_and_was_there_is_sent_again() {
+async fn a_bulk_replay_takes_only_matching_dead_letters_that_existed_when_it_began() {
     let (app, receiver, _) = with_dead_letters(3).await;
     let first = app.dead_letters("").await[0].clone();
     app.replay(&first["id"], json!({})).await.expect(200);
@@ -105,7 +105,7 @@ async fn only_what_matches_and_was_there_is_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_that_is_cancelled_goes_no_further() {
+async fn a_cancelled_bulk_replay_stops() {
     let (app, receiver, _) = with_dead_letters(3).await;
     let started = start(&app, json!({"rate_per_second": 1})).await;
     assert_eq!(round(&app).await, 1);
@@ -123,7 +123,7 @@ async fn a_replay_that_is_cancelled_goes_no_further() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_nobody_left_to_go_to_is_skipped() {
+async fn a_bulk_replay_skips_dead_letters_of_deleted_subscriptions() {
     let (app, receiver, subscription) = with_dead_letters(2).await;
     let other = app.subscribe(&receiver.url("/other"), json!({"event_types": ["user.*"], "max_attempts": 1})).await;
     app.delete(&format!("/subscriptions/{}", subscription["id"])).await.expect(204);
@@ -139,7 +139,7 @@ async fn what_has_nobody_left_to_go_to_is_skipped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_named() {
+async fn invalid_fields_of_a_bulk_replay_are_named() {
     let app = App::start().await;
     app.post("/dead-letters/replay", &json!({})).await.names(&["filter", "by"]);
     let wrong = json!({

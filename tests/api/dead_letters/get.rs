@@ -1,4 +1,4 @@
-//! `GET /dead-letters/{id}`: what was given up, as it was at the time.
+//! `GET /dead-letters/{id}`: the event and the subscription as they were when the push failed.
 
 use serde_json::json;
 use waybill::background::subscription_drainer;
@@ -8,7 +8,7 @@ use crate::support::work::time;
 use crate::support::{App, ledger};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_letter_holds_what_was_whatever_became_of_it() {
+async fn a_dead_letter_is_unchanged_after_its_subscription_was_changed_and_deleted() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     let settings = json!({
         "name": "billing", "event_types": ["order.*"], "max_attempts": 1, "headers": {"Authorization": "Bearer s3cret"},
@@ -47,12 +47,12 @@ async fn a_dead_letter_holds_what_was_whatever_became_of_it() {
         assert_eq!(letter[nothing], json!(null), "{nothing}");
     }
     let recorded = app.delivery(letter["delivery_id"].as_i64().unwrap()).await;
-    assert_eq!(recorded["attempts"], letter["attempts"], "the record and the copy say the same");
+    assert_eq!(recorded["attempts"], letter["attempts"], "the delivery and the dead letter show the same attempts");
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_dead_letter_is_not_found() {
+async fn an_unknown_dead_letter_is_not_found() {
     let app = App::start().await;
     let event = app.publish_tagged("a").await;
     for id in [event, 4711] {

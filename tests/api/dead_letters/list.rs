@@ -11,7 +11,7 @@ use crate::support::work::ids;
 use crate::support::{App, Options, database, ledger};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_letters_are_listed_by_event_subscription_reason_time_and_whether_they_were_sent_again() {
+async fn dead_letters_are_filtered_by_event_subscription_reason_time_and_replay() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     let orders = app.subscribe(&receiver.url("/orders"), json!({"event_types": ["order.*"], "max_attempts": 1})).await;
     let users = app.subscribe(&receiver.url("/users"), json!({"event_types": ["user.*"], "max_attempts": 2})).await;
@@ -41,7 +41,7 @@ async fn dead_letters_are_listed_by_event_subscription_reason_time_and_whether_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_holds_no_copies_and_goes_by_pages() {
+async fn a_list_of_dead_letters_is_paged_and_leaves_out_events_and_attempts() {
     let app = app_that_sends_nothing().await;
     app.subscribe("http://127.0.0.1:9/hook", one_attempt()).await;
     for n in 0..5 {
@@ -72,7 +72,7 @@ async fn give_up(app: &App, n: i64) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_that_no_index_serves_reads_a_bounded_number_of_rows() {
+async fn a_dead_letter_filter_without_an_index_reads_a_bounded_number_of_rows() {
     let flags = ["--dispatch=false", "--list-scan-rows=500"].map(str::to_owned).to_vec();
     let app = App::start_with(Options { flags, ..Options::default() }).await;
     app.subscribe("http://127.0.0.1:9/hook", one_attempt()).await;
@@ -96,16 +96,16 @@ async fn a_filter_that_no_index_serves_reads_a_bounded_number_of_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_asked_is_named() {
+async fn invalid_filters_of_dead_letters_are_named() {
     let app = App::start().await;
     app.get("/dead-letters?reason=bored&since=yesterday&replayed=maybe&colour=red")
         .await
         .names(&["reason", "since", "replayed", "colour"]);
 }
 
-/// Statistics that know of two subscriptions tell of neither that it is quiet.
+/// The planner's statistics over two subscriptions do not tell it that one of them is quiet.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_few_of_a_quiet_subscription_are_found_among_the_many_of_a_busy_one() {
+async fn a_few_dead_letters_of_a_quiet_subscription_are_found_cheaply_beside_a_busy_one() {
     let app = app_that_sends_nothing().await;
     let history = "ALTER TABLE waybill.dead_letters SET (autovacuum_enabled = off); \
          INSERT INTO waybill.dead_letters (delivery_id, event_id, subscription_id, subscription_version, reason, \

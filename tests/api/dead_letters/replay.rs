@@ -1,4 +1,5 @@
-//! `POST /dead-letters/{id}/replay`: what may be sent again. How it is sent is in `tests/push`.
+//! `POST /dead-letters/{id}/replay`: what may be replayed. How it is sent is tested in
+//! `tests/push`.
 
 use serde_json::json;
 use waybill::background::subscription_drainer;
@@ -8,7 +9,7 @@ use crate::support::records::{app_that_sends_nothing, one_attempt};
 use crate::support::{App, ledger};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_is_on_record_and_happens_once() {
+async fn a_dead_letter_is_replayed_once_and_the_replay_is_recorded() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), one_attempt()).await;
     let event = app.publish_and_fail(&receiver, "order.paid", json!(1)).await;
@@ -28,7 +29,7 @@ async fn a_replay_is_on_record_and_happens_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_replays_of_one_dead_letter_one_counts() {
+async fn of_many_concurrent_replays_of_one_dead_letter_one_succeeds() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), one_attempt()).await;
     let event = app.publish_and_fail(&receiver, "order.paid", json!(1)).await;
@@ -43,7 +44,7 @@ async fn of_many_replays_of_one_dead_letter_one_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_retried_or_has_nobody_left_cannot_be_replayed() {
+async fn a_dead_letter_that_was_retried_or_whose_subscription_is_deleted_cannot_be_replayed() {
     let app = app_that_sends_nothing().await;
     let subscription = app.subscribe("http://127.0.0.1:9/hook", one_attempt()).await;
     let mut letters = Vec::new();
@@ -61,12 +62,12 @@ async fn what_was_retried_or_has_nobody_left_cannot_be_replayed() {
     subscription_drainer::run_once(app.engine()).await.expect("a round");
     let problem = app.replay(&letters[1]["id"], json!({})).await.problem(409, "not_replayable");
     assert!(problem["detail"].as_str().unwrap().contains("its subscription is gone"), "{problem}");
-    assert_eq!(app.delivery(retried).await["status"], "CANCELLED", "it was called off with its subscription");
+    assert_eq!(app.delivery(retried).await["status"], "CANCELLED", "it was cancelled with its subscription");
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_passed_over_can_be_replayed() {
+async fn a_failed_push_that_was_cancelled_to_unblock_its_key_can_be_replayed() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let in_order = json!({"max_attempts": 1, "ordering": "by_key", "on_exhausted": "block"});
     app.subscribe(&receiver.url("/hook"), in_order).await;
@@ -82,7 +83,7 @@ async fn what_was_passed_over_can_be_replayed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_named() {
+async fn invalid_fields_of_a_replay_are_named() {
     let app = App::start().await;
     app.post("/dead-letters/1/replay", &json!({})).await.names(&["by"]);
     let wrong = json!({"by": 1, "config": "latest", "new_webhook_id": "yes", "colour": "red"});

@@ -1,4 +1,4 @@
-//! Dead letters are kept for a while, and no longer.
+//! Dead letters are deleted after their retention time.
 
 use serde_json::json;
 use waybill::background::{replayer, retention};
@@ -7,11 +7,11 @@ use crate::support::App;
 use crate::support::receiver::Receiver;
 use crate::support::records::one_attempt;
 
-/// A day in seconds.
+/// One day, in seconds.
 const DAY: i64 = 24 * 60 * 60;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_letters_and_replays_that_are_over_are_forgotten_after_some_days() {
+async fn dead_letters_and_finished_replays_are_deleted_after_their_retention_time() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), one_attempt()).await;
     app.publish_and_fail(&receiver, "order.paid", json!("old")).await;
@@ -28,7 +28,7 @@ async fn dead_letters_and_replays_that_are_over_are_forgotten_after_some_days() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_letter_from_which_a_push_is_under_way_is_kept_until_that_is_over() {
+async fn a_dead_letter_is_kept_while_its_replay_is_in_progress() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     let retry = json!({"strategy": "fixed", "seconds": 60});
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1, "retry": retry})).await;

@@ -7,7 +7,7 @@ use crate::support::records::{app_that_sends_nothing, one_attempt};
 use crate::support::{App, ledger};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_called_off_once() {
+async fn a_pending_push_is_cancelled_once() {
     let app = app_that_sends_nothing().await;
     app.subscribe("http://127.0.0.1:9/hook", json!({})).await;
     let event = app.publish_typed("order.paid", json!(1)).await;
@@ -23,7 +23,7 @@ async fn what_waits_is_called_off_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_being_sent_ends_with_its_attempt() {
+async fn a_push_cancelled_in_flight_ends_with_its_current_attempt() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), json!({})).await;
     for (reply, status) in [(Reply::status(500), "CANCELLED"), (Reply::ok(), "COMPLETED")] {
@@ -45,7 +45,7 @@ async fn what_is_being_sent_ends_with_its_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn why_a_push_in_flight_was_called_off_is_shown_and_stands_in_the_trail() {
+async fn the_reason_for_cancelling_a_push_in_flight_is_shown_and_logged() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), json!({})).await;
     let gate = Gate::closed();
@@ -63,7 +63,7 @@ async fn why_a_push_in_flight_was_called_off_is_shown_and_stands_in_the_trail() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_over_is_not_called_off() {
+async fn a_finished_push_cannot_be_cancelled() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), one_attempt()).await;
     let failed = app.publish_and_fail(&receiver, "order.paid", json!(1)).await;
@@ -76,8 +76,9 @@ async fn what_is_over_is_not_called_off() {
     ledger::check(&app).await;
 }
 
-/// A subscription that keeps the order, and stops a key at what was given up.
-async fn stopped_key(app: &App, receiver: &Receiver) -> (i64, [i64; 2]) {
+/// Creates an ordered subscription that blocks a key after a failed push. Returns the failed
+/// delivery and the two behind it.
+async fn blocked_key(app: &App, receiver: &Receiver) -> (i64, [i64; 2]) {
     let in_order = json!({"max_attempts": 1, "ordering": "by_key", "on_exhausted": "block"});
     app.subscribe(&receiver.url("/hook"), in_order).await;
     receiver.next(Reply::status(500));
@@ -91,11 +92,11 @@ async fn stopped_key(app: &App, receiver: &Receiver) -> (i64, [i64; 2]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_stops_its_key_is_passed_over() {
+async fn cancelling_a_failed_push_that_blocks_its_key_lets_the_key_continue() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
-    let (failed, waiting) = stopped_key(&app, &receiver).await;
+    let (failed, waiting) = blocked_key(&app, &receiver).await;
     ledger::check(&app).await;
-    assert_eq!(receiver.count(), 1, "the rest waits");
+    assert_eq!(receiver.count(), 1, "the others wait");
     assert_eq!(app.operate_on_delivery(failed, "cancel").await.expect(200).json()["status"], "CANCELLED");
     for id in waiting {
         app.until_delivery(id, "COMPLETED").await;
@@ -111,9 +112,9 @@ async fn a_failure_that_stops_its_key_is_passed_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_stops_its_key_goes_first_when_it_is_retried() {
+async fn a_failed_push_that_blocks_its_key_is_sent_first_when_it_is_retried() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
-    let (failed, waiting) = stopped_key(&app, &receiver).await;
+    let (failed, waiting) = blocked_key(&app, &receiver).await;
     app.operate_on_delivery(failed, "retry").await.expect(200);
     for id in waiting {
         app.until_delivery(id, "COMPLETED").await;
@@ -124,9 +125,9 @@ async fn a_failure_that_stops_its_key_goes_first_when_it_is_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_was_stopped_goes_on_even_if_its_subscription_would_not_stop_it_by_now() {
+async fn a_blocked_key_can_be_unblocked_after_its_subscription_was_set_to_skip() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
-    let (failed, waiting) = stopped_key(&app, &receiver).await;
+    let (failed, waiting) = blocked_key(&app, &receiver).await;
     let subscription = app.delivery(failed).await["subscription_id"].clone();
     app.patch(&format!("/subscriptions/{subscription}"), &json!({"on_exhausted": "skip"})).await.expect(200);
     app.operate_on_delivery(failed, "cancel").await.expect(200);

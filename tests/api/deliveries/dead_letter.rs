@@ -7,7 +7,7 @@ use crate::support::records::app_that_sends_nothing;
 use crate::support::{App, ledger};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_put_with_the_dead_letters_by_hand() {
+async fn an_operator_can_dead_letter_a_pending_push() {
     let app = app_that_sends_nothing().await;
     app.subscribe("http://127.0.0.1:9/hook", json!({})).await;
     let event = app.publish_typed("order.paid", json!({"n": 1})).await;
@@ -26,7 +26,7 @@ async fn what_waits_is_put_with_the_dead_letters_by_hand() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_being_sent_is_not_given_up() {
+async fn a_push_in_flight_cannot_be_dead_lettered() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.next(Reply::ok().held_by(&gate));
@@ -42,7 +42,7 @@ async fn what_is_being_sent_is_not_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_and_why_must_be_told() {
+async fn dead_lettering_a_push_requires_a_name_and_a_reason() {
     let app = App::start().await;
     app.post("/deliveries/1/dead-letter", &json!({})).await.names(&["by", "reason"]);
     let long = "x".repeat(256);

@@ -1,4 +1,4 @@
-//! Operators' verbs on events that are pushed, and on what is no event and no delivery.
+//! Operators' verbs on events that are pushed, and ids of the wrong kind.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::support::records::{app_that_sends_nothing, one_attempt};
 use crate::support::{App, ledger, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_verbs_know_no_deliveries_and_deliveries_verbs_no_events() {
+async fn verbs_of_events_refuse_delivery_ids_and_verbs_of_deliveries_refuse_event_ids() {
     let app = app_that_sends_nothing().await;
     app.subscribe("http://127.0.0.1:9/hook", json!({})).await;
     let event = app.publish(json!({"event_type": "order.paid", "tags": "billing"})).await;
@@ -15,9 +15,9 @@ async fn events_verbs_know_no_deliveries_and_deliveries_verbs_no_events() {
     for verb in ["cancel", "retry", "reset"] {
         app.operate(delivery, verb).await.problem(404, "event_not_found");
     }
-    for word in ["complete", "fail", "start", "heartbeat", "release"] {
+    for verb in ["complete", "fail", "start", "heartbeat", "release"] {
         let body = json!({"worker_id": "w:1"});
-        app.post(&format!("/events/{delivery}/{word}"), &body).await.problem(404, "event_not_found");
+        app.post(&format!("/events/{delivery}/{verb}"), &body).await.problem(404, "event_not_found");
     }
     for verb in ["cancel", "retry"] {
         app.operate_on_delivery(event, verb).await.problem(404, "delivery_not_found");
@@ -25,13 +25,13 @@ async fn events_verbs_know_no_deliveries_and_deliveries_verbs_no_events() {
     let body = json!({"by": "b", "reason": "r"});
     app.post(&format!("/deliveries/{event}/dead-letter"), &body).await.problem(404, "delivery_not_found");
     app.operate(event, "cancel").await.expect(200);
-    assert_eq!(app.delivery(delivery).await["status"], "PENDING", "the event's own work was meant");
+    assert_eq!(app.delivery(delivery).await["status"], "PENDING", "only the event's own work was cancelled");
     ledger::check(&app).await;
 }
 
-/// Leases are numbers that grow, so they are easily guessed.
+/// Lease ids grow by one, so they are easily guessed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_cannot_settle_a_push_whose_number_and_lease_it_guesses() {
+async fn a_worker_cannot_settle_a_push_whose_id_and_lease_it_guesses() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.always(Reply::status(200).held_by(&gate));
@@ -40,9 +40,9 @@ async fn a_worker_cannot_settle_a_push_whose_number_and_lease_it_guesses() {
     let id = app.only_delivery(event).await;
     receiver.until_in_flight(1).await;
     let lease_id = app.count(&format!("SELECT lease_id FROM waybill.deliveries WHERE id = {id}")).await;
-    for word in ["start", "heartbeat", "complete", "fail", "release"] {
+    for verb in ["start", "heartbeat", "complete", "fail", "release"] {
         let body = json!({"worker_id": "host:1", "lease_id": lease_id});
-        app.post(&format!("/events/{id}/{word}"), &body).await.problem(404, "event_not_found");
+        app.post(&format!("/events/{id}/{verb}"), &body).await.problem(404, "event_not_found");
     }
     assert_eq!(app.delivery(id).await["status"], "PROCESSING");
     gate.open();
@@ -52,7 +52,7 @@ async fn a_worker_cannot_settle_a_push_whose_number_and_lease_it_guesses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelling_an_event_that_is_only_pushed_calls_its_pushes_off() {
+async fn cancelling_an_event_that_is_only_pushed_cancels_its_pushes() {
     let app = app_that_sends_nothing().await;
     for _ in 0..3 {
         app.subscribe("http://127.0.0.1:9/hook", json!({})).await;
@@ -74,7 +74,7 @@ async fn cancelling_an_event_that_is_only_pushed_calls_its_pushes_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_being_sent_of_a_cancelled_event_ends_with_its_attempt() {
+async fn a_push_in_flight_of_a_cancelled_event_ends_with_its_current_attempt() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.next(Reply::status(500).held_by(&gate));
@@ -90,7 +90,7 @@ async fn what_is_being_sent_of_a_cancelled_event_ends_with_its_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retrying_an_event_that_is_only_pushed_sends_what_was_not_taken() {
+async fn retrying_an_event_that_is_only_pushed_sends_only_its_failed_pushes() {
     let (app, good, bad) = (App::start().await, Receiver::start().await, Receiver::start().await);
     app.subscribe(&good.url("/hook"), one_attempt()).await;
     app.subscribe(&bad.url("/hook"), one_attempt()).await;
@@ -104,7 +104,7 @@ async fn retrying_an_event_that_is_only_pushed_sends_what_was_not_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_that_are_only_pushed_are_retried_along_with_others() {
+async fn a_bulk_retry_includes_events_that_are_only_pushed() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), one_attempt()).await;
     let pushed = app.publish_and_fail(&receiver, "order.paid", json!(1)).await;

@@ -1,4 +1,4 @@
-//! `GET /deliveries/{id}`, and deliveries along with their event.
+//! `GET /deliveries/{id}`, and deliveries included in their event.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::support::work::time;
 use crate::support::{App, ledger};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_comes_with_every_attempt() {
+async fn a_delivery_shows_all_its_attempts() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let retry = json!({"strategy": "fixed", "seconds": 0});
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"retry": retry})).await;
@@ -41,7 +41,7 @@ async fn a_delivery_comes_with_every_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_is_repeated_says_when() {
+async fn a_failed_delivery_shows_when_it_is_retried() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     receiver.always(Reply::status(500));
     let retry = json!({"strategy": "fixed", "seconds": 60});
@@ -56,7 +56,7 @@ async fn a_failure_that_is_repeated_says_when() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_delivery_is_not_found() {
+async fn an_unknown_delivery_is_not_found() {
     let app = app_that_sends_nothing().await;
     app.get("/deliveries/4711").await.problem(404, "delivery_not_found");
     let event = app.publish_tagged("a").await;
@@ -64,7 +64,7 @@ async fn what_is_no_delivery_is_not_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_brings_its_deliveries_where_asked_for() {
+async fn an_event_includes_its_deliveries_on_request() {
     let app = app_that_sends_nothing().await;
     for _ in 0..2 {
         app.subscribe("http://127.0.0.1:9/hook", json!({"event_types": ["order.paid"]})).await;

@@ -10,15 +10,15 @@ use crate::support::records::app_that_sends_nothing;
 use crate::support::work::ids;
 use crate::support::{App, Options, database};
 
-/// Where nothing is sent, and nobody need listen.
-const NOBODY: &str = "http://127.0.0.1:9/hook";
+/// A URL that is never called in these tests.
+const NOWHERE: &str = "http://127.0.0.1:9/hook";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deliveries_are_listed_by_event_by_subscription_and_by_state() {
+async fn deliveries_are_filtered_by_event_subscription_and_status() {
     let app = app_that_sends_nothing().await;
     let mut subscriptions = Vec::new();
     for _ in 0..3 {
-        subscriptions.push(app.subscribe(NOBODY, json!({})).await["id"].clone());
+        subscriptions.push(app.subscribe(NOWHERE, json!({})).await["id"].clone());
     }
     let first = app.publish_typed("order.paid", json!(1)).await;
     let second = app.publish_typed("order.paid", json!(2)).await;
@@ -42,10 +42,10 @@ async fn deliveries_are_listed_by_event_by_subscription_and_by_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_follow_one_another_whatever_they_are_filtered_by() {
+async fn pages_of_deliveries_follow_one_another_under_every_filter() {
     let app = app_that_sends_nothing().await;
-    let subscription = app.subscribe(NOBODY, json!({})).await["id"].clone();
-    app.subscribe(NOBODY, json!({})).await;
+    let subscription = app.subscribe(NOWHERE, json!({})).await["id"].clone();
+    app.subscribe(NOWHERE, json!({})).await;
     for n in 0..4 {
         app.publish_typed("order.paid", json!(n)).await;
     }
@@ -66,15 +66,15 @@ async fn pages_follow_one_another_whatever_they_are_filtered_by() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_no_index_serves_reads_a_bounded_number_of_rows() {
+async fn a_delivery_filter_without_an_index_reads_a_bounded_number_of_rows() {
     let flags = ["--dispatch=false", "--list-scan-rows=500"].map(str::to_owned).to_vec();
     let app = App::start_with(Options { flags, ..Options::default() }).await;
     let pulled: Vec<_> = (0..600).map(|_| json!({"title": "a job", "tags": "pulled"})).collect();
     app.post("/events/batch", &json!({"events": pulled})).await.expect(201);
-    app.subscribe(NOBODY, json!({"event_types": ["order.paid"]})).await;
+    app.subscribe(NOWHERE, json!({"event_types": ["order.paid"]})).await;
     let event = app.publish_typed("order.paid", json!(1)).await;
     let page = app.get("/deliveries").await.expect(200).json();
-    assert_eq!(page["deliveries"], json!([]), "the first rows are events' own");
+    assert_eq!(page["deliveries"], json!([]), "the first rows are the events' own deliveries");
     let next = page["next"].as_str().expect("there may be more");
     let page = app.get(&format!("/deliveries?after={next}")).await.expect(200).json();
     assert_eq!(page["deliveries"][0]["event_id"], event);
@@ -82,27 +82,27 @@ async fn a_list_that_no_index_serves_reads_a_bounded_number_of_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_is_pulled_and_pushed_lists_its_pushes_alone() {
+async fn an_event_that_is_pulled_and_pushed_lists_only_its_pushes() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), json!({})).await;
     let event = app.publish(json!({"event_type": "order.paid", "tags": "billing"})).await;
     let delivery = app.only_delivery(event).await;
     assert_ne!(delivery, event);
     app.until_delivery(delivery, "COMPLETED").await;
-    assert_eq!(app.status(event).await, "PENDING", "its own work is nobody's yet");
+    assert_eq!(app.status(event).await, "PENDING", "its own work is not claimed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_asked_is_named() {
+async fn invalid_filters_of_deliveries_are_named() {
     let app = App::start().await;
     app.get("/deliveries?status=DONE&event_id=0&limit=501&colour=red")
         .await
         .names(&["status", "event_id", "limit", "colour"]);
 }
 
-/// Statistics that know of two subscriptions tell of neither that it is quiet.
+/// The planner's statistics over two subscriptions do not tell it that one of them is quiet.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_few_of_a_quiet_subscription_are_found_among_the_many_of_a_busy_one() {
+async fn a_few_deliveries_of_a_quiet_subscription_are_found_cheaply_beside_a_busy_one() {
     let app = app_that_sends_nothing().await;
     let history = "ALTER TABLE waybill.deliveries SET (autovacuum_enabled = off); \
          INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \

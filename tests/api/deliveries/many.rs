@@ -1,4 +1,4 @@
-//! Operators' verbs on events with very many pushes: in transactions of a bounded size.
+//! Operators' verbs on events with very many pushes run in transactions of bounded size.
 
 use serde_json::{Value, json};
 
@@ -8,11 +8,11 @@ use crate::support::{App, ledger};
 
 const NOWHERE: &str = "http://127.0.0.1:9/hook";
 
-/// Deliveries that one transaction changes at most, and one bulk call.
+/// The number of deliveries that one transaction and one bulk call may change.
 const PER_TRANSACTION: i64 = 500;
 const PER_CALL: i64 = 10_000;
 
-/// The most log lines of an action that one transaction has written, and all there are.
+/// Returns the most log lines of an action that one transaction has written, and their total.
 async fn lines(app: &App, action: &str) -> (i64, i64) {
     let by_transaction =
         format!("(SELECT count(*) AS n FROM waybill.event_log WHERE action = '{action}' GROUP BY xmin::text) t");
@@ -51,7 +51,7 @@ async fn a_bulk_retry_is_bounded_by_deliveries_and_counts_events() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_with_more_pushes_than_one_transaction_takes_is_done_in_several() {
+async fn an_event_with_many_pushes_is_cancelled_and_retried_in_several_transactions() {
     let pushes = 1_200;
     let app = app_that_sends_nothing().await;
     app.subscribe_many(pushes as usize, NOWHERE, json!({})).await;
@@ -72,20 +72,20 @@ async fn an_event_with_more_pushes_than_one_transaction_takes_is_done_in_several
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_that_was_broken_off_goes_on_when_it_is_repeated() {
+async fn an_interrupted_retry_continues_when_it_is_repeated() {
     let pushes = 1_200;
     let app = app_that_sends_nothing().await;
     app.subscribe_many(pushes as usize, NOWHERE, json!({})).await;
     let expires_at = chrono::Utc::now() - chrono::TimeDelta::seconds(1);
     let id = app.publish(json!({"event_type": "order.paid", "expires_at": expires_at})).await;
     app.expire().await;
-    crate::support::until("all are given up", async || app.status(id).await == "FAILED").await;
-    // The second part cannot be locked.
+    crate::support::until("all pushes have failed", async || app.status(id).await == "FAILED").await;
+    // The second transaction cannot lock its rows.
     let of_event = format!("FROM waybill.deliveries WHERE event_id = {id} AND subscription_id IS NOT NULL");
     let push = app.count(&format!("SELECT id {of_event} ORDER BY id OFFSET 700 LIMIT 1")).await;
     let held = HeldRow::lock(&app, push).await;
     app.operate(id, "retry").await.problem(503, "outcome_unknown");
-    held.let_go().await;
+    held.unlock().await;
     assert_eq!((lines(&app, "RETRIED").await, app.status(id).await), ((500, 500), "PENDING".into()));
     app.operate(id, "retry").await.expect(200);
     assert_eq!(lines(&app, "RETRIED").await, (PER_TRANSACTION, pushes));

@@ -8,7 +8,7 @@ use crate::support::records::{app_that_sends_nothing, one_attempt};
 use crate::support::{App, ledger};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_given_up_is_sent_again_and_its_dead_letter_is_done_with() {
+async fn retrying_a_failed_push_sends_it_again_and_closes_its_dead_letter() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), one_attempt()).await;
     let event = app.publish_and_fail(&receiver, "order.paid", json!({"n": 1})).await;
@@ -16,7 +16,7 @@ async fn what_was_given_up_is_sent_again_and_its_dead_letter_is_done_with() {
     let retried = app.post_empty(&format!("/deliveries/{id}/retry?reason=mended")).await.expect(200).json();
     assert_eq!((&retried["status"], &retried["attempts_made"]), (&json!("PENDING"), &json!(0)));
     let delivery = app.until_delivery(id, "COMPLETED").await;
-    assert_eq!(delivery["attempts"].as_array().unwrap().len(), 2, "the first attempt is on record still");
+    assert_eq!(delivery["attempts"].as_array().unwrap().len(), 2, "the first attempt is still recorded");
     assert_eq!(app.actions(event).await, ["PICKED", "FAILED", "DEAD_LETTERED", "RETRIED", "PICKED", "COMPLETED"]);
     assert_eq!(app.status(event).await, "COMPLETED");
     let letters = app.dead_letters(&format!("event_id={event}")).await;
@@ -26,7 +26,7 @@ async fn what_was_given_up_is_sent_again_and_its_dead_letter_is_done_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_called_off_is_sent_after_all() {
+async fn a_cancelled_push_can_be_retried() {
     let app = app_that_sends_nothing().await;
     app.subscribe("http://127.0.0.1:9/hook", json!({})).await;
     let event = app.publish_typed("order.paid", json!(1)).await;
@@ -39,7 +39,7 @@ async fn what_was_called_off_is_sent_after_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_delivered_is_not_sent_again() {
+async fn a_delivered_push_cannot_be_retried() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), json!({})).await;
     let event = app.publish_typed("order.paid", json!(1)).await;
@@ -50,7 +50,7 @@ async fn what_was_delivered_is_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_nobody_left_to_go_to_is_not_brought_back() {
+async fn a_push_whose_subscription_is_deleted_cannot_be_retried() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     receiver.always(Reply::status(500));
     let subscription = app.subscribe(&receiver.url("/hook"), one_attempt()).await;

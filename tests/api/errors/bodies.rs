@@ -1,11 +1,11 @@
-//! Bodies that are no JSON, no object, or not said to be JSON.
+//! Bodies that are not JSON, not an object, or not declared as JSON.
 
 use serde_json::{Value, json};
 
 use super::JSON_ROUTES;
 use crate::support::{App, Reply};
 
-/// Insists on a 400 for a body that is no JSON.
+/// Asserts a 400 for a body that is not JSON.
 #[track_caller]
 fn is_malformed(reply: Reply) {
     let problem = reply.problem(400, "malformed_json");
@@ -23,7 +23,7 @@ async fn malformed_json_is_refused_on_every_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_that_is_nearly_right_is_refused() {
+async fn json_with_small_syntax_errors_is_refused() {
     let app = App::start().await;
     let malformed = [
         " ",
@@ -52,7 +52,7 @@ async fn json_that_is_nearly_right_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_cut_off_anywhere_is_refused() {
+async fn json_truncated_anywhere_is_refused() {
     let app = App::start().await;
     let whole = r#"{"title":"a \u00fc","tags":["email"],"priority":-1,"payload":{"a":[1.5e3,true,null]}}"#;
     for length in 0..whole.len() {
@@ -78,7 +78,7 @@ async fn a_body_that_is_not_utf_8_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_no_object_is_refused_on_every_route() {
+async fn a_body_that_is_not_an_object_is_refused_on_every_route() {
     let app = App::start().await;
     for (path, good) in JSON_ROUTES {
         for body in ["null", "5", "\"text\"", "true", "[]", &format!("[{good}]")] {
@@ -108,7 +108,7 @@ async fn a_field_given_twice_is_named_on_every_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_field_given_twice_is_seen_through_its_spelling() {
+async fn a_field_given_twice_is_named_even_if_it_is_escaped_differently() {
     let app = App::start().await;
     let body = r#"{"title":"a job","\u0074itle":"another","tags":"email"}"#;
     app.post_text("/events", body).await.names(&["title"]);
@@ -122,7 +122,7 @@ async fn a_label_given_twice_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_of_another_type_is_refused_on_every_route() {
+async fn a_body_of_another_content_type_is_refused_on_every_route() {
     let app = App::start().await;
     let others = ["text/plain", "application/x-www-form-urlencoded", "text/json", "application/jsonp", "json", ""];
     for (path, good) in JSON_ROUTES {
@@ -152,7 +152,7 @@ async fn a_compressed_body_is_refused_on_every_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_said_to_be_as_it_is_is_accepted() {
+async fn a_body_with_the_identity_encoding_is_accepted() {
     let app = App::start().await;
     for encoding in ["identity", "Identity", ""] {
         let request = app.client.post(format!("{}/events", app.base)).header("content-encoding", encoding);
@@ -162,7 +162,7 @@ async fn a_body_that_is_said_to_be_as_it_is_is_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_without_a_type_is_refused_on_every_route() {
+async fn a_body_without_a_content_type_is_refused_on_every_route() {
     let app = App::start().await;
     for (path, good) in JSON_ROUTES {
         let request = app.client.post(format!("{}{path}", app.base)).body(good);
@@ -172,7 +172,7 @@ async fn a_body_without_a_type_is_refused_on_every_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nesting_beyond_reason_is_refused_wherever_it_is() {
+async fn too_deep_nesting_is_refused_in_every_field() {
     let app = App::start().await;
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     for field in ["title", "tags", "labels", "priority", "run_at", "backoff", "payload"] {

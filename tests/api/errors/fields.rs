@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::App;
 
-/// A value of every type of JSON but `null`, which means "left out".
+/// Returns a value of every JSON type except `null`, which means that the field is not given.
 fn one_of_each_type() -> [(&'static str, Value); 6] {
     [
         ("boolean", json!(true)),
@@ -16,20 +16,20 @@ fn one_of_each_type() -> [(&'static str, Value); 6] {
     ]
 }
 
-/// Sends `body` with one field set in turn to a value of every type but those it may have.
+/// Sends `body` with one field set to a value of each type that it must not have.
 async fn refuses_other_types(app: &App, path: &str, body: &Value, field: &str, types: &[&str]) {
     for (name, value) in one_of_each_type() {
         if !types.contains(&name) {
             let mut body = body.clone();
             body[field] = value;
-            // What is wrong inside an object is named by its path.
+            // An error inside an object is named by its path.
             let named = if (field, name) == ("labels", "object") { "labels.a" } else { field };
             app.post(path, &body).await.names(&[named]);
         }
     }
 }
 
-/// Publishes with one field set to each of `values`, and insists that `named` is named.
+/// Publishes with one field set to each of `values`, and asserts that the response names `named`.
 async fn refuses(app: &App, field: &str, named: &str, values: impl IntoIterator<Item = Value>) {
     for value in values {
         let mut body = json!({"title": "a job", "tags": "email"});
@@ -43,7 +43,7 @@ fn long(characters: usize) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_of_an_event_have_their_types() {
+async fn fields_of_an_event_of_the_wrong_type_are_refused() {
     let app = App::start().await;
     let body = json!({"title": "a job", "tags": "email"});
     for field in ["title", "description", "event_type", "ordering_key", "correlation_id", "tags"] {
@@ -59,7 +59,7 @@ async fn fields_of_an_event_have_their_types() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_of_a_workers_word_have_their_types() {
+async fn fields_of_a_workers_call_of_the_wrong_type_are_refused() {
     let app = App::start().await;
     let body = json!({"worker_id": "w:1"});
     for verb in ["start", "heartbeat", "complete", "fail", "release"] {
@@ -85,7 +85,7 @@ async fn fields_of_a_workers_word_have_their_types() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_of_a_claim_have_their_types() {
+async fn fields_of_a_claim_of_the_wrong_type_are_refused() {
     let app = App::start().await;
     let body = json!({"tags": "email", "worker_id": "w:1"});
     for field in ["max", "wait", "lease"] {
@@ -97,7 +97,7 @@ async fn fields_of_a_claim_have_their_types() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_of_a_settlement_have_their_types_and_are_named_by_their_index() {
+async fn fields_of_a_settlement_of_the_wrong_type_are_named_by_their_index() {
     let app = App::start().await;
     let fine = json!({"event_id": 1, "action": "complete"});
     let body = json!({"worker_id": "w:1", "results": [fine]});
@@ -132,7 +132,7 @@ async fn a_settlement_has_one_to_a_thousand_results() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn texts_of_an_event_have_a_length_and_no_nul() {
+async fn texts_of_an_event_have_a_maximum_length_and_no_nul() {
     let app = App::start().await;
     for field in ["title", "event_type", "ordering_key", "correlation_id"] {
         refuses(&app, field, field, [json!(""), long(256), json!("\0"), json!("a\0b")]).await;
@@ -141,7 +141,7 @@ async fn texts_of_an_event_have_a_length_and_no_nul() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn texts_are_unicode() {
+async fn texts_must_be_valid_unicode() {
     let app = App::start().await;
     for field in ["title", "description", "event_type", "tags", "ordering_key", "correlation_id", "labels"] {
         for lone in [r"\ud800", r"\udc00", r"\ud800\ud800", r"a\udfffb"] {
@@ -155,7 +155,7 @@ async fn texts_are_unicode() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tags_are_few_short_and_plain() {
+async fn the_number_length_and_characters_of_tags_are_limited() {
     let app = App::start().await;
     let many: Vec<String> = (0..33).map(|n| n.to_string()).collect();
     let bad = [
@@ -182,7 +182,7 @@ async fn tags_are_few_short_and_plain() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn labels_are_few_short_strings() {
+async fn the_number_and_length_of_labels_are_limited() {
     let app = App::start().await;
     let many: serde_json::Map<String, Value> = (0..33).map(|n| (n.to_string(), json!("x"))).collect();
     refuses(&app, "labels", "labels", [json!([]), json!(many), json!({"": "x"})]).await;
@@ -194,7 +194,7 @@ async fn labels_are_few_short_strings() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_of_an_event_have_their_ranges() {
+async fn numbers_of_an_event_out_of_range_are_refused() {
     let app = App::start().await;
     let bad = [
         ("priority", ["101", "-101", "40000", "1e2", "-0.0", "\"1\""]),
@@ -210,7 +210,7 @@ async fn numbers_of_an_event_have_their_ranges() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn times_of_an_event_are_rfc_3339() {
+async fn times_of_an_event_must_be_rfc_3339() {
     let app = App::start().await;
     let bad = [
         "",
@@ -237,7 +237,7 @@ async fn times_of_an_event_are_rfc_3339() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_time_and_a_delay_exclude_each_other() {
+async fn an_event_cannot_have_both_a_time_and_a_delay() {
     let app = App::start().await;
     let body = json!({"title": "a job", "tags": "email", "run_at": "2099-01-01T00:00:00Z", "delay_seconds": 5});
     app.post("/events", &body).await.names(&["delay_seconds"]);
@@ -279,7 +279,7 @@ async fn a_backoff_has_one_of_three_shapes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backoff_waits_between_nothing_and_thirty_days() {
+async fn a_backoff_waits_between_zero_seconds_and_thirty_days() {
     let app = App::start().await;
     let fixed = |seconds: i64| json!({"strategy": "fixed", "seconds": seconds});
     refuses(&app, "backoff", "backoff.seconds", [fixed(-1), fixed(2_592_001), fixed(i64::MAX)]).await;
@@ -303,7 +303,7 @@ async fn an_event_needs_a_title_or_a_type_and_tags_or_a_type() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_is_wrong_is_named_at_once() {
+async fn all_invalid_fields_of_an_event_are_named_at_once() {
     let app = App::start().await;
     let body = json!({
         "title": "", "tags": "a,,b", "priority": 1000, "max_retries": "3", "run_at": "now", "labels": {"a": ""},
@@ -314,7 +314,7 @@ async fn all_that_is_wrong_is_named_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_of_a_claim_have_their_ranges() {
+async fn fields_of_a_claim_out_of_range_are_refused() {
     let app = App::start().await;
     let many: Vec<String> = (0..33).map(|n| n.to_string()).collect();
     let bad = [
@@ -351,7 +351,7 @@ async fn fields_of_a_claim_have_their_ranges() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_of_a_workers_word_have_their_ranges() {
+async fn fields_of_a_workers_call_out_of_range_are_refused() {
     let app = App::start().await;
     let bad = [
         ("start", "worker_id", json!("nobody")),
@@ -381,7 +381,7 @@ async fn fields_of_a_workers_word_have_their_ranges() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn results_and_progress_reports_have_a_size_and_a_depth() {
+async fn results_and_progress_reports_have_a_maximum_size_and_depth() {
     let app = App::start().await;
     let id = app.publish_tagged("email").await;
     app.claim("email", "w:1").await.expect("an event");

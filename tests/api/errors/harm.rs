@@ -1,4 +1,4 @@
-//! A bad request harms nobody else, and no error tells a client what it should not know.
+//! A bad request does not affect other requests, and no error reveals internals to a client.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -33,7 +33,7 @@ async fn good_requests_among_bad_ones_all_work() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_hang_up_in_the_middle_of_a_request_harm_nobody() {
+async fn clients_that_hang_up_in_the_middle_of_a_request_do_not_affect_others() {
     let app = App::start().await;
     let address = app.server.as_ref().expect("a running server").address();
     let head =
@@ -47,7 +47,7 @@ async fn clients_that_hang_up_in_the_middle_of_a_request_harm_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_of_no_stated_length_is_bounded_too() {
+async fn a_chunked_body_is_limited_too() {
     let app = App::start().await;
     let address = app.server.as_ref().expect("a running server").address();
     let mut socket = TcpStream::connect(address).await.expect("a connection");
@@ -60,7 +60,7 @@ async fn a_body_of_no_stated_length_is_bounded_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fault_inside_tells_a_client_nothing_about_the_inside() {
+async fn an_internal_error_reveals_no_internals() {
     let app = App::start().await;
     let id = app.publish_tagged("email").await;
     app.claim("email", "w:1").await.expect("an event");

@@ -1,9 +1,9 @@
-//! Query parameters that are wrong, unknown or given twice.
+//! Query parameters that are invalid, unknown or given twice.
 
 use super::{JSON_ROUTES, request};
 use crate::support::App;
 
-/// Asks with each query and insists that exactly `named` is named.
+/// Sends each query and asserts that the response names exactly `named`.
 async fn refuses(app: &App, method: &str, path: &str, named: &str, queries: &[&str]) {
     for query in queries {
         let reply = request(app, method, &format!("{path}?{query}"), None).await;
@@ -12,7 +12,7 @@ async fn refuses(app: &App, method: &str, path: &str, named: &str, queries: &[&s
     }
 }
 
-/// The same for one parameter and many values.
+/// Does the same for one parameter and many values.
 async fn refuses_values(app: &App, method: &str, path: &str, name: &str, values: &[&str]) {
     for value in values {
         refuses(app, method, path, name, &[&format!("{name}={value}")]).await;
@@ -41,7 +41,7 @@ async fn filters_of_events_are_checked_in_lists_and_in_bulk_retries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_events_are_checked() {
+async fn paging_parameters_of_events_are_checked() {
     let app = App::start().await;
     refuses_values(&app, "GET", "/events", "order", &["", "up", "DESC"]).await;
     refuses_values(&app, "GET", "/events", "limit", &["", "0", "501", "-1", "ten", "1.5", "1e1"]).await;
@@ -51,14 +51,14 @@ async fn pages_of_events_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_is_asked_for_with_or_without_its_log() {
+async fn include_logs_must_be_true_or_false() {
     let app = App::start().await;
     refuses_values(&app, "GET", "/events/1", "include_logs", &["", "yes", "1", "TRUE"]).await;
     refuses(&app, "GET", "/events/1", "include_logs", &["include_logs"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscriptions_are_checked() {
+async fn parameters_of_subscribe_are_checked() {
     let app = App::start().await;
     let path = "/events/subscribe";
     request(&app, "GET", path, None).await.names(&["tags", "worker_id"]);
@@ -82,7 +82,7 @@ async fn subscriptions_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settling_with_next_takes_the_parameters_of_a_subscription() {
+async fn parameters_of_settling_with_next_are_those_of_subscribe() {
     let app = App::start().await;
     let cases = [
         ("next=true", "tags"),
@@ -106,7 +106,7 @@ async fn settling_with_next_takes_the_parameters_of_a_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn filters_of_the_trail_are_checked() {
+async fn filters_of_the_log_are_checked() {
     let app = App::start().await;
     refuses_values(&app, "GET", "/logs", "event_id", &["", "0", "-1", "x", "9223372036854775808"]).await;
     refuses_values(&app, "GET", "/logs", "worker_id", &["", "nobody"]).await;
@@ -117,7 +117,7 @@ async fn filters_of_the_trail_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_workers_and_tags_are_checked() {
+async fn paging_parameters_of_workers_and_tags_are_checked() {
     let app = App::start().await;
     for (path, characters) in [("/workers", 256), ("/tags", 101)] {
         refuses_values(&app, "GET", path, "limit", &["", "0", "501", "x"]).await;
@@ -126,7 +126,7 @@ async fn pages_of_workers_and_tags_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operators_verbs_are_checked() {
+async fn parameters_of_operators_verbs_are_checked() {
     let app = App::start().await;
     for path in ["/events/1/reset", "/events/1/retry", "/events/1/cancel", "/events/reset"] {
         refuses_values(&app, "POST", path, "reason", &["", "a%00b", &long(256)]).await;
@@ -185,7 +185,7 @@ async fn an_unknown_parameter_is_named_on_every_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_belongs_into_the_query_is_not_silently_dropped_from_a_body() {
+async fn query_parameters_sent_in_a_body_are_refused() {
     let app = App::start().await;
     let id = app.publish_tagged("email").await;
     app.claim("email", "w:1").await.expect("an event");

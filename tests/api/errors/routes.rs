@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::request;
 use crate::support::App;
 
-/// The methods of every path that is served.
+/// Returns the methods of every path that is served.
 fn served() -> BTreeMap<String, Vec<String>> {
     let mut served: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for endpoint in waybill::http::routes() {
@@ -17,7 +17,7 @@ fn served() -> BTreeMap<String, Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_method_is_refused_with_the_right_ones_on_every_route() {
+async fn a_wrong_method_is_refused_with_the_allowed_ones_on_every_route() {
     let app = App::start().await;
     for (path, allowed) in served() {
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"] {
@@ -36,7 +36,7 @@ async fn a_wrong_method_is_refused_with_the_right_ones_on_every_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_is_no_delete() {
+async fn events_cannot_be_deleted() {
     let app = App::start().await;
     let id = app.publish_tagged("email").await;
     request(&app, "DELETE", &format!("/events/{id}"), None).await.problem(405, "method_not_allowed");

@@ -11,7 +11,7 @@ fn jobs(count: usize) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_is_answered_in_the_order_given() {
+async fn the_response_to_a_batch_keeps_the_order_of_its_items() {
     let app = App::start().await;
     let sent = [
         json!({"title": "third by priority", "tags": "bulk", "priority": -5}),
@@ -29,7 +29,8 @@ async fn a_batch_is_answered_in_the_order_given() {
     for event in events {
         let mut read = app.get(&format!("/events/{}", event["id"])).await.expect(200).json();
         if event["tags"] == "" {
-            // Only its publisher is told how many got it: nobody.
+            // Only the response to the publisher has the number of matched subscriptions, which is
+            // 0 here.
             read["enqueued"] = json!(0);
         }
         assert_eq!(&read, event);
@@ -37,7 +38,7 @@ async fn a_batch_is_answered_in_the_order_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_is_handed_out_in_the_order_given() {
+async fn the_events_of_a_batch_are_handed_out_in_their_order() {
     let app = App::start().await;
     let reply = app.post("/events/batch", &json!({"events": jobs(20)})).await.expect(201).json();
     let claimed = app.get("/events/subscribe?tags=bulk&worker_id=w:1&max=20").await.expect(200).json();
@@ -49,7 +50,7 @@ async fn a_batch_is_handed_out_in_the_order_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_bad_item_stores_nothing_and_is_named_by_its_index() {
+async fn one_invalid_item_refuses_the_batch_and_is_named_by_its_index() {
     let app = App::start().await;
     let mut events = jobs(9);
     events[7] = json!({"title": "a job", "tags": "bulk", "priority": 101});
@@ -80,7 +81,7 @@ async fn a_thousand_items_are_accepted_in_one_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_item_more_than_a_thousand_or_none_is_refused() {
+async fn an_empty_batch_and_one_of_1001_items_are_refused() {
     let app = App::start().await;
     app.post("/events/batch", &json!({"events": jobs(1_001)})).await.names(&["events"]);
     app.post("/events/batch", &json!({"events": []})).await.names(&["events"]);
@@ -101,7 +102,7 @@ async fn a_batch_of_sixteen_mebibytes_is_accepted_and_a_byte_more_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payload_too_large_refuses_the_whole_batch_and_is_named_by_its_index() {
+async fn a_too_large_payload_refuses_the_whole_batch_and_is_named_by_its_index() {
     let app = App::start().await;
     let mut events = jobs(3);
     events[1]["payload"] = "x".repeat(1024 * 1024 - 1).into();

@@ -6,7 +6,7 @@ use crate::support::App;
 use crate::support::work::entry_of;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_comes_without_its_log_unless_asked_for() {
+async fn an_event_includes_its_log_only_on_request() {
     let app = App::start().await;
     let id = app.publish_tagged("email").await;
     app.claim("email", "w:1").await.expect("an event");
@@ -17,7 +17,7 @@ async fn an_event_comes_without_its_log_unless_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_of_an_event_comes_oldest_first() {
+async fn the_log_of_an_event_is_sorted_oldest_first() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("email").await;
     app.publish_tagged("email").await;
@@ -42,14 +42,14 @@ async fn the_log_of_an_event_comes_oldest_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_nobody_touched_has_an_empty_log() {
+async fn an_unclaimed_event_has_an_empty_log() {
     let app = App::start().await;
     let id = app.publish(json!({"event_type": "push.only"})).await;
     assert_eq!(app.event(id).await["logs"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_shows_what_became_of_it() {
+async fn a_settled_event_shows_its_outcome() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("email").await;
     let held = app.claim("email", "w:1").await.expect("an event");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{App, Options, database};
 
-/// The events of one page.
+/// Returns one page of events.
 async fn list(app: &App, query: &str) -> Value {
     app.get(&format!("/events{query}")).await.expect(200).json()
 }
@@ -13,12 +13,12 @@ fn ids(page: &Value) -> Vec<i64> {
     page["events"].as_array().expect("events").iter().map(|event| event["id"].as_i64().expect("an id")).collect()
 }
 
-/// Follows cursors to the end; `query` starts with `?`. Answers the ids of each page.
+/// Follows cursors to the end; `query` starts with `?`. Returns the ids of each page.
 async fn walk(app: &App, query: &str) -> Vec<Vec<i64>> {
     let mut pages: Vec<Vec<i64>> = Vec::new();
     let mut after = String::new();
     loop {
-        assert!(pages.len() < 100, "cursors lead nowhere: {pages:?}");
+        assert!(pages.len() < 100, "cursors do not end: {pages:?}");
         let page = list(app, &format!("{query}{after}")).await;
         pages.push(ids(&page));
         match page["next"].as_str() {
@@ -28,7 +28,7 @@ async fn walk(app: &App, query: &str) -> Vec<Vec<i64>> {
     }
 }
 
-/// Publishes jobs under one tag; answers their ids.
+/// Publishes `count` events under one tag. Returns their ids.
 async fn publish_many(app: &App, count: usize, tag: &str) -> Vec<i64> {
     let jobs: Vec<Value> = (0..count).map(|n| json!({"title": format!("job {n}"), "tags": tag})).collect();
     let mut published = Vec::new();
@@ -74,7 +74,7 @@ impl Zoo {
         Zoo { app, pending, processing, completed, failed, cancelled, pushed }
     }
 
-    /// Checks that a filter finds exactly these, oldest first, and counts them.
+    /// Asserts that a filter finds exactly these events, oldest first, and counts them.
     async fn finds(&self, query: &str, wanted: &[i64]) {
         let page = list(&self.app, query).await;
         assert_eq!(ids(&page), wanted, "{query}");
@@ -86,7 +86,7 @@ impl Zoo {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_nothing_is_empty_and_has_no_next() {
+async fn an_empty_list_has_no_next_cursor() {
     let app = App::start().await;
     let nothing = json!({"events": [], "total": 0, "total_is_exact": true, "limit": 20, "offset": 0, "next": null});
     assert_eq!(list(&app, "").await, nothing);
@@ -103,7 +103,7 @@ async fn events_are_listed_oldest_first_or_newest_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listed_event_is_the_event_without_its_payload() {
+async fn a_listed_event_has_all_fields_but_its_payload() {
     let app = App::start().await;
     let sent = json!({"title": "a job", "tags": "email", "payload": {"secret": "long"}, "labels": {"a": "b"}});
     let mut event = app.post("/events", &sent).await.expect(201).json();
@@ -114,7 +114,7 @@ async fn a_listed_event_is_the_event_without_its_payload() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_has_twenty_events_unless_it_says_otherwise() {
+async fn a_page_has_twenty_events_by_default() {
     let app = App::start().await;
     let published = publish_many(&app, 501, "email").await;
     assert_eq!(ids(&list(&app, "").await), published[..20]);
@@ -124,7 +124,7 @@ async fn a_page_has_twenty_events_unless_it_says_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_offset_leaves_out_the_first_ones() {
+async fn an_offset_skips_the_first_events() {
     let app = App::start().await;
     let published = publish_many(&app, 10, "email").await;
     let page = list(&app, "?limit=3&offset=4").await;
@@ -175,7 +175,7 @@ async fn events_are_found_by_when_they_were_created() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn filters_are_taken_together() {
+async fn filters_can_be_combined() {
     let zoo = Zoo::new().await;
     zoo.finds("?correlation_id=one&status=FAILED", &[zoo.failed]).await;
     zoo.finds("?correlation_id=two&status=FAILED", &[]).await;
@@ -196,7 +196,7 @@ async fn cursors_lead_through_all_pages_with_nothing_skipped_or_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cursors_keep_to_their_filter() {
+async fn cursors_work_with_filters() {
     let app = App::start().await;
     let mut wanted = Vec::new();
     for n in 0..30 {
@@ -215,7 +215,7 @@ async fn cursors_keep_to_their_filter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_published_meanwhile_disturb_nobody_who_follows_cursors() {
+async fn events_published_meanwhile_do_not_disturb_a_client_that_follows_cursors() {
     let app = App::start().await;
     let published = publish_many(&app, 6, "email").await;
     let newest = list(&app, "?limit=3&order=desc").await;
@@ -228,7 +228,7 @@ async fn events_published_meanwhile_disturb_nobody_who_follows_cursors() {
     assert_eq!(ids(&rest), [&published[3..], &late[..]].concat());
 }
 
-/// A server that reads as few rows as it may be told to.
+/// Starts a server with the smallest scan limit that can be configured.
 async fn with_short_scans() -> App {
     let flags = vec!["--list-scan-rows=500".to_owned()];
     App::start_with(Options { flags, ..Options::default() }).await
@@ -248,7 +248,7 @@ async fn a_total_is_exact_up_to_the_cap_and_says_so_beyond_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_total_is_of_all_pages_and_not_of_what_is_left() {
+async fn a_total_counts_all_pages_whatever_the_cursor() {
     let app = with_short_scans().await;
     let published = publish_many(&app, 30, "email").await;
     for query in [format!("?after={}", app.cursor(published[9])), "?offset=25".to_owned(), "?limit=1".to_owned()] {
@@ -257,7 +257,7 @@ async fn a_total_is_of_all_pages_and_not_of_what_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_index_finds_is_counted_and_found_beyond_the_cap() {
+async fn events_found_by_an_index_are_listed_and_counted_beyond_the_cap() {
     let app = with_short_scans().await;
     publish_many(&app, 700, "email").await;
     let odd = app.publish(json!({"title": "a job", "tags": "email", "correlation_id": "story"})).await;
@@ -276,7 +276,7 @@ async fn what_an_index_finds_is_counted_and_found_beyond_the_cap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_without_an_index_reads_a_bounded_number_of_rows_and_answers_a_cursor() {
+async fn a_filter_without_an_index_reads_a_bounded_number_of_rows_and_returns_a_cursor() {
     let app = with_short_scans().await;
     publish_many(&app, 1_100, "email").await;
     let rare = app.publish_tagged("rare").await;

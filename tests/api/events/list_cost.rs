@@ -1,4 +1,4 @@
-//! What lists cost in a long history: buffers, which are the same on every machine.
+//! What lists cost in a long history, measured in buffers, which are the same on every machine.
 
 use chrono::DateTime;
 use waybill::domain::ids::NamespaceId;
@@ -8,8 +8,8 @@ use waybill::store::lists::events::{EventFilter, EventPage, Page, list_events};
 
 use crate::support::{App, database};
 
-/// A server behind a history in which nothing waits. The statistics and the visibility map
-/// stay as they are until a test asks for others: they decide about plans.
+/// Starts a server with a history of finished events. Statistics and visibility map, which
+/// influence the plans, stay unchanged until a test updates them.
 async fn with_history(events: i64) -> App {
     let app = App::start().await;
     let off = "SET (autovacuum_enabled = off)";
@@ -19,7 +19,7 @@ async fn with_history(events: i64) -> App {
     app
 }
 
-/// Every 5,000th event has failed, and every 9,000th belongs to a story.
+/// Every 5,000th event has failed, and every 9,000th belongs to one correlation id.
 async fn grow_history(app: &App, first: i64, last: i64) {
     let sql = format!(
         "INSERT INTO waybill.events (id, title, tags, correlation_id) \
@@ -59,12 +59,12 @@ fn page(after: Option<i64>, descending: bool) -> Page {
     Page { descending, after, offset: 0, limit: 20, scan: 500 }
 }
 
-/// Lists, and answers the buffers that it took.
+/// Lists events. Returns the page and the number of buffers that it took.
 async fn cost(app: &App, filter: &EventFilter, page: Page) -> (EventPage, i64) {
     app.buffers_of(async |conn| list_events(conn, &Scope::new(NamespaceId::DEFAULT, None), filter, page).await).await
 }
 
-/// The buffers of the first page under each filter, in both orders.
+/// Returns the buffers of the first page under each filter, in both orders.
 async fn costs(app: &App) -> Vec<(String, i64)> {
     let mut costs = Vec::new();
     for (name, filter) in filters() {
@@ -104,24 +104,25 @@ async fn pages_and_totals_cost_the_same_however_long_the_history() {
     analyze(&app).await;
     let long = costs(&app).await;
     for ((name, short), (_, long)) in short.into_iter().zip(long) {
-        // What has failed, or belongs to a story, is all counted, and there is more of it.
+        // Failed events and those of a correlation id are all counted, and the long history has
+        // more of them.
         let is_counted = name.starts_with("failed") || name.starts_with("correlation");
         let allowed = if is_counted { 500 } else { short * 3 / 2 };
         assert!(long <= allowed, "{name}: {long} buffers in a long history, {short} in a short one");
     }
 }
 
-/// What the planner can be made to believe of a history, and how.
-const LIES: [(&str, &[&str]); 6] = [
+/// Wrong statistics that the planner can be given, and how.
+const WRONG_STATISTICS: [(&str, &[&str]); 6] = [
     ("there are no statistics", &["DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'waybill.%'"]),
     ("there is one event", &["UPDATE pg_class SET reltuples = 1 WHERE oid = 'waybill.events'::regclass"]),
     ("there is one delivery", &["UPDATE pg_class SET reltuples = 1 WHERE oid = 'waybill.deliveries'::regclass"]),
     (
-        "there is one of each",
+        "each value occurs once",
         &["UPDATE pg_class SET reltuples = 1 WHERE relname IN ('events', 'deliveries') AND relkind = 'r'"],
     ),
     (
-        "everything has failed, in one story",
+        "everything has failed, under one correlation id",
         &[
             "UPDATE waybill.deliveries SET status = 'FAILED'; UPDATE waybill.events SET correlation_id = 'story'; \
              ANALYZE waybill.events, waybill.deliveries; \
@@ -132,7 +133,7 @@ const LIES: [(&str, &[&str]); 6] = [
         ],
     ),
     (
-        "both tables are as empty as when they were last looked at",
+        "both tables are as empty as at the last analysis",
         &["CREATE TEMP TABLE e AS TABLE waybill.events; CREATE TEMP TABLE d AS TABLE waybill.deliveries; \
            ALTER TABLE d DROP COLUMN unhappy_status, DROP COLUMN open_deliveries, DROP COLUMN failed_deliveries, \
                 DROP COLUMN replay_of, DROP COLUMN cancel_reason; \
@@ -146,7 +147,7 @@ async fn lists_cost_the_same_whatever_the_planner_believes() {
     let app = with_history(60_000).await;
     analyze(&app).await;
     let told_the_truth = costs(&app).await;
-    for (lie, statements) in LIES {
+    for (lie, statements) in WRONG_STATISTICS {
         analyze(&app).await;
         for statement in statements {
             database::execute(&app.url, statement).await;
@@ -170,9 +171,10 @@ async fn totals_in_a_long_history_are_exact_where_an_index_counts_and_capped_els
     assert_eq!(total(EventFilter { tags: vec!["bulk".into()], ..EventFilter::default() }).await, (500, false));
 }
 
-/// Nothing tells the planner which of two stories is the long one, and which failures are pushes.
+/// The statistics do not tell the planner which of two correlation ids has many events, or which
+/// failures are pushes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_short_story_and_a_few_failures_are_found_among_many_others() {
+async fn a_few_failures_and_a_rare_correlation_id_are_found_cheaply_among_many_events() {
     let app = with_history(60_000).await;
     let others = "UPDATE waybill.events SET correlation_id = 'a long story' WHERE correlation_id IS NULL; \
          INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \

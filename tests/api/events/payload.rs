@@ -1,4 +1,4 @@
-//! Payloads pass through untouched. Compared are slices of the answers' text, never parsed
+//! Payloads pass through unchanged. The tests compare slices of the responses' text, never parsed
 //! values: a parser would hide the very differences that matter.
 
 use proptest::prelude::*;
@@ -62,12 +62,12 @@ struct Carriers<'a> {
     events: Vec<Carrier<'a>>,
 }
 
-/// The payload's bytes in an answer that is an event.
+/// Returns the bytes of the payload in a response that is an event.
 fn payload(text: &str) -> &str {
     serde_json::from_str::<Carrier<'_>>(text).expect("an event").payload.get()
 }
 
-/// The payloads' bytes in an answer that holds events.
+/// Returns the bytes of the payloads in a response that holds events.
 fn payloads(text: &str) -> Vec<&str> {
     let carriers: Carriers<'_> = serde_json::from_str(text).expect("events");
     carriers.events.into_iter().map(|event| event.payload.get()).collect()
@@ -111,7 +111,7 @@ async fn payloads_come_back_byte_for_byte_in_batches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payload_comes_back_byte_for_byte_as_the_next_event() {
+async fn a_payload_comes_back_byte_for_byte_from_settling_with_next() {
     #[derive(Deserialize)]
     struct Next<'a> {
         #[serde(borrow)]
@@ -155,7 +155,7 @@ async fn a_payload_may_nest_128_deep_and_no_deeper() {
 async fn a_payload_of_one_mebibyte_passes_and_one_byte_more_does_not() {
     const MEBIBYTE: usize = 1024 * 1024;
     let app = App::start().await;
-    // Two bytes each, with the quotes: the limit counts bytes as sent, not characters.
+    // Two bytes per character, plus the quotes: the limit counts bytes as sent, not characters.
     let largest = format!("\"{}\"", "ü".repeat((MEBIBYTE - 2) / 2));
     assert_eq!(largest.len(), MEBIBYTE);
     let published = app.post_text("/events", &event(&largest)).await.expect(201);
@@ -171,7 +171,7 @@ async fn a_payload_of_one_mebibyte_passes_and_one_byte_more_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_far_too_large_is_answered_and_not_cut_off() {
+async fn a_client_that_sends_a_far_too_large_body_gets_a_response() {
     let app = App::start().await;
     for _ in 0..5 {
         let problem = app.post_text("/events", &event(&" ".repeat(8_000_000))).await.problem(413, "payload_too_large");
@@ -179,7 +179,7 @@ async fn a_body_far_too_large_is_answered_and_not_cut_off() {
     }
 }
 
-/// JSON as people and machines spell it: any whitespace, numbers and escapes.
+/// Generates JSON with any whitespace, numbers and escapes.
 fn json_text() -> impl Strategy<Value = String> {
     const SPACE: &str = "[ \t\r\n]{0,2}";
     let leaf = prop_oneof![

@@ -6,14 +6,14 @@ use crate::support::{App, Reply};
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Publishes with one more header.
+/// Publishes with one further header.
 async fn publish_with(app: &App, header: &str, value: &str, event: &Value) -> Reply {
     let request = app.client.post(format!("{}/events", app.base)).header(header, value).json(event);
     Reply::of(request.send().await.expect("an answer")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_published_event_is_answered_whole_and_can_be_read_back() {
+async fn the_response_to_a_publish_is_the_whole_event_and_can_be_read_back() {
     let app = App::start().await;
     let reply = app
         .post("/events", &json!({"title": "Send Email", "tags": "email, urgent,email", "payload": {"to": "a@b.c"}}))
@@ -28,7 +28,7 @@ async fn a_published_event_is_answered_whole_and_can_be_read_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_location_of_a_published_event_leads_to_it() {
+async fn the_location_header_of_a_publish_leads_to_the_event() {
     let app = App::start().await;
     let reply = app.post("/events", &json!({"title": "a job", "tags": "email"})).await.expect(201);
     let location = reply.header("location").expect("a location").to_owned();
@@ -36,7 +36,7 @@ async fn the_location_of_a_published_event_leads_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_publisher_leaves_out_gets_its_default() {
+async fn omitted_fields_get_their_defaults() {
     let app = App::with_fixed_clock().await;
     let event = app.post("/events", &json!({"title": "a job", "tags": "email"})).await.expect(201).json();
     let now = app.now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
@@ -71,7 +71,7 @@ async fn every_optional_field_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tags_are_taken_as_a_string_or_a_list_and_answered_as_a_string() {
+async fn tags_are_accepted_as_a_string_or_a_list_and_returned_as_a_string() {
     let app = App::start().await;
     for tags in [json!(" b, a ,b,c "), json!([" b", "a ", "b", "c"]), json!("b,a,c"), json!(["b\n", "\ta", "c", "a"])] {
         let event = app.post("/events", &json!({"title": "a job", "tags": tags})).await.expect(201).json();
@@ -80,14 +80,14 @@ async fn tags_are_taken_as_a_string_or_a_list_and_answered_as_a_string() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_tag_many_times_is_one_tag() {
+async fn repeated_tags_are_stored_once() {
     let app = App::start().await;
     let id = app.publish(json!({"title": "a job", "tags": vec!["email"; 40]})).await;
     assert_eq!(app.event(id).await["tags"], "email");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_title_left_out_is_the_event_type() {
+async fn an_omitted_title_defaults_to_the_event_type() {
     let app = App::start().await;
     let event = app.post("/events", &json!({"event_type": "order.created", "tags": "orders"})).await.expect(201).json();
     assert_eq!(event["title"], "order.created");
@@ -102,7 +102,8 @@ async fn an_event_without_tags_is_completed_at_once() {
         let sent = json!({"event_type": "order.created", "tags": tags, "ordering_key": "k", "delay_seconds": 60});
         let event = app.post("/events", &sent).await.expect(201).json();
         assert_eq!((&event["status"], &event["tags"]), (&json!("COMPLETED"), &json!("")));
-        // Only its publisher is told how many got it: nobody.
+        // Only the response to the publisher has the number of matched subscriptions, which is 0
+        // here.
         let mut read = app.get(&format!("/events/{}", event["id"])).await.expect(200).json();
         read["enqueued"] = json!(0);
         assert_eq!(read, event);
@@ -119,7 +120,7 @@ async fn publishing_writes_no_line_to_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delay_counts_from_the_moment_of_storing() {
+async fn a_delay_counts_from_when_the_event_is_stored() {
     let app = App::with_fixed_clock().await;
     let sent = json!({"title": "later", "tags": "email", "delay_seconds": 90});
     let event = app.post("/events", &sent).await.expect(201).json();
@@ -130,7 +131,7 @@ async fn a_delay_counts_from_the_moment_of_storing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_whose_time_has_come_can_be_claimed_at_once() {
+async fn an_event_with_a_past_time_or_no_delay_can_be_claimed_at_once() {
     let app = App::start().await;
     let past = app.publish(json!({"title": "a job", "tags": "past", "run_at": "2001-01-01T00:00:00Z"})).await;
     let zero = app.publish(json!({"title": "a job", "tags": "zero", "delay_seconds": 0})).await;
@@ -139,7 +140,7 @@ async fn an_event_whose_time_has_come_can_be_claimed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn times_are_answered_the_same_when_published_and_when_read() {
+async fn times_are_the_same_in_the_response_to_a_publish_and_when_read() {
     let app = App::start().await;
     let times = [
         "2030-01-31T09:30:00.123456789Z",
@@ -191,7 +192,7 @@ async fn an_events_own_backoff_decides_when_it_is_retried() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_at_every_limit_is_accepted_however_it_is_spelled() {
     let app = App::start().await;
-    // The longest spelling of one character: an escaped surrogate pair, twelve bytes.
+    // The longest spelling of one character: an escaped surrogate pair of twelve bytes.
     let long = |chars: usize| format!("\"{}\"", r"\ud83d\ude00".repeat(chars));
     let numbered = |n: usize, chars: usize| format!("\"{n:02}{}\"", r"\ud83d\ude00".repeat(chars - 2));
     let tags: Vec<String> = (0..32).map(|n| numbered(n, 100)).collect();
@@ -212,7 +213,7 @@ async fn an_event_at_every_limit_is_accepted_however_it_is_spelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn text_comes_back_as_it_was_sent_whatever_it_looks_like() {
+async fn any_text_comes_back_as_it_was_sent() {
     let app = App::start().await;
     let odd = [
         "'; DROP TABLE waybill.events; --",
@@ -251,7 +252,7 @@ async fn a_trace_is_stored_with_its_event_and_handed_to_the_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_malformed_trace_is_no_trace_and_no_error() {
+async fn a_malformed_trace_is_ignored() {
     let app = App::start().await;
     let malformed = [
         "",
@@ -272,7 +273,7 @@ async fn a_malformed_trace_is_no_trace_and_no_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_id_is_echoed_in_good_answers_and_in_bad_ones() {
+async fn a_request_id_is_echoed_in_successes_and_errors() {
     let app = App::start().await;
     let good = publish_with(&app, "x-request-id", "order-7/a", &json!({"title": "a job", "tags": "email"})).await;
     assert_eq!(good.expect(201).header("x-request-id"), Some("order-7/a"));
@@ -296,7 +297,7 @@ async fn a_request_without_a_usable_id_gets_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_may_come_with_a_charset() {
+async fn the_json_content_type_may_have_a_charset() {
     let app = App::start().await;
     for content_type in ["application/json; charset=utf-8", "Application/JSON", "application/json;charset=UTF-8"] {
         let request = app.client.post(format!("{}/events", app.base)).header("content-type", content_type);

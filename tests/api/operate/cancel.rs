@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use crate::support::work::{Claim, Naming, W1, W2, repeated};
 use crate::support::{App, ledger};
 
-/// Claimed, and then called off.
-async fn held_and_called_off(app: &App) -> Claim {
+/// Claims an event and then cancels it.
+async fn held_and_cancelled(app: &App) -> Claim {
     let id = app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     let event = app.operate(id, "cancel").await.expect(200).json();
     assert_eq!((&event["status"], &event["cancel_requested"]), (&"PROCESSING".into(), &true.into()));
     claim
@@ -20,7 +20,7 @@ async fn a_pending_event_is_cancelled_and_never_handed_out() {
     let ready = app.publish_tagged("a").await;
     let delayed = app.publish(json!({"title": "a job", "tags": "a", "delay_seconds": 60})).await;
     let retrying = app.publish_tagged("b").await;
-    app.take("b", W1).await;
+    app.claim_one("b", W1).await;
     app.fail(retrying, W1).await.expect(200);
     for id in [ready, delayed, retrying] {
         let event = app.post_empty(&format!("/events/{id}/cancel?reason=obsolete")).await.expect(200).json();
@@ -34,7 +34,7 @@ async fn a_pending_event_is_cancelled_and_never_handed_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelling_twice_is_no_mistake_and_is_logged_once() {
+async fn cancelling_twice_succeeds_and_is_logged_once() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     app.operate(id, "cancel").await.expect(200);
@@ -43,24 +43,24 @@ async fn cancelling_twice_is_no_mistake_and_is_logged_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_holds_is_only_asked_to_stop_and_may_be_completed() {
+async fn a_cancelled_event_that_a_worker_holds_may_still_be_completed() {
     let app = App::start().await;
-    let claim = held_and_called_off(&app).await;
+    let claim = held_and_cancelled(&app).await;
     app.operate(claim.event_id, "cancel").await.expect(200);
-    app.say(&claim, "complete", Naming::Lease).await.expect(200);
+    app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     assert_eq!(app.status(claim.event_id).await, "COMPLETED");
     assert_eq!(app.actions(claim.event_id).await, ["PICKED", "COMPLETED"]);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_of_what_was_called_off_cancels_it() {
+async fn a_cancelled_event_that_fails_becomes_cancelled() {
     let app = App::with_fixed_clock().await;
-    let claim = held_and_called_off(&app).await;
-    let entry = app.say(&claim, "fail", Naming::Lease).await.expect(200).json();
+    let claim = held_and_cancelled(&app).await;
+    let entry = app.settle(&claim, "fail", Naming::Lease).await.expect(200).json();
     assert_eq!((&entry["action"], &entry["retry_scheduled"]), (&"FAILED".into(), &false.into()));
-    assert_eq!(app.say(&claim, "fail", Naming::Lease).await.expect(200).json(), repeated(&entry));
-    app.say(&claim, "complete", Naming::Lease).await.problem(409, "already_settled");
+    assert_eq!(app.settle(&claim, "fail", Naming::Lease).await.expect(200).json(), repeated(&entry));
+    app.settle(&claim, "complete", Naming::Lease).await.problem(409, "already_settled");
     assert_eq!(app.status(claim.event_id).await, "CANCELLED");
     assert_eq!(app.actions(claim.event_id).await, ["PICKED", "FAILED", "CANCELLED"]);
     assert_eq!(app.advance_and_promote(300).await, 0);
@@ -69,25 +69,25 @@ async fn a_failure_of_what_was_called_off_cancels_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_a_reset_and_a_lost_lease_of_what_was_called_off_cancel_it() {
+async fn a_cancelled_event_that_is_released_reset_or_loses_its_lease_becomes_cancelled() {
     let app = App::with_fixed_clock().await;
-    let released = held_and_called_off(&app).await;
-    app.say(&released, "release", Naming::Lease).await.expect(200);
-    let reset = held_and_called_off(&app).await;
+    let released = held_and_cancelled(&app).await;
+    app.settle(&released, "release", Naming::Lease).await.expect(200);
+    let reset = held_and_cancelled(&app).await;
     assert_eq!(app.operate(reset.event_id, "reset").await.expect(200).json()["status"], "CANCELLED");
-    let lost = held_and_called_off(&app).await;
+    let lost = held_and_cancelled(&app).await;
     app.advance(300);
     assert_eq!(app.reap().await, 1);
     for (claim, line) in [(&released, "RELEASED"), (&reset, "RESET"), (&lost, "RESET")] {
         assert_eq!(app.status(claim.event_id).await, "CANCELLED");
         assert_eq!(app.actions(claim.event_id).await, ["PICKED", line, "CANCELLED"]);
     }
-    app.say(&lost, "complete", Naming::Lease).await.problem(409, "already_finished");
+    app.settle(&lost, "complete", Naming::Lease).await.problem(409, "already_finished");
     assert!(app.claim("a", W2).await.is_none());
     ledger::check(&app).await;
 }
 
-/// The last line of an event's trail: what was done, and why.
+/// Returns the action and the reason of the last line in an event's log.
 async fn last_line(app: &App, id: i64) -> (Value, Value) {
     let line = app.event(id).await["logs"].as_array().expect("logs").last().expect("a line").clone();
     (line["action"].clone(), line["reason"].clone())
@@ -98,10 +98,10 @@ async fn cancel_because(app: &App, id: i64, reason: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn why_running_work_was_called_off_stands_in_the_trail_however_it_ends() {
+async fn the_reason_for_cancelling_held_work_is_logged_however_it_ends() {
     let app = App::with_fixed_clock().await;
     for how in ["fail", "release", "reset", "lost"] {
-        let claim = held_and_called_off(&app).await;
+        let claim = held_and_cancelled(&app).await;
         cancel_because(&app, claim.event_id, "obsolete").await;
         match how {
             "reset" => drop(app.operate(claim.event_id, "reset").await.expect(200)),
@@ -109,7 +109,7 @@ async fn why_running_work_was_called_off_stands_in_the_trail_however_it_ends() {
                 app.advance(300);
                 assert_eq!(app.reap().await, 1);
             }
-            word => drop(app.say(&claim, word, Naming::Lease).await.expect(200)),
+            verb => drop(app.settle(&claim, verb, Naming::Lease).await.expect(200)),
         }
         assert_eq!(last_line(&app, claim.event_id).await, (json!("CANCELLED"), json!("obsolete")), "{how}");
     }
@@ -117,56 +117,60 @@ async fn why_running_work_was_called_off_stands_in_the_trail_however_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn why_work_is_called_off_is_told_while_it_is_held() {
+async fn a_worker_that_holds_a_cancelled_event_can_read_the_reason() {
     let app = App::with_fixed_clock().await;
-    let claim = held_and_called_off(&app).await;
+    let claim = held_and_cancelled(&app).await;
     assert_eq!(app.event(claim.event_id).await.get("cancel_reason"), None, "no reason was given");
-    let beat = app.say(&claim, "heartbeat", Naming::Lease).await.expect(200).json();
+    let beat = app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200).json();
     assert_eq!((&beat["cancel_requested"], beat.get("cancel_reason")), (&true.into(), None));
     cancel_because(&app, claim.event_id, "obsolete").await;
     assert_eq!(app.event(claim.event_id).await["cancel_reason"], "obsolete");
-    let beat = app.say(&claim, "heartbeat", Naming::Lease).await.expect(200).json();
+    let beat = app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200).json();
     assert_eq!((&beat["cancel_requested"], &beat["cancel_reason"]), (&true.into(), &"obsolete".into()));
-    app.say(&claim, "complete", Naming::Lease).await.expect(200);
-    assert_eq!(app.event(claim.event_id).await["cancel_reason"], "obsolete", "it came too late, and is kept");
+    app.settle(&claim, "complete", Naming::Lease).await.expect(200);
+    assert_eq!(
+        app.event(claim.event_id).await["cancel_reason"],
+        "obsolete",
+        "the completion came first, and the reason is kept"
+    );
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_latest_reason_counts_and_asking_without_one_keeps_the_last() {
+async fn the_latest_reason_counts_and_a_cancel_without_one_keeps_it() {
     let app = App::with_fixed_clock().await;
-    let claim = held_and_called_off(&app).await;
+    let claim = held_and_cancelled(&app).await;
     cancel_because(&app, claim.event_id, "first").await;
     cancel_because(&app, claim.event_id, "second").await;
     app.operate(claim.event_id, "cancel").await.expect(200);
-    app.say(&claim, "fail", Naming::Lease).await.expect(200);
+    app.settle(&claim, "fail", Naming::Lease).await.expect(200);
     assert_eq!(last_line(&app, claim.event_id).await, (json!("CANCELLED"), json!("second")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reason_of_an_earlier_cancel_is_forgotten_when_the_event_is_retried() {
+async fn a_retry_clears_the_reason_of_an_earlier_cancel() {
     let app = App::with_fixed_clock().await;
-    let claim = held_and_called_off(&app).await;
+    let claim = held_and_cancelled(&app).await;
     cancel_because(&app, claim.event_id, "obsolete").await;
-    app.say(&claim, "fail", Naming::Lease).await.expect(200);
+    app.settle(&claim, "fail", Naming::Lease).await.expect(200);
     app.operate(claim.event_id, "retry").await.expect(200);
     assert_eq!(app.event(claim.event_id).await.get("cancel_reason"), None);
-    let again = app.take("a", W2).await;
+    let again = app.claim_one("a", W2).await;
     app.operate(again.event_id, "cancel").await.expect(200);
-    app.say(&again, "release", Naming::Lease).await.expect(200);
+    app.settle(&again, "release", Naming::Lease).await.expect(200);
     assert_eq!(last_line(&app, claim.event_id).await, (json!("CANCELLED"), json!(null)));
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_over_cannot_be_called_off() {
+async fn a_finished_event_cannot_be_cancelled() {
     let app = App::start().await;
     let done = app.publish_tagged("a").await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     app.complete(done, W1).await.expect(200);
     app.operate(done, "cancel").await.problem(409, "wrong_state");
     let failed = app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1})).await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     app.fail(failed, W1).await.expect(400);
     app.operate(failed, "cancel").await.problem(409, "wrong_state");
     app.operate(4_711, "cancel").await.problem(404, "event_not_found");

@@ -1,4 +1,4 @@
-//! Work that becomes worthless before anybody claims it.
+//! Events that expire before a worker claims them.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn expiring(app: &App, seconds: i64) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_nobody_claimed_in_time_fails_as_expired() {
+async fn an_unclaimed_event_fails_as_expired() {
     let app = App::with_fixed_clock().await;
     let id = app.publish(expiring(&app, 10)).await;
     app.advance(9);
@@ -38,10 +38,10 @@ async fn a_delayed_event_expires_while_it_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_holds_does_not_expire() {
+async fn a_held_event_does_not_expire() {
     let app = App::with_fixed_clock().await;
     let id = app.publish(expiring(&app, 10)).await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     app.advance(60);
     assert_eq!(app.expire().await, 0);
     app.complete(id, W1).await.expect(200);
@@ -49,7 +49,7 @@ async fn what_somebody_holds_does_not_expire() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_expired_events_are_all_given_up() {
+async fn many_expired_events_are_all_swept_in_one_run() {
     let app = App::with_fixed_clock().await;
     for _ in 0..2 {
         let events: Vec<Value> = (0..600).map(|_| expiring(&app, 10)).collect();

@@ -1,5 +1,5 @@
-//! Leases that run out are taken back by the server itself; what does it again and again is
-//! poison.
+//! The server resets events whose lease has expired. An event whose leases expire several times in
+//! a row is poison and fails.
 
 use serde_json::json;
 use waybill::background::lease_reaper;
@@ -7,18 +7,18 @@ use waybill::background::lease_reaper;
 use crate::support::work::{Naming, W1, W2};
 use crate::support::{App, Options, ledger};
 
-/// Claims the event and lets the lease run out.
-async fn lose(app: &App) {
-    app.take("a", W1).await;
+/// Claims the event and lets the lease expire.
+async fn lose_lease(app: &App) {
+    app.claim_one("a", W1).await;
     app.advance(300);
     assert_eq!(app.reap().await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_runs_out_is_reset_and_not_a_second_before() {
+async fn an_expired_lease_is_reset_and_not_a_second_before() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     app.advance(299);
     assert_eq!(app.reap().await, 0);
     app.advance(1);
@@ -30,12 +30,12 @@ async fn a_lease_that_runs_out_is_reset_and_not_a_second_before() {
         (&line["action"], &line["reason"], &line["worker_id"]),
         (&"RESET".into(), &"lease_expired".into(), &W1.into())
     );
-    assert_eq!(app.take("a", W2).await.event_id, id);
+    assert_eq!(app.claim_one("a", W2).await.event_id, id);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_resets_by_itself_what_is_left_lying() {
+async fn a_running_server_resets_expired_leases_without_a_call() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease=1")).await.expect(200);
@@ -46,7 +46,7 @@ async fn a_server_resets_by_itself_what_is_left_lying() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_leases_that_run_out_are_all_reset() {
+async fn many_expired_leases_are_all_reset() {
     let app = App::with_fixed_clock().await;
     for _ in 0..2 {
         let events: Vec<_> = (0..600).map(|_| json!({"title": "a job", "tags": "a"})).collect();
@@ -59,11 +59,11 @@ async fn many_leases_that_run_out_are_all_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_a_heartbeat_made_shorter_is_reset_when_that_ends() {
+async fn a_lease_shortened_by_a_heartbeat_is_reset_at_its_new_end() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
-    app.say_with(&claim, "heartbeat", json!({"lease": 2})).await.expect(200);
+    let claim = app.claim_one("a", W1).await;
+    app.settle_with(&claim, "heartbeat", json!({"lease": 2})).await.expect(200);
     ledger::check(&app).await;
     app.advance(1);
     assert_eq!(app.reap().await, 0);
@@ -72,13 +72,13 @@ async fn a_lease_that_a_heartbeat_made_shorter_is_reset_when_that_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_heartbeats_extend_is_not_forgotten() {
+async fn a_lease_extended_by_heartbeats_is_reset_at_its_new_end() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     for _ in 0..5 {
         app.advance(250);
-        app.say_with(&claim, "heartbeat", json!({"lease": 300})).await.expect(200);
+        app.settle_with(&claim, "heartbeat", json!({"lease": 300})).await.expect(200);
         assert_eq!(app.reap().await, 0);
         ledger::check(&app).await;
     }
@@ -86,18 +86,18 @@ async fn a_lease_that_heartbeats_extend_is_not_forgotten() {
     assert_eq!(app.reap().await, 1);
 }
 
-/// What is on the list of leases to look at.
+/// Returns the number of rows in the lease watch list.
 async fn watched(app: &App) -> i64 {
     app.count("SELECT coalesce(sum(cardinality(delivery_ids)), 0) FROM waybill.lease_watch").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_settled_falls_off_the_list_of_leases_within_seconds() {
+async fn settled_leases_leave_the_lease_watch_within_seconds() {
     let app = App::with_fixed_clock().await;
     for _ in 0..3 {
         app.publish_tagged("a").await;
-        let claim = app.take("a", W1).await;
-        app.say(&claim, "complete", Naming::Lease).await.expect(200);
+        let claim = app.claim_one("a", W1).await;
+        app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     }
     assert_eq!(watched(&app).await, 3);
     app.advance(10);
@@ -106,35 +106,35 @@ async fn what_is_settled_falls_off_the_list_of_leases_within_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_resets_nothing_keeps_the_list_of_leases_short_all_the_same() {
+async fn a_server_that_resets_nothing_still_removes_settled_leases_from_the_lease_watch() {
     let app = App::with_fixed_clock().await;
     for settled in [true, false, true] {
         app.publish_tagged("a").await;
-        let claim = app.take("a", W1).await;
+        let claim = app.claim_one("a", W1).await;
         if settled {
-            app.say(&claim, "complete", Naming::Lease).await.expect(200);
+            app.settle(&claim, "complete", Naming::Lease).await.expect(200);
         }
     }
     app.advance(60);
     lease_reaper::tidy_once(app.engine()).await.expect("a round");
-    assert_eq!(watched(&app).await, 3, "another server might be about to look at them");
+    assert_eq!(watched(&app).await, 3, "another server might be about to check them");
     app.advance(1_000);
     lease_reaper::tidy_once(app.engine()).await.expect("a round");
-    assert_eq!(watched(&app).await, 1, "what is held stays on the list");
+    assert_eq!(watched(&app).await, 1, "a held lease stays on the list");
     assert_eq!(app.count("SELECT count(*) FROM waybill.deliveries WHERE status = 'PROCESSING'").await, 1);
     app.advance(10);
     assert_eq!(app.reap().await, 1, "a server that does reset finds it there");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fifth_lease_in_a_row_that_runs_out_makes_it_poison() {
+async fn an_event_is_poison_at_the_fifth_expired_lease_in_a_row() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
     for _ in 0..4 {
-        lose(&app).await;
+        lose_lease(&app).await;
         assert_eq!(app.status(id).await, "PENDING");
     }
-    lose(&app).await;
+    lose_lease(&app).await;
     let event = app.event(id).await;
     assert_eq!((&event["status"], &event["retry_count"]), (&"FAILED".into(), &0.into()));
     assert!(event["last_error"].as_str().expect("an error").contains("poison"));
@@ -146,59 +146,59 @@ async fn the_fifth_lease_in_a_row_that_runs_out_makes_it_poison() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sign_of_life_between_starts_the_count_anew() {
+async fn a_start_or_heartbeat_resets_the_count_of_expired_leases() {
     let app = App::with_fixed_clock().await;
-    for word in ["start", "heartbeat"] {
+    for verb in ["start", "heartbeat"] {
         let id = app.publish_tagged("a").await;
         for _ in 0..4 {
-            lose(&app).await;
+            lose_lease(&app).await;
         }
-        let claim = app.take("a", W1).await;
-        app.say(&claim, word, Naming::Lease).await.expect(200);
+        let claim = app.claim_one("a", W1).await;
+        app.settle(&claim, verb, Naming::Lease).await.expect(200);
         app.advance(300);
         assert_eq!(app.reap().await, 1);
         for _ in 0..3 {
-            lose(&app).await;
+            lose_lease(&app).await;
         }
-        assert_eq!(app.status(id).await, "PENDING", "{word}");
-        lose(&app).await;
-        assert_eq!(app.status(id).await, "FAILED", "{word}");
+        assert_eq!(app.status(id).await, "PENDING", "{verb}");
+        lose_lease(&app).await;
+        assert_eq!(app.status(id).await, "FAILED", "{verb}");
     }
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operators_reset_is_no_sign_of_poison() {
+async fn an_operators_reset_does_not_count_as_an_expired_lease() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
     for _ in 0..8 {
-        app.take("a", W1).await;
+        app.claim_one("a", W1).await;
         app.operate(id, "reset").await.expect(200);
     }
     assert_eq!(app.status(id).await, "PENDING");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn how_much_is_poison_is_a_setting() {
+async fn the_number_of_expired_leases_that_makes_an_event_poison_is_a_setting() {
     let flags = vec!["--poison-after".into(), "2".into()];
     let app = App::start_with(Options { flags, fixed_clock: true, ..Options::default() }).await;
     let id = app.publish_tagged("a").await;
-    lose(&app).await;
+    lose_lease(&app).await;
     assert_eq!(app.status(id).await, "PENDING");
-    lose(&app).await;
+    lose_lease(&app).await;
     assert_eq!(app.status(id).await, "FAILED");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_poison_event_that_is_retried_has_all_its_lives_again() {
+async fn a_retry_of_a_poison_event_resets_the_count_of_expired_leases() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
     for _ in 0..5 {
-        lose(&app).await;
+        lose_lease(&app).await;
     }
     app.operate(id, "retry").await.expect(200);
     for _ in 0..4 {
-        lose(&app).await;
+        lose_lease(&app).await;
     }
     assert_eq!(app.status(id).await, "PENDING");
     ledger::check(&app).await;

@@ -11,10 +11,10 @@ async fn reset_all(app: &App, query: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_gives_the_event_back_and_says_why() {
+async fn a_reset_makes_the_event_pending_and_logs_the_reason() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     let event = app.post_empty(&format!("/events/{id}/reset?reason=worker_timeout")).await.expect(200).json();
     assert_eq!((&event["id"], &event["status"], &event["retry_count"]), (&id.into(), &"PENDING".into(), &0.into()));
     let line = app.event(id).await["logs"][1].clone();
@@ -22,16 +22,16 @@ async fn a_reset_gives_the_event_back_and_says_why() {
         (&line["action"], &line["reason"], &line["worker_id"]),
         (&"RESET".into(), &"worker_timeout".into(), &W1.into())
     );
-    assert_eq!(app.take("a", W2).await.event_id, id);
+    assert_eq!(app.claim_one("a", W2).await.event_id, id);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_somebody_holds_can_be_reset() {
+async fn only_a_held_event_can_be_reset() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["event_status"], "PENDING");
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     app.complete(id, W1).await.expect(200);
     assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["event_status"], "COMPLETED");
     app.operate(4_711, "reset").await.problem(404, "event_not_found");
@@ -41,7 +41,7 @@ async fn only_what_somebody_holds_can_be_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resets_parameters_are_checked() {
+async fn the_parameters_of_a_reset_are_checked() {
     let app = App::start().await;
     for (path, field) in [
         ("/events/1/reset?reason=", "reason"),
@@ -59,16 +59,16 @@ async fn a_resets_parameters_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_orphans_are_reset_at_once_and_nothing_else() {
+async fn a_bulk_reset_resets_stale_claims_and_no_others() {
     let app = App::with_fixed_clock().await;
     for _ in 0..5 {
         app.publish_tagged("a").await;
     }
-    let orphans = [app.take("a", W1).await, app.take("a", W1).await];
-    let alive = app.take("a", W2).await;
+    let orphans = [app.claim_one("a", W1).await, app.claim_one("a", W1).await];
+    let alive = app.claim_one("a", W2).await;
     app.advance(20);
-    app.say(&alive, "heartbeat", Naming::Lease).await.expect(200);
-    let fresh = app.take("a", W2).await;
+    app.settle(&alive, "heartbeat", Naming::Lease).await.expect(200);
+    let fresh = app.claim_one("a", W2).await;
     app.advance(10);
     assert_eq!(reset_all(&app, "?stale_for=30&reason=deploy").await["reset"], 2);
     for orphan in &orphans {
@@ -82,12 +82,12 @@ async fn all_orphans_are_reset_at_once_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_stale_for_only_leases_that_have_run_out_are_reset() {
+async fn without_stale_for_only_expired_leases_are_reset() {
     let app = App::with_fixed_clock().await;
     let short = app.publish_tagged("short").await;
     let long = app.publish_tagged("long").await;
     app.get(&format!("/events/subscribe?tags=short&worker_id={W1}&lease=60")).await.expect(200);
-    app.take("long", W2).await;
+    app.claim_one("long", W2).await;
     app.advance(59);
     assert_eq!(reset_all(&app, "").await["reset"], 0);
     app.advance(1);
@@ -98,7 +98,7 @@ async fn without_stale_for_only_leases_that_have_run_out_are_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_has_run_out_is_reset_whatever_stale_for_says() {
+async fn an_expired_lease_is_reset_whatever_stale_for_is() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
     app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease=60")).await.expect(200);
@@ -108,16 +108,16 @@ async fn a_lease_that_has_run_out_is_reset_whatever_stale_for_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_counts_as_stale_can_be_said_to_the_second() {
+async fn stale_for_counts_in_seconds() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     assert_eq!(reset_all(&app, "?stale_for=100&dry_run=true").await["reset"], 0);
     app.advance(99);
     assert_eq!(reset_all(&app, "?stale_for=100").await["reset"], 0);
     app.advance(1);
     assert_eq!(reset_all(&app, "?stale_for=100").await["reset"], 1);
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     assert_eq!(reset_all(&app, "?stale_for=0").await["reset"], 1);
 }
 
@@ -125,7 +125,7 @@ async fn what_counts_as_stale_can_be_said_to_the_second() {
 async fn a_dry_run_counts_and_changes_nothing() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     app.advance(30);
     let answer = reset_all(&app, "?stale_for=30&dry_run=true").await;
     assert_eq!((&answer["reset"], &answer["dry_run"], &answer["more"]), (&1.into(), &true.into(), &false.into()));
@@ -133,7 +133,7 @@ async fn a_dry_run_counts_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_tells_whose_work_it_would_take() {
+async fn a_dry_run_names_the_workers_whose_events_it_would_reset() {
     let app = App::with_fixed_clock().await;
     let mut ids = Vec::new();
     for _ in 0..14 {
@@ -159,7 +159,7 @@ async fn a_dry_run_names_at_most_a_hundred_workers() {
     app.post("/events/batch", &json!({"events": events})).await.expect(201);
     app.claim_batch("a", "host:100", 2).await;
     for pid in 1..=128 {
-        app.take("a", &format!("host:{pid}")).await;
+        app.claim_one("a", &format!("host:{pid}")).await;
     }
     let answer = reset_all(&app, "?stale_for=0&dry_run=true").await;
     assert_eq!(answer["reset"], 130);
@@ -169,7 +169,7 @@ async fn a_dry_run_names_at_most_a_hundred_workers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_orphans_than_one_round_takes_are_all_reset() {
+async fn more_stale_claims_than_one_transaction_takes_are_all_reset() {
     let app = App::with_fixed_clock().await;
     for _ in 0..2 {
         let events: Vec<Value> = (0..600).map(|_| json!({"title": "a job", "tags": "a"})).collect();
@@ -183,36 +183,36 @@ async fn more_orphans_than_one_round_takes_are_all_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sign_of_life_while_orphans_are_being_reset_saves_the_claim() {
+async fn a_heartbeat_during_a_bulk_reset_saves_the_claim() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     app.advance(30);
     let mut row = HeldRow::lock(&app, claim.event_id).await;
     let sign_of_life = async {
-        app.calls_waiting_for_locks(1).await;
+        app.until_blocked_calls(1).await;
         row.execute(&format!("UPDATE waybill.deliveries SET updated_at = '{}'", app.now())).await;
-        row.let_go().await;
+        row.unlock().await;
     };
     let (answer, ()) = tokio::join!(reset_all(&app, "?stale_for=30"), sign_of_life);
     assert_eq!(answer["reset"], 0);
-    app.say(&claim, "heartbeat", Naming::Lease).await.expect(200);
+    app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_is_extended_while_expired_ones_are_being_reset_stands() {
+async fn a_lease_extended_during_a_bulk_reset_is_kept() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     app.advance(300);
     let mut row = HeldRow::lock(&app, claim.event_id).await;
     let extension = async {
-        app.calls_waiting_for_locks(1).await;
+        app.until_blocked_calls(1).await;
         let extended = app.now() + chrono::TimeDelta::seconds(300);
         row.execute(&format!("UPDATE waybill.deliveries SET lease_expires_at = '{extended}'")).await;
-        row.let_go().await;
+        row.unlock().await;
     };
     let (answer, ()) = tokio::join!(reset_all(&app, ""), extension);
     assert_eq!(answer["reset"], 0);
-    app.say(&claim, "heartbeat", Naming::Lease).await.expect(200);
+    app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200);
 }

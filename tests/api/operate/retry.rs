@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use crate::support::work::{W1, W2};
 use crate::support::{App, ledger};
 
-/// Publishes an event and fails it for good.
+/// Publishes an event and fails it permanently.
 async fn failed(app: &App, event: Value) -> i64 {
     let tags = event["tags"].as_str().expect("tags").to_owned();
     let id = app.publish(event).await;
-    app.take(&tags, W1).await;
+    app.claim_one(&tags, W1).await;
     app.post(&format!("/events/{id}/fail"), &json!({"worker_id": W1, "retryable": false})).await.expect(400);
     id
 }
@@ -19,11 +19,11 @@ async fn retry_all(app: &App, query: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_event_comes_back_with_fresh_counters_and_its_log() {
+async fn a_retried_event_keeps_its_log_and_has_its_counters_reset() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
     for _ in 0..3 {
-        app.take("a", W1).await;
+        app.claim_one("a", W1).await;
         app.fail(id, W1).await;
         app.advance_and_promote(300).await;
     }
@@ -36,20 +36,20 @@ async fn a_failed_event_comes_back_with_fresh_counters_and_its_log() {
         app.fail(id, W1).await.expect(200);
         app.advance_and_promote(300).await;
     }
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     app.fail(id, W1).await.problem(400, "max_retries_exceeded");
     assert_eq!(app.event(id).await["logs"].as_array().map(Vec::len), Some(13));
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_event_comes_back() {
+async fn a_cancelled_event_can_be_retried() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     app.operate(id, "cancel").await.expect(200);
     let event = app.operate(id, "retry").await.expect(200).json();
     assert_eq!((&event["status"], &event["cancel_requested"]), (&"PENDING".into(), &false.into()));
-    assert_eq!(app.take("a", W1).await.event_id, id);
+    assert_eq!(app.claim_one("a", W1).await.event_id, id);
     assert_eq!(app.actions(id).await, ["CANCELLED", "RETRIED", "PICKED"]);
     ledger::check(&app).await;
 }
@@ -63,15 +63,15 @@ async fn an_expired_event_that_is_retried_does_not_expire_again() {
     assert_eq!(app.expire().await, 1);
     app.operate(id, "retry").await.expect(200);
     assert_eq!(app.expire().await, 0);
-    assert_eq!(app.take("a", W1).await.event_id, id);
+    assert_eq!(app.claim_one("a", W1).await.event_id, id);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_over_can_be_retried() {
+async fn only_a_finished_event_can_be_retried() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     app.operate(id, "retry").await.problem(409, "wrong_state");
-    app.take("a", W1).await;
+    app.claim_one("a", W1).await;
     app.operate(id, "retry").await.problem(409, "wrong_state");
     app.complete(id, W1).await.expect(200);
     app.operate(id, "retry").await.problem(409, "wrong_state");
@@ -81,7 +81,7 @@ async fn only_what_is_over_can_be_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_match_a_filter_are_retried() {
+async fn a_bulk_retry_takes_all_events_that_match_a_filter() {
     let app = App::start().await;
     let emails = [
         failed(&app, json!({"title": "m", "tags": "email"})).await,
@@ -109,7 +109,7 @@ async fn all_that_match_a_filter_are_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_than_one_round_takes_are_all_retried() {
+async fn more_events_than_one_transaction_takes_are_all_retried() {
     let app = App::start().await;
     for _ in 0..2 {
         let events: Vec<Value> = (0..600).map(|_| json!({"title": "a job", "tags": "a"})).collect();
@@ -129,7 +129,7 @@ async fn more_than_one_round_takes_are_all_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retrys_parameters_are_checked() {
+async fn the_parameters_of_a_retry_are_checked() {
     let app = App::start().await;
     for (query, field) in [
         ("?status=PENDING", "status"),

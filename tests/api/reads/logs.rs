@@ -13,7 +13,7 @@ fn ids(page: &Value) -> Vec<i64> {
     page["logs"].as_array().expect("logs").iter().map(|entry| entry["id"].as_i64().expect("an id")).collect()
 }
 
-/// Event, worker and action of each entry.
+/// Returns the event, worker and action of each entry.
 fn lines(page: &Value) -> Vec<(i64, &str, &str)> {
     let entries = page["logs"].as_array().expect("logs").iter();
     entries
@@ -24,12 +24,12 @@ fn lines(page: &Value) -> Vec<(i64, &str, &str)> {
         .collect()
 }
 
-/// Follows cursors to the end; `query` starts with `?`. Answers the ids of each page.
+/// Follows cursors to the end; `query` starts with `?`. Returns the ids of each page.
 async fn walk(app: &App, query: &str) -> Vec<Vec<i64>> {
     let mut pages: Vec<Vec<i64>> = Vec::new();
     let mut after = String::new();
     loop {
-        assert!(pages.len() < 100, "cursors lead nowhere: {pages:?}");
+        assert!(pages.len() < 100, "cursors do not end: {pages:?}");
         let page = list(app, &format!("{query}{after}")).await;
         pages.push(ids(&page));
         match page["next"].as_str() {
@@ -39,9 +39,9 @@ async fn walk(app: &App, query: &str) -> Vec<Vec<i64>> {
     }
 }
 
-/// Two events: the first is failed by ann and waits for its retry, the second is picked,
-/// started and completed by bob, all ten seconds apart.
-async fn with_two_lives() -> (App, i64, i64) {
+/// Publishes two events: ann fails the first, which then waits for its retry; bob picks, starts and
+/// completes the second. All steps are ten seconds apart.
+async fn with_two_events() -> (App, i64, i64) {
     let app = App::with_fixed_clock().await;
     let first = app.publish_tagged("one").await;
     let second = app.publish_tagged("two").await;
@@ -58,8 +58,8 @@ async fn with_two_lives() -> (App, i64, i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_trail_runs_across_events_in_the_order_of_what_was_done() {
-    let (app, first, second) = with_two_lives().await;
+async fn the_log_lists_the_actions_of_all_events_in_order() {
+    let (app, first, second) = with_two_events().await;
     let page = list(&app, "").await;
     let expected = [
         (first, "ann:1", "PICKED"),
@@ -74,7 +74,7 @@ async fn the_trail_runs_across_events_in_the_order_of_what_was_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_is_the_same_in_the_trail_and_in_the_answer_to_the_worker() {
+async fn an_entry_is_the_same_in_the_log_and_in_the_response_to_the_worker() {
     let app = App::start().await;
     let id = app.publish_tagged("email").await;
     app.claim("email", "ann:1").await.expect("an event");
@@ -87,7 +87,7 @@ async fn an_entry_is_the_same_in_the_trail_and_in_the_answer_to_the_worker() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn entries_are_found_by_event_worker_and_action() {
-    let (app, first, second) = with_two_lives().await;
+    let (app, first, second) = with_two_events().await;
     let found = async |query: String| {
         let page = list(&app, &query).await;
         lines(&page).into_iter().map(|(event, _, action)| (event, action.to_owned())).collect::<Vec<_>>()
@@ -102,8 +102,8 @@ async fn entries_are_found_by_event_worker_and_action() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entries_are_found_since_a_moment_that_moment_included() {
-    let (app, ..) = with_two_lives().await;
+async fn since_includes_entries_of_that_time() {
+    let (app, ..) = with_two_events().await;
     let all = list(&app, "").await;
     let moment = all["logs"][2]["created_at"].as_str().expect("a time").to_owned();
     assert_eq!(ids(&list(&app, &format!("?since={moment}")).await), ids(&all)[2..]);
@@ -113,8 +113,8 @@ async fn entries_are_found_since_a_moment_that_moment_included() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cursors_lead_through_the_whole_trail_with_nothing_skipped_or_repeated() {
-    let (app, _, second) = with_two_lives().await;
+async fn cursors_lead_through_the_whole_log_with_nothing_skipped_or_repeated() {
+    let (app, _, second) = with_two_events().await;
     let all = ids(&list(&app, "").await);
     for limit in [1, 2, 5, 500] {
         assert_eq!(walk(&app, &format!("?limit={limit}")).await.concat(), all, "limit {limit}");
@@ -124,7 +124,7 @@ async fn cursors_lead_through_the_whole_trail_with_nothing_skipped_or_repeated()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_follows_the_trail_gets_what_is_done_later() {
+async fn a_client_that_follows_the_log_gets_later_entries() {
     let app = App::start().await;
     app.publish_tagged("email").await;
     app.publish_tagged("email").await;
@@ -137,7 +137,7 @@ async fn whoever_follows_the_trail_gets_what_is_done_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_without_an_index_reads_a_bounded_number_of_entries_and_answers_a_cursor() {
+async fn a_filter_without_an_index_reads_a_bounded_number_of_entries_and_returns_a_cursor() {
     let flags = vec!["--list-scan-rows=500".to_owned()];
     let app = App::start_with(Options { flags, ..Options::default() }).await;
     let sql = "INSERT INTO waybill.event_log (event_id, delivery_id, action, worker_id, lease_id, attempt) \
@@ -155,8 +155,8 @@ async fn a_filter_without_an_index_reads_a_bounded_number_of_entries_and_answers
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_trail_outlives_the_event() {
-    let (app, first, _) = with_two_lives().await;
+async fn the_log_outlives_the_event() {
+    let (app, first, _) = with_two_events().await;
     let before = list(&app, &format!("?event_id={first}")).await;
     let sql =
         format!("DELETE FROM waybill.deliveries WHERE id = {first}; DELETE FROM waybill.events WHERE id = {first}");
@@ -166,7 +166,7 @@ async fn the_trail_outlives_the_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_trail_is_one_across_days() {
+async fn the_log_spans_several_days() {
     let app = App::with_fixed_clock().await;
     for _ in 0..6 {
         app.publish_tagged("email").await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::{App, Options, until};
 
-/// What is counted, by name and labels as they are written.
+/// Returns the metrics by name and labels, as they are written.
 async fn metrics(app: &App) -> BTreeMap<String, f64> {
     let reply = app.get("/metrics").await.expect(200);
     let content_type = reply.header("content-type");
@@ -15,7 +15,7 @@ async fn metrics(app: &App) -> BTreeMap<String, f64> {
     read(&reply.text)
 }
 
-/// Reads OpenMetrics text, and insists that it is that.
+/// Parses OpenMetrics text and asserts that it is valid.
 fn read(text: &str) -> BTreeMap<String, f64> {
     let lines = text.strip_suffix("# EOF\n").expect("the end is marked");
     let mut families = BTreeMap::new();
@@ -46,7 +46,7 @@ fn is_of_a_family(name: &str, families: &BTreeMap<&str, &str>) -> bool {
         || ["_bucket", "_sum", "_count"].iter().any(|suffix| kind_of(suffix) == Some("histogram"))
 }
 
-/// Labels are few, and none that anybody could make up values for.
+/// Asserts that there are few labels, and none whose values clients choose.
 #[track_caller]
 fn check_labels(series: &str) {
     let Some((_, labels)) = series.split_once('{') else { return };
@@ -65,10 +65,10 @@ fn check_labels(series: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_has_done_nothing_has_counted_nothing() {
+async fn a_new_server_has_counted_nothing() {
     let app = App::start().await;
     let mut metrics = metrics(&app).await;
-    // Today, the days ahead and the rows of any other day.
+    // Today's partition, those of the days ahead, and the default partition.
     assert!(metrics.remove("waybill_event_log_partitions").is_some_and(|partitions| partitions >= 4.0));
     assert!(metrics.values().all(|value| *value == 0.0), "{metrics:?}");
     for name in [
@@ -83,7 +83,7 @@ async fn a_server_that_has_done_nothing_has_counted_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pushes_are_counted_by_what_became_of_them() {
+async fn pushes_are_counted_by_their_outcome() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let fields = json!({"event_types": ["t"], "retry": {"strategy": "fixed", "seconds": 0}, "max_attempts": 2});
     let id = app.subscribe(&receiver.url("/hook"), fields).await["id"].clone();
@@ -118,7 +118,7 @@ async fn pushes_are_counted_by_what_became_of_them() {
 }
 
 impl App {
-    /// Publishes an event of the type `t`, and waits until it stands where it should.
+    /// Publishes an event of the type `t`, and waits until it has this status.
     async fn publish_and_wait(&self, status: &str) {
         let id = self.publish_typed("t", json!({})).await;
         until(status, async || self.event(id).await["status"] == status).await;
@@ -126,7 +126,7 @@ impl App {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_counted_and_the_oldest_has_an_age() {
+async fn pending_pushes_are_counted_and_the_oldest_has_an_age() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     receiver.always(Reply::status(500));
     app.subscribe(&receiver.url("/hook"), json!({"event_types": ["t"]})).await;
@@ -134,11 +134,11 @@ async fn what_waits_is_counted_and_the_oldest_has_an_age() {
         app.publish_typed("t", json!({})).await;
     }
     until("all wait for a retry", async || metrics(&app).await["waybill_pushes_pending"] == 3.0).await;
-    assert_eq!(metrics(&app).await["waybill_oldest_push_seconds"], 0.0, "what is not due is not late");
+    assert_eq!(metrics(&app).await["waybill_oldest_push_seconds"], 0.0, "a push that is not due is not late");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_could_have_been_sent_long_ago_shows() {
+async fn the_age_of_overdue_pushes_is_shown() {
     let app =
         App::start_with(Options { fixed_clock: true, flags: vec!["--dispatch=false".into()], ..Options::default() })
             .await;
@@ -151,7 +151,7 @@ async fn what_could_have_been_sent_long_ago_shows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_under_way_and_open_breakers_are_shown() {
+async fn requests_in_flight_and_open_breakers_are_shown() {
     let flags = vec!["--breaker-failures=1".to_owned()];
     let app = App::start_with(Options { flags, ..Options::default() }).await;
     let (receiver, gate) = (Receiver::start().await, Gate::closed());
@@ -162,6 +162,6 @@ async fn requests_under_way_and_open_breakers_are_shown() {
     let before = metrics(&app).await;
     assert_eq!((before["waybill_pushes_in_flight"], before["waybill_breakers_open"]), (1.0, 0.0));
     gate.open();
-    until("it is given up for now", async || metrics(&app).await["waybill_breakers_open"] == 1.0).await;
-    until("nothing is under way", async || metrics(&app).await["waybill_pushes_in_flight"] == 0.0).await;
+    until("the breaker is open", async || metrics(&app).await["waybill_breakers_open"] == 1.0).await;
+    until("nothing is in flight", async || metrics(&app).await["waybill_pushes_in_flight"] == 0.0).await;
 }

@@ -14,13 +14,13 @@ async fn tag(app: &App, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_tag_is_listed_before_anybody_used_one() {
+async fn no_tag_is_listed_before_one_is_used() {
     let app = App::start().await;
     assert_eq!(app.get("/tags").await.expect(200).json(), json!({"tags": [], "next": null}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tag_that_nobody_serves_is_easy_to_see() {
+async fn a_tag_with_work_and_no_workers_is_shown_as_unserved() {
     let app = App::with_fixed_clock().await;
     let published = app.post("/events", &json!({"title": "a job", "tags": "email"})).await.expect(201).json();
     app.advance(90);
@@ -32,7 +32,7 @@ async fn a_tag_that_nobody_serves_is_easy_to_see() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_waits_under_each_of_its_tags() {
+async fn an_event_is_counted_under_each_of_its_tags() {
     let app = App::start().await;
     app.publish_tagged("email,eu").await;
     app.publish_tagged("email").await;
@@ -44,7 +44,7 @@ async fn an_event_waits_under_each_of_its_tags() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tag_is_served_by_those_who_asked_for_it_lately() {
+async fn a_tag_lists_the_number_of_workers_that_recently_polled_it() {
     let app = App::with_fixed_clock().await;
     app.claim("email,sms", "ann:1").await;
     app.claim("email", "bob:2").await;
@@ -65,7 +65,7 @@ async fn a_tag_is_served_by_those_who_asked_for_it_lately() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_serves_its_tag_for_as_long_as_a_poll_may_last() {
+async fn a_worker_counts_for_its_tag_as_long_as_a_poll_may_last() {
     let app = App::with_fixed_clock().await;
     app.claim("email", "ann:1").await;
     assert_eq!(tag(&app, "email").await["workers"], 1);
@@ -74,7 +74,7 @@ async fn a_worker_serves_its_tag_for_as_long_as_a_poll_may_last() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_oldest_is_found_whatever_its_priority() {
+async fn the_oldest_waiting_event_is_found_whatever_its_priority() {
     let app = App::with_fixed_clock().await;
     app.publish(json!({"title": "a job", "tags": "email", "priority": 5})).await;
     app.advance(10);
@@ -90,7 +90,7 @@ async fn the_oldest_is_found_whatever_its_priority() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn delayed_work_waits_from_the_moment_it_falls_due() {
+async fn a_delayed_event_counts_as_waiting_from_its_due_time() {
     let app = App::with_fixed_clock().await;
     app.publish(json!({"title": "later", "tags": "email", "delay_seconds": 60})).await;
     assert_eq!(tags(&app).await, [Value::Null; 0]);
@@ -102,7 +102,7 @@ async fn delayed_work_waits_from_the_moment_it_falls_due() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_counted_up_to_a_thousand() {
+async fn waiting_events_are_counted_up_to_a_thousand() {
     let app = App::start().await;
     let jobs = vec![json!({"title": "a job", "tags": "email"}); 1_000];
     app.post("/events/batch", &json!({"events": jobs})).await.expect(201);
@@ -126,7 +126,7 @@ async fn tags_are_listed_in_pages_whether_they_have_work_or_workers() {
         let mut seen: Vec<String> = Vec::new();
         let mut after = String::new();
         loop {
-            assert!(seen.len() < 100, "cursors lead nowhere: {seen:?}");
+            assert!(seen.len() < 100, "cursors do not end: {seen:?}");
             let page = app.get(&format!("/tags?limit={limit}{after}")).await.expect(200).json();
             let listed = page["tags"].as_array().expect("tags").iter();
             seen.extend(listed.map(|tag| tag["tag"].as_str().expect("a name").to_owned()));

@@ -13,31 +13,31 @@ async fn worker(app: &App, worker_id: &str) -> Value {
     found.unwrap_or_else(|| panic!("{worker_id} is not listed"))
 }
 
-/// Seconds from the server's clock back to a timestamp in an answer.
+/// Returns the seconds from a timestamp in a response to the server's time.
 fn seconds_ago(app: &App, time: &Value) -> f64 {
     let time: chrono::DateTime<chrono::Utc> = time.as_str().expect("a time").parse().expect("a time");
     (app.now() - time).as_seconds_f64()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_listed_before_anybody_was_seen() {
+async fn no_worker_is_listed_before_one_was_seen() {
     let app = App::start().await;
     assert_eq!(app.get("/workers").await.expect(200).json(), json!({"workers": [], "next": null}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_asked_in_vain_has_been_seen() {
+async fn a_worker_that_found_no_work_is_listed() {
     let app = App::with_fixed_clock().await;
     assert!(app.claim("email,sms", "ann:1").await.is_none());
     let ann = worker(&app, "ann:1").await;
     assert_eq!((&ann["tags"], &ann["holding"], &ann["event_ids"]), (&json!("email,sms"), &json!(0), &json!([])));
     assert_eq!((&ann["stale"], &ann["stale_events"]), (&json!(false), &json!(0)));
-    // Sightings are written down later than they happen, and are then dated back.
+    // Sightings are written later than they happen, and are then dated back.
     assert!((0.0..600.0).contains(&seconds_ago(&app, &ann["last_seen_at"])), "{ann}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_is_seen_in_whatever_it_does() {
+async fn every_call_of_a_worker_counts_as_a_sighting() {
     let app = App::start().await;
     let id = app.publish_tagged("email").await;
     app.post(&format!("/events/{id}/start"), &json!({"worker_id": "bob:2"})).await.expect(409);
@@ -47,7 +47,7 @@ async fn a_worker_is_seen_in_whatever_it_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_is_listed_with_what_it_asked_for_last() {
+async fn a_worker_is_listed_with_the_tags_of_its_last_poll() {
     let app = App::start().await;
     app.publish_tagged("email").await;
     app.claim("sms", "ann:1").await;
@@ -58,7 +58,7 @@ async fn a_worker_is_listed_with_what_it_asked_for_last() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_is_listed_with_what_it_holds() {
+async fn a_worker_is_listed_with_the_events_that_it_holds() {
     let app = App::start().await;
     let first = app.publish_tagged("email").await;
     let second = app.publish_tagged("email").await;
@@ -73,7 +73,7 @@ async fn a_worker_is_listed_with_what_it_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_events_held_all_are_counted_and_the_oldest_ten_are_named() {
+async fn a_worker_with_many_events_is_listed_with_their_count_and_the_oldest_ten() {
     let app = App::start().await;
     let jobs: Vec<Value> = (0..12).map(|_| json!({"title": "a job", "tags": "email"})).collect();
     let published = app.post("/events/batch", &json!({"events": jobs})).await.expect(201).json();
@@ -85,7 +85,7 @@ async fn of_many_events_held_all_are_counted_and_the_oldest_ten_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_looks_stale_when_it_holds_an_event_past_thirty_seconds_without_a_sign_of_life() {
+async fn a_worker_is_stale_if_it_holds_an_event_for_thirty_seconds_without_a_call() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("email").await;
     app.publish_tagged("email").await;
@@ -114,7 +114,7 @@ async fn a_worker_that_holds_nothing_is_not_stale_however_long_it_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_seen_again_keeps_the_day_it_was_first_seen() {
+async fn a_worker_seen_again_keeps_the_time_of_its_first_sighting() {
     let app = App::with_fixed_clock().await;
     app.claim("email", "ann:1").await;
     let first = worker(&app, "ann:1").await;
@@ -126,7 +126,7 @@ async fn a_worker_seen_again_keeps_the_day_it_was_first_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_is_listed_although_the_server_that_saw_it_is_gone() {
+async fn a_worker_that_holds_an_event_is_listed_even_if_its_sightings_are_lost() {
     let app = App::start().await;
     let id = app.publish_tagged("email").await;
     app.claim("email", "ann:1").await.expect("an event");
@@ -137,7 +137,7 @@ async fn a_holder_is_listed_although_the_server_that_saw_it_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_are_listed_in_pages_with_nobody_skipped_or_repeated() {
+async fn workers_are_listed_in_pages_with_none_skipped_or_repeated() {
     let app = App::start().await;
     app.publish_tagged("email").await;
     let names = ["ann:1", "bob:2", "Cid:3", "dan:10", "dan:9", "eve-1.example:7"];
@@ -150,7 +150,7 @@ async fn workers_are_listed_in_pages_with_nobody_skipped_or_repeated() {
         let mut seen: Vec<String> = Vec::new();
         let mut after = String::new();
         loop {
-            assert!(seen.len() < 100, "cursors lead nowhere: {seen:?}");
+            assert!(seen.len() < 100, "cursors do not end: {seen:?}");
             let page = app.get(&format!("/workers?limit={limit}{after}")).await.expect(200).json();
             let listed = page["workers"].as_array().expect("workers").iter();
             seen.extend(listed.map(|worker| worker["worker_id"].as_str().expect("a name").to_owned()));

@@ -1,12 +1,12 @@
-//! Where a subscription may lead, as far as its URL tells.
+//! Which URLs a subscription may have, as far as the URL itself tells.
 
 use serde_json::json;
 
 use super::{NOWHERE, change, with_flags};
 use crate::support::{App, Options};
 
-/// Hosts that lead into the house, in every spelling that is read as an address.
-const INSIDE: [&str; 30] = [
+/// Hosts of private networks, in every spelling that is parsed as an address.
+const PRIVATE_HOSTS: [&str; 30] = [
     "127.0.0.1",
     "127.0.0.1.",
     "127.1",
@@ -40,9 +40,9 @@ const INSIDE: [&str; 30] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn addresses_inside_the_house_are_refused_in_every_spelling() {
+async fn private_addresses_are_refused_in_every_spelling() {
     let app = with_flags(&["--webhook-allow=none"]).await;
-    for host in INSIDE {
+    for host in PRIVATE_HOSTS {
         for url in [format!("http://{host}/"), format!("https://{host}:8443/hook?a=b")] {
             let reply = app.post("/subscriptions", &json!({ "url": url })).await;
             assert!(reply.text.contains("not a public address"), "{url}: {}", reply.text);
@@ -56,7 +56,7 @@ async fn addresses_inside_the_house_are_refused_in_every_spelling() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_network_that_is_allowed_opens_itself_alone() {
+async fn allowing_a_network_allows_no_other() {
     let app = with_flags(&["--webhook-allow=10.0.0.0/8"]).await;
     app.subscribe("http://10.1.2.3:9000/hook", json!({"is_active": false})).await;
     for url in [
@@ -71,7 +71,7 @@ async fn a_network_that_is_allowed_opens_itself_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_address_of_a_webhook_is_refused() {
+async fn a_url_that_is_not_a_webhook_url_is_refused() {
     let app = App::start().await;
     let long = format!("https://a.example/{}", "x".repeat(2048));
     for url in [
@@ -108,17 +108,17 @@ async fn what_is_no_address_of_a_webhook_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_change_leads_a_subscription_into_the_house() {
+async fn a_subscription_cannot_be_changed_to_a_private_address() {
     let app = with_flags(&["--webhook-allow=none"]).await;
     let subscription = app.subscribe(NOWHERE, json!({})).await;
-    for host in INSIDE {
+    for host in PRIVATE_HOSTS {
         change(&app, &subscription, json!({"url": format!("http://{host}/")})).await.names(&["url"]);
     }
     assert_eq!(app.get(&super::path_of(&subscription)).await.json()["url"], NOWHERE);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_whose_address_is_no_longer_allowed_can_still_be_changed_and_switched_off() {
+async fn a_subscription_whose_address_is_no_longer_allowed_can_still_be_changed_and_disabled() {
     let generous = App::start().await;
     let subscription = generous.subscribe("http://127.0.0.1:9/hook", json!({})).await;
     let flags = vec!["--webhook-allow=none".to_owned()];

@@ -1,4 +1,4 @@
-//! `PATCH /subscriptions/{id}`: what is given replaces what was there.
+//! `PATCH /subscriptions/{id}`: the given fields are replaced.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, ledger, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_replaces_what_was_there_and_the_rest_stays() {
+async fn given_fields_are_replaced_and_the_others_stay() {
     let app = App::start().await;
     let fields = json!({
         "name": "before", "event_types": ["a"], "labels": {"a": "1"}, "timeout_ms": 500, "filter": {"type": "a"},
@@ -27,7 +27,7 @@ async fn what_is_given_replaces_what_was_there_and_the_rest_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn null_brings_back_the_default() {
+async fn null_restores_the_default() {
     let app = App::start().await;
     let mut plain = app.subscribe(NOWHERE, json!({})).await;
     let fields = json!({
@@ -62,14 +62,14 @@ async fn the_version_grows_with_every_change() {
     }
 }
 
-/// The values that are sent to a receiver.
+/// Returns the header values that are sent to the receiver.
 async fn stored_headers(app: &App, subscription: &Value) -> Value {
     let sql = format!("SELECT spec->'headers' AS headers FROM waybill.subscriptions WHERE id = {}", subscription["id"]);
     rows(app, &sql).await[0]["headers"].clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_header_value_that_is_sent_back_masked_stays() {
+async fn a_header_value_that_is_sent_back_masked_is_kept() {
     let app = App::start().await;
     let headers = json!({"Authorization": "Bearer s3cret", "X-Old": "old", "X-Other": "1"});
     let subscription = app.subscribe(NOWHERE, json!({ "headers": headers })).await;
@@ -88,7 +88,7 @@ async fn a_header_value_that_is_sent_back_masked_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mask_that_hides_nothing_is_no_header_value() {
+async fn a_mask_for_a_header_without_a_value_is_refused() {
     let app = App::start().await;
     app.post("/subscriptions", &json!({"url": NOWHERE, "headers": {"X-A": "***"}})).await.names(&["headers.X-A"]);
     let subscription = app.subscribe(NOWHERE, json!({"headers": {"X-A": "1"}})).await;
@@ -98,18 +98,18 @@ async fn a_mask_that_hides_nothing_is_no_header_value() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_is_not_changed_here() {
+async fn a_secret_cannot_be_changed_by_patch() {
     let app = App::start().await;
     let subscription = app.subscribe(NOWHERE, json!({})).await;
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let reply = change(&app, &subscription, json!({"name": "x", "secret": secret})).await;
     assert!(!reply.text.contains(&secret[6..]), "{}", reply.text);
     reply.names(&["secret"]);
-    assert_eq!(app.get(&path_of(&subscription)).await.json()["version"], 1, "nothing was done");
+    assert_eq!(app.get(&path_of(&subscription)).await.json()["version"], 1, "nothing was changed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_is_wrong_is_refused_as_a_whole() {
+async fn an_invalid_change_is_refused_as_a_whole() {
     let app = App::start().await;
     let subscription = app.subscribe(NOWHERE, json!({"name": "before"})).await;
     for (changes, named) in [
@@ -133,7 +133,7 @@ async fn a_change_that_is_wrong_is_refused_as_a_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_that_is_switched_off_gets_nothing_that_is_published_meanwhile() {
+async fn a_disabled_subscription_gets_no_events_published_meanwhile() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"event_types": ["t"]})).await;
     let enqueued = async || {
@@ -150,7 +150,7 @@ async fn a_subscription_that_is_switched_off_gets_nothing_that_is_published_mean
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_the_server_switched_off_says_why_until_it_is_switched_on_again() {
+async fn a_subscription_disabled_by_the_server_shows_the_reason_until_it_is_enabled() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"event_types": ["t"]})).await;
     receiver.next(Reply::gone());

@@ -1,4 +1,4 @@
-//! `POST /subscriptions`: what a subscription says, and what it gets that says little.
+//! `POST /subscriptions`: the fields of a subscription and their defaults.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::App;
 use crate::support::work::time;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_is_enough_and_the_rest_has_defaults() {
+async fn a_url_is_enough_and_all_other_fields_have_defaults() {
     let app = App::start().await;
     let reply = app.post("/subscriptions", &json!({"url": NOWHERE})).await.expect(201);
     let mut view = reply.json();
@@ -31,7 +31,7 @@ async fn an_address_is_enough_and_the_rest_has_defaults() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn null_means_not_given() {
+async fn null_means_that_a_field_is_not_given() {
     let app = App::start().await;
     let plain = app.subscribe(NOWHERE, json!({})).await;
     let nulls = plain.as_object().expect("an object").keys().map(|name| (name.clone(), Value::Null));
@@ -45,7 +45,7 @@ async fn null_means_not_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_field_is_kept_and_answered() {
+async fn every_field_is_stored_and_returned() {
     let app = App::start().await;
     let fields = json!({
         "name": "Zoës orders", "url": "HTTPS://Shop.Example:8443/a?b=c%20d", "method": "PUT",
@@ -75,7 +75,7 @@ async fn every_field_is_kept_and_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn short_forms_are_answered_in_full() {
+async fn short_forms_are_returned_in_full() {
     let app = App::start().await;
     let fields = json!({
         "event_types": "user.*", "tags": "a, b,a", "transform": {"template": "1"},
@@ -88,7 +88,7 @@ async fn short_forms_are_answered_in_full() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_is_made_for_whoever_brings_none() {
+async fn a_secret_is_generated_if_none_is_given() {
     let app = App::start().await;
     let secrets =
         [app.subscribe(NOWHERE, json!({})).await, app.subscribe(NOWHERE, json!({})).await].map(|s| secret_of(&s));
@@ -100,7 +100,7 @@ async fn a_secret_is_made_for_whoever_brings_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_that_is_brought_is_used_and_a_bad_one_is_refused_without_being_repeated() {
+async fn a_given_secret_is_used_and_an_invalid_one_is_refused_without_being_echoed() {
     let app = App::start().await;
     let own = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     assert_eq!(app.subscribe(NOWHERE, json!({"secret": own})).await["secret"], own);
@@ -122,7 +122,7 @@ async fn a_secret_that_is_brought_is_used_and_a_bad_one_is_refused_without_being
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_are_at_most_as_many_as_the_server_allows() {
+async fn the_number_of_subscriptions_is_limited() {
     let app = with_flags(&["--max-subscriptions=2"]).await;
     let first = app.subscribe(NOWHERE, json!({})).await;
     app.subscribe(NOWHERE, json!({"is_active": false})).await;
@@ -134,7 +134,7 @@ async fn there_are_at_most_as_many_as_the_server_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_who_subscribe_at_once_do_not_get_past_the_limit() {
+async fn concurrent_creations_do_not_exceed_the_limit_of_subscriptions() {
     let app = with_flags(&["--max-subscriptions=3"]).await;
     let body = json!({"url": NOWHERE});
     let replies = futures_util::future::join_all((0..12).map(|_| app.post("/subscriptions", &body))).await;

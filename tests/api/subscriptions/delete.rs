@@ -6,7 +6,7 @@ use super::{NOWHERE, path_of};
 use crate::support::{App, Reply};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_taken_away_is_gone_for_everybody() {
+async fn a_deleted_subscription_is_not_found_by_any_route() {
     let app = App::start().await;
     let subscription = app.subscribe(NOWHERE, json!({"event_types": ["t"]})).await;
     let path = path_of(&subscription);
@@ -23,7 +23,7 @@ async fn what_was_taken_away_is_gone_for_everybody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_who_take_it_away_at_once_one_did() {
+async fn of_many_concurrent_deletions_one_succeeds() {
     let app = App::start().await;
     let path = path_of(&app.subscribe(NOWHERE, json!({})).await);
     let replies = futures_util::future::join_all((0..8).map(|_| app.delete(&path))).await;
@@ -33,7 +33,7 @@ async fn of_many_who_take_it_away_at_once_one_did() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_says_something_is_refused_and_nothing_is_taken_away() {
+async fn a_deletion_with_a_body_is_refused_and_deletes_nothing() {
     let app = App::start().await;
     let path = path_of(&app.subscribe(NOWHERE, json!({})).await);
     let request = app.client.delete(format!("{}{path}", app.base)).json(&json!({"dry_run": true}));

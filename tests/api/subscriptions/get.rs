@@ -65,7 +65,7 @@ async fn header_values_are_sent_and_never_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_endpoint_shows_how_it_is_doing() {
+async fn a_subscription_shows_the_state_of_its_endpoint() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"event_types": ["t"], "max_attempts": 1})).await;
     let endpoint = async || app.get(&path_of(&subscription)).await.expect(200).json()["endpoint"].clone();
@@ -76,16 +76,16 @@ async fn the_endpoint_shows_how_it_is_doing() {
     assert_eq!(endpoint().await["state"], "closed");
     receiver.next(Reply::too_many_requests("3600"));
     app.publish_typed("t", json!(2)).await;
-    until("it is left alone", async || endpoint().await["state"] == "paused").await;
+    until("the endpoint is paused", async || endpoint().await["state"] == "paused").await;
     let paused_until = time(&endpoint().await["paused_until"]);
     assert!(paused_until > chrono::Utc::now() + chrono::TimeDelta::seconds(3000), "{paused_until}");
     let others = app.subscribe(&receiver.url("/hook"), json!({"is_active": false})).await;
     let of_others = app.get(&path_of(&others)).await.expect(200).json()["endpoint"].clone();
-    assert_eq!(of_others["state"], "paused", "the URL is what is paused, whoever subscribed with it");
+    assert_eq!(of_others["state"], "paused", "the pause belongs to the URL, not to the subscription");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_subscription_is_not_found() {
+async fn an_unknown_subscription_is_not_found() {
     let app = App::start().await;
     let event = app.publish_tagged("a").await;
     for id in [event + 1000, i64::MAX] {

@@ -12,7 +12,7 @@ async fn list(app: &App, query: &str) -> (Vec<i64>, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_follow_each_other_until_there_is_no_next() {
+async fn pages_of_subscriptions_follow_each_other_to_the_end() {
     let app = App::start().await;
     assert_eq!(list(&app, "").await, (vec![], Value::Null));
     let mut made = Vec::new();
@@ -35,7 +35,7 @@ async fn pages_follow_each_other_until_there_is_no_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_that_are_switched_on_and_off_are_told_apart_and_deleted_ones_are_gone() {
+async fn subscriptions_are_filtered_by_active_and_deleted_ones_are_not_listed() {
     let app = App::start().await;
     let on = app.subscribe(NOWHERE, json!({})).await;
     let off = app.subscribe(NOWHERE, json!({"is_active": false})).await;
@@ -49,7 +49,7 @@ async fn those_that_are_switched_on_and_off_are_told_apart_and_deleted_ones_are_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_shows_each_as_it_is_read_alone() {
+async fn a_listed_subscription_is_the_same_as_when_read_alone() {
     let app = App::start().await;
     for n in 0..3 {
         app.subscribe(NOWHERE, json!({"name": format!("number {n}"), "headers": {"X-N": n.to_string()}})).await;
@@ -61,7 +61,7 @@ async fn a_list_shows_each_as_it_is_read_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queries_that_are_wrong_are_refused() {
+async fn invalid_queries_of_subscriptions_are_refused() {
     let app = App::start().await;
     for (query, named) in [
         ("limit=0", "limit"),

@@ -14,10 +14,9 @@ use serde_json::Value;
 
 use crate::support::{App, Options, Reply};
 
-/// A place that nobody will ever be sent anything at.
+/// A URL to which nothing is ever sent.
 const NOWHERE: &str = "https://shop.example/hook";
 
-/// A server with these flags.
 async fn with_flags(flags: &[&str]) -> App {
     App::start_with(Options { flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), ..Options::default() })
         .await

@@ -1,4 +1,4 @@
-//! What a subscription must not say. The place is named, and nothing is stored.
+//! Invalid subscriptions: the response names the place of the error, and nothing is stored.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ async fn refuses(app: &App, field: &str, cases: impl IntoIterator<Item = (Value,
     assert_eq!(app.count("SELECT count(*) FROM waybill.subscriptions").await, 0);
 }
 
-/// The same for values that are wrong as a whole.
+/// Does the same for values that are invalid as a whole.
 async fn refuses_all(app: &App, field: &str, values: impl IntoIterator<Item = Value>) {
     refuses(app, field, values.into_iter().map(|value| (value, field))).await;
 }
@@ -57,7 +57,7 @@ async fn fields_of_the_wrong_type_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_words_and_lengths_have_bounds() {
+async fn numbers_enums_and_lengths_out_of_bounds_are_refused() {
     let app = App::start().await;
     refuses_all(&app, "name", [json!(""), json!("ü".repeat(256)), json!("a\u{0}")]).await;
     refuses_all(&app, "method", ["GET", "post", "PATCH", "DELETE", ""].map(Value::from)).await;
@@ -74,7 +74,7 @@ async fn numbers_words_and_lengths_have_bounds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patterns_and_labels_are_named_one_by_one() {
+async fn each_invalid_pattern_and_label_is_named() {
     let app = App::start().await;
     refuses(
         &app,
@@ -107,7 +107,7 @@ async fn patterns_and_labels_are_named_one_by_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_that_is_wrong_is_named_by_its_place() {
+async fn an_invalid_filter_is_named_by_its_path() {
     let app = App::start().await;
     let deep = (1..9).fold(json!({"type": "a"}), |inner, _| json!({ "$not": inner }));
     let deepest = format!("filter{}", ".$not".repeat(8));
@@ -141,7 +141,7 @@ async fn a_filter_that_is_wrong_is_named_by_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn headers_that_are_not_the_subscribers_to_set_are_refused_in_any_spelling() {
+async fn reserved_headers_are_refused_in_any_spelling() {
     let app = App::start().await;
     for name in [
         "Host",
@@ -180,7 +180,7 @@ async fn headers_that_are_not_the_subscribers_to_set_are_refused_in_any_spelling
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waits_and_their_causes_are_checked() {
+async fn retry_waits_and_retryable_causes_are_checked() {
     let app = App::start().await;
     refuses(
         &app,
@@ -220,7 +220,7 @@ async fn waits_and_their_causes_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn transforms_are_checked_before_anything_is_sent() {
+async fn transforms_are_checked_when_a_subscription_is_created() {
     let app = App::start().await;
     refuses(
         &app,
@@ -269,7 +269,7 @@ async fn unknown_fields_and_those_given_twice_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_is_wrong_is_told_at_once() {
+async fn all_invalid_fields_of_a_subscription_are_named_at_once() {
     let app = App::start().await;
     let body = json!({
         "url": "ftp://a.example", "secret": "guess", "is_active": "yes", "method": "GET", "timeout_ms": 0,
@@ -293,7 +293,7 @@ async fn all_that_is_wrong_is_told_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_too_large_or_nested_without_end_is_refused() {
+async fn a_body_that_is_too_large_or_too_deeply_nested_is_refused() {
     let app = App::start().await;
     let large = format!(r#"{{"url": "{NOWHERE}", "name": "{}"}}"#, "x".repeat(256 * 1024));
     app.post_text("/subscriptions", &large).await.problem(413, "payload_too_large");

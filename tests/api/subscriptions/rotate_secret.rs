@@ -11,7 +11,7 @@ async fn rotate(app: &App, subscription: &Value, body: Value) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_secret_is_answered_once_and_the_old_one_has_a_day() {
+async fn the_new_secret_is_shown_once_and_the_old_one_is_valid_for_a_day() {
     let app = App::start().await;
     let subscription = app.subscribe(NOWHERE, json!({})).await;
     let rotated = rotate(&app, &subscription, json!({})).await.expect(200).json();
@@ -25,7 +25,7 @@ async fn a_new_secret_is_answered_once_and_the_old_one_has_a_day() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn null_counts_as_left_out() {
+async fn null_means_that_a_field_is_not_given() {
     let app = App::start().await;
     let subscription = app.subscribe(NOWHERE, json!({})).await;
     for body in [json!({"secret": null}), json!({"secret": null, "overlap_seconds": null})] {
@@ -36,7 +36,7 @@ async fn null_counts_as_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_secret_in_use_signs_until_its_time_is_over() {
+async fn each_secret_signs_until_its_overlap_ends() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
     let signatures = async || {
@@ -51,13 +51,13 @@ async fn each_secret_in_use_signs_until_its_time_is_over() {
     app.advance(99);
     assert_eq!(signatures().await, 3);
     app.advance(2);
-    assert_eq!(signatures().await, 2, "a later rotation does not lengthen what was said");
+    assert_eq!(signatures().await, 2, "a later rotation does not extend an overlap");
     rotate(&app, &subscription, json!({"overlap_seconds": 0})).await.expect(200);
     assert_eq!(signatures().await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_secrets_are_in_use_at_most() {
+async fn at_most_ten_secrets_are_in_use() {
     let app = App::with_fixed_clock().await;
     let subscription = app.subscribe(NOWHERE, json!({})).await;
     for _ in 0..9 {
@@ -65,13 +65,13 @@ async fn ten_secrets_are_in_use_at_most() {
     }
     let problem = rotate(&app, &subscription, json!({})).await.problem(409, "too_many_secrets");
     assert!(problem["detail"].as_str().expect("a detail").contains("10"), "{problem}");
-    assert_eq!(app.get(&path_of(&subscription)).await.json()["version"], 10, "nothing was done");
+    assert_eq!(app.get(&path_of(&subscription)).await.json()["version"], 10, "nothing was changed");
     app.advance(3601);
     rotate(&app, &subscription, json!({})).await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_refused() {
+async fn an_invalid_rotation_is_refused() {
     let app = App::start().await;
     let subscription = app.subscribe(NOWHERE, json!({})).await;
     for (body, named) in [

@@ -12,7 +12,7 @@ async fn test(app: &App, subscription: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_test_is_sent_like_any_other_event_and_leaves_nothing_behind() {
+async fn a_test_is_sent_like_any_other_event_and_stores_nothing() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let fields = json!({"method": "PUT", "event_types": ["never"], "headers": {"X-Token": "t"}, "is_active": false});
     let subscription = app.subscribe(&receiver.url("/hook?a=b"), fields).await;
@@ -33,7 +33,7 @@ async fn a_test_is_sent_like_any_other_event_and_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_outcome_is_told_and_nothing_of_the_answer() {
+async fn a_test_shows_its_outcome_and_nothing_of_the_response() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"timeout_ms": 100})).await;
     let told = "the-keys-of-the-house";
@@ -58,12 +58,12 @@ async fn only_the_outcome_is_told_and_nothing_of_the_answer() {
         assert_eq!(fields.len(), 5, "{fields:?}");
     }
     let view = app.get(&path_of(&subscription)).await.expect(200).json();
-    assert_eq!(view["is_active"], true, "a test switches nothing off");
-    assert_eq!(view["endpoint"]["failures_in_row"], 0, "and is not held against the endpoint");
+    assert_eq!(view["is_active"], true, "a test does not disable the subscription");
+    assert_eq!(view["endpoint"]["failures_in_row"], 0, "a test does not count as a failure of the endpoint");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_is_not_there_is_told_by_its_kind() {
+async fn a_test_of_an_unreachable_receiver_shows_the_kind_of_error() {
     let app = App::start().await;
     let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
     let subscription = app.subscribe(&format!("http://{nobody}/hook"), json!({})).await;
@@ -75,7 +75,7 @@ async fn a_receiver_that_is_not_there_is_told_by_its_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_test_goes_nowhere_that_a_push_may_not() {
+async fn a_test_is_not_sent_to_forbidden_addresses() {
     let (generous, receiver) = (App::start().await, Receiver::start().await);
     let flags = vec!["--webhook-allow=10.0.0.0/8".to_owned()];
     let strict = App::start_with(Options { url: Some(generous.url.clone()), flags, ..Options::default() }).await;
@@ -93,7 +93,7 @@ async fn a_test_goes_nowhere_that_a_push_may_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_cannot_be_made_is_told_and_nothing_is_sent() {
+async fn a_test_whose_body_cannot_be_rendered_shows_the_error_and_sends_nothing() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let transform = json!({"template": "{\"user\": {{ payload.user }}}"});
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"transform": transform})).await;

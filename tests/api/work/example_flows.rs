@@ -1,13 +1,13 @@
-//! The flows that the queue was first described by, with the shapes that they were shown in:
-//! every field there is present, with the same kind of value. More fields may be there.
+//! The flows of the queue's first description, with the shapes shown there: every field is present
+//! with the same kind of value. Further fields may be present.
 
 use serde_json::{Value, json};
 
 use crate::support::work::{W1, W2, entry_of, time};
 use crate::support::{App, ledger};
 
-/// Insists that `answer` has all that `example` has. Where `example` has a timestamp, a
-/// number or a text, `answer` has some timestamp, number or text.
+/// Asserts that `answer` has everything that `example` has. Where `example` has a timestamp, a
+/// number or a text, `answer` may have any timestamp, number or text.
 #[track_caller]
 fn assert_shape(answer: &Value, example: &Value) {
     match (answer, example) {
@@ -42,7 +42,7 @@ fn email() -> Value {
     })
 }
 
-/// The example of an event, in the state given.
+/// Returns the example event in the state given.
 fn email_in(state: Value) -> Value {
     let mut example = email();
     let state = state.as_object().expect("an object").clone();
@@ -96,7 +96,7 @@ async fn polling_for_jobs() {
 async fn marking_success() {
     let app = App::start().await;
     let id = app.publish(email()).await;
-    app.take("email", W2).await;
+    app.claim_one("email", W2).await;
     let report = json!({"worker_id": W2, "execution_time_ms": 1250, "status_code": 200});
     let entry = app.post(&format!("/events/{id}/complete"), &report).await.expect(200).json();
     assert_shape(
@@ -121,7 +121,7 @@ async fn marking_success() {
 async fn reporting_a_failure_that_is_retried() {
     let app = App::with_fixed_clock().await;
     let id = app.publish(email()).await;
-    app.take("email", W2).await;
+    app.claim_one("email", W2).await;
     let report = json!({
         "worker_id": W2, "execution_time_ms": 5000, "status_code": 500,
         "error_message": "Connection timeout: mail server unreachable. Will retry."
@@ -151,11 +151,11 @@ async fn three_attempts_and_then_the_400() {
     let app = App::with_fixed_clock().await;
     let id = app.publish(email()).await;
     for _ in 0..2 {
-        app.take("email", W2).await;
+        app.claim_one("email", W2).await;
         assert_eq!(app.fail(id, W2).await.expect(200).json()["retry_scheduled"], true);
         app.advance_and_promote(300).await;
     }
-    app.take("email", W2).await;
+    app.claim_one("email", W2).await;
     let body = app.fail(id, W2).await.problem(400, "max_retries_exceeded");
     assert_eq!(body["error"], "Max retries exceeded");
     assert_eq!((&body["retry_count"], &body["max_retries"]), (&3.into(), &3.into()));
@@ -169,10 +169,10 @@ async fn three_attempts_and_then_the_400() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reading_an_event_with_its_trail() {
+async fn reading_an_event_with_its_log() {
     let app = App::start().await;
     let id = app.publish(email()).await;
-    app.take("email", W2).await;
+    app.claim_one("email", W2).await;
     let report = json!({"worker_id": W2, "execution_time_ms": 1250, "status_code": 200});
     app.post(&format!("/events/{id}/complete"), &report).await.expect(200);
     let example = email_in(json!({
@@ -200,9 +200,9 @@ async fn listing_events() {
     let app = App::with_fixed_clock().await;
     let first = app.publish(email()).await;
     let second = app.publish(json!({"title": "Process Payment", "tags": "payment,priority-high"})).await;
-    app.take("email", W2).await;
+    app.claim_one("email", W2).await;
     app.complete(first, W2).await.expect(200);
-    app.take("payment", W1).await;
+    app.claim_one("payment", W1).await;
     app.fail(second, W1).await.expect(200);
     let list = app.get("/events?limit=10").await.expect(200).json();
     assert_shape(
@@ -226,10 +226,10 @@ async fn listing_events() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_trail_of_an_event_with_one_retry() {
+async fn the_log_of_an_event_with_one_retry() {
     let app = App::with_fixed_clock().await;
     let id = app.publish(email()).await;
-    app.take("email", W1).await;
+    app.claim_one("email", W1).await;
     app.post(&format!("/events/{id}/start"), &json!({"worker_id": W1})).await.expect(200);
     let report = json!({
         "worker_id": W1, "status_code": 503, "execution_time_ms": 8000,
@@ -237,7 +237,7 @@ async fn the_trail_of_an_event_with_one_retry() {
     });
     app.post(&format!("/events/{id}/fail"), &report).await.expect(200);
     app.advance_and_promote(316).await;
-    app.take("email", W2).await;
+    app.claim_one("email", W2).await;
     let report = json!({"worker_id": W2, "status_code": 200, "execution_time_ms": 1250});
     app.post(&format!("/events/{id}/complete"), &report).await.expect(200);
     let logs = app.event(id).await["logs"].clone();
@@ -268,7 +268,7 @@ async fn the_trail_of_an_event_with_one_retry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_publishes_and_another_consumes() {
+async fn one_client_publishes_and_another_consumes() {
     let app = App::start().await;
     let job = json!({
         "title": "Batch Report Generation", "tags": "reporting,batch",

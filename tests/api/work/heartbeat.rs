@@ -9,9 +9,9 @@ use crate::support::work::{Naming, W1, time};
 async fn a_heartbeat_extends_the_lease() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     app.advance(200);
-    let answer = app.say_with(&claim, "heartbeat", json!({"lease": 400})).await.expect(200).json();
+    let answer = app.settle_with(&claim, "heartbeat", json!({"lease": 400})).await.expect(200).json();
     assert_eq!(app.seconds_ahead(&answer["lease_expires_at"]), 400);
     assert_eq!(answer["cancel_requested"], false);
     app.advance(399);
@@ -22,15 +22,15 @@ async fn a_heartbeat_extends_the_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_heartbeat_that_does_not_say_gives_five_minutes_and_never_takes_any() {
+async fn a_heartbeat_without_a_length_extends_to_five_minutes_and_never_shortens() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
     let event = app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease=1000")).await.expect(200).json();
     let claim = crate::support::work::Claim::of(&event);
-    let early = app.say(&claim, "heartbeat", Naming::Worker).await.expect(200).json();
+    let early = app.settle(&claim, "heartbeat", Naming::Worker).await.expect(200).json();
     assert_eq!(app.seconds_ahead(&early["lease_expires_at"]), 1000);
     app.advance(900);
-    let late = app.say(&claim, "heartbeat", Naming::Worker).await.expect(200).json();
+    let late = app.settle(&claim, "heartbeat", Naming::Worker).await.expect(200).json();
     assert_eq!(app.seconds_ahead(&late["lease_expires_at"]), 300);
 }
 
@@ -38,53 +38,53 @@ async fn a_heartbeat_that_does_not_say_gives_five_minutes_and_never_takes_any() 
 async fn a_heartbeat_keeps_the_latest_progress() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     assert!(app.event(id).await["progress"].is_null());
-    app.say_with(&claim, "heartbeat", json!({"progress": {"step": 1}})).await.expect(200);
-    app.say_with(&claim, "heartbeat", json!({"progress": [2, "of", 3]})).await.expect(200);
-    app.say(&claim, "heartbeat", Naming::Lease).await.expect(200);
+    app.settle_with(&claim, "heartbeat", json!({"progress": {"step": 1}})).await.expect(200);
+    app.settle_with(&claim, "heartbeat", json!({"progress": [2, "of", 3]})).await.expect(200);
+    app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200);
     assert_eq!(app.event(id).await["progress"], json!([2, "of", 3]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_heartbeat_is_not_logged_but_is_a_sign_of_life() {
+async fn a_heartbeat_is_not_logged_but_keeps_the_claim_from_being_stale() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     let before = time(&app.event(id).await["updated_at"]);
     app.advance(20);
-    app.say(&claim, "heartbeat", Naming::Lease).await.expect(200);
+    app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200);
     assert_eq!(app.actions(id).await, ["PICKED"]);
     assert_eq!((time(&app.event(id).await["updated_at"]) - before).num_seconds(), 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_heartbeat_tells_the_worker_to_stop() {
+async fn the_response_to_a_heartbeat_shows_a_requested_cancel() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     app.operate(id, "cancel").await.expect(200);
-    assert_eq!(app.say(&claim, "heartbeat", Naming::Lease).await.expect(200).json()["cancel_requested"], true);
+    assert_eq!(app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200).json()["cancel_requested"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_ran_out_unnoticed_can_still_be_extended() {
+async fn an_expired_lease_that_is_not_yet_reset_can_be_extended() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     app.advance(3_000);
-    app.say(&claim, "heartbeat", Naming::Lease).await.expect(200);
+    app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200);
     assert_eq!(app.reap().await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_heartbeats_fields_are_checked() {
+async fn the_fields_of_a_heartbeat_are_checked() {
     let app = App::start().await;
     app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     for lease in [json!(0), json!(43_201), json!(1.5), json!("60")] {
-        app.say_with(&claim, "heartbeat", json!({"lease": lease})).await.names(&["lease"]);
+        app.settle_with(&claim, "heartbeat", json!({"lease": lease})).await.names(&["lease"]);
     }
-    app.say_with(&claim, "heartbeat", json!({"note": 1})).await.names(&["note"]);
-    app.say_with(&claim, "heartbeat", json!({"lease_id": 0})).await.names(&["lease_id"]);
+    app.settle_with(&claim, "heartbeat", json!({"note": 1})).await.names(&["note"]);
+    app.settle_with(&claim, "heartbeat", json!({"lease_id": 0})).await.names(&["lease_id"]);
 }

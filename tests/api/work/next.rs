@@ -5,18 +5,18 @@ use serde_json::json;
 use crate::support::work::{Claim, Naming, W1, W2, repeated};
 use crate::support::{App, Reply, ledger};
 
-async fn say_and_take(app: &App, claim: &Claim, word: &str, query: &str) -> Reply {
-    let path = format!("/events/{}/{word}?next=true{query}", claim.event_id);
+async fn settle_and_claim_next(app: &App, claim: &Claim, verb: &str, query: &str) -> Reply {
+    let path = format!("/events/{}/{verb}?next=true{query}", claim.event_id);
     app.post(&path, &claim.body(Naming::Lease)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn completing_hands_out_the_next_event() {
+async fn a_completion_with_next_hands_out_the_next_event() {
     let app = App::with_fixed_clock().await;
     let first = app.publish_tagged("a").await;
     let second = app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
-    let reply = say_and_take(&app, &claim, "complete", "&tags=a,b&lease=20").await.expect(200);
+    let claim = app.claim_one("a", W1).await;
+    let reply = settle_and_claim_next(&app, &claim, "complete", "&tags=a,b&lease=20").await.expect(200);
     assert_eq!(reply.header("cache-control"), Some("no-store"));
     let answer = reply.json();
     assert_eq!((&answer["settled"]["event_id"], &answer["settled"]["action"]), (&first.into(), &"COMPLETED".into()));
@@ -29,34 +29,34 @@ async fn completing_hands_out_the_next_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_nothing_left_the_next_is_null() {
+async fn next_is_null_if_there_is_no_event() {
     let app = App::start().await;
     app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
-    let answer = say_and_take(&app, &claim, "complete", "&tags=a").await.expect(200).json();
+    let claim = app.claim_one("a", W1).await;
+    let answer = settle_and_claim_next(&app, &claim, "complete", "&tags=a").await.expect(200).json();
     assert_eq!(answer["settled"]["action"], "COMPLETED");
     assert!(answer.as_object().expect("an object")["next"].is_null());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_with_retries_left_says_when() {
+async fn a_failure_with_next_shows_when_it_is_retried() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
     let second = app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
-    let answer = say_and_take(&app, &claim, "fail", "&tags=a").await.expect(200).json();
+    let claim = app.claim_one("a", W1).await;
+    let answer = settle_and_claim_next(&app, &claim, "fail", "&tags=a").await.expect(200).json();
     assert_eq!(answer["settled"]["retry_scheduled"], true);
     assert_eq!(app.seconds_ahead(&answer["settled"]["next_retry_at"]), 300);
     assert_eq!(answer["next"]["id"], second);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_final_failure_is_a_200_that_says_so() {
+async fn a_final_failure_with_next_is_a_200_that_shows_it() {
     let app = App::start().await;
     let first = app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1})).await;
     let second = app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
-    let answer = say_and_take(&app, &claim, "fail", "&tags=a").await.expect(200).json();
+    let claim = app.claim_one("a", W1).await;
+    let answer = settle_and_claim_next(&app, &claim, "fail", "&tags=a").await.expect(200).json();
     let settled = &answer["settled"];
     assert_eq!((&settled["action"], &settled["retry_scheduled"]), (&"FAILED".into(), &false.into()));
     assert_eq!((&settled["code"], &settled["error"]), (&"max_retries_exceeded".into(), &"Max retries exceeded".into()));
@@ -67,29 +67,29 @@ async fn a_final_failure_is_a_200_that_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_word_claims_nothing() {
+async fn a_refused_settlement_with_next_claims_nothing() {
     let app = App::start().await;
     let first = app.publish_tagged("a").await;
     let second = app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
+    let claim = app.claim_one("a", W1).await;
     app.operate(first, "reset").await.expect(200);
-    app.take("a", W2).await;
-    app.take("a", W2).await;
+    app.claim_one("a", W2).await;
+    app.claim_one("a", W2).await;
     let third = app.publish_tagged("a").await;
-    say_and_take(&app, &claim, "complete", "&tags=a").await.problem(409, "lease_lost");
+    settle_and_claim_next(&app, &claim, "complete", "&tags=a").await.problem(409, "lease_lost");
     assert_eq!(app.status(second).await, "PROCESSING");
     assert_eq!(app.status(third).await, "PENDING");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_claim_parameters_settle_nothing() {
+async fn invalid_claim_parameters_settle_nothing() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
-    let claim = app.take("a", W1).await;
-    say_and_take(&app, &claim, "complete", "").await.names(&["tags"]);
-    say_and_take(&app, &claim, "complete", "&tags=a&lease=0").await.names(&["lease"]);
-    say_and_take(&app, &claim, "complete", "&tags=a&wait=61").await.names(&["wait"]);
-    say_and_take(&app, &claim, "release", "&tags=a").await.names(&["next", "tags"]);
+    let claim = app.claim_one("a", W1).await;
+    settle_and_claim_next(&app, &claim, "complete", "").await.names(&["tags"]);
+    settle_and_claim_next(&app, &claim, "complete", "&tags=a&lease=0").await.names(&["lease"]);
+    settle_and_claim_next(&app, &claim, "complete", "&tags=a&wait=61").await.names(&["wait"]);
+    settle_and_claim_next(&app, &claim, "release", "&tags=a").await.names(&["next", "tags"]);
     assert_eq!(app.status(id).await, "PROCESSING");
 }
 
@@ -99,15 +99,15 @@ async fn next_may_be_switched_off_with_its_parameters_left_in_place() {
     for query in ["next=false", "next=false&tags=a", "next=false&tags=a&wait=30&lease=60"] {
         let id = app.publish_tagged("a").await;
         let second = app.publish_tagged("a").await;
-        let claim = app.take("a", W1).await;
+        let claim = app.claim_one("a", W1).await;
         let answer = app.post(&format!("/events/{id}/complete?{query}"), &claim.body(Naming::Lease)).await;
         assert_eq!(answer.expect(200).json()["action"], "COMPLETED");
         assert_eq!(app.status(second).await, "PENDING");
-        app.complete(app.take("a", W1).await.event_id, W1).await.expect(200);
+        app.complete(app.claim_one("a", W1).await.event_id, W1).await.expect(200);
     }
     let claim = {
         app.publish_tagged("a").await;
-        app.take("a", W1).await
+        app.claim_one("a", W1).await
     };
     let path = format!("/events/{}/complete", claim.event_id);
     for (query, field) in [("next=false&lease=0", "lease"), ("next=false&tags=", "tags"), ("tags=a", "tags")] {
@@ -117,12 +117,12 @@ async fn next_may_be_switched_off_with_its_parameters_left_in_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_call_settles_once_and_takes_another() {
+async fn a_repeated_settlement_with_next_settles_once_and_claims_another_event() {
     let app = App::start().await;
     let ids = [app.publish_tagged("a").await, app.publish_tagged("a").await, app.publish_tagged("a").await];
-    let claim = app.take("a", W1).await;
-    let one = say_and_take(&app, &claim, "complete", "&tags=a").await.expect(200).json();
-    let two = say_and_take(&app, &claim, "complete", "&tags=a").await.expect(200).json();
+    let claim = app.claim_one("a", W1).await;
+    let one = settle_and_claim_next(&app, &claim, "complete", "&tags=a").await.expect(200).json();
+    let two = settle_and_claim_next(&app, &claim, "complete", "&tags=a").await.expect(200).json();
     assert_eq!(repeated(&one["settled"]), two["settled"]);
     assert_eq!((&one["next"]["id"], &two["next"]["id"]), (&ids[1].into(), &ids[2].into()));
     ledger::check(&app).await;

@@ -1,5 +1,5 @@
-//! Settlements that are sent again: the same entry if they say the same, refused if they do not,
-//! so that no worker takes its own result for recorded when another one is.
+//! Settlements that are sent again get the same entry if their content is the same, and are refused
+//! if it is not. A worker must not believe its own result recorded when another one is.
 
 use serde_json::{Value, json};
 
@@ -9,22 +9,22 @@ use crate::support::{App, database, ledger};
 /// Publishes an event and lets a worker claim it.
 async fn held_by(app: &App, worker_id: &str) -> Claim {
     app.publish_tagged("a").await;
-    app.take("a", worker_id).await
+    app.claim_one("a", worker_id).await
 }
 
-/// An event with an ordering key, whose settlements are all judged.
-async fn held_in_order(app: &App, worker_id: &str) -> Claim {
+/// Publishes and claims an event with an ordering key, whose settlements always take the slow path.
+async fn held_with_key(app: &App, worker_id: &str) -> Claim {
     app.publish(json!({"title": "a job", "tags": "a", "ordering_key": "k"})).await;
-    app.take("a", worker_id).await
+    app.claim_one("a", worker_id).await
 }
 
-/// The trail is lost, as when the partition of its day is dropped.
-async fn forget_the_trail(app: &App) {
+/// Deletes the log, as when the partition of a day is dropped.
+async fn delete_the_log(app: &App) {
     database::execute(&app.url, "TRUNCATE waybill.event_log").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_word_but_a_heartbeat_says_whether_it_is_a_repeat() {
+async fn every_settlement_but_a_heartbeat_shows_whether_it_is_a_repeat() {
     let app = App::with_fixed_clock().await;
     let cases = [
         ("start", json!({})),
@@ -32,34 +32,34 @@ async fn every_word_but_a_heartbeat_says_whether_it_is_a_repeat() {
         ("release", json!({"delay_seconds": 5})),
     ];
     let failure = ("fail", json!({"error_message": "no", "status_code": 7}));
-    for (word, more) in cases.into_iter().chain([failure]) {
+    for (verb, more) in cases.into_iter().chain([failure]) {
         let claim = held_by(&app, W1).await;
-        let first = app.say_with(&claim, word, more.clone()).await.expect(200).json();
+        let first = app.settle_with(&claim, verb, more.clone()).await.expect(200).json();
         app.advance(1);
-        let again = app.say_with(&claim, word, more).await.expect(200).json();
-        assert_eq!(again, repeated(&first), "{word}");
-        assert_eq!(app.actions(claim.event_id).await.len(), 2, "{word} is logged once");
+        let again = app.settle_with(&claim, verb, more).await.expect(200).json();
+        assert_eq!(again, repeated(&first), "{verb}");
+        assert_eq!(app.actions(claim.event_id).await.len(), 2, "{verb} is logged once");
     }
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_final_failure_is_told_once_as_a_400_and_then_as_a_repeat() {
+async fn a_final_failure_is_a_400_once_and_then_a_repeat() {
     let app = App::with_fixed_clock().await;
     let claim = held_by(&app, W1).await;
     let report = json!({"retryable": false, "error_message": "gone"});
-    app.say_with(&claim, "fail", report.clone()).await.problem(400, "not_retryable");
-    let again = app.say_with(&claim, "fail", report).await.expect(200).json();
+    app.settle_with(&claim, "fail", report.clone()).await.problem(400, "not_retryable");
+    let again = app.settle_with(&claim, "fail", report).await.expect(200).json();
     assert_eq!((&again["repeated"], &again["retry_scheduled"]), (&true.into(), &false.into()));
     assert_eq!(again["error_message"], "gone");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_word_with_other_content_is_refused_and_changes_nothing() {
+async fn a_repeat_with_other_content_is_refused_and_changes_nothing() {
     let app = App::with_fixed_clock().await;
     let result = json!({"result": {"n": 1}, "status_code": 0});
     let failure = json!({"error_message": "no", "status_code": 7});
-    for (word, first, other) in [
+    for (verb, first, other) in [
         ("complete", result.clone(), json!({"result": {"n": 2}, "status_code": 0})),
         ("complete", result.clone(), json!({"status_code": 0})),
         ("complete", result.clone(), json!({"result": {"n": 1}})),
@@ -71,13 +71,13 @@ async fn the_same_word_with_other_content_is_refused_and_changes_nothing() {
         ("fail", failure, json!({"error_message": "no", "status_code": 7, "retryable": false})),
         ("fail", json!({}), json!({"error_message": ""})),
     ] {
-        for claim in [held_by(&app, W1).await, held_in_order(&app, W1).await] {
-            app.say_with(&claim, word, first.clone()).await.expect(200);
+        for claim in [held_by(&app, W1).await, held_with_key(&app, W1).await] {
+            app.settle_with(&claim, verb, first.clone()).await.expect(200);
             let before = app.event(claim.event_id).await;
-            app.say_with(&claim, word, other.clone()).await.problem(409, "already_settled");
-            assert_eq!(app.event(claim.event_id).await, before, "{word} {first} {other}");
-            app.say_with(&claim, word, first.clone()).await.expect(200);
-            if word == "fail" {
+            app.settle_with(&claim, verb, other.clone()).await.problem(409, "already_settled");
+            assert_eq!(app.event(claim.event_id).await, before, "{verb} {first} {other}");
+            app.settle_with(&claim, verb, first.clone()).await.expect(200);
+            if verb == "fail" {
                 app.operate(claim.event_id, "cancel").await.expect(200);
             }
         }
@@ -88,31 +88,31 @@ async fn the_same_word_with_other_content_is_refused_and_changes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn times_may_differ_in_a_repeat() {
     let app = App::with_fixed_clock().await;
-    for (word, first, again) in [
+    for (verb, first, again) in [
         ("complete", json!({"execution_time_ms": 5}), json!({"execution_time_ms": 7})),
         ("complete", json!({"execution_time_ms": 5}), json!({})),
         ("fail", json!({"execution_time_ms": 5, "retry_after_seconds": 60}), json!({"retry_after_seconds": 59})),
         ("release", json!({"delay_seconds": 60}), json!({"delay_seconds": 59})),
     ] {
         let claim = held_by(&app, W1).await;
-        let first = app.say_with(&claim, word, first).await.expect(200).json();
-        let again = app.say_with(&claim, word, again).await.expect(200).json();
+        let first = app.settle_with(&claim, verb, first).await.expect(200).json();
+        let again = app.settle_with(&claim, verb, again).await.expect(200).json();
         assert_eq!(again, repeated(&first));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_is_compared_with_its_own_even_after_other_claims() {
+async fn a_repeated_failure_is_compared_with_the_failure_of_its_own_claim() {
     let app = App::with_fixed_clock().await;
     let (one, two) = (json!({"error_message": "one"}), json!({"error_message": "two"}));
     let first = held_by(&app, W1).await;
-    let entry = app.say_with(&first, "fail", one.clone()).await.expect(200).json();
+    let entry = app.settle_with(&first, "fail", one.clone()).await.expect(200).json();
     app.advance_and_promote(300).await;
-    let second = app.take("a", W2).await;
-    app.say_with(&first, "fail", two.clone()).await.problem(409, "already_settled");
-    app.say_with(&second, "fail", two.clone()).await.expect(200);
-    app.say_with(&first, "fail", two).await.problem(409, "already_settled");
-    let again = app.say_with(&first, "fail", one).await.expect(200).json();
+    let second = app.claim_one("a", W2).await;
+    app.settle_with(&first, "fail", two.clone()).await.problem(409, "already_settled");
+    app.settle_with(&second, "fail", two.clone()).await.expect(200);
+    app.settle_with(&first, "fail", two).await.problem(409, "already_settled");
+    let again = app.settle_with(&first, "fail", one).await.expect(200).json();
     assert_eq!(again, repeated(&entry));
     ledger::check(&app).await;
 }
@@ -134,7 +134,7 @@ async fn a_batch_marks_its_repeats_and_refuses_other_content() {
         item(&claims[1], "fail", json!({"error_message": "two"})),
         item(&claims[1], "fail", json!({"error_message": "one"})),
     ];
-    // In one transaction at first, and then against what it left behind.
+    // In one transaction at first, and then against what it stored.
     for is_first_time in [true, false] {
         let body = json!({"worker_id": W1, "results": results});
         let outcomes = app.post("/events/settle", &body).await.expect(200).json()["results"].clone();
@@ -154,7 +154,7 @@ async fn a_batch_marks_its_repeats_and_refuses_other_content() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeat_that_asks_for_the_next_is_marked_and_other_content_claims_nothing() {
+async fn a_repeat_with_next_is_marked_and_one_with_other_content_claims_nothing() {
     let app = App::start().await;
     let claim = held_by(&app, W1).await;
     let next = app.publish_tagged("a").await;
@@ -168,7 +168,7 @@ async fn a_repeat_that_asks_for_the_next_is_marked_and_other_content_claims_noth
     assert_eq!(app.status(next).await, "PENDING");
 }
 
-/// What an answer can say when the line is gone.
+/// The response to a repeat whose log line is deleted.
 fn pruned(claim: &Claim, action: &str) -> Value {
     json!({
         "event_id": claim.event_id, "worker_id": claim.worker_id, "action": action, "lease_id": claim.lease_id,
@@ -177,16 +177,16 @@ fn pruned(claim: &Claim, action: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeat_whose_line_is_gone_is_answered_from_the_deliverys_row() {
+async fn a_repeat_whose_log_line_is_deleted_is_answered_from_the_deliverys_row() {
     let app = App::with_fixed_clock().await;
-    for (word, action) in [("start", "STARTED"), ("complete", "COMPLETED"), ("release", "RELEASED")] {
+    for (verb, action) in [("start", "STARTED"), ("complete", "COMPLETED"), ("release", "RELEASED")] {
         for naming in [Naming::Lease, Naming::Worker] {
             let claim = held_by(&app, W1).await;
-            app.say(&claim, word, naming).await.expect(200);
-            forget_the_trail(&app).await;
-            assert_eq!(app.say(&claim, word, naming).await.expect(200).json(), pruned(&claim, action));
+            app.settle(&claim, verb, naming).await.expect(200);
+            delete_the_log(&app).await;
+            assert_eq!(app.settle(&claim, verb, naming).await.expect(200).json(), pruned(&claim, action));
             assert_eq!(app.actions(claim.event_id).await, [""; 0], "nothing is written");
-            if word != "complete" {
+            if verb != "complete" {
                 app.operate(claim.event_id, "cancel").await.expect(200);
             }
         }
@@ -194,35 +194,35 @@ async fn a_repeat_whose_line_is_gone_is_answered_from_the_deliverys_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_whose_line_is_gone_says_whether_another_attempt_is_to_come() {
+async fn a_repeated_failure_whose_log_line_is_deleted_shows_whether_it_is_retried() {
     let app = App::with_fixed_clock().await;
     let [retried, given_up] = [held_by(&app, W1).await, held_by(&app, W1).await];
-    app.say(&retried, "fail", Naming::Lease).await.expect(200);
-    app.say_with(&given_up, "fail", json!({"retryable": false})).await.expect(400);
-    forget_the_trail(&app).await;
+    app.settle(&retried, "fail", Naming::Lease).await.expect(200);
+    app.settle_with(&given_up, "fail", json!({"retryable": false})).await.expect(400);
+    delete_the_log(&app).await;
     for (claim, is_retried) in [(&retried, true), (&given_up, false)] {
         let mut expected = pruned(claim, "FAILED");
         expected["retry_scheduled"] = is_retried.into();
-        assert_eq!(app.say(claim, "fail", Naming::Lease).await.expect(200).json(), expected);
-        app.say(claim, "complete", Naming::Lease).await.problem(409, "already_settled");
+        assert_eq!(app.settle(claim, "fail", Naming::Lease).await.expect(200).json(), expected);
+        app.settle(claim, "complete", Naming::Lease).await.problem(409, "already_settled");
     }
     app.advance_and_promote(300).await;
-    let second = app.take("a", W2).await;
-    assert_eq!(app.say(&retried, "fail", Naming::Lease).await.expect(200).json()["repeated"], true);
-    app.say(&retried, "complete", Naming::Lease).await.problem(409, "already_settled");
-    app.say(&second, "complete", Naming::Lease).await.expect(200);
+    let second = app.claim_one("a", W2).await;
+    assert_eq!(app.settle(&retried, "fail", Naming::Lease).await.expect(200).json()["repeated"], true);
+    app.settle(&retried, "complete", Naming::Lease).await.problem(409, "already_settled");
+    app.settle(&second, "complete", Naming::Lease).await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_result_is_refused_even_if_the_line_is_gone() {
+async fn a_repeat_with_another_result_is_refused_even_if_the_log_line_is_deleted() {
     let app = App::start().await;
-    for claim in [held_by(&app, W1).await, held_in_order(&app, W1).await] {
-        app.say_with(&claim, "complete", json!({"result": 1})).await.expect(200);
-        forget_the_trail(&app).await;
-        app.say_with(&claim, "complete", json!({"result": 2})).await.problem(409, "already_settled");
-        app.say_with(&claim, "complete", json!({})).await.problem(409, "already_settled");
-        app.say_with(&claim, "complete", json!({"result": 1})).await.expect(200);
-        let stranger = claim.spoken_by(W2);
-        app.say_with(&stranger, "complete", json!({"result": 1})).await.problem(409, "already_finished");
+    for claim in [held_by(&app, W1).await, held_with_key(&app, W1).await] {
+        app.settle_with(&claim, "complete", json!({"result": 1})).await.expect(200);
+        delete_the_log(&app).await;
+        app.settle_with(&claim, "complete", json!({"result": 2})).await.problem(409, "already_settled");
+        app.settle_with(&claim, "complete", json!({})).await.problem(409, "already_settled");
+        app.settle_with(&claim, "complete", json!({"result": 1})).await.expect(200);
+        let stranger = claim.as_worker(W2);
+        app.settle_with(&stranger, "complete", json!({"result": 1})).await.problem(409, "already_finished");
     }
 }

@@ -1,4 +1,4 @@
-//! `POST /events/settle`: many words at once, one outcome each.
+//! `POST /events/settle`: many settlements at once, with one outcome each.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ async fn publish_many(app: &App, count: usize) {
     app.post("/events/batch", &json!({"events": events})).await.expect(201);
 }
 
-/// Claims up to ten events; answers their ids and leases.
+/// Claims up to ten events. Returns their ids and leases.
 async fn claim_ten(app: &App) -> (Vec<i64>, Vec<i64>) {
     let events = app.claim_batch("a", W1, 10).await;
     events.iter().map(Claim::of).map(|claim| (claim.event_id, claim.lease_id)).unzip()
@@ -22,13 +22,13 @@ async fn settle(app: &App, results: Vec<Value>) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_item_gets_the_outcome_of_its_own_call() {
+async fn every_item_gets_the_outcome_of_a_single_call() {
     let app = App::with_fixed_clock().await;
     publish_many(&app, 6).await;
     app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1})).await;
     let (claimed, leases) = claim_ten(&app).await;
     app.operate(claimed[3], "reset").await.expect(200);
-    app.take("a", W2).await;
+    app.claim_one("a", W2).await;
     app.operate(claimed[4], "reset").await.expect(200);
     let unclaimed = app.publish_tagged("b").await;
     let outcomes = settle(
@@ -49,8 +49,8 @@ async fn every_item_gets_the_outcome_of_its_own_call() {
     let told: Vec<(u64, &str)> = outcomes
         .iter()
         .map(|outcome| {
-            let word = outcome["code"].as_str().or(outcome["action"].as_str());
-            (outcome["status"].as_u64().expect("a status"), word.expect("a code or an action"))
+            let verb = outcome["code"].as_str().or(outcome["action"].as_str());
+            (outcome["status"].as_u64().expect("a status"), verb.expect("a code or an action"))
         })
         .collect();
     assert_eq!(
@@ -79,7 +79,7 @@ async fn every_item_gets_the_outcome_of_its_own_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_event_twice_in_one_batch_is_answered_right_both_times() {
+async fn the_same_event_twice_in_one_batch_gets_the_right_outcome_both_times() {
     let app = App::with_fixed_clock().await;
     publish_many(&app, 3).await;
     app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1})).await;
@@ -130,7 +130,7 @@ async fn a_repeated_batch_gets_the_same_entries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_are_settled_at_once() {
+async fn a_thousand_events_are_settled_at_once() {
     let app = App::start().await;
     publish_many(&app, 1000).await;
     let claimed = app.claim_batch("a", W1, 1000).await;
@@ -147,7 +147,7 @@ async fn a_thousand_are_settled_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_bad_item_is_named_and_nothing_is_done() {
+async fn one_invalid_item_is_named_and_nothing_is_settled() {
     let app = App::start().await;
     publish_many(&app, 2).await;
     let claimed = ids(&app.claim_batch("a", W1, 2).await);
@@ -181,7 +181,7 @@ async fn every_bad_item_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_batches_with_the_same_events_in_opposite_order_do_not_stand_in_each_others_way() {
+async fn two_batches_with_the_same_events_in_opposite_order_do_not_deadlock() {
     let app = App::start().await;
     for _ in 0..5 {
         publish_many(&app, 100).await;
@@ -196,11 +196,11 @@ async fn two_batches_with_the_same_events_in_opposite_order_do_not_stand_in_each
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_and_a_call_of_its_own_agree() {
+async fn an_item_that_repeats_a_single_call_gets_its_entry() {
     let app = App::start().await;
     publish_many(&app, 1).await;
-    let claim = app.take("a", W1).await;
-    let entry = app.say(&claim, "complete", Naming::Lease).await.expect(200).json();
+    let claim = app.claim_one("a", W1).await;
+    let entry = app.settle(&claim, "complete", Naming::Lease).await.expect(200).json();
     let outcome = settle(&app, vec![json!({"event_id": claim.event_id, "action": "complete"})]).await.remove(0);
     assert_eq!(outcome["id"], entry["id"]);
     assert_eq!(outcome["status"], 200);

@@ -1,5 +1,5 @@
-//! A lease belongs to one claim and one worker: whoever names another's is refused, in every
-//! state of the event, and changes nothing.
+//! A lease belongs to one claim and one worker. A worker that names another worker's lease is
+//! refused in every state of the event, and changes nothing.
 
 use std::collections::BTreeSet;
 
@@ -8,32 +8,34 @@ use serde_json::{Value, json};
 use crate::support::work::{Claim, Naming, W1, W2, ids};
 use crate::support::{App, ledger};
 
-/// Never holds anything.
-const STRANGER: &str = "stranger:9";
+/// A worker that never holds anything.
+const OTHER_WORKER: &str = "other:9";
 
 const SETTLING: [&str; 2] = ["complete", "fail"];
 const ALL: [&str; 5] = ["start", "heartbeat", "complete", "fail", "release"];
 
-/// An event as most are, and one with an ordering key, whose completion is judged.
+/// Publishes and claims an event without and one with an ordering key, whose completion takes the
+/// slow path.
 async fn held_by(app: &App, worker_id: &str) -> [Claim; 2] {
     app.publish_tagged("a").await;
-    let plain = app.take("a", worker_id).await;
+    let plain = app.claim_one("a", worker_id).await;
     let key = format!("key of {}", plain.event_id);
     app.publish(json!({"title": "a job", "tags": "a", "ordering_key": key})).await;
-    [plain, app.take("a", worker_id).await]
+    [plain, app.claim_one("a", worker_id).await]
 }
 
-/// Says every word by the right `lease_id` under a stranger's name.
-async fn refused(app: &App, claim: &Claim, words: &[&str], code: &str) {
+/// Sends every settlement with the right `lease_id` under another worker's name, and asserts that
+/// it is refused.
+async fn refused(app: &App, claim: &Claim, verbs: &[&str], code: &str) {
     let before = app.event(claim.event_id).await;
-    for word in words {
-        app.say(&claim.spoken_by(STRANGER), word, Naming::Lease).await.problem(409, code);
+    for verb in verbs {
+        app.settle(&claim.as_worker(OTHER_WORKER), verb, Naming::Lease).await.problem(409, code);
     }
     assert_eq!(app.event(claim.event_id).await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_two_claims_share_a_lease_id_and_later_ones_have_higher_ones() {
+async fn lease_ids_are_unique_and_grow_with_every_claim() {
     let app = App::with_fixed_clock().await;
     for _ in 0..20 {
         app.publish(json!({"title": "a job", "tags": "a,b"})).await;
@@ -48,18 +50,18 @@ async fn no_two_claims_share_a_lease_id_and_later_ones_have_higher_ones() {
             let before = &mut latest[claim.event_id as usize];
             assert!(claim.lease_id > *before);
             *before = claim.lease_id;
-            app.say(&claim, "release", Naming::Lease).await.expect(200);
+            app.settle(&claim, "release", Naming::Lease).await.expect(200);
         }
     }
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_is_held_is_not_a_strangers_to_settle() {
+async fn another_worker_cannot_settle_a_held_event() {
     let app = App::with_fixed_clock().await;
     for claim in held_by(&app, W1).await {
         refused(&app, &claim, &ALL, "lease_lost").await;
-        app.say_with(&claim, "complete", json!({"result": {"by": "the holder"}})).await.expect(200);
+        app.settle_with(&claim, "complete", json!({"result": {"by": "the holder"}})).await.expect(200);
         let event = app.event(claim.event_id).await;
         assert_eq!((&event["worker_id"], &event["result"]), (&W1.into(), &json!({"by": "the holder"})));
     }
@@ -67,36 +69,36 @@ async fn work_that_is_held_is_not_a_strangers_to_settle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_was_reset_is_not_a_strangers_to_settle_late() {
+async fn another_worker_cannot_settle_an_event_that_was_reset() {
     let app = App::with_fixed_clock().await;
     for claim in held_by(&app, W1).await {
         app.operate(claim.event_id, "reset").await.expect(200);
         refused(&app, &claim, &ALL, "lease_lost").await;
-        app.say(&claim, "complete", Naming::Lease).await.expect(200);
+        app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     }
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_a_retry_is_lost_to_a_stranger_even_if_it_repeats_the_failure() {
+async fn another_worker_cannot_repeat_a_failure() {
     let app = App::with_fixed_clock().await;
     for claim in held_by(&app, W1).await {
-        app.say(&claim, "fail", Naming::Lease).await.expect(200);
+        app.settle(&claim, "fail", Naming::Lease).await.expect(200);
         refused(&app, &claim, &ALL, "lease_lost").await;
         assert_eq!(app.advance_and_promote(300).await, 1);
-        let second = app.take("a", W2).await;
+        let second = app.claim_one("a", W2).await;
         refused(&app, &claim, &ALL, "lease_lost").await;
-        app.say(&second, "complete", Naming::Lease).await.expect(200);
+        app.settle(&second, "complete", Naming::Lease).await.expect(200);
         refused(&app, &claim, &ALL, "already_finished").await;
     }
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_released_is_lost_to_a_stranger() {
+async fn another_worker_cannot_settle_a_released_event() {
     let app = App::with_fixed_clock().await;
     for claim in held_by(&app, W1).await {
-        app.say(&claim, "release", Naming::Lease).await.expect(200);
+        app.settle(&claim, "release", Naming::Lease).await.expect(200);
         refused(&app, &claim, &ALL, "lease_lost").await;
         app.operate(claim.event_id, "cancel").await.expect(200);
     }
@@ -104,14 +106,14 @@ async fn what_was_released_is_lost_to_a_stranger() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_finished_is_so_for_a_stranger_even_if_it_repeats_how() {
+async fn another_worker_cannot_repeat_the_settlement_of_a_finished_event() {
     let app = App::with_fixed_clock().await;
     for claim in held_by(&app, W1).await {
-        app.say(&claim, "complete", Naming::Lease).await.expect(200);
+        app.settle(&claim, "complete", Naming::Lease).await.expect(200);
         refused(&app, &claim, &ALL, "already_finished").await;
     }
     for claim in held_by(&app, W1).await {
-        app.say_with(&claim, "fail", json!({"retryable": false})).await.expect(400);
+        app.settle_with(&claim, "fail", json!({"retryable": false})).await.expect(400);
         refused(&app, &claim, &ALL, "already_finished").await;
     }
     for claim in held_by(&app, W1).await {
@@ -123,42 +125,42 @@ async fn what_is_finished_is_so_for_a_stranger_even_if_it_repeats_how() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_claimed_or_published_is_unclaimed_or_unknown_to_a_stranger() {
+async fn a_worker_cannot_settle_an_unclaimed_or_unknown_event() {
     let app = App::start().await;
     let event_id = app.publish_tagged("a").await;
-    let invented = Claim { event_id, lease_id: 1, worker_id: STRANGER.into() };
+    let invented = Claim { event_id, lease_id: 1, worker_id: OTHER_WORKER.into() };
     let unknown = Claim { event_id: 4_711, ..invented.clone() };
-    for word in ALL {
-        app.say(&invented, word, Naming::Lease).await.problem(409, "not_claimed");
-        app.say(&unknown, word, Naming::Lease).await.problem(404, "event_not_found");
+    for verb in ALL {
+        app.settle(&invented, verb, Naming::Lease).await.problem(409, "not_claimed");
+        app.settle(&unknown, verb, Naming::Lease).await.problem(404, "event_not_found");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_mixes_up_two_of_its_events_is_refused() {
+async fn a_worker_that_swaps_the_leases_of_two_events_is_refused() {
     let app = App::with_fixed_clock().await;
     let [one, other] = held_by(&app, W1).await;
     let mixed_up =
         [Claim { lease_id: other.lease_id, ..one.clone() }, Claim { lease_id: one.lease_id, ..other.clone() }];
     for claim in &mixed_up {
-        for word in ALL {
-            app.say(claim, word, Naming::Lease).await.problem(409, "lease_lost");
+        for verb in ALL {
+            app.settle(claim, verb, Naming::Lease).await.problem(409, "lease_lost");
         }
         assert_eq!(app.actions(claim.event_id).await, ["PICKED"]);
     }
     for claim in [&one, &other] {
-        app.say(claim, "complete", Naming::Lease).await.expect(200);
+        app.settle(claim, "complete", Naming::Lease).await.expect(200);
     }
     for claim in &mixed_up {
-        for word in SETTLING {
-            app.say(claim, word, Naming::Lease).await.problem(409, "already_finished");
+        for verb in SETTLING {
+            app.settle(claim, verb, Naming::Lease).await.problem(409, "already_finished");
         }
     }
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_a_stranger_settles_nothing() {
+async fn a_batch_of_another_worker_settles_nothing() {
     let app = App::start().await;
     let claims = [held_by(&app, W1).await, held_by(&app, W1).await].concat();
     let item =
@@ -169,7 +171,7 @@ async fn a_batch_of_a_stranger_settles_nothing() {
         .map(|(claim, action)| item(claim, action))
         .chain([item(&claims[3], "complete")])
         .collect();
-    let body = json!({"worker_id": STRANGER, "results": results});
+    let body = json!({"worker_id": OTHER_WORKER, "results": results});
     let reply = app.post("/events/settle", &body).await.expect(200).json();
     for outcome in reply["results"].as_array().expect("results") {
         assert_eq!((&outcome["status"], &outcome["code"]), (&409.into(), &"lease_lost".into()));
@@ -180,12 +182,12 @@ async fn a_batch_of_a_stranger_settles_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_that_asks_for_the_next_gets_none() {
+async fn another_worker_that_settles_with_next_gets_no_event() {
     let app = App::start().await;
     let [claim, _] = held_by(&app, W1).await;
     let next = app.publish_tagged("a").await;
     let path = format!("/events/{}/complete?next=true&tags=a", claim.event_id);
-    app.post(&path, &claim.spoken_by(STRANGER).body(Naming::Lease)).await.problem(409, "lease_lost");
+    app.post(&path, &claim.as_worker(OTHER_WORKER).body(Naming::Lease)).await.problem(409, "lease_lost");
     assert_eq!(app.status(next).await, "PENDING");
     assert_eq!(ids(&app.claim_batch("a", W2, 10).await), [next]);
 }

@@ -65,10 +65,10 @@ async fn hold(server: &Witness<'_>, event: Value) -> i64 {
 }
 
 async fn work(server: &Witness<'_>) {
-    let say = async |id: i64, word: &str, more: Value| {
+    let say = async |id: i64, verb: &str, more: Value| {
         let mut body = json!({"worker_id": WORKER});
         body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        server.post(&format!("/events/{id}/{word}"), &body).await
+        server.post(&format!("/events/{id}/{verb}"), &body).await
     };
     let done = hold(server, json!({"title": "done", "tags": "work"})).await;
     say(done, "start", json!({})).await.expect(200);
@@ -78,8 +78,8 @@ async fn work(server: &Witness<'_>) {
     assert_eq!(say(done, "complete", report.clone()).await.expect(200).json()["repeated"], false);
     assert_eq!(say(done, "complete", report).await.expect(200).json()["repeated"], true);
     say(done, "complete", json!({})).await.problem(409, "already_settled");
-    for word in ["start", "heartbeat", "release", "fail"] {
-        say(done, word, json!({})).await.problem(409, "already_settled");
+    for verb in ["start", "heartbeat", "release", "fail"] {
+        say(done, verb, json!({})).await.problem(409, "already_settled");
     }
     say(done, "complete", json!({"lease_id": 9_999})).await.problem(409, "already_finished");
     let failing = hold(server, json!({"title": "failing", "tags": "work", "max_retries": 2})).await;
@@ -94,10 +94,10 @@ async fn work(server: &Witness<'_>) {
     let waiting = server.app.publish_tagged("untouched").await;
     let released = hold(server, json!({"title": "released", "tags": "work"})).await;
     say(released, "release", json!({"delay_seconds": 5})).await.expect(200);
-    for word in ["start", "heartbeat", "release", "complete", "fail"] {
-        say(waiting, word, json!({})).await.problem(409, "not_claimed");
+    for verb in ["start", "heartbeat", "release", "complete", "fail"] {
+        say(waiting, verb, json!({})).await.problem(409, "not_claimed");
         let others = hold(server, json!({"title": "others", "tags": "work"})).await;
-        say(others, word, json!({"worker_id": "stranger:1"})).await.problem(409, "lease_lost");
+        say(others, verb, json!({"worker_id": "stranger:1"})).await.problem(409, "lease_lost");
     }
 }
 
@@ -139,24 +139,24 @@ async fn go_on_to_the_next(server: &Witness<'_>) {
 
 /// What was settled, and whose log entries are gone, is answered from the events' state.
 async fn repeat_after_pruning(server: &Witness<'_>) {
-    let mut words = Vec::new();
-    for word in ["start", "complete", "fail", "release"] {
-        let id = hold(server, json!({"title": word, "tags": "pruned"})).await;
-        words.push((format!("/events/{id}/{word}"), json!({"event_id": id, "action": word})));
+    let mut verbs = Vec::new();
+    for verb in ["start", "complete", "fail", "release"] {
+        let id = hold(server, json!({"title": verb, "tags": "pruned"})).await;
+        verbs.push((format!("/events/{id}/{verb}"), json!({"event_id": id, "action": verb})));
     }
     let body = json!({"worker_id": WORKER});
-    for (path, _) in &words {
+    for (path, _) in &verbs {
         server.post(path, &body).await.expect(200);
     }
     database::execute(&server.app.url, "DELETE FROM waybill.event_log WHERE lease_id > 0").await;
-    for (path, _) in &words {
+    for (path, _) in &verbs {
         let answer = server.post(path, &body).await.expect(200).json();
         assert_eq!((&answer["repeated"], answer.get("id")), (&json!(true), None));
     }
-    let results: Vec<&Value> = words.iter().skip(1).map(|(_, result)| result).collect();
+    let results: Vec<&Value> = verbs.iter().skip(1).map(|(_, result)| result).collect();
     let outcomes = server.post("/events/settle", &json!({"worker_id": WORKER, "results": results})).await.expect(200);
     assert!(outcomes.json()["results"].as_array().is_some_and(|all| all.iter().all(|one| one["repeated"] == true)));
-    let path = format!("{}?next=true&tags=pruned", words[1].0);
+    let path = format!("{}?next=true&tags=pruned", verbs[1].0);
     assert_eq!(server.post(&path, &body).await.expect(200).json()["settled"]["repeated"], true);
 }
 

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 
 use crate::contract::document::Operation;
 use crate::contract::witness::{Record, Witness};
-use crate::support::wire::{Cut, Wire};
+use crate::support::wire::{Cut, DatabaseProxy};
 use crate::support::{App, HeldTable, Options, Reply, database};
 
 pub async fn run(record: &Record) {
@@ -36,12 +36,12 @@ async fn with_no_room_to_wait(record: &Record) {
     let body = json!({"worker_id": "w:1", "tags": "none", "wait": 1});
     server.get("/events/subscribe?tags=none&worker_id=w:1&wait=1").await.problem(429, "overloaded");
     server.post("/events/claim", &body).await.problem(429, "overloaded");
-    for word in ["complete", "fail"] {
+    for verb in ["complete", "fail"] {
         let id = server.app.publish_tagged("work").await;
         server.app.claim("work", "w:1").await.expect("an event");
-        let path = format!("/events/{id}/{word}?next=true&tags=none&wait=1");
+        let path = format!("/events/{id}/{verb}?next=true&tags=none&wait=1");
         server.post(&path, &json!({"worker_id": "w:1"})).await.problem(429, "overloaded");
-        server.post(&format!("/events/{id}/{word}"), &json!({"worker_id": "w:1"})).await.expect(200);
+        server.post(&format!("/events/{id}/{verb}"), &json!({"worker_id": "w:1"})).await.expect(200);
     }
 }
 
@@ -54,19 +54,19 @@ async fn with_full_lanes(record: &Record) {
     server.app.claim("work", "w:1").await.expect("an event");
     let mut held = HeldTable::lock(&server.app.url, "waybill.events, waybill.deliveries").await;
     let event = json!({"title": "a job", "tags": "work"});
-    let word = json!({"worker_id": "w:1"});
+    let body = json!({"worker_id": "w:1"});
     let stuck = [
         fill(&server.app, &mut held, 0, "/events", &event).await,
-        fill(&server.app, &mut held, 2, &format!("/events/{id}/complete"), &word).await,
+        fill(&server.app, &mut held, 2, &format!("/events/{id}/complete"), &body).await,
     ];
     server.post("/events", &event).await.problem(429, "overloaded");
     server.post("/events/batch", &json!({"events": [event]})).await.problem(429, "overloaded");
     for verb in ["start", "heartbeat", "complete", "fail", "release"] {
-        server.post(&format!("/events/{id}/{verb}"), &word).await.problem(429, "overloaded");
+        server.post(&format!("/events/{id}/{verb}"), &body).await.problem(429, "overloaded");
     }
     let results = json!({"worker_id": "w:1", "results": [{"event_id": id, "action": "complete"}]});
     server.post("/events/settle", &results).await.problem(429, "overloaded");
-    held.let_go().await;
+    held.unlock().await;
     for reply in stuck.into_iter().flatten() {
         expect_done(reply.await.expect("an answer"));
     }
@@ -82,7 +82,7 @@ async fn fill(app: &App, held: &mut HeldTable, before: usize, path: &str, body: 
     let mut stuck = Vec::new();
     for statements in 1..=2 {
         stuck.push(send());
-        held.until_awaited_by(before + statements).await;
+        held.until_blocked_statements(before + statements).await;
     }
     // One of the next two takes the last place, and the other is refused.
     let (refused, _, waiting) = select_all([send(), send()]).await;
@@ -125,10 +125,10 @@ async fn with_the_database_gone(record: &Record) {
 }
 
 async fn with_a_lost_answer(record: &Record) {
-    let wire = Wire::to(&database::migrated().await).await;
-    let options = Options { url: Some(wire.url()), ..Options::default() };
+    let proxy = DatabaseProxy::to(&database::migrated().await).await;
+    let options = Options { url: Some(proxy.url()), ..Options::default() };
     let server = Witness::of(App::start_with(options).await, record);
-    wire.cut_at("INSERT INTO waybill.events", Cut::After);
+    proxy.cut_at("INSERT INTO waybill.events", Cut::After);
     let event = json!({"title": "a job", "tags": "work"});
     server.post("/events", &event).await.problem(503, "outcome_unknown");
 }

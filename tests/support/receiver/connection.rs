@@ -1,4 +1,4 @@
-//! One connection: requests in, answers out, as well or as badly as the script says.
+//! One connection: reads requests and sends the responses that the script asks for, good or broken.
 
 use std::io;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::Recorded;
-use super::desk::Desk;
+use super::desk::ReceiverState;
 use super::gate::Gate;
 use super::reply::{Manner, Reply};
 
-/// A stream that a reset can be sent on.
+/// A stream whose TCP connection can be reset.
 trait Wire: AsyncRead + AsyncWrite + Unpin + Send {
     fn tcp(&self) -> &TcpStream;
 }
@@ -30,35 +30,35 @@ impl Wire for TlsStream<TcpStream> {
     }
 }
 
-/// Whether the connection lives on after an answer.
+/// Whether the connection stays open after a response.
 #[derive(PartialEq, Eq)]
 enum Then {
     KeepAlive,
     HangUp,
 }
 
-/// Serves a connection to its end. That a sender hangs up is none of our business.
-pub async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, number: usize, desk: Arc<Desk>) {
+/// Serves a connection until it ends. A sender that hangs up is not an error.
+pub async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, number: usize, state: Arc<ReceiverState>) {
     let _ = match acceptor {
-        None => serve_requests(stream, number, desk).await,
+        None => serve_requests(stream, number, state).await,
         Some(acceptor) => match acceptor.accept(stream).await {
-            Ok(stream) => serve_requests(stream, number, desk).await,
+            Ok(stream) => serve_requests(stream, number, state).await,
             Err(refused) => Err(refused),
         },
     };
 }
 
-async fn serve_requests(mut wire: impl Wire, number: usize, desk: Arc<Desk>) -> io::Result<()> {
+async fn serve_requests(mut wire: impl Wire, number: usize, state: Arc<ReceiverState>) -> io::Result<()> {
     let mut buffer = Vec::new();
     while let Some(request) = Recorded::read(&mut wire, &mut buffer, number).await? {
-        let (reply, in_flight) = desk.take_in(request);
+        let (reply, in_flight) = state.record(request);
         let then = answer(&mut wire, reply, &mut buffer).await?;
         drop(in_flight);
         if then == Then::HangUp {
             break;
         }
     }
-    // A reset must stay one: an orderly goodbye is for the others.
+    // A reset must not become an orderly shutdown.
     if wire.tcp().linger()?.is_none() { wire.shutdown().await } else { Ok(()) }
 }
 
@@ -68,7 +68,7 @@ async fn answer(wire: &mut impl Wire, reply: Reply, buffer: &mut Vec<u8>) -> io:
     }
     match &reply.manner {
         Manner::Whole => {
-            // In one piece, so that no answer is split where the script did not say so.
+            // In one write: a response is split only where the script says so.
             let mut bytes = reply.head(Some(reply.body.len())).into_bytes();
             bytes.extend_from_slice(&reply.body);
             send(wire, &bytes).await?;
@@ -108,7 +108,7 @@ async fn send_endlessly(wire: &mut impl Wire, reply: &Reply) -> io::Result<()> {
     }
 }
 
-/// Waits for the gate, or for the sender to lose its patience.
+/// Waits until the gate opens or the sender hangs up.
 async fn wait_at(gate: &Gate, wire: &mut impl Wire, buffer: &mut Vec<u8>) -> io::Result<()> {
     let hung_up = async {
         while wire.read_buf(buffer).await? > 0 {}

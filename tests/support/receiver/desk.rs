@@ -1,4 +1,4 @@
-//! What all connections of a receiver share: the script, and the books.
+//! What all connections of a receiver share: the script and the recorded requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -7,20 +7,20 @@ use tokio::sync::watch;
 
 use super::{Recorded, Reply};
 
-/// Where requests are written down and their answers are decided.
-pub struct Desk {
+/// Records requests and decides their responses.
+pub struct ReceiverState {
     script: Mutex<Script>,
     received: Mutex<Vec<Recorded>>,
     counts: watch::Sender<Counts>,
 }
 
-/// How to answer: the next ones first, then by the rule.
+/// The queued replies are used first, then the rule decides.
 pub struct Script {
     pub next: VecDeque<Reply>,
     pub rule: Box<dyn FnMut(&Recorded) -> Reply + Send>,
 }
 
-/// How much there is of everything, now and altogether.
+/// Current and total counts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     pub received: usize,
@@ -29,7 +29,7 @@ pub struct Counts {
     pub connections: usize,
 }
 
-impl Desk {
+impl ReceiverState {
     pub fn new() -> Self {
         let script = Script { next: VecDeque::new(), rule: Box::new(|_| Reply::ok()) };
         Self { script: Mutex::new(script), received: Mutex::default(), counts: watch::Sender::default() }
@@ -51,15 +51,16 @@ impl Desk {
         self.counts.subscribe()
     }
 
-    /// Counts a connection; answers its number, from 1.
+    /// Counts a connection and returns its number, starting from 1.
     pub fn connected(&self) -> usize {
         self.counts.send_modify(|counts| counts.connections += 1);
         self.counts().connections
     }
 
-    /// Writes a request down and decides how to answer it.
-    pub fn take_in(self: &Arc<Self>, request: Recorded) -> (Reply, InFlight) {
-        // Under the one lock, so that two who come at once are answered in the order kept.
+    /// Records a request and decides its reply.
+    pub fn record(self: &Arc<Self>, request: Recorded) -> (Reply, InFlight) {
+        // Under one lock: requests that arrive together are answered in the order in which they are
+        // recorded.
         let mut received = self.received.lock().expect("the books");
         let reply = self.script().reply_to(&request);
         received.push(request);
@@ -79,8 +80,8 @@ impl Script {
     }
 }
 
-/// A request that is not answered to the end; dropped, it is.
-pub struct InFlight(Arc<Desk>);
+/// A request whose response is not complete. Dropping it marks the response as complete.
+pub struct InFlight(Arc<ReceiverState>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {

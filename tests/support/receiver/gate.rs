@@ -1,4 +1,4 @@
-//! What a reply waits at.
+//! Holds replies back until the test releases them.
 
 use tokio_util::sync::CancellationToken;
 
@@ -7,12 +7,12 @@ use tokio_util::sync::CancellationToken;
 pub struct Gate(CancellationToken);
 
 impl Gate {
-    /// A gate that somebody will open, or nobody.
+    /// Creates a closed gate.
     pub fn closed() -> Self {
         Self(CancellationToken::new())
     }
 
-    /// Lets through all who wait and will come.
+    /// Releases all replies, those that wait and those still to come.
     pub fn open(&self) {
         self.0.cancel();
     }

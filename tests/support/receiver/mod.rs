@@ -1,14 +1,14 @@
-//! A receiver of webhooks that does as it is told: a real server on a port of its own, which
-//! keeps what it was sent and can answer badly in all the ways that real ones do.
+//! A scripted webhook receiver: a real server on its own port, which records its requests and can
+//! give every kind of broken response that real receivers give.
 //!
 //! ```ignore
 //! let receiver = Receiver::start().await;          // answers 200 to everything
-//! receiver.next(Reply::status(500));               // the next request fails, once
+//! receiver.next(Reply::status(500));               // the next request fails
 //! receiver.always(Reply::gone());                  // the default from now on
 //! receiver.answer_with(|request| …);               // or decided per request
 //! let requests = receiver.received(3).await;       // waits for the third
 //!
-//! let gate = Gate::closed();                       // holds an answer until it is opened
+//! let gate = Gate::closed();                       // holds a response until it is opened
 //! receiver.next(Reply::ok().held_by(&gate));
 //! receiver.until_in_flight(1).await;
 //! gate.open();
@@ -33,30 +33,30 @@ pub use reply::Reply;
 pub use request::Recorded;
 
 use super::PATIENCE;
-use desk::{Counts, Desk};
+use desk::{Counts, ReceiverState};
 use tls::Identity;
 
-/// A scripted server on 127.0.0.1. Dropped, it closes its port and all connections.
+/// A scripted server on 127.0.0.1. When it is dropped, it closes its port and all connections.
 pub struct Receiver {
     address: SocketAddr,
-    desk: Arc<Desk>,
+    state: Arc<ReceiverState>,
     identity: Option<Identity>,
     accepting: JoinHandle<()>,
 }
 
 impl Receiver {
-    /// One that speaks plain HTTP and answers 200 until told otherwise.
+    /// Starts a receiver that speaks plain HTTP and answers 200 by default.
     pub async fn start() -> Self {
         Self::start_with(None).await
     }
 
-    /// One that speaks TLS, with a certificate for `localhost` and `127.0.0.1` that nobody
-    /// trusts who was not given [`Receiver::certificate`].
+    /// Starts a receiver that speaks TLS with a self-signed certificate for `localhost` and
+    /// `127.0.0.1`. Only clients that were given [`Receiver::certificate`] trust it.
     pub async fn start_tls() -> Self {
         Self::start_with(Some(Identity::self_signed(&["localhost", "127.0.0.1"]))).await
     }
 
-    /// One that speaks TLS, with a certificate for these names and no other.
+    /// Starts a receiver that speaks TLS with a certificate for exactly these names.
     pub async fn start_tls_for(names: &[&str]) -> Self {
         Self::start_with(Some(Identity::self_signed(names))).await
     }
@@ -64,31 +64,30 @@ impl Receiver {
     async fn start_with(identity: Option<Identity>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let desk = Arc::new(Desk::new());
+        let state = Arc::new(ReceiverState::new());
         let acceptor = identity.as_ref().map(|identity| identity.acceptor.clone());
-        let accepting = tokio::spawn(accept(listener, acceptor, desk.clone()));
-        Self { address, desk, identity, accepting }
+        let accepting = tokio::spawn(accept(listener, acceptor, state.clone()));
+        Self { address, state, identity, accepting }
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of a path here, such as `/hook`.
+    /// Returns the URL of a path at this receiver, for example `/hook`.
     pub fn url(&self, path: &str) -> String {
         let scheme = if self.identity.is_some() { "https" } else { "http" };
         format!("{scheme}://{}{path}", self.address)
     }
 
-    /// The file with the certificate (PEM) that a client must trust to speak with it.
+    /// Returns the certificate file (PEM) that a client must trust.
     pub fn certificate(&self) -> &Path {
         self.identity.as_ref().expect("a receiver that speaks TLS").certificate.path()
     }
 
-    /// Answers one more request with `reply`; such replies queue up, and go first.
+    /// Answers one further request with `reply`. Queued replies are used before the rule.
     pub fn next(&self, reply: Reply) {
-        self.desk.script().next.push_back(reply);
+        self.state.script().next.push_back(reply);
     }
 
     /// Answers every request with `reply` from now on.
@@ -96,13 +95,13 @@ impl Receiver {
         self.answer_with(move |_| reply.clone());
     }
 
-    /// Answers every request as `rule` says from now on. A rule that panics takes the receiver
-    /// with it: let it note what it sees, and look at that afterwards.
+    /// Answers every request with what `rule` returns from now on. A panic in a rule ends the
+    /// receiver: record what the rule sees, and assert it afterwards.
     pub fn answer_with(&self, rule: impl FnMut(&Recorded) -> Reply + Send + 'static) {
-        self.desk.script().rule = Box::new(rule);
+        self.state.script().rule = Box::new(rule);
     }
 
-    /// Waits until `count` requests have come, and answers all that have.
+    /// Waits until `count` requests have arrived, and returns all that have.
     #[track_caller]
     pub fn received(&self, count: usize) -> impl Future<Output = Vec<Recorded>> {
         let waiting = self.wait_for("requests received", count, move |counts| counts.received >= count);
@@ -112,40 +111,40 @@ impl Receiver {
         }
     }
 
-    /// The requests that have come so far, in the order of their arrival.
+    /// Returns the requests that have arrived so far, in the order of their arrival.
     pub fn so_far(&self) -> Vec<Recorded> {
-        self.desk.so_far()
+        self.state.so_far()
     }
 
-    /// How many requests have come so far.
+    /// Returns the number of requests that have arrived so far.
     pub fn count(&self) -> usize {
-        self.desk.counts().received
+        self.state.counts().received
     }
 
-    /// How many requests have come and are not answered to the end. A sender may have its
-    /// answer a moment before it is counted; see [`Receiver::until_in_flight`].
+    /// Returns the number of requests whose response is not complete. A sender may have its
+    /// response shortly before it is counted; see [`Receiver::until_in_flight`].
     pub fn in_flight(&self) -> usize {
-        self.desk.counts().in_flight
+        self.state.counts().in_flight
     }
 
-    /// The most requests that were in flight at any one time.
+    /// Returns the highest number of requests that were in flight at the same time.
     pub fn most_in_flight(&self) -> usize {
-        self.desk.counts().most_in_flight
+        self.state.counts().most_in_flight
     }
 
-    /// How many connections were made so far.
+    /// Returns the number of connections made so far.
     pub fn connections(&self) -> usize {
-        self.desk.counts().connections
+        self.state.counts().connections
     }
 
-    /// Waits until exactly `count` requests are in flight. A sender that hangs up on a held
-    /// request ends it.
+    /// Waits until exactly `count` requests are in flight. A held request ends when its sender
+    /// hangs up.
     #[track_caller]
     pub fn until_in_flight(&self, count: usize) -> impl Future<Output = ()> {
         self.wait_for("requests in flight", count, move |counts| counts.in_flight == count)
     }
 
-    /// Waits until at least so many requests are under way.
+    /// Waits until at least `count` requests are in flight.
     #[track_caller]
     pub fn until_at_least_in_flight(&self, count: usize) -> impl Future<Output = ()> {
         self.wait_for("requests in flight at once", count, move |counts| counts.in_flight >= count)
@@ -159,7 +158,7 @@ impl Receiver {
         mut holds: impl FnMut(&Counts) -> bool,
     ) -> impl Future<Output = ()> {
         let called_at = std::panic::Location::caller();
-        let mut counts = self.desk.watch();
+        let mut counts = self.state.watch();
         async move {
             let outcome = tokio::time::timeout(PATIENCE, counts.wait_for(|counts| holds(counts))).await.is_ok();
             let counts = *counts.borrow();
@@ -174,14 +173,14 @@ impl Drop for Receiver {
     }
 }
 
-async fn accept(listener: TcpListener, acceptor: Option<tokio_rustls::TlsAcceptor>, desk: Arc<Desk>) {
-    // Dropped with this task, and all connections with it.
+async fn accept(listener: TcpListener, acceptor: Option<tokio_rustls::TlsAcceptor>, state: Arc<ReceiverState>) {
+    // Dropping this task drops the set, which closes all connections.
     let mut serving = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await.expect("a connection");
         stream.set_nodelay(true).expect("a socket");
-        let number = desk.connected();
-        serving.spawn(connection::serve(stream, acceptor.clone(), number, desk.clone()));
+        let number = state.connected();
+        serving.spawn(connection::serve(stream, acceptor.clone(), number, state.clone()));
         while serving.try_join_next().is_some() {}
     }
 }

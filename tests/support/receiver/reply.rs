@@ -1,8 +1,8 @@
-//! The ways to answer, good and bad.
+//! Responses of a receiver, good and broken.
 
 use super::gate::Gate;
 
-/// One answer. Starts as a status; what follows makes it richer, slower or broken.
+/// One response. It starts as a status; the builder methods add content, delays or faults.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub(super) status: u16,
@@ -12,24 +12,24 @@ pub struct Reply {
     pub(super) gate: Option<Gate>,
 }
 
-/// How an answer is given.
+/// How a response is sent.
 #[derive(Debug, Clone)]
 pub(super) enum Manner {
-    /// As HTTP wants it.
+    /// A complete HTTP response.
     Whole,
-    /// The headers promise more than the body holds; the rest comes after the gate, if ever.
+    /// The headers announce one byte more than is sent; it follows when the gate opens.
     BodyHeldBy(Gate),
-    /// The body repeats itself for as long as the connection stands.
+    /// The body repeats until the connection ends.
     Endless,
-    /// The connection is reset instead of an answer.
+    /// The connection is reset before any response.
     Reset,
-    /// The connection is reset where the body should come.
+    /// The connection is reset after the headers.
     ResetAfterHeaders,
-    /// The connection is closed instead of an answer.
+    /// The connection is closed before any response.
     Close,
-    /// The connection is closed where the body should come.
+    /// The connection is closed after the headers.
     CloseAfterHeaders,
-    /// The body alone is sent, as if it were an answer.
+    /// Only the bytes of the body are sent, without status line and headers.
     Raw,
 }
 
@@ -44,54 +44,52 @@ impl Reply {
         Self { status, headers: Vec::new(), body: Vec::new(), manner: Manner::Whole, gate: None }
     }
 
-    /// 410: the receiver wants no more.
+    /// 410: the receiver wants no more requests.
     pub fn gone() -> Self {
         Self::status(410)
     }
 
-    /// 429 with this `Retry-After`: seconds, or a date.
+    /// 429 with this `Retry-After`, in seconds or as a date.
     pub fn too_many_requests(retry_after: &str) -> Self {
         Self::status(429).header("retry-after", retry_after)
     }
 
-    /// 302 to another place.
+    /// 302 to another URL.
     pub fn redirect_to(url: &str) -> Self {
         Self::status(302).header("location", url)
     }
 
-    /// No answer, ever; the connection stays open until the sender has had enough.
+    /// No response: the connection stays open until the sender hangs up.
     pub fn never() -> Self {
         Self::ok().held_by(&Gate::closed())
     }
 
-    /// A reset instead of an answer.
+    /// A connection reset instead of a response.
     pub fn reset() -> Self {
         Self::ok().in_manner(Manner::Reset)
     }
 
-    /// A closed connection instead of an answer.
+    /// A closed connection instead of a response.
     pub fn close() -> Self {
         Self::ok().in_manner(Manner::Close)
     }
 
-    /// These bytes and then the end, whether they are HTTP or not.
+    /// Sends these bytes and closes the connection, whether they are HTTP or not.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self::ok().body(bytes).in_manner(Manner::Raw)
     }
 
-    /// Something that is not HTTP.
+    /// Bytes that are not HTTP.
     pub fn garbage() -> Self {
         Self::raw("\u{1}\u{2} this is not the protocol you are looking for\r\n\r\n")
     }
 
-    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
@@ -105,31 +103,31 @@ impl Reply {
         self
     }
 
-    /// Sends the headers and the body, but not the body's last byte before the gate opens.
+    /// Sends the headers and the body, but holds the last byte of the body until the gate opens.
     #[must_use]
     pub fn body_held_by(self, gate: &Gate) -> Self {
         self.in_manner(Manner::BodyHeldBy(gate.clone()))
     }
 
-    /// Sends the headers and the body, but never the body's last byte.
+    /// Sends the headers and the body, but never the last byte of the body.
     #[must_use]
     pub fn body_never_ends(self) -> Self {
         self.body_held_by(&Gate::closed())
     }
 
-    /// Sends a body for as long as the sender listens.
+    /// Sends a body without end.
     #[must_use]
     pub fn endless(self) -> Self {
         self.in_manner(Manner::Endless)
     }
 
-    /// Sends the headers, and then resets the connection.
+    /// Sends the headers, then resets the connection.
     #[must_use]
     pub fn reset_after_headers(self) -> Self {
         self.in_manner(Manner::ResetAfterHeaders)
     }
 
-    /// Sends the headers, and then closes the connection.
+    /// Sends the headers, then closes the connection.
     #[must_use]
     pub fn close_after_headers(self) -> Self {
         self.in_manner(Manner::CloseAfterHeaders)
@@ -140,7 +138,8 @@ impl Reply {
         self
     }
 
-    /// Status line and headers, with a body of so many bytes to follow; `None`: in chunks.
+    /// Returns the status line and headers for a body of `body_bytes` bytes, or for a chunked body
+    /// if `None`.
     pub(super) fn head(&self, body_bytes: Option<usize>) -> String {
         let mut head = format!("HTTP/1.1 {} Scripted\r\n", self.status);
         for (name, value) in &self.headers {

@@ -1,4 +1,4 @@
-//! A request, read off the wire and kept.
+//! A recorded request.
 
 use std::io;
 use std::time::Instant;
@@ -6,41 +6,40 @@ use std::time::Instant;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// What came, when, and on which connection.
+/// What arrived, when, and on which connection.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     pub method: String,
     /// Path and query, as sent.
     pub path: String,
-    /// In the order sent, names in lower case.
+    /// In the order sent, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// When the last byte of it had come.
+    /// When the last byte arrived.
     pub at: Instant,
-    /// The number of the connection, from 1: equal numbers are a connection used again.
+    /// The number of the connection, starting from 1. Requests with equal numbers shared a
+    /// connection.
     pub connection: usize,
 }
 
 impl Recorded {
-    /// The first header of this name, given in lower case.
+    /// Returns the first header of this name, which must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body as text.
     #[track_caller]
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("a body that is text")
     }
 
-    /// The body as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    /// Reads the next request; `None` when the sender has hung up. What was read too much
-    /// stays in `buffer`.
+    /// Reads the next request, or returns `None` if the sender has hung up. Bytes of later requests
+    /// stay in `buffer`.
     pub(super) async fn read(
         from: &mut (impl AsyncRead + Unpin),
         buffer: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Who the receiver says it is.
+//! The receiver's TLS identity.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use rustls::pki_types::PrivateKeyDer;
 use tempfile::NamedTempFile;
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate, its key, and the file by which others may come to trust it.
+/// A certificate with its key, and the file that clients need in order to trust it.
 pub struct Identity {
     pub acceptor: TlsAcceptor,
     pub certificate: NamedTempFile,
 }
 
 impl Identity {
-    /// One that vouches for itself, under these names or addresses.
+    /// Creates a self-signed certificate for these names or addresses.
     pub fn self_signed(names: &[&str]) -> Self {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let own = rcgen::generate_simple_self_signed(names).expect("a certificate");
