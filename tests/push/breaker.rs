@@ -1,4 +1,5 @@
-//! The breaker: an endpoint that keeps failing is left alone, and then tried out.
+//! The circuit breaker: an endpoint that keeps failing gets no requests for a while, and then a
+//! probe.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +8,17 @@ use serde_json::{Value, json};
 use waybill::background::dispatcher::Dispatcher;
 use waybill::engine::push::endpoint_notes::{EndpointNote, Finding};
 
-use super::by_hand::{dispatcher, idle, idle_beside, look, look_and_finish};
+use super::by_hand::{dispatch, dispatch_and_finish, dispatcher, idle, second_idle_server};
 use super::{attempt, claims, endpoint, fixed, id_of, publish, publish_id, with_flags};
 use crate::support::locks::HeldRow;
 use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::{App, ledger, until};
 
-const THREE: &str = "--breaker-failures=3";
+const THREE_FAILURES: &str = "--breaker-failures=3";
 
-/// A server that sends nothing by itself and whose breakers open after three failures, with a
-/// subscription to all events, of which the receiver has failed three; and two events parked.
-struct Opened {
+/// An idle server whose breakers open after three failures. Its one subscription has failed three
+/// times, and two further events are parked behind the open breaker.
+struct OpenBreaker {
     app: App,
     receiver: Receiver,
     dispatcher: Dispatcher,
@@ -25,36 +26,36 @@ struct Opened {
     parked: Vec<i64>,
 }
 
-impl Opened {
+impl OpenBreaker {
     async fn start() -> Self {
         Self::start_with(100).await
     }
 
     async fn start_with(max_pushes: usize) -> Self {
-        let (app, receiver) = (idle(&[THREE]).await, Receiver::start().await);
+        let (app, receiver) = (idle(&[THREE_FAILURES]).await, Receiver::start().await);
         let mut dispatcher = dispatcher(&app, max_pushes);
-        // No retries of the three that failed: what is sent later is what was parked.
+        // No retries of the three failures: only the parked events are sent later.
         let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1})).await;
         receiver.always(Reply::status(500));
         for _ in 0..3 {
             publish_id(&app, "a").await;
         }
         while receiver.count() < 3 {
-            assert_eq!(look_and_finish(&app, &mut dispatcher).await, 3.min(max_pushes));
+            assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 3.min(max_pushes));
         }
         let parked = vec![publish_id(&app, "a").await, publish_id(&app, "a").await];
         Self { app, receiver, dispatcher, subscription, parked }
     }
 
-    async fn look(&mut self) -> usize {
-        look_and_finish(&self.app, &mut self.dispatcher).await
+    async fn dispatch(&mut self) -> usize {
+        dispatch_and_finish(&self.app, &mut self.dispatcher).await
     }
 
     async fn state(&self) -> Value {
         endpoint(&self.app, &self.subscription).await["state"].clone()
     }
 
-    /// The types of the events that the system published itself.
+    /// Returns the types of the events that the server itself published.
     async fn notices(&self) -> Vec<String> {
         notices(&self.app).await
     }
@@ -67,7 +68,7 @@ async fn notices(app: &App) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_opens_at_the_twentieth_failure_in_a_row() {
+async fn the_breaker_opens_at_the_twentieth_failure_in_a_row() {
     let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
     receiver.always(Reply::status(500));
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
@@ -83,10 +84,10 @@ async fn it_opens_at_the_twentieth_failure_in_a_row() {
     ledger::check(&app).await;
 }
 
-/// Six requests are under way at once, and are answered one after the other.
+/// Six requests are in flight at once and are answered one after the other.
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_with_a_success_between_them_are_not_in_a_row() {
-    let (app, receiver) = (fixed(&[THREE]).await, Receiver::start().await);
+async fn a_success_resets_the_count_of_failures() {
+    let (app, receiver) = (fixed(&[THREE_FAILURES]).await, Receiver::start().await);
     let gates: Vec<Gate> = (0..6).map(|_| Gate::closed()).collect();
     receiver.answer_with({
         let gates = gates.clone();
@@ -111,8 +112,8 @@ async fn failures_with_a_success_between_them_are_not_in_a_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_was_under_way_when_it_opened_does_not_keep_it_open_longer() {
-    let (app, receiver) = (fixed(&[THREE]).await, Receiver::start().await);
+async fn a_failure_in_flight_when_the_breaker_opened_does_not_keep_it_open_longer() {
+    let (app, receiver) = (fixed(&[THREE_FAILURES]).await, Receiver::start().await);
     let (first, last) = (Gate::closed(), Gate::closed());
     for gate in [&first, &first, &first, &last] {
         receiver.next(Reply::status(500).held_by(gate));
@@ -129,13 +130,13 @@ async fn a_failure_that_was_under_way_when_it_opened_does_not_keep_it_open_longe
     until("all have failed", async || endpoint(&app, &subscription).await["failures_in_row"] == 4).await;
     assert_eq!(app.seconds_ahead(&endpoint(&app, &subscription).await["paused_until"]), 20);
     let failed = "SELECT count(*) FROM waybill.event_log WHERE action = 'FAILED'";
-    until("all is on record", async || app.count(failed).await == 4).await;
+    until("all is recorded", async || app.count(failed).await == 4).await;
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_is_an_answer_and_no_failure() {
-    let (app, receiver) = (fixed(&[THREE]).await, Receiver::start().await);
+async fn a_4xx_response_does_not_count_as_a_failure_of_the_endpoint() {
+    let (app, receiver) = (fixed(&[THREE_FAILURES]).await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
     for (status, failures) in [(500, 1), (500, 2), (404, 0), (500, 1)] {
         receiver.next(Reply::status(status));
@@ -147,12 +148,12 @@ async fn a_refusal_is_an_answer_and_no_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_it_is_open_nothing_is_sent_and_no_attempt_is_spent() {
-    let mut opened = Opened::start().await;
+async fn an_open_breaker_sends_nothing_and_counts_no_attempts() {
+    let mut opened = OpenBreaker::start().await;
     assert_eq!(opened.state().await, "open");
-    assert_eq!(opened.look().await, 0);
+    assert_eq!(opened.dispatch().await, 0);
     opened.app.advance(29);
-    assert_eq!(opened.look().await, 0);
+    assert_eq!(opened.dispatch().await, 0);
     for id in &opened.parked {
         assert_eq!((claims(&opened.app, *id).await, opened.app.status(*id).await.as_str()), (0, "PENDING"));
     }
@@ -161,89 +162,89 @@ async fn while_it_is_open_nothing_is_sent_and_no_attempt_is_spent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_its_pause_exactly_one_of_two_servers_sends_exactly_one_probe() {
-    let mut opened = Opened::start().await;
-    let other = idle_beside(&opened.app, &[THREE]).await;
+async fn after_the_pause_exactly_one_of_two_servers_sends_exactly_one_probe() {
+    let mut opened = OpenBreaker::start().await;
+    let other = second_idle_server(&opened.app, &[THREE_FAILURES]).await;
     let mut others = dispatcher(&other, 100);
     opened.app.advance(30);
     other.advance(30);
     assert_eq!(opened.state().await, "half_open");
     let gate = Gate::closed();
     opened.receiver.always(Reply::ok().held_by(&gate));
-    let at_once = tokio::join!(look(&opened.app, &mut opened.dispatcher), look(&other, &mut others));
+    let at_once = tokio::join!(dispatch(&opened.app, &mut opened.dispatcher), dispatch(&other, &mut others));
     assert_eq!(at_once.0 + at_once.1, 1);
-    assert_eq!(look(&opened.app, &mut opened.dispatcher).await + look(&other, &mut others).await, 0);
+    assert_eq!(dispatch(&opened.app, &mut opened.dispatcher).await + dispatch(&other, &mut others).await, 0);
     opened.receiver.until_in_flight(1).await;
     gate.open();
     opened.dispatcher.finish().await;
     others.finish().await;
     assert_eq!(opened.state().await, "closed");
-    assert_eq!(look_and_finish(&other, &mut others).await, 1, "the other parked one flows");
+    assert_eq!(dispatch_and_finish(&other, &mut others).await, 1, "the other parked event is sent");
     assert_eq!(opened.receiver.count(), 5);
     ledger::check(&opened.app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_subscriptions_of_one_endpoint_have_one_probe_between_them() {
-    let mut opened = Opened::start().await;
+async fn two_subscriptions_of_one_endpoint_share_one_probe() {
+    let mut opened = OpenBreaker::start().await;
     opened.app.subscribe(&opened.receiver.url("/hook"), json!({})).await;
     publish_id(&opened.app, "a").await;
     opened.app.advance(30);
-    assert_eq!(opened.look().await, 1);
-    assert_eq!(opened.look().await, 0);
+    assert_eq!(opened.dispatch().await, 1);
+    assert_eq!(opened.dispatch().await, 0);
     ledger::check(&opened.app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_probe_that_fails_keeps_it_open_and_a_good_one_closes_it() {
-    let mut opened = Opened::start().await;
+async fn a_failed_probe_keeps_the_breaker_open_and_a_successful_one_closes_it() {
+    let mut opened = OpenBreaker::start().await;
     opened.app.advance(30);
-    assert_eq!(opened.look().await, 1);
+    assert_eq!(opened.dispatch().await, 1);
     assert_eq!(opened.state().await, "open");
-    assert_eq!(opened.notices().await, ["waybill.subscription.breaker_opened"], "it was open all the time");
+    assert_eq!(opened.notices().await, ["waybill.subscription.breaker_opened"], "it stayed open");
     opened.app.advance(29);
-    assert_eq!(opened.look().await, 0);
+    assert_eq!(opened.dispatch().await, 0);
     opened.app.advance(1);
     opened.receiver.always(Reply::ok());
-    assert_eq!(opened.look().await, 1);
+    assert_eq!(opened.dispatch().await, 1);
     assert_eq!(opened.state().await, "closed");
     for _ in 0..5 {
         publish_id(&opened.app, "b").await;
     }
-    assert_eq!(opened.look().await, 5, "everything flows");
+    assert_eq!(opened.dispatch().await, 5, "everything is sent");
     let told = ["waybill.subscription.breaker_opened", "waybill.subscription.breaker_closed"];
     assert_eq!(opened.notices().await, told);
     ledger::check(&opened.app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_probe_that_is_told_to_wait_longer_is_heeded() {
-    let mut opened = Opened::start().await;
+async fn the_retry_after_of_a_probe_is_respected() {
+    let mut opened = OpenBreaker::start().await;
     opened.app.advance(30);
     opened.receiver.next(Reply::too_many_requests("600"));
-    assert_eq!(opened.look().await, 1);
+    assert_eq!(opened.dispatch().await, 1);
     assert_eq!(opened.app.seconds_ahead(&endpoint(&opened.app, &opened.subscription).await["paused_until"]), 600);
     opened.app.advance(599);
-    assert_eq!(opened.look().await, 0);
+    assert_eq!(opened.dispatch().await, 0);
     opened.app.advance(1);
-    assert_eq!(opened.look().await, 1);
+    assert_eq!(opened.dispatch().await, 1);
     ledger::check(&opened.app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_probe_for_which_there_was_no_slot_is_left_to_others() {
-    let mut opened = Opened::start_with(1).await;
+async fn a_server_without_a_free_slot_leaves_the_probe_to_another_server() {
+    let mut opened = OpenBreaker::start_with(1).await;
     let (busy, gate) = (Receiver::start().await, Gate::closed());
     busy.always(Reply::ok().held_by(&gate));
     opened.app.subscribe(&busy.url("/"), json!({"event_types": ["busy"], "max_concurrency": 1})).await;
     publish_id(&opened.app, "busy").await;
     opened.app.advance(30);
-    assert_eq!(look(&opened.app, &mut opened.dispatcher).await, 1);
+    assert_eq!(dispatch(&opened.app, &mut opened.dispatcher).await, 1);
     busy.until_in_flight(1).await;
     assert_eq!(opened.state().await, "half_open");
-    let other = idle_beside(&opened.app, &[THREE]).await;
+    let other = second_idle_server(&opened.app, &[THREE_FAILURES]).await;
     other.advance(30);
-    assert_eq!(look_and_finish(&other, &mut dispatcher(&other, 1)).await, 1);
+    assert_eq!(dispatch_and_finish(&other, &mut dispatcher(&other, 1)).await, 1);
     assert_eq!(opened.receiver.count(), 4);
     gate.open();
     opened.dispatcher.finish().await;
@@ -251,24 +252,24 @@ async fn a_probe_for_which_there_was_no_slot_is_left_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_probe_that_could_not_be_rendered_says_nothing_of_the_endpoint() {
-    let mut opened = Opened::start().await;
+async fn a_probe_that_cannot_be_rendered_does_not_change_the_breaker() {
+    let mut opened = OpenBreaker::start().await;
     let edit = json!({"transform": {"template": "{{ payload.user }}"}});
     opened.app.patch(&format!("/subscriptions/{}", id_of(&opened.subscription)), &edit).await.expect(200);
     publish(&opened.app, "a", json!({"user": 1})).await;
     opened.receiver.always(Reply::ok());
     opened.app.advance(30);
     for _ in 0..opened.parked.len() {
-        assert_eq!(opened.look().await, 1);
+        assert_eq!(opened.dispatch().await, 1);
         assert_eq!((opened.state().await, opened.receiver.count()), (json!("half_open"), 3));
     }
-    assert_eq!(opened.look().await, 1);
+    assert_eq!(opened.dispatch().await, 1);
     assert_eq!((opened.state().await, opened.receiver.count()), (json!("closed"), 4));
     ledger::check(&opened.app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_asked_for_it_are_told_and_nobody_else_is() {
+async fn subscribers_to_breaker_events_are_notified_and_others_are_not() {
     let app = with_flags(&["--breaker-failures=2", "--breaker-seconds=1"]).await;
     let (failing, watching, everything) = (Receiver::start().await, Receiver::start().await, Receiver::start().await);
     failing.next(Reply::status(500));
@@ -294,8 +295,8 @@ async fn those_who_asked_for_it_are_told_and_nobody_else_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_failures_at_once_open_it_once() {
-    let (app, receiver) = (with_flags(&[THREE]).await, Receiver::start().await);
+async fn many_failures_at_once_open_the_breaker_once() {
+    let (app, receiver) = (with_flags(&[THREE_FAILURES]).await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.always(Reply::status(500).held_by(&gate));
     app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1})).await;
@@ -309,10 +310,10 @@ async fn many_failures_at_once_open_it_once() {
     ledger::check(&app).await;
 }
 
-/// Somebody else's word on the endpoint is committed between the look at its row and its lock.
+/// Another transaction changes the endpoint between the read of its row and its lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_success_that_meets_another_word_on_its_endpoint_counts() {
-    let opened = Opened::start().await;
+async fn a_success_concurrent_with_another_change_of_its_endpoint_closes_the_breaker() {
+    let opened = OpenBreaker::start().await;
     let other = HeldRow::with_uncommitted(&opened.app, "UPDATE waybill.endpoints SET updated_at = now()").await;
     let (engine, url) = (opened.app.engine().clone(), opened.receiver.url("/hook"));
     let answered = EndpointNote { finding: Some(Finding::Answered), pause_seconds: None };

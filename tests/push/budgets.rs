@@ -1,40 +1,40 @@
-//! What filters may look at: nobody's filter holds up anybody's publishing.
+//! Budgets of filters: no subscriber's filter delays other publishers.
 
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::by_hand::{idle, idle_beside};
+use super::by_hand::{idle, second_idle_server};
 use super::{id_of, publish, publish_id, rows};
 use crate::support::{App, HeldTable, Reply, ledger, until};
 
-/// Where requests would go if any were sent.
+/// A URL to which nothing is sent in these tests.
 const NOWHERE: &str = "http://127.0.0.1:9/";
 
-/// The most that a payload may hold.
+/// A payload of the maximum size.
 fn large_payload() -> Value {
     json!({"s": "ab".repeat(500_000), "n": 1})
 }
 
-/// A filter that is true of it, and counts for 99 looks at all of it. Each of them ends at the first
-/// byte, so that what is counted costs no time.
-fn dear_filter() -> Value {
+/// A filter that matches the large payload and is charged for reading all of it 99 times. Each
+/// comparison ends at the first byte, so the charge takes no time.
+fn expensive_filter() -> Value {
     json!({"$and": vec![json!({"payload.s": {"$contains": "ab"}}); 99]})
 }
 
-/// Takes all places for long matching, so that it is known what does not wait for it.
-async fn hold_long_places(app: &App) -> OwnedSemaphorePermit {
-    let places = app.engine().matching_slots().long.clone();
-    let count = places.available_permits() as u32;
-    places.acquire_many_owned(count).await.expect("nobody closes them")
+/// Takes all slots for long matching, so that a test sees what does not need one.
+async fn hold_long_matching_slots(app: &App) -> OwnedSemaphorePermit {
+    let slots = app.engine().matching_slots().long.clone();
+    let count = slots.available_permits() as u32;
+    slots.acquire_many_owned(count).await.expect("the semaphore is never closed")
 }
 
-/// Publishes beside the test.
-fn publish_beside(app: &App, event: Value) -> tokio::task::JoinHandle<Reply> {
+/// Publishes in the background.
+fn publish_in_background(app: &App, event: Value) -> tokio::task::JoinHandle<Reply> {
     let request = app.client.post(format!("{}/events", app.base)).json(&event);
     tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
 }
 
-async fn until_matched_for_long(app: &App) {
+async fn until_in_long_matching(app: &App) {
     until("an event takes long to match", async || app.engine().metrics().long_matchings.get() == 1).await;
 }
 
@@ -44,18 +44,22 @@ async fn over_budget(app: &App, subscription: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_takes_long_to_match_holds_up_no_other() {
+async fn an_event_that_takes_long_to_match_delays_no_other() {
     let app = idle(&[]).await;
     for _ in 0..8 {
-        app.subscribe(NOWHERE, json!({"event_types": ["large"], "filter": dear_filter()})).await;
+        app.subscribe(NOWHERE, json!({"event_types": ["large"], "filter": expensive_filter()})).await;
     }
     app.subscribe(NOWHERE, json!({"filter": {"payload.n": 1}})).await;
-    let held = hold_long_places(&app).await;
-    let large = publish_beside(&app, json!({"event_type": "large", "payload": large_payload()}));
-    until_matched_for_long(&app).await;
+    let held = hold_long_matching_slots(&app).await;
+    let large = publish_in_background(&app, json!({"event_type": "large", "payload": large_payload()}));
+    until_in_long_matching(&app).await;
     assert_eq!(publish(&app, "small", json!({"n": 1})).await["enqueued"], 1);
-    let not_dear = json!({"event_type": "other", "payload": large_payload()});
-    assert_eq!(app.post("/events", &not_dear).await.expect(201).json()["enqueued"], 1, "large, but cheap to match");
+    let not_expensive = json!({"event_type": "other", "payload": large_payload()});
+    assert_eq!(
+        app.post("/events", &not_expensive).await.expect(201).json()["enqueued"],
+        1,
+        "large, but cheap to match"
+    );
     let batch: Vec<Value> = (0..100).map(|n| json!({"event_type": "large", "payload": {"s": "ab", "n": n}})).collect();
     app.post("/events/batch", &json!({ "events": batch })).await.expect(201);
     assert!(!large.is_finished());
@@ -66,10 +70,10 @@ async fn an_event_that_takes_long_to_match_holds_up_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_over_its_budget_does_not_match_and_its_owner_can_see_it() {
+async fn a_filter_over_its_budget_does_not_match_and_the_subscription_shows_it() {
     let app = idle(&[]).await;
-    let dear = app.subscribe(NOWHERE, json!({"filter": dear_filter()})).await;
-    let inverted = app.subscribe(NOWHERE, json!({"filter": {"$not": {"$not": dear_filter()}}})).await;
+    let dear = app.subscribe(NOWHERE, json!({"filter": expensive_filter()})).await;
+    let inverted = app.subscribe(NOWHERE, json!({"filter": {"$not": {"$not": expensive_filter()}}})).await;
     let cheap = app.subscribe(NOWHERE, json!({"filter": {"payload.s": {"$contains": "aba"}}})).await;
     let never = json!({"events": 0, "last_at": null, "last_event_id": null});
     assert_eq!(over_budget(&app, &dear).await, never);
@@ -101,10 +105,10 @@ async fn a_filter_over_its_budget_does_not_match_and_its_owner_can_see_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn overruns_are_counted_per_event_and_by_all_servers_together() {
+async fn budget_overruns_are_counted_once_per_event_across_all_servers() {
     let one = idle(&[]).await;
-    let other = idle_beside(&one, &[]).await;
-    let dear = one.subscribe(NOWHERE, json!({"filter": dear_filter()})).await;
+    let other = second_idle_server(&one, &[]).await;
+    let dear = one.subscribe(NOWHERE, json!({"filter": expensive_filter()})).await;
     let event = json!({"event_type": "a", "payload": large_payload()});
     let batch = json!({"events": vec![event; 3]});
     for app in [&one, &other] {
@@ -117,10 +121,10 @@ async fn overruns_are_counted_per_event_and_by_all_servers_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_server_records_overruns_by_itself_and_logs_them() {
+async fn a_running_server_records_and_logs_budget_overruns() {
     let app = idle(&[]).await;
     let process = super::in_own_process(&app, &["--dispatch=false"]);
-    let dear = app.subscribe(NOWHERE, json!({"filter": dear_filter()})).await;
+    let dear = app.subscribe(NOWHERE, json!({"filter": expensive_filter()})).await;
     let event = json!({"event_type": "a", "payload": large_payload()});
     let stored = process.app.post("/events", &event).await.expect(201).json();
     until("it is recorded", async || over_budget(&app, &dear).await["events"] == 1).await;
@@ -131,18 +135,18 @@ async fn a_running_server_records_overruns_by_itself_and_logs_them() {
     }
 }
 
-/// The event has been matched and waits for its batch when somebody subscribes.
+/// The event is matched and waits for its batch when a subscription is created.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_event_is_matched_again_if_the_subscriptions_change_before_it_is_stored() {
     let app = idle(&[]).await;
     app.subscribe(NOWHERE, json!({"filter": {"payload.n": 1}})).await;
     let mut held = HeldTable::lock(&app.url, "waybill.events").await;
-    let stuck = [publish_beside(&app, json!({"title": "a", "tags": "a"})), {
+    let stuck = [publish_in_background(&app, json!({"title": "a", "tags": "a"})), {
         held.until_blocked_statements(1).await;
-        publish_beside(&app, json!({"title": "b", "tags": "a"}))
+        publish_in_background(&app, json!({"title": "b", "tags": "a"}))
     }];
     held.until_blocked_statements(2).await;
-    let large = publish_beside(&app, json!({"event_type": "a", "payload": large_payload()}));
+    let large = publish_in_background(&app, json!({"event_type": "a", "payload": large_payload()}));
     until("it waits for its batch", async || app.engine().queued().publish == 1).await;
     app.subscribe(NOWHERE, json!({"filter": {"payload.n": {"$gt": 0}}})).await;
     held.unlock().await;
@@ -154,9 +158,9 @@ async fn a_large_event_is_matched_again_if_the_subscriptions_change_before_it_is
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_event_reaches_whoever_subscribed_on_another_server() {
+async fn a_large_event_reaches_a_subscription_made_on_another_server() {
     let one = idle(&["--notify=false", "--poll-interval-ms=60000"]).await;
-    let other = idle_beside(&one, &["--notify=false", "--poll-interval-ms=60000"]).await;
+    let other = second_idle_server(&one, &["--notify=false", "--poll-interval-ms=60000"]).await;
     publish_id(&other, "a").await;
     for known in 1..=3 {
         one.subscribe(NOWHERE, json!({"filter": {"payload.n": 1}})).await;
@@ -166,12 +170,12 @@ async fn a_large_event_reaches_whoever_subscribed_on_another_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_finds_no_place_to_be_matched_in_is_told_to_come_back() {
+async fn a_publish_without_a_free_matching_slot_is_a_429() {
     let app = idle(&[]).await;
     for _ in 0..8 {
-        app.subscribe(NOWHERE, json!({"filter": dear_filter()})).await;
+        app.subscribe(NOWHERE, json!({"filter": expensive_filter()})).await;
     }
-    let held = hold_long_places(&app).await;
+    let held = hold_long_matching_slots(&app).await;
     let event = json!({"event_type": "a", "payload": large_payload()});
     app.post("/events", &event).await.problem(429, "overloaded");
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 0);

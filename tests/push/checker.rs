@@ -1,9 +1,9 @@
-//! A receiver that is slow and fails at random, and minds the order of what it gets.
+//! A receiver that is slow, fails at random and checks the order of its requests.
 //!
-//! Requests say `{"key": …, "n": …}`, n counting from 1 for each key. A request is held until
-//! [`Checker::answer_one`] picks it; until then nothing else of its key may come. What was taken
-//! may come once more (a server may die before it has put on record that it was taken), but
-//! nothing before it, and nothing beyond the next.
+//! A request body is `{"key": …, "n": …}`, where `n` counts from 1 for each key. A request is held
+//! until [`Checker::answer_one`] picks it; until then no other request of its key may arrive. An
+//! accepted request may arrive once more, because a server may die before it has recorded the
+//! success. An earlier one may not arrive, and neither may one beyond the next.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,11 +13,11 @@ use tokio::sync::Notify;
 use crate::support::PATIENCE;
 use crate::support::receiver::{Gate, Receiver, Recorded, Reply};
 
-/// What the receiver knows.
+/// The state of the receiver.
 #[derive(Clone)]
 pub struct Checker {
     state: Arc<Mutex<State>>,
-    came: Arc<Notify>,
+    arrived: Arc<Notify>,
 }
 
 struct State {
@@ -37,7 +37,8 @@ struct Waiting {
 }
 
 impl Checker {
-    /// Has a receiver mind the order; the seed decides what fails, and who is answered first.
+    /// Makes a receiver check the order. The seed decides which requests fail and in which order
+    /// they are answered.
     pub fn of(receiver: &Receiver, seed: u64) -> Self {
         let state = State {
             random: seed,
@@ -47,7 +48,7 @@ impl Checker {
             failures: 0,
             complaints: Vec::new(),
         };
-        let checker = Checker { state: Arc::new(Mutex::new(state)), came: Arc::default() };
+        let checker = Checker { state: Arc::new(Mutex::new(state)), arrived: Arc::default() };
         let rule = checker.clone();
         receiver.answer_with(move |request| rule.record(request));
         checker
@@ -60,24 +61,24 @@ impl Checker {
         let last = state.taken.get(&key).copied().unwrap_or(0);
         let companion = state.waiting.iter().find(|waiting| waiting.key == key).map(|waiting| waiting.n);
         if companion.is_some() || (n != last + 1 && n != last) {
-            state.complaints.push(format!("{key}: {n} came after {last} while {companion:?} was under way"));
+            state.complaints.push(format!("{key}: {n} arrived after {last} while {companion:?} was in flight"));
         }
         state.repeats += usize::from(n == last);
         let is_taken = !state.next_random().is_multiple_of(3);
         state.waiting.push(Waiting { key, n, is_taken, gate: gate.clone() });
         drop(state);
-        self.came.notify_one();
+        self.arrived.notify_one();
         Reply::status(if is_taken { 200 } else { 503 }).held_by(&gate)
     }
 
-    /// Answers one of the requests that are held, once there is one.
+    /// Answers one of the held requests, and waits until there is one.
     pub async fn answer_one(&self) {
         let answering = async {
             while !self.try_answer_one() {
-                self.came.notified().await;
+                self.arrived.notified().await;
             }
         };
-        assert!(tokio::time::timeout(PATIENCE, answering).await.is_ok(), "nothing came: {:?}", self.lock().taken);
+        assert!(tokio::time::timeout(PATIENCE, answering).await.is_ok(), "no request arrived: {:?}", self.lock().taken);
     }
 
     fn try_answer_one(&self) -> bool {
@@ -96,29 +97,29 @@ impl Checker {
         true
     }
 
-    /// Answers requests until all has been taken that should be.
+    /// Answers requests until `taken` have been accepted.
     pub async fn answer_until(&self, taken: u64) {
         while self.taken() < taken {
             self.answer_one().await;
         }
     }
 
-    /// How many have been taken.
+    /// Returns how many requests have been accepted.
     pub fn taken(&self) -> u64 {
         self.lock().taken.values().sum()
     }
 
-    /// The sender of all that is held has died.
+    /// Forgets the held requests, because their sender has died.
     pub fn forget_held(&self) {
         self.lock().waiting.clear();
     }
 
-    /// How many of the requests were there before.
+    /// Returns how many requests were repeats.
     pub fn repeats(&self) -> usize {
         self.lock().repeats
     }
 
-    /// Insists that everything came in its order, and that it was not for lack of trouble.
+    /// Asserts that every request arrived in order, although there were failures.
     #[track_caller]
     pub fn assert_in_order(&self) {
         let state = self.lock();
@@ -127,12 +128,12 @@ impl Checker {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("what is known")
+        self.state.lock().expect("no panic under this lock")
     }
 }
 
 impl State {
-    /// Xorshift, which is random enough.
+    /// A xorshift generator, which is random enough here.
     fn next_random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

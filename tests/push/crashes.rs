@@ -1,4 +1,4 @@
-//! Servers die and the database goes away while requests are under way.
+//! Servers die and the database goes away while requests are in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use waybill::domain::ids::SubscriptionId;
 use waybill::engine::push::PushClaim;
 
 use super::by_hand::{client, idle};
-use super::{beside, end_leases, id_of, in_own_process, publish, publish_id, rows, until_status, with_flags};
+use super::{end_leases, id_of, in_own_process, publish, publish_id, rows, second_server, until_status, with_flags};
 use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::{App, ClusterDir, HeldTable, Options, ledger, until, within_patience};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_server_was_sending_is_sent_again_by_another() {
+async fn a_push_in_flight_of_a_killed_server_is_sent_again_by_another() {
     let (front, receiver) = (with_flags(&["--dispatch=false"]).await, Receiver::start().await);
     front.subscribe(&receiver.url("/"), json!({})).await;
     receiver.next(Reply::never());
@@ -24,7 +24,7 @@ async fn what_a_killed_server_was_sending_is_sent_again_by_another() {
     receiver.until_in_flight(1).await;
     server.kill_9().await;
     end_leases(&front).await;
-    let other = beside(&front, &[]).await;
+    let other = second_server(&front, &[]).await;
     let requests = receiver.received(2).await;
     assert_eq!(requests[0].header("webhook-id"), requests[1].header("webhook-id"));
     assert_eq!(requests[0].body, requests[1].body);
@@ -37,7 +37,7 @@ async fn what_a_killed_server_was_sending_is_sent_again_by_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_keeps_killing_servers_becomes_a_dead_letter() {
+async fn a_push_that_keeps_killing_servers_becomes_a_dead_letter() {
     let (front, receiver) = (with_flags(&["--dispatch=false", "--poison-after=2"]).await, Receiver::start().await);
     front.subscribe(&receiver.url("/"), json!({})).await;
     receiver.always(Reply::never());
@@ -48,7 +48,7 @@ async fn what_keeps_killing_servers_becomes_a_dead_letter() {
         server.kill_9().await;
         end_leases(&front).await;
     }
-    let _last = beside(&front, &["--poison-after=2"]).await;
+    let _last = second_server(&front, &["--poison-after=2"]).await;
     until_status(&front, id, "FAILED").await;
     assert_eq!(super::dead_letter(&front, id).await["reason"], "poison");
     assert_eq!(receiver.count(), 2);
@@ -56,7 +56,7 @@ async fn what_keeps_killing_servers_becomes_a_dead_letter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outcome_whose_connection_is_cut_is_put_on_record_and_not_sent_again() {
+async fn an_outcome_whose_database_connection_is_cut_is_recorded_and_the_push_not_sent_again() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.always(Reply::ok().held_by(&gate));
@@ -75,7 +75,7 @@ async fn an_outcome_whose_connection_is_cut_is_put_on_record_and_not_sent_again(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outcome_is_put_on_record_once_the_database_is_back() {
+async fn an_outcome_is_recorded_once_the_database_is_back() {
     let cluster_dir = ClusterDir::with_cluster();
     let cluster = tokio::task::block_in_place(|| cluster_dir.start());
     let app = App::start_with(Options { url: Some(cluster.url("postgres")), ..Options::default() }).await;
@@ -99,12 +99,12 @@ async fn an_outcome_is_put_on_record_once_the_database_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stops_puts_on_record_what_is_under_way() {
+async fn a_stopping_server_records_the_outcomes_of_requests_in_flight() {
     let (front, receiver) = (with_flags(&["--dispatch=false"]).await, Receiver::start().await);
     front.subscribe(&receiver.url("/"), json!({"max_concurrency": 1})).await;
     let gate = Gate::closed();
     receiver.always(Reply::ok().held_by(&gate));
-    let sender = beside(&front, &[]).await;
+    let sender = second_server(&front, &[]).await;
     let (sent, left) = (publish_id(&front, "a").await, publish_id(&front, "a").await);
     receiver.until_in_flight(1).await;
     let stopping = tokio::spawn(sender.stop());
@@ -114,16 +114,17 @@ async fn a_server_that_stops_puts_on_record_what_is_under_way() {
     if receiver.count() == 1 {
         assert_eq!(front.status(left).await, "PENDING");
     }
-    let _next = beside(&front, &[]).await;
+    let _next = second_server(&front, &[]).await;
     until_status(&front, left, "COMPLETED").await;
     assert_eq!(receiver.count(), 2);
     ledger::check(&front).await;
 }
 
-/// As when the database takes long to say what was claimed, or a server is stopped for a while: the
-/// claim would end while the request is under way, and another server would send beside it.
+/// The claim is too old to send, for example because the database was slow to return it or the
+/// server was suspended. Its lease would end while the request is in flight, and another server
+/// would send it a second time.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_claimed_too_long_ago_is_given_back_unsent() {
+async fn a_push_claimed_too_long_ago_is_released_unsent() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let subscription_id =
         SubscriptionId(id_of(&app.subscribe(&receiver.url("/"), json!({"ordering": "by_key"})).await));

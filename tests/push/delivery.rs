@@ -1,4 +1,4 @@
-//! What a subscriber gets.
+//! What a subscriber receives.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, ledger, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_is_pushed_to_whoever_subscribed_to_its_type() {
+async fn an_event_is_pushed_to_subscribers_of_its_type() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), json!({"event_types": ["user.*"]})).await;
     let event = publish(&app, "user.created", json!({"n": 1})).await;
@@ -22,7 +22,7 @@ async fn an_event_is_pushed_to_whoever_subscribed_to_its_type() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_is_repeated_and_then_given_up() {
+async fn a_failing_push_is_retried_and_then_fails_permanently() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     receiver.always(Reply::status(500));
     let retry = json!({"strategy": "fixed", "seconds": 0});

@@ -1,4 +1,4 @@
-//! What becomes of what is open when its subscription is taken away.
+//! Open pushes of a subscription that is deleted.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::support::records::app_that_sends_nothing;
 use crate::support::{App, database, ledger, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_subscriptions_that_were_taken_away_is_called_off() {
+async fn pending_pushes_of_deleted_subscriptions_are_cancelled() {
     let app = app_that_sends_nothing().await;
     let mut gone = Vec::new();
     for ordering in ["none", "by_key"] {
@@ -23,7 +23,7 @@ async fn what_waits_for_subscriptions_that_were_taken_away_is_called_off() {
         app.delete(&format!("/subscriptions/{id}")).await.expect(204);
     }
     let drained = "SELECT count(*) FROM waybill.subscriptions WHERE drained_at IS NOT NULL";
-    until("all is called off", async || app.count(drained).await == 2).await;
+    until("all pushes are cancelled", async || app.count(drained).await == 2).await;
     for event in events {
         for delivery in app.deliveries_of(event).await {
             let expected = if delivery["subscription_id"] == stays { "PENDING" } else { "CANCELLED" };
@@ -34,7 +34,7 @@ async fn what_waits_for_subscriptions_that_were_taken_away_is_called_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_being_sent_when_its_subscription_goes_ends_with_its_attempt() {
+async fn a_push_in_flight_of_a_deleted_subscription_ends_with_its_current_attempt() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.next(Reply::status(500).held_by(&gate));
@@ -43,23 +43,24 @@ async fn what_is_being_sent_when_its_subscription_goes_ends_with_its_attempt() {
     let id = app.only_delivery(event).await;
     receiver.until_in_flight(1).await;
     app.delete(&format!("/subscriptions/{}", subscription["id"])).await.expect(204);
-    until("it was asked to stop", async || app.delivery(id).await["cancel_requested"] == true).await;
+    until("its cancellation was requested", async || app.delivery(id).await["cancel_requested"] == true).await;
     gate.open();
     app.until_delivery(id, "CANCELLED").await;
     assert_eq!(receiver.count(), 1);
     ledger::check(&app).await;
 }
 
-/// Whatever is over is read once, however much is open behind it.
+/// Finished deliveries are read once, however many open ones follow them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_history_is_gone_through_once() {
+async fn draining_a_subscription_reads_its_finished_deliveries_once() {
     let app = app_that_sends_nothing().await;
     let id = app.subscribe("http://127.0.0.1:9/hook", json!({})).await["id"].clone();
     let history = format!(
         "INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
          SELECT nextval('waybill.ids'), -n, {id}, 'COMPLETED', 0, 1 FROM generate_series(1, 11000) AS n"
     );
-    // All belongs to one: that tempts the planner to walk the table by its key.
+    // All rows belong to one subscription, which tempts the planner to scan the table by its
+    // primary key.
     database::execute(&app.url, &format!("{history}; ANALYZE waybill.deliveries")).await;
     for _ in 0..2 {
         let events: Vec<_> = (0..600).map(|n| json!({"event_type": "order.paid", "payload": n})).collect();
@@ -67,16 +68,16 @@ async fn a_long_history_is_gone_through_once() {
     }
     app.delete(&format!("/subscriptions/{id}")).await.expect(204);
     let drained = "SELECT count(*) FROM waybill.subscriptions WHERE drained_at IS NOT NULL";
-    until("all is called off", async || app.count(drained).await == 1).await;
+    until("all pushes are cancelled", async || app.count(drained).await == 1).await;
     assert_eq!(
         app.count("SELECT count(*) FROM waybill.deliveries WHERE status = 'CANCELLED' AND id <> event_id").await,
         1200
     );
-    // Connections say what they have read when they end.
+    // Backends publish their read statistics when they end.
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
     database::execute(&app.url, end).await;
     let read = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'deliveries_of_subscription'";
-    until("it is known what was read", async || app.count(read).await >= 12_200).await;
+    until("the statistics are published", async || app.count(read).await >= 12_200).await;
     assert!(app.count(read).await < 20_000, "{}", app.count(read).await);
 }

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use waybill::engine::push::endpoint_notes::{EndpointNote, Finding};
 
-use super::by_hand::{dispatcher, idle, look};
+use super::by_hand::{dispatch, dispatcher, idle};
 use super::{endpoint, with_flags};
 use crate::support::locks::HeldRow;
 use crate::support::receiver::Receiver;
@@ -12,7 +12,7 @@ use crate::support::{App, database, ledger};
 
 const PAUSED: &str = "/paused";
 
-/// A server that sends nothing by itself, and a subscription to an endpoint that has failed once.
+/// Creates a subscription to an endpoint that has failed once.
 async fn failed_once(app: &App, receiver: &Receiver) -> Value {
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
     fail(app, &receiver.url("/hook")).await;
@@ -54,7 +54,7 @@ async fn transactions(app: &App) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notes_of_one_kind_that_arrive_together_are_written_together() {
+async fn notes_of_one_kind_that_arrive_together_are_written_in_one_batch() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let (url, subscription) = (receiver.url("/hook"), failed_once(&app, &receiver).await);
     count_transactions(&app).await;
@@ -102,9 +102,9 @@ async fn a_success_does_not_overtake_the_failures_before_it() {
     ledger::check(&app).await;
 }
 
-/// Of the notes in one batch, only the failures after the last success are in a row.
+/// Only the failures after the last success of a batch count as failures in a row.
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_after_a_success_count() {
+async fn failures_after_a_success_in_the_same_batch_count() {
     let (app, receiver) = (with_flags(&["--breaker-failures=4"]).await, Receiver::start().await);
     let (url, subscription) = (receiver.url("/hook"), failed_once(&app, &receiver).await);
     let held = hold_endpoints(&app).await;
@@ -136,7 +136,7 @@ async fn the_dispatcher_does_not_wait_for_notes_about_other_endpoints() {
     let notes = join_all((0..20).map(|_| pause(&app, &paused, 10.0)));
     let round = async {
         app.until_blocked_calls(1).await;
-        assert_eq!(look(&app, &mut dispatcher).await, 0);
+        assert_eq!(dispatch(&app, &mut dispatcher).await, 0);
     };
     tokio::select! {
         biased;

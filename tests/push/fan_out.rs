@@ -1,4 +1,4 @@
-//! Who gets an event: those who subscribed to it when it was published, all of them and once.
+//! Which subscriptions get an event: all that matched it when it was published, once each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::by_hand::{dispatcher, idle, idle_beside, look};
-use super::{beside, id_of, publish, publish_id, rows, until_status, with_flags};
+use super::by_hand::{dispatch, dispatcher, idle, second_idle_server};
+use super::{id_of, publish, publish_id, rows, second_server, until_status, with_flags};
 use crate::support::locks::HeldRow;
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::records::app_that_sends_nothing;
 use crate::support::{App, database, ledger, until};
 
-/// Where requests would go if any were sent.
+/// A URL to which nothing is sent in these tests.
 const NOWHERE: &str = "http://127.0.0.1:9/";
 
-/// The names of those who get an event.
+/// Returns the names of the subscriptions that get an event.
 async fn matched(app: &App, event: Value) -> Vec<String> {
     let reply = app.post("/events", &event).await.expect(201).json();
     let found = rows(
@@ -33,7 +33,7 @@ async fn matched(app: &App, event: Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_goes_to_those_whose_every_condition_it_meets() {
+async fn an_event_goes_to_subscriptions_whose_every_condition_it_meets() {
     let app = idle(&[]).await;
     for fields in [
         json!({"name": "all"}),
@@ -69,7 +69,7 @@ async fn an_event_goes_to_those_whose_every_condition_it_meets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_would_be_pushed_too_often_is_refused_and_others_are_not() {
+async fn a_batch_with_too_many_pushes_is_refused_and_smaller_ones_are_not() {
     let app = idle(&[]).await;
     for n in 0..21 {
         app.subscribe(NOWHERE, json!({"name": n.to_string()})).await;
@@ -87,7 +87,7 @@ async fn a_request_that_would_be_pushed_too_often_is_refused_and_others_are_not(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_publishes_in_the_servers_own_name() {
+async fn clients_cannot_publish_event_types_of_the_server() {
     let app = App::start().await;
     let forged = json!({"event_type": "waybill.subscription.deactivated"});
     app.post("/events", &forged).await.names(&["event_type"]);
@@ -95,7 +95,7 @@ async fn nobody_publishes_in_the_servers_own_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_nobody_wants_is_done_at_once() {
+async fn an_event_without_subscribers_is_completed_at_once() {
     let app = App::start().await;
     app.subscribe(NOWHERE, json!({"event_types": ["other"]})).await;
     let event = publish(&app, "a", json!(1)).await;
@@ -116,7 +116,7 @@ async fn an_event_with_tags_goes_to_workers_and_subscribers_alike() {
         "SELECT count(*) FROM waybill.deliveries WHERE event_id = {id} AND subscription_id > 0 AND status = 'COMPLETED'"
     );
     until("it is delivered", async || app.count(&pushed).await == 1).await;
-    assert_eq!(app.status(id).await, "PENDING", "its work is not done by being pushed");
+    assert_eq!(app.status(id).await, "PENDING", "a push does not complete the event's own work");
     app.claim_one("work", "w:1").await;
     app.complete(id, "w:1").await.expect(200);
     assert_eq!(app.status(id).await, "COMPLETED");
@@ -124,7 +124,7 @@ async fn an_event_with_tags_goes_to_workers_and_subscribers_alike() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_status_of_an_event_sums_up_what_became_of_its_pushes() {
+async fn the_status_of_an_event_rolls_up_the_outcomes_of_its_pushes() {
     let (app, good, bad) = (App::start().await, Receiver::start().await, Receiver::start().await);
     bad.always(Reply::status(400));
     app.subscribe(&good.url("/"), json!({"event_types": ["a", "b"]})).await;
@@ -135,10 +135,10 @@ async fn the_status_of_an_event_sums_up_what_became_of_its_pushes() {
     ledger::check(&app).await;
 }
 
-/// The row that counts is changed between the look at it and its lock, both where completions are
-/// one statement and where failures are judged.
+/// The roll-up row is changed between the read of it and its lock. Completions use one statement,
+/// failures the slow path; both are tested.
 #[tokio::test(flavor = "multi_thread")]
-async fn pushes_that_end_while_another_one_is_counted_are_counted_too() {
+async fn pushes_of_an_event_that_end_concurrently_are_all_counted() {
     for (status, expected) in [(200, "COMPLETED"), (400, "FAILED")] {
         let (app, receiver) = (idle(&[]).await, Receiver::start().await);
         receiver.always(Reply::status(status));
@@ -154,7 +154,7 @@ async fn pushes_that_end_while_another_one_is_counted_are_counted_too() {
         let canceller = async { app.operate_on_delivery(third, "cancel").await.expect(200) };
         let sender = async {
             app.until_blocked_calls(1).await;
-            look(&app, &mut dispatcher).await;
+            dispatch(&app, &mut dispatcher).await;
             app.until_blocked_calls(2).await;
             held.execute(&format!("UPDATE waybill.deliveries SET updated_at = now() WHERE id = {id}")).await;
             held.unlock().await;
@@ -167,10 +167,10 @@ async fn pushes_that_end_while_another_one_is_counted_are_counted_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_thousand_subscriptions_only_those_that_match_cost_anything() {
+async fn of_a_thousand_subscriptions_only_those_that_match_cost_time() {
     let app = idle(&[]).await;
     app.subscribe(NOWHERE, json!({"event_types": ["other"]})).await;
-    // Copied in the database: what it costs to make them is not the question.
+    // Copied in the database, because creating them is not what is measured.
     let copies = "INSERT INTO waybill.subscriptions (url, spec) \
                   SELECT url, replace(spec::text, '\"other\"', '\"other.' || n || '\"')::json \
                   FROM waybill.subscriptions, generate_series(1, 996) n";
@@ -190,10 +190,10 @@ async fn of_a_thousand_subscriptions_only_those_that_match_cost_anything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_copy_is_old_still_reaches_whoever_subscribed_elsewhere() {
+async fn a_server_with_an_old_snapshot_still_reaches_subscriptions_made_on_another_server() {
     let one = idle(&["--notify=false", "--poll-interval-ms=60000"]).await;
-    let other = idle_beside(&one, &["--notify=false", "--poll-interval-ms=60000"]).await;
-    assert_eq!(publish(&other, "a", json!(1)).await["enqueued"], 0, "its copy is made");
+    let other = second_idle_server(&one, &["--notify=false", "--poll-interval-ms=60000"]).await;
+    assert_eq!(publish(&other, "a", json!(1)).await["enqueued"], 0, "its snapshot is made");
     let mut subscriptions = Vec::new();
     for known in 1..=3 {
         subscriptions.push(id_of(&one.subscribe(NOWHERE, json!({})).await));
@@ -207,11 +207,12 @@ async fn a_server_whose_copy_is_old_still_reaches_whoever_subscribed_elsewhere()
     assert_eq!(publish(&other, "a", json!(1)).await["enqueued"], 0);
 }
 
-/// Behind a proxy that carries no NOTIFY, a server that only sends must find out by itself.
+/// Behind a proxy that does not forward NOTIFY, a server that only sends must notice the change on
+/// its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_only_sends_finds_subscriptions_that_were_made_elsewhere() {
+async fn a_server_that_only_sends_finds_subscriptions_made_on_another_server() {
     let front = with_flags(&["--dispatch=false", "--notify=false"]).await;
-    let _sender = beside(&front, &["--notify=false", "--poll-interval-ms=50"]).await;
+    let _sender = second_server(&front, &["--notify=false", "--poll-interval-ms=50"]).await;
     let receiver = Receiver::start().await;
     front.subscribe(&receiver.url("/"), json!({})).await;
     let id = publish_id(&front, "a").await;
@@ -219,16 +220,16 @@ async fn a_server_that_only_sends_finds_subscriptions_that_were_made_elsewhere()
     ledger::check(&front).await;
 }
 
-/// What happened to one subscription, by a clock that all share.
+/// When one subscription was created and deleted, by a clock that all tasks share.
 #[derive(Default)]
-struct Life {
+struct Lifetime {
     made: (i64, i64),
     ended: Option<(i64, i64)>,
 }
 
-/// The change gets there first, but has not been committed when the event is matched.
+/// The change comes first, but is not committed when the event is matched.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_waits_for_a_change_of_a_subscription_is_matched_anew() {
+async fn an_event_that_waits_for_a_change_of_a_subscription_is_matched_again() {
     let app = idle(&[]).await;
     let id = app.subscribe(NOWHERE, json!({"event_types": ["a"]})).await["id"].clone();
     let row =
@@ -250,13 +251,12 @@ async fn an_event_that_waits_for_a_change_of_a_subscription_is_matched_anew() {
     ledger::check(&app).await;
 }
 
-/// The event gets there first: it has been matched and is being stored when the subscription
-/// is to go.
+/// The event comes first: it is matched and is being stored when the subscription is deleted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_does_not_go_while_an_event_for_it_is_being_stored() {
+async fn the_deletion_of_a_subscription_waits_for_an_event_that_is_being_stored() {
     let app = app_that_sends_nothing().await;
     let id = app.subscribe(NOWHERE, json!({"event_types": ["a"]})).await["id"].clone();
-    // The number that the event will get is taken by somebody who then thinks better of it.
+    // Another transaction takes the id that the event will get, and rolls back later.
     let next = app.count("SELECT last_value FROM waybill.ids").await + 1;
     let taken = format!(
         "INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries) VALUES ({next}, {next}, 'COMPLETED', 0, 1)"
@@ -274,18 +274,19 @@ async fn a_subscription_does_not_go_while_an_event_for_it_is_being_stored() {
     let (published, deleted) = tokio::join!(publish(&app, "a", json!({})), in_order);
     assert_eq!((&published["id"], &published["enqueued"]), (&next.into(), &1.into()));
     deleted.expect(204);
-    let called_off =
+    let cancelled =
         "SELECT count(*) FROM waybill.deliveries WHERE status = 'CANCELLED' AND subscription_id IS NOT NULL";
-    until("the push is called off", async || app.count(called_off).await == 1).await;
+    until("the push is cancelled", async || app.count(cancelled).await == 1).await;
     ledger::check(&app).await;
 }
 
-/// Publishers on two servers, while subscriptions come and go: whoever was there before a
-/// publish was sent gets it, whoever was gone before does not, and nobody gets it twice.
+/// Publishers on two servers, while subscriptions are created and deleted. A subscription that
+/// existed before a publish was sent gets the event, one that was deleted before does not, and none
+/// gets it twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn subscriptions_that_come_and_go_are_in_or_out_of_each_event() {
+async fn every_event_goes_to_exactly_the_subscriptions_that_existed_when_it_was_published() {
     let one = idle(&[]).await;
-    let other = idle_beside(&one, &[]).await;
+    let other = second_idle_server(&one, &[]).await;
     let clock = AtomicI64::new(0);
     let tick = || clock.fetch_add(1, Ordering::SeqCst);
     let publisher = async |app: &App| {
@@ -302,7 +303,7 @@ async fn subscriptions_that_come_and_go_are_in_or_out_of_each_event() {
         for _ in 0..12 {
             let began = tick();
             let id = id_of(&app.subscribe(NOWHERE, json!({})).await);
-            let mut life = Life { made: (began, tick()), ended: None };
+            let mut life = Lifetime { made: (began, tick()), ended: None };
             let began = tick();
             let path = format!("/subscriptions/{id}");
             match ends_by {
@@ -320,8 +321,8 @@ async fn subscriptions_that_come_and_go_are_in_or_out_of_each_event() {
         join_all([publisher(&one), publisher(&other), publisher(&one), publisher(&other)]),
         join_all([subscriber(&one, "deleting"), subscriber(&other, "switching off"), subscriber(&one, "editing")]),
     );
-    let mut lives: BTreeMap<i64, Life> = lives.into_iter().flatten().collect();
-    lives.insert(steady, Life { made: (-2, -1), ended: None });
+    let mut lives: BTreeMap<i64, Lifetime> = lives.into_iter().flatten().collect();
+    lives.insert(steady, Lifetime { made: (-2, -1), ended: None });
     let found =
         rows(&one, "SELECT event_id, subscription_id FROM waybill.deliveries WHERE subscription_id IS NOT NULL").await;
     let pairs: Vec<(i64, i64)> = found
@@ -329,7 +330,7 @@ async fn subscriptions_that_come_and_go_are_in_or_out_of_each_event() {
         .map(|row| (row["event_id"].as_i64().expect("an id"), row["subscription_id"].as_i64().expect("an id")))
         .collect();
     let distinct: BTreeSet<(i64, i64)> = pairs.iter().copied().collect();
-    assert_eq!(distinct.len(), pairs.len(), "nobody gets anything twice");
+    assert_eq!(distinct.len(), pairs.len(), "no subscription gets an event twice");
     let (mut surely_in, mut surely_out) = (0, 0);
     for (event, (sent, answered)) in publishers.into_iter().flatten() {
         for (subscription, life) in &lives {
@@ -343,5 +344,5 @@ async fn subscriptions_that_come_and_go_are_in_or_out_of_each_event() {
         }
     }
     assert!(surely_in >= 240 && surely_out > 1000, "{surely_in} {surely_out}");
-    assert!(pairs.len() > 240, "some of those who came and went were met");
+    assert!(pairs.len() > 240, "some short-lived subscriptions got events");
 }

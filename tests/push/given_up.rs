@@ -1,4 +1,4 @@
-//! Many pushes of one event end together: in small transactions, and in nobody's way.
+//! Many pushes of one event fail together: in small transactions that do not delay others.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use waybill::domain::ids::SubscriptionId;
 use waybill::engine::Engine;
 use waybill::engine::push::{ClaimedPush, PushClaim, PushOutcome};
 
-use super::by_hand::{dispatcher, idle, look};
+use super::by_hand::{dispatch, dispatcher, idle};
 use super::rows;
 use crate::support::locks::HeldRow;
 use crate::support::receiver::{Receiver, Reply};
@@ -20,25 +20,25 @@ use crate::support::{App, ledger, until};
 
 const NOWHERE: &str = "http://127.0.0.1:9/hook";
 
-/// More pushes than one transaction gives up.
+/// More pushes than one transaction fails.
 const PUSHES: usize = 250;
 
-/// Dead letters of one transaction at most.
-const LETTERS: i64 = 100;
+/// The maximum number of dead letters that one transaction writes.
+const MAX_DEAD_LETTERS: i64 = 100;
 
-/// The most dead letters, and the most bytes of payloads, that one transaction has written.
+/// Returns the most dead letters, and the most bytes of payloads, that one transaction has written.
 async fn largest_transaction(app: &App) -> (i64, i64) {
-    let sql = "SELECT max(letters) AS letters, max(bytes) AS bytes FROM (SELECT count(*) AS letters, \
+    let sql = "SELECT max(dead_letters) AS dead_letters, max(bytes) AS bytes FROM (SELECT count(*) AS dead_letters, \
                coalesce(sum(octet_length(event ->> 'payload')), 0) AS bytes FROM waybill.dead_letters GROUP BY xmin::text) t";
     let most = rows(app, sql).await.remove(0);
-    (most["letters"].as_i64().expect("a count"), most["bytes"].as_i64().expect("a sum"))
+    (most["dead_letters"].as_i64().expect("a count"), most["bytes"].as_i64().expect("a sum"))
 }
 
-async fn letters(app: &App) -> i64 {
+async fn dead_letters(app: &App) -> i64 {
     app.count("SELECT count(*) FROM waybill.dead_letters").await
 }
 
-/// Claims all pushes that wait, as a dispatcher would.
+/// Claims all pending pushes, as a dispatcher does.
 async fn claim_pushes(app: &App) -> Vec<ClaimedPush> {
     app.engine().reload_subscribers().await.expect("the subscriptions");
     let claim = |row: &Value| PushClaim {
@@ -52,41 +52,41 @@ async fn claim_pushes(app: &App) -> Vec<ClaimedPush> {
     app.engine().claim_pushes(&claims).await.expect("a claim")
 }
 
-fn give_up(engine: &Engine, push: ClaimedPush) -> tokio::task::JoinHandle<()> {
+fn fail_push(engine: &Engine, push: ClaimedPush) -> tokio::task::JoinHandle<()> {
     let engine = engine.clone();
     tokio::spawn(async move {
         engine
             .settle_push(&push, Report::default(), PushOutcome::GaveUp, Instant::now())
             .await
-            .expect("it is on record");
+            .expect("it is recorded");
     })
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pushes_that_fail_together_are_given_up_in_small_transactions() {
+async fn pushes_that_fail_together_are_dead_lettered_in_small_transactions() {
     let app = idle(&[]).await;
     app.subscribe_many(PUSHES, NOWHERE, json!({})).await;
     let event_id = app.publish(json!({"event_type": "order.paid", "payload": {"a": 1}})).await;
     let pushes = claim_pushes(&app).await;
     assert_eq!(pushes.len(), PUSHES);
-    for given_up in join_all(pushes.into_iter().map(|push| give_up(app.engine(), push))).await {
+    for given_up in join_all(pushes.into_iter().map(|push| fail_push(app.engine(), push))).await {
         given_up.expect("no panic");
     }
     let (most, _) = largest_transaction(&app).await;
-    assert!(most <= LETTERS, "{most} in one transaction");
-    assert_eq!((letters(&app).await, app.status(event_id).await), (PUSHES as i64, "FAILED".into()));
+    assert!(most <= MAX_DEAD_LETTERS, "{most} in one transaction");
+    assert_eq!((dead_letters(&app).await, app.status(event_id).await), (PUSHES as i64, "FAILED".into()));
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_transaction_copies_is_bounded_in_bytes() {
+async fn the_bytes_of_dead_letters_in_one_transaction_are_bounded() {
     let app = idle(&[]).await;
     app.subscribe_many(40, NOWHERE, json!({})).await;
     let payload = "x".repeat(300_000);
     let expires_at = app.now() + TimeDelta::seconds(10);
     app.publish(json!({"event_type": "order.paid", "payload": payload, "expires_at": expires_at})).await;
     let pushes = claim_pushes(&app).await;
-    let sent = pushes.into_iter().take(10).map(|push| give_up(app.engine(), push));
+    let sent = pushes.into_iter().take(10).map(|push| fail_push(app.engine(), push));
     join_all(sent).await;
     let (most, bytes) = largest_transaction(&app).await;
     assert!(bytes <= 1024 * 1024, "{bytes} bytes of {most} pushes in one transaction");
@@ -94,12 +94,12 @@ async fn what_a_transaction_copies_is_bounded_in_bytes() {
     assert_eq!((app.reap().await, app.expire().await), (30, 30));
     let (most, bytes) = largest_transaction(&app).await;
     assert!(bytes <= 4 * 1024 * 1024, "{bytes} bytes of {most} pushes in one transaction");
-    assert_eq!(letters(&app).await, 40);
+    assert_eq!(dead_letters(&app).await, 40);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pushes_that_expire_together_are_given_up_in_small_transactions() {
+async fn pushes_that_expire_together_are_dead_lettered_in_small_transactions() {
     let app = idle(&[]).await;
     app.subscribe_many(PUSHES, NOWHERE, json!({})).await;
     let expires_at = app.now() + TimeDelta::seconds(10);
@@ -107,12 +107,12 @@ async fn pushes_that_expire_together_are_given_up_in_small_transactions() {
     app.advance(10);
     assert_eq!(app.expire().await, PUSHES);
     let (most, _) = largest_transaction(&app).await;
-    assert!(most <= LETTERS, "{most} in one transaction");
+    assert!(most <= MAX_DEAD_LETTERS, "{most} in one transaction");
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pushes_that_turn_out_to_be_poison_together_are_given_up_in_small_transactions() {
+async fn poison_pushes_are_dead_lettered_in_small_transactions() {
     let app = idle(&["--poison-after", "1"]).await;
     app.subscribe_many(PUSHES, NOWHERE, json!({})).await;
     app.publish(json!({"event_type": "order.paid"})).await;
@@ -123,8 +123,8 @@ async fn pushes_that_turn_out_to_be_poison_together_are_given_up_in_small_transa
     assert_eq!(app.reap().await, PUSHES + 1);
     assert_eq!((app.reap().await, app.status(job).await), (0, "FAILED".into()));
     let (most, _) = largest_transaction(&app).await;
-    assert!(most <= LETTERS, "{most} in one transaction");
-    assert_eq!(letters(&app).await, PUSHES as i64);
+    assert!(most <= MAX_DEAD_LETTERS, "{most} in one transaction");
+    assert_eq!(dead_letters(&app).await, PUSHES as i64);
     ledger::check(&app).await;
 }
 
@@ -136,13 +136,13 @@ async fn a_workers_completion_does_not_wait_for_outcomes_of_pushes() {
     let job = app.publish_tagged("a").await;
     app.claim_one("a", W1).await;
     let mut pushes = claim_pushes(&app).await.into_iter();
-    // Everybody who ends one of its pushes waits for the event's own row.
+    // Every transaction that ends one of its pushes waits for the event's own row.
     let held = HeldRow::lock(&app, event_id).await;
-    let first = give_up(app.engine(), pushes.next().expect("a push"));
+    let first = fail_push(app.engine(), pushes.next().expect("a push"));
     app.until_blocked_calls(1).await;
-    let second = give_up(app.engine(), pushes.next().expect("a push"));
+    let second = fail_push(app.engine(), pushes.next().expect("a push"));
     app.until_blocked_calls(2).await;
-    let third = give_up(app.engine(), pushes.next().expect("a push"));
+    let third = fail_push(app.engine(), pushes.next().expect("a push"));
     app.complete(job, W1).await.expect(200);
     assert!(!first.is_finished() && !second.is_finished() && !third.is_finished());
     held.unlock().await;
@@ -164,7 +164,7 @@ async fn nothing_more_is_sent_while_too_many_outcomes_wait_to_be_recorded() {
     let mut dispatcher = dispatcher(&app, at_once);
     let mut rounds_without = 0;
     while rounds_without < 3 {
-        let started = look(&app, &mut dispatcher).await;
+        let started = dispatch(&app, &mut dispatcher).await;
         until("all have been answered", async || app.engine().metrics().pushes_in_flight.get() == 0).await;
         rounds_without = if started == 0 { rounds_without + 1 } else { 0 };
     }
@@ -172,12 +172,12 @@ async fn nothing_more_is_sent_while_too_many_outcomes_wait_to_be_recorded() {
     assert!((unrecorded..=unrecorded + at_once).contains(&sent), "{sent} were sent");
     held.unlock().await;
     let all = async {
-        while letters(&app).await < 1_300 {
-            look(&app, &mut dispatcher).await;
+        while dead_letters(&app).await < 1_300 {
+            dispatch(&app, &mut dispatcher).await;
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), all).await.expect("all are given up");
+    tokio::time::timeout(Duration::from_secs(60), all).await.expect("all pushes have failed");
     assert_eq!(receiver.so_far().len(), 1_300);
     ledger::check(&app).await;
 }

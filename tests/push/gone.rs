@@ -1,21 +1,21 @@
-//! 410: a receiver wants no more.
+//! 410: a receiver wants no more requests.
 
 use serde_json::json;
 
-use super::by_hand::{dispatcher, idle, look_and_finish};
+use super::by_hand::{dispatch_and_finish, dispatcher, idle};
 use super::{claims, dead_letter, id_of, publish, publish_id, until_status};
 use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::{App, ledger, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_is_gone_is_sent_nothing_more_until_it_is_switched_on_again() {
+async fn a_410_disables_the_subscription_until_it_is_enabled_again() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 100);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_concurrency": 1})).await;
     let path = format!("/subscriptions/{}", id_of(&subscription));
     receiver.next(Reply::gone());
     let (given_up, parked) = (publish_id(&app, "a").await, publish_id(&app, "a").await);
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     assert_eq!(app.status(given_up).await, "FAILED");
     assert_eq!(dead_letter(&app, given_up).await["reason"], "terminal");
     let known = app.get(&path).await.expect(200).json();
@@ -23,21 +23,21 @@ async fn a_receiver_that_is_gone_is_sent_nothing_more_until_it_is_switched_on_ag
     assert_eq!(known["version"], 2);
 
     assert_eq!(publish(&app, "a", json!(1)).await["enqueued"], 0, "it gets nothing new");
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 0);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 0);
     assert_eq!((claims(&app, parked).await, app.status(parked).await.as_str()), (0, "PENDING"));
 
     let known = app.patch(&path, &json!({"is_active": true})).await.expect(200).json();
     assert_eq!((&known["is_active"], &known["inactive_reason"]), (&json!(true), &json!(null)));
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     assert_eq!(app.status(parked).await, "COMPLETED");
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_asked_for_it_are_told_that_a_subscription_was_switched_off() {
+async fn subscribers_to_disabling_events_are_notified_of_a_410() {
     let (app, receiver, watching) = (App::start().await, Receiver::start().await, Receiver::start().await);
     receiver.always(Reply::gone());
-    // Whatever it lists, 410 is the end.
+    // 410 is final whatever `retry_on` lists.
     let fields = json!({"event_types": ["a"], "retry_on": [410, "4xx"]});
     let subscription = app.subscribe(&receiver.url("/hook"), fields).await;
     app.subscribe(&watching.url("/"), json!({"event_types": ["waybill.subscription.deactivated"]})).await;
@@ -56,7 +56,7 @@ async fn those_who_asked_for_it_are_told_that_a_subscription_was_switched_off() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn switched_on_again_a_running_server_sends_what_was_parked() {
+async fn a_running_server_sends_parked_pushes_when_the_subscription_is_enabled_again() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"retry": super::at_once()})).await;
     let path = format!("/subscriptions/{}", id_of(&subscription));
@@ -75,7 +75,7 @@ async fn switched_on_again_a_running_server_sends_what_was_parked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_was_left_does_not_switch_the_subscription_off() {
+async fn a_410_of_an_earlier_url_does_not_disable_the_subscription() {
     let (app, left, present) = (App::start().await, Receiver::start().await, Receiver::start().await);
     let gate = Gate::closed();
     left.next(Reply::gone().held_by(&gate));

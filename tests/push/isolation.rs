@@ -1,9 +1,9 @@
-//! What one subscriber does is no other one's trouble: slots, rates, and being taken away.
+//! Subscribers do not affect each other: slots, rates and deletions.
 
 use serde_json::json;
 use waybill::domain::ids::SubscriptionId;
 
-use super::by_hand::{dispatcher, idle, look, look_and_finish};
+use super::by_hand::{dispatch, dispatch_and_finish, dispatcher, idle};
 use super::{id_of, publish_id, rows, until_status, with_flags};
 use crate::support::locks::HeldRow;
 use crate::support::receiver::{Gate, Receiver, Recorded, Reply};
@@ -25,7 +25,7 @@ fn sent_to(requests: &[Recorded], path: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_has_no_more_requests_under_way_than_it_wants() {
+async fn a_subscription_has_no_more_requests_in_flight_than_its_max_concurrency() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.always(Reply::ok().held_by(&gate));
@@ -39,7 +39,7 @@ async fn a_subscription_has_no_more_requests_under_way_than_it_wants() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_together_have_no_more_requests_under_way_than_the_server_allows() {
+async fn all_subscriptions_together_have_no_more_requests_in_flight_than_the_server_allows() {
     let (app, receiver) = (with_flags(&["--max-pushes=4"]).await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.always(Reply::ok().held_by(&gate));
@@ -55,7 +55,7 @@ async fn all_together_have_no_more_requests_under_way_than_the_server_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scarce_slots_are_shared_equally_however_much_anybody_wants() {
+async fn scarce_slots_are_shared_equally_whatever_the_max_concurrency() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.always(Reply::ok().held_by(&gate));
@@ -65,7 +65,7 @@ async fn scarce_slots_are_shared_equally_however_much_anybody_wants() {
             .await;
         publish_many(&app, name, 10).await;
     }
-    assert_eq!(look(&app, &mut dispatcher).await, 6);
+    assert_eq!(dispatch(&app, &mut dispatcher).await, 6);
     let requests = receiver.received(6).await;
     let shares = ["/a", "/b", "/c"].map(|path| sent_to(&requests, path));
     assert!(shares == [1, 2, 3] || shares == [1, 3, 2], "{shares:?}");
@@ -73,9 +73,9 @@ async fn scarce_slots_are_shared_equally_however_much_anybody_wants() {
     dispatcher.finish().await;
 }
 
-/// With one slot, a subscriber with much to come must not always be the first.
+/// With one slot, a subscription with many pushes must not always be first.
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_share_one_slot_take_turns() {
+async fn subscriptions_that_share_one_slot_take_turns() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 1);
     for name in ["a", "b", "c"] {
@@ -83,16 +83,16 @@ async fn those_who_share_one_slot_take_turns() {
         publish_many(&app, name, 3).await;
     }
     for _ in 0..9 {
-        assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+        assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     }
     let paths: Vec<String> = receiver.so_far().into_iter().map(|request| request.path).collect();
     assert_eq!(paths, ["/a", "/b", "/c", "/a", "/b", "/c", "/a", "/b", "/c"]);
     ledger::check(&app).await;
 }
 
-/// Whoever holds most of the slots is not the one to get the next.
+/// The subscription that holds most of the slots does not get the next one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_that_falls_free_goes_to_whoever_has_the_fewest() {
+async fn a_free_slot_goes_to_the_subscription_with_the_fewest() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 4);
     let (one, others) = (Gate::closed(), Gate::closed());
@@ -102,20 +102,20 @@ async fn a_slot_that_falls_free_goes_to_whoever_has_the_fewest() {
         app.subscribe(&receiver.url(&format!("/{name}")), json!({"event_types": [name], "max_concurrency": 4})).await;
     }
     publish_many(&app, "a", 10).await;
-    // The first round leaves half of them for the other, who has nothing yet.
-    assert_eq!(look(&app, &mut dispatcher).await + dispatcher.run_once().await.expect("a round"), 4);
+    // The first round leaves half of the slots for the other subscription, which has no pushes yet.
+    assert_eq!(dispatch(&app, &mut dispatcher).await + dispatcher.run_once().await.expect("a round"), 4);
     publish_many(&app, "b", 10).await;
     receiver.received(4).await;
     one.open();
     receiver.until_in_flight(3).await;
-    until("the slot is free", async || look(&app, &mut dispatcher).await == 1).await;
+    until("the slot is free", async || dispatch(&app, &mut dispatcher).await == 1).await;
     assert_eq!(receiver.received(5).await[4].path, "/b");
     others.open();
     dispatcher.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_slot_is_not_lost_on_somebody_who_has_nothing() {
+async fn the_last_slot_is_not_lost_to_a_subscription_without_pushes() {
     let (app, receiver) = (idle(&["--poll-interval-ms=60000", "--notify=false"]).await, Receiver::start().await);
     for name in ["empty", "full"] {
         app.subscribe(&receiver.url(&format!("/{name}")), json!({"event_types": [name]})).await;
@@ -124,7 +124,7 @@ async fn the_last_slot_is_not_lost_on_somebody_who_has_nothing() {
     let id = publish_id(&app, "full").await;
     app.engine().dispatch_signal().signal(None);
     app.engine().dispatch_signal().signaled().await;
-    assert_eq!(dispatcher.run_once().await.expect("a round"), 0, "the slot went to the first");
+    assert_eq!(dispatcher.run_once().await.expect("a round"), 0, "the slot went to the first subscription");
     within_patience(app.engine().dispatch_signal().signaled()).await;
     assert_eq!(dispatcher.run_once().await.expect("a round"), 1);
     dispatcher.finish().await;
@@ -132,7 +132,7 @@ async fn the_last_slot_is_not_lost_on_somebody_who_has_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endpoints_that_hang_do_not_keep_others_waiting() {
+async fn endpoints_that_hang_do_not_delay_others() {
     let (app, hanging, quick) = (App::start().await, Receiver::start().await, Receiver::start().await);
     hanging.always(Reply::never());
     for n in 0..4 {
@@ -149,7 +149,7 @@ async fn endpoints_that_hang_do_not_keep_others_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn not_even_an_endpoint_that_wants_all_slots_and_hangs_keeps_others_waiting() {
+async fn a_hanging_endpoint_with_a_high_max_concurrency_does_not_delay_others() {
     let app = with_flags(&["--max-pushes=20"]).await;
     let (hanging, lively) = (Receiver::start().await, Receiver::start().await);
     hanging.always(Reply::never());
@@ -159,35 +159,35 @@ async fn not_even_an_endpoint_that_wants_all_slots_and_hangs_keeps_others_waitin
     hanging.until_in_flight(18).await;
     publish_many(&app, "live", 50).await;
     lively.received(50).await;
-    assert_eq!(hanging.in_flight(), 18, "a tenth is out of its reach");
+    assert_eq!(hanging.in_flight(), 18, "a tenth of the slots is out of its reach");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rate_is_kept_and_what_is_not_used_for_a_second_is_lost() {
+async fn a_rate_is_kept_and_unused_capacity_is_lost_after_a_second() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 100);
     app.subscribe(&receiver.url("/hook"), json!({"rate_per_second": 4})).await;
     publish_many(&app, "a", 1).await;
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     publish_many(&app, "a", 20).await;
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 3, "the rest of this second");
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 0);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 3, "the rest of this second");
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 0);
     app.advance(1);
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 4);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 4);
     app.advance(60);
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 4, "a minute's worth is not made up for");
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 4, "a minute's worth is not made up for");
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rate_of_less_than_one_a_second_is_kept_too() {
+async fn a_rate_of_less_than_one_per_second_is_kept() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 100);
     app.subscribe(&receiver.url("/hook"), json!({"rate_per_second": 0.1})).await;
     publish_many(&app, "a", 5).await;
     let mut sent = Vec::new();
     for _ in 0..21 {
-        sent.push(look_and_finish(&app, &mut dispatcher).await);
+        sent.push(dispatch_and_finish(&app, &mut dispatcher).await);
         app.advance(1);
     }
     let at: Vec<usize> = (0..21).filter(|second| sent[*second] > 0).collect();
@@ -195,12 +195,12 @@ async fn a_rate_of_less_than_one_a_second_is_kept_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_server_keeps_a_rate_without_being_asked_to_look() {
+async fn a_running_server_sends_at_the_rate_without_further_signals() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), json!({"rate_per_second": 20})).await;
     publish_many(&app, "a", 40).await;
     let requests = receiver.received(40).await;
-    // A second's worth at once, and the others 50 ms apart.
+    // One second's worth at once, and the others 50 ms apart.
     let span = requests[39].at - requests[0].at;
     assert!(span.as_millis() >= 900, "{span:?}");
     until_done(&app, 40).await;
@@ -208,7 +208,7 @@ async fn a_running_server_keeps_a_rate_without_being_asked_to_look() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_subscription_that_is_deleted_nothing_more_is_sent() {
+async fn a_deleted_subscription_gets_no_further_requests() {
     let (app, receiver, other) = (App::start().await, Receiver::start().await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.always(Reply::status(500).held_by(&gate));
@@ -223,7 +223,7 @@ async fn of_a_subscription_that_is_deleted_nothing_more_is_sent() {
     publish_many(&app, "a", 1).await;
     gate.open();
     let open = "SELECT count(*) FROM waybill.deliveries WHERE status IN ('PENDING', 'PROCESSING')";
-    until("all of it is called off", async || app.count(open).await == 0).await;
+    until("all pushes are cancelled", async || app.count(open).await == 0).await;
     let found =
         rows(&app, "SELECT status, count(*) FROM waybill.deliveries WHERE subscription_id IS NOT NULL GROUP BY 1")
             .await;
@@ -235,7 +235,7 @@ async fn of_a_subscription_that_is_deleted_nothing_more_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_taken_while_its_subscription_was_deleted_is_delivered() {
+async fn a_push_in_flight_when_its_subscription_was_deleted_is_delivered() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.always(Reply::ok().held_by(&gate));
@@ -250,39 +250,36 @@ async fn what_was_taken_while_its_subscription_was_deleted_is_delivered() {
     ledger::check(&app).await;
 }
 
-/// What another server is about to take of the rate of a subscription.
-async fn about_to_take(app: &App, subscription_id: i64) -> HeldRow {
+/// Locks the rate of a subscription, as another server that takes from it does.
+async fn lock_rate(app: &App, subscription_id: i64) -> HeldRow {
     let row = format!("SELECT 1 FROM waybill.subscription_paces WHERE subscription_id = {subscription_id}");
     HeldRow::with_uncommitted(app, &format!("{row} FOR UPDATE")).await
 }
 
-/// Another server takes of the rate between the look at its row and its lock.
+/// Another server takes from the rate between the read of its row and its lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rate_of_which_two_servers_take_at_once_is_kept() {
+async fn a_rate_is_kept_when_two_servers_take_from_it_at_once() {
     let app = idle(&[]).await;
     let take = async |most| {
         app.engine().take_from_rates(&[(SubscriptionId(7), 10.0, most)]).await.expect("an answer")[0].granted
     };
     assert_eq!(take(1).await, 1);
-    let mut other = about_to_take(&app, 7).await;
+    let mut other = lock_rate(&app, 7).await;
     let (granted, ()) = tokio::join!(take(9), async {
         app.until_blocked_calls(1).await;
         other.execute("UPDATE waybill.subscription_paces SET used_until = used_until + interval '0.1 s'").await;
         other.unlock().await;
     });
     assert_eq!(granted, 8, "one was taken meanwhile");
-    assert_eq!(take(9).await, 0, "what was taken is taken");
+    assert_eq!(take(9).await, 0, "the rate is used up");
 }
 
-/// Servers look at the same subscriptions, but each begins with another of them.
+/// Two servers take from the same rates, each in another order.
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_that_take_of_several_rates_do_not_wait_for_each_other_in_a_circle() {
+async fn servers_that_take_from_several_rates_do_not_deadlock() {
     let app = idle(&[]).await;
-    app.engine()
-        .take_from_rates(&[(SubscriptionId(1), 10.0, 1), (SubscriptionId(2), 10.0, 1)])
-        .await
-        .expect("both are known");
-    let first = about_to_take(&app, 1).await;
+    app.engine().take_pace(&[(1, 10.0, 1), (2, 10.0, 1)]).await.expect("both are known");
+    let first = lock_rate(&app, 1).await;
     let (engine, other) = (app.engine().clone(), app.engine().clone());
     let upwards = tokio::spawn(async move { engine.take_pace(&[(1, 10.0, 1), (2, 10.0, 1)]).await });
     app.until_blocked_calls(1).await;

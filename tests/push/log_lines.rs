@@ -1,4 +1,5 @@
-//! Every attempt is one line of the log, by which people find out what became of a push.
+//! Every attempt is one line of the server's log, in which operators look for the outcome of a
+//! push.
 
 use chrono::DateTime;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use crate::support::process::{Process, waybill};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, database, until};
 
-/// A server that logs JSON.
+/// Starts a server that logs JSON.
 async fn start() -> Process {
     let url = database::migrated().await;
     let mut arguments = vec!["serve", "--bind", "127.0.0.1:0", "--database-url", &url];
@@ -16,7 +17,7 @@ async fn start() -> Process {
     tokio::task::block_in_place(|| Process::start(waybill(&arguments)))
 }
 
-/// What was logged of attempts, by delivery and number.
+/// Returns the log lines of attempts, by delivery and attempt.
 fn pushes(server: &Process) -> Vec<Value> {
     let log = server.stderr();
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
@@ -25,7 +26,8 @@ fn pushes(server: &Process) -> Vec<Value> {
     pushes
 }
 
-/// Publishes an event that is answered like this, and waits for the end; answers the ids of it and its delivery.
+/// Publishes an event that gets these replies, and waits until it has this status. Returns the ids
+/// of the event and its delivery.
 async fn push(app: &App, receiver: &Receiver, replies: Vec<Reply>, status: &str) -> (i64, i64) {
     replies.into_iter().for_each(|reply| receiver.next(reply.header("x-answer", "4nswer").body("4nswer")));
     let event = app.publish_typed("t", json!("p4yload")).await;

@@ -1,4 +1,4 @@
-//! Events are pushed: from publishing to a request that a real receiver got.
+//! Pushes, from publishing an event to the request that a real receiver gets.
 
 mod breaker;
 mod budgets;
@@ -29,12 +29,12 @@ use serde_json::{Value, json};
 use crate::support::process::{Process, waybill};
 use crate::support::{App, Options, database, until};
 
-/// An event of a type and nothing else; answers what its publisher was told.
+/// Publishes an event with only a type and a payload. Returns the response.
 pub async fn publish(app: &App, event_type: &str, payload: Value) -> Value {
     app.post("/events", &json!({"event_type": event_type, "payload": payload})).await.expect(201).json()
 }
 
-/// An event of a type and nothing else; answers its id.
+/// Publishes an event with only a type. Returns its id.
 pub async fn publish_id(app: &App, event_type: &str) -> i64 {
     id_of(&publish(app, event_type, json!({})).await)
 }
@@ -43,23 +43,22 @@ pub fn id_of(view: &Value) -> i64 {
     view["id"].as_i64().expect("an id")
 }
 
-/// A wait of no length: a retry follows at once.
+/// A backoff of zero seconds.
 pub fn at_once() -> Value {
     json!({"strategy": "fixed", "seconds": 0})
 }
 
-/// A server with these flags whose time stands still.
+/// Starts a server with these flags and a fixed clock.
 pub async fn fixed(flags: &[&str]) -> App {
     App::start_with(Options { fixed_clock: true, flags: owned(flags), ..Options::default() }).await
 }
 
-/// A server with these flags.
 pub async fn with_flags(flags: &[&str]) -> App {
     App::start_with(Options { flags: owned(flags), ..Options::default() }).await
 }
 
-/// Another server on the same database.
-pub async fn beside(app: &App, flags: &[&str]) -> App {
+/// Starts another server on the same database.
+pub async fn second_server(app: &App, flags: &[&str]) -> App {
     App::start_with(Options { url: Some(app.url.clone()), flags: owned(flags), ..Options::default() }).await
 }
 
@@ -67,7 +66,7 @@ pub fn owned(flags: &[&str]) -> Vec<String> {
     flags.iter().map(|flag| (*flag).to_owned()).collect()
 }
 
-/// Rows of the database, each as an object.
+/// Returns rows of the database as JSON objects.
 pub async fn rows(app: &App, sql: &str) -> Vec<Value> {
     #[derive(QueryableByName)]
     struct Row {
@@ -79,16 +78,16 @@ pub async fn rows(app: &App, sql: &str) -> Vec<Value> {
     found.iter().map(|row| serde_json::from_str(&row.row).expect("JSON")).collect()
 }
 
-/// What is on record of the attempts to push an event, oldest first.
+/// Returns the recorded attempts to push an event, oldest first.
 pub async fn attempts(app: &App, event_id: i64) -> Vec<Value> {
     let of_event = format!("event_id = {event_id} AND action IN ('COMPLETED', 'FAILED')");
     rows(app, &format!("SELECT *, extract(epoch FROM next_retry_at - created_at)::float8 AS retry_in FROM waybill.event_log WHERE {of_event} ORDER BY id")).await
 }
 
-/// Waits for so many attempts to be on record; answers the last of them.
+/// Waits until `number` attempts are recorded, and returns the last of them.
 pub async fn attempt(app: &App, event_id: i64, number: usize) -> Value {
     let mut known = Vec::new();
-    until("the attempt is on record", async || {
+    until("the attempt is recorded", async || {
         known = attempts(app, event_id).await;
         known.len() >= number
     })
@@ -97,19 +96,19 @@ pub async fn attempt(app: &App, event_id: i64, number: usize) -> Value {
     known.remove(number - 1)
 }
 
-/// Waits until an event stands where it should.
+/// Waits until an event has this status.
 pub async fn until_status(app: &App, event_id: i64, status: &str) {
     until(&format!("event {event_id} is {status}"), async || app.status(event_id).await == status).await;
 }
 
-/// Why the one push of an event was given up.
+/// Returns the dead letter of an event's only push.
 pub async fn dead_letter(app: &App, event_id: i64) -> Value {
     let mut found = rows(app, &format!("SELECT * FROM waybill.dead_letters WHERE event_id = {event_id}")).await;
     assert_eq!(found.len(), 1, "{found:?}");
     found.remove(0)
 }
 
-/// A server in a process of its own, to be killed.
+/// Starts a server in its own process, which can be killed.
 pub fn in_own_process(app: &App, flags: &[&str]) -> Process {
     let mut arguments =
         vec!["serve", "--bind", "127.0.0.1:0", "--database-url", &app.url, "--webhook-allow", "127.0.0.0/8"];
@@ -117,27 +116,27 @@ pub fn in_own_process(app: &App, flags: &[&str]) -> Process {
     tokio::task::block_in_place(|| Process::start(waybill(&arguments)))
 }
 
-/// Lets run out now what a dead server holds. A lease is at least fifteen seconds long, and
-/// nobody would wait for that; whoever is started next finds it in the same way.
+/// Ends the leases of a killed server now. A lease lasts at least fifteen seconds, which is too
+/// long for a test; the next server finds an expired lease in the same way.
 pub async fn end_leases(app: &App) {
     let sql = "UPDATE waybill.deliveries SET lease_expires_at = now() WHERE status = 'PROCESSING'; \
                UPDATE waybill.lease_watch SET look_at = now()";
     database::execute(&app.url, sql).await;
 }
 
-/// What is known of the endpoint of a subscription.
+/// Returns the endpoint of a subscription.
 pub async fn endpoint(app: &App, subscription: &Value) -> Value {
     app.get(&format!("/subscriptions/{}", id_of(subscription))).await.expect(200).json()["endpoint"].clone()
 }
 
-/// How often the pushes of an event were taken in hand.
+/// Returns how often the pushes of an event were claimed.
 pub async fn claims(app: &App, event_id: i64) -> i64 {
     app.count(&format!("SELECT count(*) FROM waybill.event_log WHERE event_id = {event_id} AND action = 'PICKED'"))
         .await
 }
 
-/// Moves a fixed clock, lets in what is due then, and has the dispatcher look again.
-pub async fn pass(app: &App, seconds: i64) {
+/// Moves the fixed clock, promotes what is due then, and signals the dispatcher.
+pub async fn advance_and_dispatch(app: &App, seconds: i64) {
     app.advance_and_promote(seconds).await;
     app.engine().dispatch_signal().signal(None);
 }

@@ -1,14 +1,14 @@
-//! `ordering: by_key`: what has one key is sent one at a time and in the order of publishing.
+//! `ordering: by_key`: events of one key are sent one at a time, in the order of publishing.
 
 use serde_json::{Value, json};
 
-use super::by_hand::{dispatcher, idle, look, look_and_finish};
+use super::by_hand::{dispatch, dispatch_and_finish, dispatcher, idle};
 use super::checker::Checker;
-use super::{at_once, beside, claims, dead_letter, end_leases, in_own_process, until_status, with_flags};
+use super::{at_once, claims, dead_letter, end_leases, in_own_process, second_server, until_status, with_flags};
 use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::{App, ledger, until};
 
-const PATIENT: &str = "--breaker-failures=10000";
+const BREAKER_NEVER_OPENS: &str = "--breaker-failures=10000";
 const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 fn by_key() -> Value {
@@ -19,7 +19,7 @@ async fn publish(app: &App, key: &str, n: u64) -> i64 {
     app.publish(json!({"event_type": "t", "ordering_key": key, "payload": {"key": key, "n": n}})).await
 }
 
-/// So many of each key, through one server and the other.
+/// Publishes `count` events of each key, alternating between two servers.
 async fn publish_all(servers: [&App; 2], count: u64) {
     for n in 1..=count {
         for key in KEYS {
@@ -30,14 +30,14 @@ async fn publish_all(servers: [&App; 2], count: u64) {
 
 async fn until_all_done(app: &App) {
     let open = "SELECT count(*) FROM waybill.deliveries WHERE status IN ('PENDING', 'PROCESSING')";
-    until("all is done", async || app.count(open).await == 0).await;
+    until("all events are finished", async || app.count(open).await == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_in_order_through_random_failures_and_on_two_servers() {
+async fn a_key_stays_in_order_through_random_failures_on_two_servers() {
     for seed in [0x5eed, 0xca11] {
-        let (one, receiver) = (with_flags(&[PATIENT]).await, Receiver::start().await);
-        let other = beside(&one, &[PATIENT]).await;
+        let (one, receiver) = (with_flags(&[BREAKER_NEVER_OPENS]).await, Receiver::start().await);
+        let other = second_server(&one, &[BREAKER_NEVER_OPENS]).await;
         let checker = Checker::of(&receiver, seed);
         one.subscribe(&receiver.url("/"), by_key()).await;
         tokio::join!(publish_all([&one, &other], 12), checker.answer_until(60));
@@ -49,7 +49,7 @@ async fn a_key_is_in_order_through_random_failures_and_on_two_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_in_order_when_the_server_is_killed_in_the_middle() {
+async fn a_key_stays_in_order_when_the_server_is_killed_in_the_middle() {
     let (front, receiver) = (with_flags(&["--dispatch=false"]).await, Receiver::start().await);
     let checker = Checker::of(&receiver, 0xdead);
     let mut fields = by_key();
@@ -57,10 +57,10 @@ async fn a_key_is_in_order_when_the_server_is_killed_in_the_middle() {
     front.subscribe(&receiver.url("/"), fields).await;
     publish_all([&front, &front], 8).await;
     for killed_after in [8, 24] {
-        let server = in_own_process(&front, &[PATIENT]);
+        let server = in_own_process(&front, &[BREAKER_NEVER_OPENS]);
         checker.answer_until(killed_after).await;
-        // Of each key that has any left one is under way; some of them have just been answered,
-        // and whether that is on record nobody can say.
+        // Each key with events left has one request in flight. Some of these have just been
+        // answered, and may or may not be recorded.
         receiver.until_at_least_in_flight(2).await;
         checker.answer_one().await;
         checker.answer_one().await;
@@ -69,7 +69,7 @@ async fn a_key_is_in_order_when_the_server_is_killed_in_the_middle() {
         checker.forget_held();
         end_leases(&front).await;
     }
-    let last = beside(&front, &[PATIENT]).await;
+    let last = second_server(&front, &[BREAKER_NEVER_OPENS]).await;
     checker.answer_until(40).await;
     until_all_done(&last).await;
     checker.assert_in_order();
@@ -97,7 +97,7 @@ async fn different_keys_do_not_wait_for_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_overtakes_within_a_key_whatever_its_priority_or_time() {
+async fn no_event_overtakes_another_of_its_key_whatever_its_priority_or_due_time() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 100);
     app.subscribe(&receiver.url("/"), by_key()).await;
@@ -108,17 +108,17 @@ async fn nothing_overtakes_within_a_key_whatever_its_priority_or_time() {
         app.publish(event).await;
     }
     app.advance_and_promote(59).await;
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 0);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 0);
     app.advance_and_promote(1).await;
     for _ in 0..3 {
-        assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+        assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     }
     let order: Vec<String> = receiver.so_far().iter().map(|request| request.text().to_owned()).collect();
     assert_eq!(order, ["1", "2", "3"]);
     ledger::check(&app).await;
 }
 
-/// Answers the first event of a key with a refusal; how many more of the key are sent then.
+/// Refuses the first event of a key. Returns how many further events of the key are sent then.
 async fn behind_a_failure(on_exhausted: &str) -> (App, Receiver, [i64; 3], usize) {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 100);
@@ -127,17 +127,17 @@ async fn behind_a_failure(on_exhausted: &str) -> (App, Receiver, [i64; 3], usize
     app.subscribe(&receiver.url("/"), fields).await;
     receiver.next(Reply::status(400));
     let ids = [publish(&app, "k", 1).await, publish(&app, "k", 2).await, publish(&app, "k", 3).await];
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     assert_eq!(dead_letter(&app, ids[0]).await["reason"], "terminal");
     let mut sent = 0;
     for _ in 0..3 {
-        sent += look_and_finish(&app, &mut dispatcher).await;
+        sent += dispatch_and_finish(&app, &mut dispatcher).await;
     }
     (app, receiver, ids, sent)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_behind_a_failure_that_is_skipped_go_on() {
+async fn events_behind_a_failure_that_is_skipped_are_sent() {
     let (app, receiver, ids, sent) = behind_a_failure("skip").await;
     assert_eq!((sent, receiver.count()), (2, 3));
     assert_eq!(app.status(ids[2]).await, "COMPLETED");
@@ -145,7 +145,7 @@ async fn those_behind_a_failure_that_is_skipped_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_behind_a_failure_that_blocks_wait_and_other_keys_do_not() {
+async fn events_behind_a_failure_that_blocks_wait_and_other_keys_do_not() {
     let (app, receiver, ids, sent) = behind_a_failure("block").await;
     assert_eq!((sent, receiver.count()), (0, 1));
     for id in &ids[1..] {
@@ -154,18 +154,18 @@ async fn those_behind_a_failure_that_blocks_wait_and_other_keys_do_not() {
     let later = publish(&app, "k", 4).await;
     let elsewhere = publish(&app, "other", 1).await;
     let mut dispatcher = dispatcher(&app, 100);
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     assert_eq!((app.status(later).await.as_str(), app.status(elsewhere).await.as_str()), ("PENDING", "COMPLETED"));
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_is_blocked_goes_on_in_its_order_when_the_failed_one_is_retried() {
+async fn a_blocked_key_continues_in_order_when_the_failed_push_is_retried() {
     let (app, receiver, ids, _) = behind_a_failure("block").await;
     app.operate_on_delivery(app.only_delivery(ids[0]).await, "retry").await.expect(200);
     let mut dispatcher = dispatcher(&app, 100);
     for _ in 0..3 {
-        assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+        assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     }
     let order: Vec<Value> = receiver.so_far().iter().map(|request| request.json()["n"].clone()).collect();
     assert_eq!(order, [1, 1, 2, 3]);
@@ -173,7 +173,7 @@ async fn a_key_that_is_blocked_goes_on_in_its_order_when_the_failed_one_is_retri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_key_is_found_in_the_payload_and_what_has_none_waits_for_nobody() {
+async fn the_key_is_read_from_the_payload_and_events_without_one_do_not_wait() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 100);
     let gate = Gate::closed();
@@ -189,22 +189,22 @@ async fn the_key_is_found_in_the_payload_and_what_has_none_waits_for_nobody() {
         json!({"user": {"id": null}, "n": 5}),
     ];
     for payload in payloads {
-        // The event's own key is not the one that was asked for.
+        // The event's own ordering key is not the configured one.
         app.publish(json!({"event_type": "t", "ordering_key": "own", "payload": payload})).await;
     }
-    assert_eq!(look(&app, &mut dispatcher).await, 4);
+    assert_eq!(dispatch(&app, &mut dispatcher).await, 4);
     let mut first: Vec<u64> =
         receiver.received(4).await.iter().map(|request| request.json()["n"].as_u64().expect("a number")).collect();
     first.sort_unstable();
     assert_eq!(first, [1, 3, 4, 5]);
     gate.open();
     dispatcher.finish().await;
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_without_a_key_of_their_own_wait_for_nobody() {
+async fn events_without_an_ordering_key_do_not_wait() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.always(Reply::ok().held_by(&gate));
@@ -218,9 +218,9 @@ async fn events_without_a_key_of_their_own_wait_for_nobody() {
     ledger::check(&app).await;
 }
 
-/// A key is ordered for each consumer by itself: workers, and every subscription.
+/// A key is ordered separately for each consumer: workers, and every subscription.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_consumer_of_a_key_does_not_hold_up_another() {
+async fn one_consumer_of_a_key_does_not_block_another() {
     let (app, quick, stuck) = (App::start().await, Receiver::start().await, Receiver::start().await);
     let gate = Gate::closed();
     stuck.always(Reply::ok().held_by(&gate));
@@ -234,7 +234,7 @@ async fn one_consumer_of_a_key_does_not_hold_up_another() {
     assert_eq!(order, ["1", "2", "3"]);
     stuck.until_in_flight(1).await;
     assert_eq!(app.claim_one("w", "w:1").await.event_id, ids[0]);
-    assert!(app.claim("w", "w:2").await.is_none(), "the worker's turn is its own");
+    assert!(app.claim("w", "w:2").await.is_none(), "the key of the workers is separate");
     gate.open();
     for id in ids {
         app.complete(id, "w:1").await.expect(200);

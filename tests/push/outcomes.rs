@@ -1,15 +1,15 @@
-//! What an answer means for a delivery: done, again, or never again.
+//! What a response means for a delivery: success, retry, or final failure.
 
 use chrono::{TimeDelta, Utc};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::by_hand::{dispatcher, idle, look_and_finish};
-use super::{at_once, attempt, attempts, dead_letter, fixed, id_of, pass, publish_id, until_status};
+use super::by_hand::{dispatch_and_finish, dispatcher, idle};
+use super::{advance_and_dispatch, at_once, attempt, attempts, dead_letter, fixed, id_of, publish_id, until_status};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, ledger};
 
-/// Publishes an event for one subscriber at `url`; answers the event's id.
+/// Publishes an event for one subscription at `url`. Returns the event's id.
 async fn send_to(app: &App, url: &str, fields: Value) -> i64 {
     let event_type = format!("case.{}", url.rsplit('/').next().expect("a path"));
     let mut subscription = json!({"event_types": [event_type], "timeout_ms": 30_000});
@@ -26,7 +26,7 @@ async fn by_path() -> Receiver {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_2xx_is_a_success() {
+async fn every_2xx_status_is_a_success() {
     let (app, receiver) = (App::start().await, by_path().await);
     for status in [200, 201, 202, 204, 226] {
         let id = send_to(&app, &receiver.url(&format!("/{status}")), json!({})).await;
@@ -39,7 +39,7 @@ async fn whatever_is_2xx_is_a_success() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn statuses_that_may_pass_are_tried_again() {
+async fn temporary_error_statuses_are_retried() {
     let (app, receiver) = (fixed(&[]).await, by_path().await);
     for status in [408, 425, 429, 500, 501, 503, 599] {
         let id = send_to(&app, &receiver.url(&format!("/{status}")), json!({})).await;
@@ -53,7 +53,7 @@ async fn statuses_that_may_pass_are_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn statuses_that_will_not_pass_are_the_end() {
+async fn permanent_error_statuses_are_final() {
     let (app, receiver) = (fixed(&[]).await, by_path().await);
     for status in [300, 304, 400, 401, 403, 404, 409, 422, 499] {
         let id = send_to(&app, &receiver.url(&format!("/{status}")), json!({})).await;
@@ -68,7 +68,7 @@ async fn statuses_that_will_not_pass_are_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_is_the_end_and_its_target_is_not_called() {
+async fn a_redirect_is_final_and_its_target_is_not_called() {
     let (app, receiver, elsewhere) = (fixed(&[]).await, Receiver::start().await, Receiver::start().await);
     for status in [301, 302, 307, 308] {
         receiver.next(Reply::status(status).header("location", &elsewhere.url("/stolen")));
@@ -81,7 +81,7 @@ async fn a_redirect_is_the_end_and_its_target_is_not_called() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_says_itself_what_is_worth_another_try() {
+async fn retry_on_decides_what_is_retried() {
     let (app, receiver) = (fixed(&[]).await, by_path().await);
     let retry_on = json!([404, "500-501", "timeout"]);
     for (status, next) in [(404, "PENDING"), (501, "PENDING"), (502, "FAILED"), (429, "FAILED")] {
@@ -97,7 +97,7 @@ async fn a_subscription_says_itself_what_is_worth_another_try() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ways_to_fail_are_told_apart_and_tried_again() {
+async fn network_errors_are_told_apart_and_retried() {
     let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
     let impatient = json!({"timeout_ms": 100});
     let cases = [
@@ -110,18 +110,18 @@ async fn the_ways_to_fail_are_told_apart_and_tried_again() {
     for (path, kind, reply, fields) in cases {
         receiver.next(reply);
         let id = send_to(&app, &receiver.url(&format!("/{path}")), fields).await;
-        is_tried_again(&app, id, kind).await;
+        assert_retried(&app, id, kind).await;
     }
     let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
     let id = send_to(&app, &format!("http://{nobody}/refused"), json!({})).await;
-    is_tried_again(&app, id, "connect").await;
+    assert_retried(&app, id, "connect").await;
     let stranger = Receiver::start_tls().await;
     let id = send_to(&app, &stranger.url("/tls"), json!({})).await;
-    is_tried_again(&app, id, "tls").await;
+    assert_retried(&app, id, "tls").await;
     ledger::check(&app).await;
 }
 
-async fn is_tried_again(app: &App, id: i64, kind: &str) {
+async fn assert_retried(app: &App, id: i64, kind: &str) {
     let line = attempt(app, id, 1).await;
     assert_eq!((&line["error_kind"], &line["status_code"]), (&json!(kind), &Value::Null), "{line}");
     assert_eq!(line["retry_in"], 5.0, "{line}");
@@ -130,7 +130,7 @@ async fn is_tried_again(app: &App, id: i64, kind: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_rendered_is_never_sent_and_never_tried_again() {
+async fn a_push_that_cannot_be_rendered_is_never_sent_and_never_retried() {
     let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
     let transform = json!({"template": "{\"user\": {{ payload.user }}}"});
     let id = send_to(&app, &receiver.url("/odd"), json!({"transform": transform})).await;
@@ -142,15 +142,15 @@ async fn what_cannot_be_rendered_is_never_sent_and_never_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retries_follow_the_schedule_and_then_it_is_exhausted() {
+async fn retries_follow_the_schedule_until_the_push_is_exhausted() {
     let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
     receiver.always(Reply::status(500));
     let id = send_to(&app, &receiver.url("/hook"), json!({})).await;
     for (number, wait) in [(1, 5), (2, 30), (3, 300)] {
         let line = attempt(&app, id, number).await;
         assert_eq!((line["retry_in"].as_f64(), &line["attempt"]), (Some(f64::from(wait)), &json!(number)));
-        assert_eq!(app.advance_and_promote(i64::from(wait) - 1).await, 0, "not a second too early");
-        pass(&app, 1).await;
+        assert_eq!(app.advance_and_promote(i64::from(wait) - 1).await, 0, "not a second early");
+        advance_and_dispatch(&app, 1).await;
     }
     let last = attempt(&app, id, 4).await;
     assert_eq!(last["next_retry_at"], Value::Null);
@@ -166,7 +166,7 @@ async fn retries_follow_the_schedule_and_then_it_is_exhausted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_answer_to_the_last_attempt_is_terminal_and_not_exhausted() {
+async fn a_final_error_in_the_last_attempt_is_terminal_and_not_exhausted() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     receiver.next(Reply::status(500));
     receiver.next(Reply::status(400));
@@ -177,7 +177,7 @@ async fn a_terminal_answer_to_the_last_attempt_is_terminal_and_not_exhausted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_expires_between_two_attempts_is_given_up_as_expired() {
+async fn a_push_that_expires_between_two_attempts_fails_as_expired() {
     let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
     receiver.always(Reply::status(500));
     app.subscribe(&receiver.url("/hook"), json!({})).await;
@@ -190,16 +190,17 @@ async fn what_expires_between_two_attempts_is_given_up_as_expired() {
     assert_eq!(app.expire().await, 1);
     assert_eq!(app.actions(id).await, ["PICKED", "FAILED", "EXPIRED", "DEAD_LETTERED"]);
     assert_eq!(dead_letter(&app, id).await["reason"], "expired");
-    pass(&app, 600).await;
+    advance_and_dispatch(&app, 600).await;
     assert_eq!((receiver.count(), app.status(id).await.as_str()), (1, "FAILED"));
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_expires_while_its_subscription_is_switched_off_is_never_sent() {
+async fn a_push_that_expires_while_its_subscription_is_disabled_is_not_sent_again() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
-    // Published first, and held up by a closed subscription: an inactive one gets nothing new.
+    // The first attempt comes before the subscription is disabled, because a disabled subscription
+    // gets no new events.
     receiver.next(Reply::status(500));
     let expires_at = Utc::now() + TimeDelta::seconds(2);
     let id = app.publish(json!({"event_type": "t", "expires_at": expires_at})).await;
@@ -211,26 +212,26 @@ async fn what_expires_while_its_subscription_is_switched_off_is_never_sent() {
     ledger::check(&app).await;
 }
 
-/// Nobody has swept it away yet when the pause ends.
+/// The event is not yet swept when the pause ends.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_expired_while_its_endpoint_was_paused_is_not_sent_and_holds_nobody_up() {
+async fn a_push_that_expired_while_its_endpoint_was_paused_is_not_sent_and_delays_no_other() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 100);
     app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1, "max_concurrency": 1})).await;
     receiver.next(Reply::too_many_requests("60"));
     publish_id(&app, "t").await;
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     let late = app.publish(json!({"event_type": "t", "expires_at": app.now() + TimeDelta::seconds(30)})).await;
     let other = publish_id(&app, "t").await;
     app.advance(60);
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await + look_and_finish(&app, &mut dispatcher).await, 1);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await + dispatch_and_finish(&app, &mut dispatcher).await, 1);
     assert_eq!(dead_letter(&app, late).await["reason"], "expired");
     assert_eq!((app.status(other).await.as_str(), receiver.count()), ("COMPLETED", 2));
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_beginning_of_an_answer_is_kept_and_no_more() {
+async fn only_the_beginning_of_a_response_is_kept() {
     let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
     let long = "ü".repeat(100_000);
     for (path, reply, excerpt) in [

@@ -1,15 +1,15 @@
-//! `Retry-After`: a receiver says when it wants to be called again.
+//! `Retry-After`: a receiver says when it wants the next request.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
-use super::by_hand::{dispatcher, idle, look_and_finish};
-use super::{attempt, claims, endpoint, fixed, pass, publish_id, until_status};
+use super::by_hand::{dispatch_and_finish, dispatcher, idle};
+use super::{advance_and_dispatch, attempt, claims, endpoint, fixed, publish_id, until_status};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::work::time;
 use crate::support::{App, ledger};
 
-/// Answers one event with `reply`; how long it and its endpoint are to wait then.
+/// Answers one event with `reply`. Returns how long the delivery and its endpoint have to wait.
 async fn waits(app: &App, receiver: &Receiver, path: &str, reply: Reply) -> (f64, f64) {
     receiver.next(reply);
     let subscription = app.subscribe(&receiver.url(path), json!({"event_types": [path]})).await;
@@ -17,7 +17,7 @@ async fn waits(app: &App, receiver: &Receiver, path: &str, reply: Reply) -> (f64
     let retry_in = attempt(app, id, 1).await["retry_in"].as_f64().expect("a retry");
     let paused_until = &endpoint(app, &subscription).await["paused_until"];
     let paused_for = if paused_until.is_null() { 0.0 } else { (time(paused_until) - app.now()).as_seconds_f64() };
-    // The database counts in microseconds, and the clock of the test does not.
+    // The database counts in microseconds, and the test's clock does not.
     (retry_in, (paused_for * 1000.0).round() / 1000.0)
 }
 
@@ -25,8 +25,8 @@ fn http_date(time: DateTime<Utc>) -> String {
     time.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
-/// The delivery itself waits for its backoff, and then for the end of the pause: so it goes at
-/// once when the pause is lifted.
+/// The delivery itself waits only for its backoff, and then for the end of the pause. Thus it is
+/// sent at once when the pause is lifted.
 #[tokio::test(flavor = "multi_thread")]
 async fn retry_after_pauses_the_endpoint_with_a_cap_for_429_and_503() {
     let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
@@ -38,14 +38,14 @@ async fn retry_after_pauses_the_endpoint_with_a_cap_for_429_and_503() {
         }
         let date = http_date(app.now() + TimeDelta::seconds(120));
         let (retry_in, paused_for) = waits(&app, &receiver, &format!("/{status}-date"), after(&date)).await;
-        // Dates know no fractions of a second.
+        // HTTP dates have no fractions of a second.
         assert!(retry_in == 5.0 && paused_for > 118.9 && paused_for <= 120.0, "{retry_in} {paused_for}");
     }
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retry_after_is_ignored_where_it_means_nothing() {
+async fn retry_after_is_ignored_for_other_statuses_and_invalid_values() {
     let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
     for (path, status, value) in
         [("/500", 500, "600"), ("/408", 408, "600"), ("/soon", 503, "soon"), ("/neg", 429, "-5")]
@@ -57,7 +57,7 @@ async fn retry_after_is_ignored_where_it_means_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_is_the_whole_endpoints_and_no_other_ones() {
+async fn a_pause_covers_the_whole_endpoint_and_no_other() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
     let mut dispatcher = dispatcher(&app, 100);
     let one = app.subscribe(&receiver.url("/hook"), json!({"event_types": ["one"]})).await;
@@ -65,21 +65,21 @@ async fn a_pause_is_the_whole_endpoints_and_no_other_ones() {
     app.subscribe(&receiver.url("/other"), json!({"event_types": ["three"]})).await;
     receiver.next(Reply::too_many_requests("120"));
     let first = publish_id(&app, "one").await;
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     for subscription in [&one, &two] {
         assert_eq!(endpoint(&app, subscription).await["state"], "paused");
     }
 
     let waiting = [publish_id(&app, "one").await, publish_id(&app, "two").await];
     publish_id(&app, "three").await;
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 1, "only the other endpoint");
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1, "only the other endpoint");
     assert_eq!(receiver.so_far()[1].path, "/other");
     app.advance_and_promote(119).await;
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 0);
-    assert_eq!(claims(&app, waiting[0]).await + claims(&app, waiting[1]).await, 0, "no attempt is spent");
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 0);
+    assert_eq!(claims(&app, waiting[0]).await + claims(&app, waiting[1]).await, 0, "no attempt is counted");
 
     app.advance_and_promote(1).await;
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 3);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 3);
     for id in [first, waiting[0], waiting[1]] {
         assert_eq!(app.status(id).await, "COMPLETED");
     }
@@ -96,19 +96,19 @@ async fn a_shorter_pause_does_not_end_a_longer_one() {
     receiver.next(Reply::too_many_requests("10"));
     publish_id(&app, "a").await;
     publish_id(&app, "b").await;
-    assert_eq!(look_and_finish(&app, &mut dispatcher).await, 2);
+    assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 2);
     assert_eq!(app.seconds_ahead(&endpoint(&app, &subscription).await["paused_until"]), 600);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_ends_by_itself_on_a_running_server() {
+async fn a_running_server_sends_again_when_a_pause_ends() {
     let (app, receiver) = (fixed(&[]).await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
     receiver.next(Reply::too_many_requests("30"));
     let id = publish_id(&app, "a").await;
     attempt(&app, id, 1).await;
-    pass(&app, 30).await;
+    advance_and_dispatch(&app, 30).await;
     until_status(&app, id, "COMPLETED").await;
     assert_eq!(receiver.count(), 2);
     assert_eq!(endpoint(&app, &subscription).await["state"], "closed");

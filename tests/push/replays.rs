@@ -1,4 +1,4 @@
-//! Dead letters are sent again: what the receiver gets then.
+//! Replayed dead letters: what the receiver gets.
 
 use serde_json::{Value, json};
 use waybill::domain::signature::{Secret, sign};
@@ -7,7 +7,7 @@ use crate::support::receiver::{Receiver, Recorded, Reply};
 use crate::support::records::one_attempt;
 use crate::support::{App, Options, ledger, until};
 
-/// Insists that a request was signed with a subscription's secret, as it was sent.
+/// Asserts that a request was signed with a subscription's secret.
 #[track_caller]
 fn assert_signed(request: &Recorded, subscription: &Value) {
     let secret = Secret::parse(subscription["secret"].as_str().expect("a secret")).expect("a secret");
@@ -17,8 +17,8 @@ fn assert_signed(request: &Recorded, subscription: &Value) {
     assert_eq!(request.header("webhook-signature"), Some(signature.as_str()));
 }
 
-/// A subscription whose push was given up, and which has been changed in every way since.
-async fn given_up_and_changed(app: &App, old: &Receiver, new: &Receiver) -> (Value, i64) {
+/// Creates a subscription whose push has failed and all of whose settings have changed since.
+async fn failed_and_changed(app: &App, old: &Receiver, new: &Receiver) -> (Value, i64) {
     let before = json!({"max_attempts": 1, "headers": {"X-Which": "old"}, "transform": {"keep": ["n"]}});
     let subscription = app.subscribe(&old.url("/old"), before).await;
     let event = app.publish_and_fail(old, "order.paid", json!({"n": 1, "more": 2})).await;
@@ -28,9 +28,9 @@ async fn given_up_and_changed(app: &App, old: &Receiver, new: &Receiver) -> (Val
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_original_configuration_sends_as_it_was_sent_then() {
+async fn a_replay_with_the_original_configuration_is_sent_as_at_first() {
     let (app, old, new) = (App::start().await, Receiver::start().await, Receiver::start().await);
-    let (subscription, event) = given_up_and_changed(&app, &old, &new).await;
+    let (subscription, event) = failed_and_changed(&app, &old, &new).await;
     let letter = app.open_dead_letter(event).await;
     app.replay(&letter["id"], json!({"config": "original"})).await.expect(200);
     let requests = old.received(2).await;
@@ -46,9 +46,9 @@ async fn the_original_configuration_sends_as_it_was_sent_then() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_current_configuration_sends_as_anything_is_sent_now() {
+async fn a_replay_with_the_current_configuration_is_sent_like_a_new_event() {
     let (app, old, new) = (App::start().await, Receiver::start().await, Receiver::start().await);
-    let (subscription, event) = given_up_and_changed(&app, &old, &new).await;
+    let (subscription, event) = failed_and_changed(&app, &old, &new).await;
     let letter = app.open_dead_letter(event).await;
     app.replay(&letter["id"], json!({})).await.expect(200);
     let request = new.received(1).await.remove(0);
@@ -63,7 +63,7 @@ async fn the_current_configuration_sends_as_anything_is_sent_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edited_body_and_a_new_id_are_sent_in_every_attempt() {
+async fn every_attempt_of_a_replay_sends_its_edited_body_and_new_id() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let retry = json!({"strategy": "fixed", "seconds": 0});
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 2, "retry": retry})).await;
@@ -89,9 +89,9 @@ async fn an_edited_body_and_a_new_id_are_sent_in_every_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_up_again_is_kept_as_it_was_sent_and_a_plain_retry_begins_from_the_event() {
+async fn a_replay_that_fails_is_dead_lettered_as_sent_and_a_plain_retry_starts_from_the_event() {
     let (app, old, new) = (App::start().await, Receiver::start().await, Receiver::start().await);
-    let (_, event) = given_up_and_changed(&app, &old, &new).await;
+    let (_, event) = failed_and_changed(&app, &old, &new).await;
     let id = app.only_delivery(event).await;
     let first = app.open_dead_letter(event).await;
     old.next(Reply::status(500));
@@ -117,7 +117,7 @@ async fn what_is_given_up_again_is_kept_as_it_was_sent_and_a_plain_retry_begins_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_push_whose_dead_letter_was_forgotten_goes_as_any_other() {
+async fn a_replayed_push_whose_dead_letter_was_deleted_is_sent_like_any_other() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), one_attempt()).await;
     let event = app.publish_and_fail(&receiver, "order.paid", json!({"n": 1})).await;
@@ -132,7 +132,7 @@ async fn a_push_whose_dead_letter_was_forgotten_goes_as_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_had_expired_is_sent_again_all_the_same() {
+async fn an_expired_push_can_be_replayed() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
     let path = format!("/subscriptions/{}", subscription["id"]);
@@ -150,9 +150,9 @@ async fn what_had_expired_is_sent_again_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_in_the_middle_of_a_replay_of_many_neither_forgets_nor_repeats() {
+async fn a_restart_in_the_middle_of_a_bulk_replay_neither_skips_nor_repeats() {
     const COUNT: usize = 40;
-    // A breaker would open long before all were given up.
+    // A breaker would open long before all pushes had failed.
     let flags = || vec!["--breaker-failures=1000".to_owned()];
     let app = App::start_with(Options { flags: flags(), ..Options::default() }).await;
     let receiver = Receiver::start().await;
@@ -162,7 +162,7 @@ async fn a_restart_in_the_middle_of_a_replay_of_many_neither_forgets_nor_repeats
         app.publish_typed("order.paid", json!(n)).await;
     }
     let open = "SELECT count(*) FROM waybill.dead_letters WHERE replayed_at IS NULL";
-    until("all were given up", async || app.count(open).await == COUNT as i64).await;
+    until("all pushes have failed", async || app.count(open).await == COUNT as i64).await;
     receiver.always(Reply::ok());
     let order = json!({"filter": {}, "by": "an operator", "rate_per_second": 5});
     let job = app.post("/dead-letters/replay", &order).await.expect(202).json()["id"].clone();
@@ -170,7 +170,7 @@ async fn a_restart_in_the_middle_of_a_replay_of_many_neither_forgets_nor_repeats
     let url = app.url.clone();
     app.stop().await;
 
-    // Two at once, which must not get in each other's way.
+    // Two servers at once, which must not disturb each other.
     let options = || Options { url: Some(url.clone()), flags: flags(), ..Options::default() };
     let (app, other) = (App::start_with(options()).await, App::start_with(options()).await);
     let job = async || app.get(&format!("/replays/{job}")).await.expect(200).json();

@@ -1,4 +1,4 @@
-//! What a receiver is sent.
+//! The requests that a receiver gets.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use super::{at_once, attempts, id_of, publish, publish_id, until_status};
 use crate::support::receiver::{Gate, Receiver, Recorded, Reply};
 use crate::support::{App, ledger};
 
-/// By the letter of Standard Webhooks, not by our own code.
+/// Computes the signature as Standard Webhooks defines it, without Waybill's own code.
 fn signature(secret: &str, request: &Recorded) -> String {
     let key = STANDARD.decode(secret.strip_prefix("whsec_").expect("a prefix")).expect("base64");
     let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key");
@@ -50,7 +50,7 @@ async fn a_payload_is_sent_byte_for_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_is_signed_and_says_what_it_is() {
+async fn a_request_is_signed_and_has_headers_that_describe_it() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook?x=1"), json!({})).await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -97,7 +97,7 @@ async fn every_attempt_is_signed_anew_and_keeps_its_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_a_secret_is_replaced_both_sign_the_new_one_first() {
+async fn during_a_secret_rotation_both_secrets_sign_the_new_one_first() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/"), json!({})).await;
     let path = format!("/subscriptions/{}/rotate-secret", id_of(&subscription));
@@ -114,7 +114,7 @@ async fn while_a_secret_is_replaced_both_sign_the_new_one_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_may_want_another_method_and_headers_of_its_own() {
+async fn a_subscription_may_set_the_method_and_headers() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let headers = json!({"Authorization": "Bearer t0k3n", "X-Team": "billing"});
     app.subscribe(&receiver.url("/"), json!({"method": "PUT", "headers": headers})).await;
@@ -126,7 +126,7 @@ async fn a_subscription_may_want_another_method_and_headers_of_its_own() {
     assert_eq!(names.len(), request.headers.len(), "each header once: {request:?}");
 }
 
-/// The one request that a subscription with this transform is sent.
+/// Returns the request that a subscription with this transform gets.
 async fn transformed(app: &App, receiver: &Receiver, name: &str, transform: Value) -> Recorded {
     app.subscribe(&receiver.url(&format!("/{name}")), json!({"event_types": [name], "transform": transform})).await;
     let payload = r#"{"user":{"id":7.0,"name":"Ada \"A\"","password":"x"},"amount":1e2}"#;
@@ -137,7 +137,7 @@ async fn transformed(app: &App, receiver: &Receiver, name: &str, transform: Valu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_way_to_transform_a_payload_reaches_the_receiver() {
+async fn every_kind_of_transform_reaches_the_receiver() {
     let app = App::start().await;
     let transformed = async |name: &str, transform: Value| {
         let receiver = Receiver::start().await;
@@ -185,7 +185,7 @@ async fn a_transformed_body_is_what_is_signed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_counts_for_what_is_not_yet_sent_and_is_on_record() {
+async fn an_edit_applies_to_pushes_not_yet_sent_and_its_version_is_recorded() {
     let (app, before, after) = (App::start().await, Receiver::start().await, Receiver::start().await);
     let gate = Gate::closed();
     before.always(Reply::status(500).held_by(&gate));
@@ -212,9 +212,9 @@ async fn an_edit_counts_for_what_is_not_yet_sent_and_is_on_record() {
     ledger::check(&app).await;
 }
 
-/// A dispatcher that has looked at a subscription just before it was edited, and claims after.
+/// A dispatcher has read a subscription just before it was edited, and claims afterwards.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_claimed_for_a_subscription_as_it_was_before_an_edit() {
+async fn nothing_is_claimed_for_an_old_version_of_a_subscription() {
     let app = idle(&[]).await;
     let subscription_id = SubscriptionId(id_of(&app.subscribe("http://127.0.0.1:9/", json!({})).await));
     let claim = async |version: i32| {
@@ -227,13 +227,13 @@ async fn nothing_is_claimed_for_a_subscription_as_it_was_before_an_edit() {
     assert_eq!((claim(1).await, claim(2).await), (0, 1));
     publish_id(&app, "a").await;
     app.patch(&path, &json!({"is_active": false})).await.expect(200);
-    assert_eq!((claim(2).await, claim(3).await), (0, 0), "nothing while it is switched off");
+    assert_eq!((claim(2).await, claim(3).await), (0, 0), "nothing while it is disabled");
     app.delete(&path).await.expect(204);
-    assert_eq!((claim(3).await, claim(4).await), (0, 0), "nothing once it is gone");
+    assert_eq!((claim(3).await, claim(4).await), (0, 0), "nothing once it is deleted");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_test_is_a_signed_request_of_which_nothing_is_kept() {
+async fn a_test_is_a_signed_request_and_nothing_is_stored() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/"), json!({"event_types": ["never"], "is_active": false})).await;
     let path = format!("/subscriptions/{}/test", id_of(&subscription));
@@ -259,7 +259,7 @@ async fn a_test_is_a_signed_request_of_which_nothing_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/"), json!({"max_concurrency": 1})).await;
     for n in 0..10 {

@@ -1,4 +1,4 @@
-//! Signatures, judged by the libraries that receivers use and not by our own code.
+//! Signatures, verified by the libraries that receivers use and not by Waybill's own code.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,11 +10,11 @@ use super::publish;
 use crate::support::App;
 use crate::support::receiver::{Receiver, Recorded};
 
-/// The published libraries, each behind a script that says whether it takes a request.
+/// The published libraries, each behind a script that prints whether it accepts a request.
 const LIBRARIES: [(&str, &str); 2] = [(".venv/bin/python", "verify.py"), ("node", "verify.mjs")];
 
-/// Whether a library takes a request as signed with this secret.
-fn is_taken((program, script): (&str, &str), secret: &str, request: &Recorded) -> bool {
+/// Returns whether a library accepts a request as signed with this secret.
+fn is_accepted((program, script): (&str, &str), secret: &str, request: &Recorded) -> bool {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");
     let program = if program.contains('/') { folder.join(program) } else { program.into() };
     let header = |name: &str| request.header(name).expect(name).to_owned();
@@ -41,7 +41,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reference_libraries_take_what_is_pushed_and_nothing_that_was_changed() {
+async fn the_reference_libraries_accept_pushed_requests_and_no_altered_ones() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
     publish(&app, "order.paid", json!({"näme": "Zoë \u{1F600}", "n": 1.50})).await;
@@ -50,14 +50,14 @@ async fn the_reference_libraries_take_what_is_pushed_and_nothing_that_was_change
     forged.body = request.text().replace('1', "2").into_bytes();
     let foreign = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     for library in LIBRARIES {
-        assert!(is_taken(library, text(&subscription, "secret"), &request), "{library:?}");
-        assert!(!is_taken(library, text(&subscription, "secret"), &forged), "{library:?}");
-        assert!(!is_taken(library, foreign, &request), "{library:?}");
+        assert!(is_accepted(library, text(&subscription, "secret"), &request), "{library:?}");
+        assert!(!is_accepted(library, text(&subscription, "secret"), &forged), "{library:?}");
+        assert!(!is_accepted(library, foreign, &request), "{library:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_a_secret_is_replaced_the_old_and_the_new_are_both_taken() {
+async fn during_a_secret_rotation_the_old_and_the_new_secret_are_both_accepted() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
     let path = format!("/subscriptions/{}/rotate-secret", subscription["id"]);
@@ -65,13 +65,13 @@ async fn while_a_secret_is_replaced_the_old_and_the_new_are_both_taken() {
     publish(&app, "order.paid", json!(1)).await;
     let request = receiver.received(1).await.remove(0);
     for library in LIBRARIES {
-        assert!(is_taken(library, text(&subscription, "secret"), &request), "the old one: {library:?}");
-        assert!(is_taken(library, text(&rotated, "secret"), &request), "the new one: {library:?}");
+        assert!(is_accepted(library, text(&subscription, "secret"), &request), "the old secret: {library:?}");
+        assert!(is_accepted(library, text(&rotated, "secret"), &request), "the new secret: {library:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_whose_time_is_over_is_not_used_any_more() {
+async fn a_secret_is_not_used_after_its_overlap_has_ended() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({})).await;
     let path = format!("/subscriptions/{}/rotate-secret", subscription["id"]);
@@ -80,7 +80,7 @@ async fn a_secret_whose_time_is_over_is_not_used_any_more() {
     publish(&app, "order.paid", json!(1)).await;
     let request = receiver.received(1).await.remove(0);
     for library in LIBRARIES {
-        assert!(!is_taken(library, text(&subscription, "secret"), &request), "the old one: {library:?}");
-        assert!(is_taken(library, text(&rotated, "secret"), &request), "the new one: {library:?}");
+        assert!(!is_accepted(library, text(&subscription, "secret"), &request), "the old secret: {library:?}");
+        assert!(is_accepted(library, text(&rotated, "secret"), &request), "the new secret: {library:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::push::{beside, publish};
+use crate::push::{publish, second_server};
 use crate::support::receiver::Receiver;
 use crate::support::{App, database};
 
@@ -44,7 +44,7 @@ async fn a_history_that_went_back_and_changed_again_is_not_taken_for_the_one_of_
         id = lost["id"]
     );
     database::execute(&app.url, &restore).await;
-    let other = beside(&app, &["--dispatch=false"]).await;
+    let other = second_server(&app, &["--dispatch=false"]).await;
     other.subscribe(&receiver.url("/two"), json!({"event_types": ["order.*"]})).await;
     receiver.received(1).await;
     both_get_their_push(&app, &receiver).await;

@@ -5,7 +5,7 @@ use waybill::background::promoter;
 use waybill::domain::history::JUMP;
 use waybill::domain::ids::EventId;
 
-use crate::push::{attempt, beside, fixed, publish, rows, with_flags};
+use crate::push::{attempt, fixed, publish, rows, second_server, with_flags};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, Options, database, until};
 
@@ -51,7 +51,7 @@ async fn nothing_is_published_over_a_new_connection_before_it_is_known_where_it_
 #[tokio::test(flavor = "multi_thread")]
 async fn of_servers_that_notice_at_the_same_time_one_begins_the_history_and_all_adopt_it() {
     let app = App::start().await;
-    let others = [beside(&app, &[]).await, beside(&app, &["--notify=false"]).await];
+    let others = [second_server(&app, &[]).await, second_server(&app, &["--notify=false"]).await];
     pretend_to_be_restored(&app.url).await;
     let engines = [app.engine(), others[0].engine(), others[1].engine()];
     futures_util::future::join_all(engines.map(|engine| engine.check_history())).await;
