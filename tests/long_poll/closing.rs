@@ -1,5 +1,5 @@
-//! Clients that read their whole answer keep their claim, however they close their connection
-//! and however busy the machine is.
+//! Clients that read their whole response keep their claim, however they close their connection and
+//! however busy the machine is.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -8,18 +8,18 @@ use std::process::{Child, Command};
 
 use serde_json::{Value, json};
 
-use super::hangups::{GIVEN_BACK, reset_unread};
+use super::hangups::{UNDONE, reset_unread};
 use super::quiet_app;
 use crate::support::{App, until};
 
 /// How a client treats its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Client {
-    /// Keeps it, and asks again.
+    /// Keeps it and sends further requests.
     KeepAlive,
-    /// Closes it once it has read its answer, without a word before.
+    /// Closes it after the response, without announcing it.
     OneShot,
-    /// Says that it will close it, and does so once it has read its answer.
+    /// Announces `connection: close` and closes it after the response.
     ConnectionClose,
     /// Reads until the server closes it.
     Http10,
@@ -35,7 +35,7 @@ impl Client {
         format!("GET /events/subscribe?{query} HTTP/{version}\r\nhost: 127.0.0.1\r\n{connection}\r\n")
     }
 
-    /// Claims `claims` events, one after the other, and returns their ids.
+    /// Claims `claims` events one after the other, and returns their ids.
     fn claim(self, address: &str, query: &str, claims: usize) -> Vec<i64> {
         let request = self.request(query);
         let mut kept: Option<TcpStream> = None;
@@ -44,7 +44,7 @@ impl Client {
                 let mut socket =
                     kept.take().unwrap_or_else(|| TcpStream::connect(address).expect("the server listens"));
                 socket.write_all(request.as_bytes()).expect("the server reads");
-                let event = if self == Client::Http10 { read_to_end(&mut socket) } else { read_answer(&mut socket) };
+                let event = if self == Client::Http10 { read_to_end(&mut socket) } else { read_response(&mut socket) };
                 kept = Some(socket).filter(|_| self == Client::KeepAlive);
                 event["id"].as_i64().expect("an id")
             })
@@ -52,13 +52,13 @@ impl Client {
     }
 }
 
-/// Reads as many bytes as the answer announces, and not one more.
-fn read_answer(socket: &mut TcpStream) -> Value {
+/// Reads as many bytes as the response announces, and not one more.
+fn read_response(socket: &mut TcpStream) -> Value {
     let mut bytes = Vec::new();
     let mut buffer = [0; 65_536];
     loop {
         let read = socket.read(&mut buffer).expect("an answer");
-        assert_ne!(read, 0, "the answer is cut off");
+        assert_ne!(read, 0, "the response is cut off");
         bytes.extend_from_slice(&buffer[..read]);
         let Some(head) = end_of_head(&bytes) else { continue };
         let length: usize = header(&bytes[..head], "content-length").expect("a length").parse().expect("a number");
@@ -118,7 +118,7 @@ struct Case {
 }
 
 impl Case {
-    /// Small and large payloads, one worker and many, from a backlog and woken.
+    /// Small and large payloads, one worker and many, from a backlog and after a wake-up.
     fn all() -> Vec<Self> {
         let mut cases = Vec::new();
         for (payload_bytes, claims) in [(10, 48), (300_000, 16)] {
@@ -130,7 +130,7 @@ impl Case {
     }
 }
 
-/// Workers claim as many events as are published; returns the ids that they were given.
+/// Workers claim as many events as are published. Returns the ids that they got.
 async fn claim_all(app: &App, client: Client, case: Case) -> Vec<i64> {
     let address = app.base.trim_start_matches("http://").to_owned();
     let event = json!({"title": "t", "tags": "a", "payload": "x".repeat(case.payload_bytes)});
@@ -156,8 +156,8 @@ async fn claim_all(app: &App, client: Client, case: Case) -> Vec<i64> {
     ids
 }
 
-/// A client that loses its response comes last: when its claim is undone, the server has
-/// decided about all the others.
+/// A client that loses its response comes last: when its claim is undone, the server has decided
+/// about all the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_read_their_response_keep_their_claim_however_they_close() {
     let app = quiet_app().await;
@@ -171,6 +171,6 @@ async fn clients_that_read_their_response_keep_their_claim_however_they_close() 
         }
         let id = reset_unread(&app, &format!("lost{lost}")).await;
         until("the lost claim is undone", async || app.actions(id).await == ["PICKED", "RELEASED"]).await;
-        assert_eq!(app.count(GIVEN_BACK).await, lost, "only the lost ones are undone: {client:?}");
+        assert_eq!(app.count(UNDONE).await, lost, "only the lost ones are undone: {client:?}");
     }
 }

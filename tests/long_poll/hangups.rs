@@ -1,4 +1,5 @@
-//! Workers that go away are not left holding work. Real sockets, closed at every stage.
+//! A worker that hangs up does not keep its claim. The tests use real sockets, closed at every
+//! stage.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,20 +15,20 @@ use waybill::http::claim_body;
 use super::{Waiter, flags, quiet, quiet_app, until_asleep};
 use crate::support::{App, HeldTable, Options, until, within_patience};
 
-pub(super) const GIVEN_BACK: &str = "SELECT count(*) FROM waybill.event_log WHERE reason = 'client_gone'";
+pub(super) const UNDONE: &str = "SELECT count(*) FROM waybill.event_log WHERE reason = 'client_gone'";
 
-/// A worker that can hang up: dropping it closes its socket.
+/// A worker that hangs up when it is dropped.
 struct RawWorker(TcpStream);
 
 impl RawWorker {
-    fn ask(app: &App, request: &str) -> Self {
+    fn send(app: &App, request: &str) -> Self {
         let mut socket = TcpStream::connect(app.base.trim_start_matches("http://")).expect("the server listens");
         socket.write_all(request.as_bytes()).expect("the server reads");
         Self(socket)
     }
 
     fn subscribe(app: &App, query: &str) -> Self {
-        Self::ask(app, &format!("GET /events/subscribe?{query} HTTP/1.1\r\nhost: localhost\r\n\r\n"))
+        Self::send(app, &format!("GET /events/subscribe?{query} HTTP/1.1\r\nhost: localhost\r\n\r\n"))
     }
 
     async fn waiting(app: &App, worker_id: &str) -> Self {
@@ -45,10 +46,10 @@ impl RawWorker {
     }
 }
 
-/// The event is given back, somebody else gets it in its first attempt, and the log says what
-/// happened.
-async fn is_handed_to_another(app: &App, id: i64) {
-    until("it is given back", async || app.count(GIVEN_BACK).await == 1).await;
+/// Asserts that the claim is undone, that another worker gets the event in its first attempt, and
+/// that the log shows what happened.
+async fn assert_handed_to_another(app: &App, id: i64) {
+    until("the claim is undone", async || app.count(UNDONE).await == 1).await;
     let event = app.claim("a", "w:9").await.expect("an event");
     assert_eq!((&event["id"], &event["attempt"]), (&json!(id), &json!(1)));
     assert_eq!(app.actions(id).await, ["PICKED", "RELEASED", "PICKED"]);
@@ -66,7 +67,7 @@ async fn a_worker_that_hangs_up_while_waiting_claims_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_place_of_a_worker_that_hung_up_goes_to_the_next_in_line() {
+async fn an_event_goes_to_the_next_waiter_if_the_first_one_hung_up() {
     let app = quiet_app().await;
     let gone = RawWorker::waiting(&app, "w:1").await;
     let waiter = Waiter::enter(&app, "a", "w:2").await;
@@ -77,7 +78,7 @@ async fn the_place_of_a_worker_that_hung_up_goes_to_the_next_in_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_hangs_up_while_its_claim_is_made_gives_it_back_at_once() {
+async fn the_claim_of_a_worker_that_hangs_up_while_it_is_made_is_undone_at_once() {
     let app = quiet_app().await;
     let worker = RawWorker::waiting(&app, "w:1").await;
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
@@ -85,24 +86,24 @@ async fn a_worker_that_hangs_up_while_its_claim_is_made_gives_it_back_at_once() 
     held.until_blocked().await;
     worker.hang_up(&app).await;
     held.unlock().await;
-    is_handed_to_another(&app, id).await;
+    assert_handed_to_another(&app, id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_hung_up_and_asks_again_by_request_id_holds_what_it_is_told() {
+async fn a_worker_that_hung_up_and_repeats_its_request_id_holds_the_events_it_gets() {
     let app = quiet_app().await;
     let id = app.publish_tagged("a").await;
     let body = json!({"tags": "a", "worker_id": "w:1", "request_id": "r1", "wait": 60});
     let text = body.to_string();
     let head = "POST /events/claim HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
-    let worker = RawWorker::ask(&app, &format!("{head} {}\r\n\r\n{text}", text.len()));
+    let worker = RawWorker::send(&app, &format!("{head} {}\r\n\r\n{text}", text.len()));
     held.until_blocked().await;
     worker.hang_up(&app).await;
     held.unlock().await;
     let again = app.post("/events/claim", &body).await.expect(200).json();
     assert_eq!(again["events"][0]["id"], id);
-    // Whether the claim was given back before or is kept for the one who asks again.
+    // The claim was either undone before, or is kept for the repeated request.
     let told = json!({"worker_id": "w:1", "lease_id": again["events"][0]["lease_id"]});
     app.post(&format!("/events/{id}/complete"), &told).await.expect(200);
 }
@@ -117,7 +118,8 @@ fn long_request() -> String {
     format!("{head} {}\r\n\r\n{body}", body.len())
 }
 
-/// Waits until the server has no time for a trifle, or was too fast for us to see it.
+/// Waits until the server is too busy to answer a small request, or was too fast for the test to
+/// see it.
 async fn until_busy(app: &App) {
     let answers = async || tokio::time::timeout(Duration::from_millis(20), app.get("/health")).await.is_ok();
     let mut trials = 100;
@@ -126,10 +128,10 @@ async fn until_busy(app: &App) {
     }
 }
 
-/// The one thread that serves HTTP has something else to do while the claim is committed and
-/// the worker hangs up, so that it learns of both at the same time.
+/// The only HTTP thread is busy while the claim is committed and the worker hangs up, so it learns
+/// of both at the same time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_found_gone_when_its_answer_is_ready_gives_it_back_at_once() {
+async fn the_claim_of_a_worker_found_gone_when_its_response_is_ready_is_undone_at_once() {
     let app = App::start_with(Options { flags: [quiet(), flags("--http-workers 1")].concat(), ..Options::default() });
     let app = app.await;
     let worker = RawWorker::waiting(&app, "w:1").await;
@@ -137,16 +139,16 @@ async fn a_worker_that_is_found_gone_when_its_answer_is_ready_gives_it_back_at_o
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     let id = app.publish_tagged("a").await;
     held.until_blocked().await;
-    let _busy = RawWorker::ask(&app, &request);
+    let _busy = RawWorker::send(&app, &request);
     until_busy(&app).await;
     drop(worker);
     held.unlock().await;
-    is_handed_to_another(&app, id).await;
+    assert_handed_to_another(&app, id).await;
 }
 
-/// More than the kernel holds for a peer that does not read.
+/// More bytes than the kernel buffers for a peer that does not read.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_hangs_up_in_the_middle_of_its_answer_gives_all_of_it_back() {
+async fn the_claims_of_a_worker_that_hangs_up_in_the_middle_of_its_response_are_all_undone() {
     const EVENTS: usize = 16;
     let app = quiet_app().await;
     let payload = "x".repeat(1_000_000);
@@ -154,13 +156,13 @@ async fn a_worker_that_hangs_up_in_the_middle_of_its_answer_gives_all_of_it_back
         app.publish(json!({"title": "t", "tags": "a", "payload": payload})).await;
     }
     let mut worker = RawWorker::subscribe(&app, &format!("tags=a&worker_id=w:1&max={EVENTS}"));
-    worker.0.read_exact(&mut [0; 12]).expect("the answer begins");
+    worker.0.read_exact(&mut [0; 12]).expect("the response begins");
     assert_eq!(app.claim("a", "w:2").await, None);
     drop(worker);
     let path = format!("/events/subscribe?tags=a&worker_id=w:9&wait=60&max={EVENTS}");
     let events = within_patience(app.get(&path)).await.expect(200).json();
     assert_eq!(events["events"].as_array().expect("events").len(), EVENTS);
-    assert_eq!(app.count(GIVEN_BACK).await, EVENTS as i64);
+    assert_eq!(app.count(UNDONE).await, EVENTS as i64);
 }
 
 /// The server drops a body unasked if it finds the connection closed.
@@ -180,13 +182,13 @@ async fn a_response_that_is_dropped_before_it_is_sent_undoes_the_claim() {
     let response = claim_body::respond(&TestRequest::default().to_http_request(), claimed, |_| Ok(b"{}".to_vec()))
         .expect("a response");
     drop(response);
-    is_handed_to_another(&app, id).await;
+    assert_handed_to_another(&app, id).await;
 }
 
-/// Half a megabyte: more than a client's kernel takes by default, unless the client reads.
+/// Half a megabyte: more than a client's kernel buffers by default, unless the client reads.
 const HALF_A_MEGABYTE: usize = 500_000;
 
-/// A receive buffer that takes all of that.
+/// A receive buffer that holds all of it.
 const LARGE_BUFFER: u32 = 2_000_000;
 
 /// A client claims an event of half a megabyte and resets its connection when the response has
@@ -195,7 +197,7 @@ pub(super) async fn reset_unread(app: &App, tag: &str) -> i64 {
     let id = publish_half_a_megabyte(app, tag).await;
     let worker = RawWorker::subscribe(app, &format!("tags={tag}&worker_id=w:1"));
     worker.0.peek(&mut [0]).expect("the response begins");
-    // Closed with unread bytes in its buffer, a socket resets the connection.
+    // A socket that is closed with unread bytes in its buffer resets the connection.
     drop(worker);
     id
 }
@@ -204,10 +206,10 @@ async fn publish_half_a_megabyte(app: &App, tag: &str) -> i64 {
     app.publish(json!({"title": "t", "tags": tag, "payload": "x".repeat(HALF_A_MEGABYTE)})).await
 }
 
-/// Waits for the claim to be undone; fails if that takes longer than a second.
-async fn is_undone_within_a_second(app: &App, id: i64) {
+/// Waits until the claim is undone, and fails if that takes longer than a second.
+async fn assert_undone_within_a_second(app: &App, id: i64) {
     let since = std::time::Instant::now();
-    until("the claim is undone", async || app.count(GIVEN_BACK).await == 1).await;
+    until("the claim is undone", async || app.count(UNDONE).await == 1).await;
     assert!(since.elapsed() < Duration::from_secs(1), "undone only after {:?}", since.elapsed());
     assert_eq!(app.actions(id).await, ["PICKED", "RELEASED"]);
 }
@@ -216,10 +218,10 @@ async fn is_undone_within_a_second(app: &App, id: i64) {
 async fn a_client_that_resets_before_its_kernel_has_the_whole_response_loses_its_claim() {
     let app = quiet_app().await;
     let id = reset_unread(&app, "a").await;
-    is_undone_within_a_second(&app, id).await;
+    assert_undone_within_a_second(&app, id).await;
 }
 
-/// A client whose kernel takes everything that is sent, read or not.
+/// A client whose kernel buffers everything that is sent, read or not.
 async fn with_large_buffer(app: &App, request: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(LARGE_BUFFER).expect("a buffer");
@@ -246,13 +248,13 @@ async fn a_client_that_resets_with_the_whole_response_unread_loses_its_claim() {
         let socket = with_large_buffer(&app, &format!("{SUBSCRIBE} {head}host: 127.0.0.1\r\n\r\n")).await;
         until_received(&socket).await;
         drop(socket);
-        is_undone_within_a_second(&app, id).await;
+        assert_undone_within_a_second(&app, id).await;
     }
 }
 
-/// The next request says that the response before it was read.
+/// The next request shows that the response before it was read.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_has_asked_for_something_else_since_keeps_its_claim_when_it_resets() {
+async fn a_client_that_has_sent_another_request_since_keeps_its_claim_when_it_resets() {
     let app = quiet_app().await;
     let id = publish_half_a_megabyte(&app, "a").await;
     let mut socket = with_large_buffer(&app, &format!("{SUBSCRIBE} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")).await;
@@ -266,7 +268,7 @@ async fn a_client_that_has_asked_for_something_else_since_keeps_its_claim_when_i
     .await;
     drop(socket);
     reset_unread(&app, "lost").await;
-    until("the claim of another is undone", async || app.count(GIVEN_BACK).await > 0).await;
+    until("the claim of another is undone", async || app.count(UNDONE).await > 0).await;
     assert_eq!(app.actions(id).await, ["PICKED"]);
 }
 
@@ -280,7 +282,7 @@ async fn a_client_that_half_closes_while_it_waits_counts_as_gone() {
     assert_eq!(app.event(id).await["status"], "PENDING");
 }
 
-/// A client that closes its side once its response has begun, and reads on, has it in the end.
+/// A client that closes its sending side once its response has begun still gets all of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_half_closes_while_it_reads_keeps_its_claim() {
     let app = quiet_app().await;
@@ -292,11 +294,11 @@ async fn a_client_that_half_closes_while_it_reads_keeps_its_claim() {
     worker.0.read_to_end(&mut response).expect("a response");
     assert!(response.len() > HALF_A_MEGABYTE);
     reset_unread(&app, "lost").await;
-    until("the claim of another is undone", async || app.count(GIVEN_BACK).await > 0).await;
+    until("the claim of another is undone", async || app.count(UNDONE).await > 0).await;
     assert_eq!(app.actions(id).await, ["PICKED"]);
 }
 
-/// The server has closed its side, and waits for a client that takes its time.
+/// The server has closed its side, and waits for a client that reads slowly.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_reads_slowly_keeps_its_claim_while_it_reads() {
     const EVENTS: usize = 4;
@@ -306,13 +308,13 @@ async fn a_client_that_reads_slowly_keeps_its_claim_while_it_reads() {
         ids.push(publish_half_a_megabyte(&app, "a").await);
     }
     let request = format!("{SUBSCRIBE}&max={EVENTS} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n");
-    let mut worker = RawWorker::ask(&app, &request);
+    let mut worker = RawWorker::send(&app, &request);
     let mut response = Vec::new();
     let mut buffer = [0; 100_000];
     loop {
         let read = worker.0.read(&mut buffer).expect("a response");
         response.extend_from_slice(&buffer[..read]);
-        // Somebody else is served between two reads.
+        // Another client is served between two reads.
         app.get("/ready").await.expect(200);
         if read == 0 {
             break;
@@ -321,19 +323,19 @@ async fn a_client_that_reads_slowly_keeps_its_claim_while_it_reads() {
     assert!(response.len() > EVENTS * HALF_A_MEGABYTE);
     drop(worker);
     reset_unread(&app, "lost").await;
-    until("the claim of another is undone", async || app.count(GIVEN_BACK).await > 0).await;
+    until("the claim of another is undone", async || app.count(UNDONE).await > 0).await;
     for id in ids {
         assert_eq!(app.actions(id).await, ["PICKED"]);
     }
 }
 
-/// A client that dies in the middle of a response which the server has closed after.
+/// A client dies in the middle of a response after which the server closes the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_resets_while_the_server_waits_for_its_end_loses_its_claim() {
     let app = quiet_app().await;
     let id = publish_half_a_megabyte(&app, "a").await;
-    let mut worker = RawWorker::ask(&app, &format!("{SUBSCRIBE} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n"));
+    let mut worker = RawWorker::send(&app, &format!("{SUBSCRIBE} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n"));
     worker.0.read_exact(&mut [0; 100_000]).expect("a part of the response");
     drop(worker);
-    is_undone_within_a_second(&app, id).await;
+    assert_undone_within_a_second(&app, id).await;
 }

@@ -1,6 +1,5 @@
-//! Waiting for work. The servers here look for work by themselves only once a minute, which
-//! is longer than any of these tests has patience: what is delivered was delivered by a
-//! wake-up.
+//! Waiting for work. The servers here poll only once a minute, which is longer than any of these
+//! tests waits: what is delivered is delivered by a wake-up.
 
 mod closing;
 mod crowd;
@@ -18,7 +17,7 @@ use crate::support::{App, Options, Reply, until, within_patience};
 const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity \
      WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
 
-/// Flags of a server that hears of new work only from itself.
+/// Flags of a server that learns of new work only from itself.
 fn quiet() -> Vec<String> {
     flags("--poll-interval-ms 60000 --notify false")
 }
@@ -35,7 +34,7 @@ async fn quiet_app_with_fixed_clock() -> App {
     App::start_with(Options { flags: quiet(), fixed_clock: true, ..Options::default() }).await
 }
 
-/// Waits until so many workers wait, and all of them have looked for work and found none.
+/// Waits until `workers` workers wait, all of which have looked for work and found none.
 async fn until_asleep(app: &App, workers: usize) {
     let hub = &app.engine().hub();
     until("the workers wait", async || hub.len() == workers && hub.asleep() == workers).await;
@@ -45,12 +44,12 @@ async fn until_asleep(app: &App, workers: usize) {
 struct Waiter(JoinHandle<Reply>);
 
 impl Waiter {
-    /// Asks for work, with a wait of a minute, and has taken its place in the line.
+    /// Polls with a wait of a minute, and returns once the worker is waiting.
     async fn enter(app: &App, tags: &str, worker_id: &str) -> Self {
         Self::enter_by(app, &format!("/events/subscribe?tags={tags}&worker_id={worker_id}&wait=60")).await
     }
 
-    /// The same by any path.
+    /// Does the same with any path.
     async fn enter_by(app: &App, path: &str) -> Self {
         let request = app.client.get(format!("{}{path}", app.base));
         Self::send(app, request).await
@@ -67,12 +66,12 @@ impl Waiter {
         !self.0.is_finished()
     }
 
-    /// What it was answered.
+    /// Waits for the response.
     async fn reply(self) -> Reply {
         within_patience(self.0).await.expect("the worker did not panic")
     }
 
-    /// The event that it was given.
+    /// Waits for the response, which must be an event.
     async fn event(self) -> Value {
         self.reply().await.expect(200).json()
     }

@@ -16,15 +16,15 @@ async fn two_servers(line: &str) -> (App, App) {
     (one, other)
 }
 
-/// Two servers that hear of each other's work by `NOTIFY` and not by looking.
+/// Two servers that learn of each other's work by `NOTIFY` and not by polling.
 async fn two_listening_servers() -> (App, App) {
     let servers = two_servers("--poll-interval-ms 60000").await;
     until("both listen", async || servers.0.count(LISTENERS).await == 2).await;
     servers
 }
 
-/// What is published on one is delivered by the other; twice, because a server looks once by
-/// itself when it begins to listen, and that may have been what delivered the first.
+/// Asserts that one server delivers what is published on the other. It does so twice, because a
+/// server polls once when it begins to listen, which may have delivered the first event.
 async fn deliver_across(publisher: &App, deliverer: &App) {
     for _ in 0..2 {
         let waiter = Waiter::enter(deliverer, "a", "w:1").await;
@@ -80,7 +80,7 @@ async fn without_notifications_the_poll_alone_delivers() {
     assert_eq!(one.count(LISTENERS).await, 0);
 }
 
-/// Cuts every server's listening connection, and waits until it is cut.
+/// Terminates every server's listening connection, and waits until they are gone.
 async fn cut_listeners(app: &App) {
     let now = app.count("SELECT extract(epoch FROM clock_timestamp()) * 1000000").await;
     database::execute(&app.url, &LISTENERS.replace("count(*)", "pg_terminate_backend(pid)")).await;
@@ -97,7 +97,7 @@ async fn a_listener_whose_connection_is_cut_listens_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_published_while_nobody_listened_is_found_when_somebody_listens_again() {
+async fn events_published_while_no_server_listened_are_found_when_one_listens_again() {
     let (one, other) = two_listening_servers().await;
     deliver_across(&one, &other).await;
     let waiter = Waiter::enter(&other, "a", "w:1").await;
@@ -106,24 +106,24 @@ async fn what_was_published_while_nobody_listened_is_found_when_somebody_listens
     assert_eq!(waiter.event().await["id"], id);
 }
 
-/// Sends many events through both servers, so that each remembers how far it has come.
-async fn raise_marks(one: &App, other: &App) {
+/// Sends many events through both servers, which raises their low-water marks.
+async fn raise_low_water_marks(one: &App, other: &App) {
     for (publisher, worker) in [(one, other), (other, one)] {
         let events: Vec<Value> = (0..300).map(|_| json!({"title": "t", "tags": "a"})).collect();
         publisher.post("/events/batch", &json!({"events": events})).await.expect(201);
         while !worker.claim_batch("a", "w:1", 100).await.is_empty() {}
-        assert!(mark(worker) > QueuePosition::BEGINNING);
+        assert!(low_water_mark(worker) > QueuePosition::BEGINNING);
     }
 }
 
-fn mark(app: &App) -> QueuePosition {
+fn low_water_mark(app: &App) -> QueuePosition {
     app.engine().marks().of(&["t:a".to_owned()])[0]
 }
 
-/// Events of several priorities, most of which belong before what the other server has seen
-/// last, are published on one and delivered by the other, in turns.
-async fn deliver_in_turns(one: &App, other: &App, priorities: &[i64]) {
-    raise_marks(one, other).await;
+/// Publishes events of several priorities on one server and delivers them on the other,
+/// alternately. Most of them belong before the other server's low-water mark.
+async fn deliver_alternately(one: &App, other: &App, priorities: &[i64]) {
+    raise_low_water_marks(one, other).await;
     for priority in priorities {
         for (publisher, deliverer) in [(one, other), (other, one)] {
             let waiter = Waiter::enter(deliverer, "a", "w:1").await;
@@ -134,24 +134,24 @@ async fn deliver_in_turns(one: &App, other: &App, priorities: &[i64]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_server_has_seen_does_not_hide_what_is_published_on_the_other() {
+async fn the_low_water_mark_of_one_server_does_not_hide_events_published_on_the_other() {
     let (one, other) = two_listening_servers().await;
     let priorities: Vec<i64> = (0..20).map(|n| [0, 5, -3, 100, 1][n % 5]).collect();
-    deliver_in_turns(&one, &other, &priorities).await;
+    deliver_alternately(&one, &other, &priorities).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_notifications_what_one_server_has_seen_does_not_hide_what_is_published_on_the_other() {
+async fn without_notifications_the_low_water_mark_of_one_server_does_not_hide_events_published_on_the_other() {
     let (one, other) = two_servers("--poll-interval-ms 10 --notify false").await;
-    deliver_in_turns(&one, &other, &[0; 20]).await;
-    // What belongs before a mark is found by the look for catch-up scan, some seconds later.
-    deliver_in_turns(&one, &other, &[5]).await;
+    deliver_alternately(&one, &other, &[0; 20]).await;
+    // Work before a low-water mark is found by the catch-up scan, some seconds later.
+    deliver_alternately(&one, &other, &[5]).await;
 }
 
-/// A publisher on one server takes its number and is held up until the other server has
-/// claimed what came after it; then it commits, and the other server delivers it.
-async fn deliver_a_latecomer(one: &App, other: &App) {
-    raise_marks(one, other).await;
+/// A publisher on one server takes its sequence number and is blocked until the other server has
+/// claimed what came after it. Then it commits, and the other server must deliver it.
+async fn deliver_a_late_commit(one: &App, other: &App) {
+    raise_low_water_marks(one, other).await;
     let hold_up = "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
                        PERFORM pg_advisory_xact_lock(1); RETURN NEW; END $$; \
                    CREATE TRIGGER hold_up BEFORE INSERT ON waybill.deliveries \
@@ -168,7 +168,7 @@ async fn deliver_a_latecomer(one: &App, other: &App) {
     let events: Vec<Value> = (0..50).map(|_| json!({"title": "t", "tags": "a"})).collect();
     one.post("/events/batch", &json!({"events": events})).await.expect(201);
     assert_eq!(other.claim_batch("a", "w:1", 50).await.len(), 50);
-    assert!(mark(other).seq > number, "the other server looks only behind the latecomer");
+    assert!(low_water_mark(other).seq > number, "the low-water mark of the other server is behind the late event");
     let waiter = Waiter::enter(other, "a", "w:2").await;
 
     holder.batch_execute("SELECT pg_advisory_unlock(1)").await.expect("no lock");
@@ -177,18 +177,19 @@ async fn deliver_a_latecomer(one: &App, other: &App) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_publisher_that_commits_late_is_not_overlooked_by_the_other_server() {
+async fn an_event_that_is_committed_late_is_delivered_by_the_other_server() {
     let (one, other) = two_listening_servers().await;
-    deliver_a_latecomer(&one, &other).await;
+    deliver_a_late_commit(&one, &other).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_notifications_a_publisher_that_commits_late_is_not_overlooked_by_the_other_server() {
+async fn without_notifications_an_event_that_is_committed_late_is_delivered_by_the_other_server() {
     let (one, other) = two_servers("--poll-interval-ms 10 --notify false").await;
-    deliver_a_latecomer(&one, &other).await;
+    deliver_a_late_commit(&one, &other).await;
 }
 
-/// Publishes this often, from so many callers at once; answers how many notifications that was.
+/// Publishes `publishes` events from `callers` callers at once. Returns how many notifications were
+/// sent.
 async fn notifications_for(app: &App, callers: usize, publishes: usize) -> usize {
     let mut listener = open(&app.url, "LISTEN waybill_ready").await.expect("it listens");
     join_all((0..callers).map(async |_| {
@@ -213,7 +214,7 @@ async fn many_publishes_at_once_are_few_notifications() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_notifications_there_are_none() {
+async fn a_server_without_notifications_sends_none() {
     let app = App::start_with(Options { flags: flags("--notify false"), ..Options::default() }).await;
     assert_eq!(notifications_for(&app, 1, 50).await, 0);
 }

@@ -1,5 +1,5 @@
-//! Workers that wait share statements: whoever asks while there is work looks at once, together
-//! with everybody else who asks, and many events wake many workers.
+//! Waiting workers share statements: those that poll while there is work are served by one batch,
+//! and many events wake many workers.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const WORKERS: usize = 16;
 /// A part of the text of the statement that claims.
 const CLAIM: &str = "-- claim_deliveries";
 
-/// A server whose statements are counted, and which looks for work by itself only once a minute.
+/// Starts a server whose statements are counted, and which polls only once a minute.
 async fn counted_app() -> (App, DatabaseProxy) {
     let url = database::migrated().await;
     let proxy = DatabaseProxy::to(&url).await;
@@ -26,14 +26,14 @@ async fn publish_many(app: &App, events: usize) {
     app.post("/events/batch", &json!({"events": events})).await.expect(201);
 }
 
-/// Asks for work with a wait of a minute, and does not wait for the answer.
-fn ask(app: &App, worker: usize) -> tokio::task::JoinHandle<Reply> {
+/// Polls with a wait of a minute, in the background.
+fn poll(app: &App, worker: usize) -> tokio::task::JoinHandle<Reply> {
     let request = app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:{worker}&wait=60", app.base));
     tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
 }
 
-/// All of them have got an event, each another one.
-async fn all_are_served(workers: Vec<tokio::task::JoinHandle<Reply>>) {
+/// Asserts that each worker has got an event of its own.
+async fn assert_all_are_served(workers: Vec<tokio::task::JoinHandle<Reply>>) {
     let mut ids = Vec::new();
     for worker in workers {
         let reply = within_patience(worker).await.expect("the worker did not panic");
@@ -45,54 +45,54 @@ async fn all_are_served(workers: Vec<tokio::task::JoinHandle<Reply>>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_that_ask_behind_a_backlog_are_served_by_one_statement() {
+async fn workers_that_poll_a_backlog_are_served_by_one_statement() {
     let (app, proxy) = counted_app().await;
     publish_many(&app, WORKERS).await;
     let before = proxy.statements(CLAIM);
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
-    let mut workers = vec![ask(&app, 1)];
+    let mut workers = vec![poll(&app, 1)];
     held.until_blocked().await;
-    workers.extend((2..=WORKERS).map(|worker| ask(&app, worker)));
-    until("the others ask, too", async || app.engine().queued().claim == WORKERS - 1).await;
+    workers.extend((2..=WORKERS).map(|worker| poll(&app, worker)));
+    until("the others poll, too", async || app.engine().queued().claim == WORKERS - 1).await;
     held.unlock().await;
-    all_are_served(workers).await;
-    assert_eq!(proxy.statements(CLAIM) - before, 2, "the first one's, and that of all others");
+    assert_all_are_served(workers).await;
+    assert_eq!(proxy.statements(CLAIM) - before, 2, "one for the first claim, one for all others");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_events_is_claimed_by_those_whom_it_wakes_in_few_statements() {
+async fn the_workers_woken_by_a_batch_of_events_claim_it_in_few_statements() {
     let (app, proxy) = counted_app().await;
-    let workers: Vec<_> = (1..=WORKERS).map(|worker| ask(&app, worker)).collect();
+    let workers: Vec<_> = (1..=WORKERS).map(|worker| poll(&app, worker)).collect();
     until_asleep(&app, WORKERS).await;
     let before = proxy.statements(CLAIM);
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
     publish_many(&app, WORKERS).await;
     held.until_blocked().await;
     let claiming = || app.engine().hub().asleep() == 0;
-    until("everybody is awake", async || claiming()).await;
+    until("all workers are awake", async || claiming()).await;
     held.unlock().await;
-    all_are_served(workers).await;
+    assert_all_are_served(workers).await;
     let statements = proxy.statements(CLAIM) - before;
     assert!(statements <= 3, "{statements} statements for {WORKERS} events");
 }
 
-/// Work that nobody was told of is worked off by everybody who waits, once one of them is.
+/// Work without a wake-up of its own is claimed by all waiting workers once one of them is woken.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_notice_of_a_backlog_brings_everybody_to_work() {
+async fn one_wake_up_lets_all_waiters_claim_a_backlog() {
     let (app, proxy) = counted_app().await;
-    let workers: Vec<_> = (1..=WORKERS).map(|worker| ask(&app, worker)).collect();
+    let workers: Vec<_> = (1..=WORKERS).map(|worker| poll(&app, worker)).collect();
     until_asleep(&app, WORKERS).await;
     let other = App::start_with(Options { flags: quiet(), url: Some(app.url.clone()), ..Options::default() }).await;
     publish_many(&other, WORKERS - 1).await;
     let before = proxy.statements(CLAIM);
     app.publish_tagged("a").await;
-    all_are_served(workers).await;
+    assert_all_are_served(workers).await;
     let statements = proxy.statements(CLAIM) - before;
     assert!(statements < WORKERS, "{statements} statements for {WORKERS} events");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notices_from_another_server_reach_the_waiters_of_their_queue() {
+async fn notifications_from_another_server_wake_only_the_waiters_of_their_queue() {
     let line = flags("--poll-interval-ms 60000");
     let one = App::start_with(Options { flags: line.clone(), ..Options::default() }).await;
     let other = App::start_with(Options { flags: line, url: Some(one.url.clone()), ..Options::default() }).await;

@@ -1,4 +1,4 @@
-//! The wait itself: how it begins, how it ends, and how many may wait.
+//! The wait itself: how it begins, how it ends, and how many workers may wait.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::{Waiter, flags, quiet, quiet_app};
 use crate::support::{App, Options, within_patience};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_in_vain_ends_with_204_and_not_sooner() {
+async fn a_wait_without_work_ends_with_204_after_its_full_length() {
     let app = quiet_app().await;
     let asked_at = Instant::now();
     let reply = app.get("/events/subscribe?tags=a&worker_id=w:1&wait=1").await.expect(204);
@@ -19,7 +19,7 @@ async fn a_wait_in_vain_ends_with_204_and_not_sooner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_is_there_is_not_waited_for() {
+async fn a_poll_does_not_wait_if_there_is_work() {
     let app = quiet_app().await;
     let id = app.publish_tagged("a").await;
     let reply = within_patience(app.get("/events/subscribe?tags=a&worker_id=w:1&wait=60")).await;
@@ -27,7 +27,7 @@ async fn work_that_is_there_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiting_batch_claim_is_answered_with_the_first_event_alone() {
+async fn a_waiting_batch_claim_returns_as_soon_as_it_has_one_event() {
     let app = quiet_app().await;
     let waiter = Waiter::enter_by(&app, "/events/subscribe?tags=a&worker_id=w:1&wait=60&max=10").await;
     let id = app.publish_tagged("a").await;
@@ -59,14 +59,14 @@ async fn a_settlement_that_asks_for_the_next_event_waits_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_waiting_room_is_429_and_nobody_loses_a_place() {
+async fn a_poll_is_a_429_if_too_many_workers_wait_and_the_waiting_ones_keep_waiting() {
     let app = App::start_with(Options { flags: [quiet(), flags("--max-waiting 1")].concat(), ..Options::default() });
     let app = app.await;
     let waiter = Waiter::enter(&app, "a", "w:1").await;
     let reply = within_patience(app.get("/events/subscribe?tags=a&worker_id=w:2&wait=60")).await;
     assert_eq!(reply.header("retry-after"), Some("1"));
     reply.problem(429, "overloaded");
-    assert_eq!(app.claim("a", "w:3").await, None, "who does not wait needs no place");
+    assert_eq!(app.claim("a", "w:3").await, None, "a claim without a wait needs no place");
     app.publish_tagged("a").await;
     assert_eq!(waiter.event().await["worker_id"], "w:1");
     Waiter::enter(&app, "a", "w:2").await;

@@ -1,4 +1,4 @@
-//! Whatever becomes claimable wakes a waiter, and no more than one.
+//! Work that becomes claimable wakes one waiter, and no more.
 
 use serde_json::json;
 use waybill::background::{lease_reaper, promoter};
@@ -6,7 +6,7 @@ use waybill::background::{lease_reaper, promoter};
 use super::{Waiter, quiet_app, quiet_app_with_fixed_clock};
 use crate::support::App;
 
-/// Claims the one event there is.
+/// Claims the only event there is.
 async fn claim_one(app: &App, worker_id: &str) -> i64 {
     app.claim("a", worker_id).await.expect("an event")["id"].as_i64().expect("an id")
 }
@@ -23,7 +23,7 @@ async fn a_publish_reaches_a_waiting_worker_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_publish_of_other_tags_wakes_nobody() {
+async fn a_publish_of_other_tags_wakes_no_waiter() {
     let app = quiet_app().await;
     let waiter = Waiter::enter(&app, "a", "w:1").await;
     app.publish_tagged("b").await;
@@ -33,7 +33,7 @@ async fn a_publish_of_other_tags_wakes_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_publish_wakes_the_one_who_has_waited_longest() {
+async fn a_publish_wakes_the_waiter_that_has_waited_longest() {
     let app = quiet_app().await;
     let first = Waiter::enter(&app, "a", "w:1").await;
     let second = Waiter::enter(&app, "a", "w:2").await;

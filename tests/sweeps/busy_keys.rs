@@ -1,4 +1,5 @@
-//! A key that is in use without pause: its overdue work waits in line, and gets its turn.
+//! An ordering key whose lock is never free: its overdue work queues for the lock and is swept in
+//! the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use waybill::background::busy_keys;
 use super::{KINDS, UNTIL_OVERDUE, key_lock, lock_key};
 use crate::support::{App, database, ledger, until};
 
-/// Two callers who hand a key's lock to each other, so that it is never free.
+/// Two callers that hand a key's lock to each other, so it is never free.
 struct BusyKey {
     is_over: Arc<AtomicBool>,
     callers: Vec<JoinHandle<()>>,
@@ -33,7 +34,7 @@ impl BusyKey {
                 while !is_over.load(Ordering::Acquire) {
                     conn.batch_execute(&format!("BEGIN; {lock}")).await.expect("the lock");
                     while database::count(&url, &waiting).await == 0 && !is_over.load(Ordering::Acquire) {}
-                    conn.batch_execute("COMMIT").await.expect("the lock is let go");
+                    conn.batch_execute("COMMIT").await.expect("the lock is released");
                 }
             })
         };
@@ -52,7 +53,7 @@ impl BusyKey {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn overdue_work_of_a_key_that_is_never_free_gets_its_turn() {
+async fn overdue_work_of_a_key_whose_lock_is_never_free_is_swept() {
     for kind in KINDS {
         let app = App::with_fixed_clock().await;
         kind.prepare(&app, 1, |_| json!({"title": "a job", "tags": "a", "ordering_key": "busy"})).await;
@@ -70,7 +71,7 @@ async fn overdue_work_of_a_key_that_is_never_free_gets_its_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_is_held_for_long_does_not_hold_up_the_others() {
+async fn a_key_that_is_locked_for_long_does_not_delay_other_keys() {
     for kind in KINDS {
         let app = App::with_fixed_clock().await;
         let with_key = |n: usize| json!({"title": "a job", "tags": "a", "ordering_key": format!("k{n}")});
@@ -85,7 +86,7 @@ async fn a_key_that_is_held_for_long_does_not_hold_up_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_of_busy_keys_are_left_alone_where_nothing_is_reset() {
+async fn leases_of_busy_keys_are_not_reset_if_resets_are_disabled() {
     let app = App::with_fixed_clock().await;
     super::Kind::LostLeases.prepare(&app, 1, |_| json!({"title": "a job", "tags": "a", "ordering_key": "busy"})).await;
     app.advance(UNTIL_OVERDUE + 1);

@@ -1,4 +1,4 @@
-//! Whatever has a lease is watched, whoever changes it while the lease reaper looks.
+//! Every lease stays in the lease watch, even if it is changed while the lease reaper checks it.
 
 use serde_json::json;
 
@@ -6,15 +6,15 @@ use crate::support::locks::HeldRow;
 use crate::support::work::W1;
 use crate::support::{App, database, ledger};
 
-/// Makes whoever takes rows off the list of leases wait, in the middle of the statement, for a
-/// lock that the test holds.
+/// Blocks statements that delete from the lease watch, in the middle, on a lock that the test
+/// holds.
 const HOLD_UP: &str = "
     CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         PERFORM pg_advisory_xact_lock(1); RETURN OLD; END $$;
     CREATE TRIGGER hold_up BEFORE DELETE ON waybill.lease_watch FOR EACH ROW EXECUTE FUNCTION hold_up()";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_is_extended_after_the_reaper_saw_it_expired_is_watched_on() {
+async fn a_lease_extended_after_the_reaper_saw_it_expired_stays_in_the_lease_watch() {
     let app = App::with_fixed_clock().await;
     database::execute(&app.url, HOLD_UP).await;
     let id = app.publish_tagged("a").await;

@@ -1,4 +1,4 @@
-//! A row, or an ordering key, that somebody holds at the head of a sweep holds up nothing else.
+//! A locked row or ordering key at the head of a sweep does not delay the work behind it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::work::W1;
 use crate::support::{App, ledger, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_locked_row_at_the_head_of_a_sweep_is_passed_over_and_come_back_for() {
+async fn a_locked_row_at_the_head_of_a_sweep_is_skipped_and_swept_later() {
     for kind in KINDS {
         let app = App::with_fixed_clock().await;
         let first = kind.prepare(&app, 1, job).await;
@@ -28,7 +28,7 @@ async fn a_locked_row_at_the_head_of_a_sweep_is_passed_over_and_come_back_for() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_locked_key_at_the_head_of_a_sweep_is_passed_over_and_come_back_for() {
+async fn a_locked_key_at_the_head_of_a_sweep_is_skipped_and_swept_later() {
     for kind in KINDS {
         let app = App::with_fixed_clock().await;
         kind.prepare(&app, 1, |_| json!({"title": "a job", "tags": "a", "ordering_key": "busy"})).await;
@@ -81,10 +81,10 @@ async fn more_rows_of_a_locked_key_than_a_sweep_takes_do_not_hide_those_behind_t
     }
 }
 
-/// With the server's own clocks: nobody publishes or asks for anything, and what was locked is
-/// seen to once it is let go.
+/// With the server's own timers: no client publishes or polls, and the locked work is swept once it
+/// is unlocked.
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_come_back_by_themselves_for_what_was_locked() {
+async fn a_running_server_sweeps_locked_work_once_it_is_unlocked() {
     let app = App::start().await;
     let expires_at = json!(Utc::now() + TimeDelta::milliseconds(500));
     let due = app.publish(json!({"title": "due", "tags": "a", "delay_seconds": 0.5})).await;
@@ -92,7 +92,8 @@ async fn servers_come_back_by_themselves_for_what_was_locked() {
     let lost = app.publish_tagged("c").await;
     app.get(&format!("/events/subscribe?tags=c&worker_id={W1}&lease=1")).await.expect(200);
     let held = lock_rows(&app, &[due, expired, lost]).await;
-    // Another of each that is overdue later: when it was seen to, the locked one was passed over.
+    // A second event of each kind, overdue later: once it is swept, the locked one has been
+    // skipped.
     let behind_due = app.publish(json!({"title": "due", "tags": "d", "delay_seconds": 0.6})).await;
     let expires_at = json!(Utc::now() + TimeDelta::milliseconds(600));
     let behind_expired = app.publish(json!({"title": "expired", "tags": "e", "expires_at": expires_at})).await;
@@ -100,13 +101,13 @@ async fn servers_come_back_by_themselves_for_what_was_locked() {
     app.get(&format!("/events/subscribe?tags=f&worker_id={W1}&lease=2")).await.expect(200);
     let is_ready =
         async |id: i64| app.count(&format!("SELECT count(*) FROM waybill.ready WHERE delivery_id = {id}")).await == 1;
-    until("those behind are seen to", async || {
+    until("the work behind is swept", async || {
         is_ready(behind_due).await && app.status(behind_expired).await == "FAILED" && is_ready(behind_lost).await
     })
     .await;
     held.unlock().await;
     let let_go_at = std::time::Instant::now();
-    until("so are those that were locked", async || {
+    until("the unlocked work is swept", async || {
         is_ready(due).await && app.status(expired).await == "FAILED" && is_ready(lost).await
     })
     .await;

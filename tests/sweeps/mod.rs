@@ -1,4 +1,5 @@
-//! What the clocks do (promote, expire, take back) while others hold what they are to change.
+//! The sweeps (promoter, expirer, lease reaper) while other transactions hold the rows that they
+//! change.
 
 mod busy_keys;
 mod leases;
@@ -12,7 +13,7 @@ use crate::support::App;
 use crate::support::locks::HeldRow;
 use crate::support::work::{W1, ids};
 
-/// A sweep that passes over what others have locked.
+/// A sweep that skips what others have locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Due,
@@ -26,8 +27,8 @@ const KINDS: [Kind; 3] = [Kind::Due, Kind::Expired, Kind::LostLeases];
 const UNTIL_OVERDUE: i64 = 100;
 
 impl Kind {
-    /// Publishes events that this sweep is to change, [`UNTIL_OVERDUE`] seconds from now. Of each
-    /// key there must be one.
+    /// Publishes events that this sweep has to change [`UNTIL_OVERDUE`] seconds from now. There
+    /// must be only one event of each key.
     async fn prepare(self, app: &App, count: usize, event: impl Fn(usize) -> Value) -> Vec<i64> {
         let expires_at = json!(app.now() + chrono::TimeDelta::seconds(UNTIL_OVERDUE));
         let with_its_time = |number: usize| {
@@ -53,7 +54,7 @@ impl Kind {
         published
     }
 
-    /// One round, as the server's clock makes it; returns how many deliveries it changed.
+    /// Runs the sweep once. Returns how many deliveries it changed.
     async fn run(self, app: &App) -> usize {
         match self {
             Kind::Due => app.promote().await,
@@ -82,7 +83,7 @@ fn lock_key_sql(key: &str) -> String {
     format!("SELECT pg_advisory_xact_lock(1463900482, {})", lock_number_sql(key))
 }
 
-/// The number of an ordering key's lock.
+/// Returns the lock number of an ordering key.
 async fn key_lock(app: &App, key: &str) -> i64 {
     app.count(&format!("SELECT {}", lock_number_sql(key))).await
 }

@@ -1,5 +1,5 @@
-//! Ending a delivery changes other rows, too: the next of its key, and the row that counts its
-//! event's pushes. If somebody holds one of these, the delivery is passed over like a locked one.
+//! Ending a delivery changes other rows, too: the next of its key, and the roll-up row of its
+//! event. If one of these is locked, the delivery is skipped like a locked one.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ async fn fixed(flags: &[&str]) -> App {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_locked_next_of_a_key_holds_up_no_sweep() {
+async fn a_locked_successor_in_its_key_does_not_delay_a_sweep() {
     for kind in [Kind::Expired, Kind::LostLeases] {
         let app = fixed(&["--poison-after=1"]).await;
         let keyed = |_| json!({"title": "a job", "tags": "a", "ordering_key": "k"});
@@ -32,7 +32,7 @@ async fn a_locked_next_of_a_key_holds_up_no_sweep() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_pushes_of_an_event_whose_own_row_is_locked_than_a_sweep_takes_hide_nothing() {
+async fn many_pushes_of_an_event_whose_roll_up_row_is_locked_do_not_hide_those_behind_them() {
     const PUSHES: usize = 510;
     let app = fixed(&["--dispatch=false"]).await;
     app.subscribe("http://127.0.0.1:9/", json!({"event_types": ["t"]})).await;
