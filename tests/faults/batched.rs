@@ -1,8 +1,8 @@
-//! What batching must not do: let one caller's trouble become another's, or leave anybody
-//! without an answer.
+//! Batching must not let one caller's error affect another caller, or leave a caller without a
+//! response.
 //!
-//! The batchers are kept busy by calls whose statements wait for a table that the test holds;
-//! whatever is sent meanwhile gathers, and leaves as one batch.
+//! Calls whose statements wait for a table that the test has locked keep the batchers busy. Calls
+//! sent meanwhile queue up, and leave as one batch.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,46 +16,46 @@ use crate::support::locks::HeldRow;
 use crate::support::work::{Claim, Naming, W1, repeated};
 use crate::support::{App, HeldTable, Options, Reply, database, ledger, until, within_patience};
 
-/// How many calls are batched.
+/// The number of calls in a batch.
 const MANY: usize = 30;
 
-/// How many batches of a batcher are at the database at once.
+/// The number of batches that a batcher has at the database at once.
 const WIDTH: usize = 2;
 
 type Call = JoinHandle<Reply>;
 
 fn post(app: &App, path: &str, body: Value) -> Call {
     let request = app.client.post(format!("{}{path}", app.base)).json(&body);
-    tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
+    tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await })
 }
 
 fn publish(app: &App, title: &str) -> Call {
     post(app, "/events", json!({"title": title, "tags": "a"}))
 }
 
-fn say(app: &App, claim: &Claim, verb: &str, more: Value) -> Call {
+fn settle(app: &App, claim: &Claim, verb: &str, more: Value) -> Call {
     let mut body = claim.body(Naming::Lease);
     body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
     post(app, &format!("/events/{}/{verb}", claim.event_id), body)
 }
 
 fn complete(app: &App, claim: &Claim) -> Call {
-    say(app, claim, "complete", json!({}))
+    settle(app, claim, "complete", json!({}))
 }
 
-async fn answer(call: Call) -> Reply {
+async fn reply_to(call: Call) -> Reply {
     within_patience(call).await.expect("no panic")
 }
 
-async fn answers(calls: Vec<Call>) -> Vec<Reply> {
-    join_all(calls.into_iter().map(answer)).await
+async fn replies_to(calls: Vec<Call>) -> Vec<Reply> {
+    join_all(calls.into_iter().map(reply_to)).await
 }
 
 async fn until_queued(app: &App, wanted: impl Fn(Queued) -> usize, calls: usize) {
-    until("the calls have gathered", async || wanted(app.engine().queued()) == calls).await;
+    until("the calls are queued", async || wanted(app.engine().queued()) == calls).await;
 }
 
-/// Events that one worker holds.
+/// Publishes events that one worker claims.
 async fn held_claims(app: &App, count: usize) -> Vec<Claim> {
     let events: Vec<Value> = (0..count).map(|_| json!({"title": "a job", "tags": "a"})).collect();
     app.post("/events/batch", &json!({"events": events})).await.expect(201);
@@ -65,7 +65,7 @@ async fn held_claims(app: &App, count: usize) -> Vec<Claim> {
 }
 
 /// A batcher with as many batches at the database as it may have, each of one call, all of them
-/// held up.
+/// blocked.
 struct BusyBatcher {
     held: HeldTable,
     ahead: Vec<Call>,
@@ -82,7 +82,7 @@ impl BusyBatcher {
         batcher
     }
 
-    /// Words about work wait for the table of the log.
+    /// Settlements wait for the table of the log.
     async fn of_settling(app: &App) -> Self {
         let claims = held_claims(app, WIDTH).await;
         let mut batcher = Self { held: HeldTable::lock(&app.url, "waybill.event_log").await, ahead: Vec::new() };
@@ -93,41 +93,41 @@ impl BusyBatcher {
         batcher
     }
 
-    /// Lets everything run; those ahead succeed.
+    /// Unlocks the table, and asserts that the calls ahead succeed.
     async fn unlock(self) {
         self.held.unlock().await;
-        for reply in answers(self.ahead).await {
+        for reply in replies_to(self.ahead).await {
             assert!(reply.status < 300, "{reply:?}");
         }
     }
 
-    /// Lets the rest run after a cut; answers how many of those ahead succeeded.
+    /// Unlocks the table after a cut. Returns how many of the calls ahead succeeded.
     async fn unlock_rest(self) -> usize {
         self.held.unlock().await;
-        answers(self.ahead).await.iter().filter(|reply| reply.status < 300).count()
+        replies_to(self.ahead).await.iter().filter(|reply| reply.status < 300).count()
     }
 }
 
-/// Calls off one of the batches ahead, so that the one which has gathered behind them runs, and
-/// is held up in its turn; then cuts the connection of that one.
-async fn cut_the_next_batch(app: &App) {
+/// Cancels one of the batches ahead. The batch that has queued behind them then runs and is
+/// blocked, too, and its connection is terminated.
+async fn terminate_next_batch(app: &App) {
     const HELD_UP: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let now = app.count("SELECT extract(epoch FROM clock_timestamp()) * 1000000").await;
     let called_off = format!("SELECT pg_cancel_backend(min(pid))::int {HELD_UP}");
     assert_eq!(app.count(&called_off).await, 1);
     let newcomer = format!("{HELD_UP} AND extract(epoch FROM query_start) * 1000000 > {now}");
-    until("the next batch is held up", async || app.count(&format!("SELECT count(*) {newcomer}")).await == 1).await;
+    until("the next batch is blocked", async || app.count(&format!("SELECT count(*) {newcomer}")).await == 1).await;
     assert_eq!(app.count(&format!("SELECT pg_terminate_backend(pid)::int {newcomer}")).await, 1);
 }
 
-/// The one answer that is not like the others, which have this status.
+/// Returns the only reply that does not have this status.
 fn odd_one_out(replies: Vec<Reply>, status: u16) -> Reply {
     let (others, mut odd): (Vec<Reply>, Vec<Reply>) = replies.into_iter().partition(|reply| reply.status == status);
     assert_eq!((others.len(), odd.len()), (MANY - 1, 1), "{odd:?}");
     odd.remove(0)
 }
 
-/// Makes the database refuse rows, and count how often it did: a sequence does not roll back.
+/// Makes the database refuse rows and count the refusals in a sequence, which does not roll back.
 async fn refuse(app: &App, table: &str, condition: &str) {
     let sql = format!(
         "CREATE SEQUENCE refusals; \
@@ -139,14 +139,14 @@ async fn refuse(app: &App, table: &str, condition: &str) {
     database::execute(&app.url, &sql).await;
 }
 
-/// Refused with others, and with half as many, until it was refused alone.
-async fn assert_it_was_fused(app: &App) {
+/// Asserts that the refused call was in a batch, which was halved until the call was refused alone.
+async fn assert_batch_was_halved(app: &App) {
     let refusals = app.count("SELECT last_value FROM refusals").await;
     assert!((5..=6).contains(&refusals), "thirty are halved five times or so, not {refusals}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_the_database_refuses_fails_its_own_publisher_and_nobody_else() {
+async fn an_event_that_the_database_refuses_fails_only_its_own_publisher() {
     let app = App::start().await;
     refuse(&app, "events", "NEW.title = 'culprit'").await;
     let batcher = BusyBatcher::of_publishing(&app).await;
@@ -154,61 +154,67 @@ async fn an_event_that_the_database_refuses_fails_its_own_publisher_and_nobody_e
     let calls: Vec<Call> = (0..MANY).map(|n| publish(&app, &title(n))).collect();
     until_queued(&app, |queued| queued.publish, MANY).await;
     batcher.unlock().await;
-    let culprit = odd_one_out(answers(calls).await, 201);
+    let culprit = odd_one_out(replies_to(calls).await, 201);
     assert!(!culprit.text.contains("no culprits here"), "{culprit:?}");
     culprit.problem(500, "internal_error");
-    assert_it_was_fused(&app).await;
+    assert_batch_was_halved(&app).await;
     let jobs = "SELECT count(DISTINCT title) FROM waybill.events WHERE title LIKE 'job %'";
     assert_eq!(app.count(jobs).await, MANY as i64 - 1);
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, (MANY - 1 + WIDTH) as i64);
     ledger::check(&app).await;
 }
 
-/// Thirty workers say the same word, one of them about work of which the database will not
-/// take it; the others are answered with 200, and only the one is where it was.
-async fn one_word_is_refused(verb: &str, culprit: Value, condition: &str, status: &str) {
+/// Settles thirty claims in one batch, one of which the database refuses. Asserts that the others
+/// get a 200, and that only the refused claim is unchanged.
+async fn one_settlement_is_refused(verb: &str, culprit: Value, condition: &str, status: &str) {
     let app = App::start().await;
     refuse(&app, "deliveries", condition).await;
     let claims = held_claims(&app, MANY).await;
     let batcher = BusyBatcher::of_settling(&app).await;
     let more = |n: usize| if n == 17 { culprit.clone() } else { json!({}) };
-    let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| say(&app, claim, verb, more(n))).collect();
+    let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| settle(&app, claim, verb, more(n))).collect();
     until_queued(&app, |queued| queued.settle, MANY).await;
     batcher.unlock().await;
-    odd_one_out(answers(calls).await, 200).problem(500, "internal_error");
-    assert_it_was_fused(&app).await;
+    odd_one_out(replies_to(calls).await, 200).problem(500, "internal_error");
+    assert_batch_was_halved(&app).await;
     for (n, claim) in claims.iter().enumerate() {
         assert_eq!(app.status(claim.event_id).await, if n == 17 { "PROCESSING" } else { status });
     }
     ledger::check(&app).await;
-    say(&app, &claims[17], verb, json!({})).await.expect("no panic").expect(200);
+    settle(&app, &claims[17], verb, json!({})).await.expect("no panic").expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_that_the_database_refuses_fails_its_own_worker_and_nobody_else() {
-    one_word_is_refused("complete", json!({"result": "culprit"}), "NEW.result::text = '\"culprit\"'", "COMPLETED")
+async fn a_result_that_the_database_refuses_fails_only_its_own_worker() {
+    one_settlement_is_refused(
+        "complete",
+        json!({"result": "culprit"}),
+        "NEW.result::text = '\"culprit\"'",
+        "COMPLETED",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_that_the_database_refuses_fails_only_its_own_worker() {
+    one_settlement_is_refused("fail", json!({"error_message": "culprit"}), "NEW.last_error = 'culprit'", "PENDING")
         .await;
 }
 
+/// Completions are written before settlements that take the slow path. When one of the latter is
+/// refused, the completions stand and are answered as usual.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_the_database_refuses_fails_its_own_worker_and_nobody_else() {
-    one_word_is_refused("fail", json!({"error_message": "culprit"}), "NEW.last_error = 'culprit'", "PENDING").await;
-}
-
-/// Completions are written before words that have to be judged; when those are refused, what
-/// was completed stays so, and is answered as if nothing had happened.
-#[tokio::test(flavor = "multi_thread")]
-async fn completions_beside_a_failure_that_the_database_refuses_are_completed_once() {
+async fn completions_batched_with_a_failure_that_the_database_refuses_are_written_once() {
     let app = App::start().await;
     refuse(&app, "deliveries", "NEW.last_error = 'culprit'").await;
     let claims = held_claims(&app, MANY).await;
     let batcher = BusyBatcher::of_settling(&app).await;
     let mut calls: Vec<Call> = claims[1..].iter().map(|claim| complete(&app, claim)).collect();
-    calls.push(say(&app, &claims[0], "fail", json!({"error_message": "culprit"})));
+    calls.push(settle(&app, &claims[0], "fail", json!({"error_message": "culprit"})));
     until_queued(&app, |queued| queued.settle, MANY).await;
     batcher.unlock().await;
-    odd_one_out(answers(calls).await, 200).problem(500, "internal_error");
-    assert_eq!(app.count("SELECT last_value FROM refusals").await, 1, "what was completed is not tried again");
+    odd_one_out(replies_to(calls).await, 200).problem(500, "internal_error");
+    assert_eq!(app.count("SELECT last_value FROM refusals").await, 1, "completions are not tried again");
     for claim in &claims[1..] {
         assert_eq!(app.actions(claim.event_id).await, ["PICKED", "COMPLETED"]);
     }
@@ -216,17 +222,17 @@ async fn completions_beside_a_failure_that_the_database_refuses_are_completed_on
     ledger::check(&app).await;
 }
 
-/// Says words about one event, in this order, in one batch; answers what each was answered.
-async fn say_in_one_batch(app: &App, verbs: &[&str]) -> (Claim, Vec<Reply>) {
+/// Settles one claim several times in one batch, in this order. Returns the replies.
+async fn settle_in_one_batch(app: &App, verbs: &[&str]) -> (Claim, Vec<Reply>) {
     let claim = held_claims(app, 1).await.remove(0);
     let batcher = BusyBatcher::of_settling(app).await;
     let mut calls = Vec::new();
-    for (said, verb) in verbs.iter().enumerate() {
-        calls.push(say(app, &claim, verb, json!({})));
-        until_queued(app, |queued| queued.settle, said + 1).await;
+    for (queued_before, verb) in verbs.iter().enumerate() {
+        calls.push(settle(app, &claim, verb, json!({})));
+        until_queued(app, |queued| queued.settle, queued_before + 1).await;
     }
     batcher.unlock().await;
-    let replies = answers(calls).await;
+    let replies = replies_to(calls).await;
     let transactions = "SELECT count(DISTINCT xmin::text) FROM waybill.event_log WHERE action <> 'PICKED'";
     assert_eq!(app.count(&format!("{transactions} AND event_id = {}", claim.event_id)).await, 1);
     ledger::check(app).await;
@@ -234,9 +240,9 @@ async fn say_in_one_batch(app: &App, verbs: &[&str]) -> (Claim, Vec<Reply>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_completion_thrice_in_one_batch_is_one_line_and_three_times_the_same_answer() {
+async fn a_completion_sent_thrice_in_one_batch_is_logged_once_and_gets_the_same_response() {
     let app = App::start().await;
-    let (claim, replies) = say_in_one_batch(&app, &["complete", "complete", "complete"]).await;
+    let (claim, replies) = settle_in_one_batch(&app, &["complete", "complete", "complete"]).await;
     let first = replies[0].json();
     for reply in &replies[1..] {
         assert_eq!((reply.status, reply.json()), (200, repeated(&first)));
@@ -248,8 +254,8 @@ async fn a_completion_thrice_in_one_batch_is_one_line_and_three_times_the_same_a
 async fn of_a_completion_and_a_failure_in_one_batch_the_first_counts() {
     let app = App::start().await;
     for (verbs, action) in [(["complete", "fail"], "COMPLETED"), (["fail", "complete"], "FAILED")] {
-        let (claim, replies) = say_in_one_batch(&app, &verbs).await;
-        let [first, second] = <[Reply; 2]>::try_from(replies).expect("two answers");
+        let (claim, replies) = settle_in_one_batch(&app, &verbs).await;
+        let [first, second] = <[Reply; 2]>::try_from(replies).expect("two replies");
         first.expect(200);
         second.problem(409, "already_settled");
         assert_eq!(app.actions(claim.event_id).await, ["PICKED", action]);
@@ -257,18 +263,18 @@ async fn of_a_completion_and_a_failure_in_one_batch_the_first_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_a_completion_and_a_heartbeat_in_one_batch_are_heard_in_their_order() {
+async fn a_start_a_completion_and_a_heartbeat_in_one_batch_are_applied_in_order() {
     let app = App::start().await;
-    let (claim, replies) = say_in_one_batch(&app, &["start", "complete", "heartbeat"]).await;
-    let [start, complete, heartbeat] = <[Reply; 3]>::try_from(replies).expect("three answers");
+    let (claim, replies) = settle_in_one_batch(&app, &["start", "complete", "heartbeat"]).await;
+    let [start, complete, heartbeat] = <[Reply; 3]>::try_from(replies).expect("three replies");
     assert_eq!(start.expect(200).json()["action"], "STARTED");
     assert_eq!(complete.expect(200).json()["action"], "COMPLETED");
     heartbeat.problem(409, "already_settled");
     assert_eq!(app.actions(claim.event_id).await, ["PICKED", "STARTED", "COMPLETED"]);
 }
 
-/// Everybody was told to come back later.
-fn all_unavailable(replies: Vec<Reply>) {
+/// Asserts that every call got a 503 with a `Retry-After`.
+fn assert_all_unavailable(replies: Vec<Reply>) {
     assert_eq!(replies.len(), MANY);
     for reply in replies {
         assert_eq!(reply.header("retry-after"), Some("1"));
@@ -277,34 +283,35 @@ fn all_unavailable(replies: Vec<Reply>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn publishers_whose_batch_loses_its_connection_are_all_told_and_none_of_it_is_stored() {
+async fn publishers_whose_batch_loses_its_connection_all_get_a_503_and_nothing_is_stored() {
     let app = App::start().await;
     let batcher = BusyBatcher::of_publishing(&app).await;
     let calls: Vec<Call> = (0..MANY).map(|n| publish(&app, &format!("job {n}"))).collect();
     until_queued(&app, |queued| queued.publish, MANY).await;
-    cut_the_next_batch(&app).await;
-    all_unavailable(answers(calls).await);
+    terminate_next_batch(&app).await;
+    assert_all_unavailable(replies_to(calls).await);
     let stored = batcher.unlock_rest().await;
-    assert_eq!(stored, WIDTH - 1, "one of those ahead was called off");
+    assert_eq!(stored, WIDTH - 1, "one of the batches ahead was cancelled");
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, stored as i64);
     ledger::check(&app).await;
     app.publish_tagged("a").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_whose_batch_loses_its_connection_are_all_told_and_can_say_it_again() {
+async fn workers_whose_batch_loses_its_connection_all_get_a_503_and_can_settle_again() {
     let app = App::start().await;
     let claims = held_claims(&app, MANY).await;
     let batcher = BusyBatcher::of_settling(&app).await;
-    // Half of them take the short way, half are judged.
+    // Half of them take the fast path, half the slow one.
     let verb = |n: usize| if n.is_multiple_of(2) { "complete" } else { "fail" };
-    let calls: Vec<Call> = claims.iter().enumerate().map(|(n, claim)| say(&app, claim, verb(n), json!({}))).collect();
+    let calls: Vec<Call> =
+        claims.iter().enumerate().map(|(n, claim)| settle(&app, claim, verb(n), json!({}))).collect();
     until_queued(&app, |queued| queued.settle, MANY).await;
-    cut_the_next_batch(&app).await;
-    all_unavailable(answers(calls).await);
+    terminate_next_batch(&app).await;
+    assert_all_unavailable(replies_to(calls).await);
     batcher.unlock_rest().await;
     for claim in &claims {
-        // Until it is noticed that it was cut, the connection may be handed out once more.
+        // Until the server notices the cut, the connection may be handed out once more.
         let path = format!("/events/{}", claim.event_id);
         until("the event can be read", async || app.get(&path).await.status == 200).await;
         assert_eq!(app.actions(claim.event_id).await, ["PICKED"]);
@@ -316,10 +323,9 @@ async fn workers_whose_batch_loses_its_connection_are_all_told_and_can_say_it_ag
     ledger::check(&app).await;
 }
 
-/// More publishers than their batcher takes, on two connections to the database, and a few
-/// workers beside them.
+/// More publishers than their batcher takes, on two connections to the database, and a few workers.
 #[tokio::test(flavor = "multi_thread")]
-async fn publishers_at_full_speed_do_not_keep_workers_from_claiming_and_settling() {
+async fn publishers_at_full_speed_do_not_starve_workers() {
     const PUBLISHERS: usize = 200;
     const EVENTS_EACH: usize = 20;
     const WORKERS: usize = 8;
@@ -349,23 +355,24 @@ async fn publishers_at_full_speed_do_not_keep_workers_from_claiming_and_settling
         is_over.store(true, Ordering::Relaxed);
         (stored, lives.load(Ordering::Relaxed))
     };
-    let ((stored, lives_meanwhile), _) = tokio::join!(publishing, working);
+    let ((stored, finished_meanwhile), _) = tokio::join!(publishing, working);
     assert!(refused.into_inner() > 0, "the batcher was never full");
     assert_eq!(stored.iter().collect::<BTreeSet<_>>().len(), PUBLISHERS * EVENTS_EACH);
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, stored.len() as i64);
-    // A life takes two calls: where all get their turn, a worker finishes half as many as a
-    // publisher stores, and where workers have to stand back, none.
+    // An event takes two worker calls. With fair scheduling, workers finish half as many events as
+    // publishers store; if publishers starve the workers, they finish none.
     let fair = WORKERS * EVENTS_EACH / 2;
-    assert!(lives_meanwhile >= fair / 4, "{lives_meanwhile} lives, where {fair} would be fair");
+    assert!(finished_meanwhile >= fair / 4, "{finished_meanwhile} events finished, where {fair} would be fair");
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn completions_that_lose_a_deadlock_are_tried_again() {
+async fn completions_that_lose_a_deadlock_are_retried() {
     let app = App::start().await;
     let claims = held_claims(&app, 2).await;
     let mut held = HeldRow::lock(&app, claims[1].event_id).await;
-    // Whoever waits for the deadlock to be noticed first is the victim: never the test.
+    // The transaction that waits longest for the deadlock to be noticed is the victim, which is
+    // never the test's.
     held.execute("SET deadlock_timeout = '1h'").await;
     let results: Vec<Value> = claims
         .iter()
@@ -375,7 +382,7 @@ async fn completions_that_lose_a_deadlock_are_tried_again() {
     app.until_blocked_calls(1).await;
     held.execute(&format!("SELECT 1 FROM waybill.deliveries WHERE id = {} FOR UPDATE", claims[0].event_id)).await;
     held.unlock().await;
-    let outcomes = answer(settling).await.expect(200).json()["results"].clone();
+    let outcomes = reply_to(settling).await.expect(200).json()["results"].clone();
     assert_eq!((&outcomes[0]["status"], &outcomes[1]["status"]), (&200.into(), &200.into()));
     assert_eq!(
         database::count(&app.url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").await,

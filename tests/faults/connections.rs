@@ -1,4 +1,4 @@
-//! Single connections are cut, at rest and in the middle of a statement.
+//! Single connections are cut, when idle and in the middle of a statement.
 
 use diesel_async::SimpleAsyncConnection;
 use serde_json::json;
@@ -6,13 +6,14 @@ use tokio::task::JoinHandle;
 
 use crate::support::{App, HeldTable, Options, Reply, database, until, within_patience};
 
-/// A server with one connection for requests: the one that is cut.
+/// Starts a server with one connection for requests, which the test cuts.
 async fn app_with_one_connection() -> App {
     App::start_with(Options { flags: vec!["--db-connections=1".into()], ..Options::default() }).await
 }
 
-/// The connection that was cut may be handed out once more before its end is noticed.
-async fn settle_down(app: &App) {
+/// Waits until the server is ready: a cut connection may be handed out once more before the server
+/// notices.
+async fn until_ready(app: &App) {
     until("the server is ready", async || app.get("/ready").await.status == 200).await;
 }
 
@@ -29,7 +30,7 @@ async fn a_publish_whose_connection_is_cut_is_503_and_stores_nothing() {
     held.terminate_blocked().await;
     within_patience(publish).await.expect("no panic").problem(503, "database_unavailable");
     held.unlock().await;
-    settle_down(&app).await;
+    until_ready(&app).await;
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 0);
     app.publish(event).await;
 }
@@ -43,7 +44,7 @@ async fn a_claim_whose_connection_is_cut_is_503_and_claims_nothing() {
     held.terminate_blocked().await;
     within_patience(claim).await.expect("no panic").problem(503, "database_unavailable");
     held.unlock().await;
-    settle_down(&app).await;
+    until_ready(&app).await;
     assert_eq!(app.event(id).await["status"], "PENDING");
     app.claim("a", "w:2").await.expect("an event");
     assert_eq!(app.actions(id).await, ["PICKED"]);
@@ -60,15 +61,15 @@ async fn a_completion_whose_connection_is_cut_is_503_and_can_be_repeated() {
     held.terminate_blocked().await;
     within_patience(complete).await.expect("no panic").problem(503, "database_unavailable");
     held.unlock().await;
-    settle_down(&app).await;
+    until_ready(&app).await;
     assert_eq!(app.event(id).await["status"], "PROCESSING");
     app.complete(id, "w:1").await.expect(200);
     assert_eq!(app.actions(id).await, ["PICKED", "COMPLETED"]);
 }
 
-/// A statement that has to wait too long for others is given up before its caller is.
+/// The server cancels a statement that waits too long for others before its caller's time is over.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_publish_that_another_transaction_holds_up_is_503_in_time() {
+async fn a_publish_blocked_by_another_transaction_is_503_in_time() {
     let app = App::start().await;
     let held = HeldTable::lock(&app.url, "waybill.events").await;
     let asked_at = std::time::Instant::now();
@@ -80,7 +81,7 @@ async fn a_publish_that_another_transaction_holds_up_is_503_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_were_cut_at_rest_are_replaced() {
+async fn connections_that_were_cut_while_idle_are_replaced() {
     let app = App::start().await;
     let event = json!({"title": "t", "tags": "a"});
     let publishing: Vec<_> =
@@ -94,9 +95,10 @@ async fn connections_that_were_cut_at_rest_are_replaced() {
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 33, "no more and no less than acknowledged");
 }
 
-/// A reader goes away, and its statement goes on: nobody else waits behind it.
+/// A client disconnects while its statement still runs. No other request waits behind that
+/// statement.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_whose_statement_nobody_waits_for_is_not_given_to_the_next() {
+async fn a_connection_with_an_abandoned_statement_is_not_given_to_the_next_request() {
     let app = app_with_one_connection().await;
     app.publish_tagged("a").await;
     let mut conn = database::connection(&app.url).await;
@@ -107,5 +109,5 @@ async fn a_connection_whose_statement_nobody_waits_for_is_not_given_to_the_next(
     let asked_at = std::time::Instant::now();
     app.publish_tagged("a").await;
     assert!(asked_at.elapsed() < std::time::Duration::from_secs(2), "{:?}", asked_at.elapsed());
-    conn.batch_execute("COMMIT").await.expect("it is let go");
+    conn.batch_execute("COMMIT").await.expect("the lock is released");
 }

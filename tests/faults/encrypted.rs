@@ -1,4 +1,4 @@
-//! A database that is reached by TLS.
+//! A database that is reached through TLS.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -9,13 +9,14 @@ use crate::support::foreign::{ForeignPostgres, put_file};
 use crate::support::process::{Process, waybill};
 use crate::support::{ClusterDir, HeldTable, Reply, database};
 
-/// A PostgreSQL with a certificate for `localhost`; its address by TLS, and whom to trust.
+/// Starts a PostgreSQL with a certificate for `localhost`. Returns its TLS URL and the directory
+/// with the certificate to trust.
 async fn encrypted() -> (ForeignPostgres, String, ClusterDir) {
     let certificate = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let cluster_dir = ClusterDir::with_cluster();
     put_file(&cluster_dir, "server.crt", &certificate.cert.pem());
     put_file(&cluster_dir, "server.key", &certificate.signing_key.serialize_pem());
-    // Nobody else takes a port that was just given back.
+    // The system does not give a port that was just closed to another process.
     let port = TcpListener::bind("127.0.0.1:0").and_then(|taken| taken.local_addr()).expect("a port").port();
     let trusted = ClusterDir::new();
     std::fs::write(trusted.root().join("ca.pem"), certificate.cert.pem()).expect("a file");
@@ -34,7 +35,7 @@ fn serve(url: &str, trusted: Option<&ClusterDir>) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_by_tls_is_used_and_its_trouble_is_recognised() {
+async fn a_database_is_used_through_tls_and_its_errors_are_recognised() {
     let (postgres, url, trusted) = encrypted().await;
     let server = Process::start(serve(&url, Some(&trusted)));
     let event = json!({"title": "t", "tags": "a"});
@@ -54,10 +55,10 @@ async fn a_database_by_tls_is_used_and_its_trouble_is_recognised() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_whose_certificate_nobody_vouches_for_is_not_used() {
+async fn a_database_with_an_untrusted_certificate_is_not_used() {
     let (_postgres, url, _) = encrypted().await;
     let mut server = serve(&url, None);
-    // It would wait for half a minute: what it says meanwhile is enough.
+    // The server would retry for half a minute; its first log line is enough.
     let mut child = server.stderr(std::process::Stdio::piped()).spawn().expect("it runs");
     let mut stderr = std::io::BufReader::new(child.stderr.take().expect("a pipe"));
     let mut line = String::new();

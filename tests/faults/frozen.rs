@@ -1,4 +1,4 @@
-//! The database stands still, or is held up, for longer than callers wait.
+//! The database is frozen or blocked for longer than callers wait.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::support::locks::HeldRow;
 use crate::support::work::Claim;
 use crate::support::{App, HeldTable, Options, Reply, ledger, until, within_patience};
 
-/// Calls of each kind.
+/// The number of calls of each kind.
 const MANY: usize = 20;
 
 type Call = JoinHandle<Reply>;
@@ -23,11 +23,11 @@ fn post(app: &App, path: &str, body: &Value) -> Call {
     tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
 }
 
-async fn answers(calls: Vec<Call>) -> Vec<Reply> {
+async fn replies_to(calls: Vec<Call>) -> Vec<Reply> {
     within_patience(join_all(calls)).await.into_iter().map(|reply| reply.expect("no panic")).collect()
 }
 
-/// What an answer says of the call's effect.
+/// What a response says about the call's effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Done,
@@ -48,23 +48,23 @@ fn effect_of(reply: &Reply) -> Effect {
     }
 }
 
-/// Events in the hands of `w:1`.
+/// Publishes events that `w:1` claims.
 async fn held_claims(app: &App, count: usize) -> Vec<Claim> {
     let events: Vec<Value> = (0..count).map(|_| json!({"title": "held", "tags": "held"})).collect();
     app.post("/events/batch", &json!({"events": events})).await.expect(201);
     app.claim_batch("held", "w:1", count).await.iter().map(Claim::of).collect()
 }
 
-/// Waits until nothing runs on the database any more that was sent to it.
-async fn until_still(app: &App) {
+/// Waits until no statement runs on the database.
+async fn until_no_statement_runs(app: &App) {
     let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                 AND application_name = 'waybill' AND state <> 'idle' AND pid <> pg_backend_pid()";
-    until("nothing runs any more", async || app.count(busy).await == 0).await;
+    until("no statement runs", async || app.count(busy).await == 0).await;
 }
 
-/// Whatever was refused for sure did not happen; whatever was acknowledged did.
+/// Asserts that a refused call had no effect and that an acknowledged one had.
 #[track_caller]
-fn assert_true(what: &str, effect: Effect, happened: bool) {
+fn assert_effect(what: &str, effect: Effect, happened: bool) {
     match effect {
         Effect::Done => assert!(happened, "{what} was acknowledged and is lost"),
         Effect::None => assert!(!happened, "{what} was refused and carried out"),
@@ -73,11 +73,11 @@ fn assert_true(what: &str, effect: Effect, happened: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_database_is_frozen_nothing_is_stored_that_was_refused_for_sure() {
+async fn while_the_database_is_frozen_no_refused_call_takes_effect() {
     let fragile = Fragile::start().await;
     let app = &fragile.app;
     let (completed, cancelled) = (held_claims(app, MANY).await, held_claims(app, 3).await);
-    // All that will be asked again is prepared.
+    // Prepares all statements that are used again below.
     app.publish(json!({"title": "before", "tags": "a"})).await;
     let processes = processes_of(fragile.cluster_dir.postmaster().expect("it runs"));
     processes.iter().for_each(|pid| kill(*pid, Signal::SIGSTOP).expect("it runs"));
@@ -93,26 +93,26 @@ async fn while_the_database_is_frozen_nothing_is_stored_that_was_refused_for_sur
     let claiming: Vec<Call> =
         (0..MANY).map(|n| post(app, "/events/claim", &json!({"tags": ["a"], "worker_id": format!("c:{n}")}))).collect();
     let (published, settled, called_off, claimed) =
-        tokio::join!(answers(publishing), answers(completing), answers(cancelling), answers(claiming));
+        tokio::join!(replies_to(publishing), replies_to(completing), replies_to(cancelling), replies_to(claiming));
     processes.iter().for_each(|pid| kill(*pid, Signal::SIGCONT).expect("it runs"));
     until("the server is ready again", async || app.get("/ready").await.status == 200).await;
-    until_still(app).await;
+    until_no_statement_runs(app).await;
 
     let effects = |replies: &[Reply]| replies.iter().map(effect_of).collect::<Vec<_>>();
     for (n, effect) in effects(&published).into_iter().enumerate() {
         let count = app.count(&format!("SELECT count(*) FROM waybill.events WHERE title = '{}'", title(n))).await;
-        assert_true(&title(n), effect, count == 1);
+        assert_effect(&title(n), effect, count == 1);
     }
     for (claim, effect) in completed.iter().zip(effects(&settled)) {
-        assert_true("a completion", effect, app.event(claim.event_id).await["status"] == "COMPLETED");
+        assert_effect("a completion", effect, app.event(claim.event_id).await["status"] == "COMPLETED");
     }
     for (claim, effect) in cancelled.iter().zip(effects(&called_off)) {
-        assert_true("a cancellation", effect, app.event(claim.event_id).await["cancel_requested"] == true);
+        assert_effect("a cancellation", effect, app.event(claim.event_id).await["cancel_requested"] == true);
     }
     let all = [published, settled, called_off, claimed].map(|replies| effects(&replies)).concat();
     assert!(all.contains(&Effect::Unknown), "some had been sent: {all:?}");
     assert!(all.contains(&Effect::None), "some had not: {all:?}");
-    until("claims that nobody was told of are given back", async || {
+    until("claims without a response are undone", async || {
         app.count("SELECT count(*) FROM waybill.deliveries WHERE worker_id LIKE 'c:%' AND status = 'PROCESSING'").await
             == 0
     })
@@ -121,11 +121,11 @@ async fn while_the_database_is_frozen_nothing_is_stored_that_was_refused_for_sur
     app.publish_tagged("b").await;
 }
 
-/// Those ahead wait for a table that somebody holds. When one of them is called off, those behind
-/// it go and wait for the table in their turn: not for as long as any statement may, but for the rest
-/// of their time.
+/// Calls wait for a table that the test has locked. When one of them is cancelled, the calls behind
+/// it reach the database and wait for the table, too, but only for the rest of their time and not
+/// for the full limit of a statement.
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_have_waited_have_only_the_rest_of_their_time_at_the_database() {
+async fn a_call_that_waited_in_a_queue_has_only_its_remaining_time_at_the_database() {
     const HELD_UP: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let app = App::start().await;
     let mut held = HeldTable::lock(&app.url, "waybill.events").await;
@@ -139,11 +139,11 @@ async fn calls_that_have_waited_have_only_the_rest_of_their_time_at_the_database
     calls.extend((0..MANY).map(|_| post(&app, "/events", &event)));
     until("some of the time is over", async || asked_at.elapsed() > Duration::from_millis(1_500)).await;
     assert_eq!(app.count(&format!("SELECT pg_cancel_backend(min(pid))::int {HELD_UP}")).await, 1);
-    // The table is let go when everybody has been told.
-    let replies = answers(calls).await;
+    // The table is unlocked after all calls have been answered.
+    let replies = replies_to(calls).await;
     assert!(asked_at.elapsed() < Duration::from_secs(5), "{:?}", asked_at.elapsed());
     held.unlock().await;
-    until_still(&app).await;
+    until_no_statement_runs(&app).await;
     for reply in &replies {
         assert_eq!(effect_of(reply), Effect::None, "the database answered in time: {reply:?}");
     }
@@ -151,9 +151,9 @@ async fn calls_that_have_waited_have_only_the_rest_of_their_time_at_the_database
     app.publish_tagged("a").await;
 }
 
-/// Each wait for a lock is shorter than a wait may be; together they are longer than the caller's.
+/// Each wait for a lock is shorter than the limit; together they exceed the caller's time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_that_waits_for_one_lock_after_another_ends_with_its_callers_time() {
+async fn a_statement_that_waits_for_several_locks_is_cancelled_when_its_callers_time_is_over() {
     let app = App::start().await;
     let claims = held_claims(&app, 2).await;
     let [first, second] =
@@ -168,15 +168,15 @@ async fn a_statement_that_waits_for_one_lock_after_another_ends_with_its_callers
     assert!(asked_at.elapsed() < Duration::from_secs(5), "{:?}", asked_at.elapsed());
     assert_eq!(effect_of(&reply), Effect::None, "{reply:?}");
     second.unlock().await;
-    until_still(&app).await;
+    until_no_statement_runs(&app).await;
     for claim in &claims {
         assert_eq!(app.actions(claim.event_id).await, ["PICKED"]);
     }
 }
 
-/// More than the database can take in the time: each is stored, or refused and not stored.
+/// More than the database can store in time: each event is stored, or refused and not stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_large_publishes_at_once_none_is_stored_that_was_refused() {
+async fn of_many_large_publishes_at_once_no_refused_one_is_stored() {
     const LARGE: usize = 60;
     let app = App::start_with(Options { flags: vec!["--db-connections=2".into()], ..Options::default() }).await;
     let payload = "x".repeat(1_000_000);
@@ -184,10 +184,10 @@ async fn of_many_large_publishes_at_once_none_is_stored_that_was_refused() {
     let calls: Vec<Call> = (0..LARGE)
         .map(|n| post(&app, "/events", &json!({"title": title(n), "tags": "a", "payload": payload})))
         .collect();
-    let replies = answers(calls).await;
-    until_still(&app).await;
+    let replies = replies_to(calls).await;
+    until_no_statement_runs(&app).await;
     for (n, reply) in replies.iter().enumerate() {
         let count = app.count(&format!("SELECT count(*) FROM waybill.events WHERE title = '{}'", title(n))).await;
-        assert_true(&title(n), effect_of(reply), count == 1);
+        assert_effect(&title(n), effect_of(reply), count == 1);
     }
 }

@@ -1,4 +1,4 @@
-//! A database whose messages are in German: what they mean is told by their codes.
+//! A database whose messages are in German: errors are recognised by their codes.
 
 use diesel_async::SimpleAsyncConnection;
 use serde_json::json;
@@ -7,8 +7,8 @@ use crate::support::foreign::ForeignPostgres;
 use crate::support::process::{Process, waybill};
 use crate::support::{App, ClusterDir, HeldTable, Options, Reply, database};
 
-/// A PostgreSQL that speaks German, if its translations are installed: messages follow `LANGUAGE`
-/// wherever the locale is any other than plain C.
+/// Starts a PostgreSQL with German messages, if its translations are installed. Messages follow
+/// `LANGUAGE` unless the locale is plain C.
 async fn german() -> ForeignPostgres {
     let variables = [("LC_ALL", "C.UTF-8"), ("LANGUAGE", "de")];
     let postgres = ForeignPostgres::start(ClusterDir::with_cluster(), &["lc_messages=C.UTF-8"], &variables).await;
@@ -21,18 +21,18 @@ async fn german() -> ForeignPostgres {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trouble_is_recognised_in_another_language() {
+async fn database_errors_are_recognised_in_another_language() {
     let german = german().await;
     let url = german.url();
     let app = App::start_with(Options { url: Some(url.clone()), ..Options::default() }).await;
     let event = json!({"title": "t", "tags": "a"});
 
-    // A lock that is not let go.
+    // A lock that is not released.
     let held = HeldTable::lock(&url, "waybill.events").await;
     app.post("/events", &event).await.problem(503, "database_unavailable");
     held.unlock().await;
 
-    // A connection that is cut in the middle.
+    // A connection that is cut in the middle of a statement.
     let mut held = HeldTable::lock(&url, "waybill.events").await;
     let request = app.client.post(format!("{}/events", app.base)).json(&event);
     let publish = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
@@ -40,7 +40,7 @@ async fn trouble_is_recognised_in_another_language() {
     publish.await.expect("no panic").problem(503, "database_unavailable");
     held.unlock().await;
 
-    // A statement that is to blame itself.
+    // A statement that is itself at fault.
     database::execute(&url, "ALTER TABLE waybill.events ADD CHECK (title <> 'culprit')").await;
     app.post("/events", &json!({"title": "culprit", "tags": "a"})).await.problem(500, "internal_error");
     app.publish(event).await;
@@ -48,7 +48,7 @@ async fn trouble_is_recognised_in_another_language() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_is_recognised_in_another_language_and_not_waited_for() {
+async fn a_refused_connection_is_recognised_in_another_language_and_not_retried() {
     let german = german().await;
     let url = german.url();
     for (url, code) in [(url.replace("waybill:", "waybill:x"), "28P01"), (format!("{url}_but_another"), "3D000")] {

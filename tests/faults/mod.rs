@@ -1,4 +1,4 @@
-//! What happens to callers when something happens to the database.
+//! What callers see when the database fails.
 
 mod batched;
 mod connections;
@@ -15,7 +15,7 @@ use waybill::postgres::Cluster;
 
 use crate::support::{App, ClusterDir, Options, until};
 
-/// A server on a PostgreSQL that can be stopped and started under it.
+/// A server on a PostgreSQL that the test can stop and start.
 struct Fragile {
     app: App,
     cluster: Option<Cluster>,

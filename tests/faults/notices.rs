@@ -1,5 +1,5 @@
-//! Work that has become claimable is told of, even if the connection is lost over it. The servers
-//! here look for work by themselves once a minute, which is longer than these tests wait.
+//! Waiters are notified of new work even if a connection is lost meanwhile. The servers here poll
+//! only once a minute, which is longer than these tests wait.
 
 use waybill::background::promoter;
 
@@ -11,7 +11,8 @@ use serde_json::json;
 const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity \
      WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
 
-/// A server behind a wire, and another on the same database that hears it.
+/// Starts a server behind a proxy, and another on the same database that receives its
+/// notifications.
 async fn two_servers(fixed_clock: bool) -> (App, DatabaseProxy, App) {
     let direct = database::migrated().await;
     let proxy = DatabaseProxy::to(&direct).await;
@@ -21,11 +22,11 @@ async fn two_servers(fixed_clock: bool) -> (App, DatabaseProxy, App) {
     one.url.clone_from(&direct);
     let other = App::start_with(Options { url: Some(direct), fixed_clock, flags: flags() }).await;
     until("both listen", async || one.count(LISTENERS).await == 2).await;
-    // What they ask of each other when they begin to listen has been heard.
+    // The notifications that servers send each other when they begin to listen have been received.
     for (publisher, deliverer) in [(&one, &other), (&other, &one)] {
         let waiter = Waiting::at(deliverer, "before").await;
         publisher.publish_tagged("before").await;
-        waiter.gets_something().await;
+        waiter.assert_gets_an_event().await;
     }
     (one, proxy, other)
 }
@@ -42,27 +43,27 @@ impl Waiting {
         waiting
     }
 
-    async fn gets_something(self) {
+    async fn assert_gets_an_event(self) {
         within_patience(self.0).await.expect("no panic").expect(200);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sweep_whose_commit_is_not_answered_is_told_of_all_the_same() {
+async fn a_sweep_whose_commit_gets_no_response_still_notifies_waiters() {
     for at_other in [false, true] {
         let (one, proxy, other) = two_servers(true).await;
         let waiter = Waiting::at(if at_other { &other } else { &one }, "a").await;
         one.publish(json!({"title": "later", "tags": "a", "delay_seconds": 1})).await;
         one.advance(1);
         proxy.cut_at("COMMIT", Cut::After);
-        promoter::run_once(one.engine()).await.expect_err("the answer is lost");
+        promoter::run_once(one.engine()).await.expect_err("the response is lost");
         assert!(proxy.was_cut());
-        waiter.gets_something().await;
+        waiter.assert_gets_an_event().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_whose_commit_is_not_answered_is_told_of_all_the_same() {
+async fn a_reset_whose_commit_gets_no_response_still_notifies_waiters() {
     for at_other in [false, true] {
         let (one, proxy, other) = two_servers(true).await;
         let id = one.publish_tagged("a").await;
@@ -70,12 +71,12 @@ async fn a_reset_whose_commit_is_not_answered_is_told_of_all_the_same() {
         let waiter = Waiting::at(if at_other { &other } else { &one }, "a").await;
         proxy.cut_at("COMMIT", Cut::After);
         one.operate(id, "reset").await.problem(503, "outcome_unknown");
-        waiter.gets_something().await;
+        waiter.assert_gets_an_event().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_whose_due_time_is_stored_by_a_commit_that_is_not_answered_is_not_overlooked() {
+async fn a_due_time_stored_by_a_commit_without_a_response_is_not_missed() {
     let (one, proxy, _other) = two_servers(true).await;
     let id = one.publish_tagged("a").await;
     let claim = one.claim_one("a", W1).await;
@@ -88,26 +89,26 @@ async fn work_whose_due_time_is_stored_by_a_commit_that_is_not_answered_is_not_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_notice_that_could_not_be_sent_is_sent_again() {
+async fn a_notification_that_could_not_be_sent_is_sent_again() {
     let (one, proxy, other) = two_servers(false).await;
     let waiter = Waiting::at(&other, "a").await;
     proxy.cut_at("pg_notify", Cut::Before);
     one.publish_tagged("a").await;
-    waiter.gets_something().await;
+    waiter.assert_gets_an_event().await;
     assert!(proxy.was_cut());
 }
 
-/// A server that was killed may not have told the others of all that it stored; the one that is
-/// started in its place does.
+/// A killed server may not have notified the others of everything that it stored. The server that
+/// is started next does so.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_starts_has_the_others_look() {
-    let (one, _wire, other) = two_servers(false).await;
+async fn a_starting_server_makes_the_others_look_for_work() {
+    let (one, _proxy, other) = two_servers(false).await;
     let waiter = Waiting::at(&other, "a").await;
-    // As by a server that was killed before it told anybody.
+    // Publishes like a server that was killed before it notified the others.
     let flags = vec!["--poll-interval-ms=60000".into(), "--notify=false".into()];
     let silent = App::start_with(Options { url: Some(one.url.clone()), flags, ..Options::default() }).await;
     silent.publish_tagged("a").await;
     let flags = vec!["--poll-interval-ms=60000".into()];
     let _fresh = App::start_with(Options { url: Some(one.url.clone()), flags, ..Options::default() }).await;
-    waiter.gets_something().await;
+    waiter.assert_gets_an_event().await;
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Fragile;
 use crate::support::{App, Reply, until, within_patience};
 
-/// The contract: by then, every caller knows.
+/// The documented time within which every caller gets a response.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Calls that need the database, about an event that its worker holds.
@@ -46,17 +46,17 @@ fn calls(id: i64) -> Vec<(&'static str, String, Option<Value>)> {
     ]
 }
 
-/// What a call that cannot be carried out may be told.
+/// What a call that cannot be carried out may be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Expected {
     /// Nothing was changed.
     Refused,
-    /// The same; or, to one that writes and has been sent, that nobody knows.
+    /// The same; or, for a call that writes and has been sent, that the outcome is unknown.
     RefusedOrUnknown,
 }
 
-/// Sends all at once; each is told within the time of the contract to come back later.
-async fn all_are_told_to_come_back(app: &App, calls: Vec<(&'static str, String, Option<Value>)>, told: Told) {
+/// Sends all calls at once, and asserts that each gets a 503 within the documented time.
+async fn assert_all_get_503(app: &App, calls: Vec<(&'static str, String, Option<Value>)>, expected: Expected) {
     let mut answers = tokio::task::JoinSet::new();
     for (method, path, body) in calls {
         let mut request = app.client.request(method.parse().expect("a method"), format!("{}{path}", app.base));
@@ -64,9 +64,9 @@ async fn all_are_told_to_come_back(app: &App, calls: Vec<(&'static str, String, 
             request = request.json(&body);
         }
         answers.spawn(async move {
-            let asked_at = Instant::now();
+            let sent_at = Instant::now();
             let reply = Reply::of(request.send().await.expect("an answer")).await;
-            (format!("{method} {path}"), asked_at.elapsed(), reply)
+            (format!("{method} {path}"), sent_at.elapsed(), reply)
         });
     }
     for (call, elapsed, reply) in within_patience(answers.join_all()).await {
@@ -74,20 +74,20 @@ async fn all_are_told_to_come_back(app: &App, calls: Vec<(&'static str, String, 
         assert!(elapsed < ANSWER_WITHIN, "{call} took {elapsed:?}");
         assert_eq!(reply.header("retry-after"), Some("1"), "{call}");
         let writes = call.starts_with("POST") || call.contains("/subscribe");
-        let is_unknown = reply.json()["code"] == "outcome_unknown" && writes && told == Told::RefusedOrUnknown;
+        let is_unknown = reply.json()["code"] == "outcome_unknown" && writes && expected == Expected::RefusedOrUnknown;
         reply.problem(503, if is_unknown { "outcome_unknown" } else { "database_unavailable" });
     }
 }
 
-/// One event pending, one in the hands of `w:1`; answers their ids.
+/// Publishes one pending event and one that `w:1` holds. Returns their ids.
 async fn some_work(app: &App) -> (i64, i64) {
     let held = app.publish_tagged("a").await;
     assert_eq!(app.claim("a", "w:1").await.expect("an event")["id"], held);
     (app.publish_tagged("a").await, held)
 }
 
-/// What was acknowledged before is still true, and work goes on.
-async fn work_goes_on(app: &App, (pending, held): (i64, i64)) {
+/// Asserts that acknowledged work is still there, and that work continues.
+async fn assert_work_continues(app: &App, (pending, held): (i64, i64)) {
     app.complete(held, "w:1").await.expect(200);
     assert_eq!(app.actions(held).await, ["PICKED", "COMPLETED"]);
     assert_eq!(app.claim("a", "w:2").await.expect("an event")["id"], pending);
@@ -97,17 +97,17 @@ async fn work_goes_on(app: &App, (pending, held): (i64, i64)) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_database_is_stopped_every_caller_is_told_in_time_and_afterwards_work_goes_on() {
+async fn while_the_database_is_stopped_every_caller_gets_a_503_in_time_and_afterwards_work_continues() {
     let mut fragile = Fragile::start().await;
     let work = some_work(&fragile.app).await;
     fragile.stop_database();
-    all_are_told_to_come_back(&fragile.app, calls(work.1), Told::Refused).await;
+    assert_all_get_503(&fragile.app, calls(work.1), Expected::Refused).await;
     fragile.app.get("/health").await.expect(200);
     fragile.start_database().await;
-    work_goes_on(&fragile.app, work).await;
+    assert_work_continues(&fragile.app, work).await;
 }
 
-/// Every process of a PostgreSQL, the first one first.
+/// Returns every process of a PostgreSQL, starting with the postmaster.
 pub fn processes_of(postmaster: u32) -> Vec<Pid> {
     let children = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children"));
     let children = children.expect("its children");
@@ -116,15 +116,15 @@ pub fn processes_of(postmaster: u32) -> Vec<Pid> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_database_hangs_every_caller_is_told_in_time() {
+async fn while_the_database_hangs_every_caller_gets_a_503_in_time() {
     let fragile = Fragile::start().await;
     let work = some_work(&fragile.app).await;
     let processes = processes_of(fragile.cluster_dir.postmaster().expect("it runs"));
     processes.iter().for_each(|pid| kill(*pid, Signal::SIGSTOP).expect("it runs"));
     let reads =
         calls(work.1).into_iter().filter(|(method, path, _)| *method == "GET" || path.starts_with("/events/reset"));
-    all_are_told_to_come_back(&fragile.app, reads.collect(), Told::RefusedOrUnknown).await;
-    all_are_told_to_come_back(&fragile.app, calls(work.1), Told::RefusedOrUnknown).await;
+    assert_all_get_503(&fragile.app, reads.collect(), Expected::RefusedOrUnknown).await;
+    assert_all_get_503(&fragile.app, calls(work.1), Expected::RefusedOrUnknown).await;
     fragile.app.get("/health").await.expect(200);
     processes.iter().for_each(|pid| kill(*pid, Signal::SIGCONT).expect("it runs"));
     until("the server is ready again", async || fragile.app.get("/ready").await.status == 200).await;
@@ -144,7 +144,7 @@ async fn a_long_poll_outlives_a_restart_of_the_database() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_poll_that_ends_while_the_database_is_stopped_ends_as_always() {
+async fn a_long_poll_that_ends_while_the_database_is_stopped_is_a_204() {
     let mut fragile = Fragile::start().await;
     let request = fragile.app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1&wait=2", fragile.app.base));
     let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });

@@ -1,5 +1,5 @@
-//! A connection is lost at a chosen statement. What was refused for sure was not done; what may
-//! have been done says so.
+//! A connection is lost at a chosen statement. A call that is refused had no effect; a call that
+//! may have had one is reported as `outcome_unknown`.
 
 use serde_json::{Value, json};
 
@@ -7,15 +7,15 @@ use crate::support::wire::{Cut, DatabaseProxy};
 use crate::support::work::{Claim, Naming};
 use crate::support::{App, Options, Reply, database, ledger};
 
-/// Parts of statements, by which to tell them.
+/// Parts of statements, by which the proxy recognises them.
 const PUBLISH: &str = "INSERT INTO waybill.events";
 const COMPLETE: &str = "-- complete_deliveries";
 const CLAIM: &str = "-- claim_deliveries";
 const SAVE: &str = "-- save_deliveries";
 
-/// A server behind a wire. Nothing but calls has transactions of several statements: sweeps stand
-/// still.
-async fn app_behind_a_wire() -> (App, DatabaseProxy) {
+/// Starts a server behind a proxy. The clock is fixed, so no sweep runs and only calls have
+/// transactions of several statements.
+async fn app_behind_a_proxy() -> (App, DatabaseProxy) {
     let direct = database::migrated().await;
     let proxy = DatabaseProxy::to(&direct).await;
     let mut app = App::start_with(Options { url: Some(proxy.url()), fixed_clock: true, ..Options::default() }).await;
@@ -35,28 +35,28 @@ async fn stored(app: &App, title: &str) -> i64 {
     app.count(&format!("SELECT count(*) FROM waybill.events WHERE title = '{title}'")).await
 }
 
-/// The answer to a call that may have been carried out: it says so, and when to come back.
+/// Asserts a response that reports an unknown outcome and when to retry.
 #[track_caller]
-fn unknown(reply: Reply, says: &str) {
+fn assert_outcome_unknown(reply: Reply, says: &str) {
     assert_eq!(reply.header("retry-after"), Some("1"));
     let detail = reply.problem(503, "outcome_unknown")["detail"].as_str().expect("a text").to_owned();
     assert!(detail.contains(says), "{says} in {detail}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_publish_whose_answer_is_lost_has_an_unknown_outcome_and_says_to_look() {
-    let (app, proxy) = app_behind_a_wire().await;
+async fn a_publish_whose_response_is_lost_has_an_unknown_outcome() {
+    let (app, proxy) = app_behind_a_proxy().await;
     app.publish(event("before")).await;
     proxy.cut_at(PUBLISH, Cut::After);
-    unknown(app.post("/events", &event("lost")).await, "may or may not");
+    assert_outcome_unknown(app.post("/events", &event("lost")).await, "may or may not");
     assert!(proxy.was_cut());
-    assert_eq!(stored(&app, "lost").await, 1, "once, and never again by itself");
+    assert_eq!(stored(&app, "lost").await, 1, "stored once, and not repeated by the server");
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_publish_that_is_lost_before_its_transaction_is_committed_is_not_stored_for_sure() {
-    let (app, proxy) = app_behind_a_wire().await;
+async fn a_publish_that_is_lost_before_its_commit_is_refused_and_not_stored() {
+    let (app, proxy) = app_behind_a_proxy().await;
     app.publish(keyed("before")).await;
     for cut in [Cut::Before, Cut::After] {
         proxy.cut_at(PUBLISH, cut);
@@ -69,33 +69,33 @@ async fn a_publish_that_is_lost_before_its_transaction_is_committed_is_not_store
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_whose_answer_is_lost_has_an_unknown_outcome() {
-    let (app, proxy) = app_behind_a_wire().await;
+async fn a_commit_whose_response_is_lost_has_an_unknown_outcome() {
+    let (app, proxy) = app_behind_a_proxy().await;
     app.publish(keyed("before")).await;
     proxy.cut_at("COMMIT", Cut::After);
-    unknown(app.post("/events", &keyed("lost")).await, "may or may not");
+    assert_outcome_unknown(app.post("/events", &keyed("lost")).await, "may or may not");
     assert_eq!(stored(&app, "lost").await, 1);
     proxy.cut_at("COMMIT", Cut::Before);
-    unknown(app.post("/events", &keyed("never arrived")).await, "may or may not");
+    assert_outcome_unknown(app.post("/events", &keyed("never arrived")).await, "may or may not");
     assert_eq!(stored(&app, "never arrived").await, 0);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_completion_whose_answer_is_lost_can_simply_be_said_again() {
-    let (app, proxy) = app_behind_a_wire().await;
+async fn a_completion_whose_response_is_lost_can_be_repeated() {
+    let (app, proxy) = app_behind_a_proxy().await;
     app.publish(event("a job")).await;
     let claim = Claim::of(&app.claim("a", "w:1").await.expect("an event"));
     proxy.cut_at(COMPLETE, Cut::After);
-    unknown(app.settle(&claim, "complete", Naming::Lease).await, "settle it again");
+    assert_outcome_unknown(app.settle(&claim, "complete", Naming::Lease).await, "settle it again");
     app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     assert_eq!(app.actions(claim.event_id).await, ["PICKED", "COMPLETED"]);
 }
 
-/// Of one request a part goes the short way, and is on record when the rest is lost.
+/// The completions of a request take the fast path and are recorded when the rest is lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_on_record_is_answered_although_the_rest_of_the_batch_is_lost() {
-    let (app, proxy) = app_behind_a_wire().await;
+async fn recorded_completions_are_reported_although_the_rest_of_the_batch_is_lost() {
+    let (app, proxy) = app_behind_a_proxy().await;
     app.publish(event("one")).await;
     app.publish(event("other")).await;
     let claims: Vec<Claim> = app.claim_batch("a", "w:1", 2).await.iter().map(Claim::of).collect();
@@ -109,9 +109,9 @@ async fn what_is_on_record_is_answered_although_the_rest_of_the_batch_is_lost() 
     assert_eq!((&outcomes[1]["status"], &outcomes[1]["code"]), (&json!(503), &json!("outcome_unknown")));
     assert_eq!(app.actions(claims[0].event_id).await, ["PICKED", "COMPLETED"]);
     assert_eq!(app.actions(claims[1].event_id).await, ["PICKED"]);
-    // On record already, both are judged now.
+    // Both are recorded by now, and take the slow path.
     proxy.cut_at("COMMIT", Cut::After);
-    unknown(app.post("/events/settle", &results).await, "settle it again");
+    assert_outcome_unknown(app.post("/events/settle", &results).await, "settle it again");
     let outcomes = app.post("/events/settle", &results).await.expect(200).json()["results"].clone();
     assert_eq!((&outcomes[0]["status"], &outcomes[1]["status"]), (&json!(200), &json!(200)), "{outcomes}");
     assert_eq!(app.actions(claims[0].event_id).await, ["PICKED", "COMPLETED"]);
@@ -119,11 +119,11 @@ async fn what_is_on_record_is_answered_although_the_rest_of_the_batch_is_lost() 
     ledger::check(&app).await;
 }
 
-/// The short way is lost; what would have been judged next is not sent. The request as a whole is
-/// undecided.
+/// The response of the fast path is lost, so the slow path is not sent. The outcome of the whole
+/// request is unknown.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_lost_answer_nothing_more_of_the_batch_is_sent() {
-    let (app, proxy) = app_behind_a_wire().await;
+async fn after_a_lost_response_nothing_more_of_the_batch_is_sent() {
+    let (app, proxy) = app_behind_a_proxy().await;
     app.publish(event("one")).await;
     app.publish(event("other")).await;
     let claims: Vec<Claim> = app.claim_batch("a", "w:1", 2).await.iter().map(Claim::of).collect();
@@ -133,7 +133,7 @@ async fn after_a_lost_answer_nothing_more_of_the_batch_is_sent() {
         {"event_id": completed, "action": "complete"}, {"event_id": failed, "action": "fail"},
     ]});
     proxy.cut_at(COMPLETE, Cut::After);
-    unknown(app.post("/events/settle", &results).await, "settle it again");
+    assert_outcome_unknown(app.post("/events/settle", &results).await, "settle it again");
     assert_eq!(app.actions(completed).await, ["PICKED", "COMPLETED"]);
     assert_eq!(app.actions(failed).await, ["PICKED"], "it was not sent");
     app.post(&format!("/events/{completed}/complete"), &complete).await.expect(200);
@@ -142,32 +142,33 @@ async fn after_a_lost_answer_nothing_more_of_the_batch_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_whose_answer_is_lost_has_an_unknown_outcome() {
-    let (app, proxy) = app_behind_a_wire().await;
+async fn a_claim_whose_response_is_lost_has_an_unknown_outcome() {
+    let (app, proxy) = app_behind_a_proxy().await;
     let id = app.publish(event("a job")).await;
     proxy.cut_at(CLAIM, Cut::After);
-    unknown(app.get("/events/subscribe?tags=a&worker_id=w:1").await, "lease");
+    assert_outcome_unknown(app.get("/events/subscribe?tags=a&worker_id=w:1").await, "lease");
     assert_eq!(app.event(id).await["worker_id"], "w:1", "for as long as the lease runs");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operators_word_is_refused_for_sure_before_the_commit_and_unknown_after_it() {
-    let (app, proxy) = app_behind_a_wire().await;
+async fn an_operators_call_is_refused_if_lost_before_the_commit_and_unknown_after_it() {
+    let (app, proxy) = app_behind_a_proxy().await;
     let id = app.publish(event("a job")).await;
     proxy.cut_at(SAVE, Cut::After);
     app.post_empty(&format!("/events/{id}/cancel")).await.problem(503, "database_unavailable");
     assert!(proxy.was_cut());
     assert_eq!(app.event(id).await["status"], "PENDING");
     proxy.cut_at("COMMIT", Cut::After);
-    unknown(app.post_empty(&format!("/events/{id}/cancel")).await, "may or may not");
+    assert_outcome_unknown(app.post_empty(&format!("/events/{id}/cancel")).await, "may or may not");
     assert_eq!(app.event(id).await["status"], "CANCELLED");
 }
 
-/// Bulk operations work in steps; what the first ones did is not denied when a later one fails.
+/// Bulk operations work in steps. When a later step fails, the response does not deny what the
+/// earlier steps did.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bulk_operation_that_is_lost_halfway_does_not_deny_what_it_has_done() {
+async fn a_bulk_operation_that_is_lost_halfway_has_an_unknown_outcome() {
     const EVENTS: i64 = 700;
-    let (app, proxy) = app_behind_a_wire().await;
+    let (app, proxy) = app_behind_a_proxy().await;
     let events: Vec<Value> = (0..EVENTS).map(|_| event("a job")).collect();
     app.post("/events/batch", &json!({"events": events})).await.expect(201);
     let failed = app.claim_batch("a", "w:1", EVENTS as usize).await;
@@ -179,7 +180,7 @@ async fn a_bulk_operation_that_is_lost_halfway_does_not_deny_what_it_has_done() 
     app.post_empty("/events/retry").await.problem(503, "database_unavailable");
     assert_eq!(retried().await, 0);
     proxy.cut_after(1, "BEGIN", Cut::Before);
-    unknown(app.post_empty("/events/retry").await, "may or may not");
+    assert_outcome_unknown(app.post_empty("/events/retry").await, "may or may not");
     assert_eq!(retried().await, 500, "the first step is done");
     app.post_empty("/events/retry").await.expect(200);
     assert_eq!(retried().await, EVENTS);

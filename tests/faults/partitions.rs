@@ -1,10 +1,10 @@
-//! An event log of so many days that the database has no room for the locks of a read.
+//! An event log with so many daily partitions that the database has too few locks to read it.
 
 use crate::support::foreign::ForeignPostgres;
 use crate::support::process::{Process, waybill};
 use crate::support::{ClusterDir, database};
 
-/// Room for some hundred locks.
+/// Settings that allow some hundred locks.
 const FEW_LOCKS: [&str; 6] = [
     "max_locks_per_transaction=10",
     "max_connections=16",
@@ -17,7 +17,7 @@ const FEW_LOCKS: [&str; 6] = [
 const DAYS: u32 = 200;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_days_for_the_locks_of_the_database_are_warned_of_and_named() {
+async fn too_many_log_partitions_for_the_locks_of_the_database_are_reported() {
     let postgres = ForeignPostgres::start(ClusterDir::with_cluster(), &FEW_LOCKS, &[]).await;
     let serve = || {
         let mut command = waybill(&["serve", "--bind", "127.0.0.1:0", "--db-connections", "2"]);
@@ -41,7 +41,7 @@ async fn too_many_days_for_the_locks_of_the_database_are_warned_of_and_named() {
     let detail = problem["detail"].as_str().expect("a text");
     assert!(detail.contains("max_locks_per_transaction"), "{detail}");
 
-    // The work itself goes on.
+    // Claiming and completing still work.
     let id = server.app.claim("a", "w:1").await.expect("an event")["id"].clone();
     server.app.post(&format!("/events/{id}/complete"), &serde_json::json!({"worker_id": "w:1"})).await.expect(200);
     server.stop().await;

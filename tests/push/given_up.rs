@@ -28,10 +28,10 @@ const MAX_DEAD_LETTERS: i64 = 100;
 
 /// Returns the most dead letters, and the most bytes of payloads, that one transaction has written.
 async fn largest_transaction(app: &App) -> (i64, i64) {
-    let sql = "SELECT max(dead_letters) AS dead_letters, max(bytes) AS bytes FROM (SELECT count(*) AS dead_letters, \
+    let sql = "SELECT max(letters) AS letters, max(bytes) AS bytes FROM (SELECT count(*) AS letters, \
                coalesce(sum(octet_length(event ->> 'payload')), 0) AS bytes FROM waybill.dead_letters GROUP BY xmin::text) t";
     let most = rows(app, sql).await.remove(0);
-    (most["dead_letters"].as_i64().expect("a count"), most["bytes"].as_i64().expect("a sum"))
+    (most["letters"].as_i64().expect("a count"), most["bytes"].as_i64().expect("a sum"))
 }
 
 async fn dead_letters(app: &App) -> i64 {

@@ -1,4 +1,4 @@
-//! The number of the subscriptions goes back, and servers still have the copy of before.
+//! The generation of the subscription catalog goes back while servers still have a later snapshot.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ async fn both_get_their_push(app: &App, receiver: &Receiver) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_number_that_is_lower_than_the_copys_does_not_stop_publishing() {
+async fn a_catalog_generation_lower_than_the_snapshots_does_not_stop_publishing() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     for path in ["/one", "/two"] {
         app.subscribe(&receiver.url(path), json!({"event_types": ["order.*"]})).await;
@@ -27,9 +27,9 @@ async fn a_number_that_is_lower_than_the_copys_does_not_stop_publishing() {
     both_get_their_push(&app, &receiver).await;
 }
 
-/// As many changes after the restore as were lost: numbers that count would be the same again.
+/// As many changes after the restore as were lost: a mere counter would reach the same value again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_history_that_went_back_and_changed_again_is_not_taken_for_the_one_of_before() {
+async fn a_catalog_that_was_restored_and_changed_again_is_not_taken_for_the_earlier_one() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     app.subscribe(&receiver.url("/one"), json!({"event_types": ["order.*"]})).await;
     let saved = "CREATE TABLE saved AS SELECT generation FROM waybill.subscription_catalog";

@@ -1,5 +1,5 @@
-//! The data directory of the embedded PostgreSQL is copied, and the copy started later: nothing
-//! tells it from the original.
+//! The data directory of the embedded PostgreSQL is copied, and the copy is started later. Nothing
+//! distinguishes it from the original.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn serve(cluster_dir: &ClusterDir) -> Process {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_of_a_data_directory_goes_on_with_new_numbers_once_it_is_said_to_be_restored() {
+async fn a_copied_data_directory_hands_out_new_ids_after_migrate_restored() {
     let (cluster_dir, copy, mut witness) = (ClusterDir::with_cluster(), ClusterDir::new(), Witness::default());
     let server = serve(&cluster_dir);
     witness.publish_job(&server.app).await;
@@ -37,13 +37,13 @@ async fn a_copy_of_a_data_directory_goes_on_with_new_numbers_once_it_is_said_to_
     let mut restored = command("migrate", &copy);
     let output = restored.arg("--restored").output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8(output.stdout).expect("text");
-    let words: Vec<&str> = said.lines().last().expect("a line").split(' ').collect();
-    assert_eq!(words[..5], ["the", "database", "was", "restored:", "the"], "{said}");
+    let printed = String::from_utf8(output.stdout).expect("text");
+    let words: Vec<&str> = printed.lines().last().expect("a line").split(' ').collect();
+    assert_eq!(words[..5], ["the", "database", "was", "restored:", "the"], "{printed}");
     let server = serve(&copy);
     let url = copy.url();
     let epochs = "SELECT count(*) FROM waybill.histories WHERE reason = 'by_hand' AND";
-    assert_eq!(database::count(&url, &format!("{epochs} epoch = '{}'", words[6])).await, 1, "{said}");
+    assert_eq!(database::count(&url, &format!("{epochs} epoch = '{}'", words[6])).await, 1, "{printed}");
     witness.claim_job(&server.app).await;
     witness.publish_job(&server.app).await;
     witness.claim_job(&server.app).await;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::noticing::{go_back, pretend_to_be_restored};
+use super::noticing::{pretend_to_be_restored, simulate_restore};
 use crate::support::{App, database};
 
 fn cursor_of(page: &Value) -> String {
@@ -10,7 +10,7 @@ fn cursor_of(page: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_is_being_read_goes_on_across_a_failover() {
+async fn a_list_can_be_read_on_after_a_failover() {
     let app = App::start().await;
     let mut published = Vec::new();
     for _ in 0..4 {
@@ -20,7 +20,7 @@ async fn a_list_that_is_being_read_goes_on_across_a_failover() {
     app.claim_one("a", "w:1").await;
     let events = cursor_of(&app.get("/events?limit=2").await.expect(200).json());
     let logs = cursor_of(&app.get("/logs?limit=1").await.expect(200).json());
-    go_back(&app).await;
+    simulate_restore(&app).await;
     published.push(app.publish_tagged("a").await);
     let rest = app.get(&format!("/events?after={events}")).await.expect(200).json();
     let ids: Vec<i64> = rest["events"].as_array().expect("events").iter().map(|e| e["id"].as_i64().unwrap()).collect();
@@ -30,13 +30,13 @@ async fn a_list_that_is_being_read_goes_on_across_a_failover() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cursor_of_a_history_that_is_gone_is_refused_by_name() {
+async fn a_cursor_of_a_lost_history_is_refused() {
     let app = App::start().await;
     app.publish_tagged("a").await;
-    go_back(&app).await;
+    simulate_restore(&app).await;
     app.publish_tagged("a").await;
     let lost = cursor_of(&app.get("/events?limit=1").await.expect(200).json());
-    // The same backup again: the history that began after it was never there.
+    // The same backup again, which does not have the history that began after it.
     database::execute(&app.url, "DELETE FROM waybill.histories WHERE first_id > 0").await;
     pretend_to_be_restored(&app.url).await;
     app.engine().check_history().await.expect("it is noticed");
@@ -49,7 +49,7 @@ async fn a_cursor_of_a_history_that_is_gone_is_refused_by_name() {
 
 /// Another server has noticed first.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cursor_of_a_history_that_this_server_has_not_heard_of_is_accepted() {
+async fn a_cursor_of_a_history_unknown_to_this_server_is_accepted() {
     let app = crate::push::with_flags(&["--notify=false"]).await;
     app.publish_tagged("a").await;
     database::execute(&app.url, "BEGIN; SELECT waybill.begin_history(true); COMMIT").await;
@@ -59,9 +59,9 @@ async fn a_cursor_of_a_history_that_this_server_has_not_heard_of_is_accepted() {
     assert_eq!(page["events"].as_array().expect("events").len(), 1);
 }
 
-/// Another server has noticed first, and ids of the new history are in the list already.
+/// Another server has noticed first, and the list already has ids of the new history.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cursor_to_rows_of_a_history_that_this_server_has_not_heard_of_holds() {
+async fn a_cursor_to_rows_of_a_history_unknown_to_this_server_stays_valid() {
     for list in ["events", "logs"] {
         let app = crate::push::with_flags(&["--notify=false"]).await;
         let before = app.engine().epoch().expect("an epoch");
@@ -70,7 +70,7 @@ async fn a_cursor_to_rows_of_a_history_that_this_server_has_not_heard_of_holds()
             app.publish_tagged("a").await;
             app.claim_one("a", "w:1").await;
         }
-        assert_eq!(app.engine().epoch().expect("an epoch"), before, "it has not heard of it");
+        assert_eq!(app.engine().epoch().expect("an epoch"), before, "it has not noticed the new history");
         let cursor = cursor_of(&app.get(&format!("/{list}?limit=1")).await.expect(200).json());
         app.engine().check_history().await.expect("it is noticed by now");
         let page = app.get(&format!("/{list}?after={cursor}")).await.expect(200).json();

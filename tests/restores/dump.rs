@@ -1,4 +1,4 @@
-//! A dump is restored: what `docs/operations.md` says of it, done.
+//! A dump is restored as `docs/operations.md` describes.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,7 +24,7 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Drops the database and makes it anew from a dump.
+/// Drops the database and creates it again from a dump.
 async fn restore(url: &str, dump: &Path) {
     let name = url.rsplit_once('/').expect("a database").1;
     let admin = database::cluster().url("postgres");
@@ -33,8 +33,8 @@ async fn restore(url: &str, dump: &Path) {
     run("pg_restore", &["--exit-on-error", "-d", url, dump.to_str().expect("a path")]);
 }
 
-/// Waits for work; a server begins with a few jobs that were there before, and makes more.
-async fn go_on(app: &App, receiver: &Receiver, witness: &mut Witness) {
+/// Continues after a restore: first with the jobs that were there before, then with new ones.
+async fn continue_work(app: &App, receiver: &Receiver, witness: &mut Witness) {
     let waiting = witness.claim_job(app).await;
     witness.publish_job(app).await;
     let own = witness.claim_job(app).await;
@@ -47,7 +47,7 @@ async fn go_on(app: &App, receiver: &Receiver, witness: &mut Witness) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_each_restore_of_a_dump_no_id_no_lease_and_no_webhook_id_is_given_out_again() {
+async fn after_each_restore_of_a_dump_no_id_lease_or_webhook_id_is_handed_out_again() {
     let (url, receiver, mut witness) = (database::migrated().await, Receiver::start().await, Witness::default());
     let dump = NamedTempFile::new().expect("a file");
     let server = serve(&url);
@@ -59,14 +59,14 @@ async fn after_each_restore_of_a_dump_no_id_no_lease_and_no_webhook_id_is_given_
     let first_name = receiver.so_far().last().expect("a request").header("webhook-id").map(str::to_owned);
     let renamed = server.app.publish_and_fail(&receiver, "order.paid", json!({"n": 0})).await;
     run("pg_dump", &["-Fc", "-f", dump.path().to_str().expect("a path"), &url]);
-    go_on(&server.app, &receiver, &mut witness).await;
+    continue_work(&server.app, &receiver, &mut witness).await;
     server.stop().await;
 
     let (mut lost_cursor, mut new_names) = (None, Vec::new());
     for _ in 0..2 {
         restore(&url, dump.path()).await;
         let server = serve(&url);
-        go_on(&server.app, &receiver, &mut witness).await;
+        continue_work(&server.app, &receiver, &mut witness).await;
         if let Some(cursor) = &lost_cursor {
             server.app.get(&format!("/events?after={cursor}")).await.names(&["after"]);
         }
@@ -74,7 +74,7 @@ async fn after_each_restore_of_a_dump_no_id_no_lease_and_no_webhook_id_is_given_
         lost_cursor = page["next"].as_str().map(str::to_owned);
         assert!(lost_cursor.is_some());
 
-        // What was published before the dump keeps its name.
+        // What was published before the dump keeps its `webhook-id`.
         let letter = server.app.open_dead_letter(refused).await["id"].clone();
         receiver.next(Reply::ok());
         let sent = receiver.count();
@@ -82,7 +82,7 @@ async fn after_each_restore_of_a_dump_no_id_no_lease_and_no_webhook_id_is_given_
         let again = receiver.received(sent + 1).await.pop().expect("a request");
         assert_eq!(again.header("webhook-id").map(str::to_owned), first_name);
 
-        // A name that the receiver has not seen is another one in each history.
+        // An event that the receiver has not seen has another `webhook-id` in each history.
         let letter = server.app.open_dead_letter(renamed).await["id"].clone();
         receiver.next(Reply::ok());
         let order = json!({"by": "me", "new_webhook_id": true});

@@ -1,4 +1,4 @@
-//! A standby that lagged behind is promoted, under a running server.
+//! A standby that lagged behind is promoted under a running server.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -15,17 +15,17 @@ use crate::support::receiver::Receiver;
 use crate::support::work::{Claim, Naming};
 use crate::support::{App, ClusterDir, Options, database, ledger, until};
 
-/// A standby of a cluster, which follows it from its start on. Ends when it is dropped, and with
-/// this process at the latest.
+/// A standby that follows a cluster from its start. It ends when it is dropped, and with this
+/// process at the latest.
 struct Standby {
     shell: Child,
     cluster_dir: ClusterDir,
     password: String,
 }
 
-/// A program of PostgreSQL's, run as whoever owns the primary's files: it refuses root.
+/// A PostgreSQL program run as the owner of the primary's files, because it refuses to run as root.
 fn as_owner(program: PathBuf, owner: &fs::Metadata) -> Command {
-    // A shell ends it when the pipe to this process is closed, in whatever way.
+    // A shell ends the program when the pipe to this process is closed in any way.
     let mut command = Command::new("sh");
     command.args(["-c", "\"$@\" & read -r _; kill -9 $!; wait $!", "sh"]).arg(program).current_dir("/");
     if nix::unistd::geteuid().is_root() {
@@ -57,7 +57,7 @@ impl Standby {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let mut postgres = as_owner(cluster.bin_dir().join("postgres"), &owner);
         postgres.arg("-D").arg(cluster_dir.data_dir()).args(["-c", "listen_addresses=", "-c", "fsync=off"]);
-        // A standby must have room for as many locks as its primary.
+        // A standby must allow at least as many locks as its primary.
         postgres.args(["-c", "max_locks_per_transaction=1024", "-k"]).arg(run);
         let log = fs::File::create(cluster_dir.root().join("log")).expect("a file");
         postgres.stdin(Stdio::piped()).stdout(log.try_clone().expect("a file")).stderr(log);
@@ -72,7 +72,7 @@ impl Standby {
         url_of(&[self.socket_dir()], &self.password, "")
     }
 
-    /// Waits until it has all that its primary has, and has it follow no further.
+    /// Waits until the standby has caught up, and then stops its replication.
     async fn stop_following(&self, primary: &str) {
         until("the standby answers", async || self.socket_dir().join(".s.PGSQL.5432").exists()).await;
         let position = database::count(primary, "SELECT pg_current_wal_lsn() - '0/0'").await;
@@ -85,7 +85,7 @@ impl Standby {
         database::execute(&self.url(), "ALTER SYSTEM SET primary_conninfo = ''").await;
         database::execute(&self.url(), "SELECT pg_reload_conf()").await;
         let followers = "SELECT count(*) FROM pg_stat_replication";
-        until("the standby follows no more", async || database::count(primary, followers).await == 0).await;
+        until("the standby has stopped replicating", async || database::count(primary, followers).await == 0).await;
     }
 }
 
@@ -96,21 +96,21 @@ impl Drop for Standby {
     }
 }
 
-/// The address of whichever of them takes writes, if that is asked for.
+/// Returns a URL for whichever of the two takes writes, if `more` asks for that.
 fn url_of(socket_dirs: &[PathBuf], password: &str, more: &str) -> String {
     let hosts: Vec<String> = socket_dirs.iter().map(|folder| folder.display().to_string()).collect();
     format!("host={} port=5432 user=waybill password={password} dbname=postgres {more}", hosts.join(","))
 }
 
-/// A server on a primary with a standby, which has an event that was pushed, and a job, and none of
-/// what came afterwards.
+/// A server on a primary with a standby. The standby has one pushed event and one job, and nothing
+/// of what came afterwards.
 struct Pair {
     app: App,
     cluster: Cluster,
     standby: Standby,
     receiver: Receiver,
     witness: Witness,
-    /// A claim of that job, which the standby does not know of.
+    /// A claim of that job that the standby does not have.
     lost_claim: Claim,
     _primary: ClusterDir,
 }
@@ -133,7 +133,7 @@ impl Pair {
         app.subscribe(&receiver.url("/lost"), json!({"event_types": ["order.*"]})).await;
         witness.push(&app, &receiver, 2).await;
         let lost_claim = witness.claim_job(&app).await;
-        witness.work_much(&app).await;
+        witness.publish_and_claim_many(&app).await;
         Pair { app, cluster, standby, receiver, witness, lost_claim, _primary: primary }
     }
 
@@ -145,18 +145,18 @@ impl Pair {
         database::execute(&self.standby.url(), "SELECT pg_promote()").await;
     }
 
-    /// Work goes on, from what the standby had.
-    async fn goes_on(mut self) {
+    /// Asserts that work continues from what the standby had.
+    async fn assert_continues(mut self) {
         let (app, receiver, witness) = (&self.app, &self.receiver, &mut self.witness);
         witness.push(app, receiver, 1).await;
-        // The job is there again, for another worker under another lease.
+        // The job is pending again, for another worker under another lease.
         let again = witness.claim_job(app).await;
         assert_eq!(again.event_id, self.lost_claim.event_id);
         app.settle(&self.lost_claim, "complete", Naming::Lease).await.problem(409, "lease_lost");
         app.settle(&again, "complete", Naming::Lease).await.expect(200);
         app.subscribe(&receiver.url("/two"), json!({"event_types": ["order.*"]})).await;
         witness.push(app, receiver, 2).await;
-        witness.work_much(app).await;
+        witness.publish_and_claim_many(app).await;
         assert_eq!(app.count("SELECT count(*) FROM waybill.histories WHERE reason = 'noticed'").await, 1);
         ledger::check(app).await;
         self.app.stop().await;
@@ -164,7 +164,7 @@ impl Pair {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_failover_to_a_standby_that_lagged_behind_work_goes_on_and_no_number_is_given_out_again() {
+async fn after_a_failover_to_a_lagging_standby_work_continues_and_no_id_is_handed_out_again() {
     let pair = Pair::start("target_session_attrs=read-write").await;
     pair.stop_primary();
     pair.promote().await;
@@ -172,15 +172,15 @@ async fn after_a_failover_to_a_standby_that_lagged_behind_work_goes_on_and_no_nu
     let event = json!({"title": "t", "tags": "other"});
     until("a publish succeeds", async || pair.app.post("/events", &event).await.status == 201).await;
     println!("a publish succeeds {:?} after the promotion", promoted_at.elapsed());
-    pair.goes_on().await;
+    pair.assert_continues().await;
 }
 
-/// Its connections are older than the promotion.
+/// The server's connections are older than the promotion.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_has_read_from_the_standby_before_gives_out_no_number_again_either() {
+async fn a_server_that_was_connected_to_the_standby_before_its_promotion_hands_out_no_id_again() {
     let pair = Pair::start("").await;
     pair.stop_primary();
     until("the standby is read from", async || pair.app.get("/events").await.status == 200).await;
     pair.promote().await;
-    pair.goes_on().await;
+    pair.assert_continues().await;
 }

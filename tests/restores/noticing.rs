@@ -1,4 +1,4 @@
-//! Servers notice that the database has gone back, and forget what they remembered of it.
+//! Servers notice that the database has gone back, and drop what they remembered of it.
 
 use serde_json::json;
 use waybill::background::promoter;
@@ -9,19 +9,19 @@ use crate::push::{attempt, fixed, publish, rows, second_server, with_flags};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, Options, database, until};
 
-/// Has the present history be that of another timeline, as it is after a failover.
+/// Gives the current history another timeline, as after a failover.
 pub async fn pretend_to_be_restored(url: &str) {
     let last = "first_id = (SELECT max(first_id) FROM waybill.histories)";
     database::execute(url, &format!("UPDATE waybill.histories SET timeline = timeline + 1 WHERE {last}")).await;
 }
 
-/// The same, and lets the server notice.
-pub async fn go_back(app: &App) {
+/// Does the same and lets the server notice.
+pub async fn simulate_restore(app: &App) {
     pretend_to_be_restored(&app.url).await;
     app.engine().check_history().await.expect("it is noticed");
 }
 
-async fn cut_all(url: &str) {
+async fn terminate_all(url: &str) {
     let others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     database::execute(url, &format!("SELECT pg_terminate_backend(pid) {others}")).await;
 }
@@ -30,13 +30,13 @@ async fn histories(app: &App) -> i64 {
     app.count("SELECT count(*) FROM waybill.histories").await
 }
 
-/// Whatever is published after the connections were lost was published over a new one.
+/// All events published after the connections were lost were published over a new one.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_published_over_a_new_connection_before_it_is_known_where_it_leads() {
+async fn nothing_is_published_over_a_new_connection_before_its_history_is_checked() {
     let app = App::start().await;
     let before = app.publish_tagged("a").await;
     pretend_to_be_restored(&app.url).await;
-    cut_all(&app.url).await;
+    terminate_all(&app.url).await;
     let mut after = 0;
     until("a publish succeeds", async || {
         let reply = app.post("/events", &json!({"title": "t", "tags": "a"})).await;
@@ -49,7 +49,7 @@ async fn nothing_is_published_over_a_new_connection_before_it_is_known_where_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_servers_that_notice_at_the_same_time_one_begins_the_history_and_all_adopt_it() {
+async fn of_servers_that_notice_a_restore_at_the_same_time_one_begins_the_history_and_all_adopt_it() {
     let app = App::start().await;
     let others = [second_server(&app, &[]).await, second_server(&app, &["--notify=false"]).await];
     pretend_to_be_restored(&app.url).await;
@@ -61,7 +61,7 @@ async fn of_servers_that_notice_at_the_same_time_one_begins_the_history_and_all_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_history_that_is_begun_by_hand_reaches_servers_that_run() {
+async fn a_history_begun_by_an_operator_reaches_running_servers() {
     let app = App::start().await;
     let before = app.engine().epoch().expect("an epoch");
     database::execute(&app.url, "SELECT waybill.begin_history(true)").await;
@@ -69,9 +69,9 @@ async fn a_history_that_is_begun_by_hand_reaches_servers_that_run() {
     assert_eq!(histories(&app).await, 2);
 }
 
-/// Nobody has told the server, which knows only the history of before.
+/// The server has not been notified and knows only the earlier history.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_is_named_by_the_history_in_which_it_was_published_even_if_that_has_just_begun() {
+async fn the_webhook_id_has_the_epoch_of_the_history_in_which_the_event_was_published() {
     let (app, receiver) = (with_flags(&["--notify=false"]).await, Receiver::start().await);
     app.subscribe(&receiver.url("/"), json!({"event_types": ["a"]})).await;
     let early = publish(&app, "a", json!({})).await["id"].as_i64().expect("an id");
@@ -88,9 +88,9 @@ async fn an_event_is_named_by_the_history_in_which_it_was_published_even_if_that
     );
 }
 
-/// The claim left a low-water mark behind the entry that a restore brings back.
+/// The claim left a low-water mark behind the row that the restore brings back.
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_a_restore_brings_back_is_found_at_once() {
+async fn work_brought_back_by_a_restore_is_found_at_once() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     let saved = "CREATE TABLE saved_ready AS SELECT * FROM waybill.ready; \
@@ -105,28 +105,28 @@ async fn work_that_a_restore_brings_back_is_found_at_once() {
                 lease_expires_at = NULL FROM saved s WHERE id = {id}"
     );
     database::execute(&app.url, &restore).await;
-    assert_eq!(app.claim("a", "w:2").await, None, "the mark hides it");
-    go_back(&app).await;
+    assert_eq!(app.claim("a", "w:2").await, None, "the low-water mark hides it");
+    simulate_restore(&app).await;
     let again = app.claim_one("a", "w:2").await;
     assert_eq!(again.event_id, id);
     assert_ne!(again.lease_id, claim.lease_id, "two workers must not have the same lease");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_whose_time_a_restore_brings_forward_is_found_at_once() {
+async fn work_made_due_earlier_by_a_restore_is_found_at_once() {
     let app = App::with_fixed_clock().await;
     let id = app.publish(json!({"title": "t", "tags": "a", "delay_seconds": 3600})).await;
     assert_eq!(promoter::run_once(app.engine()).await.expect("a round"), 0);
     let earlier = format!("UPDATE waybill.deliveries SET due_at = due_at - interval '2 hours' WHERE id = {id}");
     database::execute(&app.url, &earlier).await;
-    go_back(&app).await;
+    simulate_restore(&app).await;
     assert_eq!(promoter::run_once(app.engine()).await.expect("a round"), 1);
 }
 
-/// The version is the same again, and what it says is not. Nobody publishes, so that nothing but the
-/// new history says so.
+/// The version is the same again, but the settings are not. No client publishes, so only the new
+/// history shows the change.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_that_a_restore_and_a_change_brought_to_the_same_version_is_sent_to_as_it_is_now() {
+async fn a_subscription_that_has_the_same_version_after_a_restore_and_a_change_gets_its_current_settings() {
     let (app, receiver) = (fixed(&["--poll-interval-ms=60000"]).await, Receiver::start().await);
     let retry = json!({"strategy": "fixed", "seconds": 60});
     let subscription = app.subscribe(&receiver.url("/before"), json!({"event_types": ["a"], "retry": retry})).await;
@@ -139,14 +139,14 @@ async fn a_subscription_that_a_restore_and_a_change_brought_to_the_same_version_
         subscription["id"]
     );
     database::execute(&app.url, &change).await;
-    go_back(&app).await;
+    simulate_restore(&app).await;
     app.advance_and_promote(60).await;
     assert_eq!(receiver.received(2).await[1].path, "/after");
 }
 
-/// Each of the four signs alone is enough.
+/// Each of the four signs is enough.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_cluster_another_timeline_a_copy_and_a_restored_dump_are_noticed() {
+async fn a_new_cluster_a_new_timeline_a_copied_database_and_a_restored_dump_are_noticed() {
     for sign in ["system_identifier", "timeline", "database_oid", "table_oid"] {
         let app = App::start().await;
         database::execute(&app.url, &format!("UPDATE waybill.histories SET {sign} = {sign} + 1")).await;
@@ -156,9 +156,9 @@ async fn another_cluster_another_timeline_a_copy_and_a_restored_dump_are_noticed
     }
 }
 
-/// Whoever may not ask for them goes by the other two.
+/// A role without these permissions uses the other two signs.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_that_may_not_ask_for_identifier_and_timeline_is_served_all_the_same() {
+async fn a_role_that_may_not_read_the_identifier_and_timeline_still_works() {
     let url = database::empty().await;
     let name = url.rsplit_once('/').expect("a database").1;
     let grants = format!(
@@ -179,7 +179,7 @@ async fn a_role_that_may_not_ask_for_identifier_and_timeline_is_served_all_the_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ordinary_role_may_ask_for_identifier_and_timeline() {
+async fn an_ordinary_role_may_read_the_identifier_and_timeline() {
     let url = database::empty().await;
     let name = url.rsplit_once('/').expect("a database").1;
     let grants = format!("CREATE ROLE {name} LOGIN PASSWORD 'word'; ALTER DATABASE {name} OWNER TO {name}");
@@ -190,13 +190,13 @@ async fn an_ordinary_role_may_ask_for_identifier_and_timeline() {
     assert_eq!(app.count("SELECT count(system_identifier) + count(timeline) FROM waybill.histories").await, 2);
 }
 
-/// Numbers are handed out in JSON.
+/// Ids are numbers in JSON, so they must stay below 2^53.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sequence_that_cannot_jump_any_further_refuses_to() {
+async fn a_restore_is_refused_if_the_ids_cannot_be_moved_further_ahead() {
     let app = App::start().await;
     database::execute(&app.url, "SELECT setval('waybill.ids', (2::numeric ^ 53)::bigint - 2)").await;
     pretend_to_be_restored(&app.url).await;
-    let error = app.engine().check_history().await.expect_err("there is no room");
+    let error = app.engine().check_history().await.expect_err("there are no ids left");
     assert!(error.to_string().contains("out of bounds"), "{error}");
     assert_eq!(histories(&app).await, 1);
 }

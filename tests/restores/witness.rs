@@ -1,4 +1,4 @@
-//! All that was ever handed out, by whichever history, so that a repetition is noticed.
+//! Records all that was ever handed out, by whichever history, and notices repetitions.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::support::work::Claim;
 #[derive(Default)]
 pub struct Witness {
     events: usize,
-    /// By event id: which event.
+    /// The event of each event id.
     ids: BTreeMap<i64, usize>,
-    /// By webhook-id: which event.
+    /// The event of each `webhook-id`.
     webhook_ids: BTreeMap<String, usize>,
-    /// By lease: the how-manieth claim.
+    /// The number of the claim that got each lease.
     leases: BTreeMap<i64, usize>,
 }
 
@@ -29,7 +29,7 @@ impl Witness {
         let told = publish(app, "order.paid", json!({"n": self.events})).await;
         assert_eq!(told["enqueued"], pushes);
         let id = told["id"].as_i64().expect("an id");
-        assert_eq!(self.ids.insert(id, self.events), None, "id {id} was given out before");
+        assert_eq!(self.ids.insert(id, self.events), None, "id {id} was handed out before");
         for request in &receiver.received(before + pushes).await[before..] {
             assert_eq!(request.json()["n"], self.events);
             let webhook_id = request.header("webhook-id").expect("an id").to_owned();
@@ -39,17 +39,17 @@ impl Witness {
         id
     }
 
-    /// Publishes an event for workers; nobody claims it yet.
+    /// Publishes an event for workers, without claiming it.
     pub async fn publish_job(&mut self, app: &App) -> i64 {
         self.events += 1;
         let id = app.publish_tagged("job").await;
-        assert_eq!(self.ids.insert(id, self.events), None, "id {id} was given out before");
+        assert_eq!(self.ids.insert(id, self.events), None, "id {id} was handed out before");
         id
     }
 
-    /// Publishes and claims so many jobs that sequences, which are written ahead by 32, are behind
-    /// on a standby.
-    pub async fn work_much(&mut self, app: &App) {
+    /// Publishes and claims many jobs. PostgreSQL logs a sequence 32 values ahead, so the sequences
+    /// of a standby fall behind only then.
+    pub async fn publish_and_claim_many(&mut self, app: &App) {
         for _ in 0..40 {
             self.publish_job(app).await;
             self.claim_job(app).await;
@@ -60,7 +60,7 @@ impl Witness {
     pub async fn claim_job(&mut self, app: &App) -> Claim {
         let claim = app.claim_one("job", "w:1").await;
         let number = self.leases.len();
-        assert_eq!(self.leases.insert(claim.lease_id, number), None, "lease {} was given out before", claim.lease_id);
+        assert_eq!(self.leases.insert(claim.lease_id, number), None, "lease {} was handed out before", claim.lease_id);
         claim
     }
 }

@@ -12,7 +12,7 @@ async fn empty_lease_watch(app: &App) {
 }
 
 async fn search_once(app: &App, cursor: &mut Cursor) -> usize {
-    unwatched::run_once(app.engine(), cursor).await.expect("a search_once")
+    unwatched::run_once(app.engine(), cursor).await.expect("a search")
 }
 
 async fn is_counted(app: &App) -> bool {
