@@ -1,5 +1,5 @@
-//! Bounds: the limits that the document states are those that the server keeps. Each is tried
-//! from both sides.
+//! The limits that the document states are those that the server enforces. Each is tried from both
+//! sides.
 
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::document::{Document, Operation};
 use crate::support::{App, Reply};
 
-/// The pattern of text that may be anything but U+0000.
+/// The pattern of text that may hold anything but U+0000.
 const ANY_TEXT: &str = r"^[^\x00]*$";
 
 /// Values on either side of a schema's bounds.
@@ -20,8 +20,8 @@ struct Probes {
 fn probes_of(document: &Document, schema: &str) -> Probes {
     let schema = document.at(schema);
     let mut probes = Probes::default();
-    if let Some(words) = schema["enum"].as_array() {
-        probes.accepted.extend(words.iter().cloned());
+    if let Some(strings) = schema["enum"].as_array() {
+        probes.accepted.extend(strings.iter().cloned());
         probes.refused.push(json!("no_such_word"));
         return probes;
     }
@@ -64,7 +64,7 @@ fn probe_text(schema: &Value, probes: &mut Probes) {
     }
 }
 
-/// A call that would really wait is not worth it: refusing one second more says enough.
+/// A call at the upper bound would really wait; that one second more is refused shows enough.
 fn would_wait(name: &str, value: &Value) -> bool {
     name == "wait" && value.as_i64() > Some(0)
 }
@@ -80,8 +80,14 @@ fn assert_refused(reply: Reply, operation: &Operation, name: &str, value: &Value
     reply.names(&[name]);
 }
 
-/// Asks with one parameter set to a value, and with those that must go with it.
-async fn ask(app: &App, document: &Document, operation: &Operation, name: &str, value: &Value) -> Reply {
+/// Sends a request with one parameter set to a value, and with the other parameters that it needs.
+async fn send_with_parameter(
+    app: &App,
+    document: &Document,
+    operation: &Operation,
+    name: &str,
+    value: &Value,
+) -> Reply {
     let mut query = vec![(name.to_owned(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))];
     let mut needed = vec![];
     if operation.path == "/events/subscribe" {
@@ -91,7 +97,7 @@ async fn ask(app: &App, document: &Document, operation: &Operation, name: &str, 
         needed.extend([("next", "true"), ("tags", "nobody")]);
     }
     if name == "next" {
-        // The others belong to `next=true` alone.
+        // The others are allowed only with `next=true`.
         needed.extend((value == true).then_some(("tags", "nobody")));
     }
     query.extend(needed.into_iter().filter(|(other, _)| *other != name).map(|(n, v)| (n.to_owned(), v.to_owned())));
@@ -103,7 +109,7 @@ async fn ask(app: &App, document: &Document, operation: &Operation, name: &str, 
     Reply::of(request.send().await.expect("an answer")).await
 }
 
-/// A subscription to try calls on: what is asked of one is judged only if it is there.
+/// Creates a subscription for calls that need one that exists.
 async fn subscription(app: &App) -> i64 {
     app.subscribe("https://shop.example/hook", json!({"is_active": false})).await["id"].as_i64().expect("an id")
 }
@@ -128,10 +134,20 @@ async fn the_bounds_of_parameters_are_those_of_the_server() {
             }
             let probes = probes_of(&document, &document.follow(format!("{parameter}/schema")));
             for value in probes.accepted.iter().filter(|value| !would_wait(name, value)) {
-                assert_accepted(ask(&app, &document, &operation, name, value).await, &operation, name, value);
+                assert_accepted(
+                    send_with_parameter(&app, &document, &operation, name, value).await,
+                    &operation,
+                    name,
+                    value,
+                );
             }
             for value in &probes.refused {
-                assert_refused(ask(&app, &document, &operation, name, value).await, &operation, name, value);
+                assert_refused(
+                    send_with_parameter(&app, &document, &operation, name, value).await,
+                    &operation,
+                    name,
+                    value,
+                );
             }
             tried += probes.accepted.len() + probes.refused.len();
         }
@@ -186,7 +202,7 @@ async fn a_field_is_required_exactly_where_the_document_says_so() {
                 let names = list.as_array().expect("a list").iter().map(|name| name.as_str().expect("a name"));
                 reply.names(&names.collect::<Vec<_>>());
             }
-            // An event needs a type, or a title and tags, which is told once each.
+            // An event needs a type, or a title and tags; each missing field is reported once.
             (None, Some(_)) => reply.names(&["tags", "title"]),
             (None, None) => assert_eq!(reply.status, 200, "{operation:?}: {}", reply.text),
         }
@@ -211,5 +227,5 @@ async fn a_field_that_is_not_documented_is_refused_by_name() {
 }
 
 fn body_schema(document: &Document, operation: &Operation) -> String {
-    document.follow(format!("{}/requestBody/content/application~1json/schema", operation.place()))
+    document.follow(format!("{}/requestBody/content/application~1json/schema", operation.pointer()))
 }

@@ -4,7 +4,7 @@ use super::document::Document;
 use crate::support::App;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_document_is_served_as_it_stands() {
+async fn the_document_is_served_unchanged() {
     let app = App::start().await;
     let reply = app.get("/openapi.yaml").await.expect(200);
     assert_eq!(reply.header("content-type"), Some("application/yaml"));
@@ -12,7 +12,7 @@ async fn the_document_is_served_as_it_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_may_load_and_ask_nothing_but_this_server() {
+async fn the_page_may_load_and_call_nothing_but_this_server() {
     let app = App::start().await;
     let page = app.get("/docs").await.expect(200);
     let policy = page.header("content-security-policy").expect("a policy");
@@ -41,7 +41,7 @@ async fn the_page_names_no_other_host_and_has_no_inline_script() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_finds_its_script_and_its_document() {
+async fn the_page_links_to_its_script_and_its_document() {
     let app = App::start().await;
     let page = app.get("/docs").await.expect(200).text;
     let settings =

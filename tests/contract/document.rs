@@ -1,4 +1,4 @@
-//! The document, and ways through it. Places in it are JSON pointers.
+//! The OpenAPI document, and ways to navigate it. Locations in it are JSON pointers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,19 +15,19 @@ pub struct Document {
 /// One method of one path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Operation {
-    /// In capitals.
+    /// In capital letters.
     pub method: String,
-    /// As the document writes it, with `{id}`.
+    /// As written in the document, with `{id}`.
     pub path: String,
 }
 
 impl Operation {
-    /// Where it stands in the document.
-    pub fn place(&self) -> String {
+    /// Returns the location of the operation in the document.
+    pub fn pointer(&self) -> String {
         format!("/paths/{}/{}", escape(&self.path), self.method.to_lowercase())
     }
 
-    /// A real path, with this id.
+    /// Returns the path with this id.
     pub fn with_id(&self, id: i64) -> String {
         self.path.replace("{id}", &id.to_string())
     }
@@ -39,84 +39,83 @@ impl Document {
         Document { root, validators: Mutex::default() }
     }
 
-    /// All operations.
     pub fn operations(&self) -> Vec<Operation> {
         let mut operations = Vec::new();
         for path in self.keys("/paths") {
-            let place = format!("/paths/{}", escape(&path));
-            for method in self.keys(&place).into_iter().filter(|key| key != "parameters") {
+            let pointer = format!("/paths/{}", escape(&path));
+            for method in self.keys(&pointer).into_iter().filter(|key| key != "parameters") {
                 operations.push(Operation { method: method.to_uppercase(), path: path.clone() });
             }
         }
         operations
     }
 
-    /// What stands at a place, if there is such a place.
-    pub fn get(&self, place: &str) -> Option<&Value> {
-        self.root.pointer(place)
+    /// Returns the value at a location, or `None`.
+    pub fn get(&self, pointer: &str) -> Option<&Value> {
+        self.root.pointer(pointer)
     }
 
-    /// What stands at a place.
+    /// Returns the value at a location, and panics if there is none.
     #[track_caller]
-    pub fn at(&self, place: &str) -> &Value {
-        self.get(place).unwrap_or_else(|| panic!("openapi.yaml has no {place}"))
+    pub fn at(&self, pointer: &str) -> &Value {
+        self.get(pointer).unwrap_or_else(|| panic!("openapi.yaml has no {pointer}"))
     }
 
-    /// The names of the members at a place.
+    /// Returns the names of the members at a location.
     #[track_caller]
-    pub fn keys(&self, place: &str) -> Vec<String> {
-        self.at(place).as_object().expect(place).keys().cloned().collect()
+    pub fn keys(&self, pointer: &str) -> Vec<String> {
+        self.at(pointer).as_object().expect(pointer).keys().cloned().collect()
     }
 
-    /// The strings of the list at a place.
+    /// Returns the strings of the list at a location.
     #[track_caller]
-    pub fn words(&self, place: &str) -> Vec<&str> {
-        self.at(place).as_array().expect(place).iter().map(|word| word.as_str().expect(place)).collect()
+    pub fn strings(&self, pointer: &str) -> Vec<&str> {
+        self.at(pointer).as_array().expect(pointer).iter().map(|word| word.as_str().expect(pointer)).collect()
     }
 
-    /// The place of a member, and if that is a reference, what it refers to.
-    pub fn inside(&self, place: &str, name: &str) -> Option<String> {
-        let place = format!("{place}/{}", escape(name));
-        self.get(&place)?;
-        Some(self.follow(place))
+    /// Returns the location of a member, following references.
+    pub fn inside(&self, pointer: &str, name: &str) -> Option<String> {
+        let pointer = format!("{pointer}/{}", escape(name));
+        self.get(&pointer)?;
+        Some(self.follow(pointer))
     }
 
-    /// Where the references that start at a place lead.
-    pub fn follow(&self, mut place: String) -> String {
-        while let Some(target) = self.at(&place).get("$ref").and_then(Value::as_str) {
-            place = target.strip_prefix('#').expect("references stay within the document").to_owned();
+    /// Follows the references that start at a location.
+    pub fn follow(&self, mut pointer: String) -> String {
+        while let Some(target) = self.at(&pointer).get("$ref").and_then(Value::as_str) {
+            pointer = target.strip_prefix('#').expect("references stay within the document").to_owned();
         }
-        place
+        pointer
     }
 
-    /// The places of the parameters of an operation, those of its path included.
+    /// Returns the locations of an operation's parameters, including those of its path.
     pub fn parameters(&self, operation: &Operation) -> Vec<String> {
-        let own = operation.place();
+        let own = operation.pointer();
         let of_path = own.rsplit_once('/').expect("a method").0;
         let lists = [format!("{of_path}/parameters"), format!("{own}/parameters")];
-        let places = lists.iter().flat_map(|list| {
+        let pointers = lists.iter().flat_map(|list| {
             let count = self.get(list).map_or(0, |list| list.as_array().expect("a list").len());
             (0..count).map(move |index| format!("{list}/{index}"))
         });
-        places.map(|place| self.follow(place)).collect()
+        pointers.map(|pointer| self.follow(pointer)).collect()
     }
 
-    /// The first example of a request's body.
+    /// Returns the first example of a request's body.
     pub fn request_example(&self, operation: &Operation) -> Option<&Value> {
         self.request_examples(operation).into_iter().next()
     }
 
-    /// The examples of a request's body.
+    /// Returns the examples of a request's body.
     pub fn request_examples(&self, operation: &Operation) -> Vec<&Value> {
-        let place = format!("{}/requestBody/content/application~1json/examples", operation.place());
-        if self.get(&place).is_none() {
+        let pointer = format!("{}/requestBody/content/application~1json/examples", operation.pointer());
+        if self.get(&pointer).is_none() {
             return Vec::new();
         }
-        let names = self.keys(&place);
-        names.iter().filter_map(|name| self.inside(&place, name)).map(|example| &self.at(&example)["value"]).collect()
+        let names = self.keys(&pointer);
+        names.iter().filter_map(|name| self.inside(&pointer, name)).map(|example| &self.at(&example)["value"]).collect()
     }
 
-    /// Insists that a value fits the schema at a place.
+    /// Asserts that a value fits the schema at a location.
     #[track_caller]
     pub fn validate(&self, schema: &str, value: &Value) {
         let complaints: Vec<String> = self
@@ -128,9 +127,9 @@ impl Document {
     }
 
     fn validator(&self, schema: &str) -> Arc<Validator> {
-        let mut validators = self.validators.lock().expect("no test panicked here");
+        let mut validators = self.validators.lock().expect("no panic under this lock");
         let made = validators.entry(schema.to_owned()).or_insert_with(|| {
-            // The whole document around it, so that its references find their targets.
+            // The whole document is around the schema, because references need their targets.
             let mut root = self.root.clone();
             root["$ref"] = format!("#{}", schema.replace('{', "%7B").replace('}', "%7D")).into();
             let options = jsonschema::options().with_draft(Draft::Draft202012).should_validate_formats(true);
@@ -140,7 +139,7 @@ impl Document {
     }
 }
 
-/// A name as a step of a JSON pointer.
+/// Escapes a name for a JSON pointer.
 pub fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

@@ -1,4 +1,4 @@
-//! Examples: each fits its schema, and those of requests are accepted.
+//! Every example fits its schema, and the server accepts those of requests.
 
 use serde_json::Value;
 
@@ -11,39 +11,39 @@ fn every_example_and_every_default_fits_its_schema() {
     assert!(check_below(&document, "") > 60, "the examples were found");
 }
 
-/// Checks the examples and defaults at a place and below it; answers how many.
-fn check_below(document: &Document, place: &str) -> usize {
-    let members = match document.at(place) {
+/// Checks the examples and defaults at a location and below it. Returns their number.
+fn check_below(document: &Document, pointer: &str) -> usize {
+    let members = match document.at(pointer) {
         Value::Object(members) => members,
-        Value::Array(items) => return (0..items.len()).map(|n| check_below(document, &format!("{place}/{n}"))).sum(),
+        Value::Array(items) => return (0..items.len()).map(|n| check_below(document, &format!("{pointer}/{n}"))).sum(),
         _ => return 0,
     };
     let mut checked = 0;
     for (name, value) in members {
-        let inner = format!("{place}/{}", escape(name));
+        let inner = format!("{pointer}/{}", escape(name));
         match (name.as_str(), value) {
             // Of a schema.
             ("examples", Value::Array(examples)) => {
-                examples.iter().for_each(|example| document.validate(place, example));
+                examples.iter().for_each(|example| document.validate(pointer, example));
                 checked += examples.len();
             }
             ("default", default) => {
-                document.validate(place, default);
+                document.validate(pointer, default);
                 checked += 1;
             }
             // Of a body, a parameter or a header.
             ("example", example) => {
-                document.validate(&format!("{place}/schema"), example);
+                document.validate(&format!("{pointer}/schema"), example);
                 checked += 1;
             }
             ("examples", Value::Object(examples)) if members.contains_key("schema") => {
                 for name in examples.keys() {
                     let example = document.inside(&inner, name).expect("an example");
-                    document.validate(&format!("{place}/schema"), &document.at(&example)["value"]);
+                    document.validate(&format!("{pointer}/schema"), &document.at(&example)["value"]);
                 }
                 checked += examples.len();
             }
-            // Reusable ones are checked where they are used.
+            // Reusable components are checked where they are used.
             ("examples", _) => {}
             _ => checked += check_below(document, &inner),
         }
@@ -55,7 +55,7 @@ fn check_below(document: &Document, place: &str) -> usize {
 fn every_request_that_has_a_body_has_an_example_of_it() {
     let document = Document::load();
     for operation in document.operations() {
-        let has_body = document.get(&format!("{}/requestBody", operation.place())).is_some();
+        let has_body = document.get(&format!("{}/requestBody", operation.pointer())).is_some();
         assert_eq!(has_body, document.request_example(&operation).is_some(), "{operation:?}");
     }
 }
@@ -70,8 +70,8 @@ async fn every_example_of_a_request_is_accepted_by_the_server() {
             let url = format!("{}{}", app.base, operation.with_id(id));
             let request = app.client.request(operation.method.parse().expect("a method"), url).json(example);
             let reply = Reply::of(request.send().await.expect("an answer")).await;
-            // A call about an event that nobody has claimed is understood, and refused; and there is
-            // nothing here but that event.
+            // A call about an unclaimed event is understood and refused, and there is nothing else
+            // here but that event.
             let is_elsewhere = !operation.path.starts_with("/events") && operation.path.contains("{id}");
             let is_understood =
                 [200, 201, 202, 204, 409].contains(&reply.status) || (is_elsewhere && reply.status == 404);

@@ -1,4 +1,4 @@
-//! Closed lists: routes, error codes, actions, states.
+//! Closed lists: routes, error codes, actions, statuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ fn every_route_is_documented_and_every_documented_route_exists() {
 fn every_error_code_is_documented_with_its_status_and_no_other_is() {
     let document = Document::load();
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.word()).collect();
-    assert_eq!(document.words("/components/schemas/ErrorCode/enum"), codes);
+    assert_eq!(document.strings("/components/schemas/ErrorCode/enum"), codes);
     let meanings = document.at("/components/schemas/ErrorCode/x-enumDescriptions").as_object().expect("meanings");
     assert_eq!(meanings.len(), codes.len());
     for code in Code::ALL {
@@ -32,7 +32,7 @@ fn every_error_code_is_documented_with_its_status_and_no_other_is() {
 }
 
 #[test]
-fn every_error_code_is_answered_under_its_own_status() {
+fn every_error_code_is_documented_under_its_own_status() {
     let document = Document::load();
     let mut documented: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for name in document.keys("/components/responses") {
@@ -45,7 +45,7 @@ fn every_error_code_is_answered_under_its_own_status() {
     assert_eq!(documented, BTreeMap::from(known));
 }
 
-/// The codes that a problem's schema allows, each with its status.
+/// Collects the codes that a problem's schema allows, each with its status.
 fn collect_codes(document: &Document, schema: String, codes: &mut BTreeMap<String, BTreeSet<u64>>) {
     let schema = document.follow(schema);
     if let Some(choices) = document.at(&schema).get("oneOf") {
@@ -57,17 +57,17 @@ fn collect_codes(document: &Document, schema: String, codes: &mut BTreeMap<Strin
     let properties = &document.at(&schema)["properties"];
     let status = properties["status"]["const"].as_u64().expect("a status");
     let code = &properties["code"];
-    let words = code["enum"].as_array().cloned().unwrap_or_else(|| vec![code["const"].clone()]);
-    for word in words {
+    let strings = code["enum"].as_array().cloned().unwrap_or_else(|| vec![code["const"].clone()]);
+    for word in strings {
         codes.entry(word.as_str().expect("a code").to_owned()).or_default().insert(status);
     }
 }
 
 #[test]
-fn problems_stand_under_the_status_that_they_name() {
+fn problems_are_documented_under_the_status_that_they_name() {
     let document = Document::load();
     for operation in document.operations() {
-        let responses = format!("{}/responses", operation.place());
+        let responses = format!("{}/responses", operation.pointer());
         for status in document.keys(&responses).iter().filter(|status| status.as_str() >= "400") {
             let response = document.inside(&responses, status).expect("a response");
             let mut codes = BTreeMap::new();
@@ -81,21 +81,21 @@ fn problems_stand_under_the_status_that_they_name() {
 #[test]
 fn the_actions_of_the_log_are_documented() {
     let document = Document::load();
-    assert_eq!(document.words("/components/schemas/Action/enum"), Action::ALL.map(Action::as_str));
+    assert_eq!(document.strings("/components/schemas/Action/enum"), Action::ALL.map(Action::as_str));
     assert_eq!(meanings_of(&document, "Action"), names(Action::ALL.map(Action::as_str)));
 }
 
 #[test]
 fn the_states_of_an_event_are_documented() {
     let document = Document::load();
-    assert_eq!(document.words("/components/schemas/Status/enum"), Status::ALL.map(Status::as_str));
+    assert_eq!(document.strings("/components/schemas/Status/enum"), Status::ALL.map(Status::as_str));
     assert_eq!(meanings_of(&document, "Status"), names(Status::ALL.map(Status::as_str)));
 }
 
 #[test]
-fn the_ways_to_fail_are_documented() {
+fn the_kinds_of_failures_are_documented() {
     let document = Document::load();
-    assert_eq!(document.words("/components/schemas/ErrorKind/enum"), ErrorKind::ALL.map(ErrorKind::as_str));
+    assert_eq!(document.strings("/components/schemas/ErrorKind/enum"), ErrorKind::ALL.map(ErrorKind::as_str));
     assert_eq!(meanings_of(&document, "ErrorKind"), names(ErrorKind::ALL.map(ErrorKind::as_str)));
 }
 
@@ -103,22 +103,22 @@ fn meanings_of(document: &Document, schema: &str) -> BTreeSet<String> {
     document.keys(&format!("/components/schemas/{schema}/x-enumDescriptions")).into_iter().collect()
 }
 
-fn names<const N: usize>(words: [&str; N]) -> BTreeSet<String> {
-    words.map(str::to_owned).into()
+fn names<const N: usize>(strings: [&str; N]) -> BTreeSet<String> {
+    strings.map(str::to_owned).into()
 }
 
 #[test]
-fn the_document_is_of_this_version() {
+fn the_document_has_the_version_of_the_crate() {
     assert_eq!(Document::load().at("/info/version"), env!("CARGO_PKG_VERSION"));
 }
 
 #[test]
-fn every_operation_has_a_name_of_its_own_a_summary_and_a_known_tag() {
+fn every_operation_has_a_unique_name_a_summary_and_a_known_tag() {
     let document = Document::load();
     let tags: Vec<&Value> = document.at("/tags").as_array().expect("tags").iter().map(|tag| &tag["name"]).collect();
     let mut names = BTreeSet::new();
     for operation in document.operations() {
-        let described = document.at(&operation.place());
+        let described = document.at(&operation.pointer());
         assert!(names.insert(described["operationId"].as_str().expect("a name")), "{operation:?}");
         assert!(described["summary"].is_string(), "{operation:?}");
         assert!(tags.contains(&&described["tags"][0]), "{operation:?}");
@@ -126,7 +126,7 @@ fn every_operation_has_a_name_of_its_own_a_summary_and_a_known_tag() {
 }
 
 #[test]
-fn every_reusable_part_is_used_or_named() {
+fn every_reusable_component_is_referenced_or_mentioned() {
     let text = waybill::http::docs::OPENAPI;
     let document = Document::load();
     for kind in document.keys("/components") {

@@ -1,5 +1,5 @@
-//! `openapi.yaml` and the server, held together in both directions: what the document says
-//! the server does, and what the server does the document says.
+//! `openapi.yaml` and the server are compared in both directions: the server does what the document
+//! says, and the document says what the server does.
 
 mod answers;
 mod bounds;

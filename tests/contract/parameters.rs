@@ -1,11 +1,11 @@
-//! Query parameters: all that are documented are accepted, and no other.
+//! Query parameters: the server accepts all that are documented, and no others.
 
 use reqwest::Url;
 
 use super::document::{Document, Operation};
 use crate::support::{App, Reply};
 
-/// A value that a parameter accepts.
+/// Returns a value that a parameter accepts.
 fn fitting_value(app: &App, document: &Document, parameter: &str) -> String {
     let described = document.at(parameter);
     let name = described["name"].as_str().expect("a name");
@@ -21,18 +21,18 @@ fn fitting_value(app: &App, document: &Document, parameter: &str) -> String {
     }
 }
 
-/// All query parameters of an operation, with values that it accepts.
+/// Returns all query parameters of an operation, with values that it accepts.
 fn whole_query(app: &App, document: &Document, operation: &Operation) -> Vec<(String, String)> {
     let parameters = document.parameters(operation);
-    let of_query = parameters.iter().filter(|place| document.at(place)["in"] == "query");
+    let of_query = parameters.iter().filter(|pointer| document.at(pointer)["in"] == "query");
     of_query
-        .map(|place| {
-            (document.at(place)["name"].as_str().expect("a name").to_owned(), fitting_value(app, document, place))
+        .map(|pointer| {
+            (document.at(pointer)["name"].as_str().expect("a name").to_owned(), fitting_value(app, document, pointer))
         })
         .collect()
 }
 
-async fn ask(app: &App, document: &Document, operation: &Operation, query: &[(String, String)]) -> Reply {
+async fn send_query(app: &App, document: &Document, operation: &Operation, query: &[(String, String)]) -> Reply {
     let url = Url::parse_with_params(&format!("{}{}", app.base, operation.with_id(7)), query).expect("a URL");
     let mut request = app.client.request(operation.method.parse().expect("a method"), url);
     if let Some(body) = document.request_example(operation) {
@@ -47,7 +47,7 @@ async fn every_documented_parameter_is_accepted() {
     let app = App::start().await;
     for operation in document.operations() {
         let query = whole_query(&app, &document, &operation);
-        let reply = ask(&app, &document, &operation, &query).await;
+        let reply = send_query(&app, &document, &operation, &query).await;
         assert_ne!(reply.status, 400, "{operation:?} {query:?}: {}", reply.text);
     }
 }
@@ -59,7 +59,7 @@ async fn a_parameter_that_is_not_documented_is_refused_by_name() {
     for operation in document.operations() {
         let mut query = whole_query(&app, &document, &operation);
         query.push(("colour".into(), "red".into()));
-        ask(&app, &document, &operation, &query).await.names(&["colour"]);
+        send_query(&app, &document, &operation, &query).await.names(&["colour"]);
     }
 }
 
@@ -71,11 +71,11 @@ async fn a_parameter_is_required_exactly_where_the_document_says_so() {
         let required: Vec<String> = document
             .parameters(&operation)
             .iter()
-            .map(|place| document.at(place))
+            .map(|pointer| document.at(pointer))
             .filter(|parameter| parameter["in"] == "query" && parameter["required"] == true)
             .map(|parameter| parameter["name"].as_str().expect("a name").to_owned())
             .collect();
-        let reply = ask(&app, &document, &operation, &[]).await;
+        let reply = send_query(&app, &document, &operation, &[]).await;
         if required.is_empty() {
             assert_ne!(reply.status, 400, "{operation:?}: {}", reply.text);
         } else {

@@ -1,5 +1,5 @@
-//! Somebody who watches every answer: it must be documented, fit its schema, and carry its
-//! headers; and who remembers what was seen.
+//! Checks every response of a server: it must be documented, fit its schema and carry its headers.
+//! Records which documented responses were given.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -9,46 +9,46 @@ use serde_json::Value;
 use super::document::{Document, Operation};
 use crate::support::{App, Reply};
 
-/// Headers that belong to HTTP itself.
+/// Headers of HTTP itself.
 const OF_HTTP: [&str; 5] = ["connection", "content-length", "content-type", "date", "transfer-encoding"];
 
-/// Answers that every operation may give and none lists.
+/// Responses that every operation may give and none lists.
 const EDGE: [(u16, &str); 2] = [(403, "OriginNotAllowed"), (421, "HostNotAllowed")];
 
-/// What was seen, by all witnesses of a test.
-pub struct Record {
+/// The responses and codes given so far, by all servers of a test.
+pub struct Coverage {
     pub document: Document,
     answers: Mutex<BTreeSet<(Operation, u16)>>,
     codes: Mutex<BTreeSet<String>>,
 }
 
-impl Record {
+impl Coverage {
     pub fn new() -> Self {
-        Record { document: Document::load(), answers: Mutex::default(), codes: Mutex::default() }
+        Coverage { document: Document::load(), answers: Mutex::default(), codes: Mutex::default() }
     }
 
-    /// Documented answers that nobody gave.
-    pub fn unseen_answers(&self) -> Vec<(Operation, u16)> {
+    /// Returns the documented responses that were not given.
+    pub fn unseen_responses(&self) -> Vec<(Operation, u16)> {
         let seen = self.answers.lock().expect("no panic");
         let documented = self.document.operations().into_iter().flat_map(|operation| {
-            let statuses = self.document.keys(&format!("{}/responses", operation.place()));
+            let statuses = self.document.keys(&format!("{}/responses", operation.pointer()));
             statuses.into_iter().map(move |status| (operation.clone(), status.parse().expect("a status")))
         });
         documented.filter(|answer| !seen.contains(answer)).collect()
     }
 
-    /// Documented codes that nobody met.
+    /// Returns the documented codes that were not given.
     pub fn unseen_codes(&self) -> Vec<&str> {
         let seen = self.codes.lock().expect("no panic");
-        let codes = self.document.words("/components/schemas/ErrorCode/enum");
+        let codes = self.document.strings("/components/schemas/ErrorCode/enum");
         codes.into_iter().filter(|code| !seen.contains(*code)).collect()
     }
 
-    /// Judges an answer.
+    /// Checks a response.
     #[track_caller]
-    fn judge(&self, method: &str, path: &str, reply: &Reply) {
+    fn check(&self, method: &str, path: &str, reply: &Reply) {
         let response = self.response_for(method, path, reply.status);
-        self.judge_headers(&response, reply);
+        self.check_headers(&response, reply);
         let content_type = reply.header("content-type").unwrap_or_default();
         let essence = content_type.split(';').next().unwrap_or_default();
         let Some(content) = self.document.inside(&response, "content") else {
@@ -68,7 +68,7 @@ impl Record {
         }
     }
 
-    /// Where the document describes this answer.
+    /// Returns where the document describes this response.
     #[track_caller]
     fn response_for(&self, method: &str, path: &str, status: u16) -> String {
         let Some(documented) = self.path_for(path) else {
@@ -76,13 +76,13 @@ impl Record {
             return "/components/responses/RouteNotFound".into();
         };
         let operation = Operation { method: method.to_owned(), path: documented };
-        if self.document.get(&operation.place()).is_none() {
+        if self.document.get(&operation.pointer()).is_none() {
             let response = if method == "OPTIONS" { (204, "Options") } else { (405, "MethodNotAllowed") };
             assert_eq!(status, response.0, "{operation:?} is not documented");
             return format!("/components/responses/{}", response.1);
         }
-        let responses = format!("{}/responses", operation.place());
-        // Decided before any route is looked at, and so the same for all of them.
+        let responses = format!("{}/responses", operation.pointer());
+        // Decided before routing, and therefore the same for all routes.
         if let Some((_, edge)) = EDGE.iter().find(|(code, _)| *code == status) {
             return format!("/components/responses/{edge}");
         }
@@ -92,7 +92,7 @@ impl Record {
         response
     }
 
-    /// The documented path that a real one stands for; fixed ones come first.
+    /// Returns the documented path that a real path matches; fixed paths come first.
     fn path_for(&self, path: &str) -> Option<String> {
         let documented = self.document.keys("/paths");
         let stands_for = |pattern: &&String| {
@@ -103,7 +103,7 @@ impl Record {
     }
 
     #[track_caller]
-    fn judge_headers(&self, response: &str, reply: &Reply) {
+    fn check_headers(&self, response: &str, reply: &Reply) {
         let headers = self.document.inside(response, "headers").expect("every answer has headers");
         let documented = self.document.keys(&headers);
         for name in &documented {
@@ -124,28 +124,28 @@ impl Record {
     }
 }
 
-/// A server under watch.
-pub struct Witness<'a> {
+/// A server whose responses are all checked.
+pub struct CheckedServer<'a> {
     pub app: App,
-    pub record: &'a Record,
+    pub coverage: &'a Coverage,
 }
 
-impl<'a> Witness<'a> {
-    pub fn of(app: App, record: &'a Record) -> Self {
-        Witness { app, record }
+impl<'a> CheckedServer<'a> {
+    pub fn of(app: App, coverage: &'a Coverage) -> Self {
+        CheckedServer { app, coverage }
     }
 
-    /// Sends a request, and judges the answer.
+    /// Sends a request and checks the response.
     pub async fn send(&self, request: reqwest::RequestBuilder) -> Reply {
         let request = request.build().expect("a request");
         let (method, path) = (request.method().to_string(), request.url().path().to_owned());
         let sent = self.app.client.execute(request).await;
         let reply = Reply::of(sent.unwrap_or_else(|error| panic!("{method} {path}: {error:?}"))).await;
-        self.record.judge(&method, &path, &reply);
+        self.coverage.check(&method, &path, &reply);
         reply
     }
 
-    /// A request, not sent yet.
+    /// Builds a request without sending it.
     pub fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
         self.app.client.request(method.parse().expect("a method"), format!("{}{path}", self.app.base))
     }
@@ -162,10 +162,10 @@ impl<'a> Witness<'a> {
         self.send(self.request("POST", path)).await
     }
 
-    /// An operation with its example body, if it has one, on an event.
+    /// Builds an operation's request on an event, with its example body if it has one.
     pub fn example_of(&self, operation: &Operation, id: i64, query: &str) -> reqwest::RequestBuilder {
         let request = self.request(&operation.method, &format!("{}{query}", operation.with_id(id)));
-        match self.record.document.request_example(operation) {
+        match self.coverage.document.request_example(operation) {
             Some(body) => request.json(body),
             None => request,
         }

@@ -131,7 +131,7 @@ async fn a_worker_that_holds_a_cancelled_event_can_read_the_reason() {
     assert_eq!(
         app.event(claim.event_id).await["cancel_reason"],
         "obsolete",
-        "the completion came first, and the reason is kept"
+        "it was completed anyway, and the reason is kept"
     );
     ledger::check(&app).await;
 }

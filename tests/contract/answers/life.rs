@@ -1,4 +1,4 @@
-//! Events that go through everything that can happen to them.
+//! Events that go through every state.
 
 use std::collections::BTreeSet;
 
@@ -7,26 +7,26 @@ use waybill::background::{expirer, lease_reaper, promoter};
 use waybill::domain::action::Action;
 
 use super::records;
-use crate::contract::witness::{Record, Witness};
+use crate::contract::witness::{CheckedServer, Coverage};
 use crate::support::{App, database};
 
 const WORKER: &str = "render-3:4127";
 
-pub async fn run(record: &Record) {
-    let server = Witness::of(App::with_fixed_clock().await, record);
+pub async fn run(coverage: &Coverage) {
+    let server = CheckedServer::of(App::with_fixed_clock().await, coverage);
     publish(&server).await;
     claim(&server).await;
     repeat_after_pruning(&server).await;
     work(&server).await;
-    settle_in_one_go(&server).await;
-    go_on_to_the_next(&server).await;
+    settle_in_one_call(&server).await;
+    settle_with_next(&server).await;
     operate(&server).await;
-    let_time_pass(&server).await;
+    sweep(&server).await;
     records::run(&server).await;
     observe(&server).await;
 }
 
-async fn publish(server: &Witness<'_>) {
+async fn publish(server: &CheckedServer<'_>) {
     let everything = json!({
         "title": "everything", "description": "", "tags": ["a", "b"], "event_type": "photo.uploaded",
         "labels": {"album": "summer"}, "payload": [1, {"deep": null}], "priority": -100, "max_retries": 1000,
@@ -41,7 +41,7 @@ async fn publish(server: &Witness<'_>) {
     server.post("/events/batch", &json!({"events": [everything, {"title": "t", "tags": "a"}]})).await.expect(201);
 }
 
-async fn claim(server: &Witness<'_>) {
+async fn claim(server: &CheckedServer<'_>) {
     for _ in 0..5 {
         server.app.publish_tagged("claims").await;
     }
@@ -56,7 +56,7 @@ async fn claim(server: &Witness<'_>) {
 }
 
 /// Publishes an event and claims it.
-async fn hold(server: &Witness<'_>, event: Value) -> i64 {
+async fn hold(server: &CheckedServer<'_>, event: Value) -> i64 {
     let tags = event["tags"].as_str().expect("tags").to_owned();
     let id = server.app.publish(event).await;
     let claimed = server.app.claim(&tags, WORKER).await.expect("an event");
@@ -64,44 +64,44 @@ async fn hold(server: &Witness<'_>, event: Value) -> i64 {
     id
 }
 
-async fn work(server: &Witness<'_>) {
-    let say = async |id: i64, verb: &str, more: Value| {
+async fn work(server: &CheckedServer<'_>) {
+    let settle = async |id: i64, verb: &str, more: Value| {
         let mut body = json!({"worker_id": WORKER});
         body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         server.post(&format!("/events/{id}/{verb}"), &body).await
     };
     let done = hold(server, json!({"title": "done", "tags": "work"})).await;
-    say(done, "start", json!({})).await.expect(200);
-    say(done, "heartbeat", json!({"progress": {"done": 1}})).await.expect(200);
+    settle(done, "start", json!({})).await.expect(200);
+    settle(done, "heartbeat", json!({"progress": {"done": 1}})).await.expect(200);
     let lease_id = server.app.event(done).await["logs"][0]["lease_id"].clone();
     let report = json!({"lease_id": lease_id, "execution_time_ms": 5, "status_code": -1, "result": [1.0]});
-    assert_eq!(say(done, "complete", report.clone()).await.expect(200).json()["repeated"], false);
-    assert_eq!(say(done, "complete", report).await.expect(200).json()["repeated"], true);
-    say(done, "complete", json!({})).await.problem(409, "already_settled");
+    assert_eq!(settle(done, "complete", report.clone()).await.expect(200).json()["repeated"], false);
+    assert_eq!(settle(done, "complete", report).await.expect(200).json()["repeated"], true);
+    settle(done, "complete", json!({})).await.problem(409, "already_settled");
     for verb in ["start", "heartbeat", "release", "fail"] {
-        say(done, verb, json!({})).await.problem(409, "already_settled");
+        settle(done, verb, json!({})).await.problem(409, "already_settled");
     }
-    say(done, "complete", json!({"lease_id": 9_999})).await.problem(409, "already_finished");
+    settle(done, "complete", json!({"lease_id": 9_999})).await.problem(409, "already_finished");
     let failing = hold(server, json!({"title": "failing", "tags": "work", "max_retries": 2})).await;
     let why = json!({"error_message": "no", "execution_time_ms": 5, "status_code": 1, "retry_after_seconds": 0});
-    say(failing, "fail", why).await.expect(200);
-    say(failing, "complete", json!({})).await.problem(409, "already_settled");
+    settle(failing, "fail", why).await.expect(200);
+    settle(failing, "complete", json!({})).await.problem(409, "already_settled");
     server.app.claim("work", WORKER).await.expect("the same again");
-    say(failing, "fail", json!({})).await.problem(400, "max_retries_exceeded");
-    say(failing, "fail", json!({})).await.expect(200);
+    settle(failing, "fail", json!({})).await.problem(400, "max_retries_exceeded");
+    settle(failing, "fail", json!({})).await.expect(200);
     let hopeless = hold(server, json!({"title": "hopeless", "tags": "work"})).await;
-    say(hopeless, "fail", json!({"retryable": false})).await.problem(400, "not_retryable");
+    settle(hopeless, "fail", json!({"retryable": false})).await.problem(400, "not_retryable");
     let waiting = server.app.publish_tagged("untouched").await;
     let released = hold(server, json!({"title": "released", "tags": "work"})).await;
-    say(released, "release", json!({"delay_seconds": 5})).await.expect(200);
+    settle(released, "release", json!({"delay_seconds": 5})).await.expect(200);
     for verb in ["start", "heartbeat", "release", "complete", "fail"] {
-        say(waiting, verb, json!({})).await.problem(409, "not_claimed");
+        settle(waiting, verb, json!({})).await.problem(409, "not_claimed");
         let others = hold(server, json!({"title": "others", "tags": "work"})).await;
-        say(others, verb, json!({"worker_id": "stranger:1"})).await.problem(409, "lease_lost");
+        settle(others, verb, json!({"worker_id": "stranger:1"})).await.problem(409, "lease_lost");
     }
 }
 
-async fn settle_in_one_go(server: &Witness<'_>) {
+async fn settle_in_one_call(server: &CheckedServer<'_>) {
     let mut ids = Vec::new();
     for _ in 0..5 {
         ids.push(hold(server, json!({"title": "settled", "tags": "settle"})).await);
@@ -125,7 +125,7 @@ async fn settle_in_one_go(server: &Witness<'_>) {
     assert_eq!(statuses, [200, 200, 409, 409, 200, 400, 200, 409, 409, 404]);
 }
 
-async fn go_on_to_the_next(server: &Witness<'_>) {
+async fn settle_with_next(server: &CheckedServer<'_>) {
     let first = hold(server, json!({"title": "first", "tags": "next"})).await;
     let second = server.app.publish(json!({"title": "second", "tags": "next", "max_retries": 1})).await;
     let body = json!({"worker_id": WORKER});
@@ -137,8 +137,8 @@ async fn go_on_to_the_next(server: &Witness<'_>) {
     assert_eq!((&reply["settled"]["code"], &reply["next"]), (&json!("max_retries_exceeded"), &Value::Null));
 }
 
-/// What was settled, and whose log entries are gone, is answered from the events' state.
-async fn repeat_after_pruning(server: &Witness<'_>) {
+/// Repeats of settlements whose log entries are deleted are answered from the deliveries' rows.
+async fn repeat_after_pruning(server: &CheckedServer<'_>) {
     let mut verbs = Vec::new();
     for verb in ["start", "complete", "fail", "release"] {
         let id = hold(server, json!({"title": verb, "tags": "pruned"})).await;
@@ -160,7 +160,7 @@ async fn repeat_after_pruning(server: &Witness<'_>) {
     assert_eq!(server.post(&path, &body).await.expect(200).json()["settled"]["repeated"], true);
 }
 
-async fn operate(server: &Witness<'_>) {
+async fn operate(server: &CheckedServer<'_>) {
     let post = async |path: String| server.post_empty(&path).await;
     let held = hold(server, json!({"title": "held", "tags": "operate"})).await;
     post(format!("/events/{held}/retry")).await.problem(409, "wrong_state");
@@ -183,7 +183,7 @@ async fn operate(server: &Witness<'_>) {
     assert!(count["retried"].as_i64() > Some(0), "{count}");
 }
 
-async fn let_time_pass(server: &Witness<'_>) {
+async fn sweep(server: &CheckedServer<'_>) {
     let app = &server.app;
     let soon = (app.now() + chrono::TimeDelta::seconds(5)).to_rfc3339();
     let worthless = app.publish(json!({"title": "worthless", "tags": "time", "expires_at": soon})).await;
@@ -203,7 +203,7 @@ async fn let_time_pass(server: &Witness<'_>) {
     assert_eq!(poison["status"], "FAILED");
 }
 
-async fn observe(server: &Witness<'_>) {
+async fn observe(server: &CheckedServer<'_>) {
     let list = server.get("/events?limit=2&order=desc").await.expect(200).json();
     let next = list["next"].as_str().expect("a cursor");
     server.get(&format!("/events?after={next}&limit=500")).await.expect(200);

@@ -1,6 +1,6 @@
-//! Real answers of real servers, judged against the document: first every route in a whole
-//! life of events, then every refusal, then servers in trouble. In the end every documented
-//! answer has been given.
+//! Real responses of real servers, checked against the document: first every route with events in
+//! every state, then every refusal, then servers in trouble. In the end every documented response
+//! has been given.
 
 mod life;
 mod records;
@@ -8,23 +8,23 @@ mod refusals;
 mod subscriptions;
 mod trouble;
 
-use super::witness::Record;
+use super::witness::Coverage;
 
-/// Answers that no test can bring about: a body that takes more than thirty seconds to
-/// arrive, and a script that was left out of the binary.
+/// Responses that no test can cause: a body that takes more than thirty seconds to arrive, and a
+/// script that was left out of the binary.
 fn is_out_of_reach(path: &str, status: u16) -> bool {
     status == 408 || (path == "/docs/scalar.js" && status == 500)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_is_documented_and_every_documented_answer_is_given() {
-    let record = Record::new();
-    life::run(&record).await;
-    subscriptions::run(&record).await;
-    refusals::run(&record).await;
-    trouble::run(&record).await;
-    let mut unseen = record.unseen_answers();
+async fn every_response_is_documented_and_every_documented_response_is_given() {
+    let coverage = Coverage::new();
+    life::run(&coverage).await;
+    subscriptions::run(&coverage).await;
+    refusals::run(&coverage).await;
+    trouble::run(&coverage).await;
+    let mut unseen = coverage.unseen_responses();
     unseen.retain(|(operation, status)| !is_out_of_reach(&operation.path, *status));
     assert_eq!(unseen, []);
-    assert_eq!(record.unseen_codes(), ["request_timeout"]);
+    assert_eq!(coverage.unseen_codes(), ["request_timeout"]);
 }

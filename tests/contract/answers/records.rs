@@ -1,21 +1,21 @@
-//! Pushes that are taken, given up and sent again.
+//! Pushes that succeed, fail and are replayed.
 
 use serde_json::{Value, json};
 use waybill::background::replayer;
 
-use crate::contract::witness::Witness;
+use crate::contract::witness::CheckedServer;
 use crate::support::receiver::{Receiver, Reply};
 
-pub async fn run(server: &Witness<'_>) {
+pub async fn run(server: &CheckedServer<'_>) {
     let receiver = Receiver::start().await;
     server.app.subscribe(&receiver.url("/hook"), json!({"event_types": ["record.*"], "max_attempts": 1})).await;
     retry(server, &receiver).await;
-    step_in(server).await;
+    intervene(server).await;
     replay(server, &receiver).await;
     replay_many(server, &receiver).await;
 }
 
-async fn retry(server: &Witness<'_>, receiver: &Receiver) {
+async fn retry(server: &CheckedServer<'_>, receiver: &Receiver) {
     let event = server.app.publish_and_fail(receiver, "record.failed", json!(1)).await;
     let delivery = server.app.only_delivery(event).await;
     server.get(&format!("/deliveries?event_id={event}")).await.expect(200);
@@ -31,13 +31,13 @@ async fn retry(server: &Witness<'_>, receiver: &Receiver) {
     server.post(&format!("/deliveries/{delivery}/dead-letter"), &body).await.problem(409, "wrong_state");
 }
 
-/// A delivery that waits for its time.
-async fn waiting(server: &Witness<'_>) -> i64 {
+/// Creates a delivery that waits for its due time.
+async fn waiting(server: &CheckedServer<'_>) -> i64 {
     let event = server.app.publish(json!({"event_type": "record.later", "delay_seconds": 3600})).await;
     server.app.only_delivery(event).await
 }
 
-async fn step_in(server: &Witness<'_>) {
+async fn intervene(server: &CheckedServer<'_>) {
     let cancelled = waiting(server).await;
     server.post_empty(&format!("/deliveries/{cancelled}/cancel?reason=obsolete")).await.expect(200);
     let given_up = waiting(server).await;
@@ -46,7 +46,7 @@ async fn step_in(server: &Witness<'_>) {
     server.get("/deliveries?status=FAILED&limit=1").await.expect(200);
 }
 
-async fn replay(server: &Witness<'_>, receiver: &Receiver) {
+async fn replay(server: &CheckedServer<'_>, receiver: &Receiver) {
     let page = server.get("/dead-letters?reason=manual&replayed=false").await.expect(200).json();
     let id = &page["dead_letters"][0]["id"];
     server.get(&format!("/dead-letters/{id}")).await.expect(200);
@@ -63,7 +63,7 @@ async fn replay(server: &Witness<'_>, receiver: &Receiver) {
     assert_eq!(whole["attempts"][0]["error_kind"], "connection");
 }
 
-async fn replay_many(server: &Witness<'_>, receiver: &Receiver) {
+async fn replay_many(server: &CheckedServer<'_>, receiver: &Receiver) {
     server.app.publish_and_fail(receiver, "record.failed", json!(2)).await;
     let count = json!({"filter": {"reason": "exhausted"}, "by": "night shift", "dry_run": true});
     server.post("/dead-letters/replay", &count).await.expect(200);

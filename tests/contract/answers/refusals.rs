@@ -1,16 +1,16 @@
-//! What every route refuses.
+//! The requests that every route refuses.
 
-use crate::contract::witness::{Record, Witness};
+use crate::contract::witness::{CheckedServer, Coverage};
 use crate::support::App;
 
-/// More than any one event may take, and more than any batch may take.
+/// More bytes than one event may have, and more than a batch may have.
 const TOO_LARGE: [usize; 2] = [2 * 1024 * 1024, 17 * 1024 * 1024];
 
-pub async fn run(record: &Record) {
-    let server = Witness::of(App::start().await, record);
+pub async fn run(coverage: &Coverage) {
+    let server = CheckedServer::of(App::start().await, coverage);
     server.get("/nowhere").await.problem(404, "route_not_found");
     server.get("/events/zero").await.names(&["id"]);
-    for operation in record.document.operations() {
+    for operation in coverage.document.operations() {
         let unknown = i64::MAX;
         server.send(server.example_of(&operation, unknown, "?colour=red")).await.problem(400, "invalid_request");
         let reply = server.send(server.request("PUT", &operation.with_id(unknown))).await;
@@ -41,7 +41,7 @@ pub async fn run(record: &Record) {
     }
 }
 
-/// What an unknown id under a path is called.
+/// Returns the error code of an unknown id under a path.
 fn not_found_code(path: &str) -> &'static str {
     match path.split('/').nth(1) {
         Some("deliveries") => "delivery_not_found",

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::contract::witness::{Record, Witness};
+use crate::contract::witness::{CheckedServer, Coverage};
 use crate::support::receiver::{Receiver, Reply as Answer};
 use crate::support::{App, Options, Reply, until};
 
-pub async fn run(record: &Record) {
+pub async fn run(coverage: &Coverage) {
     let flags = vec!["--max-subscriptions=4".into(), "--breaker-failures=2".into()];
-    let server = Witness::of(App::start_with(Options { flags, ..Options::default() }).await, record);
+    let server = CheckedServer::of(App::start_with(Options { flags, ..Options::default() }).await, coverage);
     let receiver = Receiver::start().await;
     let (id, watched) = create(&server, &receiver).await;
     change(&server, &id).await;
@@ -21,7 +21,7 @@ pub async fn run(record: &Record) {
     server.send(server.request("DELETE", &format!("/subscriptions/{id}"))).await.expect(204);
 }
 
-async fn create(server: &Witness<'_>, receiver: &Receiver) -> (Value, Value) {
+async fn create(server: &CheckedServer<'_>, receiver: &Receiver) -> (Value, Value) {
     let everything = json!({
         "name": "everything", "url": receiver.url("/everything"), "method": "PUT", "event_types": ["a", "b.*", "*"],
         "tags": "one, two", "labels": {"region": "eu"}, "headers": {"X-Token": "t"}, "timeout_ms": 60_000,
@@ -43,7 +43,7 @@ async fn create(server: &Witness<'_>, receiver: &Receiver) -> (Value, Value) {
     (created["id"].clone(), watched["id"].clone())
 }
 
-async fn change(server: &Witness<'_>, id: &Value) {
+async fn change(server: &CheckedServer<'_>, id: &Value) {
     let patch = async |body: Value| -> Reply {
         server.send(server.request("PATCH", &format!("/subscriptions/{id}")).json(&body)).await
     };
@@ -58,7 +58,7 @@ async fn change(server: &Witness<'_>, id: &Value) {
     patch(json!({"retry": {"strategy": "fixed", "seconds": 0}, "is_active": false})).await.expect(200);
 }
 
-async fn rotate(server: &Witness<'_>, id: &Value) {
+async fn rotate(server: &CheckedServer<'_>, id: &Value) {
     let path = format!("/subscriptions/{id}/rotate-secret");
     for _ in 0..9 {
         server.post(&path, &json!({})).await.expect(200);
@@ -67,7 +67,7 @@ async fn rotate(server: &Witness<'_>, id: &Value) {
     server.post(&path, &json!({"overlap_seconds": 0})).await.expect(200);
 }
 
-async fn test(server: &Witness<'_>, receiver: &Receiver, id: &Value) {
+async fn test(server: &CheckedServer<'_>, receiver: &Receiver, id: &Value) {
     let path = format!("/subscriptions/{id}/test");
     for (reply, delivered) in [(Answer::status(204), true), (Answer::status(500), false), (Answer::reset(), false)] {
         receiver.next(reply);
@@ -75,14 +75,14 @@ async fn test(server: &Witness<'_>, receiver: &Receiver, id: &Value) {
     }
 }
 
-/// Endpoints that are in order, paused, and given up for now; and one that is gone.
-async fn watch(server: &Witness<'_>, receiver: &Receiver, path: &str) {
+/// Endpoints that are healthy, paused, behind an open breaker, and gone.
+async fn watch(server: &CheckedServer<'_>, receiver: &Receiver, path: &str) {
     let until_endpoint = async |state: &str| {
         until(state, async || server.get(path).await.expect(200).json()["endpoint"]["state"] == state).await;
     };
     until_endpoint("closed").await;
-    let send_to = async |place: &str, replies: Vec<Answer>| {
-        let url = json!({"url": receiver.url(place)});
+    let send_to = async |pointer: &str, replies: Vec<Answer>| {
+        let url = json!({"url": receiver.url(pointer)});
         server.send(server.request("PATCH", path).json(&url)).await.expect(200);
         for reply in replies {
             receiver.next(reply);

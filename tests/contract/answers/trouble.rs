@@ -1,38 +1,38 @@
-//! Servers that cannot do what they are asked.
+//! Servers that cannot do what is requested.
 
 use futures_util::future::{join_all, select_all};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::contract::document::Operation;
-use crate::contract::witness::{Record, Witness};
+use crate::contract::witness::{CheckedServer, Coverage};
 use crate::support::wire::{Cut, DatabaseProxy};
 use crate::support::{App, HeldTable, Options, Reply, database};
 
-pub async fn run(record: &Record) {
-    with_no_room_to_wait(record).await;
-    with_full_lanes(record).await;
-    with_a_broken_schema(record).await;
-    with_the_database_gone(record).await;
-    with_a_lost_answer(record).await;
+pub async fn run(coverage: &Coverage) {
+    with_too_many_waiters(coverage).await;
+    with_full_queues(coverage).await;
+    with_a_broken_schema(coverage).await;
+    with_the_database_gone(coverage).await;
+    with_a_lost_response(coverage).await;
 }
 
-/// Those that cannot answer without the database.
-fn in_need_of_the_database(record: &Record) -> Vec<Operation> {
+/// Returns the operations that need the database.
+fn operations_on_the_database(coverage: &Coverage) -> Vec<Operation> {
     let asks_nobody = ["/", "/health", "/metrics", "/openapi.yaml", "/docs", "/docs/scalar.js"];
-    let mut operations = record.document.operations();
+    let mut operations = coverage.document.operations();
     operations.retain(|operation| !asks_nobody.contains(&operation.path.as_str()));
     operations
 }
 
-/// What an operation must be asked with.
+/// Returns the query that an operation requires.
 fn query_of(operation: &Operation) -> &'static str {
     if operation.path == "/events/subscribe" { "?tags=a&worker_id=w:1" } else { "" }
 }
 
-async fn with_no_room_to_wait(record: &Record) {
+async fn with_too_many_waiters(coverage: &Coverage) {
     let options = Options { flags: vec!["--max-waiting=0".into()], ..Options::default() };
-    let server = Witness::of(App::start_with(options).await, record);
+    let server = CheckedServer::of(App::start_with(options).await, coverage);
     let body = json!({"worker_id": "w:1", "tags": "none", "wait": 1});
     server.get("/events/subscribe?tags=none&worker_id=w:1&wait=1").await.problem(429, "overloaded");
     server.post("/events/claim", &body).await.problem(429, "overloaded");
@@ -45,11 +45,11 @@ async fn with_no_room_to_wait(record: &Record) {
     }
 }
 
-/// Of each verb two batches are stuck at the database and a third call waits for its turn: no
-/// more fit.
-async fn with_full_lanes(record: &Record) {
+/// For each verb two batches are blocked at the database and a third call is queued, which fills
+/// the queue.
+async fn with_full_queues(coverage: &Coverage) {
     let options = Options { flags: vec!["--max-queued=1".into()], ..Options::default() };
-    let server = Witness::of(App::start_with(options).await, record);
+    let server = CheckedServer::of(App::start_with(options).await, coverage);
     let id = server.app.publish_tagged("work").await;
     server.app.claim("work", "w:1").await.expect("an event");
     let mut held = HeldTable::lock(&server.app.url, "waybill.events, waybill.deliveries").await;
@@ -72,8 +72,8 @@ async fn with_full_lanes(record: &Record) {
     }
 }
 
-/// Sends calls of one verb until its batcher is full; answers those that are stuck. `before` is
-/// how many statements were stuck already.
+/// Sends calls of one verb until its queue is full, and returns those that wait. `before` is the
+/// number of statements that were blocked already.
 async fn fill(app: &App, held: &mut HeldTable, before: usize, path: &str, body: &Value) -> Vec<JoinHandle<Reply>> {
     let send = || {
         let request = app.client.post(format!("{}{path}", app.base)).json(body);
@@ -84,23 +84,23 @@ async fn fill(app: &App, held: &mut HeldTable, before: usize, path: &str, body: 
         stuck.push(send());
         held.until_blocked_statements(before + statements).await;
     }
-    // One of the next two takes the last place, and the other is refused.
+    // One of the next two calls takes the last place in the queue, and the other is refused.
     let (refused, _, waiting) = select_all([send(), send()]).await;
     refused.expect("an answer").problem(429, "overloaded");
     stuck.extend(waiting);
     stuck
 }
 
-/// What was stuck is done once it can be.
+/// Asserts that a blocked call is carried out once it can be.
 #[track_caller]
 fn expect_done(reply: Reply) {
     assert!([200, 201].contains(&reply.status), "{reply:?}");
 }
 
-async fn with_a_broken_schema(record: &Record) {
-    let server = Witness::of(App::start().await, record);
+async fn with_a_broken_schema(coverage: &Coverage) {
+    let server = CheckedServer::of(App::start().await, coverage);
     database::execute(&server.app.url, "ALTER SCHEMA waybill RENAME TO elsewhere").await;
-    for operation in in_need_of_the_database(record) {
+    for operation in operations_on_the_database(coverage) {
         let request = server.example_of(&operation, 7, query_of(&operation));
         let problem = server.send(request).await.problem(500, "internal_error");
         assert_eq!(problem["detail"], "Internal error", "the cause stays in the log");
@@ -108,14 +108,14 @@ async fn with_a_broken_schema(record: &Record) {
     server.get("/metrics").await.expect(200);
 }
 
-async fn with_the_database_gone(record: &Record) {
-    let server = Witness::of(App::start().await, record);
+async fn with_the_database_gone(coverage: &Coverage) {
+    let server = CheckedServer::of(App::start().await, coverage);
     let url = &server.app.url;
     let name = url.split(['/', '?']).find(|part| part.starts_with("test_")).expect("a test's database");
     let admin = url.replace(&format!("/{name}"), "/postgres");
     database::execute(&admin, &format!("DROP DATABASE {name} WITH (FORCE)")).await;
-    let operations = in_need_of_the_database(record);
-    // All at once: each waits for the database as long as it may.
+    let operations = operations_on_the_database(coverage);
+    // All at once, because each waits for the database as long as it may.
     join_all(operations.iter().map(async |operation| {
         let request = server.example_of(operation, 7, query_of(operation));
         server.send(request).await.problem(503, "database_unavailable");
@@ -124,10 +124,10 @@ async fn with_the_database_gone(record: &Record) {
     server.get("/metrics").await.expect(200);
 }
 
-async fn with_a_lost_answer(record: &Record) {
+async fn with_a_lost_response(coverage: &Coverage) {
     let proxy = DatabaseProxy::to(&database::migrated().await).await;
     let options = Options { url: Some(proxy.url()), ..Options::default() };
-    let server = Witness::of(App::start_with(options).await, record);
+    let server = CheckedServer::of(App::start_with(options).await, coverage);
     proxy.cut_at("INSERT INTO waybill.events", Cut::After);
     let event = json!({"title": "a job", "tags": "work"});
     server.post("/events", &event).await.problem(503, "outcome_unknown");
