@@ -1,4 +1,5 @@
-//! Many at once: nothing is handed out twice, nothing is lost, and the books are balanced.
+//! Many calls at once: nothing is handed out twice, nothing is lost, and the state agrees with the
+//! log.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +17,7 @@ use crate::support::{App, Options, Rng, database, ledger};
 const WORKERS: u64 = 16;
 const EVENTS: usize = 2_000;
 
-/// Tags that overlap: every worker asks for two of them, every event has two.
+/// Overlapping tags: every worker polls two of them, every event has two.
 const TAGS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 fn two_tags(number: u64) -> String {
@@ -43,7 +44,7 @@ async fn sixteen_workers_on_two_thousand_events_get_each_exactly_once() {
             let (worker_id, tags) = (format!("worker:{worker}"), two_tags(worker));
             let mut handed_out = Vec::new();
             loop {
-                // Half of them take one at a time, the others a few.
+                // Half of them claim one event at a time, the others a few.
                 let events = app.claim_batch(&tags, &worker_id, if worker % 2 == 0 { 1 } else { 7 }).await;
                 if events.is_empty() {
                     return handed_out;
@@ -66,7 +67,7 @@ async fn sixteen_workers_on_two_thousand_events_get_each_exactly_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_gets_what_is_there_however_many_claim_beside_it() {
+async fn every_claim_gets_an_event_if_there_are_enough_however_many_claim_at_once() {
     const ROUNDS: usize = 20;
     let app = App::start().await;
     for _ in 0..ROUNDS {
@@ -76,12 +77,12 @@ async fn a_claim_gets_what_is_there_however_many_claim_beside_it() {
             async move { app.claim("a", &format!("worker:{worker}")).await }
         });
         let claimed = join_all(claiming).await;
-        assert!(claimed.iter().all(Option::is_some), "there was one for everybody");
+        assert!(claimed.iter().all(Option::is_some), "there was one for each worker");
     }
     ledger::check(&app).await;
 }
 
-/// A worker that does whatever workers do, and sometimes does it twice, late or not at all.
+/// A worker that makes all calls of a worker, and sometimes makes them twice, late or not at all.
 async fn work_erratically(app: &App, worker: u64, stop: &AtomicBool, claims: &AtomicU64) {
     let (worker_id, tags) = (format!("worker:{worker}"), two_tags(worker));
     let mut rng = Rng::new(worker);
@@ -99,9 +100,9 @@ async fn work_erratically(app: &App, worker: u64, stop: &AtomicBool, claims: &At
                 let after = json!({"retry_after_seconds": rng.below(2)});
                 expect_one_of(app.settle_with(&claim, "fail", after).await.status, &[200, 400, 409]);
             }
-            // Held until it is lost, and spoken for much later.
+            // Held until the lease is lost, and settled much later.
             5 => held.insert(0, claim),
-            // Said twice at once: both must get the same entry, and one of them is the repeat.
+            // Sent twice at once: both must get the same entry, and one of them is the repeat.
             6 => {
                 let (one, two) = tokio::join!(
                     app.settle(&claim, "complete", Naming::Lease),
@@ -123,7 +124,7 @@ fn expect_one_of(status: u16, allowed: &[u16]) {
     assert!(allowed.contains(&status), "{status} is none of {allowed:?}");
 }
 
-/// Operators and clocks that take work away from under the workers' hands.
+/// Operators and sweeps that take work away from workers.
 async fn interfere(app: &App, ids: i64, rounds: u64) {
     let mut rng = Rng::new(0x1234_5678);
     for _ in 0..rounds {
@@ -147,9 +148,9 @@ async fn interfere(app: &App, ids: i64, rounds: u64) {
     }
 }
 
-/// Lets workers and operators loose on what was published, then lets everything be finished
-/// in peace, and balances the books.
-async fn run_in_chaos(app: &App, rounds: u64) {
+/// Runs workers and operators on the published events, then lets everything be finished without
+/// interference, and checks consistency.
+async fn run_with_interference(app: &App, rounds: u64) {
     let ids = app.count("SELECT max(id) FROM waybill.events").await;
     let (stop, claims) = (AtomicBool::new(false), AtomicU64::new(0));
     let working = join_all((0..WORKERS).map(|worker| work_erratically(app, worker, &stop, &claims)));
@@ -160,17 +161,17 @@ async fn run_in_chaos(app: &App, rounds: u64) {
     tokio::join!(working, interfering);
     ledger::check(app).await;
     let picked = app.count("SELECT count(*) FROM waybill.event_log WHERE action = 'PICKED'").await;
-    assert_eq!(picked as u64, claims.load(Ordering::Relaxed), "every hand-out is logged, and only those");
+    assert_eq!(picked as u64, claims.load(Ordering::Relaxed), "every claim is logged, and nothing else");
     app.post_empty("/events/reset?stale_for=0").await.expect(200);
-    finish_in_peace(app).await;
+    finish_all(app).await;
     assert_eq!(app.count("SELECT count(*) FROM waybill.ready").await, 0);
     let open = "SELECT count(*) FROM waybill.deliveries WHERE status IN ('PENDING', 'PROCESSING')";
     assert_eq!(app.count(open).await, 0);
     ledger::check(app).await;
 }
 
-/// Completes all there is, until nothing comes back any more.
-async fn finish_in_peace(app: &App) {
+/// Completes all there is, until nothing comes back.
+async fn finish_all(app: &App) {
     loop {
         app.advance(3_600);
         app.promote().await;
@@ -190,15 +191,15 @@ async fn chaotic_app() -> App {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn log_and_state_agree_while_operators_and_clocks_interfere() {
+async fn log_and_state_agree_while_operators_and_sweeps_interfere() {
     let app = chaotic_app().await;
     publish_many(&app, 400, |n| json!({"title": "a job", "tags": two_tags(n), "priority": n % 3, "max_retries": 4}))
         .await;
-    run_in_chaos(&app, 60).await;
+    run_with_interference(&app, 60).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn log_state_and_order_agree_while_operators_and_clocks_interfere_with_keys() {
+async fn log_state_and_order_agree_while_operators_and_sweeps_interfere_with_keys() {
     let app = chaotic_app().await;
     let soon = app.now() + chrono::TimeDelta::seconds(40);
     publish_many(&app, 400, |n| {
@@ -212,11 +213,11 @@ async fn log_state_and_order_agree_while_operators_and_clocks_interfere_with_key
         event
     })
     .await;
-    run_in_chaos(&app, 60).await;
+    run_with_interference(&app, 60).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_completion_and_a_reset_that_meet_never_lose_the_completion() {
+async fn a_completion_concurrent_with_a_reset_is_never_lost() {
     const MEETINGS: usize = 100;
     let app = App::start().await;
     publish_many(&app, MEETINGS, |_| json!({"title": "a job", "tags": "a"})).await;
@@ -258,7 +259,7 @@ async fn of_two_workers_that_settle_at_once_the_later_claim_wins() {
     ledger::check(&app).await;
 }
 
-/// What `POST /events/claim` with a `request_id` asks of the engine.
+/// The engine's form of a `POST /events/claim` with a `request_id`.
 fn repeatable_request() -> ClaimRequest {
     ClaimRequest {
         tags: Tags::from_comma_separated("a").expect("a tag"),
@@ -271,7 +272,7 @@ fn repeatable_request() -> ClaimRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_does_not_take_back_what_a_later_one_carries() {
+async fn a_lost_response_does_not_undo_a_claim_that_a_repeated_request_returned() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     let lost = app.engine().claim_deliveries(repeatable_request()).await.expect("a claim");
@@ -279,8 +280,8 @@ async fn a_lost_answer_does_not_take_back_what_a_later_one_carries() {
     assert_eq!((lost.events().len(), later.events().len()), (1, 1));
     later.delivered();
 
-    // The undoing of the lost answer is held up, and somebody queues behind it: when that one
-    // is through, so is the undoing.
+    // The undoing of the lost claim is blocked, and another lock request queues behind it: when
+    // that one is granted, the undoing has finished.
     let mut conn = database::connection(&app.url).await;
     conn.batch_execute("BEGIN; SELECT 1 FROM waybill.claim_requests FOR UPDATE").await.expect("the row is locked");
     drop(lost);
@@ -298,7 +299,7 @@ async fn a_lost_answer_does_not_take_back_what_a_later_one_carries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_is_lost_and_not_asked_for_again_is_undone() {
+async fn a_claim_whose_response_is_lost_and_not_requested_again_is_undone() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     drop(app.engine().claim_deliveries(repeatable_request()).await.expect("a claim"));
@@ -309,7 +310,7 @@ async fn an_answer_that_is_lost_and_not_asked_for_again_is_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_day_of_the_log_costs_nobody_a_write() {
+async fn writes_succeed_while_a_new_log_partition_is_created() {
     let app = App::with_fixed_clock().await;
     app.advance(30 * 24 * 60 * 60);
     for _ in 0..2 {
@@ -324,7 +325,7 @@ async fn a_new_day_of_the_log_costs_nobody_a_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_day_of_the_log_costs_nobody_a_read() {
+async fn reads_succeed_while_a_new_log_partition_is_created() {
     let app = App::with_fixed_clock().await;
     app.advance(30 * 24 * 60 * 60);
     app.publish_tagged("a").await;
@@ -335,7 +336,7 @@ async fn a_new_day_of_the_log_costs_nobody_a_read() {
     ledger::check(&app).await;
 }
 
-/// Prepares the log for today, and commits once so many statements of the calls wait for it.
+/// Prepares the log for today, and commits once `statements` statements of the calls wait for it.
 async fn while_today_is_prepared<T>(app: &App, statements: i64, calls: impl Future<Output = T>) -> T {
     let mut conn = database::connection(&app.url).await;
     let prepare = format!("BEGIN; SELECT waybill.create_event_log_partition('{}')", app.now().date_naive());

@@ -1,4 +1,4 @@
-//! `docs/configuration.md` and `--help`, held against the program.
+//! `docs/configuration.md` and `--help`, compared with the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,12 +16,12 @@ struct Setting {
     commands: BTreeSet<String>,
 }
 
-/// All settings, by flag, as the program knows them.
+/// Returns all settings of the program by flag.
 fn settings_of_the_program() -> BTreeMap<String, Setting> {
     let mut settings: BTreeMap<String, Setting> = BTreeMap::new();
-    // The flags of `bench` describe a measurement, and not how a server is to behave.
+    // The flags of `bench` describe a measurement, not the behaviour of a server.
     for command in Cli::command().get_subcommands().filter(|command| command.get_name() != "bench") {
-        // A flag without a value is an order to do something once, and must not stay in an environment.
+        // A flag without a value requests a single action, and must not be left in an environment.
         for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values()) {
             let flag = format!("--{}", arg.get_long().expect("every setting has a long flag"));
             let defaults = arg.get_default_values();
@@ -39,7 +39,7 @@ fn document() -> String {
     fs::read_to_string(path).expect("docs/configuration.md")
 }
 
-/// The rows of the table under a heading, cell by cell, without its two lines of head.
+/// Returns the rows of the table under a heading as cells, without its two header lines.
 fn table(document: &str, heading: &str) -> Vec<Vec<String>> {
     let (_, section) = document.split_once(&format!("\n## {heading}\n")).expect("the heading");
     let section = section.split("\n## ").next().unwrap_or_default();
@@ -59,7 +59,7 @@ fn every_setting_is_documented_with_its_variable_and_default() {
         let [flag, variable, default, commands, meaning] = row.try_into().expect("five cells");
         let flag = unquoted(&flag);
         assert!(!default.is_empty() && !meaning.is_empty(), "{flag}");
-        // Where the program has no default, the document says in words what happens.
+        // Where the program has no default, the document describes in words what happens.
         let has_default = program.get(&flag).is_some_and(|setting| setting.default.is_some());
         let default = has_default.then(|| unquoted(&default));
         let commands = commands.split(", ").map(str::to_owned).collect();
@@ -70,7 +70,7 @@ fn every_setting_is_documented_with_its_variable_and_default() {
 }
 
 #[test]
-fn every_setting_has_a_variable_of_its_own() {
+fn every_setting_has_its_own_variable() {
     let settings = settings_of_the_program();
     let variables: BTreeSet<&str> = settings.values().map(|setting| setting.variable.as_str()).collect();
     assert_eq!(variables.len(), settings.len());
@@ -87,7 +87,7 @@ fn help_of(arguments: &[&str]) -> String {
 }
 
 #[track_caller]
-fn names_every_setting(help: &str, commands: &[&str]) {
+fn assert_names_every_setting(help: &str, commands: &[&str]) {
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for (flag, setting) in settings_of_the_program() {
         if !commands.iter().any(|command| setting.commands.contains(*command)) {
@@ -103,17 +103,17 @@ fn names_every_setting(help: &str, commands: &[&str]) {
 
 #[test]
 fn help_names_every_setting_with_its_variable_and_default() {
-    names_every_setting(&help_of(&["--help"]), &["serve", "migrate"]);
-    names_every_setting(&help_of(&["serve", "--help"]), &["serve"]);
-    names_every_setting(&help_of(&["migrate", "--help"]), &["migrate"]);
+    assert_names_every_setting(&help_of(&["--help"]), &["serve", "migrate"]);
+    assert_names_every_setting(&help_of(&["serve", "--help"]), &["serve"]);
+    assert_names_every_setting(&help_of(&["migrate", "--help"]), &["migrate"]);
 }
 
 #[test]
-fn the_version_is_the_crates() {
+fn the_version_is_that_of_the_crate() {
     assert_eq!(help_of(&["--version"]), format!("waybill {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-/// What a constant is in the source: the text right of its `=`.
+/// Returns the source text right of a constant's `=`.
 fn constant(file: &str, name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
     let source = fs::read_to_string(path).unwrap_or_else(|error| panic!("{file}: {error}"));
@@ -123,7 +123,8 @@ fn constant(file: &str, name: &str) -> String {
     value.trim_end_matches(';').to_owned()
 }
 
-/// The numbers in it: one, the two ends of a range, or a list. Durations are in seconds.
+/// Returns the numbers in an expression: one, the two ends of a range, or a list. Durations are in
+/// seconds.
 fn numbers(expression: &str) -> Vec<f64> {
     if let Some(list) = expression.strip_prefix('[') {
         return list.trim_end_matches(']').split(", ").flat_map(numbers).collect();
@@ -144,7 +145,7 @@ fn numbers(expression: &str) -> Vec<f64> {
 }
 
 #[test]
-fn fixed_limits_are_documented_as_they_are() {
+fn fixed_limits_are_documented_with_their_values() {
     for row in table(&document(), "Fixed limits") {
         let [limit, value, place] = row.try_into().expect("three cells");
         let (file, name) =

@@ -1,4 +1,4 @@
-//! Links and paths in the documents lead somewhere.
+//! Links and paths in the documents must exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Folders whose names, in backticks, are taken for paths from the root of the repository.
 const ROOTS: &[&str] = &["src/", "tests/", "docs/", "bench/", "migrations/", "examples/", "scripts/", ".ci/", "sql/"];
 
-/// Paths that are there only after a benchmark has run.
+/// Paths that exist only after a benchmark has run.
 const MADE_LATER: &[&str] = &["bench/results.json"];
 
 fn root() -> &'static Path {
@@ -24,17 +24,17 @@ fn documents() -> Vec<PathBuf> {
     documents
 }
 
-/// The text without blocks of code, in which brackets mean other things.
+/// Returns the text without blocks of code, in which brackets mean other things.
 fn prose(text: &str) -> String {
     text.split("```").step_by(2).collect()
 }
 
-/// The targets of `[text](target)`.
+/// Returns the targets of `[text](target)`.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
-/// Headings as the usual hosts turn them into anchors.
+/// Returns the headings as the usual hosts turn them into anchors.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter_map(|line| line.strip_prefix('#'));
     let word = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
@@ -85,7 +85,7 @@ fn paths_in_documents_exist() {
 }
 
 #[test]
-fn the_licence_is_the_same_everywhere() {
+fn the_licence_is_the_same_in_all_files() {
     let read = |name: &str| fs::read_to_string(root().join(name)).expect("a file");
     assert!(read("LICENSE").starts_with("MIT License"));
     assert!(read("Cargo.toml").contains("license = \"MIT\""));

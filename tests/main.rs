@@ -1,5 +1,5 @@
-//! One binary, because linking several costs more than running them. Files under `api`
-//! mirror the routes.
+//! One test binary, because linking several costs more than running them. Files under `api` mirror
+//! the routes.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Memory is bounded by bytes: of what one claim hands out, and of the bodies under way.
+//! Memory is bounded in bytes: for the events that one claim returns, and for the bodies in
+//! progress.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -11,7 +12,7 @@ use crate::support::{App, Options, database, http_client, until};
 
 const MIB: usize = 1024 * 1024;
 
-/// Events that one claim can hand out if their payloads are as large as allowed.
+/// The number of events of the maximum size that one claim can return.
 const CLAIMED_AT_ONCE: usize = 16;
 
 fn large_event(tag: &str) -> Value {
@@ -25,17 +26,17 @@ async fn publish_large(app: &App, events: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_hands_out_no_more_payloads_than_sixteen_megabytes() {
+async fn a_claim_returns_at_most_sixteen_megabytes_of_payloads() {
     let app = App::start().await;
     publish_large(&app, CLAIMED_AT_ONCE + 3).await;
     app.publish_tagged("a").await;
     assert_eq!(app.claim_batch("a", "w:1", 1000).await.len(), CLAIMED_AT_ONCE);
-    assert_eq!(app.claim_batch("a", "w:1", 1000).await.len(), 4, "what was left comes next");
+    assert_eq!(app.claim_batch("a", "w:1", 1000).await.len(), 4, "the remaining events come next");
     assert!(app.claim_batch("a", "w:1", 1000).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn small_payloads_are_bounded_by_their_number_alone() {
+async fn a_claim_of_small_payloads_is_limited_only_by_their_number() {
     let app = App::start().await;
     let events: Vec<Value> = (0..1_000).map(|n| json!({"title": "t", "tags": "a", "payload": n})).collect();
     app.post("/events/batch", &json!({"events": events})).await.expect(201);
@@ -43,7 +44,7 @@ async fn small_payloads_are_bounded_by_their_number_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_workers_that_ask_at_once_get_a_large_event_each() {
+async fn many_workers_that_claim_at_once_get_a_large_event_each() {
     let app = App::start().await;
     let workers = CLAIMED_AT_ONCE + 4;
     publish_large(&app, workers).await;
@@ -51,10 +52,10 @@ async fn many_workers_that_ask_at_once_get_a_large_event_each() {
     assert_eq!(claims.iter().flatten().count(), workers);
 }
 
-/// Two requests of 8 MiB each of which nothing more comes than the beginning take all the memory for
-/// large bodies that there is. Those of which nothing comes at all take none.
+/// Two requests of 8 MiB that send only their beginning take all the memory for large bodies.
+/// Requests that send nothing take none.
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_that_arrive_slowly_refuse_large_ones_and_let_small_ones_through() {
+async fn while_large_bodies_arrive_slowly_further_large_ones_are_refused_and_small_ones_accepted() {
     let flags = vec!["--request-memory-mb=32".to_owned()];
     let app = App::start_with(Options { flags, ..Options::default() }).await;
     let address = app.base.trim_start_matches("http://");
@@ -67,7 +68,7 @@ async fn bodies_that_arrive_slowly_refuse_large_ones_and_let_small_ones_through(
     app.publish(large_event("a")).await;
 }
 
-/// Announces a body of so many bytes, and sends only the first of them.
+/// Announces a body of `bytes` bytes, and sends only the first `sent` of them.
 fn announce_body(address: &str, bytes: usize, sent: usize) -> TcpStream {
     let mut socket = TcpStream::connect(address).expect("the server listens");
     let head = format!(
@@ -78,17 +79,17 @@ fn announce_body(address: &str, bytes: usize, sent: usize) -> TcpStream {
     socket
 }
 
-/// Kilobytes of memory that a process has in use, or had at most. `RssAnon` is without the pages of
-/// the program itself, of which a debug build has many.
+/// Returns the memory that a process uses, or used at most, in kilobytes. `RssAnon` excludes the
+/// pages of the program itself, which are many in a debug build.
 fn memory(server: &Process, name: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("its size");
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Publishes what large clients publish at once, claims it, and gives the memory back.
+/// Publishes many large events at once, claims them, and asserts that the memory is released.
 #[tokio::test(flavor = "multi_thread")]
-async fn large_publishes_and_claims_take_bounded_memory_and_give_it_back() {
+async fn large_publishes_and_claims_use_bounded_memory_and_release_it() {
     let url = database::migrated().await;
     let server = Process::start(waybill(&["serve", "--bind=127.0.0.1:0", "--database-url", &url]));
     let batch = json!({"events": vec![large_event("b"); 15]}).to_string();
@@ -103,11 +104,11 @@ async fn large_publishes_and_claims_take_bounded_memory_and_give_it_back() {
     let highest = memory(&server, "VmHWM");
     eprintln!("{highest} KB at most; {} of 80 and {} of 6 were stored", count(&ones), count(&batches));
     assert!(highest <= 300 * 1024, "{highest} KB");
-    until("memory is given back", async || memory(&server, "RssAnon") <= 80 * 1024).await;
+    until("memory is released", async || memory(&server, "RssAnon") <= 80 * 1024).await;
     server.stop().await;
 }
 
-/// Posts by a connection of its own; returns the status.
+/// Posts on a new connection. Returns the status.
 async fn status_of(app: &App, path: &str, body: &str) -> u16 {
     let request = http_client().post(format!("{}{path}", app.base)).header("content-type", "application/json");
     request.body(body.to_owned()).send().await.expect("an answer").status().as_u16()

@@ -1,4 +1,4 @@
-//! Ordering keys: one at a time, in publish order, whatever happens to the head.
+//! Ordering keys: one event at a time, in publish order, whatever happens to the head.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -19,21 +19,21 @@ fn keyed_with(key: &str, more: Value) -> Value {
     event
 }
 
-/// Publishes three events of one key; answers their ids.
+/// Publishes three events of one key. Returns their ids.
 async fn three_of(app: &App, key: &str) -> [i64; 3] {
     [app.publish(keyed(key)).await, app.publish(keyed(key)).await, app.publish(keyed(key)).await]
 }
 
-/// Claims the next event, which must be this one, while nothing else can be claimed.
-async fn take_only(app: &App, id: i64) -> Claim {
+/// Claims the next event, and asserts that it is this one and that no other can be claimed.
+async fn claim_only(app: &App, id: i64) -> Claim {
     let claim = app.claim_one("a", W1).await;
     assert_eq!(claim.event_id, id);
-    assert!(app.claim("a", W2).await.is_none(), "another one of the key was handed out beside {id}");
+    assert!(app.claim("a", W2).await.is_none(), "another event of the key was handed out together with {id}");
     claim
 }
 
-/// Claims and completes whatever can be claimed; answers the ids in that order.
-async fn work_off(app: &App) -> Vec<i64> {
+/// Claims and completes everything that can be claimed. Returns the ids in that order.
+async fn complete_all(app: &App) -> Vec<i64> {
     let mut done = Vec::new();
     while let Some(event) = app.claim("a", W1).await {
         let claim = Claim::of(&event);
@@ -47,7 +47,7 @@ async fn work_off(app: &App) -> Vec<i64> {
 async fn events_of_one_key_are_handed_out_one_at_a_time_in_publish_order() {
     let app = App::start().await;
     for id in three_of(&app, "k").await {
-        let claim = take_only(&app, id).await;
+        let claim = claim_only(&app, id).await;
         app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     }
     assert!(app.claim("a", W1).await.is_none());
@@ -55,7 +55,7 @@ async fn events_of_one_key_are_handed_out_one_at_a_time_in_publish_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_claim_gets_one_of_a_key() {
+async fn a_batch_claim_gets_one_event_of_a_key() {
     let app = App::start().await;
     let first = three_of(&app, "k").await;
     let other = three_of(&app, "l").await;
@@ -70,11 +70,11 @@ async fn priority_does_not_overtake_within_a_key() {
     let low = app.publish(keyed_with("k", json!({"priority": -5}))).await;
     let high = app.publish(keyed_with("k", json!({"priority": 100}))).await;
     let middle = app.publish(keyed_with("k", json!({"priority": 50}))).await;
-    assert_eq!(work_off(&app).await, [low, high, middle]);
+    assert_eq!(complete_all(&app).await, [low, high, middle]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_key_counts_whatever_the_tags_are() {
+async fn the_key_orders_events_across_all_tags() {
     let app = App::start().await;
     let first = app.publish(keyed("k")).await;
     let second = app.publish(json!({"title": "a job", "tags": "b", "ordering_key": "k"})).await;
@@ -98,7 +98,7 @@ async fn other_keys_and_events_without_one_run_in_parallel() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_are_told_apart_by_every_character() {
+async fn keys_are_compared_character_by_character() {
     let app = App::start().await;
     let keys = ["k", "K", "k ", "k:1", "1:k", "ключ"];
     for key in keys {
@@ -115,21 +115,21 @@ async fn a_delayed_head_blocks_its_followers() {
     app.advance_and_promote(59).await;
     assert!(app.claim("a", W1).await.is_none());
     app.advance_and_promote(1).await;
-    assert_eq!(work_off(&app).await, [head, next]);
+    assert_eq!(complete_all(&app).await, [head, next]);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_follower_waits_for_its_time_and_its_turn() {
+async fn a_delayed_follower_waits_for_its_due_time_and_for_its_head() {
     let app = App::with_fixed_clock().await;
     let head = app.publish(keyed("k")).await;
     let delayed = app.publish(keyed_with("k", json!({"delay_seconds": 60}))).await;
     let last = app.publish(keyed("k")).await;
-    let claim = take_only(&app, head).await;
+    let claim = claim_only(&app, head).await;
     assert_eq!(app.advance_and_promote(60).await, 1);
-    assert!(app.claim("a", W2).await.is_none(), "its time has come, its turn has not");
+    assert!(app.claim("a", W2).await.is_none(), "it is due, but not the head of its key");
     app.settle(&claim, "complete", Naming::Lease).await.expect(200);
-    assert_eq!(work_off(&app).await, [delayed, last]);
+    assert_eq!(complete_all(&app).await, [delayed, last]);
     ledger::check(&app).await;
 }
 
@@ -138,54 +138,54 @@ async fn a_retrying_head_blocks_through_all_its_retries() {
     let app = App::with_fixed_clock().await;
     let [head, next, last] = three_of(&app, "k").await;
     for _ in 0..2 {
-        let claim = take_only(&app, head).await;
+        let claim = claim_only(&app, head).await;
         app.settle(&claim, "fail", Naming::Lease).await.expect(200);
-        assert!(app.claim("a", W2).await.is_none(), "it awaits its retry, and blocks");
+        assert!(app.claim("a", W2).await.is_none(), "it waits for its retry and blocks its key");
         app.advance_and_promote(299).await;
         assert!(app.claim("a", W2).await.is_none());
         app.advance_and_promote(1).await;
     }
-    let claim = take_only(&app, head).await;
+    let claim = claim_only(&app, head).await;
     app.settle(&claim, "complete", Naming::Lease).await.expect(200);
-    assert_eq!(work_off(&app).await, [next, last]);
+    assert_eq!(complete_all(&app).await, [next, last]);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_that_comes_back_is_still_the_head() {
+async fn a_head_that_is_pending_again_is_still_the_head() {
     let app = App::with_fixed_clock().await;
     let [head, next, last] = three_of(&app, "k").await;
-    let claim = take_only(&app, head).await;
+    let claim = claim_only(&app, head).await;
     app.operate(head, "reset").await.expect(200);
-    let claim_again = take_only(&app, head).await;
+    let claim_again = claim_only(&app, head).await;
     app.settle(&claim, "complete", Naming::Lease).await.problem(409, "lease_lost");
     app.settle(&claim_again, "release", Naming::Lease).await.expect(200);
-    let claim = take_only(&app, head).await;
+    let claim = claim_only(&app, head).await;
     app.settle_with(&claim, "release", json!({"delay_seconds": 5})).await.expect(200);
     assert!(app.claim("a", W1).await.is_none());
     app.advance_and_promote(5).await;
-    take_only(&app, head).await;
+    claim_only(&app, head).await;
     app.advance(300);
     assert_eq!(app.reap().await, 1);
-    let claim = take_only(&app, head).await;
+    let claim = claim_only(&app, head).await;
     app.settle_with(&claim, "fail", json!({"retry_after_seconds": 0})).await.expect(200);
-    assert_eq!(work_off(&app).await, [head, next, last]);
+    assert_eq!(complete_all(&app).await, [head, next, last]);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_completion_of_a_head_that_was_reset_releases_the_next() {
+async fn a_late_completion_of_a_head_that_was_reset_releases_the_next_event() {
     let app = App::start().await;
     let [head, next, _] = three_of(&app, "k").await;
-    let claim = take_only(&app, head).await;
+    let claim = claim_only(&app, head).await;
     app.operate(head, "reset").await.expect(200);
     app.settle(&claim, "complete", Naming::Lease).await.expect(200);
-    take_only(&app, next).await;
+    claim_only(&app, next).await;
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn however_the_head_ends_the_next_is_released() {
+async fn the_next_event_is_released_however_the_head_ends() {
     let app = App::with_fixed_clock().await;
     let completed = app.publish(keyed("k")).await;
     let failed = app.publish(keyed("k")).await;
@@ -196,11 +196,11 @@ async fn however_the_head_ends_the_next_is_released() {
     let poison = app.publish(keyed("k")).await;
     let last = app.publish(keyed("k")).await;
 
-    let claim = take_only(&app, completed).await;
+    let claim = claim_only(&app, completed).await;
     app.settle(&claim, "complete", Naming::Lease).await.expect(200);
-    let claim = take_only(&app, failed).await;
+    let claim = claim_only(&app, failed).await;
     app.settle_with(&claim, "fail", json!({"retryable": false})).await.expect(400);
-    let claim = take_only(&app, called_off).await;
+    let claim = claim_only(&app, called_off).await;
     app.operate(called_off, "cancel").await.expect(200);
     app.settle(&claim, "fail", Naming::Lease).await.expect(200);
     app.operate(cancelled, "cancel").await.expect(200);
@@ -208,52 +208,52 @@ async fn however_the_head_ends_the_next_is_released() {
     assert_eq!(app.expire().await, 1);
     assert_eq!(app.status(expired).await, "FAILED");
     for _ in 0..5 {
-        take_only(&app, poison).await;
+        claim_only(&app, poison).await;
         app.advance(300);
         assert_eq!(app.reap().await, 1);
     }
     assert_eq!(app.status(poison).await, "FAILED");
-    take_only(&app, last).await;
+    claim_only(&app, last).await;
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_that_ends_before_its_turn_leaves_no_gap() {
+async fn a_follower_that_is_cancelled_leaves_no_gap() {
     let app = App::with_fixed_clock().await;
     let [head, cancelled, last] = three_of(&app, "k").await;
     app.operate(cancelled, "cancel").await.expect(200);
-    assert_eq!(work_off(&app).await, [head, last]);
+    assert_eq!(complete_all(&app).await, [head, last]);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_one_that_is_retried_joins_the_tail() {
+async fn a_failed_event_that_is_retried_joins_the_tail_of_its_key() {
     let app = App::start().await;
     let [head, next, last] = three_of(&app, "k").await;
-    let claim = take_only(&app, head).await;
+    let claim = claim_only(&app, head).await;
     app.settle_with(&claim, "fail", json!({"retryable": false})).await.expect(400);
     app.operate(head, "retry").await.expect(200);
     let newest = app.publish(keyed("k")).await;
-    assert_eq!(work_off(&app).await, [next, last, head, newest]);
+    assert_eq!(complete_all(&app).await, [next, last, head, newest]);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_that_are_retried_at_once_keep_their_order() {
+async fn several_events_that_are_retried_at_once_keep_their_order() {
     let app = App::start().await;
     let failed = three_of(&app, "k").await;
     for id in failed {
-        let claim = take_only(&app, id).await;
+        let claim = claim_only(&app, id).await;
         app.settle_with(&claim, "fail", json!({"retryable": false})).await.expect(400);
     }
     let waiting = app.publish(keyed("k")).await;
     assert_eq!(app.post_empty("/events/retry").await.expect(200).json()["retried"], 3);
-    assert_eq!(work_off(&app).await, [waiting, failed[0], failed[1], failed[2]]);
+    assert_eq!(complete_all(&app).await, [waiting, failed[0], failed[1], failed[2]]);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_may_hold_several_of_one_key_and_keeps_their_order() {
+async fn a_batch_may_hold_several_events_of_one_key_and_keeps_their_order() {
     let app = App::start().await;
     let keys = ["k", "l", "k", "k", "l"];
     let events: Vec<Value> = keys.iter().map(|key| keyed(key)).collect();
@@ -268,7 +268,7 @@ async fn a_batch_may_hold_several_of_one_key_and_keeps_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_settlements_releases_the_next_of_every_key() {
+async fn a_batch_of_settlements_releases_the_next_event_of_every_key() {
     let app = App::start().await;
     let mut nexts = Vec::new();
     for key in 0..20 {
@@ -286,11 +286,11 @@ async fn a_batch_of_settlements_releases_the_next_of_every_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_is_only_pushed_does_not_stand_in_the_way() {
+async fn an_event_that_is_only_pushed_does_not_block_the_key_for_workers() {
     let app = App::start().await;
     app.publish(json!({"event_type": "order.paid", "ordering_key": "k"})).await;
     let id = app.publish(keyed("k")).await;
-    take_only(&app, id).await;
+    claim_only(&app, id).await;
     ledger::check(&app).await;
 }
 
@@ -308,7 +308,7 @@ async fn concurrent_publishers_of_one_key_each_keep_their_order() {
     });
     let published = futures_util::future::join_all(publishing).await;
     ledger::check(&app).await;
-    let order = work_off(&app).await;
+    let order = complete_all(&app).await;
     assert_eq!(order.len(), PUBLISHERS * EACH);
     for mine in published {
         let seen: Vec<i64> = order.iter().copied().filter(|id| mine.contains(id)).collect();
@@ -318,7 +318,7 @@ async fn concurrent_publishers_of_one_key_each_keep_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn publishers_and_workers_of_a_few_keys_never_lose_or_overtake() {
+async fn concurrent_publishers_and_workers_of_a_few_keys_keep_the_order_and_lose_nothing() {
     const KEYS: usize = 3;
     const EACH: usize = 40;
     let app = App::start().await;
@@ -348,7 +348,7 @@ async fn publishers_and_workers_of_a_few_keys_never_lose_or_overtake() {
         }
     });
     tokio::join!(futures_util::future::join_all(publishing), futures_util::future::join_all(working));
-    work_off(&app).await;
+    complete_all(&app).await;
     assert_eq!(app.count("SELECT count(*) FROM waybill.deliveries WHERE status <> 'COMPLETED'").await, 0);
     let overtakings = "SELECT count(*) FROM (
         SELECT l.id, lag(l.id) OVER (PARTITION BY e.ordering_key ORDER BY e.id) AS before

@@ -18,14 +18,14 @@ use tokio_postgres::config::Host;
 use crate::support::work::{Claim, Naming};
 use crate::support::{App, Options, database, ledger, until};
 
-/// What `docs/operations.md` says to tell PgBouncer where connections are shared.
+/// The settings that `docs/operations.md` requires of PgBouncer where connections are shared.
 const CONNECT_QUERY: &str = "SET synchronous_commit = on; SET default_transaction_isolation = ''read committed''; \
      SET statement_timeout = ''4s''; SET idle_in_transaction_session_timeout = ''15s''; SET lock_timeout = ''4s''; \
      SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
      SET enable_mergejoin = off; SET enable_memoize = off; SET plan_cache_mode = force_generic_plan";
 
-/// A PgBouncer in front of the shared cluster, reached through a socket in a folder of its own.
-/// Ends when it is dropped, and with this process at the latest.
+/// A PgBouncer in front of the shared cluster, reached through a socket in its own folder. It ends
+/// when it is dropped, and with this process at the latest.
 struct PgBouncer {
     shell: Child,
     folder: TempDir,
@@ -38,8 +38,8 @@ fn program() -> PathBuf {
     named.into_iter().chain(usual).find(|file| file.exists()).expect("PgBouncer is installed: see scripts/prepare")
 }
 
-/// Whether it carries named prepared statements from one connection to another.
-fn carries_prepared_statements() -> bool {
+/// Returns whether this PgBouncer supports named prepared statements across connections.
+fn supports_prepared_statements() -> bool {
     let output = Command::new(program()).arg("--version").output().expect("it runs").stdout;
     let text = String::from_utf8(output).expect("text");
     let version = text.lines().next().and_then(|line| line.strip_prefix("PgBouncer ")).expect("its version");
@@ -68,8 +68,8 @@ impl PgBouncer {
         Self { shell, folder }
     }
 
-    /// Runs it as whoever owns the cluster: it refuses root, and the socket everybody else. A
-    /// shell ends it when the pipe to this process is closed, in whatever way.
+    /// Runs it as the owner of the cluster: PgBouncer refuses root, and the socket all other users.
+    /// A shell ends it when the pipe to this process is closed in any way.
     fn run(folder: &Path, socket: &Path) -> Child {
         let owner = fs::metadata(socket).expect("the cluster runs");
         let log = fs::File::create(folder.join("log")).expect("a file");
@@ -87,7 +87,7 @@ impl PgBouncer {
         command.spawn().expect("it runs")
     }
 
-    /// A connection of the test's own, through PgBouncer.
+    /// Opens a connection of the test itself through PgBouncer.
     async fn client(&self, direct: &str) -> tokio_postgres::Client {
         let mut config = tokio_postgres::Config::new();
         config.host_path(self.folder.path()).port(6432).user("waybill");
@@ -97,8 +97,8 @@ impl PgBouncer {
         client
     }
 
-    /// A server that reaches its database only through PgBouncer. The test itself goes straight
-    /// to it.
+    /// Starts a server that reaches its database only through PgBouncer. The test itself connects
+    /// directly.
     async fn serve(&self, direct: &str, flags: [&str; 2]) -> App {
         let name = direct.rsplit_once('/').expect("a database").1;
         let folder = self.folder.path().display().to_string().replace('/', "%2F");
@@ -110,9 +110,9 @@ impl PgBouncer {
     }
 }
 
-/// Looks for work often.
+/// Polls often.
 const POLLING: [&str; 2] = ["--notify=false", "--poll-interval-ms=20"];
-/// Looks for work so seldom that what is delivered was delivered by a notification.
+/// Polls so seldom that what is delivered was delivered by a notification.
 const LISTENING: [&str; 2] = ["--notify=true", "--poll-interval-ms=60000"];
 
 impl Drop for PgBouncer {
@@ -122,8 +122,8 @@ impl Drop for PgBouncer {
     }
 }
 
-/// Two servers on one database that was empty before the first; all they do goes through
-/// PgBouncer, their migrations included.
+/// Starts two servers on one empty database. Everything they do goes through PgBouncer, including
+/// their migrations.
 async fn two_servers(bouncer: &PgBouncer, flags: [&str; 2]) -> (App, App) {
     let direct = database::empty().await;
     let one = bouncer.serve(&direct, flags).await;
@@ -131,8 +131,8 @@ async fn two_servers(bouncer: &PgBouncer, flags: [&str; 2]) -> (App, App) {
     (one, other)
 }
 
-/// Many publish and work at once, on both servers, with and without ordering keys.
-async fn live_many_lives(one: &App, other: &App) {
+/// Many callers publish and work at once, on both servers, with and without ordering keys.
+async fn publish_and_complete_many(one: &App, other: &App) {
     const EVENTS: usize = 400;
     const CALLERS: usize = 16;
     let servers = [one, other];
@@ -148,7 +148,8 @@ async fn live_many_lives(one: &App, other: &App) {
     .await;
     let finished = join_all((0..CALLERS).map(async |caller| {
         let mut finished = 0;
-        // The last of a key may be in the hands of others: whoever waits in vain is done.
+        // Another worker may hold the last event of a key: a worker that waits without result is
+        // done.
         let path = format!("/events/subscribe?tags=a&worker_id=w:{caller}&wait=2");
         while let (app, 200, event) = claim(servers[(caller + finished) % 2], &path).await {
             app.settle(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
@@ -167,7 +168,7 @@ async fn claim<'a>(app: &'a App, path: &str) -> (&'a App, u16, Value) {
     (app, reply.status, event)
 }
 
-/// Work that is published on one server is delivered by the other, to somebody who waits.
+/// Asserts that a waiting worker on one server gets work that is published on the other.
 async fn deliver_across(one: &App, other: &App) {
     let request = other.client.get(format!("{}/events/subscribe?tags=b&worker_id=w:1&wait=60", other.base));
     let waiter = tokio::spawn(async move { request.send().await.expect("an answer").json::<Value>().await });
@@ -178,7 +179,7 @@ async fn deliver_across(one: &App, other: &App) {
     other.settle(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
 }
 
-/// What holds on the connections that a server is given, many of them at once.
+/// Returns a setting on many of a server's connections at once.
 async fn settings_of(app: &App, name: &str) -> Vec<String> {
     #[derive(diesel::QueryableByName)]
     struct Row {
@@ -187,21 +188,21 @@ async fn settings_of(app: &App, name: &str) -> Vec<String> {
     }
     join_all((0..8).map(async |_| {
         let mut conn = app.engine().database().connection().await.expect("a connection");
-        // Long enough for all to be asked at once.
+        // Long enough for all connections to be used at once.
         let sql = format!("SELECT current_setting('{name}') AS value FROM pg_sleep(0.1)");
         diesel::sql_query(sql).get_result::<Row>(&mut conn).await.expect("a row").value
     }))
     .await
 }
 
-/// The promise that what is acknowledged is on disk must not depend on where it was made.
+/// Commits must be durable whichever connection they are made on.
 async fn assert_commits_are_durable(app: &App) {
     assert_eq!(settings_of(app, "synchronous_commit").await, ["on"; 8]);
     assert_eq!(settings_of(app, "default_transaction_isolation").await, ["read committed"; 8]);
     assert_eq!(settings_of(app, "enable_seqscan").await, ["off"; 8]);
 }
 
-/// A database whose own defaults are not good enough for a queue.
+/// Gives the database defaults that are not safe for a queue.
 async fn spoil_defaults(app: &App) {
     let name = app.url.rsplit_once('/').expect("a database").1;
     let spoil = format!(
@@ -212,57 +213,58 @@ async fn spoil_defaults(app: &App) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_session_pooling_servers_work_as_without_a_proxy() {
+async fn with_session_pooling_servers_work_as_without_a_proxy() {
     let bouncer = PgBouncer::start("pool_mode = session\ndefault_pool_size = 40", "").await;
     let (one, other) = two_servers(&bouncer, POLLING).await;
     deliver_across(&one, &other).await;
-    live_many_lives(&one, &other).await;
+    publish_and_complete_many(&one, &other).await;
     spoil_defaults(&one).await;
     let another = bouncer.serve(&one.url, POLLING).await;
     assert_commits_are_durable(&another).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_session_pooling_servers_wake_each_other() {
+async fn with_session_pooling_servers_wake_each_other() {
     let bouncer = PgBouncer::start("pool_mode = session\ndefault_pool_size = 40", "").await;
     let (one, other) = two_servers(&bouncer, LISTENING).await;
     let listeners = "SELECT count(*) FROM pg_stat_activity \
          WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
     until("both listen", async || one.count(listeners).await == 2).await;
-    // Twice: a server looks once by itself when it begins to listen.
+    // Twice, because a server polls once when it begins to listen.
     for _ in 0..2 {
         deliver_across(&one, &other).await;
     }
 }
 
-/// What transaction pooling stands or falls with, and from which version on it stands.
+/// Transaction pooling depends on this, which PgBouncer supports since a certain version.
 #[tokio::test(flavor = "multi_thread")]
-async fn prepared_statements_are_carried_from_1_21_on() {
-    let carried = if carries_prepared_statements() { "max_prepared_statements = 200" } else { "" };
-    let bouncer = PgBouncer::start(&format!("pool_mode = transaction\ndefault_pool_size = 2\n{carried}"), "").await;
+async fn prepared_statements_work_with_transaction_pooling_from_1_21_on() {
+    let prepared_statements = if supports_prepared_statements() { "max_prepared_statements = 200" } else { "" };
+    let bouncer =
+        PgBouncer::start(&format!("pool_mode = transaction\ndefault_pool_size = 2\n{prepared_statements}"), "").await;
     let direct = database::empty().await;
     let (one, other) = (bouncer.client(&direct).await, bouncer.client(&direct).await);
     let statement = one.prepare("SELECT 1").await.expect("prepared, on the only connection there is");
     other.batch_execute("BEGIN").await.expect("that connection is taken");
-    assert_eq!(one.query(&statement, &[]).await.is_ok(), carries_prepared_statements());
+    assert_eq!(one.query(&statement, &[]).await.is_ok(), supports_prepared_statements());
 }
 
-/// Fewer connections than the servers have, so that they are handed from one to another.
+/// Fewer connections than the servers have, so that they are shared.
 #[tokio::test(flavor = "multi_thread")]
-async fn in_transaction_pooling_servers_work_if_prepared_statements_and_settings_are_carried() {
-    if !carries_prepared_statements() {
+async fn with_transaction_pooling_servers_work_if_prepared_statements_and_settings_are_configured() {
+    if !supports_prepared_statements() {
         eprintln!("not tried: PgBouncer carries prepared statements from 1.21 on");
         return;
     }
     let settings = "pool_mode = transaction\ndefault_pool_size = 6\nmax_prepared_statements = 200";
     let bouncer = PgBouncer::start(settings, &format!("connect_query='{CONNECT_QUERY}'")).await;
     let (one, other) = two_servers(&bouncer, POLLING).await;
-    // On a connection that is handed on, whoever starts next would wait for it in vain.
+    // On a shared connection, the next server to start would wait for such a lock forever.
     let locks = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
          WHERE l.locktype = 'advisory' AND d.datname = current_database()";
     until("no lock of the migrations is left", async || one.count(locks).await == 0).await;
     deliver_across(&one, &other).await;
-    live_many_lives(&one, &other).await;
+    publish_and_complete_many(&one, &other).await;
     spoil_defaults(&one).await;
     database::execute(
         &one.url,

@@ -1,5 +1,5 @@
-//! `src/store/tables/schema.rs` is written by hand: every table, key and column of it is held
-//! against the migrated database, and the other way round.
+//! `src/store/schema.rs` is written by hand: every table, key and column of it is compared with the
+//! migrated database, in both directions.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use diesel_async::RunQueryDsl;
 
 use crate::support::database;
 
-/// `table.column` or `table (key)`, and what is said of it.
+/// The type of each `table.column`, and the columns of each `table (key)`.
 type Facts = BTreeMap<String, String>;
 
 fn facts_of_the_code() -> Facts {
@@ -25,7 +25,8 @@ fn facts_of_the_code() -> Facts {
     facts
 }
 
-/// Partitions are tables of their own only to PostgreSQL; what ran is the migration tool's.
+/// Partitions are separate tables only to PostgreSQL, and the table of applied migrations belongs
+/// to the migration tool.
 const COLUMNS: &str = "SELECT c.relname || '.' || a.attname AS name, \
         format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN '' ELSE ' null' END AS fact \
      FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
@@ -50,18 +51,18 @@ async fn facts_of_the_database() -> Facts {
     let url = database::migrated().await;
     let rows: Vec<Row> = diesel::sql_query(COLUMNS).load(&mut database::connection(&url).await).await.expect("rows");
     let facts = rows.into_iter().map(|row| {
-        let fact = if row.name.contains('.') { in_diesels_words(&row.fact) } else { row.fact };
+        let fact = if row.name.contains('.') { diesel_type(&row.fact) } else { row.fact };
         (row.name, fact)
     });
     facts.collect()
 }
 
-fn in_diesels_words(column: &str) -> String {
+fn diesel_type(column: &str) -> String {
     if let Some(inner) = column.strip_suffix(" null") {
-        return format!("Nullable<{}>", in_diesels_words(inner));
+        return format!("Nullable<{}>", diesel_type(inner));
     }
     if let Some(element) = column.strip_suffix("[]") {
-        return format!("Array<{}>", in_diesels_words(element));
+        return format!("Array<{}>", diesel_type(element));
     }
     let word = match column {
         "bigint" => "BigInt",

@@ -1,4 +1,5 @@
-//! Every file in `src/store/sql` is a whole statement with declared parameters, and fits the schema.
+//! Every file in `src/store/sql` is a whole statement with declared parameters, and fits the
+//! schema.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ fn store() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store")
 }
 
-/// The files of a folder with this extension, by name.
+/// Returns the files of a folder with this extension, by name.
 fn files(folder: &Path, extension: &str) -> BTreeMap<String, String> {
     let paths = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let paths = paths.filter(|path| path.extension().is_some_and(|found| found == extension));

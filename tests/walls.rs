@@ -1,11 +1,11 @@
-//! The arrows between the rooms of the house, kept honest by reading the source.
+//! The allowed dependencies between modules, checked by reading the source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each room, and the rooms that it may know.
-const ARROWS: &[(&str, &[&str])] = &[
+/// Each module, and the modules that it may use.
+const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("error", &["domain"]),
     ("store", &["domain", "error"]),
@@ -15,9 +15,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("webhook", &["domain"]),
     ("postgres", &[]),
     ("logging", &["config"]),
-    // Settings are typed by those whom they are for.
+    // Each module defines its own settings.
     ("config", &["background", "domain", "engine", "store", "webhook"]),
-    // Those who put the house together know all of it.
+    // The startup code uses all modules.
     ("startup", &["background", "config", "engine", "error", "http", "postgres", "store", "webhook"]),
     ("metrics", &[]),
     ("bench", &["config"]),
@@ -26,9 +26,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("main", &["cli", "config"]),
 ];
 
-/// A source file: its room, its path, and its text without comments.
+/// A source file: its module, its path, and its code without comments.
 struct Source {
-    room: String,
+    module: String,
     path: PathBuf,
     code: String,
 }
@@ -54,12 +54,12 @@ fn sources() -> Vec<Source> {
 fn read(src: &Path, path: PathBuf) -> Source {
     let text = fs::read_to_string(&path).expect("a file that is text");
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
-    let inside = path.strip_prefix(src).expect("a file of the house").to_path_buf();
-    let room = inside.components().next().expect("a name").as_os_str().to_string_lossy();
-    Source { room: room.trim_end_matches(".rs").to_owned(), path: inside, code }
+    let inside = path.strip_prefix(src).expect("a file below src").to_path_buf();
+    let module = inside.components().next().expect("a name").as_os_str().to_string_lossy();
+    Source { module: module.trim_end_matches(".rs").to_owned(), path: inside, code }
 }
 
-/// The names that follow `prefix`, be it one or a list in braces.
+/// Returns the names that follow `prefix`, be it one or a list in braces.
 fn names_after<'a>(code: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
     code.split(prefix).skip(1).flat_map(|rest| match rest.strip_prefix('{') {
         Some(list) => list.split('}').next().unwrap_or_default().split(',').map(first_word).collect::<Vec<_>>(),
@@ -72,56 +72,57 @@ fn first_word(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
 
-/// The rooms that a file knows, its own apart.
-fn known_rooms(source: &Source) -> BTreeSet<&str> {
+/// Returns the modules that a file uses, other than its own.
+fn used_modules(source: &Source) -> BTreeSet<&str> {
     let inside = names_after(&source.code, "crate::");
-    let from_outside = names_after(&source.code, "waybill::").filter(|_| source.room == "main");
-    inside.chain(from_outside).filter(|room| !room.is_empty() && *room != source.room).collect()
+    let from_outside = names_after(&source.code, "waybill::").filter(|_| source.module == "main");
+    inside.chain(from_outside).filter(|module| !module.is_empty() && *module != source.module).collect()
 }
 
 #[test]
-fn every_room_knows_only_the_rooms_it_may() {
-    let arrows: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
+fn every_module_uses_only_the_modules_it_may() {
+    let dependencies: BTreeMap<&str, &[&str]> = DEPENDENCIES.iter().copied().collect();
     let mut wrong = Vec::new();
     for source in sources() {
-        let allowed =
-            arrows.get(source.room.as_str()).unwrap_or_else(|| panic!("{}: a room without arrows", source.room));
-        let known = known_rooms(&source);
+        let allowed = dependencies
+            .get(source.module.as_str())
+            .unwrap_or_else(|| panic!("{}: a module without listed dependencies", source.module));
+        let known = used_modules(&source);
         wrong.extend(
-            known.iter().filter(|room| !allowed.contains(room)).map(|r| format!("{}: {r}", source.path.display())),
+            known.iter().filter(|module| !allowed.contains(module)).map(|r| format!("{}: {r}", source.path.display())),
         );
     }
     assert_eq!(wrong, [""; 0]);
 }
 
-/// An arrow that nothing needs any more is taken away.
+/// A dependency that no file needs any more is removed from the list.
 #[test]
-fn every_arrow_is_needed() {
+fn every_allowed_dependency_is_used() {
     let mut needed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for source in sources() {
-        let known = known_rooms(&source).into_iter().map(str::to_owned);
-        needed.entry(source.room.clone()).or_default().extend(known);
+        let known = used_modules(&source).into_iter().map(str::to_owned);
+        needed.entry(source.module.clone()).or_default().extend(known);
     }
-    for (room, allowed) in ARROWS {
+    for (module, allowed) in DEPENDENCIES {
         for other in *allowed {
-            assert!(needed.get(*room).is_some_and(|needed| needed.contains(*other)), "{room} → {other}");
+            assert!(needed.get(*module).is_some_and(|needed| needed.contains(*other)), "{module} → {other}");
         }
     }
 }
 
 #[test]
-fn the_documentation_has_the_same_arrows() {
+fn the_documentation_lists_the_same_dependencies() {
     let text = include_str!("../docs/architecture.md");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
-    let arrows = rows.map(|(room, others)| (room, others.split('`').skip(1).step_by(2).collect::<Vec<_>>()));
+    let dependencies = rows.map(|(module, others)| (module, others.split('`').skip(1).step_by(2).collect::<Vec<_>>()));
     assert_eq!(
-        arrows.collect::<Vec<_>>(),
-        ARROWS.iter().map(|(room, others)| (*room, others.to_vec())).collect::<Vec<_>>()
+        dependencies.collect::<Vec<_>>(),
+        DEPENDENCIES.iter().map(|(module, others)| (*module, others.to_vec())).collect::<Vec<_>>()
     );
 }
 
 #[test]
-fn nobody_climbs_over_a_wall() {
+fn no_module_uses_super_super() {
     for source in sources() {
         assert!(!source.code.contains("super::super::"), "{}", source.path.display());
     }
@@ -139,7 +140,7 @@ fn sql_is_in_the_store_and_nowhere_else() {
         "\"UPDATE ",
         "\"DELETE ",
     ];
-    for source in sources().iter().filter(|source| source.room != "store") {
+    for source in sources().iter().filter(|source| source.module != "store") {
         for word in SQL {
             assert!(!source.code.contains(word), "{word} in {}", source.path.display());
         }
@@ -147,8 +148,8 @@ fn sql_is_in_the_store_and_nowhere_else() {
 }
 
 #[test]
-fn transactions_are_the_engines_business() {
-    for source in sources().iter().filter(|source| source.room != "engine") {
+fn only_the_engine_opens_transactions() {
+    for source in sources().iter().filter(|source| source.module != "engine") {
         for word in ["transaction!", ".transaction(", "::transaction("] {
             assert!(!source.code.contains(word), "{word} in {}", source.path.display());
         }
@@ -161,7 +162,7 @@ fn http_only_reads_from_the_store() {
         "append", "claim", "complete", "create", "forget", "listen", "lock", "notify", "publish", "record", "remember",
         "save",
     ];
-    for source in sources().iter().filter(|source| source.room == "http") {
+    for source in sources().iter().filter(|source| source.module == "http") {
         for import in source.code.split("crate::store::").skip(1) {
             let import = import.split([';', ')']).next().unwrap_or_default();
             let words = import.split(|c: char| !c.is_alphanumeric() && c != '_');

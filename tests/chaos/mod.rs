@@ -1,10 +1,10 @@
-//! Several servers over one database, random work under leases of one second, and random trouble:
+//! Several servers on one database, random work under leases of one second, and random faults:
 //! database connections that freeze or end, servers that are killed and started again. When the
-//! trouble is over, everything is as the log says, and all that waits is handed out in time.
+//! faults have stopped, the state agrees with the log, and all waiting work is handed out in time.
 //!
-//! The choices come from a seed, which is printed when the test fails; what the machine makes of
-//! them differs from run to run. `WAYBILL_CHAOS_SEED` sets the seed, `WAYBILL_CHAOS_ROUNDS` the
-//! number of rounds (`make chaos` runs many).
+//! The choices come from a seed, which is printed when the test fails; the timing differs from run
+//! to run. `WAYBILL_CHAOS_SEED` sets the seed, `WAYBILL_CHAOS_ROUNDS` the number of rounds (`make
+//! chaos` runs many).
 
 mod peace;
 mod servers;
@@ -36,8 +36,8 @@ fn some_seed() -> u64 {
     u64::from(now.expect("a clock").subsec_nanos())
 }
 
-/// Lets workers and trouble loose for a while.
-async fn disturb(servers: &Servers, promises: &Promises, seed: u64) {
+/// Runs workers and faults for a while.
+async fn run_round(servers: &Servers, promises: &Promises, seed: u64) {
     let stop = AtomicBool::new(false);
     let working = join_all((0..WORKERS).map(|number| {
         let rng = Rng::new(seed ^ (number + 1) << 32);
@@ -55,21 +55,21 @@ async fn disturb(servers: &Servers, promises: &Promises, seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_happens_nothing_is_lost_and_all_that_waits_is_handed_out() {
+async fn after_random_faults_nothing_is_lost_and_all_waiting_work_is_handed_out() {
     let seed = number_from("WAYBILL_CHAOS_SEED").unwrap_or_else(some_seed);
     let rounds = number_from("WAYBILL_CHAOS_ROUNDS").unwrap_or(ROUNDS);
     println!("WAYBILL_CHAOS_SEED={seed}");
-    // A PostgreSQL of its own: one that is frozen would hold up other tests.
+    // A separate PostgreSQL, because a frozen one would block other tests.
     let cluster_dir = ClusterDir::with_cluster();
     let cluster = cluster_dir.start();
     let servers = Servers::start(cluster.url("postgres"), SERVERS).await;
     let promises = Promises::default();
     let places = (0..SERVERS).flat_map(|server| QUIET_TAGS.map(|tag| (server, tag)));
-    let waiting = join_all(places.map(|(server, tag)| peace::wait_through_trouble(&servers, server, tag)));
+    let waiting = join_all(places.map(|(server, tag)| peace::wait_through_faults(&servers, server, tag)));
     let all_rounds = async {
         for round in 0..rounds {
             println!("round {round}");
-            disturb(&servers, &promises, seed.wrapping_add(round)).await;
+            run_round(&servers, &promises, seed.wrapping_add(round)).await;
             servers.until_undisturbed().await;
             peace::check(&servers, &promises).await;
         }

@@ -1,4 +1,4 @@
-//! What must hold once the trouble is over.
+//! What must hold once the faults have stopped.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use super::servers::Servers;
 use super::work::{BUSY_TAGS, Promises};
 use crate::support::{PATIENCE, database, ledger};
 
-/// Nothing may be overdue, or wait to be handed out, for longer.
+/// The longest time for which work may be overdue, or wait to be handed out.
 const IN_TIME: Duration = Duration::from_secs(2);
 
-/// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The time between two checks.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// Of the time between two looks no more than this counts: a machine that had no time for us had
+/// The most of the time between two checks that counts: a machine that had no time for the test had
 /// none for the servers.
-const COUNTED: Duration = Duration::from_millis(100);
+const MAX_COUNTED: Duration = Duration::from_millis(100);
 
 const WORKERS_PER_SERVER: usize = 2;
 
-/// What somebody should be seeing to: the server, or a worker that waits.
+/// Work that a server or a waiting worker should be handling.
 const WAITING: &str = "
     SELECT 'in ready' AS what, seq AS number FROM waybill.ready
     UNION ALL
@@ -46,23 +46,23 @@ struct Waiting {
     number: i64,
 }
 
-/// Checks the books, lets everything be finished, and checks them again.
+/// Checks consistency, lets everything be finished, and checks again.
 pub async fn check(servers: &Servers, promises: &Promises) {
     let database = servers.database();
     ledger::check(&database).await;
     let numbers = 0..servers.len() * WORKERS_PER_SERVER;
-    let working = join_all(numbers.map(|number| work_in_peace(servers, number)));
+    let working = join_all(numbers.map(|number| work_without_faults(servers, number)));
     let finished = tokio::select! {
-        _ = working => unreachable!("workers in peace go on forever"),
+        _ = working => unreachable!("these workers never stop"),
         finished = tokio::time::timeout(PATIENCE, until_finished(servers)) => finished,
     };
-    assert!(finished.is_ok(), "{} deliveries are open still", database.count(OPEN).await);
+    assert!(finished.is_ok(), "{} deliveries are still open", database.count(OPEN).await);
     ledger::check(&database).await;
-    keep(promises, &database.url).await;
+    assert_promises_kept(promises, &database.url).await;
 }
 
-/// A worker that begins when the trouble is over, and completes all it is given.
-async fn work_in_peace(servers: &Servers, number: usize) {
+/// A worker that starts when the faults have stopped, and completes all it gets.
+async fn work_without_faults(servers: &Servers, number: usize) {
     let (server, worker_id) = (number % servers.len(), format!("peace:{number}"));
     loop {
         let is_answered = complete_next(servers, server, &BUSY_TAGS.join(","), &worker_id).await;
@@ -70,18 +70,18 @@ async fn work_in_peace(servers: &Servers, number: usize) {
     }
 }
 
-/// A worker that asks again whatever happens. In peace it has been waiting since before the end of
-/// the trouble, and hears of work only if it is told.
-pub async fn wait_through_trouble(servers: &Servers, server: usize, tag: &str) {
+/// A worker that polls again whatever happens. When the faults stop it has been waiting since
+/// before, and learns of work only if it is notified.
+pub async fn wait_through_faults(servers: &Servers, server: usize, tag: &str) {
     let worker_id = format!("patient-{tag}:{server}");
     loop {
         if !complete_next(servers, server, tag, &worker_id).await {
-            sleep(LOOK_EVERY).await;
+            sleep(CHECK_EVERY).await;
         }
     }
 }
 
-/// Waits for work and completes it; returns whether the server answered.
+/// Waits for work and completes it. Returns whether the server answered.
 async fn complete_next(servers: &Servers, server: usize, tags: &str, worker_id: &str) -> bool {
     let path = format!("/events/subscribe?tags={tags}&worker_id={worker_id}&lease=1&wait=60&max=10");
     let Some(answer) = servers.get(server, &path).await.filter(|answer| answer.status < 300) else { return false };
@@ -96,14 +96,14 @@ async fn complete_next(servers: &Servers, server: usize, tags: &str, worker_id: 
     servers.post(server, "/events/settle", &body).await.is_some_and(|answer| answer.status == 200)
 }
 
-/// Waits until nothing is open, and sees that nothing waits for too long.
+/// Waits until nothing is open, and asserts that no work waits for too long.
 async fn until_finished(servers: &Servers) {
     let mut conn = database::connection(&servers.url).await;
     let mut ages: HashMap<Waiting, Duration> = HashMap::new();
     let mut last = Instant::now();
     while is_any_open(&mut conn).await {
         let waiting: Vec<Waiting> = sql_query(WAITING).load(&mut conn).await.expect("rows");
-        let passed = last.elapsed().min(COUNTED);
+        let passed = last.elapsed().min(MAX_COUNTED);
         last = Instant::now();
         let aged = |waiting: Waiting| {
             let age = ages.get(&waiting).map_or(Duration::ZERO, |age| *age + passed);
@@ -111,8 +111,8 @@ async fn until_finished(servers: &Servers) {
         };
         ages = waiting.into_iter().map(aged).collect();
         let late: Vec<_> = ages.iter().filter(|(_, age)| **age > IN_TIME).collect();
-        assert!(late.is_empty(), "nobody saw to these in time: {late:?}");
-        sleep(LOOK_EVERY).await;
+        assert!(late.is_empty(), "these were not handled in time: {late:?}");
+        sleep(CHECK_EVERY).await;
     }
 }
 
@@ -126,8 +126,8 @@ async fn is_any_open(conn: &mut AsyncPgConnection) -> bool {
     row.count > 0
 }
 
-/// Whatever was acknowledged is there.
-async fn keep(promises: &Promises, url: &str) {
+/// Asserts that everything that was acknowledged is stored.
+async fn assert_promises_kept(promises: &Promises, url: &str) {
     let published = promises.published.lock().expect("no panic").clone();
     let completed = promises.completed.lock().expect("no panic").clone();
     let list = |ids: &std::collections::BTreeSet<i64>| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");

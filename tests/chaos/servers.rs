@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::process::{Process, waybill};
 use crate::support::{App, http_client, until};
 
-/// Longer than any call may take, a wait of a minute included.
+/// Longer than any call may take, including a wait of a minute.
 const GIVE_UP: Duration = Duration::from_secs(70);
 
 const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity \
@@ -21,14 +21,14 @@ pub struct Servers {
     processes: Vec<tokio::sync::Mutex<Option<Process>>>,
 }
 
-/// An answer that arrived.
+/// A response that arrived.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     pub body: Value,
 }
 
-/// What a server may answer while there is trouble.
+/// The statuses that a server may return while there are faults.
 const EXPECTED: [u16; 8] = [200, 201, 204, 400, 404, 409, 429, 503];
 
 impl Servers {
@@ -42,7 +42,7 @@ impl Servers {
         servers
     }
 
-    /// Looks for work by itself once a minute, so that only notices serve.
+    /// Starts a server that polls only once a minute, so that work is found only by notifications.
     async fn spawn(&self) -> Process {
         let url = self.url.clone();
         let starting = move || {
@@ -51,7 +51,7 @@ impl Servers {
             let mut arguments = vec!["serve"];
             arguments.extend(flags.split_whitespace());
             arguments.push(&url);
-            // The database may be frozen when it asks.
+            // The database may be frozen when the server connects.
             (0..10).find_map(|_| Process::spawn(waybill(&arguments)).ok()).expect("a server that starts")
         };
         tokio::task::spawn_blocking(starting).await.expect("no panic")
@@ -61,7 +61,7 @@ impl Servers {
         self.bases.len()
     }
 
-    /// Kills a server and starts another in its place.
+    /// Kills a server and starts another instead.
     pub async fn kill_and_restart(&self, number: usize) {
         let mut process = self.processes[number].lock().await;
         process.take().expect("a server").kill_9().await;
@@ -76,7 +76,7 @@ impl Servers {
         }
     }
 
-    /// The database, as helpers for checks want it.
+    /// Returns the database in the form that the consistency checks need.
     pub fn database(&self) -> App {
         App { server: None, url: self.url.clone(), base: self.base(0), client: self.client.clone() }
     }
@@ -85,17 +85,17 @@ impl Servers {
         self.bases[number].read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks a server; none if no answer arrived.
-    pub async fn get(&self, server: usize, path: &str) -> Option<Answer> {
-        answer_to(self.client.get(format!("{}{path}", self.base(server)))).await
+    /// Sends a GET. Returns `None` if no response arrived.
+    pub async fn get(&self, server: usize, path: &str) -> Option<Response> {
+        response_to(self.client.get(format!("{}{path}", self.base(server)))).await
     }
 
-    /// Tells a server; none if no answer arrived.
-    pub async fn post(&self, server: usize, path: &str, body: &Value) -> Option<Answer> {
-        answer_to(self.client.post(format!("{}{path}", self.base(server))).json(body)).await
+    /// Sends a POST. Returns `None` if no response arrived.
+    pub async fn post(&self, server: usize, path: &str, body: &Value) -> Option<Response> {
+        response_to(self.client.post(format!("{}{path}", self.base(server))).json(body)).await
     }
 
-    /// Waits until all servers have their database, and hear each other.
+    /// Waits until all servers have their database and receive each other's notifications.
     pub async fn until_undisturbed(&self) {
         for server in 0..self.len() {
             until("a server is ready", async || {
@@ -108,11 +108,11 @@ impl Servers {
     }
 }
 
-async fn answer_to(request: reqwest::RequestBuilder) -> Option<Answer> {
+async fn response_to(request: reqwest::RequestBuilder) -> Option<Response> {
     let response = request.timeout(GIVE_UP).send().await.ok()?;
     let status = response.status().as_u16();
     let text = response.text().await.ok()?;
     assert!(EXPECTED.contains(&status), "{status}: {text}");
     let body = if text.is_empty() { json!(null) } else { serde_json::from_str(&text).expect("JSON") };
-    Some(Answer { status, body })
+    Some(Response { status, body })
 }

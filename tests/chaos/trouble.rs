@@ -1,4 +1,4 @@
-//! What happens to connections and servers. All of it ends by itself.
+//! Faults of connections and servers. All of them end on their own.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep};
 use super::servers::Servers;
 use crate::support::{Rng, database};
 
-/// A connection is frozen for no longer than this.
+/// The longest time for which a connection is frozen.
 const LONGEST_FREEZE_MS: u64 = 1_000;
 
-/// A server process of PostgreSQL that stands still until this is dropped.
+/// A PostgreSQL backend that is suspended until this is dropped.
 struct Frozen(Pid);
 
 impl Frozen {
@@ -27,7 +27,7 @@ impl Frozen {
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        // It may have ended: a terminated process only ends once it goes on.
+        // It may have ended: a terminated process ends only once it continues.
         let _ = kill(self.0, Signal::SIGCONT);
     }
 }
@@ -39,14 +39,14 @@ struct Backend {
 }
 
 async fn backends(conn: &mut AsyncPgConnection) -> Vec<i32> {
-    // Those at work first: freezing one that does nothing holds up nobody.
+    // Busy backends first: freezing an idle one has no effect.
     let sql = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
                AND backend_type = 'client backend' ORDER BY (state = 'idle'), pid LIMIT 8";
     let rows: Vec<Backend> = sql_query(sql).load(conn).await.expect("rows");
     rows.into_iter().map(|row| row.pid).collect()
 }
 
-/// Freezes and ends database connections.
+/// Freezes and terminates database connections.
 pub async fn to_connections(servers: &Servers, mut rng: Rng, until: Instant) {
     let mut conn = database::connection(&servers.url).await;
     while Instant::now() < until {
@@ -64,7 +64,7 @@ pub async fn to_connections(servers: &Servers, mut rng: Rng, until: Instant) {
     }
 }
 
-/// Kills servers, and starts them again.
+/// Kills servers and starts them again.
 pub async fn to_servers(servers: &Servers, mut rng: Rng, until: Instant) {
     while Instant::now() < until {
         sleep(Duration::from_millis(rng.below(900))).await;

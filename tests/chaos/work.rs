@@ -1,4 +1,4 @@
-//! Workers, publishers and operators who do whatever they may do, and sometimes die over it.
+//! Workers, publishers and operators that make all kinds of calls, and sometimes die.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -12,11 +12,12 @@ use super::servers::Servers;
 use crate::support::Rng;
 use crate::support::work::{Claim, Naming};
 
-/// What everybody works on.
+/// Tags that all workers serve.
 pub const BUSY_TAGS: [&str; 2] = ["a", "b"];
 
-/// What only those serve in peace who have waited through all trouble, one for each tag and server.
-/// There are many, so that a notice which is lost is not made good by the next.
+/// Tags that are served afterwards only by workers that have waited through all faults, one for
+/// each tag and server. There are many, so that the next notification does not make up for a lost
+/// one.
 pub const QUIET_TAGS: [&str; 8] = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7"];
 const KEYS: u64 = 5;
 
@@ -104,7 +105,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Asks for work and is gone before, or while, the answer comes.
+    /// Polls for work and disconnects before or while the response arrives.
     async fn hang_up(&mut self) {
         let (server, path) = (self.any_server(), self.claim_path());
         let patience = Duration::from_millis(self.rng.below(40));

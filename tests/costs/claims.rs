@@ -3,13 +3,13 @@
 use super::{Lab, buffers, claim, find};
 use crate::support::database;
 
-/// Claims of one may touch this many buffers, and behind a backlog this many times what they
-/// touch in an empty queue.
+/// The number of buffers that a claim of one event may read, and the factor by which a backlog may
+/// increase it over an empty queue.
 const MOST_BUFFERS: u64 = 60;
 const MOST_GROWTH: f64 = 1.5;
 
-/// A million events by SQL: about a third each `email`, `payment` and `report`, ten `rare`,
-/// and a tag of its own for two in five.
+/// A million events by SQL: about a third each `email`, `payment` and `report`, ten `rare`, and for
+/// two in five a tag that no other event has.
 const BACKLOG: &str = "
     CREATE TEMP TABLE backlog AS
     SELECT nextval('waybill.ids') AS id, nextval('waybill.ready_seq') AS seq,
@@ -23,7 +23,7 @@ const BACKLOG: &str = "
     INSERT INTO waybill.ready (queue, rank, seq, delivery_id)
     SELECT 't:' || tag, 0, seq, id FROM backlog, unnest(tags) AS tag ORDER BY 1, 2, 3;";
 
-/// Claims one event of `tag` and takes it back; answers buffers touched and rows claimed.
+/// Claims one event of `tag` and rolls back. Returns the buffers read and the rows claimed.
 async fn cost_of_claim(lab: &mut Lab, tag: &str) -> (u64, u64) {
     lab.execute("BEGIN").await;
     let root = lab.explain(&claim(1, tag)).await;
@@ -34,15 +34,15 @@ async fn cost_of_claim(lab: &mut Lab, tag: &str) -> (u64, u64) {
 
 async fn prepared_lab(url: &str) -> Lab {
     let mut lab = Lab::open(url).await;
-    // The first use of a table on a connection reads its catalogue entries, too.
+    // The first use of a table on a connection also reads its catalog entries.
     lab.publish(1, "warm-up").await;
     cost_of_claim(&mut lab, "warm-up").await;
     lab
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_costs_the_same_behind_a_million_foreign_events() {
-    // What is asked for, and all tags of the event that is found: each costs an entry.
+async fn a_claim_costs_the_same_with_a_million_events_of_other_tags() {
+    // The requested tag, and all tags of the event that is found, each of which costs an entry.
     let cases: [(&str, &[&str]); 5] = [
         ("mine", &["mine"]),
         ("email", &["email"]),
@@ -70,7 +70,7 @@ async fn a_claim_costs_the_same_behind_a_million_foreign_events() {
         println!("{tag}: {cost} buffers, {cost_alone} in an empty queue");
         assert_eq!((claimed, claimed_alone), if tags.is_empty() { (0, 0) } else { (1, 1) }, "{tag}");
         assert!(cost <= MOST_BUFFERS, "{tag}: {cost} buffers");
-        // An empty index has no root to look at; looking into a tall one costs its height.
+        // An empty index has no root page to read; reading a tall one costs its height.
         let most = (cost_alone as f64 * MOST_GROWTH).max(9.0);
         assert!(cost as f64 <= most, "{tag}: {cost} buffers against {cost_alone} in an empty queue");
     }

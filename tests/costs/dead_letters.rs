@@ -1,4 +1,4 @@
-//! What it costs to give a push up, and to look at its attempts: the same however many pushes its
+//! What it costs to dead-letter a push and to read its attempts: the same however many pushes its
 //! event has.
 
 use serde_json::json;
@@ -9,16 +9,17 @@ use waybill::store::tables::push_log::attempts_of_push;
 use crate::support::records::app_that_sends_nothing;
 use crate::support::{App, database};
 
-/// Attempts that were made of each push.
+/// The number of attempts of each push.
 const ATTEMPTS: i64 = 4;
 
-/// Pushes that are given up together.
+/// The number of pushes that fail together.
 const GIVEN_UP: usize = 10;
 
 /// A larger index may be one page taller, in each of the few days that are searched.
 const MOST_GROWTH: f64 = 1.2;
 
-/// An event with `fan_out` pushes, all of which have failed so often; answers its pushes.
+/// Publishes an event with `fan_out` pushes, each with [`ATTEMPTS`] failed attempts. Returns its
+/// pushes.
 async fn failing_event(app: &App, fan_out: usize) -> Vec<i64> {
     app.subscribe_many(fan_out, "http://127.0.0.1:9/hook", json!({"max_attempts": 5})).await;
     let event_id = app.publish(json!({"event_type": "order.paid", "payload": {"a": 1}})).await;
@@ -42,14 +43,14 @@ async fn failing_event(app: &App, fan_out: usize) -> Vec<i64> {
     ids
 }
 
-/// Buffers of a dead letter, and of the attempts of one push.
+/// Returns the buffers of a dead letter, and of reading the attempts of one push.
 async fn costs(fan_out: usize) -> (f64, f64) {
     let app = app_that_sends_nothing().await;
     let pushes = failing_event(&app, fan_out).await;
     let letter = |id: &i64| NewDeadLetter { delivery_id: DeliveryId(*id), reason: "exhausted", moved_by: None };
     let letters: Vec<NewDeadLetter> = pushes.iter().map(letter).collect();
     let give_up = async |conn: &mut diesel_async::AsyncPgConnection| insert_dead_letters(conn, None, &letters).await;
-    // The first use of a table on a connection reads its catalogue entries, too.
+    // The first use of a table on a connection also reads its catalog entries.
     app.buffers_of(give_up).await;
     let ((), buffers) = app.buffers_of(give_up).await;
     let published_at = chrono::Utc::now();

@@ -1,6 +1,6 @@
-//! A connection that was left idle in a transaction keeps PostgreSQL from removing what is
-//! deleted, and whoever looks for work steps over all of it. That is how most queues on
-//! PostgreSQL die, so it must not cost anything here.
+//! A connection left idle in a transaction keeps PostgreSQL from removing deleted rows, and every
+//! scan for work steps over all of them. That is how most queues on PostgreSQL die, so it must not
+//! cost anything here.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ use waybill::engine::waiting::due_times::DueKind;
 use super::{Lab, buffers, claim_from};
 use crate::support::{App, database};
 
-/// How many events pass through while the snapshot is held.
+/// The number of events that pass through while the snapshot is held.
 const EVENTS: usize = 200_000;
 const BATCH: usize = 500;
 
-/// How much more a look may cost afterwards.
+/// The factor by which the cost of a scan may grow.
 const MOST_GROWTH: u64 = 3;
 
-/// Some events that wait for their time.
+/// Returns events that are due in a second.
 fn delayed(app: &App) -> Vec<NewEvent> {
     let event = NewEvent {
         title: "a job".into(),
@@ -46,13 +46,13 @@ fn delayed(app: &App) -> Vec<NewEvent> {
     vec![event; BATCH]
 }
 
-/// A batch of events falls due, is claimed and completed, and its leases are looked at.
+/// A batch of events becomes due, is claimed and completed, and its leases are checked.
 async fn pass_through(app: &App) {
     let engine = app.engine();
     engine.publish_events(delayed(app).into()).await.expect("stored");
     app.advance(1);
     assert_eq!(promoter::run_once(engine).await.expect("a round"), BATCH);
-    // Claimed in several goes, each of which leaves its row in the list of leases.
+    // Claimed in several calls, each of which leaves its row in the lease watch.
     for _ in 0..10 {
         let request = ClaimRequest {
             tags: Tags::from_comma_separated("a").expect("a tag"),
@@ -82,30 +82,30 @@ async fn pass_through(app: &App) {
     assert_eq!(lease_reaper::run_once(engine).await.expect("a round"), 0);
 }
 
-/// What the server's looks would touch now, from where their marks stand: a claim of one event,
-/// the look for due work and the look for expired leases.
-async fn costs_of_looks(app: &App, lab: &mut Lab) -> [u64; 3] {
+/// Returns the buffers that the server's scans would read now, starting at their low-water marks: a
+/// claim of one event, the scan for due work and the scan for expired leases.
+async fn costs_of_scans(app: &App, lab: &mut Lab) -> [u64; 3] {
     let engine = app.engine();
     let mark = engine.marks().of(&["t:a".to_owned()])[0];
     let from = |moment| engine.due_times().scan(moment).from().map_or("NULL".to_owned(), quoted);
     let now = quoted(app.now());
-    let looks = [
+    let scans = [
         claim_from(1, "a", mark, &now),
         format!("EXECUTE due({now}, 500, {})", from(DueKind::Due)),
         format!("EXECUTE watched({now}, 100, {}, 500, 0, false)", from(DueKind::LeaseEnd)),
     ];
     let mut costs = [0; 3];
-    for (cost, look) in costs.iter_mut().zip(looks) {
+    for (cost, scan) in costs.iter_mut().zip(scans) {
         lab.execute("BEGIN").await;
-        *cost = buffers(&lab.explain(&look).await);
+        *cost = buffers(&lab.explain(&scan).await);
         lab.execute("ROLLBACK").await;
     }
     costs
 }
 
-/// The same while the server goes on looking, with an event to be claimed. The least of a few:
-/// a line for the log may find its page full, and looks for another; and whoever looks for
-/// catch-up scan may lower a mark until the next look.
+/// Returns the same costs while the server's sweeps run, with an event to be claimed. Takes the
+/// least of three runs: a log line may find its page full and search for another, and a catch-up
+/// scan may lower a low-water mark until the next scan.
 async fn costs(app: &App, lab: &mut Lab) -> [u64; 3] {
     let engine = app.engine();
     app.publish_tagged("a").await;
@@ -113,7 +113,7 @@ async fn costs(app: &App, lab: &mut Lab) -> [u64; 3] {
     for _ in 0..3 {
         promoter::run_once(engine).await.expect("a round");
         lease_reaper::run_once(engine).await.expect("a round");
-        let costs = costs_of_looks(app, lab).await;
+        let costs = costs_of_scans(app, lab).await;
         least.iter_mut().zip(costs).for_each(|(least, cost)| *least = cost.min(*least));
     }
     let claimed = app.claim("a", "host:1").await.expect("the event");
@@ -126,7 +126,7 @@ fn quoted(time: DateTime<Utc>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_thousand_events_under_a_held_snapshot_cost_the_next_look_nothing() {
+async fn two_hundred_thousand_events_under_a_held_snapshot_do_not_make_the_next_scan_more_expensive() {
     let app = App::with_fixed_clock().await;
     let mut lab = Lab::open(&app.url).await;
     pass_through(&app).await;
@@ -146,14 +146,15 @@ async fn two_hundred_thousand_events_under_a_held_snapshot_cost_the_next_look_no
         assert!(fresh > 0 && aged <= fresh * MOST_GROWTH, "{name}: {aged} buffers, {fresh} when fresh");
     }
 
-    // Without the marks the same looks step over everything: the snapshot was really held.
-    engine_forgets(&app);
-    let unmarked = costs_of_looks(&app, &mut lab).await;
-    assert!(unmarked[0] > aged[0] * 20 && unmarked[1] > aged[1] * 20, "{unmarked:?} buffers without marks");
-    holder.batch_execute("COMMIT").await.expect("the snapshot is let go");
+    // Without the low-water marks the same scans step over everything, which shows that the
+    // snapshot was really held.
+    forget_low_water_marks(&app);
+    let unmarked = costs_of_scans(&app, &mut lab).await;
+    assert!(unmarked[0] > aged[0] * 20 && unmarked[1] > aged[1] * 20, "{unmarked:?} buffers without low-water marks");
+    holder.batch_execute("COMMIT").await.expect("the snapshot is released");
 }
 
-fn engine_forgets(app: &App) {
+fn forget_low_water_marks(app: &App) {
     app.engine().marks().forget();
     app.engine().due_times().forget();
 }

@@ -1,16 +1,16 @@
-//! What a whole life leaves in the log of the database, and how the rows change.
+//! How much WAL an event writes from publish to completion, and how its row changes.
 
 use super::{Lab, claim, complete, publish, wal_bytes};
 use crate::support::database;
 
-/// Bytes of WAL per life, at a third of 64 connections per batch, commits apart.
+/// Bytes of WAL per event, in batches of a third of 64 connections, without the commits.
 const MOST_WAL_BYTES: u64 = 1_750;
 
-/// How many events one batch carries.
+/// The number of events in one batch.
 const BATCH: usize = 21;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_life_writes_a_bounded_number_of_bytes() {
+async fn an_event_writes_a_bounded_number_of_wal_bytes() {
     let url = database::migrated().await;
     let mut lab = Lab::open(&url).await;
     // First pages and first uses cost more.
@@ -29,17 +29,17 @@ async fn a_life_writes_a_bounded_number_of_bytes() {
     }
     let each = bytes.map(|bytes| bytes / (ROUNDS * BATCH) as u64);
     println!(
-        "WAL per life: {} (publish {}, claim {}, complete {})",
+        "WAL per event: {} (publish {}, claim {}, complete {})",
         each.iter().sum::<u64>(),
         each[0],
         each[1],
         each[2]
     );
-    assert!(each.iter().all(|bytes| *bytes > 100), "every step leaves its mark: {each:?}");
+    assert!(each.iter().all(|bytes| *bytes > 100), "every step writes WAL: {each:?}");
     assert!(each.iter().sum::<u64>() <= MOST_WAL_BYTES, "{each:?} bytes");
 }
 
-/// What is held.
+/// Returns the held deliveries.
 async fn held(lab: &mut Lab) -> Vec<super::Claimed> {
     use diesel_async::RunQueryDsl as _;
     let sql = "SELECT id AS claimed_id, lease_id FROM waybill.deliveries WHERE status = 'PROCESSING' ORDER BY id";
@@ -47,7 +47,7 @@ async fn held(lab: &mut Lab) -> Vec<super::Claimed> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_changes_in_place() {
+async fn a_delivery_is_updated_in_place() {
     let url = database::migrated().await;
     let mut lab = Lab::open(&url).await;
     lab.publish(BATCH, "mail").await;

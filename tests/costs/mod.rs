@@ -1,5 +1,5 @@
-//! What the hot statements cost, in what can be counted: buffers, WAL, statements. The same
-//! whatever else waits, and whatever the planner believes.
+//! What the hot statements cost, in quantities that can be counted: buffers, WAL, statements. The
+//! costs must be the same whatever else waits and whatever the planner's statistics say.
 //!
 //! The statements are the server's own, prepared on a connection set up like the server's.
 
@@ -31,7 +31,7 @@ use waybill::store::tables::roll_ups::ROLL_UP;
 /// A payload of 120 bytes.
 const PAYLOAD: &str = r#"{"data":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}"#;
 
-/// The statement's name, its text, and the types of its parameters.
+/// Returns each statement's name, its text, and the types of its parameters.
 fn statements() -> Vec<(&'static str, &'static str, String)> {
     let files = [
         ("publish", PUBLISH_EVENTS),
@@ -74,13 +74,13 @@ struct Claimed {
 impl Lab {
     async fn open(url: &str) -> Self {
         let mut lab = Lab { conn: connect(url, SETUP).await.expect("the database answers") };
-        // The number that the calls below name.
+        // The catalog generation that the calls below use.
         Lab::execute(&mut lab, "UPDATE waybill.subscription_catalog SET generation = 0").await;
         lab.prepare().await;
         lab
     }
 
-    /// Prepares the statements anew, so that they are planned anew.
+    /// Prepares the statements again, so that they are planned again.
     async fn prepare(&mut self) {
         let mut text = String::from("DEALLOCATE ALL;");
         for (name, sql, types) in statements() {
@@ -103,12 +103,12 @@ impl Lab {
         sql_query(claim(count, tag)).load(&mut self.conn).await.expect("a claim")
     }
 
-    /// Runs a statement and says what it did.
+    /// Runs a statement and returns its plan with the actual costs.
     async fn explain(&mut self, call: &str) -> Value {
         self.explained("EXPLAIN (ANALYZE, BUFFERS, WAL, FORMAT JSON)", call).await
     }
 
-    /// Says how a statement would be run.
+    /// Returns the plan of a statement without running it.
     async fn plan(&mut self, call: &str) -> Value {
         self.explained("EXPLAIN (FORMAT JSON)", call).await
     }
@@ -156,7 +156,7 @@ fn claim(count: usize, tag: &str) -> String {
     claim_from(count, tag, QueuePosition::BEGINNING, "NULL")
 }
 
-/// A claim that begins at a mark, at a time.
+/// A claim that starts at a low-water mark, at a given time.
 fn claim_from(count: usize, tag: &str, QueuePosition { rank, seq }: QueuePosition, now: &str) -> String {
     format!(
         "EXECUTE claim(1, '{{t:{tag}}}', {count}, '{{{}}}', {}, {}, {now}, '{{{rank}}}', '{{{seq}}}', NULL, NULL, NULL, \
@@ -181,8 +181,8 @@ fn complete(claimed: &[Claimed]) -> String {
     )
 }
 
-/// The sum of a count over a whole statement. Parts that nothing reads from run after the main
-/// plan, and count for themselves; those that are read from are counted where they are read.
+/// Returns the sum of a count over a whole statement. Parts that nothing reads from run after the
+/// main plan, and have their own counts; parts that are read from are counted where they are read.
 fn total(root: &Value, fields: &[&str]) -> u64 {
     let late = ["taken", "taken_elsewhere", "watched", "logged", "work", "shown", "put_back", "rolled_up"];
     let of = |node: &Value| fields.iter().filter_map(|field| node[field].as_u64()).sum::<u64>();
@@ -198,7 +198,7 @@ fn wal_bytes(root: &Value) -> u64 {
     total(root, &["WAL Bytes"])
 }
 
-/// The part of a plan with this name.
+/// Returns the part of a plan with this name.
 fn find<'a>(node: &'a Value, name: &str) -> Option<&'a Value> {
     if node["Subplan Name"] == name {
         return Some(node);

@@ -1,7 +1,7 @@
-//! Plans do not depend on statistics: the hot tables swing between empty and full, and a plan
-//! that was made for one is ruinous for the other. Each hot statement is planned in every
-//! state that the tables can be in, and in some that exist only in the planner's imagination;
-//! the plan must be one and the same, a chain of look-ups by index or by place.
+//! Plans must not depend on statistics: the hot tables swing between empty and full, and a plan
+//! made for one is ruinous for the other. Each hot statement is planned in every state that the
+//! tables can have, and with some statistics that no table has. The plan must always be the same: a
+//! chain of look-ups by index or by row id.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Claimed, Lab, array, claim, complete, fan_out, publish};
 use crate::support::database;
 
-/// All hot statements, as calls for two rows each.
+/// Returns all hot statements, as calls for two rows each.
 fn calls() -> Vec<(&'static str, String)> {
     let two = [Claimed { claimed_id: Some(1), lease_id: 1 }, Claimed { claimed_id: Some(2), lease_id: 1 }];
     let nulls = array("NULL", 2);
@@ -40,7 +40,7 @@ fn calls() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What touches a table, in the order of the plan: how, by which index, on what condition.
+/// Collects the table accesses in the order of the plan: how, by which index, on what condition.
 fn accesses(node: &Value, found: &mut Vec<String>) {
     let kind = node["Node Type"].as_str().unwrap_or_default();
     if let Some(table) = node["Relation Name"].as_str() {
@@ -55,13 +55,13 @@ fn accesses(node: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Aliases and parameters are numbered by the planner as it pleases.
+/// The planner numbers aliases and parameters differently from plan to plan.
 fn without_numbers(condition: &str) -> String {
     condition.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
 async fn plans(lab: &mut Lab) -> Vec<(&'static str, Vec<String>)> {
-    // Planned anew, as by a connection that was opened just now.
+    // Planned again, as on a new connection.
     lab.prepare().await;
     let mut plans = Vec::new();
     for (name, call) in calls() {
@@ -74,7 +74,7 @@ async fn plans(lab: &mut Lab) -> Vec<(&'static str, Vec<String>)> {
 
 const TABLES: [&str; 5] = ["events", "deliveries", "ready", "event_log", "lease_watch"];
 
-async fn imagine(lab: &mut Lab, rows: f64, pages: i64) {
+async fn pretend_size(lab: &mut Lab, rows: f64, pages: i64) {
     for table in TABLES {
         lab.execute(&format!(
             "UPDATE pg_class SET reltuples = {rows}, relpages = {pages} \
@@ -85,7 +85,7 @@ async fn imagine(lab: &mut Lab, rows: f64, pages: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plans_are_the_same_whatever_the_tables_hold_or_seem_to_hold() {
+async fn plans_are_the_same_whatever_the_tables_hold_and_the_statistics_say() {
     let url = database::migrated().await;
     let mut lab = Lab::open(&url).await;
     let analyze = "ANALYZE waybill.events, waybill.deliveries, waybill.ready, waybill.event_log, waybill.lease_watch";
@@ -110,7 +110,7 @@ async fn plans_are_the_same_whatever_the_tables_hold_or_seem_to_hold() {
     lab.execute(analyze).await;
     others.push(("drained and analyzed", plans(&mut lab).await));
     for (rows, pages) in [(0.0, 1), (1.0, 1), (1e9, 20_000_000), (1.0, 20_000_000), (1e9, 1)] {
-        imagine(&mut lab, rows, pages).await;
+        pretend_size(&mut lab, rows, pages).await;
         others.push(("imagined", plans(&mut lab).await));
     }
     for (state, plan) in others {
@@ -127,7 +127,7 @@ async fn hot_statements_look_rows_up_and_never_scan() {
     for (name, plan) in plans(&mut lab).await {
         for access in &plan {
             assert!(!forbidden.iter().any(|kind| access.starts_with(kind)), "{name}: {access}");
-            // A look-up says what it looks for; writes and heads of queues by time do not.
+            // A look-up has a condition; writes and heads of queues by time do not.
             let is_scan = access.contains("Scan on");
             let has_condition = !access.ends_with(": -");
             assert!(!is_scan || has_condition, "{name}: {access}");

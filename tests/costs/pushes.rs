@@ -7,15 +7,15 @@ use super::statements::{counting_cluster, runs};
 use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::{App, ClusterDir, Options, database, until};
 
-/// What a push consists of: stored with its event, asked after, claimed, and put on record.
+/// The statements of a push: stored with its event, checked for, claimed, and recorded.
 const STATEMENTS: [&str; 4] =
     ["-- publish_and_fan_out", "-- read_endpoint_gates", "-- claim_deliveries", "-- complete_deliveries"];
 
-/// Statements of one delivered event, and of each of many: what is promised.
+/// The documented number of statements of one delivered event, and of each of many.
 const MOST_ALONE: i64 = 6;
 const MOST_AMONG_MANY: f64 = 1.0;
 
-/// How many events are many.
+/// The number of events that count as many.
 const MANY: i64 = 200;
 
 async fn statements(app: &App) -> i64 {
@@ -50,7 +50,7 @@ async fn a_push_costs_a_handful_of_statements_alone_and_less_than_one_among_many
     let alone = statements(&app).await - before;
     assert!((4..=MOST_ALONE).contains(&alone), "{alone} statements");
 
-    // Publishers come at once, and the receiver lets go of everybody at once.
+    // Publishers call at once, and the receiver answers all requests at once.
     let gate = Gate::closed();
     receiver.always(Reply::ok().held_by(&gate));
     let before = statements(&app).await;

@@ -1,4 +1,4 @@
-//! How many statements the calls of many become: batched calls share one.
+//! How many statements many concurrent calls cost: batched calls share one.
 
 use std::path::Path;
 
@@ -10,26 +10,27 @@ use waybill::store::connection::migrate::migrate;
 
 use crate::support::{App, ClusterDir, HeldTable, Options, database, until};
 
-/// Callers at once.
+/// The number of concurrent callers.
 const CALLERS: usize = 64;
 
-/// Statements of one verb for all of them: one for each that left ahead, and one for the rest.
+/// Statements of one verb for all callers: one for each call that left ahead, and one for the
+/// others.
 const MOST_STATEMENTS: i64 = 3;
 
-/// A PostgreSQL that counts statements.
+/// Starts a PostgreSQL that counts statements.
 pub fn counting_cluster(data_dir: &Path) -> Cluster {
     let mut options = ClusterOptions::new(data_dir);
     options.settings.push(("shared_preload_libraries".into(), "pg_stat_statements".into()));
     Cluster::start(options).expect("the cluster starts")
 }
 
-/// How often the statement that begins with these words was run.
+/// Returns how often the statement that begins with these words was run.
 pub async fn runs(app: &App, words: &str) -> i64 {
     app.count(&format!("SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE '{words}%'")).await
 }
 
-/// Makes a call for each caller while `table` is held. The first calls fill the batcher, one
-/// batch each; the others have all gathered before anything is carried out.
+/// Makes a call for each caller while `table` is locked. The first calls fill the batcher with one
+/// batch each; the others are all queued before any statement runs.
 async fn at_once<F: Future<Output = Value>>(
     app: &App,
     table: &str,
@@ -42,7 +43,7 @@ async fn at_once<F: Future<Output = Value>>(
     let calls = (0..CALLERS).map(|number| {
         let (mut door, call) = (door.clone(), &call);
         async move {
-            door.wait_for(|open| number < *open).await.expect("the door opens");
+            door.wait_for(|open| number < *open).await.expect("the callers may start");
             call(number).await
         }
     });
@@ -52,7 +53,7 @@ async fn at_once<F: Future<Output = Value>>(
             held.until_blocked_statements(ahead).await;
         }
         open.send(CALLERS).expect("callers wait");
-        until("the calls have gathered", async || queued(app.engine().queued()) == CALLERS - width).await;
+        until("the calls are queued", async || queued(app.engine().queued()) == CALLERS - width).await;
         held.unlock().await;
     };
     let (answers, ()) = tokio::join!(join_all(calls), gather);
@@ -60,7 +61,7 @@ async fn at_once<F: Future<Output = Value>>(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_calls_of_sixty_four_share_a_handful_of_statements() {
+async fn sixty_four_concurrent_calls_share_a_few_statements() {
     let cluster_dir = ClusterDir::new();
     let cluster = tokio::task::block_in_place(|| counting_cluster(&cluster_dir.data_dir()));
     let url = cluster.url("postgres");

@@ -1,4 +1,4 @@
-//! Requests that a browser sends on behalf of somebody else's page.
+//! Requests that a browser sends on behalf of another site's page.
 
 use reqwest::header::HeaderMap;
 use serde_json::json;
@@ -43,7 +43,7 @@ async fn a_page_of_another_origin_cannot_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_the_browser_calls_foreign_cannot_write() {
+async fn a_request_marked_as_cross_site_by_the_browser_cannot_write() {
     let app = App::start().await;
     for site in ["cross-site", "same-site", "unheard-of"] {
         publish_with(&app, &[("sec-fetch-site", site)]).await.problem(403, "origin_not_allowed");
@@ -52,7 +52,7 @@ async fn a_request_that_the_browser_calls_foreign_cannot_write() {
     }
 }
 
-/// An image on a page is a `GET` without an `Origin`, and one `GET` claims work.
+/// An image on a page is a `GET` without an `Origin`, and one of the `GET` routes claims work.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_another_origin_cannot_claim() {
     let app = App::start().await;
@@ -71,14 +71,14 @@ async fn a_page_of_this_server_can_write() {
     publish_with(&app, &[("origin", &app.base)]).await.expect(201);
     publish_with(&app, &[("origin", &app.base), ("sec-fetch-site", "same-origin")]).await.expect(201);
     publish_with(&app, &[("sec-fetch-site", "none")]).await.expect(201);
-    // Behind a proxy that speaks TLS, the page's scheme is not the server's.
+    // Behind a proxy that terminates TLS, the page's scheme is not the server's.
     publish_with(&app, &[("origin", &app.base.replace("http:", "https:"))]).await.expect(201);
     let by_name = [("origin", "http://LOCALHOST:8080"), ("host", "localhost:8080")];
     publish_with(&app, &by_name).await.expect(201);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_page_may_send_reads_whose_answers_it_cannot_see() {
+async fn a_page_of_another_origin_may_send_reads_whose_responses_it_cannot_see() {
     let app = App::start().await;
     for method in [reqwest::Method::GET, reqwest::Method::HEAD, reqwest::Method::OPTIONS] {
         let request =
@@ -90,7 +90,7 @@ async fn a_foreign_page_may_send_reads_whose_answers_it_cannot_see() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn addresses_and_localhost_are_hosts_of_every_server() {
+async fn every_server_accepts_ip_addresses_and_localhost_as_host() {
     let app = App::start().await;
     let hosts = [
         "localhost",
@@ -111,7 +111,7 @@ async fn addresses_and_localhost_are_hosts_of_every_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_not_configured_is_refused_for_every_method() {
+async fn a_host_name_that_is_not_configured_is_refused_for_every_method() {
     let app = App::start().await;
     let hosts = [
         "evil.example",
@@ -136,7 +136,7 @@ async fn a_name_that_is_not_configured_is_refused_for_every_method() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn configured_names_are_hosts_whatever_their_port() {
+async fn configured_host_names_are_accepted_with_any_port() {
     let app = app_with("--allowed-hosts=queue.example, waybill").await;
     for host in ["queue.example", "Queue.Example:8443", "queue.example.", "waybill:8080", "localhost"] {
         get_under(&app, host, "/events").await.expect(200);
@@ -166,7 +166,7 @@ async fn probes_of_load_balancers_are_answered_under_any_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_host_of_an_absolute_target_counts_and_a_missing_one_does_not() {
+async fn the_host_of_an_absolute_target_is_checked_and_a_missing_host_is_accepted() {
     let app = App::start().await;
     let requests = [
         ("GET http://localhost/events HTTP/1.1\r\nHost: evil.example\r\n", 200),
@@ -182,7 +182,7 @@ async fn the_host_of_an_absolute_target_counts_and_a_missing_one_does_not() {
     }
 }
 
-/// The answer comes although the body never does.
+/// The response arrives although the body never does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_does_not_wait_for_the_body() {
     let app = App::start().await;
@@ -194,7 +194,7 @@ async fn a_refusal_does_not_wait_for_the_body() {
 }
 
 #[test]
-fn a_host_that_is_no_name_is_refused_at_the_start() {
+fn a_configured_host_that_is_not_a_name_is_refused_at_startup() {
     use clap::Parser;
     for nonsense in ["http://queue.example", "queue.example:8080", "a b", "*.example", "queue.example/x"] {
         let flag = format!("--allowed-hosts={nonsense}");
@@ -204,7 +204,7 @@ fn a_host_that_is_no_name_is_refused_at_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_are_no_browsers_are_not_affected() {
+async fn clients_that_are_not_browsers_are_not_affected() {
     let app = App::start().await;
     app.post("/events", &json!({"title": "a job", "tags": "a"})).await.expect(201);
 }

@@ -1,4 +1,4 @@
-//! Connections: pipelined requests, and bytes that are no HTTP.
+//! Connections: pipelined requests, and bytes that are not HTTP.
 
 use nix::sys::signal::Signal;
 
@@ -7,12 +7,12 @@ use crate::support::process::{Process, send, waybill};
 use crate::support::work::W1;
 use crate::support::{App, database, until};
 
-/// A request for a path, with more lines in its head.
+/// Builds a request for a path, with further header lines.
 fn request(method: &str, path: &str, more: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n")
 }
 
-/// Publishes an event.
+/// Builds a request that publishes an event.
 fn publish(more: &str) -> String {
     let body = r#"{"title": "a job", "tags": "a"}"#;
     let length = body.len();
@@ -21,7 +21,7 @@ fn publish(more: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_pipelined_answers_only_the_last_announces_the_end() {
+async fn of_pipelined_responses_only_the_last_announces_the_close() {
     let app = App::start().await;
     let close = "Connection: close\r\n";
     for last in [request("GET", "/tags", close), publish(close)] {
@@ -73,14 +73,14 @@ async fn requests_behind_a_body_in_chunks_are_answered_by_their_own_method_and_v
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pipelined_requests_may_be_cut_anywhere() {
+async fn pipelined_requests_may_be_split_anywhere() {
     let app = App::start().await;
     let bytes = request("GET", "/health", "") + &publish("") + &request("GET", "/tags", "Connection: close\r\n");
     for cut in (1..bytes.len()).step_by(7) {
         let mut raw = RawConnection::to(&app).await;
         raw.stream.set_nodelay(true).expect("a socket");
         raw.send(&bytes[..cut]).await;
-        // The rest is a packet of its own, mostly.
+        // The second part is usually a packet of its own.
         tokio::task::yield_now().await;
         raw.send(&bytes[cut..]).await;
         for (status, connection) in [(200, None), (201, None), (200, Some("close"))] {
@@ -118,7 +118,7 @@ async fn bodies_of_any_kind_may_be_followed_by_another_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_is_not_kept_waiting_by_the_request_behind_it() {
+async fn a_pipelined_request_does_not_delay_the_claim_before_it() {
     let app = App::start().await;
     let mut raw = RawConnection::to(&app).await;
     let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait=60"), "");
@@ -129,9 +129,9 @@ async fn a_claim_is_not_kept_waiting_by_the_request_behind_it() {
     assert_eq!(raw.response_to("GET").await.status, 200);
 }
 
-/// The hang-up is noticed although there are bytes that nobody has looked at.
+/// The hang-up is noticed although unread bytes are buffered.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_hangs_up_behind_a_pipelined_request_is_gone() {
+async fn the_hang_up_of_a_worker_with_a_pipelined_request_is_noticed() {
     let app = App::start().await;
     let mut raw = RawConnection::to(&app).await;
     let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait=60"), "");
@@ -143,13 +143,13 @@ async fn a_worker_that_hangs_up_behind_a_pipelined_request_is_gone() {
     assert_eq!(app.status(id).await, "PENDING");
 }
 
-/// What came in a log line about the peer.
+/// Returns the log lines about a peer.
 fn lines_about(stderr: &str, peer: &str) -> Vec<String> {
     stderr.lines().filter(|line| line.contains(peer)).map(str::to_owned).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_that_are_no_http_are_logged_with_their_sender_and_not_as_an_error() {
+async fn bytes_that_are_not_http_are_logged_with_their_sender_and_not_as_an_error() {
     let mut command = waybill(&["serve", "--bind", "127.0.0.1:0"]);
     command.env("DATABASE_URL", database::empty().await);
     let mut server = Process::start(command);

@@ -12,14 +12,14 @@ async fn send(app: &App, method: Method, path: &str) -> Reply {
     Reply::of(app.client.request(method, format!("{}{path}", app.base)).send().await.expect("an answer")).await
 }
 
-/// The headers that must be the same for `GET` and `HEAD`.
+/// Returns the headers that must be the same for `GET` and `HEAD`.
 fn comparable(reply: &Reply) -> BTreeMap<String, String> {
     let headers = reply.headers.iter().filter(|(name, _)| !["date", "x-request-id"].contains(&name.as_str()));
     headers.map(|(name, value)| (name.to_string(), value.to_str().expect("text").to_owned())).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn head_answers_what_get_answers_without_the_body() {
+async fn head_returns_what_get_returns_without_the_body() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
     let paths = waybill::http::routes()
@@ -27,7 +27,7 @@ async fn head_answers_what_get_answers_without_the_body() {
         .filter(|endpoint| endpoint.method == Method::GET.as_str() && endpoint.path != "/events/subscribe")
         .map(|endpoint| endpoint.path.replace("{id}", &id.to_string()));
     for path in paths.chain(["/events/4711".into(), "/events?limit=0".into(), "/nowhere".into()]) {
-        // What is counted may change from one call to the next.
+        // Counters may change from one call to the next.
         if path == "/metrics" {
             continue;
         }
@@ -40,7 +40,7 @@ async fn head_answers_what_get_answers_without_the_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_goes_on_after_a_head() {
+async fn a_connection_can_be_used_after_a_head() {
     let app = App::start().await;
     let mut raw = RawConnection::to(&app).await;
     for method in ["HEAD", "GET", "HEAD", "GET"] {
@@ -89,7 +89,7 @@ async fn options_of_the_server_lists_all_methods() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_root_leads_to_the_documentation() {
+async fn the_root_redirects_to_the_documentation() {
     let app = App::start().await;
     let reply = app.get("/").await.expect(302);
     assert_eq!(reply.header("location"), Some("/docs"));

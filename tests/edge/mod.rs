@@ -1,5 +1,5 @@
-//! The edge of the server: what is decided about a request before any route sees it, and what a
-//! connection does.
+//! The edge of the server: what is decided about a request before routing, and how connections
+//! behave.
 
 mod browsers;
 mod connections;
@@ -47,7 +47,7 @@ impl RawConnection {
         response
     }
 
-    /// Insists that the server closes the connection and sends nothing more.
+    /// Asserts that the server closes the connection and sends nothing more.
     async fn expect_end(mut self) {
         let ended = within_patience(self.stream.read_to_end(&mut self.received)).await;
         // A server that refuses to read the rest may also reset the connection.

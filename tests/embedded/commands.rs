@@ -1,10 +1,10 @@
-//! `waybill migrate`, and words that it does not know.
+//! `waybill migrate`, and unknown sub-commands.
 
 use super::{run, start, waybill};
 use crate::support::{ClusterDir, database};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn migrate_brings_a_database_up_to_date_and_then_says_that_it_is() {
+async fn migrate_brings_a_database_up_to_date_and_then_reports_that_it_is() {
     let url = database::empty().await;
     let migrate = || {
         let mut command = waybill(&["migrate"]);
@@ -21,7 +21,7 @@ async fn migrate_brings_a_database_up_to_date_and_then_says_that_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn migrate_without_a_database_url_migrates_the_servers_own() {
+async fn migrate_without_a_database_url_migrates_the_embedded_database() {
     let cluster_dir = ClusterDir::with_cluster();
     let mut command = waybill(&["migrate", "--data-dir"]);
     command.arg(cluster_dir.data_dir());
@@ -34,7 +34,7 @@ async fn migrate_without_a_database_url_migrates_the_servers_own() {
 }
 
 #[test]
-fn an_unknown_word_is_refused_with_a_hint() {
+fn an_unknown_sub_command_is_refused_with_a_hint() {
     let (ended, _) = run(waybill(&["sevre"]));
     assert_eq!(ended.status.code(), Some(2));
     assert!(ended.stderr.contains("'serve'"), "{}", ended.stderr);

@@ -1,4 +1,4 @@
-//! Who is killed, and what happens then. What was acknowledged is still there.
+//! Killed servers and killed PostgreSQL processes. What was acknowledged is still there.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Process, send, serve, start, until_gone};
 use crate::support::{ClusterDir, until};
 
-/// Both die at the same moment: the server must not have the time to start another PostgreSQL.
+/// Kills both at the same time: the server must not have the time to start PostgreSQL again.
 async fn kill_both(server: Process, cluster_dir: &ClusterDir) {
     let postmaster = cluster_dir.postmaster().expect("it runs");
     send(server.pid(), Signal::SIGSTOP);
@@ -22,7 +22,7 @@ async fn kill_both(server: Process, cluster_dir: &ClusterDir) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_server_takes_its_postgresql_along_and_the_next_finds_everything() {
+async fn a_killed_servers_postgresql_ends_too_and_the_next_server_finds_all_data() {
     let cluster_dir = ClusterDir::with_cluster();
     let server = start(&cluster_dir);
     let postmaster = cluster_dir.postmaster().expect("it runs");
@@ -36,7 +36,7 @@ async fn a_killed_server_takes_its_postgresql_along_and_the_next_finds_everythin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_follows_a_killed_one_at_once_waits_for_its_postgresql_to_end() {
+async fn a_server_started_right_after_a_killed_one_waits_for_its_postgresql_to_end() {
     let cluster_dir = ClusterDir::with_cluster();
     let server = start(&cluster_dir);
     let id = server.app.publish_tagged("a").await;
@@ -45,7 +45,7 @@ async fn a_server_that_follows_a_killed_one_at_once_waits_for_its_postgresql_to_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_postgresql_comes_back_under_the_running_server() {
+async fn a_running_server_restarts_a_killed_postgresql() {
     let cluster_dir = ClusterDir::with_cluster();
     let server = start(&cluster_dir);
     let event = json!({"title": "t", "tags": "a"});
@@ -56,11 +56,11 @@ async fn a_killed_postgresql_comes_back_under_the_running_server() {
         until_gone(killed).await;
         let reply = server.app.post("/events", &event).await;
         if reply.status != 201 {
-            // It may have been sent to a process that was about to die.
+            // The request may have been sent to a process that was about to die.
             let is_unknown = reply.json()["code"] == "outcome_unknown";
             reply.problem(503, if is_unknown { "outcome_unknown" } else { "database_unavailable" });
         }
-        until("work goes on", async || server.app.post("/events", &event).await.status == 201).await;
+        until("work continues", async || server.app.post("/events", &event).await.status == 201).await;
         assert_eq!(server.app.event(acknowledged).await["status"], "PENDING");
         assert_ne!(cluster_dir.postmaster(), Some(killed));
     }
@@ -77,10 +77,10 @@ async fn a_server_and_a_postgresql_killed_together_recover() {
     assert_eq!(start(&cluster_dir).app.event(id).await["status"], "PENDING");
 }
 
-/// After a power cut the recorded pid may belong to anybody, and PostgreSQL alone would
-/// refuse to start for as long as that process lives.
+/// After a power cut the recorded pid may belong to any process, and PostgreSQL alone would refuse
+/// to start as long as that process lives.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stale_pid_file_that_names_a_stranger_is_no_obstacle() {
+async fn a_stale_pid_file_that_names_another_process_does_not_prevent_a_start() {
     let cluster_dir = ClusterDir::with_cluster();
     let server = start(&cluster_dir);
     let id = server.app.publish_tagged("a").await;
@@ -105,10 +105,10 @@ async fn a_stale_pid_file_that_names_a_stranger_is_no_obstacle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_killed_while_it_makes_the_database_can_be_followed() {
+async fn a_server_killed_while_it_creates_the_database_can_be_started_again() {
     let cluster_dir = ClusterDir::new();
     let mut child = serve(&cluster_dir).stderr(Stdio::null()).spawn().expect("it runs");
-    until("the database is being made", async || cluster_dir.data_dir().join("postgres.init/base").exists()).await;
+    until("the database is being created", async || cluster_dir.data_dir().join("postgres.init/base").exists()).await;
     send(child.id(), Signal::SIGKILL);
     child.wait().expect("our child");
     start(&cluster_dir).app.publish_tagged("a").await;

@@ -1,4 +1,4 @@
-//! `waybill` as its users run it: a process of its own, with a PostgreSQL of its own.
+//! `waybill` as its users run it: a separate process with its embedded PostgreSQL.
 
 mod commands;
 mod crashes;
@@ -17,7 +17,7 @@ use nix::unistd::{User, geteuid};
 use crate::support::process::{Ended, Process, send, waybill, waybill_at};
 use crate::support::{ClusterDir, until};
 
-/// `waybill serve` on a data directory and a port of its own.
+/// Returns `waybill serve` on a data directory and a free port.
 fn serve(cluster_dir: &ClusterDir) -> Command {
     let mut command = waybill(&["serve", "--bind", "127.0.0.1:0", "--data-dir"]);
     command.arg(cluster_dir.data_dir());
@@ -29,7 +29,7 @@ fn start(cluster_dir: &ClusterDir) -> Process {
     Process::start(serve(cluster_dir))
 }
 
-/// The user `nobody` where the tests run as root, else whoever runs them.
+/// The user `nobody` if the tests run as root, otherwise the user that runs them.
 struct OrdinaryUser(Option<User>);
 
 impl OrdinaryUser {
@@ -37,7 +37,7 @@ impl OrdinaryUser {
         Self(geteuid().is_root().then(|| User::from_name("nobody").ok().flatten().expect("a user `nobody`")))
     }
 
-    /// A folder of the user's own.
+    /// Creates a folder that belongs to the user.
     fn home(&self, cluster_dir: &ClusterDir) -> PathBuf {
         let home = cluster_dir.root().join("home");
         fs::create_dir(&home).expect("a folder");
@@ -47,7 +47,8 @@ impl OrdinaryUser {
         home
     }
 
-    /// `waybill`, run as this user. The build may lie where only its owner can go.
+    /// Returns a `waybill` command run as this user. It is a copy, because only the owner may be
+    /// able to reach the build.
     fn waybill(&self, cluster_dir: &ClusterDir, arguments: &[&str]) -> Command {
         let program = cluster_dir.root().join("waybill");
         if !program.exists() {
@@ -61,7 +62,7 @@ impl OrdinaryUser {
     }
 }
 
-/// Whether a process runs; one that merely waits to be reaped does not.
+/// Returns whether a process runs; a zombie does not.
 fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
@@ -71,7 +72,7 @@ async fn until_gone(pid: u32) {
     until("the process is gone", async || !is_alive(pid)).await;
 }
 
-/// Runs a command that ends by itself.
+/// Runs a command to its end.
 fn run(mut command: Command) -> (Ended, String) {
     let output = command.stdin(Stdio::null()).output().expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");

@@ -1,4 +1,4 @@
-//! The data directory is taken away from under the running server.
+//! The data directory is removed from under the running server.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ async fn a_data_directory_that_was_removed_is_noticed_at_once_and_the_log_says_s
     server.stop().await;
 }
 
-/// What is written into files that nobody can open any more is lost: nothing is acknowledged then.
+/// Writes to files that can no longer be opened are lost, so nothing is acknowledged meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_directory_that_comes_back_is_used_again_with_all_that_was_acknowledged() {
     let cluster_dir = ClusterDir::with_cluster();

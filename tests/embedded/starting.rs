@@ -12,7 +12,7 @@ use super::{OrdinaryUser, Process, send, serve, start, waybill};
 use crate::support::{ClusterDir, database};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_start_just_works_and_a_later_one_finds_the_data() {
+async fn a_first_start_needs_no_setup_and_a_later_one_finds_the_data() {
     let cluster_dir = ClusterDir::new();
     let server = start(&cluster_dir);
     let id = server.app.publish_tagged("a").await;
@@ -28,7 +28,7 @@ async fn a_first_start_just_works_and_a_later_one_finds_the_data() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ordinary_user_needs_to_say_nothing_at_all() {
+async fn an_ordinary_user_needs_no_arguments() {
     let cluster_dir = ClusterDir::new();
     let user = OrdinaryUser::find();
     let home = user.home(&cluster_dir);
@@ -83,9 +83,9 @@ async fn port_0_picks_a_port_and_prints_it() {
     server.app.get("/ready").await.expect(200);
 }
 
-/// Its address is taken, and nobody listens there yet.
+/// The address is bound, but the server does not listen yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_waits_for_its_database_turns_clients_away() {
+async fn a_server_that_waits_for_its_database_refuses_connections() {
     let free = || std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let (address, nobody) = (free(), free());
     let mut command = waybill(&["serve", "--bind", &address.to_string()]);
@@ -100,7 +100,7 @@ async fn a_server_that_waits_for_its_database_turns_clients_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_files_in_the_data_directory_stay() {
+async fn other_files_in_the_data_directory_are_kept() {
     let cluster_dir = ClusterDir::new();
     let data = cluster_dir.data_dir();
     fs::create_dir_all(data.join("backups")).expect("a folder");
@@ -145,7 +145,7 @@ async fn a_server_with_a_database_url_starts_no_postgresql() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn our_postgresql_has_room_for_as_many_connections_as_the_server_may_take() {
+async fn the_embedded_postgresql_allows_as_many_connections_as_the_server_may_use() {
     let cluster_dir = ClusterDir::with_cluster();
     let mut command = serve(&cluster_dir);
     command.args(["--db-connections", "200"]);

@@ -1,4 +1,4 @@
-//! SIGTERM and Ctrl-C: in order, and soon.
+//! SIGTERM and Ctrl-C: an orderly and quick stop.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use serde_json::json;
 use super::{Process, is_alive, send, serve, start};
 use crate::support::{ClusterDir, HeldTable, Reply, database, until, within_patience};
 
-/// The promise.
+/// The documented time within which a server stops.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
 fn in_background(request: reqwest::RequestBuilder) -> tokio::task::JoinHandle<Reply> {
     tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
 }
 
-/// A long poll that has reached the server: its worker has been seen.
+/// Starts a long poll, and returns once the server has seen the worker.
 async fn wait_for_work(server: &Process, worker_id: &str) -> tokio::task::JoinHandle<Reply> {
     let path = format!("{}/events/subscribe?tags=a&worker_id={worker_id}&wait=60", server.app.base);
     let waiter = in_background(server.app.client.get(path));
@@ -24,15 +24,15 @@ async fn wait_for_work(server: &Process, worker_id: &str) -> tokio::task::JoinHa
     waiter
 }
 
-async fn stops_in_order_on(signal: Signal) {
+async fn assert_orderly_stop_on(signal: Signal) {
     let cluster_dir = ClusterDir::with_cluster();
     let mut server = start(&cluster_dir);
     let postmaster = cluster_dir.postmaster().expect("it runs");
     let waiters = [wait_for_work(&server, "w:1").await, wait_for_work(&server, "w:2").await];
-    let asked_at = Instant::now();
+    let sent_at = Instant::now();
     send(server.pid(), signal);
     assert_eq!(server.exit().await.code(), Some(0), "{}", server.stderr());
-    assert!(asked_at.elapsed() < STOPPED_WITHIN, "{:?}", asked_at.elapsed());
+    assert!(sent_at.elapsed() < STOPPED_WITHIN, "{:?}", sent_at.elapsed());
     for waiter in waiters {
         within_patience(waiter).await.expect("no panic").expect(204);
     }
@@ -41,17 +41,17 @@ async fn stops_in_order_on(signal: Signal) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sigterm_sends_waiting_workers_home_stops_postgresql_and_exits_with_0() {
-    stops_in_order_on(Signal::SIGTERM).await;
+async fn sigterm_answers_waiting_workers_stops_postgresql_and_exits_with_0() {
+    assert_orderly_stop_on(Signal::SIGTERM).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ctrl_c_does_the_same() {
-    stops_in_order_on(Signal::SIGINT).await;
+async fn ctrl_c_answers_waiting_workers_stops_postgresql_and_exits_with_0() {
+    assert_orderly_stop_on(Signal::SIGINT).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_postgresql_says_at_a_start_or_a_stop_is_an_error() {
+async fn no_log_line_of_postgresql_at_a_start_or_stop_is_an_error() {
     let cluster_dir = ClusterDir::new();
     for _ in 0..2 {
         let mut server = start(&cluster_dir);
@@ -64,7 +64,7 @@ async fn nothing_that_postgresql_says_at_a_start_or_a_stop_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_in_flight_is_finished() {
+async fn requests_in_flight_are_finished() {
     let cluster_dir = ClusterDir::with_cluster();
     let mut server = start(&cluster_dir);
     let mut held = HeldTable::lock(&cluster_dir.url(), "waybill.events").await;
@@ -73,7 +73,7 @@ async fn what_is_in_flight_is_finished() {
     held.until_blocked().await;
     send(server.pid(), Signal::SIGTERM);
     let address = server.app.base.trim_start_matches("http://").to_owned();
-    until("nobody new is let in", async || std::net::TcpStream::connect(&address).is_err()).await;
+    until("no new connection is accepted", async || std::net::TcpStream::connect(&address).is_err()).await;
     held.unlock().await;
     let published = within_patience(publish).await.expect("no panic").expect(201).json();
     assert_eq!(server.exit().await.code(), Some(0), "{}", server.stderr());
@@ -82,12 +82,12 @@ async fn what_is_in_flight_is_finished() {
     assert_eq!(database::count(&cluster.url("postgres"), &stored).await, 1);
 }
 
-/// Somebody presses Ctrl-C while the first start still makes the database.
+/// Ctrl-C during the first start, while the database is still being created.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_can_be_called_off() {
+async fn a_start_can_be_interrupted() {
     let cluster_dir = ClusterDir::new();
     let mut child = serve(&cluster_dir).stderr(Stdio::null()).spawn().expect("it runs");
-    until("the database is being made", async || cluster_dir.data_dir().join("postgres.init").exists()).await;
+    until("the database is being created", async || cluster_dir.data_dir().join("postgres.init").exists()).await;
     send(child.id(), Signal::SIGINT);
     until("it ends", async || child.try_wait().expect("our child").is_some()).await;
     assert_eq!(child.wait().expect("our child").code(), Some(0));

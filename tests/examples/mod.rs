@@ -1,4 +1,4 @@
-//! What a newcomer runs first: the workers in `examples`, and the README as it is printed.
+//! What newcomers run first: the workers in `examples`, and the commands of the README.
 
 mod readme;
 mod relay;

@@ -7,7 +7,7 @@ use crate::support::process::{Process, waybill};
 
 const README: &str = include_str!("../../README.md");
 
-/// The blocks of shell commands of a section.
+/// Returns the blocks of shell commands in a section.
 fn blocks_of(heading: &str) -> Vec<&'static str> {
     let (_, section) = README.split_once(&format!("\n## {heading}\n")).expect(heading);
     let section = section.split("\n## ").next().unwrap_or_default();
@@ -17,7 +17,7 @@ fn blocks_of(heading: &str) -> Vec<&'static str> {
     blocks
 }
 
-/// Pastes blocks into one shell, for this server instead of the one on port 8080.
+/// Runs blocks in one shell, against this server instead of the one on port 8080.
 fn paste(server: &Process, blocks: &[&str]) -> String {
     let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
     let script = blocks
@@ -41,7 +41,7 @@ fn serve(url: &str, variables: &[(&str, &str)]) -> Process {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_events_life_can_be_pasted_again_and_again() {
+async fn the_walk_through_of_an_event_can_be_pasted_repeatedly() {
     let server = serve(&database::empty().await, &[]);
     for _ in 0..2 {
         let printed = paste(&server, &blocks_of("An event's life, with `curl`"));
@@ -53,7 +53,7 @@ async fn an_events_life_can_be_pasted_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_pushed_can_be_pasted() {
+async fn the_walk_through_of_a_push_can_be_pasted() {
     let blocks = blocks_of("An event pushed");
     let (start, paste_these) = blocks.split_first().expect("blocks");
     let setting = start.strip_suffix(" make run\n").expect("how to start the server");

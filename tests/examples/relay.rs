@@ -1,4 +1,5 @@
-//! A relay in front of a server: counts connections, cuts them, and sees statuses go by.
+//! A relay in front of a server, which counts connections, cuts them, and counts the statuses of
+//! responses.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -7,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Dropped, it closes its port and all connections.
+/// Closes its port and all connections when it is dropped.
 pub struct Relay {
     pub url: String,
     seen: Arc<Mutex<Seen>>,
@@ -22,7 +23,7 @@ struct Seen {
 }
 
 impl Relay {
-    /// A relay to the server with this base URL.
+    /// Starts a relay to the server with this base URL.
     pub async fn to(base: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -32,19 +33,18 @@ impl Relay {
         Relay { url, seen, accepting }
     }
 
-    /// Connections that were made so far.
+    /// Returns the number of connections made so far.
     pub fn connections(&self) -> usize {
-        self.seen.lock().expect("nobody panics here").connections
+        self.seen.lock().expect("no panic under this lock").connections
     }
 
-    /// Responses with this status that went by.
+    /// Returns the number of responses with this status.
     pub fn count(&self, status: &str) -> usize {
-        self.seen.lock().expect("nobody panics here").statuses.get(status).copied().unwrap_or(0)
+        self.seen.lock().expect("no panic under this lock").statuses.get(status).copied().unwrap_or(0)
     }
 
-    /// Cuts all connections.
     pub fn cut(&self) {
-        self.seen.lock().expect("nobody panics here").serving.abort_all();
+        self.seen.lock().expect("no panic under this lock").serving.abort_all();
     }
 }
 
@@ -57,13 +57,14 @@ impl Drop for Relay {
 async fn accept(listener: TcpListener, server: String, seen: Arc<Mutex<Seen>>) {
     while let Ok((client, _)) = listener.accept().await {
         let carrying = carry(client, server.clone(), seen.clone());
-        let mut seen = seen.lock().expect("nobody panics here");
+        let mut seen = seen.lock().expect("no panic under this lock");
         seen.connections += 1;
         seen.serving.spawn(async { carrying.await.unwrap_or_default() });
     }
 }
 
-/// Carries bytes both ways until one side hangs up. Every response begins a packet of its own.
+/// Copies bytes in both directions until one side hangs up. Every response starts a packet of its
+/// own.
 async fn carry(client: TcpStream, server: String, seen: Arc<Mutex<Seen>>) -> std::io::Result<()> {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = TcpStream::connect(server).await?.into_split();
@@ -76,7 +77,7 @@ async fn carry(client: TcpStream, server: String, seen: Arc<Mutex<Seen>>) -> std
             }
             if let Some(status) = bytes[..count].strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3)) {
                 let status = String::from_utf8_lossy(status).into_owned();
-                *seen.lock().expect("nobody panics here").statuses.entry(status).or_default() += 1;
+                *seen.lock().expect("no panic under this lock").statuses.entry(status).or_default() += 1;
             }
             to_client.write_all(&bytes[..count]).await?;
         }

@@ -1,4 +1,4 @@
-//! The workers in `examples`, as processes of their own, against a real server.
+//! The workers in `examples`, as separate processes against a real server.
 
 use std::process::{Child, Command, Stdio};
 
@@ -12,7 +12,7 @@ use crate::support::{App, HeldTable, ledger, until};
 const PYTHON: &[&str] = &["python3", "examples/worker.py"];
 const NODE: &[&str] = &["node", "examples/worker.mjs"];
 
-/// A running worker. Killed, if it still runs, when it is dropped.
+/// A running worker. It is killed when it is dropped.
 struct Worker(Child);
 
 impl Worker {
@@ -22,7 +22,7 @@ impl Worker {
         Worker(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("it runs"))
     }
 
-    /// Asks it to stop, and insists that it does so in order.
+    /// Asks the worker to stop, and asserts that it does so in order.
     async fn stop(mut self) {
         send(self.0.id(), Signal::SIGTERM);
         until("the worker ends", async || self.0.try_wait().expect("our child").is_some()).await;
@@ -45,8 +45,9 @@ async fn until_status(app: &App, id: i64, status: &str) {
     until("the event is settled", async || app.status(id).await == status).await;
 }
 
-/// Completes what can be done with its result, fails the rest, and keeps its connections.
-async fn works(program: &[&str]) {
+/// Asserts that the worker completes events with their results, fails those that cannot be done,
+/// and keeps its connections.
+async fn assert_works(program: &[&str]) {
     let app = App::start().await;
     let relay = Relay::to(&app.base).await;
     let worker = Worker::start(program, &relay.url, "60");
@@ -69,8 +70,8 @@ async fn works(program: &[&str]) {
     ledger::check(&app).await;
 }
 
-/// Goes on after lost connections, and after a database that was away.
-async fn survives(program: &[&str]) {
+/// Asserts that the worker continues after lost connections and after a database outage.
+async fn assert_survives(program: &[&str]) {
     let app = App::start().await;
     let relay = Relay::to(&app.base).await;
     let worker = Worker::start(program, &relay.url, "60");
@@ -82,14 +83,14 @@ async fn survives(program: &[&str]) {
     let id = publish(&app, json!({"photo": 2, "seconds": 2})).await;
     until_status(&app, id, "PROCESSING").await;
     let held = HeldTable::lock(&app.url, "waybill.event_log").await;
-    until("the worker is told to come back", async || relay.count("503") > 0).await;
+    until("the worker got a 503", async || relay.count("503") > 0).await;
     held.unlock().await;
     until_status(&app, id, "COMPLETED").await;
     worker.stop().await;
 }
 
-/// Extends its lease while the work takes longer.
-async fn holds_on(program: &[&str]) {
+/// Asserts that the worker extends its lease while the work takes longer.
+async fn assert_extends_its_lease(program: &[&str]) {
     let app = App::start().await;
     let worker = Worker::start(program, &app.base, "2");
     let id = publish(&app, json!({"photo": 1, "seconds": 5})).await;
@@ -100,30 +101,30 @@ async fn holds_on(program: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_worker_completes_and_fails_events_and_keeps_its_connection() {
-    works(PYTHON).await;
+    assert_works(PYTHON).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_worker_completes_and_fails_events_and_keeps_its_connection() {
-    works(NODE).await;
+    assert_works(NODE).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_worker_survives_lost_connections_and_outages() {
-    survives(PYTHON).await;
+    assert_survives(PYTHON).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_worker_survives_lost_connections_and_outages() {
-    survives(NODE).await;
+    assert_survives(NODE).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_worker_extends_its_lease() {
-    holds_on(PYTHON).await;
+    assert_extends_its_lease(PYTHON).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_worker_extends_its_lease() {
-    holds_on(NODE).await;
+    assert_extends_its_lease(NODE).await;
 }

@@ -111,11 +111,11 @@ impl BusyBatcher {
 /// Cancels one of the batches ahead. The batch that has queued behind them then runs and is
 /// blocked, too, and its connection is terminated.
 async fn terminate_next_batch(app: &App) {
-    const HELD_UP: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    const BLOCKED: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let now = app.count("SELECT extract(epoch FROM clock_timestamp()) * 1000000").await;
-    let called_off = format!("SELECT pg_cancel_backend(min(pid))::int {HELD_UP}");
+    let called_off = format!("SELECT pg_cancel_backend(min(pid))::int {BLOCKED}");
     assert_eq!(app.count(&called_off).await, 1);
-    let newcomer = format!("{HELD_UP} AND extract(epoch FROM query_start) * 1000000 > {now}");
+    let newcomer = format!("{BLOCKED} AND extract(epoch FROM query_start) * 1000000 > {now}");
     until("the next batch is blocked", async || app.count(&format!("SELECT count(*) {newcomer}")).await == 1).await;
     assert_eq!(app.count(&format!("SELECT pg_terminate_backend(pid)::int {newcomer}")).await, 1);
 }

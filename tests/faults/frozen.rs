@@ -126,7 +126,7 @@ async fn while_the_database_is_frozen_no_refused_call_takes_effect() {
 /// for the full limit of a statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_waited_in_a_queue_has_only_its_remaining_time_at_the_database() {
-    const HELD_UP: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    const BLOCKED: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let app = App::start().await;
     let mut held = HeldTable::lock(&app.url, "waybill.events").await;
     let event = json!({"title": "a job", "tags": "a"});
@@ -135,13 +135,13 @@ async fn a_call_that_waited_in_a_queue_has_only_its_remaining_time_at_the_databa
         calls.push(post(&app, "/events", &event));
         held.until_blocked_statements(busy).await;
     }
-    let asked_at = Instant::now();
+    let sent_at = Instant::now();
     calls.extend((0..MANY).map(|_| post(&app, "/events", &event)));
-    until("some of the time is over", async || asked_at.elapsed() > Duration::from_millis(1_500)).await;
-    assert_eq!(app.count(&format!("SELECT pg_cancel_backend(min(pid))::int {HELD_UP}")).await, 1);
+    until("some of the time is over", async || sent_at.elapsed() > Duration::from_millis(1_500)).await;
+    assert_eq!(app.count(&format!("SELECT pg_cancel_backend(min(pid))::int {BLOCKED}")).await, 1);
     // The table is unlocked after all calls have been answered.
     let replies = replies_to(calls).await;
-    assert!(asked_at.elapsed() < Duration::from_secs(5), "{:?}", asked_at.elapsed());
+    assert!(sent_at.elapsed() < Duration::from_secs(5), "{:?}", sent_at.elapsed());
     held.unlock().await;
     until_no_statement_runs(&app).await;
     for reply in &replies {
@@ -160,12 +160,12 @@ async fn a_statement_that_waits_for_several_locks_is_cancelled_when_its_callers_
         [HeldRow::lock(&app, claims[0].event_id).await, HeldRow::lock(&app, claims[1].event_id).await];
     let fail = |claim: &Claim| json!({"event_id": claim.event_id, "lease_id": claim.lease_id, "action": "fail"});
     let results = json!({"worker_id": "w:1", "results": claims.iter().map(fail).collect::<Vec<_>>()});
-    let asked_at = Instant::now();
+    let sent_at = Instant::now();
     let call = post(&app, "/events/settle", &results);
-    until("half of the time is over", async || asked_at.elapsed() > Duration::from_secs(2)).await;
+    until("half of the time is over", async || sent_at.elapsed() > Duration::from_secs(2)).await;
     first.unlock().await;
     let reply = within_patience(call).await.expect("no panic");
-    assert!(asked_at.elapsed() < Duration::from_secs(5), "{:?}", asked_at.elapsed());
+    assert!(sent_at.elapsed() < Duration::from_secs(5), "{:?}", sent_at.elapsed());
     assert_eq!(effect_of(&reply), Effect::None, "{reply:?}");
     second.unlock().await;
     until_no_statement_runs(&app).await;

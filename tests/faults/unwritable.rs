@@ -131,7 +131,7 @@ async fn errors_of_the_database_itself_split_no_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_serialization_conflict_is_retried() {
+async fn a_serialization_failure_or_deadlock_is_retried() {
     for state in ["40001", "40P01"] {
         let app = App::start().await;
         database::execute(&app.url, &failing(state)).await;

@@ -10,9 +10,9 @@ use crate::support::{App, Options, within_patience};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_without_work_ends_with_204_after_its_full_length() {
     let app = quiet_app().await;
-    let asked_at = Instant::now();
+    let sent_at = Instant::now();
     let reply = app.get("/events/subscribe?tags=a&worker_id=w:1&wait=1").await.expect(204);
-    assert!(asked_at.elapsed() >= Duration::from_secs(1));
+    assert!(sent_at.elapsed() >= Duration::from_secs(1));
     assert_eq!(reply.text, "");
     assert_eq!(reply.header("cache-control"), Some("no-store"));
     assert!(app.engine().hub().is_empty());

@@ -1,4 +1,4 @@
-//! Rows that must not be: one test for each named CHECK, and for each rule of deliveries.
+//! Rows that must not exist: one test for each named CHECK, and for each rule of deliveries.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 
 use crate::support::database;
 
-/// The name of the constraint that a statement violates.
+/// Returns the name of the constraint that a statement violates.
 pub async fn violated(url: &str, statement: &str) -> String {
     match database::connection(url).await.batch_execute(statement).await {
         Err(DatabaseError(_, information)) => information.constraint_name().unwrap_or_default().to_owned(),
@@ -15,11 +15,11 @@ pub async fn violated(url: &str, statement: &str) -> String {
     }
 }
 
-/// A delivery that waits to be claimed; each test then makes it impossible.
+/// A delivery that waits to be claimed; each test then makes it invalid.
 const DELIVERY: &str = "INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries, ready_seq) \
      VALUES (1, 1, 'PENDING', 0, 3, 1)";
 
-async fn is_refused(constraint: &str, statement: &str) {
+async fn assert_refused(constraint: &str, statement: &str) {
     let url = database::migrated().await;
     database::execute(&url, DELIVERY).await;
     assert_eq!(violated(&url, statement).await, constraint);
@@ -30,7 +30,7 @@ macro_rules! refused {
         $(
             #[tokio::test(flavor = "multi_thread")]
             async fn $constraint() {
-                is_refused(stringify!($constraint), $statement).await;
+                assert_refused(stringify!($constraint), $statement).await;
             }
         )*
 
@@ -122,12 +122,12 @@ refused! {
          VALUES ('w:1', 'r', '{1}', now())";
 }
 
-/// The lease is there without the work as little as the work without the lease.
+/// The opposite of the constraint above: held work without a lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn processing_without_a_lease_is_refused_too() {
     let processing =
         "UPDATE waybill.deliveries SET status = 'PROCESSING', ready_seq = NULL, worker_id = 'w:1', lease_id = 1";
-    is_refused("deliveries_lease_exactly_while_processing", processing).await;
+    assert_refused("deliveries_lease_exactly_while_processing", processing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

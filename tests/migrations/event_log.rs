@@ -1,4 +1,4 @@
-//! The days of the audit trail.
+//! The daily partitions of the event log.
 
 use crate::support::{App, database};
 
@@ -6,7 +6,7 @@ const OLD_LINE: &str = "INSERT INTO waybill.event_log (event_id, delivery_id, ac
      VALUES (1, 1, 'PICKED', 1, 1, ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_day_that_is_prepared_late_takes_its_rows_from_the_safety_net() {
+async fn a_partition_created_late_takes_its_rows_from_the_default_partition() {
     let url = database::migrated().await;
     for time in
         ["2020-02-28T23:59:59.999999Z", "2020-02-29T00:00:00Z", "2020-02-29T23:59:59.999999Z", "2020-03-01T00:00:00Z"]
@@ -18,11 +18,11 @@ async fn a_day_that_is_prepared_late_takes_its_rows_from_the_safety_net() {
     assert_eq!(database::count(&url, "SELECT count(*) FROM waybill.event_log_20200229").await, 2);
     assert_eq!(database::count(&url, "SELECT count(*) FROM waybill.event_log_default").await, 2);
     assert_eq!(database::count(&url, "SELECT count(*) FROM waybill.event_log").await, 4);
-    assert_eq!(database::count(&url, prepare).await, 0, "a second time there is nothing to do");
+    assert_eq!(database::count(&url, prepare).await, 0, "the second time there is nothing to do");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_day_is_a_day_of_utc_wherever_the_session_is() {
+async fn partitions_are_days_of_utc_whatever_the_time_zone_of_the_session() {
     let url = database::migrated().await;
     let prepare = "SET TIME ZONE 'Pacific/Auckland'; SELECT waybill.create_event_log_partition('2020-02-29')";
     database::execute(&url, prepare).await;
@@ -31,7 +31,7 @@ async fn a_day_is_a_day_of_utc_wherever_the_session_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prepared_day_refuses_what_the_log_refuses() {
+async fn a_partition_has_the_constraints_of_the_log() {
     let url = database::migrated().await;
     database::execute(&url, "SELECT waybill.create_event_log_partition('2020-02-29')").await;
     let line = OLD_LINE.replace("PICKED", "EATEN");
@@ -40,7 +40,7 @@ async fn a_prepared_day_refuses_what_the_log_refuses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_prepares_today_and_the_days_ahead() {
+async fn a_server_creates_the_partitions_of_today_and_the_days_ahead() {
     let app = App::start().await;
     let prepared = "SELECT count(*) FROM generate_series(0, 2) AS ahead WHERE to_regclass('waybill.event_log_' || \
                     to_char((now() AT TIME ZONE 'UTC')::date + ahead, 'YYYYMMDD')) IS NOT NULL";
@@ -52,7 +52,7 @@ async fn a_server_prepares_today_and_the_days_ahead() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_that_prepare_the_same_days_at_once_do_not_trip_over_each_other() {
+async fn servers_can_create_the_same_partitions_at_once() {
     let url = database::migrated().await;
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..8 {

@@ -1,5 +1,5 @@
-//! Leases became wider and unique: what was claimed before can still be settled, and going back
-//! is possible whatever was given out.
+//! Leases became wider and unique: claims made before the migration can still be settled, and the
+//! migration can be reverted whatever leases were handed out.
 
 use serde_json::json;
 use waybill::store::connection::migrate::revert_all;
@@ -16,7 +16,7 @@ const FORTH: [&str; 2] = [
     include_str!("../../migrations/2026-11-16-000015_cancel_reason/up.sql"),
 ];
 
-/// Two events in a worker's hands, one of them by a claim that can be asked for again.
+/// Claims two events, one of them with a `request_id`.
 async fn two_claims(app: &App) -> [Claim; 2] {
     app.publish_tagged("a").await;
     app.publish_tagged("a").await;
@@ -30,7 +30,7 @@ async fn restarted(url: &str) -> App {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_claimed_before_the_migration_is_settled_after_it() {
+async fn a_claim_made_before_the_migration_can_be_settled_after_it() {
     let app = App::start().await;
     let [first, second] = two_claims(&app).await;
     let url = app.url.clone();
@@ -38,7 +38,7 @@ async fn what_was_claimed_before_the_migration_is_settled_after_it() {
     for sql in BACK {
         database::execute(&url, sql).await;
     }
-    // As they were counted then.
+    // With the lease numbers of that time.
     database::execute(&url, "UPDATE waybill.deliveries SET lease_id = 1; UPDATE waybill.event_log SET lease_id = 1")
         .await;
     for sql in FORTH {
@@ -53,7 +53,7 @@ async fn what_was_claimed_before_the_migration_is_settled_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_that_were_too_large_before_do_not_stand_in_the_way_back() {
+async fn large_lease_ids_do_not_prevent_reverting_the_migration() {
     let app = App::start().await;
     database::execute(&app.url, "SELECT setval('waybill.ready_seq', 9000000000)").await;
     let [first, second] = two_claims(&app).await;

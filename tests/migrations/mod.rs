@@ -1,5 +1,5 @@
-//! The schema: that it comes and goes whole, stays in its own corner, and keeps its rows
-//! honest.
+//! The schema: it can be created and removed completely, does not affect other schemas, and refuses
+//! invalid rows.
 
 mod checks;
 mod event_log;
@@ -12,13 +12,13 @@ use waybill::store::connection::migrate::{migrate, revert_all};
 
 use crate::support::{App, Options, database};
 
-/// The schema `waybill`, as PostgreSQL's own tool writes it down.
+/// Returns the schema `waybill` as `pg_dump` writes it.
 fn dump(url: &str) -> String {
     let program = database::cluster().bin_dir().join("pg_dump");
     let output = Command::new(program).args(["--schema-only", "--schema=waybill", url]).output().expect("pg_dump runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("a dump that is text");
-    // Recent versions guard each dump by a random word.
+    // Recent versions put a random token into each dump.
     text.lines().filter(|line| !line.starts_with('\\')).collect::<Vec<_>>().join("\n")
 }
 
@@ -45,7 +45,7 @@ async fn migrating_again_runs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_who_migrate_at_once_one_does_it_all() {
+async fn of_many_concurrent_migrations_one_runs_everything() {
     let url = database::empty().await;
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..8 {
@@ -58,7 +58,7 @@ async fn of_many_who_migrate_at_once_one_does_it_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_applications_own_tables_and_migrations_are_not_touched() {
+async fn an_applications_own_tables_and_migrations_are_not_changed() {
     let url = database::empty().await;
     let theirs = "CREATE TABLE public.__diesel_schema_migrations (version varchar(50) PRIMARY KEY, run_on timestamp); \
                   INSERT INTO public.__diesel_schema_migrations VALUES ('20200101000000', now()); \

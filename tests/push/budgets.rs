@@ -72,21 +72,21 @@ async fn an_event_that_takes_long_to_match_delays_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_over_its_budget_does_not_match_and_the_subscription_shows_it() {
     let app = idle(&[]).await;
-    let dear = app.subscribe(NOWHERE, json!({"filter": expensive_filter()})).await;
+    let expensive = app.subscribe(NOWHERE, json!({"filter": expensive_filter()})).await;
     let inverted = app.subscribe(NOWHERE, json!({"filter": {"$not": {"$not": expensive_filter()}}})).await;
     let cheap = app.subscribe(NOWHERE, json!({"filter": {"payload.s": {"$contains": "aba"}}})).await;
     let never = json!({"events": 0, "last_at": null, "last_event_id": null});
-    assert_eq!(over_budget(&app, &dear).await, never);
+    assert_eq!(over_budget(&app, &expensive).await, never);
     assert_eq!(publish(&app, "a", json!({"s": "aba"})).await["enqueued"], 3);
     app.engine().record_filter_overruns().await.expect("it is written");
-    assert_eq!(over_budget(&app, &dear).await, never, "a small payload is no trouble");
+    assert_eq!(over_budget(&app, &expensive).await, never, "a small payload is no trouble");
     let mut last = json!(null);
     for count in 1..=2 {
         last = publish(&app, "a", large_payload()).await;
         assert_eq!(last["enqueued"], 1);
         app.engine().record_filter_overruns().await.expect("it is written");
         let expected = json!({"events": count, "last_at": last["created_at"], "last_event_id": last["id"]});
-        assert_eq!(over_budget(&app, &dear).await, expected);
+        assert_eq!(over_budget(&app, &expensive).await, expected);
     }
     assert_eq!(over_budget(&app, &inverted).await["events"], 2);
     assert_eq!(over_budget(&app, &cheap).await, never);
@@ -99,7 +99,7 @@ async fn a_filter_over_its_budget_does_not_match_and_the_subscription_shows_it()
     let listed = app.get("/subscriptions").await.expect(200).json();
     assert_eq!(listed["subscriptions"][0]["filter_over_budget"]["events"], 2);
     let metrics = app.get("/metrics").await.expect(200).text;
-    let line = format!("waybill_filters_over_budget_total{{subscription=\"{}\"}} 2\n", dear["id"]);
+    let line = format!("waybill_filters_over_budget_total{{subscription=\"{}\"}} 2\n", expensive["id"]);
     assert!(metrics.contains(&line), "{metrics}");
     ledger::check(&app).await;
 }
@@ -108,7 +108,7 @@ async fn a_filter_over_its_budget_does_not_match_and_the_subscription_shows_it()
 async fn budget_overruns_are_counted_once_per_event_across_all_servers() {
     let one = idle(&[]).await;
     let other = second_idle_server(&one, &[]).await;
-    let dear = one.subscribe(NOWHERE, json!({"filter": expensive_filter()})).await;
+    let expensive = one.subscribe(NOWHERE, json!({"filter": expensive_filter()})).await;
     let event = json!({"event_type": "a", "payload": large_payload()});
     let batch = json!({"events": vec![event; 3]});
     for app in [&one, &other] {
@@ -116,7 +116,7 @@ async fn budget_overruns_are_counted_once_per_event_across_all_servers() {
         app.engine().record_filter_overruns().await.expect("it is written");
     }
     let last = one.count("SELECT max(id) FROM waybill.events").await;
-    let seen = over_budget(&other, &dear).await;
+    let seen = over_budget(&other, &expensive).await;
     assert_eq!((&seen["events"], &seen["last_event_id"]), (&json!(6), &json!(last)));
 }
 
@@ -124,13 +124,13 @@ async fn budget_overruns_are_counted_once_per_event_across_all_servers() {
 async fn a_running_server_records_and_logs_budget_overruns() {
     let app = idle(&[]).await;
     let process = super::in_own_process(&app, &["--dispatch=false"]);
-    let dear = app.subscribe(NOWHERE, json!({"filter": expensive_filter()})).await;
+    let expensive = app.subscribe(NOWHERE, json!({"filter": expensive_filter()})).await;
     let event = json!({"event_type": "a", "payload": large_payload()});
     let stored = process.app.post("/events", &event).await.expect(201).json();
-    until("it is recorded", async || over_budget(&app, &dear).await["events"] == 1).await;
+    until("it is recorded", async || over_budget(&app, &expensive).await["events"] == 1).await;
     let log = process.stderr();
     let line = log.lines().find(|line| line.contains("exceeded its budget")).expect(&log);
-    for part in [format!("subscription_id={}", dear["id"]), format!("event_id={}", stored["id"])] {
+    for part in [format!("subscription_id={}", expensive["id"]), format!("event_id={}", stored["id"])] {
         assert!(line.contains(&part), "{part} in {line}");
     }
 }

@@ -1,4 +1,4 @@
-//! Only public addresses are dialled, and those that are allowed.
+//! Only public addresses and allowed ones are dialled.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ fn ips<const N: usize>(texts: [&str; N]) -> Vec<IpAddr> {
 }
 
 #[tokio::test]
-async fn literals_are_refused_in_every_spelling() {
+async fn private_address_literals_are_refused_in_every_spelling() {
     let receiver = Receiver::start().await;
     let port = receiver.address().port();
     let strict = Client::new(&WebhookSettings::default()).unwrap();
@@ -42,7 +42,7 @@ async fn literals_are_refused_in_every_spelling() {
 }
 
 #[tokio::test]
-async fn an_allowed_network_is_reached_by_literals_and_names() {
+async fn an_allowed_network_can_be_reached_by_literals_and_names() {
     let receiver = Receiver::start().await;
     let port = receiver.address().port();
     let client = client_that_looks_up(&settings(), |_| Ok(ips(["127.0.0.1"])));
@@ -54,7 +54,7 @@ async fn an_allowed_network_is_reached_by_literals_and_names() {
 }
 
 #[tokio::test]
-async fn the_system_is_asked_for_names() {
+async fn names_are_resolved_by_the_system() {
     let receiver = Receiver::start().await;
     let url = format!("http://localhost:{}/", receiver.address().port());
     let settings = WebhookSettings { allow: "127.0.0.0/8,::1".parse().unwrap(), ..WebhookSettings::default() };
@@ -63,7 +63,7 @@ async fn the_system_is_asked_for_names() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_inside_is_refused_and_does_not_tell_where() {
+async fn a_name_with_a_private_address_is_refused_without_showing_the_address() {
     let receiver = Receiver::start().await;
     let url = format!("http://hooks.example:{}/", receiver.address().port());
     let client = client_that_looks_up(&WebhookSettings::default(), |_| Ok(ips(["127.0.0.1"])));
@@ -84,18 +84,19 @@ async fn a_name_with_one_bad_address_is_refused_and_nothing_is_dialled() {
 }
 
 #[tokio::test]
-async fn the_address_that_was_judged_is_the_one_that_is_dialled() {
+async fn the_address_that_was_checked_is_the_one_that_is_dialled() {
     static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
     let receiver = Receiver::start().await;
     let url = format!("http://hooks.example:{}/", receiver.address().port());
-    // Whoever looked up twice, to judge and to dial, would find something else the second time.
+    // A client that resolved the name twice, to check and to dial, would find another address the
+    // second time.
     let client = client_that_looks_up(&settings(), |_| match LOOKUPS.fetch_add(1, Ordering::SeqCst) {
         0 => Ok(ips(["127.0.0.1"])),
         _ => Ok(ips(["169.254.169.254"])),
     });
     answered(client.send(post(&url)).await);
     assert_eq!(LOOKUPS.load(Ordering::SeqCst), 1);
-    // A new connection is a new look-up, and a new judgement.
+    // A new connection means a new look-up and a new check.
     receiver.next(Reply::close());
     failed(client.send(post(&url)).await, ErrorKind::Connection);
     failed(client.send(post(&url)).await, ErrorKind::AddressRefused);
@@ -103,7 +104,7 @@ async fn the_address_that_was_judged_is_the_one_that_is_dialled() {
 }
 
 #[tokio::test]
-async fn what_is_no_webhook_url_is_not_dialled() {
+async fn an_invalid_webhook_url_is_not_dialled() {
     let receiver = Receiver::start().await;
     let address = receiver.address();
     for url in [

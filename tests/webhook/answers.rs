@@ -1,4 +1,4 @@
-//! What a receiver says is handed out as it was said.
+//! A receiver's response is returned as it was sent.
 
 use waybill::webhook::{EXCERPT_BYTES, RESPONSE_READ_BYTES};
 
@@ -6,7 +6,7 @@ use super::{answered, client, post, post_soon};
 use crate::support::receiver::{Receiver, Reply};
 
 #[tokio::test]
-async fn a_success_is_handed_out_with_its_body() {
+async fn a_success_is_returned_with_its_body() {
     let receiver = Receiver::start().await;
     receiver.always(Reply::status(202).body("taken, thank you"));
     let exchange = client().send(post(receiver.url("/"))).await;
@@ -18,7 +18,7 @@ async fn a_success_is_handed_out_with_its_body() {
 }
 
 #[tokio::test]
-async fn every_status_is_an_answer() {
+async fn every_status_is_returned() {
     let receiver = Receiver::start().await;
     let client = client();
     for status in [200, 204, 299, 300, 304, 400, 401, 404, 410, 429, 500, 502, 503, 599] {
@@ -31,7 +31,7 @@ async fn every_status_is_an_answer() {
 }
 
 #[tokio::test]
-async fn a_retry_after_is_handed_out_as_it_came() {
+async fn a_retry_after_is_returned_unchanged() {
     let receiver = Receiver::start().await;
     let client = client();
     for value in ["120", "Fri, 31 Dec 2027 23:59:59 GMT", "soon"] {
@@ -57,7 +57,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn of_a_long_body_the_beginning_is_kept() {
+async fn only_the_beginning_of_a_long_body_is_kept() {
     let receiver = Receiver::start().await;
     receiver.always(Reply::ok().body("0123456789".repeat(RESPONSE_READ_BYTES / 10)));
     let answer = answered(client().send(post(receiver.url("/"))).await);
@@ -65,7 +65,7 @@ async fn of_a_long_body_the_beginning_is_kept() {
 }
 
 #[tokio::test]
-async fn an_endless_body_is_cut_and_the_status_counts() {
+async fn an_endless_body_is_cut_off_and_the_status_counts() {
     let receiver = Receiver::start().await;
     let client = client();
     for status in [200, 500] {
@@ -73,20 +73,20 @@ async fn an_endless_body_is_cut_and_the_status_counts() {
         let answer = answered(client.send(post(receiver.url("/"))).await);
         assert_eq!((answer.status, answer.excerpt.len()), (status, EXCERPT_BYTES));
         assert!(answer.excerpt.starts_with("more and more and "));
-        // The receiver is not listened to any longer.
+        // The client has stopped reading.
         receiver.until_in_flight(0).await;
     }
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_text_becomes_text() {
+async fn a_body_that_is_not_utf_8_is_converted_to_text() {
     let receiver = Receiver::start().await;
     receiver.always(Reply::ok().body(b"a\0\xffb".to_vec()));
     assert_eq!(answered(client().send(post(receiver.url("/"))).await).excerpt, "a\u{fffd}b");
 }
 
 #[tokio::test]
-async fn a_refusal_counts_however_its_body_ended() {
+async fn an_error_status_counts_even_if_its_body_is_broken() {
     let receiver = Receiver::start().await;
     let client = client();
     for broken in [Reply::gone().reset_after_headers(), Reply::gone().close_after_headers()] {

@@ -1,4 +1,4 @@
-//! Connections are used again where they can be, and only there.
+//! Connections are reused where possible, and only there.
 
 use super::{answered, client, failed, post};
 use crate::support::receiver::{Receiver, Reply};
@@ -6,7 +6,7 @@ use waybill::domain::attempt::ErrorKind;
 use waybill::webhook::RESPONSE_READ_BYTES;
 
 #[tokio::test]
-async fn a_connection_is_used_again() {
+async fn a_connection_is_reused() {
     let receiver = Receiver::start().await;
     receiver.next(Reply::ok().body(vec![b'x'; RESPONSE_READ_BYTES - 1]));
     let client = client();
@@ -18,7 +18,7 @@ async fn a_connection_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_body_was_cut_is_not() {
+async fn a_connection_whose_body_was_cut_off_is_not_reused() {
     let receiver = Receiver::start().await;
     receiver.next(Reply::ok().body(vec![b'x'; 10 * RESPONSE_READ_BYTES]));
     let client = client();
@@ -29,7 +29,7 @@ async fn a_connection_whose_body_was_cut_is_not() {
 }
 
 #[tokio::test]
-async fn after_a_failure_the_next_request_gets_a_connection_of_its_own() {
+async fn after_a_failure_the_next_request_gets_a_new_connection() {
     let receiver = Receiver::start().await;
     receiver.next(Reply::reset());
     let client = client();

@@ -1,4 +1,4 @@
-//! The ways to fail are told apart.
+//! The kinds of failures are told apart.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::{client, client_that_looks_up, failed, post, settings};
 use crate::support::receiver::{Receiver, Reply};
 
 #[tokio::test]
-async fn a_connection_that_breaks_is_told() {
+async fn a_connection_that_breaks_is_reported() {
     let receiver = Receiver::start().await;
     let client = client();
     for reply in [
@@ -28,7 +28,7 @@ async fn a_connection_that_breaks_is_told() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_http_is_told() {
+async fn a_response_that_is_not_http_is_reported() {
     let receiver = Receiver::start().await;
     let client = client();
     for reply in [
@@ -46,14 +46,14 @@ async fn an_answer_that_is_not_http_is_told() {
 }
 
 #[tokio::test]
-async fn a_port_where_nobody_listens_is_told() {
+async fn a_refused_connection_is_reported() {
     let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let detail = failed(client().send(post(format!("http://{unused}/"))).await, ErrorKind::Connect);
     assert!(detail.contains("Connection refused"), "{detail}");
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_knows_is_told() {
+async fn an_unknown_host_name_is_reported() {
     let unknown = client_that_looks_up(&settings(), |_| Err(io::Error::other("no such name")));
     let detail = failed(unknown.send(post("http://hooks.example/?secret=1")).await, ErrorKind::Dns);
     assert_eq!(detail, "the name of the host could not be resolved: no such name");
@@ -64,7 +64,7 @@ async fn a_name_that_nobody_knows_is_told() {
 }
 
 #[tokio::test]
-async fn a_detail_holds_nothing_of_the_url_or_the_answer() {
+async fn the_detail_of_a_failure_holds_nothing_of_the_url_or_the_response() {
     let receiver = Receiver::start().await;
     let client = client();
     for reply in [Reply::raw("SECRET\r\n\r\n"), Reply::ok().header("x", "SECRET").reset_after_headers()] {

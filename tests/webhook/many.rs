@@ -1,4 +1,4 @@
-//! Many at once.
+//! Many requests at once.
 
 use futures_util::future::join_all;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -7,18 +7,18 @@ use waybill::webhook::Client;
 use super::{answered, client, post};
 use crate::support::receiver::{Gate, Receiver, Reply};
 
-fn is_shared_between_threads<T: Send + Sync + Clone + 'static>() {}
+fn assert_shareable_between_threads<T: Send + Sync + Clone + 'static>() {}
 
 /// Both ends of every connection are in this process.
-fn raise_the_limit_of_open_files() {
+fn raise_limit_of_open_files() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("the hard limit is no limit");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_requests_are_in_flight_at_once() {
-    is_shared_between_threads::<Client>();
-    raise_the_limit_of_open_files();
+    assert_shareable_between_threads::<Client>();
+    raise_limit_of_open_files();
     let receiver = Receiver::start().await;
     let gate = Gate::closed();
     receiver.always(Reply::ok().held_by(&gate));

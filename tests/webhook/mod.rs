@@ -1,4 +1,4 @@
-//! The room that sends, against a receiver that answers well and badly.
+//! The webhook client, against a receiver that answers well and badly.
 
 mod addresses;
 mod answers;
@@ -23,10 +23,10 @@ use waybill::webhook::{Answer, Client, Exchange, Lookup, WebhookRequest, Webhook
 
 use crate::support::PATIENCE;
 
-/// Long enough for anything that is meant to come, and short enough to be waited for.
+/// Long enough for any expected response, and short enough to wait for.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Settings that let a receiver of the test be reached.
+/// Settings under which a receiver of the test can be reached.
 fn settings() -> WebhookSettings {
     WebhookSettings { allow: "127.0.0.0/8".parse().expect("a network"), ..WebhookSettings::default() }
 }
@@ -35,7 +35,7 @@ fn client() -> Client {
     Client::new(&settings()).expect("a client")
 }
 
-/// A client for which every name has the addresses that `addresses` says.
+/// Returns a client for which every name has the addresses that `addresses` returns.
 fn client_that_looks_up(
     settings: &WebhookSettings,
     addresses: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
@@ -58,13 +58,13 @@ fn post_soon(url: impl Into<String>) -> WebhookRequest {
     WebhookRequest { timeout: SOON, ..post(url) }
 }
 
-/// Insists on an answer.
+/// Asserts a response.
 #[track_caller]
 fn answered(exchange: Exchange) -> Answer {
     exchange.result.unwrap_or_else(|error| panic!("{error:?}"))
 }
 
-/// Insists on a failure of this kind; answers its detail.
+/// Asserts a failure of this kind. Returns its detail.
 #[track_caller]
 fn failed(exchange: Exchange, kind: ErrorKind) -> String {
     let error = exchange.result.expect_err("a failure");

@@ -9,7 +9,7 @@ use waybill::webhook::{Client, WebhookSettings};
 use super::{answered, client, failed, post};
 use crate::support::receiver::{Receiver, Reply};
 
-/// Where the child of the test below must send to.
+/// The variable with the URL to which the child process of the test below sends.
 const TARGET: &str = "WAYBILL_TEST_WEBHOOK_TARGET";
 
 /// The environment belongs to the process, so the test runs itself in another one.
@@ -32,20 +32,20 @@ async fn proxies_of_the_environment_are_ignored() {
 }
 
 #[tokio::test]
-async fn a_configured_proxy_is_used_although_its_address_is_not_public() {
+async fn a_configured_proxy_may_have_a_private_address() {
     let proxy = Receiver::start().await;
     proxy.always(Reply::status(201));
     let settings = WebhookSettings { proxy: Some(proxy.url("")), ..WebhookSettings::default() };
     let client = Client::new(&settings).unwrap();
     assert_eq!(answered(client.send(post("http://hooks.invalid/path")).await).status, 201);
     assert_eq!(proxy.so_far()[0].path, "http://hooks.invalid/path");
-    // What can be judged here still is.
+    // What can be checked here still is.
     failed(client.send(post("http://10.0.0.1/")).await, ErrorKind::AddressRefused);
     assert_eq!(proxy.count(), 1);
 }
 
 #[tokio::test]
-async fn a_proxy_that_opens_no_tunnel_is_no_connection() {
+async fn a_proxy_that_refuses_a_tunnel_is_a_connection_failure() {
     let proxy = Receiver::start().await;
     proxy.always(Reply::status(403));
     let settings = WebhookSettings { proxy: Some(proxy.url("")), ..WebhookSettings::default() };
@@ -54,7 +54,7 @@ async fn a_proxy_that_opens_no_tunnel_is_no_connection() {
 }
 
 #[test]
-fn what_is_no_http_proxy_is_refused_at_once() {
+fn an_invalid_proxy_url_is_refused_at_once() {
     for bad in ["", "http://", "proxy.internal:3128", "socks5://127.0.0.1:1080", "/proxy"] {
         let settings = WebhookSettings { proxy: Some(bad.into()), ..WebhookSettings::default() };
         assert!(Client::new(&settings).unwrap_err().contains("the proxy must be"), "{bad}");

@@ -1,4 +1,4 @@
-//! The scripted receiver does as it is told; the other tests stand on that.
+//! The scripted receiver itself, on which the other tests depend.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::support::http_client;
 use crate::support::receiver::{Gate, Receiver, Reply};
 
 #[tokio::test]
-async fn what_was_sent_is_written_down() {
+async fn requests_are_recorded() {
     let receiver = Receiver::start().await;
     let url = receiver.url("/hook?a=1");
     http_client().put(url).header("X-Trace", "t 1").body(r#"{"n":1}"#).send().await.unwrap();
@@ -20,7 +20,7 @@ async fn what_was_sent_is_written_down() {
 }
 
 #[tokio::test]
-async fn queued_replies_go_before_the_rule() {
+async fn queued_replies_are_used_before_the_rule() {
     let receiver = Receiver::start().await;
     receiver.next(Reply::status(500));
     receiver.next(Reply::too_many_requests("7"));
@@ -34,7 +34,7 @@ async fn queued_replies_go_before_the_rule() {
 }
 
 #[tokio::test]
-async fn a_gate_holds_an_answer_until_it_opens() {
+async fn a_gate_holds_a_response_until_it_opens() {
     let receiver = Receiver::start().await;
     let (first, second) = (Gate::closed(), Gate::closed());
     receiver.next(Reply::ok().held_by(&first));
@@ -66,7 +66,7 @@ async fn a_sender_that_hangs_up_ends_its_request() {
 }
 
 #[tokio::test]
-async fn broken_answers_are_broken() {
+async fn broken_replies_are_failures_for_the_sender() {
     let receiver = Receiver::start().await;
     let client = http_client();
     for reply in [Reply::reset(), Reply::close(), Reply::garbage()] {
@@ -81,9 +81,9 @@ async fn broken_answers_are_broken() {
 }
 
 #[tokio::test]
-async fn tls_is_spoken_with_those_who_trust_it() {
+async fn tls_works_with_clients_that_trust_the_certificate() {
     let receiver = Receiver::start_tls().await;
-    http_client().get(receiver.url("/")).send().await.expect_err("nobody vouches for it");
+    http_client().get(receiver.url("/")).send().await.expect_err("its certificate is not trusted");
     let pem = std::fs::read(receiver.certificate()).unwrap();
     let trusting = reqwest::Client::builder()
         .no_proxy()

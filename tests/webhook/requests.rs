@@ -1,4 +1,4 @@
-//! What is sent is what was asked for, and nothing that frames it wrongly.
+//! What is sent is what was requested, and nothing that breaks the framing of HTTP.
 
 use bytes::Bytes;
 use waybill::domain::attempt::ErrorKind;
@@ -33,7 +33,7 @@ async fn method_path_headers_and_body_arrive() {
 }
 
 #[tokio::test]
-async fn a_request_may_say_who_sends_it() {
+async fn a_request_may_set_its_user_agent() {
     let receiver = Receiver::start().await;
     answered(
         client().send(WebhookRequest { headers: vec![header("user-agent", "me")], ..post(receiver.url("/")) }).await,
@@ -44,7 +44,7 @@ async fn a_request_may_say_who_sends_it() {
 }
 
 #[tokio::test]
-async fn what_would_not_be_http_is_not_sent() {
+async fn an_invalid_method_or_header_is_not_sent() {
     let receiver = Receiver::start().await;
     let request = post(receiver.url("/"));
     let client = client();

@@ -1,4 +1,4 @@
-//! A receiver must prove who it is.
+//! A receiver must prove its identity.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn trusting(file: &Path) -> WebhookSettings {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_refused() {
+async fn an_untrusted_certificate_is_refused() {
     let receiver = Receiver::start_tls().await;
     let detail = failed(client().send(post(receiver.url("/"))).await, ErrorKind::Tls);
     assert!(detail.contains("UnknownIssuer"), "{detail}");
@@ -24,7 +24,7 @@ async fn a_certificate_that_nobody_vouches_for_is_refused() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_the_file_is_accepted() {
+async fn a_certificate_in_the_ca_file_is_accepted() {
     let receiver = Receiver::start_tls().await;
     let client = Client::new(&trusting(receiver.certificate())).unwrap();
     for _ in 0..2 {
@@ -44,7 +44,7 @@ async fn a_certificate_for_another_name_is_refused() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_does_not_speak_tls_is_told() {
+async fn a_receiver_that_does_not_speak_tls_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
     let plain = tokio::spawn(async move {
@@ -55,12 +55,12 @@ async fn a_receiver_that_does_not_speak_tls_is_told() {
     failed(client().send(post(url)).await, ErrorKind::Tls);
     plain.await.unwrap();
     let tls = Receiver::start_tls().await;
-    // And the other way round: what it answers is an alert.
+    // The other way round, the receiver answers with a TLS alert.
     failed(client().send(post(format!("http://{}/", tls.address()))).await, ErrorKind::InvalidResponse);
 }
 
 #[tokio::test]
-async fn a_handshake_that_breaks_is_told() {
+async fn a_handshake_that_breaks_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
     let hanging_up = tokio::spawn(async move {
@@ -78,7 +78,7 @@ async fn a_handshake_that_breaks_is_told() {
 }
 
 #[tokio::test]
-async fn failures_behind_tls_are_told_apart_as_well() {
+async fn failures_behind_tls_are_told_apart() {
     let receiver = Receiver::start_tls().await;
     let client = Client::new(&trusting(receiver.certificate())).unwrap();
     for (reply, kind) in [

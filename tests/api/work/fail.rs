@@ -136,7 +136,7 @@ async fn the_response_to_a_final_failure_has_exactly_its_documented_shape() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn durations_of_a_report_are_kept_and_a_result_is_kept_verbatim() {
+async fn the_numbers_of_a_report_are_kept_and_its_result_is_kept_verbatim() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     app.claim_one("a", W1).await;
