@@ -111,7 +111,7 @@ async fn large_publishes_and_claims_use_bounded_memory_and_release_it() {
 /// Posts on a new connection. Returns the status.
 async fn status_of(app: &App, path: &str, body: &str) -> u16 {
     let request = http_client().post(format!("{}{path}", app.base)).header("content-type", "application/json");
-    request.body(body.to_owned()).send().await.expect("an answer").status().as_u16()
+    request.body(body.to_owned()).send().await.expect("a response").status().as_u16()
 }
 
 fn count(statuses: &[u16]) -> usize {

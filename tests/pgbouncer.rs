@@ -171,7 +171,7 @@ async fn claim<'a>(app: &'a App, path: &str) -> (&'a App, u16, Value) {
 /// Asserts that a waiting worker on one server gets work that is published on the other.
 async fn deliver_across(one: &App, other: &App) {
     let request = other.client.get(format!("{}/events/subscribe?tags=b&worker_id=w:1&wait=60", other.base));
-    let waiter = tokio::spawn(async move { request.send().await.expect("an answer").json::<Value>().await });
+    let waiter = tokio::spawn(async move { request.send().await.expect("a response").json::<Value>().await });
     until("the worker waits", async || other.engine().hub().asleep() == 1).await;
     let id = one.publish_tagged("b").await;
     let event = waiter.await.expect("no panic").expect("an event");

@@ -29,5 +29,5 @@ async fn request(app: &App, method: &str, path: &str, body: Option<&str>) -> Rep
     if let Some(body) = body {
         request = request.header("content-type", "application/json").body(body.to_owned());
     }
-    Reply::of(request.send().await.expect("an answer")).await
+    Reply::of(request.send().await.expect("a response")).await
 }

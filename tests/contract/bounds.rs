@@ -106,7 +106,7 @@ async fn send_with_parameter(
     if let Some(body) = document.request_example(operation) {
         request = request.json(body);
     }
-    Reply::of(request.send().await.expect("an answer")).await
+    Reply::of(request.send().await.expect("a response")).await
 }
 
 /// Creates a subscription for calls that need one that exists.
@@ -117,7 +117,7 @@ async fn subscription(app: &App) -> i64 {
 async fn send(app: &App, operation: &Operation, id: i64, body: &Value) -> Reply {
     let url = format!("{}{}", app.base, operation.with_id(id));
     let request = app.client.request(operation.method.parse().expect("a method"), url).json(body);
-    Reply::of(request.send().await.expect("an answer")).await
+    Reply::of(request.send().await.expect("a response")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

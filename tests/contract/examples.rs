@@ -69,7 +69,7 @@ async fn every_example_of_a_request_is_accepted_by_the_server() {
         for example in document.request_examples(&operation) {
             let url = format!("{}{}", app.base, operation.with_id(id));
             let request = app.client.request(operation.method.parse().expect("a method"), url).json(example);
-            let reply = Reply::of(request.send().await.expect("an answer")).await;
+            let reply = Reply::of(request.send().await.expect("a response")).await;
             // A call about an unclaimed event is understood and refused, and there is nothing else
             // here but that event.
             let is_elsewhere = !operation.path.starts_with("/events") && operation.path.contains("{id}");

@@ -38,7 +38,7 @@ async fn send_query(app: &App, document: &Document, operation: &Operation, query
     if let Some(body) = document.request_example(operation) {
         request = request.json(body);
     }
-    Reply::of(request.send().await.expect("an answer")).await
+    Reply::of(request.send().await.expect("a response")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,13 +13,13 @@ async fn publish_with(app: &App, headers: &[(&'static str, &str)]) -> Reply {
     let headers: HeaderMap =
         headers.iter().map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value"))).collect();
     let request = app.client.post(format!("{}/events", app.base)).header("content-type", "application/json");
-    Reply::of(request.headers(headers).body(EVENT).send().await.expect("an answer")).await
+    Reply::of(request.headers(headers).body(EVENT).send().await.expect("a response")).await
 }
 
 /// Sends a request for a path under this `Host`.
 async fn get_under(app: &App, host: &str, path: &str) -> Reply {
     let request = app.client.get(format!("{}{path}", app.base)).header("host", host);
-    Reply::of(request.send().await.expect("an answer")).await
+    Reply::of(request.send().await.expect("a response")).await
 }
 
 async fn app_with(flag: &str) -> App {
@@ -35,7 +35,7 @@ async fn a_page_of_another_origin_cannot_write() {
     for origin in ["https://evil.example", "null", "", "http://127.0.0.1", "file://", &other_scheme_and_port] {
         publish_with(&app, &[("origin", origin)]).await.problem(403, "origin_not_allowed");
         let cancel = app.client.post(format!("{}/events/{id}/cancel", app.base)).header("origin", origin);
-        Reply::of(cancel.send().await.expect("an answer")).await.problem(403, "origin_not_allowed");
+        Reply::of(cancel.send().await.expect("a response")).await.problem(403, "origin_not_allowed");
     }
     assert_eq!(app.status(id).await, "PENDING");
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 1);
@@ -60,7 +60,7 @@ async fn a_page_of_another_origin_cannot_claim() {
     for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")] {
         let url = format!("{}/events/subscribe?tags=a&worker_id=evil:1", app.base);
         let request = app.client.get(url).header(name, value);
-        Reply::of(request.send().await.expect("an answer")).await.problem(403, "origin_not_allowed");
+        Reply::of(request.send().await.expect("a response")).await.problem(403, "origin_not_allowed");
     }
     assert_eq!(app.status(id).await, "PENDING");
 }
@@ -83,7 +83,7 @@ async fn a_page_of_another_origin_may_send_reads_whose_responses_it_cannot_see()
     for method in [reqwest::Method::GET, reqwest::Method::HEAD, reqwest::Method::OPTIONS] {
         let request =
             app.client.request(method, format!("{}/events", app.base)).header("origin", "https://evil.example");
-        let reply = Reply::of(request.header("sec-fetch-site", "cross-site").send().await.expect("an answer")).await;
+        let reply = Reply::of(request.header("sec-fetch-site", "cross-site").send().await.expect("a response")).await;
         assert!(reply.status < 300, "{reply:?}");
         assert!(!reply.headers.keys().any(|name| name.as_str().starts_with("access-control")), "{reply:?}");
     }

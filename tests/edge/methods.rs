@@ -9,7 +9,7 @@ use crate::support::work::W1;
 use crate::support::{App, Reply};
 
 async fn send(app: &App, method: Method, path: &str) -> Reply {
-    Reply::of(app.client.request(method, format!("{}{path}", app.base)).send().await.expect("an answer")).await
+    Reply::of(app.client.request(method, format!("{}{path}", app.base)).send().await.expect("a response")).await
 }
 
 /// Returns the headers that must be the same for `GET` and `HEAD`.

@@ -13,7 +13,7 @@ use crate::support::{ClusterDir, HeldTable, Reply, database, until, within_patie
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
 fn in_background(request: reqwest::RequestBuilder) -> tokio::task::JoinHandle<Reply> {
-    tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
+    tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await })
 }
 
 /// Starts a long poll, and returns once the server has seen the worker.

@@ -18,7 +18,7 @@ async fn until_ready(app: &App) {
 }
 
 fn in_background(request: reqwest::RequestBuilder) -> JoinHandle<Reply> {
-    tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
+    tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await })
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -46,7 +46,7 @@ async fn a_database_is_used_through_tls_and_its_errors_are_recognised() {
 
     let mut held = HeldTable::lock(&postgres.url(), "waybill.events").await;
     let request = server.app.client.post(format!("{}/events", server.app.base)).json(&event);
-    let publish = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
+    let publish = tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await });
     held.terminate_blocked().await;
     publish.await.expect("no panic").problem(503, "database_unavailable");
     held.unlock().await;

@@ -20,7 +20,7 @@ type Call = JoinHandle<Reply>;
 
 fn post(app: &App, path: &str, body: &Value) -> Call {
     let request = app.client.post(format!("{}{path}", app.base)).json(body);
-    tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
+    tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await })
 }
 
 async fn replies_to(calls: Vec<Call>) -> Vec<Reply> {

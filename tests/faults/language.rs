@@ -35,7 +35,7 @@ async fn database_errors_are_recognised_in_another_language() {
     // A connection that is cut in the middle of a statement.
     let mut held = HeldTable::lock(&url, "waybill.events").await;
     let request = app.client.post(format!("{}/events", app.base)).json(&event);
-    let publish = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
+    let publish = tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await });
     held.terminate_blocked().await;
     publish.await.expect("no panic").problem(503, "database_unavailable");
     held.unlock().await;

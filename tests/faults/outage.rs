@@ -65,7 +65,7 @@ async fn assert_all_get_503(app: &App, calls: Vec<(&'static str, String, Option<
         }
         answers.spawn(async move {
             let sent_at = Instant::now();
-            let reply = Reply::of(request.send().await.expect("an answer")).await;
+            let reply = Reply::of(request.send().await.expect("a response")).await;
             (format!("{method} {path}"), sent_at.elapsed(), reply)
         });
     }
@@ -135,7 +135,7 @@ async fn while_the_database_hangs_every_caller_gets_a_503_in_time() {
 async fn a_long_poll_outlives_a_restart_of_the_database() {
     let mut fragile = Fragile::start().await;
     let request = fragile.app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1&wait=60", fragile.app.base));
-    let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
+    let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await });
     until("the worker waits", async || fragile.app.engine().hub().asleep() == 1).await;
     fragile.stop_database();
     fragile.start_database().await;
@@ -147,7 +147,7 @@ async fn a_long_poll_outlives_a_restart_of_the_database() {
 async fn a_long_poll_that_ends_while_the_database_is_stopped_is_a_204() {
     let mut fragile = Fragile::start().await;
     let request = fragile.app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1&wait=2", fragile.app.base));
-    let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await });
+    let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await });
     until("the worker waits", async || fragile.app.engine().hub().asleep() == 1).await;
     fragile.stop_database();
     within_patience(waiter).await.expect("no panic").expect(204);

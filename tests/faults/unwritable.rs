@@ -14,7 +14,7 @@ const EVENT: &str = r#"{"title": "a job", "tags": "a"}"#;
 
 fn publish(app: &App) -> JoinHandle<Reply> {
     let request = app.client.post(format!("{}/events", app.base)).header("content-type", "application/json");
-    tokio::spawn(async move { Reply::of(request.body(EVENT).send().await.expect("an answer")).await })
+    tokio::spawn(async move { Reply::of(request.body(EVENT).send().await.expect("a response")).await })
 }
 
 async fn replies_to(calls: Vec<JoinHandle<Reply>>) -> Vec<Reply> {

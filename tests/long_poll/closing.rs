@@ -57,7 +57,7 @@ fn read_response(socket: &mut TcpStream) -> Value {
     let mut bytes = Vec::new();
     let mut buffer = [0; 65_536];
     loop {
-        let read = socket.read(&mut buffer).expect("an answer");
+        let read = socket.read(&mut buffer).expect("a response");
         assert_ne!(read, 0, "the response is cut off");
         bytes.extend_from_slice(&buffer[..read]);
         let Some(head) = end_of_head(&bytes) else { continue };
@@ -70,7 +70,7 @@ fn read_response(socket: &mut TcpStream) -> Value {
 
 fn read_to_end(socket: &mut TcpStream) -> Value {
     let mut bytes = Vec::new();
-    socket.read_to_end(&mut bytes).expect("an answer");
+    socket.read_to_end(&mut bytes).expect("a response");
     let head = end_of_head(&bytes).expect("a head");
     parse(&bytes, head)
 }

@@ -90,7 +90,7 @@ impl Crowd {
         // The server's threads have handled all earlier requests once they answer later ones.
         for _ in 0..4 {
             let client = http_client();
-            client.get(format!("{}/health", self.app.base)).send().await.expect("an answer");
+            client.get(format!("{}/health", self.app.base)).send().await.expect("a response");
         }
     }
 

@@ -57,7 +57,7 @@ impl Waiter {
 
     async fn send(app: &App, request: reqwest::RequestBuilder) -> Self {
         let before = app.engine().hub().len();
-        let waiter = Self(tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await }));
+        let waiter = Self(tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await }));
         until_asleep(app, before + 1).await;
         waiter
     }

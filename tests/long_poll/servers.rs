@@ -163,7 +163,7 @@ async fn deliver_a_late_commit(one: &App, other: &App) {
 
     let late =
         one.client.post(format!("{}/events", one.base)).json(&json!({"title": "late", "tags": "a", "max_retries": 7}));
-    let late = tokio::spawn(async move { late.send().await.expect("an answer").status() });
+    let late = tokio::spawn(async move { late.send().await.expect("a response").status() });
     one.until_blocked_calls(1).await;
     let events: Vec<Value> = (0..50).map(|_| json!({"title": "t", "tags": "a"})).collect();
     one.post("/events/batch", &json!({"events": events})).await.expect(201);

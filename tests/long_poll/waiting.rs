@@ -46,7 +46,7 @@ async fn a_claim_by_post_waits_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_settlement_that_asks_for_the_next_event_waits_for_it() {
+async fn a_settlement_with_next_waits_for_an_event() {
     let app = quiet_app().await;
     let first = app.publish_tagged("a").await;
     app.claim("a", "w:1").await.expect("an event");

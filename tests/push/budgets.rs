@@ -31,7 +31,7 @@ async fn hold_long_matching_slots(app: &App) -> OwnedSemaphorePermit {
 /// Publishes in the background.
 fn publish_in_background(app: &App, event: Value) -> tokio::task::JoinHandle<Reply> {
     let request = app.client.post(format!("{}/events", app.base)).json(&event);
-    tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
+    tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await })
 }
 
 async fn until_in_long_matching(app: &App) {

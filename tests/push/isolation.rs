@@ -235,7 +235,7 @@ async fn a_deleted_subscription_gets_no_further_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_push_in_flight_when_its_subscription_was_deleted_is_delivered() {
+async fn a_push_claimed_before_its_subscription_was_deleted_is_delivered() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.always(Reply::ok().held_by(&gate));
@@ -260,9 +260,7 @@ async fn lock_rate(app: &App, subscription_id: i64) -> HeldRow {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rate_is_kept_when_two_servers_take_from_it_at_once() {
     let app = idle(&[]).await;
-    let take = async |most| {
-        app.engine().take_from_rates(&[(SubscriptionId(7), 10.0, most)]).await.expect("an answer")[0].granted
-    };
+    let take = async |most| app.engine().take_pace(&[(7, 10.0, most)]).await.expect("a response")[0].granted;
     assert_eq!(take(1).await, 1);
     let mut other = lock_rate(&app, 7).await;
     let (granted, ()) = tokio::join!(take(9), async {

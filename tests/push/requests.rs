@@ -56,7 +56,7 @@ async fn a_request_is_signed_and_has_headers_that_describe_it() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let event = json!({"event_type": "user.created", "payload": {"n": 1}, "correlation_id": "Bestellung 7 für Ü"});
     let publishing = app.client.post(format!("{}/events", app.base)).header("traceparent", trace).json(&event);
-    let id = id_of(&publishing.send().await.expect("an answer").json::<Value>().await.expect("JSON"));
+    let id = id_of(&publishing.send().await.expect("a response").json::<Value>().await.expect("JSON"));
     let request = receiver.received(1).await.remove(0);
     assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/hook?x=1"));
     let expected = [
@@ -175,7 +175,7 @@ async fn every_kind_of_transform_reaches_the_receiver() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transformed_body_is_what_is_signed() {
+async fn the_signature_covers_the_transformed_body() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/"), json!({"transform": {"envelope": true}})).await;
     publish_id(&app, "a").await;

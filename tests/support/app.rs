@@ -71,7 +71,7 @@ impl App {
     }
 
     pub async fn get(&self, path: &str) -> Reply {
-        Reply::of(self.client.get(self.at(path)).send().await.expect("an answer")).await
+        Reply::of(self.client.get(self.at(path)).send().await.expect("a response")).await
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Reply {
@@ -85,16 +85,16 @@ impl App {
 
     pub async fn post_bytes(&self, path: &str, body: Vec<u8>) -> Reply {
         let request = self.client.post(self.at(path)).header("content-type", "application/json").body(body);
-        Reply::of(request.send().await.expect("an answer")).await
+        Reply::of(request.send().await.expect("a response")).await
     }
 
     pub async fn patch(&self, path: &str, body: &Value) -> Reply {
         let request = self.client.patch(self.at(path)).json(body);
-        Reply::of(request.send().await.expect("an answer")).await
+        Reply::of(request.send().await.expect("a response")).await
     }
 
     pub async fn delete(&self, path: &str) -> Reply {
-        Reply::of(self.client.delete(self.at(path)).send().await.expect("an answer")).await
+        Reply::of(self.client.delete(self.at(path)).send().await.expect("a response")).await
     }
 
     /// Subscribes a URL with these further fields. Returns the subscription with its secret.
@@ -106,7 +106,7 @@ impl App {
     }
 
     pub async fn post_empty(&self, path: &str) -> Reply {
-        Reply::of(self.client.post(self.at(path)).send().await.expect("an answer")).await
+        Reply::of(self.client.post(self.at(path)).send().await.expect("a response")).await
     }
 
     /// Publishes an event and returns its id.

@@ -17,7 +17,7 @@ impl App {
         let mut conn = self.engine().database().connection().await.expect("a connection");
         conn.batch_execute("BEGIN").await.expect("a transaction");
         let before = blocks_fetched(&mut conn).await;
-        let answer = function(&mut conn).await.expect("an answer");
+        let answer = function(&mut conn).await.expect("a response");
         let buffers = blocks_fetched(&mut conn).await - before;
         conn.batch_execute("ROLLBACK").await.expect("its end");
         (answer, buffers)

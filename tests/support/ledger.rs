@@ -272,12 +272,12 @@ const ROLL_UPS_COUNT: &str = "
            OR o.status <> CASE WHEN c.open > 0 THEN 'PENDING' WHEN c.failed > 0 THEN 'FAILED'
                                WHEN o.cancel_requested THEN 'CANCELLED' ELSE 'COMPLETED' END)";
 
-/// Every failed push has an open dead letter, and no other push has one.
+/// Every failed push has an open dead letter, and only failed or cancelled pushes have one.
 const DEAD_LETTERS_ARE_EXACT: &str = "
     SELECT 'failed without a dead letter: ' || d.id AS complaint FROM waybill.deliveries d
     WHERE d.subscription_id IS NOT NULL AND d.status = 'FAILED'
       AND NOT EXISTS (SELECT 1 FROM waybill.dead_letters l WHERE l.delivery_id = d.id AND l.replayed_at IS NULL)
     UNION ALL
-    SELECT 'an open dead letter of a delivery that has not failed: ' || l.id FROM waybill.dead_letters l
+    SELECT 'an open dead letter of a delivery that is neither failed nor cancelled: ' || l.id FROM waybill.dead_letters l
     JOIN waybill.deliveries d ON d.id = l.delivery_id
     WHERE l.replayed_at IS NULL AND d.status NOT IN ('FAILED', 'CANCELLED')";

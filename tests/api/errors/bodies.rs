@@ -128,7 +128,7 @@ async fn a_body_of_another_content_type_is_refused_on_every_route() {
     for (path, good) in JSON_ROUTES {
         for other in others {
             let request = app.client.post(format!("{}{path}", app.base)).header("content-type", other).body(good);
-            Reply::of(request.send().await.expect("an answer")).await.problem(415, "unsupported_media_type");
+            Reply::of(request.send().await.expect("a response")).await.problem(415, "unsupported_media_type");
         }
     }
 }
@@ -142,7 +142,7 @@ async fn a_compressed_body_is_refused_on_every_route() {
         for encoding in ["gzip", "br", "deflate", "identity, gzip"] {
             let request = app.client.post(format!("{}{path}", app.base)).header("content-type", "application/json");
             let request = request.header("content-encoding", encoding).body(good.to_owned());
-            let reply = Reply::of(request.send().await.expect("an answer")).await;
+            let reply = Reply::of(request.send().await.expect("a response")).await;
             assert_eq!(reply.header("accept-encoding"), Some("identity"));
             let problem = reply.problem(415, "unsupported_content_encoding");
             assert!(problem["detail"].to_string().contains("Content-Encoding"), "{problem}");
@@ -157,7 +157,7 @@ async fn a_body_with_the_identity_encoding_is_accepted() {
     for encoding in ["identity", "Identity", ""] {
         let request = app.client.post(format!("{}/events", app.base)).header("content-encoding", encoding);
         let request = request.header("content-type", "application/json").body(JSON_ROUTES[0].1);
-        Reply::of(request.send().await.expect("an answer")).await.expect(201);
+        Reply::of(request.send().await.expect("a response")).await.expect(201);
     }
 }
 
@@ -166,7 +166,7 @@ async fn a_body_without_a_content_type_is_refused_on_every_route() {
     let app = App::start().await;
     for (path, good) in JSON_ROUTES {
         let request = app.client.post(format!("{}{path}", app.base)).body(good);
-        Reply::of(request.send().await.expect("an answer")).await.problem(415, "unsupported_media_type");
+        Reply::of(request.send().await.expect("a response")).await.problem(415, "unsupported_media_type");
         app.post_empty(path).await.problem(415, "unsupported_media_type");
     }
 }

@@ -55,7 +55,7 @@ async fn a_chunked_body_is_limited_too() {
     let chunk = format!("100000\r\n{}\r\n", " ".repeat(0x10_0000));
     socket.write_all(format!("{head}{chunk}{chunk}0\r\n\r\n").as_bytes()).await.expect("sent");
     let mut status = [0; 12];
-    socket.read_exact(&mut status).await.expect("an answer");
+    socket.read_exact(&mut status).await.expect("a response");
     assert_eq!(&status, b"HTTP/1.1 413");
 }
 

@@ -116,7 +116,7 @@ async fn a_trace_belongs_to_every_event_of_its_batch() {
     let app = App::start().await;
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let request = app.client.post(format!("{}/events/batch", app.base)).header("traceparent", trace);
-    let response = request.json(&json!({"events": jobs(2)})).send().await.expect("an answer");
+    let response = request.json(&json!({"events": jobs(2)})).send().await.expect("a response");
     let reply: Value = response.json().await.expect("JSON");
     assert_eq!(reply["events"][0]["traceparent"], trace);
     assert_eq!(reply["events"][1]["traceparent"], trace);

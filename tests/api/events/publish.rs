@@ -9,7 +9,7 @@ const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-
 /// Publishes with one further header.
 async fn publish_with(app: &App, header: &str, value: &str, event: &Value) -> Reply {
     let request = app.client.post(format!("{}/events", app.base)).header(header, value).json(event);
-    Reply::of(request.send().await.expect("an answer")).await
+    Reply::of(request.send().await.expect("a response")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -302,6 +302,6 @@ async fn the_json_content_type_may_have_a_charset() {
     for content_type in ["application/json; charset=utf-8", "Application/JSON", "application/json;charset=UTF-8"] {
         let request = app.client.post(format!("{}/events", app.base)).header("content-type", content_type);
         let request = request.body(r#"{"title":"a job","tags":"email"}"#);
-        Reply::of(request.send().await.expect("an answer")).await.expect(201);
+        Reply::of(request.send().await.expect("a response")).await.expect(201);
     }
 }

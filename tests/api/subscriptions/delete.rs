@@ -37,7 +37,7 @@ async fn a_deletion_with_a_body_is_refused_and_deletes_nothing() {
     let app = App::start().await;
     let path = path_of(&app.subscribe(NOWHERE, json!({})).await);
     let request = app.client.delete(format!("{}{path}", app.base)).json(&json!({"dry_run": true}));
-    Reply::of(request.send().await.expect("an answer")).await.names(&["dry_run"]);
+    Reply::of(request.send().await.expect("a response")).await.names(&["dry_run"]);
     app.delete(&format!("{path}?force=true")).await.names(&["force"]);
     app.get(&path).await.expect(200);
 }

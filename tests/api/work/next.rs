@@ -94,7 +94,7 @@ async fn invalid_claim_parameters_settle_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn next_may_be_switched_off_with_its_parameters_left_in_place() {
+async fn next_false_is_accepted_together_with_the_parameters_of_next() {
     let app = App::start().await;
     for query in ["next=false", "next=false&tags=a", "next=false&tags=a&wait=30&lease=60"] {
         let id = app.publish_tagged("a").await;

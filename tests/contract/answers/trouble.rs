@@ -68,7 +68,7 @@ async fn with_full_queues(coverage: &Coverage) {
     server.post("/events/settle", &results).await.problem(429, "overloaded");
     held.unlock().await;
     for reply in stuck.into_iter().flatten() {
-        expect_done(reply.await.expect("an answer"));
+        expect_done(reply.await.expect("a response"));
     }
 }
 
@@ -77,7 +77,7 @@ async fn with_full_queues(coverage: &Coverage) {
 async fn fill(app: &App, held: &mut HeldTable, before: usize, path: &str, body: &Value) -> Vec<JoinHandle<Reply>> {
     let send = || {
         let request = app.client.post(format!("{}{path}", app.base)).json(body);
-        tokio::spawn(async move { Reply::of(request.send().await.expect("an answer")).await })
+        tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await })
     };
     let mut stuck = Vec::new();
     for statements in 1..=2 {
@@ -86,7 +86,7 @@ async fn fill(app: &App, held: &mut HeldTable, before: usize, path: &str, body: 
     }
     // One of the next two calls takes the last place in the queue, and the other is refused.
     let (refused, _, waiting) = select_all([send(), send()]).await;
-    refused.expect("an answer").problem(429, "overloaded");
+    refused.expect("a response").problem(429, "overloaded");
     stuck.extend(waiting);
     stuck
 }
