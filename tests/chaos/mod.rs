@@ -3,8 +3,8 @@
 //! faults have stopped, the state agrees with the log, and all waiting work is handed out in time.
 //!
 //! The choices come from a seed, which is printed when the test fails; the timing differs from run
-//! to run. `WAYBILL_CHAOS_SEED` sets the seed, `WAYBILL_CHAOS_ROUNDS` the number of rounds (`make
-//! chaos` runs many).
+//! to run. `WAYBILL_CHAOS_SEED` sets the seed, `WAYBILL_CHAOS_ROUNDS` the number of rounds
+//! (`make chaos` runs many).
 
 mod peace;
 mod servers;

@@ -113,8 +113,8 @@ impl Worker<'_> {
     }
 
     fn any_claim(&mut self) -> Option<Claim> {
-        let place = self.rng.below(self.held.len().max(1) as u64) as usize;
-        (place < self.held.len()).then(|| self.held.swap_remove(place))
+        let index = self.rng.below(self.held.len().max(1) as u64) as usize;
+        (index < self.held.len()).then(|| self.held.swap_remove(index))
     }
 
     async fn complete(&mut self) {

@@ -36,9 +36,9 @@ async fn failing_event(app: &App, fan_out: usize) -> Vec<i64> {
     let pushes = format!("FROM waybill.deliveries WHERE event_id = {event_id} AND subscription_id IS NOT NULL");
     assert_eq!(app.count(&format!("SELECT count(*) {pushes}")).await, fan_out as i64);
     let mut ids = Vec::new();
-    for place in 0..GIVEN_UP {
-        let place = place * fan_out / GIVEN_UP;
-        ids.push(app.count(&format!("SELECT id {pushes} ORDER BY id OFFSET {place} LIMIT 1")).await);
+    for offset in 0..GIVEN_UP {
+        let offset = offset * fan_out / GIVEN_UP;
+        ids.push(app.count(&format!("SELECT id {pushes} ORDER BY id OFFSET {offset} LIMIT 1")).await);
     }
     ids
 }

@@ -19,8 +19,8 @@ async fn a_data_directory_that_was_removed_is_noticed_at_once_and_the_log_says_s
     fs::rename(&cluster, cluster_dir.root().join("gone")).expect("we may");
     fs::remove_dir_all(cluster_dir.root().join("gone")).expect("we may");
     until("it is not ready", async || server.app.get("/ready").await.status == 503).await;
-    let said = format!("the data directory {} is gone", cluster.display());
-    until("the log says so", async || server.stderr().contains(&said)).await;
+    let message = format!("the data directory {} is gone", cluster.display());
+    until("the log says so", async || server.stderr().contains(&message)).await;
     server.app.get("/ready").await.problem(503, "database_unavailable");
     assert!(removed_at.elapsed() < Duration::from_secs(5), "{:?}", removed_at.elapsed());
     let event = json!({"title": "t", "tags": "a"});

@@ -17,8 +17,8 @@ async fn a_first_start_needs_no_setup_and_a_later_one_finds_the_data() {
     let server = start(&cluster_dir);
     let id = server.app.publish_tagged("a").await;
     let data = cluster_dir.data_dir().canonicalize().expect("a folder");
-    let said = server.stderr().matches(&format!("the data is in {}", data.display())).count();
-    assert_eq!(said, 1, "{}", server.stderr());
+    let mentions = server.stderr().matches(&format!("the data is in {}", data.display())).count();
+    assert_eq!(mentions, 1, "{}", server.stderr());
     server.stop().await;
     let server = start(&cluster_dir);
     assert_eq!(server.app.claim("a", "w:1").await.expect("an event")["id"], id);

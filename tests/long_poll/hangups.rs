@@ -104,8 +104,8 @@ async fn a_worker_that_hung_up_and_repeats_its_request_id_holds_the_events_it_ge
     let again = app.post("/events/claim", &body).await.expect(200).json();
     assert_eq!(again["events"][0]["id"], id);
     // The claim was either undone before, or is kept for the repeated request.
-    let told = json!({"worker_id": "w:1", "lease_id": again["events"][0]["lease_id"]});
-    app.post(&format!("/events/{id}/complete"), &told).await.expect(200);
+    let body = json!({"worker_id": "w:1", "lease_id": again["events"][0]["lease_id"]});
+    app.post(&format!("/events/{id}/complete"), &body).await.expect(200);
 }
 
 /// A batch that takes long to read, and is refused in the end.

@@ -212,8 +212,8 @@ async fn a_failed_probe_keeps_the_breaker_open_and_a_successful_one_closes_it() 
         publish_id(&opened.app, "b").await;
     }
     assert_eq!(opened.dispatch().await, 5, "everything is sent");
-    let told = ["waybill.subscription.breaker_opened", "waybill.subscription.breaker_closed"];
-    assert_eq!(opened.notices().await, told);
+    let expected = ["waybill.subscription.breaker_opened", "waybill.subscription.breaker_closed"];
+    assert_eq!(opened.notices().await, expected);
     ledger::check(&opened.app).await;
 }
 
@@ -280,13 +280,14 @@ async fn subscribers_to_breaker_events_are_notified_and_others_are_not() {
     app.subscribe(&watching.url("/"), json!({"event_types": ["waybill.*"]})).await;
     app.subscribe(&everything.url("/"), json!({"event_types": ["*"]})).await;
     publish_id(&app, "bill").await;
-    let told = watching.received(2).await;
-    let types: Vec<_> = told.iter().map(|request| request.header("waybill-event-type").expect("a type")).collect();
+    let notifications = watching.received(2).await;
+    let types: Vec<_> =
+        notifications.iter().map(|request| request.header("waybill-event-type").expect("a type")).collect();
     assert_eq!(types, ["waybill.subscription.breaker_opened", "waybill.subscription.breaker_closed"]);
     let url = failing.url("/hook");
     let payload =
         json!({"subscription_id": id_of(&subscription), "name": "billing", "url": url, "reason": "breaker_opened"});
-    assert_eq!(told[0].json(), payload);
+    assert_eq!(notifications[0].json(), payload);
     everything.received(1).await;
     let open = "SELECT count(*) FROM waybill.deliveries WHERE status IN ('PENDING', 'PROCESSING')";
     until("everything is done", async || app.count(open).await == 0).await;

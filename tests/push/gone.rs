@@ -42,10 +42,10 @@ async fn subscribers_to_disabling_events_are_notified_of_a_410() {
     let subscription = app.subscribe(&receiver.url("/hook"), fields).await;
     app.subscribe(&watching.url("/"), json!({"event_types": ["waybill.subscription.deactivated"]})).await;
     let id = publish_id(&app, "a").await;
-    let told = watching.received(1).await.remove(0);
+    let notification = watching.received(1).await.remove(0);
     let url = receiver.url("/hook");
     assert_eq!(
-        told.json(),
+        notification.json(),
         json!({"subscription_id": id_of(&subscription), "name": null, "url": url, "reason": "gone"})
     );
     until_status(&app, id, "FAILED").await;

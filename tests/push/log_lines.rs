@@ -60,8 +60,8 @@ async fn every_attempt_is_one_line_of_the_log() {
     for (line, ((event, delivery), attempt, outcome, state)) in lines.iter().zip(expected) {
         assert_eq!((&line["event_id"], &line["delivery_id"]), (&json!(event), &json!(delivery)));
         assert_eq!((&line["endpoint"], &line["subscription_id"]), (&json!(url), &subscription["id"]));
-        let told = (&line["attempt"], &line["outcome"], &line["state"]);
-        assert_eq!(told, (&json!(attempt), &json!(outcome), &json!(state)));
+        let logged = (&line["attempt"], &line["outcome"], &line["state"]);
+        assert_eq!(logged, (&json!(attempt), &json!(outcome), &json!(state)));
         assert!(line["duration_ms"].is_u64(), "{line}");
         let next_due = line["next_due"].as_str().expect("a string");
         assert_eq!(DateTime::parse_from_rfc3339(next_due).is_ok(), state == "retry", "{line}");

@@ -31,8 +31,8 @@ fn is_accepted((program, script): (&str, &str), secret: &str, request: &Recorded
         .unwrap_or_else(|error| panic!("{}: {error}; scripts/prepare --tests installs it", program.display()));
     child.stdin.take().expect("its input").write_all(input.as_bytes()).expect("it reads");
     let output = child.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("verified") || said.contains("refused"), "{script} says neither: {said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("verified") || printed.contains("refused"), "{script} says neither: {printed}");
     output.status.success()
 }
 

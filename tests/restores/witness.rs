@@ -26,9 +26,9 @@ impl Witness {
     pub async fn push(&mut self, app: &App, receiver: &Receiver, pushes: usize) -> i64 {
         self.events += 1;
         let before = receiver.count();
-        let told = publish(app, "order.paid", json!({"n": self.events})).await;
-        assert_eq!(told["enqueued"], pushes);
-        let id = told["id"].as_i64().expect("an id");
+        let response = publish(app, "order.paid", json!({"n": self.events})).await;
+        assert_eq!(response["enqueued"], pushes);
+        let id = response["id"].as_i64().expect("an id");
         assert_eq!(self.ids.insert(id, self.events), None, "id {id} was handed out before");
         for request in &receiver.received(before + pushes).await[before..] {
             assert_eq!(request.json()["n"], self.events);

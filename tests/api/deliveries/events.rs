@@ -29,7 +29,7 @@ async fn verbs_of_events_refuse_delivery_ids_and_verbs_of_deliveries_refuse_even
     ledger::check(&app).await;
 }
 
-/// Lease ids grow by one, so they are easily guessed.
+/// Lease ids increase from claim to claim, so they are easily guessed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_cannot_settle_a_push_whose_id_and_lease_it_guesses() {
     let (app, receiver) = (App::start().await, Receiver::start().await);

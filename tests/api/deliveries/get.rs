@@ -22,12 +22,12 @@ async fn a_delivery_shows_all_its_attempts() {
     assert_eq!((&delivery["event_id"], &delivery["subscription_id"]), (&json!(event), &subscription["id"]));
     assert_eq!(delivery["created_at"], app.event(event).await["created_at"]);
     let attempts = delivery["attempts"].as_array().unwrap();
-    let told: Vec<_> = attempts
+    let shown: Vec<_> = attempts
         .iter()
         .map(|a| json!([a["number"], a["status_code"], a["error_kind"], a["response_excerpt"]]))
         .collect();
     assert_eq!(
-        told,
+        shown,
         [json!([1, 503, null, "busy"]), json!([2, null, "connection", null]), json!([3, 200, null, "thanks"])]
     );
     for (attempt, is_last) in attempts.iter().zip([false, false, true]) {

@@ -75,13 +75,13 @@ async fn an_internal_error_reveals_no_internals() {
         ("GET", "/events".to_owned(), None),
         ("GET", "/workers".to_owned(), None),
     ];
-    let told = json!({
+    let expected = json!({
         "type": "/problems/internal_error", "title": "Internal error", "status": 500,
         "detail": "Internal error", "code": "internal_error", "error": "Internal error",
     });
     for (method, path, body) in calls {
         let reply = request(&app, method, &path, body).await;
-        assert_eq!(reply.problem(500, "internal_error"), told, "{method} {path}");
+        assert_eq!(reply.problem(500, "internal_error"), expected, "{method} {path}");
     }
     database::execute(&app.url, "ALTER TABLE waybill.hidden RENAME TO deliveries").await;
     app.complete(id, "w:1").await.expect(200);

@@ -105,10 +105,10 @@ async fn entries_are_found_by_event_worker_and_action() {
 async fn since_includes_entries_of_that_time() {
     let (app, ..) = with_two_events().await;
     let all = list(&app, "").await;
-    let moment = all["logs"][2]["created_at"].as_str().expect("a time").to_owned();
-    assert_eq!(ids(&list(&app, &format!("?since={moment}")).await), ids(&all)[2..]);
-    assert_eq!(ids(&list(&app, &format!("?since={}", moment.replace('Z', "%2B00:00"))).await), ids(&all)[2..]);
-    assert_eq!(ids(&list(&app, &format!("?since={moment}&worker_id=bob:2")).await), ids(&all)[3..]);
+    let time = all["logs"][2]["created_at"].as_str().expect("a time").to_owned();
+    assert_eq!(ids(&list(&app, &format!("?since={time}")).await), ids(&all)[2..]);
+    assert_eq!(ids(&list(&app, &format!("?since={}", time.replace('Z', "%2B00:00"))).await), ids(&all)[2..]);
+    assert_eq!(ids(&list(&app, &format!("?since={time}&worker_id=bob:2")).await), ids(&all)[3..]);
     assert_eq!(ids(&list(&app, "?since=2999-01-01T00:00:00Z").await), [0; 0]);
 }
 

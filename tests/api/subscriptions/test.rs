@@ -36,15 +36,15 @@ async fn a_test_is_sent_like_any_other_event_and_stores_nothing() {
 async fn a_test_shows_its_outcome_and_nothing_of_the_response() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let subscription = app.subscribe(&receiver.url("/hook"), json!({"timeout_ms": 100})).await;
-    let told = "the-keys-of-the-house";
+    let response_text = "the-keys-of-the-house";
     let cases = [
-        (Reply::status(201).body(told), true, json!(201), Value::Null),
-        (Reply::status(500).body(told).header("x-token", told), false, json!(500), Value::Null),
-        (Reply::redirect_to(&format!("http://{told}/")), false, json!(302), Value::Null),
+        (Reply::status(201).body(response_text), true, json!(201), Value::Null),
+        (Reply::status(500).body(response_text).header("x-token", response_text), false, json!(500), Value::Null),
+        (Reply::redirect_to(&format!("http://{response_text}/")), false, json!(302), Value::Null),
         (Reply::gone(), false, json!(410), Value::Null),
         (Reply::never(), false, Value::Null, json!("timeout")),
         (Reply::reset(), false, Value::Null, json!("connection")),
-        (Reply::raw(format!("{told}\r\n\r\n")), false, Value::Null, json!("invalid_response")),
+        (Reply::raw(format!("{response_text}\r\n\r\n")), false, Value::Null, json!("invalid_response")),
     ];
     for (reply, delivered, status, kind) in cases {
         receiver.next(reply);
@@ -53,7 +53,7 @@ async fn a_test_shows_its_outcome_and_nothing_of_the_response() {
             (&outcome["delivered"], &outcome["status_code"], &outcome["error_kind"]),
             (&json!(delivered), &status, &kind)
         );
-        assert!(!outcome.to_string().contains(told), "{outcome}");
+        assert!(!outcome.to_string().contains(response_text), "{outcome}");
         let fields: Vec<&String> = outcome.as_object().expect("an object").keys().collect();
         assert_eq!(fields.len(), 5, "{fields:?}");
     }

@@ -138,7 +138,7 @@ async fn a_batch_marks_its_repeats_and_refuses_other_content() {
     for is_first_time in [true, false] {
         let body = json!({"worker_id": W1, "results": results});
         let outcomes = app.post("/events/settle", &body).await.expect(200).json()["results"].clone();
-        let told: Vec<Value> = outcomes
+        let summaries: Vec<Value> = outcomes
             .as_array()
             .expect("outcomes")
             .iter()
@@ -147,7 +147,7 @@ async fn a_batch_marks_its_repeats_and_refuses_other_content() {
         let first = json!(!is_first_time);
         let refused = json!("already_settled");
         let again = json!(true);
-        assert_eq!(told, [first.clone(), again.clone(), refused.clone(), first, refused, again]);
+        assert_eq!(summaries, [first.clone(), again.clone(), refused.clone(), first, refused, again]);
     }
     assert_eq!(app.event(claims[0].event_id).await["result"], 1);
     ledger::check(&app).await;

@@ -46,7 +46,7 @@ async fn every_item_gets_the_outcome_of_a_single_call() {
         ],
     )
     .await;
-    let told: Vec<(u64, &str)> = outcomes
+    let statuses: Vec<(u64, &str)> = outcomes
         .iter()
         .map(|outcome| {
             let verb = outcome["code"].as_str().or(outcome["action"].as_str());
@@ -54,7 +54,7 @@ async fn every_item_gets_the_outcome_of_a_single_call() {
         })
         .collect();
     assert_eq!(
-        told,
+        statuses,
         [
             (200, "COMPLETED"),
             (200, "FAILED"),
