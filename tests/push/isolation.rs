@@ -260,7 +260,9 @@ async fn lock_rate(app: &App, subscription_id: i64) -> HeldRow {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rate_is_kept_when_two_servers_take_from_it_at_once() {
     let app = idle(&[]).await;
-    let take = async |most| app.engine().take_pace(&[(7, 10.0, most)]).await.expect("a response")[0].granted;
+    let take = async |most| {
+        app.engine().take_from_rates(&[(SubscriptionId(7), 10.0, most)]).await.expect("a response")[0].granted
+    };
     assert_eq!(take(1).await, 1);
     let mut other = lock_rate(&app, 7).await;
     let (granted, ()) = tokio::join!(take(9), async {
@@ -276,12 +278,19 @@ async fn a_rate_is_kept_when_two_servers_take_from_it_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_take_from_several_rates_do_not_deadlock() {
     let app = idle(&[]).await;
-    app.engine().take_pace(&[(1, 10.0, 1), (2, 10.0, 1)]).await.expect("both are known");
+    app.engine()
+        .take_from_rates(&[(SubscriptionId(1), 10.0, 1), (SubscriptionId(2), 10.0, 1)])
+        .await
+        .expect("both are known");
     let first = lock_rate(&app, 1).await;
     let (engine, other) = (app.engine().clone(), app.engine().clone());
-    let upwards = tokio::spawn(async move { engine.take_pace(&[(1, 10.0, 1), (2, 10.0, 1)]).await });
+    let upwards = tokio::spawn(async move {
+        engine.take_from_rates(&[(SubscriptionId(1), 10.0, 1), (SubscriptionId(2), 10.0, 1)]).await
+    });
     app.until_blocked_calls(1).await;
-    let downwards = tokio::spawn(async move { other.take_pace(&[(2, 10.0, 1), (1, 10.0, 1)]).await });
+    let downwards = tokio::spawn(async move {
+        other.take_from_rates(&[(SubscriptionId(2), 10.0, 1), (SubscriptionId(1), 10.0, 1)]).await
+    });
     app.until_blocked_calls(2).await;
     first.unlock().await;
     for taken in [upwards, downwards] {
