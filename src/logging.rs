@@ -1,5 +1,5 @@
-//! Log lines: for people, or as JSON objects. Both carry the key-values of the call and, in
-//! whatever runs on behalf of a request, its `request_id`.
+//! Formats log lines as text or as JSON objects. Both carry the key-values of the log call and, while
+//! a request is handled, its `request_id`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,20 +10,20 @@ use log::kv::{Key, Value, VisitSource};
 use crate::config::{LogArgs, LogFormat};
 
 tokio::task_local! {
-    /// The id of the request on whose behalf the present task runs.
+    /// The id of the request that the current task handles.
     pub static REQUEST_ID: String;
 }
 
-/// Lines are cut here, so that nothing a client sends can flood the log.
+/// The length at which a message is truncated. It keeps client input from flooding the log.
 const MAX_MESSAGE_BYTES: usize = 4_000;
 
-/// Sets the logger up; a second call changes nothing.
+/// Installs the logger. Further calls have no effect.
 pub fn init(args: &LogArgs) {
     let format = args.log_format;
     let _ = env_logger::Builder::new()
-        // The driver's debug lines hold what clients sent.
+        // The driver's debug lines contain data sent by clients.
         .filter_module("tokio_postgres", log::LevelFilter::Info)
-        // It calls a client's nonsense an error; `http/server.rs` says the same with the sender.
+        // It logs malformed requests as errors; `http/server.rs` logs them with the client's address.
         .filter_module("actix_http::h1", log::LevelFilter::Off)
         .parse_filters(&args.log)
         .format(move |out, record| {
@@ -66,7 +66,7 @@ fn message(record: &log::Record<'_>) -> String {
         message.truncate(end);
         message.push('…');
     }
-    // One record, one line.
+    // Each record must stay on one line.
     if message.contains('\n') { message.replace('\n', "\\n") } else { message }
 }
 

@@ -4,19 +4,19 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Chosen by measurement: docs/decisions/0008.
+/// Chosen by measurement: see docs/decisions/0008.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The allocator's number for how many milliseconds freed memory is kept before it goes back to the
-/// system: `mi_option_purge_delay` of its C header, which its crate does not name.
+/// The allocator's option `mi_option_purge_delay`: the milliseconds after which freed memory is returned
+/// to the system. The number comes from the C header; the crate has no constant for it.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
-/// Gives freed memory back at once. Kept for a while, the buffers of a hundred large payloads that
-/// come and go take twice the memory, and a server that has become quiet goes on holding it.
-#[expect(unsafe_code, reason = "the allocator's options have no safe names")]
+/// Makes the allocator return freed memory to the system at once. With a delay, the buffers of 100 large
+/// payloads in flight took twice the memory, and an idle server kept holding it.
+#[expect(unsafe_code, reason = "the allocator's options have no safe interface")]
 fn return_freed_memory() {
-    // SAFETY: sets a number that the allocator reads; any thread may do so at any time.
+    // SAFETY: sets an integer option of the allocator; any thread may do so at any time.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 0) };
 }
 

@@ -1,8 +1,9 @@
-//! What is counted, for Prometheus. Counters are this server's own; what the database knows is
-//! asked for when somebody looks, and set here just before it is written.
+//! Metrics for Prometheus. Counters cover this server process only. Gauges whose values come from
+//! the database are queried and set just before a scrape is rendered.
 //!
-//! A label that anybody can make up values for would fill the memory of whoever scrapes, so
-//! only so many subscriptions are told apart; the rest is `other`.
+//! Clients can create any number of subscriptions, and each label value costs the scraper memory.
+//! Therefore only the first [`LABELLED_SUBSCRIPTIONS`] have their own label value; all others share
+//! the value `other`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
@@ -16,32 +17,28 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// How many subscriptions have a label of their own.
+/// The number of subscriptions that have their own label value.
 pub const LABELLED_SUBSCRIPTIONS: usize = 200;
 
-/// Upper bounds of the buckets of latencies, in seconds.
+/// The upper bounds of the latency buckets, in seconds.
 const BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
 
-/// Which subscription is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct SubscriptionLabel {
-    /// Its id, or `other`.
+    /// The id of the subscription, or `other`.
     subscription: String,
 }
 
-/// Which action is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ActionLabel {
-    /// Its word.
+    /// The action as the event log records it, such as `COMPLETED`.
     action: &'static str,
 }
 
-/// Counts by subscription.
 type BySubscription = Family<SubscriptionLabel, Counter>;
 
-/// Everything that this server counts.
+/// All metrics of this server. Each is described where it is registered.
 #[derive(Debug, Default)]
-#[expect(missing_docs, reason = "each is described where it is registered")]
 pub struct Metrics {
     registry: Registry,
     labelled: Mutex<BTreeSet<i64>>,
@@ -77,15 +74,13 @@ impl Default for Duration {
 }
 
 impl Duration {
-    /// Counts one.
     pub fn observe(&self, seconds: f64) {
         self.0.observe(seconds);
     }
 }
 
-/// What is counted by subscription.
+/// The push counters that have a subscription label.
 #[derive(Debug, Clone, Copy)]
-#[expect(missing_docs, reason = "named as in the registry")]
 pub enum PushCount {
     Enqueued,
     Sent,
@@ -95,7 +90,7 @@ pub enum PushCount {
 }
 
 impl Metrics {
-    /// Nothing counted yet.
+    /// Creates and registers all metrics, each at zero.
     pub fn new() -> Self {
         let mut metrics = Metrics::default();
         let mut registry = Registry::with_prefix("waybill");
@@ -107,29 +102,28 @@ impl Metrics {
     #[rustfmt::skip]
     fn register(&self, registry: &mut Registry) {
         registry.register("events_received", "Events stored", self.events_received.clone());
-        registry.register("events_without_subscriber", "Events without tags that nobody subscribed to", self.events_without_subscriber.clone());
+        registry.register("events_without_subscriber", "Events that have no tags and match no subscription", self.events_without_subscriber.clone());
         registry.register("events_claimed", "Events handed to workers", self.events_claimed.clone());
-        registry.register("unwatched_leases", "Leases that were not on the list of leases, and were put on it; should stay 0", self.unwatched_leases.clone());
-        registry.register("settlements", "Words of workers and of the dispatcher, put on record", self.settlements.clone());
-        registry.register("deliveries_enqueued", "Deliveries made for subscribers", self.deliveries_enqueued.clone());
-        registry.register("filters_over_budget", "Events that a subscription's filter exceeded its budget for, and that it did not match therefore", self.filters_over_budget.clone());
-        registry.register("long_matchings", "Requests whose events are being matched, or wait for that, because filters look at much of them", self.long_matchings.clone());
-        registry.register("pushes_sent", "Requests to subscribers", self.pushes_sent.clone());
-        registry.register("pushes_succeeded", "Requests that subscribers took", self.pushes_succeeded.clone());
-        registry.register("pushes_retried", "Requests that are to be sent again", self.pushes_retried.clone());
-        registry.register("pushes_dead_lettered", "Deliveries that were given up", self.pushes_dead_lettered.clone());
-        registry.register("push_seconds", "How long subscribers took to answer", self.push_seconds.0.clone());
-        registry.register("first_push_seconds", "From publishing to the end of the first request", self.first_push_seconds.0.clone());
-        registry.register("pushes_in_flight", "Requests of this server under way", self.pushes_in_flight.clone());
-        registry.register("pushes_pending", "Deliveries that wait to be sent or sent again, counted up to a limit", self.pushes_pending.clone());
-        registry.register("oldest_push_seconds", "For how long the oldest delivery could have been sent", self.oldest_push_seconds.clone());
-        registry.register("breakers_open", "Endpoints to which nothing is sent for now", self.breakers_open.clone());
-        registry.register("event_log_partitions", "Partitions of the event log; each costs locks when a trail is read", self.event_log_partitions.clone());
+        registry.register("unwatched_leases", "Leases that were missing from the list of watched leases and were added to it; should stay 0", self.unwatched_leases.clone());
+        registry.register("settlements", "Settlements by workers and by the dispatcher", self.settlements.clone());
+        registry.register("deliveries_enqueued", "Deliveries created for subscribers", self.deliveries_enqueued.clone());
+        registry.register("filters_over_budget", "Events that a subscription did not match because its filter exceeded its budget", self.filters_over_budget.clone());
+        registry.register("long_matchings", "Requests whose events are being matched, or wait to be matched, as long work because filters must read many bytes", self.long_matchings.clone());
+        registry.register("pushes_sent", "Requests sent to subscribers", self.pushes_sent.clone());
+        registry.register("pushes_succeeded", "Requests that subscribers accepted", self.pushes_succeeded.clone());
+        registry.register("pushes_retried", "Requests that failed and will be retried", self.pushes_retried.clone());
+        registry.register("pushes_dead_lettered", "Deliveries that became dead letters", self.pushes_dead_lettered.clone());
+        registry.register("push_seconds", "Time that subscribers took to respond", self.push_seconds.0.clone());
+        registry.register("first_push_seconds", "Time from publishing to the end of the first request", self.first_push_seconds.0.clone());
+        registry.register("pushes_in_flight", "Requests to subscribers that this server has in flight", self.pushes_in_flight.clone());
+        registry.register("pushes_pending", "Deliveries that wait for their first request or for a retry, counted up to a limit", self.pushes_pending.clone());
+        registry.register("oldest_push_seconds", "Time that the oldest due delivery has been due", self.oldest_push_seconds.clone());
+        registry.register("breakers_open", "Endpoints whose circuit breaker is open", self.breakers_open.clone());
+        registry.register("event_log_partitions", "Partitions of the event log; each one costs locks when the log of an event is read", self.event_log_partitions.clone());
     }
 
-    /// Counts something of a subscription.
-    pub fn count_push(&self, what: PushCount, subscription_id: i64) {
-        let family = match what {
+    pub fn count_push(&self, count: PushCount, subscription_id: i64) {
+        let family = match count {
             PushCount::Enqueued => &self.deliveries_enqueued,
             PushCount::Sent => &self.pushes_sent,
             PushCount::Succeeded => &self.pushes_succeeded,
@@ -139,12 +133,11 @@ impl Metrics {
         family.get_or_create(&self.label(subscription_id)).inc();
     }
 
-    /// Counts events that a subscription's filter exceeded its budget for.
+    /// Counts `events` that a subscription did not match because its filter exceeded its budget.
     pub fn count_over_budget(&self, subscription_id: i64, events: u64) {
         self.filters_over_budget.get_or_create(&self.label(subscription_id)).inc_by(events);
     }
 
-    /// Counts a word that was put on record.
     pub fn count_settlement(&self, action: &'static str) {
         self.settlements.get_or_create(&ActionLabel { action }).inc();
     }
@@ -157,7 +150,7 @@ impl Metrics {
         SubscriptionLabel { subscription }
     }
 
-    /// All of it, as OpenMetrics text.
+    /// Renders all metrics as OpenMetrics text.
     pub fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
@@ -170,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_so_many_subscriptions_are_told_apart() {
+    fn subscriptions_beyond_the_limit_share_one_label() {
         let metrics = Metrics::new();
         for id in 0..LABELLED_SUBSCRIPTIONS as i64 + 50 {
             metrics.count_push(PushCount::Sent, id);

@@ -1,9 +1,11 @@
-//! Putting a server together, and taking it apart again.
+//! Starts and stops a server.
 //!
-//! Start: the address, the database (our own, if none is given), migrations, engine, background
-//! services, HTTP. The address is taken first and listened on last: a client that comes too early
-//! is turned away, and does not wait. Stop, in the reverse order: no new connections, waiting workers are sent home with
-//! a 204, what is in flight is finished, the clocks stop, the database last.
+//! Start order: bind the address, open the database (an embedded PostgreSQL if no URL is given), run
+//! migrations, create the engine, start HTTP and the background services. The address is bound first
+//! but listened on last, so early clients are refused at once instead of hanging.
+//!
+//! Stop order: waiting workers get a 204, new connections are refused, requests in flight finish, the
+//! background services stop, and the database closes last.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,42 +27,35 @@ use crate::store::connection::database::Database;
 use crate::store::connection::migrate::migrate;
 use crate::webhook::Client;
 
-/// How long requests in flight may take once the server stops.
+/// The time that requests in flight may take once the server stops.
 const DRAIN_SECONDS: u64 = 5;
 
-/// How long background rounds may take to end.
+/// The time that background services may take to finish their current round.
 const BACKGROUND_STOP: Duration = Duration::from_secs(6);
 
-/// How long a database that is just starting is waited for.
+/// The time to wait for a database that is still starting.
 const DATABASE_WAIT: Duration = Duration::from_secs(30);
 
-/// Connections that our own PostgreSQL has room for beyond those of requests: two for upkeep and
-/// notifications, the rest for `psql` and backups.
+/// Connections that the embedded PostgreSQL accepts in addition to those for requests: two for
+/// maintenance and notifications, the rest for `psql` and backups.
 const SPARE_CONNECTIONS: usize = 56;
 
-/// Why a server did not start.
+/// The reason why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Our own PostgreSQL.
+    /// The embedded PostgreSQL failed.
     #[error("{0}")]
     Postgres(#[from] crate::postgres::PostgresError),
-    /// Somebody else's PostgreSQL. The address is not repeated: it may hold a password.
-    #[error("DATABASE_URL is no address of a PostgreSQL; it should look like postgres://user:password@host:5432/name")]
+    /// The database URL is malformed. The message does not repeat it because it may contain a password.
+    #[error("DATABASE_URL is not a PostgreSQL URL; expected the form postgres://user:password@host:5432/name")]
     DatabaseUrl,
-    /// Any database.
-    #[error("the database: {0}")]
+    #[error("database: {0}")]
     Database(#[from] Error),
-    /// What is needed to push events.
+    /// The webhook client could not be created.
     #[error("webhooks cannot be sent: {0}")]
     Webhooks(String),
-    /// The address.
     #[error("cannot listen on {address}: {cause}")]
-    Bind {
-        /// Where.
-        address: SocketAddr,
-        /// Why not.
-        cause: std::io::Error,
-    },
+    Bind { address: SocketAddr, cause: std::io::Error },
 }
 
 /// A running server.
@@ -77,14 +72,14 @@ pub struct Server {
 impl Server {
     /// Starts everything. Must be called on a multi-threaded runtime.
     pub async fn start(args: &ServeArgs, clock: Clock) -> Result<Self, StartError> {
-        // Before a database is made: an address that is taken is the commonest mistake.
+        // Before the database is initialised: an address in use is the most common mistake.
         let refused = |cause| StartError::Bind { address: args.bind, cause };
         let bound = http::server::bind(args.bind).map_err(refused)?;
         let (url, cluster) = open_database(&args.database, args.db_connections).await?;
         migrate_when_reachable(&url).await?;
         let database = Database::new(&url, usize::from(args.db_connections))?;
         let engine = Engine::new(database, clock, args.engine_settings());
-        // Before anybody may publish: the database may have been restored since it was last served.
+        // Before the first publish: the database may have been restored since the server last ran.
         engine.check_history().await?;
         background::maintenance::prepare(&engine).await;
         let client = Client::new(&args.webhook_settings()).map_err(StartError::Webhooks)?;
@@ -95,22 +90,21 @@ impl Server {
         Ok(Server { address, engine, http, http_task: tokio::spawn(server), background, shutdown, cluster })
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Its own PostgreSQL, if it runs one.
+    /// Returns the embedded PostgreSQL, or `None` if the server uses an external database.
     pub fn cluster(&self) -> Option<&Cluster> {
         self.cluster.as_ref()
     }
 
-    /// Stops everything, in order.
+    /// Stops everything, in the order that the module documentation describes.
     pub async fn stop(self) {
         self.engine.hub().close();
         self.http.stop(true).await;
@@ -119,7 +113,7 @@ impl Server {
         let _ = tokio::time::timeout(BACKGROUND_STOP, self.background.wait()).await;
         self.engine.database().close();
         if let Some(cluster) = self.cluster {
-            // Blocks for some milliseconds; on a thread that may.
+            // Blocks for some milliseconds, so it runs on a thread for blocking work.
             let stopped = tokio::task::spawn_blocking(move || cluster.stop()).await;
             if let Ok(Err(error)) = stopped {
                 log::error!("PostgreSQL did not stop cleanly: {error}");
@@ -128,10 +122,10 @@ impl Server {
     }
 }
 
-/// Returns the database's URL, and our own cluster where none was given, with room for this many
-/// connections of requests.
+/// Returns the database URL, and the embedded cluster if no URL was given. The cluster accepts
+/// `db_connections` connections for requests, and [`SPARE_CONNECTIONS`] more.
 pub async fn open_database(args: &DatabaseArgs, db_connections: u16) -> Result<(String, Option<Cluster>), StartError> {
-    // Set to nothing is not set: a variable that is passed on from nowhere.
+    // An empty value counts as unset: container tools often pass on undefined variables as empty.
     if let Some(url) = args.database_url.as_ref().filter(|url| !url.is_empty()) {
         return if is_address(url) { Ok((url.clone(), None)) } else { Err(StartError::DatabaseUrl) };
     }
@@ -142,11 +136,15 @@ pub async fn open_database(args: &DatabaseArgs, db_connections: u16) -> Result<(
     let cluster = tokio::task::spawn_blocking(move || Cluster::start(options))
         .await
         .map_err(|panic| Error::Internal(panic.to_string()))??;
-    log::info!("running PostgreSQL {} of its own; the data is in {}", cluster.version(), cluster.data_dir().display());
+    log::info!(
+        "running the embedded PostgreSQL {}; its data is in {}",
+        cluster.version(),
+        cluster.data_dir().display()
+    );
     Ok((cluster.url("postgres"), Some(cluster)))
 }
 
-/// Migrates, waiting for a database that is just starting.
+/// Runs the migrations. Waits up to [`DATABASE_WAIT`] for a database that is still starting.
 async fn migrate_when_reachable(url: &str) -> Result<(), Error> {
     let deadline = tokio::time::Instant::now() + DATABASE_WAIT;
     loop {
@@ -156,7 +154,7 @@ async fn migrate_when_reachable(url: &str) -> Result<(), Error> {
                 log::info!(migrations = ran.len(); "the schema was brought up to date");
                 return Ok(());
             }
-            // One that does not want us is not waited for.
+            // A database that refuses the login would refuse it again, so there is no retry.
             Err(Error::Unavailable(outage))
                 if tokio::time::Instant::now() < deadline && outage.kind != OutageKind::Refused =>
             {

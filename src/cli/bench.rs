@@ -5,7 +5,7 @@ use crate::config::BenchArgs;
 use crate::error::Error;
 use crate::startup::StartError;
 
-/// Runs one workload against a server and prints what came out.
+/// Runs one workload against a server and prints the report.
 pub async fn run(args: BenchArgs) -> Result<(), StartError> {
     let report = bench::run(&args).await.map_err(Error::Internal)?;
     if args.json {

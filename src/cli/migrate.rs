@@ -6,8 +6,8 @@ use crate::startup::{StartError, open_database};
 use crate::store::connection::migrate::migrate;
 use crate::store::tables::histories::begin_by_hand;
 
-/// Brings the schema up to date, in our own cluster where no database is given; begins a history if
-/// the database was restored.
+/// Brings the schema up to date, in the embedded cluster if no database URL is given. With `--restored`,
+/// also begins a new history.
 pub async fn run(args: MigrateArgs) -> Result<(), StartError> {
     logging::init(&args.logging);
     let (url, cluster) = open_database(&args.database, 1).await?;
@@ -17,10 +17,10 @@ pub async fn run(args: MigrateArgs) -> Result<(), StartError> {
         count => println!("{count} migrations ran"),
     }
     if args.restored {
-        let (before, new) = begin_by_hand(&url).await?;
+        let (previous, new) = begin_by_hand(&url).await?;
         println!(
             "the database was restored: the history {} begins, {} is over; ids go on from {}",
-            new.epoch, before.epoch, new.first_id
+            new.epoch, previous.epoch, new.first_id
         );
     }
     if let Some(cluster) = cluster {

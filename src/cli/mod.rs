@@ -1,4 +1,4 @@
-//! Sub-commands. Operators' verbs speak HTTP; only `migrate` touches the database.
+//! The sub-commands. Only `serve` and `migrate` connect to the database; `bench` uses HTTP.
 
 pub mod bench;
 pub mod migrate;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use crate::config::{Cli, Command};
 
-/// Runs a command; answers what the process exits with.
+/// Runs a command and returns the exit code of the process.
 pub async fn run(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(args).await,

@@ -32,8 +32,8 @@ pub async fn run(args: ServeArgs) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Every worker that waits is an open file, and the usual limit of 1,024 stands only for the
-/// sake of programs that call `select`. Takes what the system allows.
+/// Raises the limit of open files to the hard limit. Every waiting worker is an open file, and the usual
+/// soft limit of 1,024 exists only for programs that call `select`.
 fn raise_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| match soft < hard {
         true => setrlimit(Resource::RLIMIT_NOFILE, hard, hard),
