@@ -183,7 +183,7 @@ pub async fn test_subscription(
     };
     let answer = exchange.result.as_ref().ok();
     Ok(HttpResponse::Ok().json(json!({
-        "delivered": answer.is_some_and(crate::webhook::Answer::is_success),
+        "delivered": answer.is_some_and(crate::webhook::WebhookResponse::is_success),
         "webhook_id": webhook_id,
         "status_code": answer.map(|answer| answer.status),
         "error_kind": exchange.result.as_ref().err().map(|error| error.kind.as_str()),

@@ -1,4 +1,4 @@
-//! What is sent, and what comes back.
+//! Requests, responses and errors of webhooks.
 
 use std::time::Duration;
 
@@ -6,62 +6,61 @@ use bytes::Bytes;
 
 use crate::domain::attempt::ErrorKind;
 
-/// Everything that is to be sent.
+/// A complete request to a receiver.
 #[derive(Debug, Clone)]
 pub struct WebhookRequest {
-    /// `POST` and the like.
+    /// The HTTP method, such as `POST`.
     pub method: String,
-    /// Where to; checked again before it is used.
+    /// The target URL. It is checked again before the request is sent.
     pub url: String,
-    /// In this order. Those that frame the message are ours, and must not be among them.
+    /// Headers in the order they are sent. Framing headers, such as `content-length`, are not allowed here.
     pub headers: Vec<(String, String)>,
-    /// Sent as it is.
+    /// The body, sent unchanged.
     pub body: Bytes,
-    /// For all of it: look-up, connection, TLS, headers and body. An hour at most.
+    /// The time for name resolution, connection, TLS, headers and body together. At most an hour.
     pub timeout: Duration,
 }
 
-/// One request and what came of it.
+/// The outcome of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
-    /// From the call to its outcome.
+    /// The time from the call to its outcome.
     pub duration: Duration,
-    /// What the receiver said, or why it said nothing.
-    pub result: Result<Answer, SendError>,
+    /// The response, or the reason why there is none.
+    pub result: Result<WebhookResponse, SendError>,
 }
 
-/// What a receiver said.
+/// The response of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// Any status; redirects, too, are handed out as they came.
+pub struct WebhookResponse {
+    /// Any status. Redirects are not followed, so they appear here as well.
     pub status: u16,
-    /// The header of this name, as it came: seconds, or a date, or nonsense of that length.
+    /// The raw `Retry-After` header: seconds, a date, or any invalid text of limited length.
     pub retry_after: Option<String>,
-    /// The beginning of the body, as text that can be stored.
+    /// The beginning of the body, as text that PostgreSQL can store.
     pub excerpt: String,
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendError {
-    /// For programs.
     pub kind: ErrorKind,
-    /// For operators: short, one line, and nothing of what the receiver sent.
+    /// A short line for operators. It contains nothing that the receiver sent.
     pub detail: String,
 }
 
-impl Answer {
-    /// Whether the receiver says that it has taken what was sent.
+impl WebhookResponse {
+    /// Whether the receiver accepted the request (2xx).
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
 
-/// Characters of a [`SendError::detail`].
+/// The longest [`SendError::detail`], in characters.
 const DETAIL_CHARS: usize = 300;
 
 impl SendError {
-    /// An error of this kind; the detail is cut to size.
+    /// Creates an error. The detail is truncated, and control characters become spaces.
     pub(super) fn new(kind: ErrorKind, detail: &str) -> Self {
         let one_line = detail.chars().map(|c| if c.is_control() { ' ' } else { c });
         Self { kind, detail: one_line.take(DETAIL_CHARS).collect() }

@@ -1,5 +1,5 @@
-//! From the errors of the libraries to a kind and a line for operators. URLs are left out of
-//! it, since their queries may hold secrets.
+//! Converts errors of the HTTP libraries into an error kind and a line for operators. The line contains
+//! no URL because the query of a URL may contain secrets.
 
 use std::error::Error;
 use std::io;
@@ -10,14 +10,14 @@ use crate::domain::attempt::ErrorKind;
 use super::exchange::SendError;
 use super::resolver::Refused;
 
-/// What went wrong on the way to a receiver or back.
+/// Classifies an error of a request to a receiver.
 pub(super) fn classify(error: &reqwest::Error, is_https: bool) -> SendError {
     let kind = kind_of(error, is_https);
-    // The last cause is the one that says something; those before it repeat or announce it.
+    // The innermost cause is the informative one; the outer ones only wrap it.
     let cause = causes(error).last().map(ToString::to_string).unwrap_or_default();
     let detail = match kind {
-        ErrorKind::Timeout if error.is_connect() => "no connection was made in time".into(),
-        ErrorKind::Timeout => format!("the receiver fell silent: {cause}"),
+        ErrorKind::Timeout if error.is_connect() => "no connection was established in time".into(),
+        ErrorKind::Timeout => format!("the receiver stopped responding: {cause}"),
         ErrorKind::Dns => format!("the name of the host could not be resolved: {cause}"),
         ErrorKind::AddressRefused => cause,
         ErrorKind::Connect => format!("no connection could be made: {cause}"),
@@ -54,13 +54,13 @@ fn kind_of(error: &reqwest::Error, is_https: bool) -> ErrorKind {
     ErrorKind::Connection
 }
 
-/// Whether an established connection ended. While still connecting, that is the handshake.
+/// Whether an established connection was closed. During connecting, this means the TLS handshake.
 fn broke_midway(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
-/// Whether a body is not framed as HTTP frames it.
+/// Whether the framing of a body is not valid HTTP.
 fn is_malformed(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
 }
@@ -69,12 +69,13 @@ fn find<E: Error + 'static>(error: &reqwest::Error, holds: impl Fn(&E) -> bool) 
     causes(error).filter_map(|cause| cause.downcast_ref()).any(holds)
 }
 
-/// An error and all that is behind it.
+/// Returns the error and its chain of causes.
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     successors(Some(error as &(dyn Error + 'static)), |cause| cause_of(*cause))
 }
 
-/// What an I/O error wraps does not count as its source, so that is looked for separately.
+/// Returns the cause of an error. The error wrapped in an I/O error is not its `source`, so it is read
+/// separately.
 fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     match error.downcast_ref().and_then(io::Error::get_ref) {
         Some(wrapped) => Some(wrapped),

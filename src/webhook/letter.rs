@@ -1,5 +1,5 @@
-//! An event is made into a request: the body as the subscription wants it, signed as Standard
-//! Webhooks has it, with what the receiver may want to know in headers.
+//! Converts an event into a request: renders the body as the subscription defines it, signs it according
+//! to Standard Webhooks, and adds metadata of the event as headers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,51 +12,45 @@ use crate::domain::signature::{Secret, sign};
 use crate::domain::subscription::SubscriptionSpec;
 use crate::domain::transform::{TransformInput, render};
 
-/// Where events come from, as CloudEvents has it.
+/// The `source` attribute of CloudEvents.
 const SOURCE: &str = "urn:waybill";
 
-/// An event on its way to one receiver.
+/// An event to be sent to one receiver.
 #[derive(Debug, Clone)]
 pub struct OutboundMessage {
-    /// What the receiver knows the event by, the same in every attempt.
+    /// The id by which the receiver identifies the event; the same in every attempt.
     pub webhook_id: String,
-    /// What kind of thing happened.
     pub event_type: Option<String>,
-    /// A line for people.
     pub title: String,
-    /// When it was published.
+    /// The time of publishing.
     pub time: DateTime<Utc>,
-    /// Its tags.
     pub tags: Vec<String>,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// What happened, as JSON text.
+    /// The payload as JSON text.
     pub payload: String,
-    /// Ties events of one story together.
     pub correlation_id: Option<String>,
-    /// By which it is kept in order.
     pub ordering_key: Option<String>,
-    /// The W3C trace that it belongs to.
+    /// The W3C trace of the event.
     pub traceparent: Option<String>,
-    /// Which attempt this is.
+    /// The number of the attempt, counted from 1.
     pub attempt: i32,
 }
 
 impl OutboundMessage {
-    /// Returns the name by which receivers know an event. The epoch makes it unique even where a
-    /// restore has the database give out an id again. No `.` in it: that separates what is signed.
-    pub fn webhook_id(epoch: &str, event_id: EventId) -> String {
+    /// Returns the id by which receivers identify an event. The epoch keeps it unique even if the database
+    /// issues an event id again after a restore. It contains no `.` because that separates the signed parts.
+    pub fn webhook_id(epoch: &str, event_id: i64) -> String {
         format!("evt_{epoch}_{event_id}")
     }
 
-    /// The request that carries it.
+    /// Renders and signs the request.
     pub fn into_request(
         self,
         spec: &SubscriptionSpec,
         secrets: &[Secret],
         timestamp: i64,
     ) -> Result<WebhookRequest, String> {
-        let rendered = render(spec.transform.as_ref(), &self.parcel())?;
+        let rendered = render(spec.transform.as_ref(), &self.transform_input())?;
         let signature = sign(secrets, &self.webhook_id, timestamp, &rendered.body);
         let mut headers = vec![
             ("content-type".to_owned(), rendered.content_type),
@@ -64,13 +58,13 @@ impl OutboundMessage {
             ("webhook-signature".to_owned(), signature),
             ("waybill-attempt".to_owned(), self.attempt.to_string()),
         ];
-        let known = [
+        let optional = [
             ("webhook-id", Some(self.webhook_id)),
             ("waybill-event-type", self.event_type),
             ("waybill-correlation-id", self.correlation_id),
             ("traceparent", self.traceparent),
         ];
-        headers.extend(known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), header_value(&value?)))));
+        headers.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), header_value(&value?)))));
         headers.extend(rendered.headers);
         headers.extend(spec.headers.clone());
         Ok(WebhookRequest {
@@ -82,7 +76,7 @@ impl OutboundMessage {
         })
     }
 
-    fn parcel(&self) -> TransformInput<'_> {
+    fn transform_input(&self) -> TransformInput<'_> {
         TransformInput {
             webhook_id: &self.webhook_id,
             event_type: self.event_type.as_deref(),
@@ -98,8 +92,7 @@ impl OutboundMessage {
     }
 }
 
-/// Publishers choose freely, and headers carry little more than letters: the rest is written as
-/// in URLs.
+/// Percent-encodes a header value. Publishers may use any character, but headers allow only visible ASCII.
 fn header_value(text: &str) -> String {
     let mut value = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,6 +1,5 @@
-//! From names to addresses, with a judgement in between. This is the only place where names
-//! are looked up, and what it hands out is what is dialled: there is no second look-up that
-//! could say something else.
+//! Resolves names and checks the resulting addresses. All names are resolved here, and the client
+//! connects to exactly the returned addresses. There is no second look-up that could return others.
 
 use std::error::Error;
 use std::fmt;
@@ -14,35 +13,34 @@ use tokio::sync::Semaphore;
 
 use crate::domain::address::{self, AllowList};
 
-/// Finds the addresses of a name.
+/// A function that resolves a name.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
-/// Look-ups of the system that are under way at once. They cannot be called off and each keeps
-/// a thread, so names whose servers do not answer must not be able to take all threads.
+/// The maximum of concurrent look-ups by the operating system. A look-up cannot be cancelled and occupies
+/// a thread, so names whose servers do not respond must not be able to occupy all threads.
 const LOOKUPS_AT_ONCE: usize = 128;
 
-/// The look-up of the operating system.
+/// Returns the look-up of the operating system.
 pub(super) fn system_lookup() -> Lookup {
-    let places = Arc::new(Semaphore::new(LOOKUPS_AT_ONCE));
-    Arc::new(move |name| Box::pin(look_up(name, places.clone())))
+    let permits = Arc::new(Semaphore::new(LOOKUPS_AT_ONCE));
+    Arc::new(move |name| Box::pin(look_up(name, permits.clone())))
 }
 
-async fn look_up(name: String, places: Arc<Semaphore>) -> io::Result<Vec<IpAddr>> {
-    let place = places.acquire_owned().await.map_err(io::Error::other)?;
+async fn look_up(name: String, permits: Arc<Semaphore>) -> io::Result<Vec<IpAddr>> {
+    let permit = permits.acquire_owned().await.map_err(io::Error::other)?;
     let looking_up = tokio::task::spawn_blocking(move || {
-        // Given back when the look-up ends, which may be long after everybody lost interest.
-        let _place = place;
+        // Released when the look-up ends, which may be long after the request timed out.
+        let _permit = permit;
         (name.as_str(), 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect())
     });
     looking_up.await.map_err(io::Error::other)?
 }
 
-/// Looks names up and hands out their addresses, if every one of them may be dialled.
+/// Resolves names, and rejects a name if any of its addresses is not allowed.
 pub(super) struct GuardedResolver {
-    /// How to look up.
     pub lookup: Lookup,
-    /// Which addresses may be dialled besides public ones. `None`: any, because the only name
-    /// that is ever looked up is the operator's own proxy.
+    /// The allowed addresses besides public ones. `None` allows any: with a proxy, the only name to
+    /// resolve is the name of the operator's proxy.
     pub allow: Option<Arc<AllowList>>,
 }
 
@@ -54,19 +52,19 @@ impl Resolve for GuardedResolver {
             if found.is_empty() {
                 return Err("the name has no address".into());
             }
-            // One bad address spoils the name: whoever mixes them is trying something.
+            // One forbidden address rejects the name: a mix of public and private addresses suggests an attack.
             let refusal = allow.and_then(|allow| found.iter().find_map(|ip| address::refusal(*ip, &allow)));
             match refusal {
                 Some(range) => Err(Refused { range }.into()),
-                // Port 0 stands for the one in the URL.
+                // Port 0 means the port of the URL.
                 None => Ok(Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0))) as Addrs),
             }
         })
     }
 }
 
-/// A name leads where it must not. The address itself is not told: names of the network around
-/// us are nobody's business.
+/// A name resolves to a forbidden address. The message does not contain the address, so subscribers learn
+/// nothing about the server's network.
 #[derive(Debug)]
 pub(super) struct Refused {
     range: &'static str,

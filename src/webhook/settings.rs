@@ -1,4 +1,4 @@
-//! What an operator can say about sending.
+//! The settings of the webhook client.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use crate::domain::address::AllowList;
 /// Settings of a [`Client`](super::Client).
 #[derive(Debug, Clone)]
 pub struct WebhookSettings {
-    /// Networks that may be sent to although they are not public.
+    /// Non-public networks that requests may go to.
     pub allow: AllowList,
-    /// A file of certificates (PEM) to trust besides those of the system.
+    /// A PEM file of certificates to trust besides the system's.
     pub ca_file: Option<PathBuf>,
     /// The HTTP proxy to send through, such as `http://proxy.internal:3128`.
     pub proxy: Option<String>,
-    /// What to call ourselves, unless the request says.
+    /// The `User-Agent`, unless the request sets one.
     pub user_agent: String,
 }
 

@@ -1,4 +1,4 @@
-//! Whose certificates are trusted: those that the system trusts, and those of a file.
+//! The trusted certificates: the system's, and those from a file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// The TLS of all connections. A system without certificates is no error, since plain HTTP
-/// works without; a file that is named and cannot be used is.
+/// Returns the TLS configuration of all connections. A system without certificates is not an error,
+/// because plain HTTP works without them. An unusable `ca_file` is an error.
 pub(super) fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
-    let of_system = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(of_system.certs);
+    let system = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(system.certs);
     if let Some(file) = ca_file {
-        add_file(&mut roots, file).map_err(|why| format!("the certificates in {}: {why}", file.display()))?;
+        add_file(&mut roots, file).map_err(|why| format!("cannot read certificates from {}: {why}", file.display()))?;
     }
     if roots.is_empty() {
         log::warn!("no certificates are trusted, so webhooks cannot be sent to https URLs (install ca-certificates)");
@@ -36,5 +36,5 @@ fn add_file(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
         let certificate = certificate.map_err(|error| error.to_string())?;
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
-    if roots.len() == before { Err("there are none".into()) } else { Ok(()) }
+    if roots.len() == before { Err("the file contains none".into()) } else { Ok(()) }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use waybill::domain::attempt::ErrorKind;
-use waybill::webhook::{Answer, Client, Exchange, Lookup, WebhookRequest, WebhookSettings};
+use waybill::webhook::{Client, Exchange, Lookup, WebhookRequest, WebhookResponse, WebhookSettings};
 
 use crate::support::PATIENCE;
 
@@ -60,7 +60,7 @@ fn post_soon(url: impl Into<String>) -> WebhookRequest {
 
 /// Asserts a response.
 #[track_caller]
-fn answered(exchange: Exchange) -> Answer {
+fn answered(exchange: Exchange) -> WebhookResponse {
     exchange.result.unwrap_or_else(|error| panic!("{error:?}"))
 }
 
