@@ -1,36 +1,34 @@
-//! What can go wrong with the embedded cluster.
+//! The errors of the embedded cluster.
 //!
-//! Whoever reads these messages wanted to run a queue, not to administer a
-//! database: each one names the file or the process in the way and the next
-//! thing to type.
+//! The readers of these messages want to run a queue, not to administer a database. Each message
+//! names the file or process that causes the problem, and the next command to run.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::find::MINIMUM_MAJOR;
 
-/// Why the embedded cluster does not run.
+/// The reason why the embedded cluster does not run.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each variant is its message")]
 pub enum PostgresError {
     #[error(
         "no PostgreSQL server of version {MINIMUM_MAJOR} or newer was found. Install one \
          (Debian, Ubuntu: `apt-get install postgresql-{MINIMUM_MAJOR}`; Fedora: `dnf install postgresql-server`; \
-         macOS: `brew install postgresql@17`), or set WAYBILL_PG_BIN to the folder that holds `postgres` and \
-         `initdb`, or set DATABASE_URL to use a server that runs already. Looked at: {looked_at}"
+         macOS: `brew install postgresql@17`), or set WAYBILL_PG_BIN to the folder that contains `postgres` \
+         and `initdb`, or set DATABASE_URL to use a running server. Searched: {searched}"
     )]
-    NotFound { looked_at: String },
+    NotFound { searched: String },
 
     #[error(
-        "the data in {} was made by PostgreSQL {major}, and only that version can open it. Install it \
+        "the data in {} was created by PostgreSQL {major}, and only that version can open it. Install it \
          (Debian, Ubuntu: `apt-get install postgresql-{major}`), or set WAYBILL_PG_BIN to the folder that \
-         holds its `postgres`. Looked at: {looked_at}",
+         contains its `postgres`. Searched: {searched}",
         cluster.display()
     )]
-    MajorMissing { cluster: PathBuf, major: u32, looked_at: String },
+    MajorMissing { cluster: PathBuf, major: u32, searched: String },
 
     #[error(
-        "WAYBILL_PG_BIN points to {}, which cannot be used: {reason}. Set it to the folder that holds \
+        "WAYBILL_PG_BIN points to {}, which cannot be used: {reason}. Set it to the folder that contains \
          `postgres` and `initdb`, or unset it to let Waybill search. If there is none, install one \
          (Debian, Ubuntu: `apt-get install postgresql-{MINIMUM_MAJOR}`)",
         bin_dir.display()
@@ -38,14 +36,14 @@ pub enum PostgresError {
     BinDir { bin_dir: PathBuf, reason: String },
 
     #[error(
-        "{} is in use by another Waybill server{}. Stop that one first, or choose another data directory",
+        "{} is in use by another Waybill server{}. Stop that server first, or choose another data directory",
         data_dir.display(),
         holder(*pid)
     )]
     InUse { data_dir: PathBuf, pid: Option<u32> },
 
     #[error(
-        "a PostgreSQL server{} still runs in {} and did not stop by itself within 10 s. \
+        "a PostgreSQL server{} still runs in {} and did not stop within 10 s. \
          Stop it with `kill -INT {}` and start again",
         holder(*pid),
         cluster.display(),
@@ -66,21 +64,21 @@ pub enum PostgresError {
     CannotSwitchUser { user: String, source: io::Error },
 
     #[error(
-        "PostgreSQL has to run as user `{user}`, who may not enter {place}. Choose another data directory \
-         (/var/lib/waybill is the usual one), or open this one with `chmod o+x {place}`",
-        place = directory.display()
+        "PostgreSQL has to run as user `{user}`, who cannot access {path}. Choose another data directory \
+         (/var/lib/waybill is the usual one), or grant access with `chmod o+x {path}`",
+        path = directory.display()
     )]
     Unreachable { user: String, directory: PathBuf },
 
     #[error(
-        "{place} belongs to {owner}, but PostgreSQL would run as `{user}` and insists on owning it. Start Waybill \
-         as its owner, or hand it over with `chown -R {user} {place}`",
-        place = cluster.display()
+        "{path} belongs to {owner}, but PostgreSQL would run as `{user}` and must own it. Start Waybill \
+         as its owner, or change the owner with `chown -R {user} {path}`",
+        path = cluster.display()
     )]
     WrongOwner { cluster: PathBuf, owner: String, user: String },
 
     #[error(
-        "{} holds files that are no PostgreSQL cluster (it has no PG_VERSION). Move it away, or choose another \
+        "{} contains files but is not a PostgreSQL cluster (it has no PG_VERSION). Move it away, or choose another \
          data directory",
         cluster.display()
     )]
@@ -88,37 +86,35 @@ pub enum PostgresError {
 
     #[error(
         "the cluster {} exists, but its password file {} is missing. Restore that file from a backup; \
-         to begin with an empty database instead, move the cluster away",
+         to start with an empty database instead, move the cluster away",
         cluster.display(),
         password.display()
     )]
     PasswordLost { cluster: PathBuf, password: PathBuf },
 
     #[error(
-        "{} holds something else than a password that Waybill wrote. If a cluster stands beside it, restore it from \
+        "{} does not contain a password written by Waybill. If a cluster exists beside it, restore it from \
          a backup; otherwise move it away, or choose another data directory",
         path.display()
     )]
     PasswordDamaged { path: PathBuf },
 
-    #[error("initdb could not create the cluster ({status}). It said: {lines}")]
+    #[error("initdb could not create the cluster ({status}). Its output: {lines}")]
     InitFailed { status: String, lines: String },
 
-    #[error("PostgreSQL did not start ({status}). Its last lines: {lines}")]
+    #[error("PostgreSQL did not start ({status}). Its last output: {lines}")]
     StartFailed { status: String, lines: String },
 
     #[error(
-        "PostgreSQL has started but said nothing for {seconds} s and accepts no connections. \
-         Check the disk, then start again. Its last lines: {lines}"
+        "PostgreSQL has started, but wrote no output for {seconds} s and accepts no connections. \
+         Check the disk, then start again. Its last output: {lines}"
     )]
     NotReady { seconds: u64, lines: String },
 
-    #[error(
-        "PostgreSQL (process {pid}) is still there after SIGKILL: the kernel holds it, most likely on a stuck disk"
-    )]
+    #[error("PostgreSQL (process {pid}) still exists after SIGKILL, most likely because of a stuck disk")]
     NotStopped { pid: u32 },
 
-    #[error("the thread that keeps PostgreSQL running has ended by a panic: this is a bug in Waybill; start again")]
+    #[error("the supervisor thread of PostgreSQL panicked: this is a bug in Waybill; start again")]
     SupervisorLost,
 
     #[error("cannot {action} {}: {source}", path.display())]
@@ -126,7 +122,7 @@ pub enum PostgresError {
 }
 
 impl PostgresError {
-    /// For `map_err`: says what was being done to which file.
+    /// Returns a closure for `map_err` that adds the action and the file.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_path_buf(), source }
     }

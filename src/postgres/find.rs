@@ -1,10 +1,9 @@
-//! Finding the server binaries.
+//! Finds the server binaries.
 //!
-//! A folder is worth considering when it holds both `postgres` and `initdb`.
-//! Folders are asked in this order: the one the operator names (and then no
-//! other: a setting that is silently ignored is worse than an error), `PATH`,
-//! `pg_config --bindir`, the usual install folders with the newest first. The
-//! first that fits wins. An existing cluster accepts its own major version only.
+//! A folder is a candidate if it contains both `postgres` and `initdb`. If the operator names a
+//! folder, only that folder is tried, because a silently ignored setting is worse than an error.
+//! Otherwise the order is `PATH`, `pg_config --bindir`, and the usual install folders with the newest
+//! version first. The first suitable folder wins. An existing cluster requires its own major version.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,10 +15,10 @@ use nix::errno::Errno;
 use super::error::PostgresError;
 use super::owner::Owner;
 
-/// The SQL of the store is written for this version and later ones.
+/// The oldest version that the SQL of the store supports.
 pub(super) const MINIMUM_MAJOR: u32 = 15;
 
-/// `*` stands for a version: Debian, source builds, Homebrew, the PGDG packages for Red Hat.
+/// `*` matches a version. Covers Debian, source builds, Homebrew, and the PGDG packages for Red Hat.
 const USUAL_FOLDERS: &[&str] = &[
     "/usr/lib/postgresql/*/bin",
     "/usr/local/pgsql/bin",
@@ -28,11 +27,11 @@ const USUAL_FOLDERS: &[&str] = &[
     "/usr/pgsql-*/bin",
 ];
 
-/// Server binaries that this owner can run.
+/// Server binaries that the owner of the cluster can run.
 #[derive(Debug, Clone)]
 pub(super) struct Installation {
     pub(super) bin_dir: PathBuf,
-    /// As PostgreSQL writes it: `15.18`.
+    /// The full version, such as `15.18`.
     pub(super) version: String,
 }
 
@@ -42,7 +41,7 @@ impl Installation {
     }
 }
 
-/// What is being looked for; `cluster` is set when data exists already.
+/// The criteria of a search. `cluster` is set if a cluster already exists.
 pub(super) struct Search<'a> {
     pub(super) owner: &'a Owner,
     pub(super) bin_dir: Option<&'a Path>,
@@ -52,16 +51,16 @@ pub(super) struct Search<'a> {
 impl Search<'_> {
     pub(super) fn find(&self) -> Result<Installation, PostgresError> {
         match self.bin_dir {
-            Some(named) => self.named(named),
-            None => self.anywhere(),
+            Some(bin_dir) => self.find_in(bin_dir),
+            None => self.find_anywhere(),
         }
     }
 
-    fn named(&self, bin_dir: &Path) -> Result<Installation, PostgresError> {
+    fn find_in(&self, bin_dir: &Path) -> Result<Installation, PostgresError> {
         self.inspect(bin_dir)?.map_err(|reason| PostgresError::BinDir { bin_dir: bin_dir.to_path_buf(), reason })
     }
 
-    fn anywhere(&self) -> Result<Installation, PostgresError> {
+    fn find_anywhere(&self) -> Result<Installation, PostgresError> {
         let mut rejected = Vec::new();
         let mut seen = Vec::new();
         for folder in self.candidates() {
@@ -74,10 +73,11 @@ impl Search<'_> {
             }
             seen.push(folder);
         }
-        Err(self.nothing_fits(&rejected))
+        Err(self.not_found(&rejected))
     }
 
-    /// Lazy: `pg_config` is run, and folders are read, only when `PATH` had nothing.
+    /// Returns the candidate folders lazily: `pg_config` and the usual folders are tried only if `PATH`
+    /// contains no suitable server.
     fn candidates(&self) -> impl Iterator<Item = PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::iter::once_with(move || on_path(&path))
@@ -85,7 +85,7 @@ impl Search<'_> {
             .chain(std::iter::once_with(usual_folders))
             .flatten()
             .map(|folder| resolved(&folder))
-            .filter(|folder| holds_server(folder))
+            .filter(|folder| contains_server(folder))
     }
 
     fn pg_config(&self) -> Option<PathBuf> {
@@ -94,14 +94,14 @@ impl Search<'_> {
         Some(PathBuf::from(text.trim())).filter(|folder| folder.is_absolute())
     }
 
-    /// The outer error ends the search; the inner one says why this folder will not do.
+    /// Checks a folder. The outer error ends the search; the inner error is the reason to skip the folder.
     fn inspect(&self, bin_dir: &Path) -> Result<Result<Installation, String>, PostgresError> {
-        if !holds_server(bin_dir) {
-            return Ok(Err("it does not hold both `postgres` and `initdb`".into()));
+        if !contains_server(bin_dir) {
+            return Ok(Err("it does not contain both `postgres` and `initdb`".into()));
         }
-        // Asked as the user who will run it: a folder under /root is no use to `postgres`.
-        let asked = self.owner.command(bin_dir.join("postgres")).arg("--version").output();
-        let output = match asked {
+        // Run as the user who will run the server: `postgres` cannot use a folder under /root.
+        let result = self.owner.command(bin_dir.join("postgres")).arg("--version").output();
+        let output = match result {
             Ok(output) => output,
             Err(error) if self.owner.is_switched() && error.raw_os_error() == Some(Errno::EPERM as i32) => {
                 return Err(PostgresError::CannotSwitchUser { user: self.owner.name().to_owned(), source: error });
@@ -111,12 +111,14 @@ impl Search<'_> {
             }
         };
         let Some(version) = parse_version(&String::from_utf8_lossy(&output.stdout)) else {
-            return Ok(Err(format!("`postgres --version` gave no version ({})", output.status)));
+            return Ok(Err(format!("`postgres --version` printed no version ({})", output.status)));
         };
-        Ok(self.fits(&version).map(|()| Installation { bin_dir: bin_dir.to_path_buf(), version: version.text }))
+        Ok(self
+            .check_version(&version)
+            .map(|()| Installation { bin_dir: bin_dir.to_path_buf(), version: version.text }))
     }
 
-    fn fits(&self, version: &Version) -> Result<(), String> {
+    fn check_version(&self, version: &Version) -> Result<(), String> {
         match self.cluster {
             Some((_, major)) if version.major != major => {
                 Err(format!("PostgreSQL {}, but the data needs {major}", version.text))
@@ -126,15 +128,15 @@ impl Search<'_> {
         }
     }
 
-    fn nothing_fits(&self, rejected: &[String]) -> PostgresError {
-        let looked_at = if rejected.is_empty() {
+    fn not_found(&self, rejected: &[String]) -> PostgresError {
+        let searched = if rejected.is_empty() {
             format!("PATH, pg_config, {}", USUAL_FOLDERS.join(", "))
         } else {
             rejected.join(", ")
         };
         match self.cluster {
-            Some((cluster, major)) => PostgresError::MajorMissing { cluster: cluster.to_path_buf(), major, looked_at },
-            None => PostgresError::NotFound { looked_at },
+            Some((cluster, major)) => PostgresError::MajorMissing { cluster: cluster.to_path_buf(), major, searched },
+            None => PostgresError::NotFound { searched },
         }
     }
 }
@@ -143,16 +145,17 @@ fn on_path(path: &OsStr) -> Vec<PathBuf> {
     std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect()
 }
 
-/// `PATH` often holds only links to the real folder, where `initdb` finds its share files.
+/// Follows the links of a folder. `PATH` often contains only links to the real folder, and `initdb` finds its
+/// share files only from there.
 fn resolved(folder: &Path) -> PathBuf {
     fs::canonicalize(folder.join("postgres"))
         .ok()
         .and_then(|program| program.parent().map(Path::to_path_buf))
-        .filter(|real| holds_server(real))
+        .filter(|real| contains_server(real))
         .unwrap_or_else(|| folder.to_path_buf())
 }
 
-fn holds_server(folder: &Path) -> bool {
+fn contains_server(folder: &Path) -> bool {
     folder.join("postgres").is_file() && folder.join("initdb").is_file()
 }
 
@@ -161,7 +164,7 @@ fn usual_folders() -> Vec<PathBuf> {
     newest_first(found)
 }
 
-/// Expands the one `*` by reading the directory before it.
+/// Expands the `*` of a pattern by reading the directory before it.
 fn expand(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once('*') else {
         return vec![PathBuf::from(pattern)];
@@ -178,7 +181,7 @@ fn expand(pattern: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Folders carry their version in their name; those that do not come last.
+/// Sorts folders by the version in their name. Folders without a version come last.
 fn newest_first(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
     folders.sort_by_key(|folder| std::cmp::Reverse(version_in(folder)));
     folders
@@ -195,7 +198,7 @@ struct Version {
     text: String,
 }
 
-/// From `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`; also `19devel`, `18beta2`.
+/// Parses `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`; also `19devel` and `18beta2`.
 fn parse_version(line: &str) -> Option<Version> {
     let text = line.split_once("(PostgreSQL)")?.1.split_whitespace().next()?;
     Some(Version { major: leading_number(text)?, text: text.to_owned() })
@@ -241,11 +244,11 @@ mod tests {
 
     #[test]
     fn a_star_is_expanded_within_its_directory() {
-        let here = std::env::temp_dir().join(format!("waybill-expand-{}", std::process::id()));
-        fs::create_dir_all(here.join("pgsql-16/bin")).unwrap();
-        fs::create_dir_all(here.join("other-1/bin")).unwrap();
-        let found = expand(&format!("{}/pgsql-*/bin", here.display()));
-        fs::remove_dir_all(&here).unwrap();
-        assert_eq!(found, [here.join("pgsql-16/bin")]);
+        let root = std::env::temp_dir().join(format!("waybill-expand-{}", std::process::id()));
+        fs::create_dir_all(root.join("pgsql-16/bin")).unwrap();
+        fs::create_dir_all(root.join("other-1/bin")).unwrap();
+        let found = expand(&format!("{}/pgsql-*/bin", root.display()));
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(found, [root.join("pgsql-16/bin")]);
     }
 }

@@ -1,9 +1,9 @@
-//! Making the cluster, once.
+//! Creates the cluster on the first start.
 //!
-//! The order is what survives a crash at any point: the password is on disk
-//! before the cluster that needs it has its name, and `initdb` works in
-//! `postgres.init`, renamed to `postgres` when complete. So `postgres/` is either
-//! absent or whole, and whatever stands in `postgres.init` may be thrown away.
+//! The order of steps is safe against a crash at any point. The password is written before the
+//! cluster gets its final name, and `initdb` works in `postgres.init`, which is renamed to `postgres`
+//! when complete. Therefore `postgres/` is either absent or complete, and `postgres.init` can always
+//! be deleted.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -20,12 +20,12 @@ use super::launch::{ParentDeath, die_with_parent};
 use super::layout::{Layout, create_private};
 use super::owner::Owner;
 
-/// The role we connect as.
+/// The database role of the server.
 pub(super) const ROLE: &str = "waybill";
 
 const PASSWORD_BYTES: usize = 24;
 
-/// Makes the cluster unless it exists; returns the password.
+/// Creates the cluster unless it exists, and returns the password.
 pub(super) fn init_cluster(
     layout: &Layout,
     installation: &Installation,
@@ -36,12 +36,12 @@ pub(super) fn init_cluster(
         return known
             .ok_or_else(|| PostgresError::PasswordLost { cluster: layout.cluster(), password: layout.password() });
     }
-    // A password without a cluster: an earlier try died in between. It is as good as a new one.
+    // A password without a cluster is left from an interrupted start. It is safe to use.
     let password = match known {
         Some(password) => password,
         None => write_password(layout)?,
     };
-    // initdb reads it as PostgreSQL's user.
+    // initdb reads the file as PostgreSQL's user.
     owner.adopt(&layout.password())?;
     create_cluster(layout, installation, owner)?;
     Ok(password)
@@ -53,7 +53,7 @@ fn create_cluster(layout: &Layout, installation: &Installation, owner: &Owner) -
     create_private(&unfinished, owner)?;
     log::info!(version = installation.version.as_str(); "creating the database in {}", layout.cluster().display());
     run_initdb(layout, installation, owner)?;
-    // initdb has synced the files; the rename makes them the cluster, in one step.
+    // initdb has synced the files; the rename publishes the complete cluster atomically.
     fs::rename(&unfinished, layout.cluster()).map_err(PostgresError::io("rename", &unfinished))?;
     layout.sync()
 }
@@ -67,11 +67,11 @@ fn run_initdb(layout: &Layout, installation: &Installation, owner: &Owner) -> Re
         .arg("--pwfile")
         .arg(layout.password())
         .args(["--username", ROLE, "--auth", "scram-sha-256", "--encoding", "UTF8"])
-        // Plain byte order: indexes that no upgrade of the system's locales can spoil.
+        // Byte order: an upgrade of the system's locales cannot corrupt indexes.
         .arg("--no-locale")
-        // A disk that lies is found at the first read, not years later in a backup.
+        // Corruption by the disk is detected at the first read, not years later in a backup.
         .arg("--data-checksums");
-    // Killed outright: it would otherwise go on writing where the next try cleans up.
+    // SIGKILL: initdb must not keep writing while the next start cleans up.
     die_with_parent(&mut command, ParentDeath::Kill);
     let output = command.output().map_err(PostgresError::io("run", &program))?;
     if output.status.success() {
@@ -86,7 +86,7 @@ fn last_output(output: &Output) -> String {
     lines[lines.len().saturating_sub(10)..].join(" | ")
 }
 
-/// Retried for a moment: a child of an `initdb` that was just killed may still add files.
+/// Removes a directory. Retries for 2 s because a child of a killed `initdb` may still add files.
 fn remove_leftovers(directory: &Path) -> Result<(), PostgresError> {
     let mut tries = 0;
     loop {
@@ -100,22 +100,22 @@ fn remove_leftovers(directory: &Path) -> Result<(), PostgresError> {
     }
 }
 
-/// `None` when there is no such file. One with other content is not overwritten:
-/// ours appears whole or not at all, so that one belongs to somebody else.
+/// Returns the password, or `None` if there is no file. A file with other content is never overwritten:
+/// Waybill writes the password atomically, so other content was not written by Waybill.
 fn read_password(path: &Path) -> Result<Option<String>, PostgresError> {
     match fs::read_to_string(path) {
-        Ok(text) if is_whole(text.trim()) => Ok(Some(text.trim().to_owned())),
+        Ok(text) if is_password(text.trim()) => Ok(Some(text.trim().to_owned())),
         Ok(_) => Err(PostgresError::PasswordDamaged { path: path.to_path_buf() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(PostgresError::io("read", path)(error)),
     }
 }
 
-fn is_whole(password: &str) -> bool {
+fn is_password(password: &str) -> bool {
     password.len() == 2 * PASSWORD_BYTES && password.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Written aside and renamed: a crash leaves the whole password or none.
+/// Writes the password to a temporary file and renames it, so a crash leaves a complete password or none.
 fn write_password(layout: &Layout) -> Result<String, PostgresError> {
     let password = random_hex(PASSWORD_BYTES)?;
     let path = layout.password();
@@ -153,12 +153,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_whole_or_not_ours() {
+    fn only_a_complete_password_is_accepted() {
         let password = random_hex(PASSWORD_BYTES).unwrap();
         assert_eq!(password.len(), 48);
-        assert!(is_whole(&password));
-        assert!(!is_whole(&password[..47]));
-        assert!(!is_whole(""));
-        assert!(!is_whole(&"g".repeat(48)));
+        assert!(is_password(&password));
+        assert!(!is_password(&password[..47]));
+        assert!(!is_password(""));
+        assert!(!is_password(&"g".repeat(48)));
     }
 }

@@ -1,14 +1,14 @@
-//! Where things lie in the data directory.
+//! The layout of the data directory.
 //!
-//! | entry | what | mode |
+//! | entry | content | mode |
 //! |---|---|---|
 //! | `postgres/` | the cluster | 0700 |
-//! | `postgres.init/` | a cluster being made, renamed when complete | 0700 |
+//! | `postgres.init/` | a cluster being created, renamed when complete | 0700 |
 //! | `run/` | the socket | 0700 |
-//! | `password` | of the role `waybill` (`password.new` while it is written) | 0600 |
+//! | `password` | the password of the role `waybill` (`password.new` while it is written) | 0600 |
 //! | `waybill.lock` | held by the running server | 0644 |
 //!
-//! Nothing else in the directory is ever read, changed or removed.
+//! Other entries of the directory are never read, changed or removed.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -29,14 +29,14 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// `data_dir` need not exist yet. Links are resolved as far as it does: the
-    /// parents that PostgreSQL's user must pass are the real ones.
+    /// Resolves `data_dir`, which need not exist yet. Links in its existing part are resolved, because
+    /// PostgreSQL's user must be able to enter the real parents.
     pub(super) fn new(data_dir: &Path) -> Result<Self, PostgresError> {
         let absolute = std::path::absolute(data_dir).map_err(PostgresError::io("resolve", data_dir))?;
         let existing = nearest_existing(&absolute);
         let real = fs::canonicalize(existing).map_err(PostgresError::io("resolve", existing))?;
         let data_dir = match absolute.strip_prefix(existing) {
-            Ok(rest) if !rest.as_os_str().is_empty() => real.join(rest),
+            Ok(missing) if !missing.as_os_str().is_empty() => real.join(missing),
             _ => real,
         };
         Ok(Self { data_dir })
@@ -66,7 +66,7 @@ impl Layout {
         self.data_dir.join("waybill.lock")
     }
 
-    /// The major version of the cluster; `None` when there is none yet.
+    /// Returns the major version of the cluster, or `None` if there is no cluster yet.
     pub(super) fn cluster_major(&self) -> Result<Option<u32>, PostgresError> {
         let cluster = self.cluster();
         let path = cluster.join("PG_VERSION");
@@ -81,8 +81,8 @@ impl Layout {
         }
     }
 
-    /// Creates the data directory and its parents. The way is checked first, so
-    /// that a refusal leaves nothing behind.
+    /// Creates the data directory and its parents. Access is checked first, so a failure leaves nothing
+    /// behind.
     pub(super) fn create(&self, owner: &Owner, probe: &Path) -> Result<(), PostgresError> {
         owner.check_reach(nearest_existing(&self.data_dir), probe)?;
         let mut missing: Vec<&Path> = self.data_dir.ancestors().take_while(|path| !path.exists()).collect();
@@ -101,17 +101,18 @@ impl Layout {
     }
 }
 
-/// Makes one directory that only `owner` may enter.
+/// Creates a directory that only `owner` may enter.
 pub(super) fn create_private(directory: &Path, owner: &Owner) -> Result<(), PostgresError> {
     DirBuilder::new().mode(0o700).create(directory).map_err(PostgresError::io("create", directory))?;
     owner.adopt(directory)
 }
 
-/// Root's directories must let PostgreSQL's user through, whatever the umask says.
+/// Creates a parent directory. If created by root, PostgreSQL's user must be able to enter it, regardless of
+/// the umask.
 fn create_parent(directory: &Path, owner: &Owner) -> Result<(), PostgresError> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Ok(()) => {}
-        // Two first starts at once: the lock, not the mkdir, decides which one goes on.
+        // Two first starts at the same time: the lock, not this mkdir, decides which one continues.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         Err(error) => return Err(PostgresError::io("create", directory)(error)),
     }
@@ -125,7 +126,7 @@ fn nearest_existing(path: &Path) -> &Path {
     path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"))
 }
 
-/// Absent, or an empty directory: a cluster can be renamed onto either.
+/// Whether a path is absent or an empty directory. A cluster can be renamed onto either.
 fn is_free(directory: &Path) -> bool {
     match fs::read_dir(directory) {
         Ok(mut entries) => entries.next().is_none(),
@@ -133,8 +134,8 @@ fn is_free(directory: &Path) -> bool {
     }
 }
 
-/// `/var/lib/waybill` for root (its home is closed to PostgreSQL's user), else
-/// `$XDG_DATA_HOME/waybill`, else `~/.local/share/waybill`.
+/// Returns `/var/lib/waybill` for root, whose home PostgreSQL's user cannot enter. Otherwise returns
+/// `$XDG_DATA_HOME/waybill` or `~/.local/share/waybill`.
 pub fn default_data_dir() -> PathBuf {
     let home = std::env::var_os("HOME").or_else(|| {
         let user = User::from_uid(geteuid()).ok().flatten()?;
@@ -143,7 +144,7 @@ pub fn default_data_dir() -> PathBuf {
     data_dir_for(geteuid().is_root(), std::env::var_os("XDG_DATA_HOME"), home)
 }
 
-/// Relative values of either variable are ignored, as the XDG specification asks.
+/// Relative values of both variables are ignored, as the XDG specification requires.
 fn data_dir_for(root: bool, xdg_data_home: Option<OsString>, home: Option<OsString>) -> PathBuf {
     if root {
         return PathBuf::from(SYSTEM_DATA_DIR);

@@ -1,10 +1,9 @@
-//! One Waybill per data directory.
+//! Ensures that only one Waybill uses a data directory.
 //!
-//! PostgreSQL's own `postmaster.pid` cannot do this: it is there too while a
-//! dead server's file lingers, and a second Waybill would fight the first one's
-//! supervisor for the restart. So the Waybill *process* holds an `flock` on a
-//! file of its own. The kernel drops that with the process, however it dies, so
-//! there is no stale lock; the pid inside is for the error message only.
+//! PostgreSQL's `postmaster.pid` is not sufficient: it also exists after a server has died, and a
+//! second Waybill would compete with the supervisor of the first one for the restart. Therefore the
+//! Waybill *process* holds an `flock` on its own file. The kernel releases it when the process ends for
+//! any reason, so there are no stale locks. The pid in the file is only for the error message.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -17,8 +16,8 @@ use nix::fcntl::OFlag;
 
 use super::error::PostgresError;
 
-/// Held as long as it lives. The descriptor is close-on-exec: PostgreSQL must
-/// not inherit the lock, or it would outlive us by as long as the server does.
+/// The lock, held until dropped. The descriptor is close-on-exec: if PostgreSQL inherited the lock, it
+/// would stay held as long as the server runs.
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
     _file: File,
@@ -30,16 +29,16 @@ impl DirectoryLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(PostgresError::InUse { data_dir: data_dir.to_path_buf(), pid: holder(&mut file) });
+                return Err(PostgresError::InUse { data_dir: data_dir.to_path_buf(), pid: read_holder(&mut file) });
             }
             Err(TryLockError::Error(error)) => return Err(PostgresError::io("lock", path)(error)),
         }
-        meaning(&mut file).map_err(PostgresError::io("write", path))?;
+        write_pid(&mut file).map_err(PostgresError::io("write", path))?;
         Ok(Self { _file: file })
     }
 }
 
-/// `O_NOFOLLOW`: root writes here, and must not be led by a link into another file.
+/// Opens the lock file. `O_NOFOLLOW`: root writes here, and a link must not redirect it to another file.
 fn open(path: &Path) -> std::io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -51,14 +50,14 @@ fn open(path: &Path) -> std::io::Result<File> {
         .open(path)
 }
 
-fn meaning(file: &mut File) -> std::io::Result<()> {
+fn write_pid(file: &mut File) -> std::io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", std::process::id())
 }
 
-/// The holder locks first and signs a moment later, hence the second look.
-fn holder(file: &mut File) -> Option<u32> {
+/// Returns the pid of the holder. Retries because the holder writes its pid only after taking the lock.
+fn read_holder(file: &mut File) -> Option<u32> {
     for _ in 0..20 {
         let mut text = String::new();
         file.rewind().ok()?;

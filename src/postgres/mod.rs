@@ -1,28 +1,26 @@
-//! The embedded cluster: a PostgreSQL of our own, for whoever has none.
+//! The embedded cluster: without `DATABASE_URL`, Waybill runs its own PostgreSQL in its data
+//! directory. The parts, in the order of use:
 //!
-//! With no `DATABASE_URL` the server runs its own PostgreSQL out of its data
-//! directory. The cast, in order of appearance:
+//! - `owner`: the user that runs PostgreSQL, which refuses to run as root.
+//! - `find`: the binaries. They come from the system; nothing is downloaded.
+//! - `layout`, `lock`: the files, and the lock that excludes any other Waybill.
+//! - `init`: runs `initdb` once, safe against being killed half-way.
+//! - `socket`, `settings`: reachable only through a private socket, tuned for a queue, with every
+//!   durability setting left on.
+//! - `launch`, `stderr`: one run of the process, and its output.
+//! - `supervisor`: the thread that owns the process from the first start to the stop.
 //!
-//! - `owner`: as whom it runs. PostgreSQL refuses root.
-//! - `find`: which binaries. Those of the system; nothing is downloaded.
-//! - `layout`, `lock`: where things lie, and the proof that no other Waybill
-//!   is at work there.
-//! - `init`: `initdb`, once, safe against being killed in the middle.
-//! - `socket`, `settings`: reachable through a private socket only, tuned
-//!   for a queue, with every durability setting left on.
-//! - `launch`, `stderr`: one run of the process, and what it says.
-//! - `supervisor`: the thread that owns the process from first start to stop.
+//! # Failures
 //!
-//! # The plot: who dies, and what happens
+//! - *Waybill stops*: SIGINT, a clean shutdown within milliseconds.
+//! - *Waybill is killed*: the kernel sends that SIGINT, and the next start waits for the shutdown.
+//! - *PostgreSQL is killed*: the supervisor restarts it, and it recovers from its WAL.
+//! - *Both are killed, or the power fails*: recovery happens at the next start.
 //!
-//! *We stop*: SIGINT, a clean shutdown of some milliseconds. *We are killed*: the
-//! kernel sends that SIGINT for us; the next start waits until it is done. *The
-//! server is killed*: it is started again and recovers from its log. *Both are
-//! killed, or the power fails*: the same at the next start. `postmaster.pid` is
-//! never deleted by us in any of these: it is PostgreSQL's proof that nobody
-//! writes to the same files, and it knows how to read its own.
+//! Waybill never deletes `postmaster.pid`. It is PostgreSQL's protection against two servers that write to
+//! the same files, and PostgreSQL handles stale ones.
 //!
-//! Everything here blocks; async callers use `spawn_blocking`.
+//! All functions block; async callers use `spawn_blocking`.
 
 mod error;
 mod find;
@@ -50,25 +48,25 @@ use owner::Owner;
 use socket::SocketDir;
 use supervisor::{Resources, Supervisor};
 
-/// What to run, and where.
+/// The options of a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
-    /// Where everything lies; made if it is not there.
+    /// The data directory; created if it does not exist.
     pub data_dir: PathBuf,
-    /// The folder of `postgres` and `initdb`; searched for when absent.
+    /// The folder of `postgres` and `initdb`; `None` searches for it.
     pub bin_dir: Option<PathBuf>,
-    /// Extra `-c name=value`; later ones win.
+    /// Additional `-c name=value` settings; later ones win.
     pub settings: Vec<(String, String)>,
 }
 
 impl ClusterOptions {
-    /// The defaults, in this directory.
+    /// Returns the default options for a data directory.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self { data_dir: data_dir.into(), bin_dir: None, settings: Vec::new() }
     }
 }
 
-/// A running PostgreSQL. Dropping it stops the server.
+/// A running PostgreSQL. Dropping the value stops the server.
 pub struct Cluster {
     layout: Layout,
     installation: Installation,
@@ -78,8 +76,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Finds the binaries, takes the directory, makes the cluster if there is
-    /// none, starts the server and returns when it accepts connections.
+    /// Finds the binaries, locks the directory, creates the cluster if there is none, starts the server, and
+    /// returns when it accepts connections.
     pub fn start(options: ClusterOptions) -> Result<Self, PostgresError> {
         let layout = Layout::new(&options.data_dir)?;
         let owner = Owner::of(&layout.cluster())?;
@@ -97,32 +95,31 @@ impl Cluster {
         Ok(Self { layout, installation, socket_dir, password, supervisor })
     }
 
-    /// For any client; contains the password, so not for the log.
+    /// Returns the connection URL of a database. It contains the password and must not be logged.
     pub fn url(&self, database: &str) -> String {
         url::socket_url(&self.socket_dir, &self.password, database)
     }
 
-    /// Where everything lies.
     pub fn data_dir(&self) -> &Path {
         self.layout.data_dir()
     }
 
-    /// Whose binaries run.
+    /// Returns the folder of the server binaries.
     pub fn bin_dir(&self) -> &Path {
         &self.installation.bin_dir
     }
 
-    /// As PostgreSQL writes it: `15.18`.
+    /// Returns the full version, such as `15.18`.
     pub fn version(&self) -> &str {
         &self.installation.version
     }
 
-    /// `None` while the server is down: stopped, or between death and restart.
+    /// Returns the pid of the server, or `None` while it is stopped or being restarted.
     pub fn postmaster_pid(&self) -> Option<u32> {
         self.supervisor.pid()
     }
 
-    /// Stops the server and frees the directory; a second call does nothing.
+    /// Stops the server and releases the directory. Further calls have no effect.
     pub fn stop(&self) -> Result<(), PostgresError> {
         self.supervisor.stop()
     }
@@ -136,7 +133,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Without the password.
+/// Omits the password.
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster")
@@ -150,8 +147,8 @@ impl fmt::Debug for Cluster {
 fn find_installation(options: &ClusterOptions, layout: &Layout, owner: &Owner) -> Result<Installation, PostgresError> {
     let cluster = layout.cluster();
     let major = layout.cluster_major()?;
-    // Made absolute: the programs are run from another working directory.
-    let named = options.bin_dir.as_ref().map(std::path::absolute).transpose();
-    let bin_dir = named.map_err(PostgresError::io("resolve", Path::new("WAYBILL_PG_BIN")))?;
+    // Absolute, because the programs run in another working directory.
+    let bin_dir = options.bin_dir.as_ref().map(std::path::absolute).transpose();
+    let bin_dir = bin_dir.map_err(PostgresError::io("resolve", Path::new("WAYBILL_PG_BIN")))?;
     Search { owner, bin_dir: bin_dir.as_deref(), cluster: major.map(|major| (cluster.as_path(), major)) }.find()
 }

@@ -1,9 +1,8 @@
-//! As whom PostgreSQL runs.
+//! The user that runs PostgreSQL.
 //!
-//! PostgreSQL refuses root. Started by an ordinary user it runs as that user;
-//! started by root it runs as `postgres`, else `nobody`. A cluster that exists
-//! already decides for itself: its owner stays its owner, even when a user
-//! `postgres` was installed after `nobody` had created it.
+//! PostgreSQL refuses to run as root. If an ordinary user starts Waybill, PostgreSQL runs as that
+//! user. If root starts it, PostgreSQL runs as `postgres`, or as `nobody` if there is no such user. An
+//! existing cluster keeps its owner, even if a user `postgres` was added after `nobody` created it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,14 +21,14 @@ pub(super) struct Owner {
     uid: Uid,
     gid: Gid,
     name: String,
-    /// True when we are root and PostgreSQL has to be someone else.
+    /// Whether Waybill runs as root and PostgreSQL as another user.
     switched: bool,
 }
 
 impl Owner {
-    /// The owner of the cluster in `cluster`, or of the one to be made there.
+    /// Returns the owner of an existing cluster, or of the one to be created.
     pub(super) fn of(cluster: &Path) -> Result<Self, PostgresError> {
-        // An error other than "not found" comes back, with its path, from the first write there.
+        // Any error other than "not found" is reported later, with its path, by the first write.
         let existing = fs::metadata(cluster).ok().map(|metadata| Uid::from_raw(metadata.uid()));
         if geteuid().is_root() { Self::for_root(cluster, existing) } else { Self::for_ordinary_user(cluster, existing) }
     }
@@ -64,28 +63,28 @@ impl Owner {
         self.switched
     }
 
-    /// A command that runs as this user, out of reach of our terminal, our
-    /// working directory and our environment: the last may hold secrets, and
-    /// `PGPORT`, `PGDATA` and their kin would change what the server does.
+    /// Returns a command that runs as this user, detached from the terminal, the working directory and the
+    /// environment of Waybill. The environment may contain secrets, and variables such as `PGPORT` and `PGDATA`
+    /// would change the server's behaviour.
     pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
             .env_clear()
             .envs(["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"].into_iter().filter_map(inherited))
             .env("LC_ALL", "C")
-            // The cwd of root may be closed to this user, and initdb insists on reading it.
+            // This user may have no access to root's working directory, and initdb must read it.
             .current_dir("/")
             .stdin(Stdio::null())
-            // Ctrl-C is for us: we drain first and stop PostgreSQL afterwards.
+            // Ctrl-C must reach only Waybill, which drains requests before it stops PostgreSQL.
             .process_group(0);
         if self.switched {
-            // std drops root's supplementary groups along with the uid.
+            // std also drops root's supplementary groups.
             command.uid(self.uid.as_raw()).gid(self.gid.as_raw());
         }
         command
     }
 
-    /// Hands a file or directory that we made as root to this user.
+    /// Changes the owner of a file or directory that root created to this user.
     pub(super) fn adopt(&self, path: &Path) -> Result<(), PostgresError> {
         if !self.switched {
             return Ok(());
@@ -93,9 +92,8 @@ impl Owner {
         lchown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw())).map_err(PostgresError::io("chown", path))
     }
 
-    /// Refuses `directory` when this user may not pass through it, naming the
-    /// first parent that is closed. `probe` is a harmless program to try it with:
-    /// entering for real also honours ACLs, which permission bits do not show.
+    /// Checks that this user can enter `directory`; the error names the first inaccessible parent. Runs the
+    /// harmless program `probe` in the directory, because permission bits do not show ACLs.
     pub(super) fn check_reach(&self, directory: &Path, probe: &Path) -> Result<(), PostgresError> {
         if !self.switched || self.can_enter(directory, probe)? {
             return Ok(());
@@ -110,8 +108,8 @@ impl Owner {
         Err(self.unreachable(directory))
     }
 
-    /// std enters the working directory after dropping root, so a directory
-    /// closed to this user fails the spawn.
+    /// std changes the working directory after switching the user, so the spawn fails if this user has no
+    /// access to the directory.
     fn can_enter(&self, directory: &Path, probe: &Path) -> Result<bool, PostgresError> {
         let outcome = self
             .command(probe)

@@ -1,11 +1,11 @@
-//! What the embedded server is told on its command line, each with its why.
+//! The command-line settings of the embedded server, each with its reason.
 //!
-//! Two tables: `TUNING` are defaults that the caller may override; `WIRING` is
-//! what this room itself relies on (where the socket is, how stderr looks) and
-//! comes last, so that no override can cut the line between us and the server.
+//! `TUNING` contains defaults that the caller may override. `WIRING` contains settings that this module
+//! depends on (the socket, the format of stderr). They come last, so no override can break the
+//! connection to the server.
 //!
-//! Not here on purpose: `fsync`, `full_page_writes` and `synchronous_commit`
-//! keep PostgreSQL's default, on. An acknowledged event must survive a power cut.
+//! `fsync`, `full_page_writes` and `synchronous_commit` are omitted on purpose: they keep PostgreSQL's
+//! default, on. An acknowledged event must survive a power cut.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -16,69 +16,68 @@ use super::owner::Owner;
 pub(super) const PORT: u16 = 5432;
 
 const TUNING: &[(&str, &str)] = &[
-    // A default for whoever names none; the server derives it from `--db-connections`.
+    // Only a default; `startup` derives the value from `--db-connections`.
     ("max_connections", "64"),
-    // Reading a trail locks every partition of the event log and its indexes: three years of days
-    // are 4,000 locks for each connection that reads at the same time.
+    // Reading the log of an event locks every partition of the event log and its indexes: three years of
+    // daily partitions are 4,000 locks for each concurrent reader.
     ("max_locks_per_transaction", "1024"),
-    // The hot tables (`ready`, open deliveries) stay in memory; small enough for a small machine.
+    // Keeps the hot tables (`ready`, open deliveries) in memory, and fits a small machine.
     ("shared_buffers", "256MB"),
-    // Queue statements last microseconds: compiling one costs more than it can ever save.
+    // Queue statements take microseconds: compiling one costs more than it saves.
     ("jit", "off"),
-    // SSDs: an index lookup is hardly dearer than a scan. The default of 4 drives the planner into scans.
+    // On SSDs an index lookup costs little more than a scan. The default of 4 makes the planner prefer scans.
     ("random_page_cost", "1.1"),
-    // Fewer, longer checkpoints: each one makes the next write of every page cost a full page image.
+    // Fewer checkpoints: after each one, the next write of every page costs a full page image.
     ("max_wal_size", "2GB"),
     ("checkpoint_timeout", "15min"),
-    // A queue makes dead rows all day: look often, and let the cleaner work ten times faster than its shy default.
+    // A queue produces dead rows constantly: vacuum often, and ten times faster than the default.
     ("autovacuum_naptime", "10s"),
     ("autovacuum_vacuum_cost_limit", "2000"),
-    // One clock for everyone who reads the data or the log.
+    // One time zone for all readers of the data and the log.
     ("timezone", "UTC"),
     ("log_timezone", "UTC"),
-    // A failed statement may carry a payload or a secret; neither belongs in a log.
+    // A failed statement may contain a payload or a secret; neither belongs in a log.
     ("log_min_error_statement", "panic"),
-    // So that `ps` tells this server from others on the machine.
+    // Identifies this server in `ps`.
     ("cluster_name", "waybill"),
 ];
 
 const WIRING: &[(&str, &str)] = &[
-    // Reachable through the socket only: no port to clash with, nothing to scan from outside.
+    // Reachable only through the socket: no port conflicts, no access from the network.
     ("listen_addresses", ""),
     ("unix_socket_permissions", "0700"),
-    // stderr is our only ear: readiness and trouble are read off it.
+    // Readiness and errors are read from stderr.
     ("log_destination", "stderr"),
     ("logging_collector", "off"),
     ("log_line_prefix", "[%p] "),
-    // We match English words; a translated log would never look ready.
+    // `stderr` matches English messages; in a translated log the server would never become ready.
     ("lc_messages", "C"),
-    // With a higher threshold the "ready" line would not be written at all.
+    // With a higher threshold the "ready" line would not be written.
     ("log_min_messages", "warning"),
 ];
 
-/// What only some builds can do, asked of this one.
+/// Returns settings that only some builds support and that this build does.
 ///
-/// Full page images are the bulk of the log after a checkpoint. lz4 halves the
-/// log at no cost that could be measured. PostgreSQL's own pglz (`on`), which
-/// every build has, halves it too but more than doubled the latency, so it is no substitute.
-/// A log written with lz4 cannot be replayed by a build without it: change to such
-/// a build after a clean stop only.
+/// Full page images are most of the WAL after a checkpoint. lz4 halves the WAL at no measurable cost.
+/// PostgreSQL's own pglz (`on`), which every build has, also halves it but more than doubled the latency,
+/// so it is not used instead. A build without lz4 cannot replay a WAL written with it: switch to such a
+/// build only after a clean stop.
 pub(super) fn supported(owner: &Owner, program: &Path, cluster: &Path) -> Vec<(String, String)> {
-    let asked = owner
+    let result = owner
         .command(program)
         .arg("-D")
         .arg(cluster)
         .args(["-c", "wal_compression=lz4", "-C", "wal_compression"])
         .stderr(Stdio::null())
         .output();
-    match asked {
+    match result {
         Ok(output) if output.status.success() => vec![("wal_compression".into(), "lz4".into())],
-        // Too old a build, or one in trouble: the start itself will say which.
+        // The build lacks lz4, or cannot run; the start itself will report the latter.
         _ => Vec::new(),
     }
 }
 
-/// All `-c name=value` arguments, in the order in which later ones win.
+/// Returns all `-c name=value` arguments. Later ones win.
 pub(super) fn arguments(socket_dir: &Path, overrides: &[(String, String)]) -> Vec<OsString> {
     let overrides = overrides.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let tuning = TUNING.iter().copied();
@@ -94,7 +93,8 @@ pub(super) fn arguments(socket_dir: &Path, overrides: &[(String, String)]) -> Ve
         .collect()
 }
 
-/// The value is a comma-separated list: a path with a comma or a space must be quoted.
+/// Returns the setting of the socket directory. Its value is a comma-separated list, so a path with a comma
+/// or a space must be quoted.
 fn socket_setting(socket_dir: &Path) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let mut setting = b"unix_socket_directories=\"".to_vec();

@@ -1,10 +1,9 @@
 //! The directory of the Unix socket.
 //!
-//! Normally `run/`. But the kernel keeps a socket's path in about 104 bytes (108
-//! on Linux), and clients split a host at commas, encoded or not: a data directory
-//! too deep or so named cannot hold its own socket. Then a private directory under
-//! the system's temp directory does, and a note in `run/` says where. The note
-//! lets the next start clear what a killed server left behind.
+//! Normally this is `run/`. But the kernel limits a socket's path to about 104 bytes (108 on Linux), and
+//! clients split a host at commas, encoded or not. If the path of the data directory is too long or
+//! contains a comma, a private directory under the system's temporary directory is used instead, and a
+//! note in `run/` contains its path. With the note, the next start removes what a killed server left.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -21,7 +20,7 @@ use super::settings::PORT;
 const LONGEST_PATH: usize = 100;
 const PREFIX: &str = "waybill-";
 
-/// Where the socket is. A directory under the temp directory is removed on drop.
+/// The socket directory. A directory under the temporary directory is removed on drop.
 #[derive(Debug)]
 pub(super) struct SocketDir {
     path: PathBuf,
@@ -64,7 +63,7 @@ fn socket_name() -> String {
     format!(".s.PGSQL.{PORT}")
 }
 
-/// `run/` may be left from a start as another user, or have been opened by hand.
+/// Creates `run/`, or restores its owner and mode: it may be left from a start as another user.
 fn ensure_private(run: &Path, owner: &Owner) -> Result<(), PostgresError> {
     match fs::symlink_metadata(run) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => create_private(run, owner),
@@ -79,31 +78,33 @@ fn ensure_private(run: &Path, owner: &Owner) -> Result<(), PostgresError> {
     }
 }
 
-/// `TMPDIR` may itself be too long, or closed to PostgreSQL's user; `/tmp` is neither.
+/// Creates a directory with a short path. `TMPDIR` may be too long or inaccessible to PostgreSQL's user; `/tmp`
+/// is neither.
 fn short_directory(owner: &Owner, probe: &Path) -> Result<PathBuf, PostgresError> {
     let name = format!("{PREFIX}{}", random_hex(8)?);
     let preferred = std::env::temp_dir();
     let usable = fits(&preferred.join(&name)) && owner.check_reach(&preferred, probe).is_ok();
     let parent = if usable { preferred } else { PathBuf::from("/tmp") };
-    // The name cannot be guessed, and mkdir fails on one that exists: nobody can have prepared it for us.
+    // The name cannot be guessed, and mkdir fails if it exists, so no other user can have created it.
     let path = parent.join(name);
     create_private(&path, owner)?;
     Ok(path)
 }
 
-/// `create_new`: never through a link that stands where the note goes.
+/// Writes the note. `create_new` does not follow a link at its path.
 fn write_note(note: &Path, path: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(note)?;
     file.write_all(path.as_os_str().as_bytes())
 }
 
-/// The note lies in a directory of the unprivileged user while we may be root: so
-/// only a directory of our naming is touched, and only the socket is taken out of it.
+/// Removes the directory named by the note. The note lies in a directory of the unprivileged user while
+/// this process may be root. Therefore only directories with the expected prefix are changed, and only the
+/// socket and its lock file are removed from them.
 fn remove_noted(note: &Path) {
     let Ok(text) = fs::read(note) else { return };
     let path = Path::new(std::ffi::OsStr::from_bytes(&text));
     if path.is_absolute() && path.file_name().is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes())) {
-        // Each may be gone already; what cannot be removed is an empty directory in the temp folder, no more.
+        // Each may already be gone. At worst an empty temporary directory remains.
         let _ = fs::remove_file(path.join(socket_name()));
         let _ = fs::remove_file(path.join(format!("{}.lock", socket_name())));
         let _ = fs::remove_dir(path);
@@ -117,9 +118,9 @@ mod tests {
 
     #[test]
     fn a_path_of_a_hundred_bytes_fits_and_one_more_does_not() {
-        let room = LONGEST_PATH - "//.s.PGSQL.5432".len();
-        assert!(fits(Path::new(&format!("/{}", "x".repeat(room)))));
-        assert!(!fits(Path::new(&format!("/{}", "x".repeat(room + 1)))));
+        let longest = LONGEST_PATH - "//.s.PGSQL.5432".len();
+        assert!(fits(Path::new(&format!("/{}", "x".repeat(longest)))));
+        assert!(!fits(Path::new(&format!("/{}", "x".repeat(longest + 1)))));
     }
 
     #[test]

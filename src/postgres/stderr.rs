@@ -1,9 +1,8 @@
-//! Listening to the server's stderr.
+//! Reads the server's stderr.
 //!
-//! Each line goes to our log under the target `postgres`. A few lines are also
-//! signs: the server is ready, or it cannot start *yet* because the last one is
-//! not quite gone. A message may span lines: those that follow the first start
-//! with a tab or with a word such as `DETAIL:`, and share its fate.
+//! Each line is logged under the target `postgres`. Some lines also change the state: the server is
+//! ready, or it cannot start *yet* because the previous one still shuts down. A message may have several
+//! lines: the following ones start with a tab or a word such as `DETAIL:`, and get the same log level.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
@@ -16,7 +15,7 @@ use log::Level;
 const LONGEST_LINE: usize = 2_000;
 const KEPT_LINES: usize = 20;
 
-/// What the server has said so far.
+/// The state derived from the server's output so far.
 #[derive(Debug, Default)]
 pub(super) struct Stderr {
     state: Mutex<StderrState>,
@@ -33,8 +32,8 @@ struct StderrState {
 }
 
 impl Stderr {
-    /// Reads on a thread of its own until the last process that holds the pipe
-    /// is gone. It must never pause: a full pipe would freeze the server.
+    /// Reads on its own thread until the last process that holds the pipe has exited. Reading must never
+    /// pause: a full pipe would block the server.
     pub(super) fn listen(
         self: Arc<Self>,
         pipe: impl Read + Send + 'static,
@@ -59,14 +58,14 @@ impl Stderr {
             if let Some(level) = meaning.level {
                 log::log!(target: "postgres", level, "{text}");
             }
-            self.note(meaning, text);
+            self.record(meaning, text);
             if meaning.ready {
                 wake();
             }
         }
     }
 
-    fn note(&self, meaning: LineMeaning, text: String) {
+    fn record(&self, meaning: LineMeaning, text: String) {
         let mut state = self.lock();
         state.ready |= meaning.ready;
         state.busy |= meaning.busy;
@@ -83,7 +82,7 @@ impl Stderr {
         self.lock().ready
     }
 
-    /// It could not start because an earlier server still has the cluster.
+    /// Whether the server could not start because a previous server still uses the cluster.
     pub(super) fn is_busy(&self) -> bool {
         self.lock().busy
     }
@@ -98,28 +97,28 @@ impl Stderr {
         lines.join(" | ")
     }
 
-    pub(super) fn wait_closed(&self, patience: Duration) {
+    pub(super) fn wait_closed(&self, timeout: Duration) {
         let guard = self.lock();
-        // On a timeout we go on with what we have.
-        drop(self.changed.wait_timeout_while(guard, patience, |state| !state.closed));
+        // After a timeout the caller continues with the output read so far.
+        drop(self.changed.wait_timeout_while(guard, timeout, |state| !state.closed));
     }
 
-    /// A poisoned lock only means that a logger panicked; the lines are still true.
+    /// Locks the state. A poisoned lock only means that a logger panicked; the state is still valid.
     fn lock(&self) -> MutexGuard<'_, StderrState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What one line means.
+/// The meaning of one line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct LineMeaning {
-    /// `None`: not for the log.
+    /// `None` if the line must not be logged.
     level: Option<Level>,
     ready: bool,
     busy: bool,
 }
 
-/// Remembers the message that a following line belongs to.
+/// Classifies lines. Keeps the level of the last message for its continuation lines.
 #[derive(Debug, Default)]
 struct LineParser {
     following: Option<Option<Level>>,
@@ -130,16 +129,16 @@ impl LineParser {
         let (word, message) = split(line);
         let busy = word == "FATAL" && is_busy(message);
         let level = match word {
-            // Expected, and tried again: no reason to alarm anybody.
+            // Expected and retried, so not an error.
             "FATAL" if busy || is_routine(message) => Level::Debug,
             "FATAL" | "PANIC" => Level::Error,
             "ERROR" | "WARNING" => Level::Warn,
             "LOG" | "INFO" | "NOTICE" | "DEBUG" => Level::Debug,
-            _ if is_continuation(line, word) => return self.follow(),
-            // The dynamic linker, or a server too confused to format: show it.
+            _ if is_continuation(line, word) => return self.continuation(),
+            // Output without a known format, such as an error of the dynamic linker.
             _ => Level::Warn,
         };
-        // The details of a failed statement quote the row, and a row holds payloads.
+        // The details of a failed statement quote the row, and the row contains payloads.
         self.following = Some((word != "ERROR").then_some(level));
         LineMeaning {
             level: Some(level),
@@ -148,12 +147,12 @@ impl LineParser {
         }
     }
 
-    fn follow(&self) -> LineMeaning {
+    fn continuation(&self) -> LineMeaning {
         LineMeaning { level: self.following.unwrap_or(Some(Level::Warn)), ready: false, busy: false }
     }
 }
 
-/// `[123] LOG:  text` gives `LOG` and `text`; the number of a `DEBUG1` is dropped.
+/// Splits `[123] LOG:  text` into `LOG` and `text`. The number in `DEBUG1` is dropped.
 fn split(line: &str) -> (&str, &str) {
     let unprefixed = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
         Some((pid, rest)) if pid.bytes().all(|byte| byte.is_ascii_digit()) => rest,
@@ -169,8 +168,8 @@ fn is_continuation(line: &str, word: &str) -> bool {
     line.starts_with('\t') || ["DETAIL", "HINT", "CONTEXT", "STATEMENT", "QUERY", "LOCATION"].contains(&word)
 }
 
-/// The end of one session, as it comes with every start and stop. PostgreSQL calls it fatal; it is
-/// so for the session alone.
+/// Whether a message reports the end of a session, which is normal at every start and stop. PostgreSQL logs
+/// it as fatal, but it is fatal only for the session.
 fn is_routine(message: &str) -> bool {
     const ROUTINE: [&str; 6] = [
         "connection to client lost",
@@ -183,13 +182,14 @@ fn is_routine(message: &str) -> bool {
     ROUTINE.contains(&message)
 }
 
-/// Of the data directory or of the socket; or orphans of a killed server still hold its memory.
+/// Whether a previous server still holds the lock file of the data directory or of the socket, or orphans of a
+/// killed server still hold its shared memory.
 fn is_busy(message: &str) -> bool {
     (message.starts_with("lock file \"") && message.ends_with("\" already exists"))
         || message.starts_with("pre-existing shared memory block")
 }
 
-/// Reads one line and keeps at most `LONGEST_LINE` bytes of it; `false` at the end.
+/// Reads one line and keeps at most `LONGEST_LINE` bytes of it. Returns `false` at the end of the input.
 fn read_capped_line(pipe: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let mut any = false;
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_is_said_by_the_server_and_by_nobody_who_quotes_it() {
+    fn only_the_servers_own_log_line_means_ready() {
         let ready = |line: &str| LineParser::default().parse(line).ready;
         assert!(ready("[7] LOG:  database system is ready to accept connections"));
         assert!(ready("LOG:  database system is ready to accept connections"));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_is_still_taken_is_busy_and_no_alarm() {
+    fn a_cluster_in_use_is_busy_and_not_an_error() {
         for line in [
             "[7] FATAL:  lock file \"postmaster.pid\" already exists",
             "[7] FATAL:  lock file \"/run/x/.s.PGSQL.5432.lock\" already exists",
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_session_at_a_start_or_a_stop_is_no_alarm() {
+    fn the_end_of_a_session_at_a_start_or_a_stop_is_not_an_error() {
         for message in ["connection to client lost", "terminating connection due to administrator command"] {
             assert_eq!(levels(&[&format!("[7] FATAL:  {message}")]), [Some(Level::Debug)]);
         }

@@ -1,14 +1,13 @@
 //! The thread that keeps the server running.
 //!
-//! One thread owns the process for as long as it is wanted: it forks it (the
-//! kernel's parent-death signal is tied to the forking *thread*, so a pool's
-//! thread, which may end any time, would take the database with it), waits for
-//! it, starts it again when it dies, and stops it when told. Nobody else touches
-//! the process, so no signal can reach a pid that was reaped and given away.
+//! One thread owns the process from start to stop. It spawns the process, waits for it, restarts it
+//! when it dies, and stops it on request. It must be a dedicated thread: the kernel ties the
+//! parent-death signal to the spawning *thread*, so if a pool thread ended, the database would end with
+//! it. No other thread signals the process, so no signal can reach a pid that was reaped and reused.
 //!
-//! It sleeps on an inbox with two kinds of message: *stop*, from [`Supervisor`], and
-//! *look*, from whoever reads stderr. What there is to see is never in the
-//! message but in the process itself; so a stale *look* is harmless.
+//! The thread waits on a channel with two messages: `Stop`, from [`Supervisor`], and `Check`, from the
+//! reader of stderr. A message carries no state; the thread reads the state from the process. Therefore a
+//! stale `Check` is harmless.
 
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,59 +21,60 @@ use super::launch::{Launch, Postmaster, has_lost, is_missing, recorded_pid};
 use super::lock::DirectoryLock;
 use super::socket::SocketDir;
 
-/// A look without being asked: orphans of a killed server keep its stderr open,
-/// so the end of that pipe, which wakes us otherwise, may come late.
-const TICK: Duration = Duration::from_millis(250);
+/// The interval of checks without a message. Orphans of a killed server keep its stderr open, so the end of
+/// that pipe, which normally triggers a check, may come late.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long an earlier server may take to go away before a first start gives up.
-const BUSY_PATIENCE: Duration = Duration::from_secs(10);
+/// The time that the first start waits for a previous server to exit.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Measured from the last line, not from the start: crash recovery reports its
-/// progress every 10 s, and killing a recovery that moves would start it over, for ever.
+/// The time without output after which a start has failed. It is measured from the last line, not from the
+/// start: crash recovery reports its progress every 10 s, and killing it while it makes progress would
+/// restart it forever.
 const QUIET_LIMIT: Duration = Duration::from_secs(60);
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
-/// A server that ran this long was healthy: its death is a new story.
+/// A server that ran this long was healthy, so the backoff starts again at [`FIRST_BACKOFF`].
 const HEALTHY_RUN: Duration = Duration::from_secs(30);
 
-/// What must be ours exactly as long as the server may run.
+/// The resources that must be held as long as the server may run.
 #[derive(Debug)]
 pub(super) struct Resources {
     pub(super) lock: DirectoryLock,
     pub(super) sockets: SocketDir,
 }
 
-/// The handle on that thread.
+/// The handle of the supervisor thread.
 #[derive(Debug)]
 pub(super) struct Supervisor {
-    inbox: Sender<Wake>,
+    messages: Sender<Message>,
     thread: Mutex<Option<JoinHandle<Result<(), PostgresError>>>>,
     pid: Arc<AtomicU32>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Wake {
+enum Message {
     Stop,
-    Look,
+    Check,
 }
 
 impl Supervisor {
-    /// Returns when the server accepts connections.
+    /// Starts the thread and returns when the server accepts connections.
     pub(super) fn start(launch: Launch, resources: Resources) -> Result<Self, PostgresError> {
-        let (inbox, wakes) = mpsc::channel();
+        let (messages, received) = mpsc::channel();
         let (report, reported) = mpsc::channel();
         let pid = Arc::new(AtomicU32::new(0));
-        let watch = SupervisorThread { launch, wakes, inbox: inbox.clone(), pid: Arc::clone(&pid) };
+        let supervision = SupervisorThread { launch, received, messages: messages.clone(), pid: Arc::clone(&pid) };
         let thread = thread::Builder::new()
             .name("pg-supervisor".into())
-            .spawn(move || watch.run(&report, resources))
+            .spawn(move || supervision.run(&report, resources))
             .map_err(PostgresError::io("start a thread for", std::path::Path::new("PostgreSQL")))?;
-        let supervisor = Self { inbox, thread: Mutex::new(Some(thread)), pid };
+        let supervisor = Self { messages, thread: Mutex::new(Some(thread)), pid };
         match reported.recv() {
             Ok(Ok(())) => Ok(supervisor),
-            // Joined, so that the lock is free again when the caller hears of it.
+            // Joins the thread, so the lock is released before the caller gets the error.
             Ok(Err(error)) => supervisor.stop().and(Err(error)),
             Err(mpsc::RecvError) => Err(PostgresError::SupervisorLost),
         }
@@ -84,47 +84,48 @@ impl Supervisor {
         Some(self.pid.load(Ordering::Acquire)).filter(|&pid| pid != 0)
     }
 
-    /// A second caller waits for the first and then finds nothing left to do.
+    /// Stops the server. A concurrent second call waits for the first and does nothing.
     pub(super) fn stop(&self) -> Result<(), PostgresError> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(thread) = thread.take() else {
             return Ok(());
         };
-        // It fails only when the thread has ended already, and then joining says how.
-        let _ = self.inbox.send(Wake::Stop);
+        // Sending fails only if the thread has already ended; joining returns its result.
+        let _ = self.messages.send(Message::Stop);
         thread.join().unwrap_or(Err(PostgresError::SupervisorLost))
     }
 }
 
-/// The thread's side.
+/// The state of the supervisor thread.
 struct SupervisorThread {
     launch: Launch,
-    wakes: Receiver<Wake>,
-    inbox: Sender<Wake>,
+    received: Receiver<Message>,
+    messages: Sender<Message>,
     pid: Arc<AtomicU32>,
 }
 
-/// How one try to start ended, when it did not fail for good.
+/// The result of one attempt to start, unless it failed with an error.
 enum Started {
     Ready(Postmaster),
     Busy,
-    StopAsked,
+    StopRequested,
 }
 
-/// Why a server that ran does not any more, or must not.
+/// The reason why a running server ended, or must end.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Exited(ExitStatus),
-    StopAsked,
+    StopRequested,
     DirectoryGone,
 }
 
 impl SupervisorThread {
-    /// The lock goes last: whoever takes it next must find everything else gone.
+    /// Runs the server until it is stopped. Releases the lock last: everything else must be cleaned up before
+    /// another Waybill can take it.
     fn run(self, report: &Sender<Result<(), PostgresError>>, resources: Resources) -> Result<(), PostgresError> {
         let outcome = match self.start_first() {
             Ok(postmaster) => {
-                // The receiver waits for exactly this message.
+                // The receiver waits for this message.
                 let _ = report.send(Ok(()));
                 self.supervise(postmaster)
             }
@@ -139,20 +140,20 @@ impl SupervisorThread {
         outcome
     }
 
-    /// An earlier server may still be shutting down, or be a zombie that nobody
-    /// has reaped: PostgreSQL then refuses, and is asked again.
+    /// Starts the server for the first time. PostgreSQL refuses to start while a previous server shuts down
+    /// or is a zombie that has not been reaped, so the start is repeated.
     fn start_first(&self) -> Result<Postmaster, PostgresError> {
-        let deadline = Instant::now() + BUSY_PATIENCE;
-        let mut said = false;
+        let deadline = Instant::now() + BUSY_TIMEOUT;
+        let mut logged = false;
         loop {
             match self.start_once()? {
                 Started::Ready(postmaster) => return Ok(postmaster),
                 Started::Busy if Instant::now() < deadline => {}
-                Started::Busy | Started::StopAsked => return Err(self.still_running()),
+                Started::Busy | Started::StopRequested => return Err(self.still_running()),
             }
-            if !said {
-                log::info!("waiting for an earlier PostgreSQL in {} to end", self.launch.cluster.display());
-                said = true;
+            if !logged {
+                log::info!("waiting for a previous PostgreSQL in {} to exit", self.launch.cluster.display());
+                logged = true;
             }
             thread::sleep(BUSY_PAUSE);
         }
@@ -163,10 +164,10 @@ impl SupervisorThread {
     }
 
     fn start_once(&self) -> Result<Started, PostgresError> {
-        let inbox = self.inbox.clone();
+        let messages = self.messages.clone();
         let postmaster = self.launch.spawn(move || {
-            // Fails when the thread has ended: then nobody needs to look.
-            let _ = inbox.send(Wake::Look);
+            // Fails if the thread has ended; then no check is needed.
+            let _ = messages.send(Message::Check);
         })?;
         self.pid.store(postmaster.pid(), Ordering::Release);
         let started = self.await_ready(postmaster);
@@ -191,9 +192,9 @@ impl SupervisorThread {
                 postmaster.shut_down()?;
                 return Err(PostgresError::NotReady { seconds: QUIET_LIMIT.as_secs(), lines });
             }
-            if self.stop_asked_within(TICK) {
+            if self.stop_requested_within(CHECK_INTERVAL) {
                 postmaster.shut_down()?;
-                return Ok(Started::StopAsked);
+                return Ok(Started::StopRequested);
             }
         }
     }
@@ -204,21 +205,23 @@ impl SupervisorThread {
             let ready_at = Instant::now();
             let end = self.await_end(&mut postmaster);
             let stopped = match end {
-                End::StopAsked => postmaster.shut_down(),
+                End::StopRequested => postmaster.shut_down(),
                 End::DirectoryGone => postmaster.abort(),
                 End::Exited(_) => Ok(()),
             };
             self.pid.store(0, Ordering::Release);
             match (end, stopped) {
-                (End::StopAsked, stopped) => return stopped,
+                (End::StopRequested, stopped) => return stopped,
                 (End::Exited(status), _) => {
-                    log::error!("PostgreSQL ended unexpectedly ({status}); starting it again");
-                    // It may have noticed before we did.
+                    log::error!("PostgreSQL exited unexpectedly ({status}); restarting it");
+                    // PostgreSQL may have noticed the missing directory first.
                     if is_missing(&self.launch.cluster) {
-                        self.tell_of_missing_directory();
+                        self.log_missing_directory();
                     }
                 }
-                (End::DirectoryGone, Ok(())) => log::error!("PostgreSQL is stopped until its data directory is back"),
+                (End::DirectoryGone, Ok(())) => {
+                    log::error!("PostgreSQL stays stopped until its data directory is restored")
+                }
                 (End::DirectoryGone, Err(error)) => log::error!("{error}"),
             }
             if ready_at.elapsed() >= HEALTHY_RUN {
@@ -231,8 +234,9 @@ impl SupervisorThread {
         }
     }
 
-    /// What is written to a directory that was removed is lost, and PostgreSQL itself notices only
-    /// after a minute. Looked at twice, so that nothing is stopped by a glance at the wrong moment.
+    /// Waits until the server exits, must be stopped, or loses its data directory. Writes to a removed directory
+    /// are lost, and PostgreSQL notices only after a minute. The directory must be missing in two checks in a
+    /// row, so a transient state does not stop the server.
     fn await_end(&self, postmaster: &mut Postmaster) -> End {
         let mut was_gone = false;
         loop {
@@ -241,25 +245,25 @@ impl SupervisorThread {
             }
             let is_gone = has_lost(&self.launch.cluster, postmaster.pid());
             if is_gone && was_gone {
-                self.tell_of_missing_directory();
+                self.log_missing_directory();
                 return End::DirectoryGone;
             }
             was_gone = is_gone;
-            if self.stop_asked_within(TICK) {
-                return End::StopAsked;
+            if self.stop_requested_within(CHECK_INTERVAL) {
+                return End::StopRequested;
             }
         }
     }
 
-    fn tell_of_missing_directory(&self) {
-        log::error!("the data directory {} is gone", self.launch.cluster.display());
+    fn log_missing_directory(&self) {
+        log::error!("the data directory {} is missing", self.launch.cluster.display());
     }
 
-    /// Tries for as long as it takes (a full disk may be emptied, orphans end);
-    /// `None` when told to stop.
+    /// Retries until the server runs, because the cause may disappear (a full disk, orphan processes). Returns
+    /// `None` if the supervisor must stop.
     fn restart(&self, backoff: &mut Duration) -> Option<Postmaster> {
         loop {
-            if self.stop_asked_within(*backoff) {
+            if self.stop_requested_within(*backoff) {
                 return None;
             }
             *backoff = (*backoff * 2).min(LONGEST_BACKOFF);
@@ -268,18 +272,18 @@ impl SupervisorThread {
                     log::info!(pid = postmaster.pid(); "PostgreSQL runs again");
                     return Some(postmaster);
                 }
-                Ok(Started::StopAsked) => return None,
+                Ok(Started::StopRequested) => return None,
                 Ok(Started::Busy) => {
-                    log::debug!("processes of the last PostgreSQL are not gone yet; trying again")
+                    log::debug!("processes of the previous PostgreSQL still run; retrying")
                 }
-                Err(error) => log::error!("PostgreSQL did not start again, will retry: {error}"),
+                Err(error) => log::error!("PostgreSQL did not restart, will retry: {error}"),
             }
         }
     }
 
-    /// Waits that long at most; a *look* ends the wait early.
-    fn stop_asked_within(&self, patience: Duration) -> bool {
-        matches!(self.wakes.recv_timeout(patience), Ok(Wake::Stop))
+    /// Waits for at most `timeout` and returns whether a stop was requested. A `Check` ends the wait early.
+    fn stop_requested_within(&self, timeout: Duration) -> bool {
+        matches!(self.received.recv_timeout(timeout), Ok(Message::Stop))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The address of a server behind a Unix socket, as clients write it.
+//! The connection URL of a server behind a Unix socket.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::init::ROLE;
 use super::settings::PORT;
 
-/// The socket's directory stands where a host name would, percent-encoded.
+/// Returns the URL, with the percent-encoded socket directory as the host.
 pub(super) fn socket_url(socket_dir: &Path, password: &str, database: &str) -> String {
     let host = encode(socket_dir.as_os_str().as_bytes());
     let database = encode(database.as_bytes());
