@@ -1,10 +1,10 @@
-//! One kept connection, and just enough HTTP/1.1 to measure with.
+//! A keep-alive connection with a minimal HTTP/1.1 client for measurements.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Answers larger than this are not expected.
-const MAX_ANSWER: usize = 64 * 1024 * 1024;
+/// The largest expected response, in bytes.
+const MAX_RESPONSE: usize = 64 * 1024 * 1024;
 
 /// A connection to the server under load.
 pub struct Connection {
@@ -14,12 +14,10 @@ pub struct Connection {
     request: Vec<u8>,
 }
 
-/// An answer: its status, and its body as a range of the connection's buffer.
+/// A response. Its body borrows the buffer of the connection.
 #[derive(Debug)]
-pub struct Answer<'a> {
-    /// The status.
+pub struct Response<'a> {
     pub status: u16,
-    /// The body.
     pub body: &'a [u8],
 }
 
@@ -31,25 +29,23 @@ impl Connection {
         Ok(Connection { stream, host: host.to_owned(), buffer: Vec::with_capacity(8192), request: Vec::new() })
     }
 
-    /// `GET`s a path.
-    pub async fn get(&mut self, path: &str) -> Result<Answer<'_>, String> {
-        self.bare("GET", path).await
+    pub async fn get(&mut self, path: &str) -> Result<Response<'_>, String> {
+        self.request_without_body("GET", path).await
     }
 
-    /// `DELETE`s a path.
-    pub async fn delete(&mut self, path: &str) -> Result<Answer<'_>, String> {
-        self.bare("DELETE", path).await
+    pub async fn delete(&mut self, path: &str) -> Result<Response<'_>, String> {
+        self.request_without_body("DELETE", path).await
     }
 
-    async fn bare(&mut self, method: &str, path: &str) -> Result<Answer<'_>, String> {
+    async fn request_without_body(&mut self, method: &str, path: &str) -> Result<Response<'_>, String> {
         self.request.clear();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
         self.request.extend_from_slice(head.as_bytes());
         self.exchange().await
     }
 
-    /// `POST`s JSON to a path.
-    pub async fn post(&mut self, path: &str, body: &[u8]) -> Result<Answer<'_>, String> {
+    /// Sends a `POST` with a JSON body.
+    pub async fn post(&mut self, path: &str, body: &[u8]) -> Result<Response<'_>, String> {
         self.request.clear();
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -61,7 +57,7 @@ impl Connection {
         self.exchange().await
     }
 
-    async fn exchange(&mut self) -> Result<Answer<'_>, String> {
+    async fn exchange(&mut self) -> Result<Response<'_>, String> {
         self.stream.write_all(&self.request).await.map_err(|error| error.to_string())?;
         self.buffer.clear();
         loop {
@@ -69,7 +65,7 @@ impl Connection {
                 while self.buffer.len() < start + length {
                     self.read_more().await?;
                 }
-                return Ok(Answer { status, body: &self.buffer[start..start + length] });
+                return Ok(Response { status, body: &self.buffer[start..start + length] });
             }
             self.read_more().await?;
         }
@@ -78,20 +74,20 @@ impl Connection {
     async fn read_more(&mut self) -> Result<(), String> {
         match self.stream.read_buf(&mut self.buffer).await {
             Ok(0) => Err("the server closed the connection".into()),
-            Ok(_) if self.buffer.len() > MAX_ANSWER => Err("the answer is too large".into()),
+            Ok(_) if self.buffer.len() > MAX_RESPONSE => Err("the response is too large".into()),
             Ok(_) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
 }
 
-/// Status, where the body starts, and how long it is; `None` while the head is not complete.
+/// Returns the status, the start of the body and its length, or `None` while the head is incomplete.
 fn parse_head(bytes: &[u8]) -> Result<Option<(u16, usize, usize)>, String> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&bytes[..end]).map_err(|error| error.to_string())?;
     let mut lines = head.split("\r\n");
     let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
-    let status = status.ok_or_else(|| format!("no HTTP answer: {head}"))?;
+    let status = status.ok_or_else(|| format!("not an HTTP response: {head}"))?;
     let length = lines
         .filter_map(|line| line.split_once(':'))
         .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
@@ -99,9 +95,9 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(u16, usize, usize)>, String> {
     Ok(Some((status, end + 4, length)))
 }
 
-/// Whether an answer is the one that was hoped for.
-pub(super) fn expect(status: u16, wanted: u16) -> Result<(), String> {
-    if status == wanted { Ok(()) } else { Err(format!("the server answered {status} instead of {wanted}")) }
+/// Returns an error unless the status is the expected one.
+pub(super) fn expect(status: u16, expected: u16) -> Result<(), String> {
+    if status == expected { Ok(()) } else { Err(format!("the server responded with {status} instead of {expected}")) }
 }
 
 #[cfg(test)]
@@ -109,9 +105,9 @@ mod tests {
     use super::parse_head;
 
     #[test]
-    fn a_head_tells_status_and_length() {
-        let answer = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\nx: y\r\n\r\n{}";
-        assert_eq!(parse_head(answer), Ok(Some((201, answer.len() - 2, 2))));
+    fn a_head_contains_status_and_length() {
+        let response = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\nx: y\r\n\r\n{}";
+        assert_eq!(parse_head(response), Ok(Some((201, response.len() - 2, 2))));
         assert_eq!(parse_head(b"HTTP/1.1 204 No Content\r\n\r\n"), Ok(Some((204, 27, 0))));
         assert_eq!(parse_head(b"HTTP/1.1 20"), Ok(None));
     }

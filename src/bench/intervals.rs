@@ -1,7 +1,7 @@
-//! What came out in each interval of a run, so that a slow decline shows.
+//! The results of each interval of a run. They make a slow decline visible.
 //!
-//! One set for all connections, behind a lock: a histogram per connection and interval
-//! would cost more memory than the server under load.
+//! All connections share one set behind a lock: a histogram per connection and interval would need more
+//! memory than the server under test.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::tally::new_histogram;
 
-/// The intervals of a run, to be filled while it goes on.
+/// The intervals of a run, filled while it runs.
 pub struct Intervals {
     length: Duration,
     run: Duration,
@@ -25,7 +25,6 @@ struct Slice {
 
 /// One interval of the report. Times are in milliseconds.
 #[derive(Debug, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct IntervalReport {
     pub from_second: f64,
     pub events: u64,
@@ -36,17 +35,17 @@ pub struct IntervalReport {
 }
 
 impl Intervals {
-    /// Intervals of `length` for a run that is to last `run`; the last may be shorter.
+    /// Creates intervals of `length` for a run of the duration `run`; the last one may be shorter.
     pub fn new(length: Duration, run: Duration) -> Self {
         let count = run.as_nanos().div_ceil(length.as_nanos().max(1));
         let slices = (0..count).map(|_| Slice { events: 0, latency: new_histogram() }).collect();
         Intervals { length, run, slices: Mutex::new(slices) }
     }
 
-    /// Events that were done `at` that long after the start, and took so long.
+    /// Records events that finished at the time `at` since the start of the run, with the latency `took`.
     ///
-    /// What is answered after the run's end belongs to its last interval.
-    pub fn note(&self, at: Duration, took: Duration, events: u64) {
+    /// Events that finish after the end of the run count in the last interval.
+    pub fn record(&self, at: Duration, took: Duration, events: u64) {
         let mut slices = self.slices.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let number = (at.as_nanos() / self.length.as_nanos().max(1)) as usize;
         let last = slices.len().saturating_sub(1);
@@ -56,7 +55,6 @@ impl Intervals {
         }
     }
 
-    /// Sums up.
     pub fn report(&self) -> Vec<IntervalReport> {
         let slices = self.slices.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let one = |(number, slice): (usize, &Slice)| {
@@ -81,12 +79,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_count_in_the_interval_in_which_they_were_done() {
+    fn events_count_in_the_interval_in_which_they_finished() {
         let intervals = Intervals::new(Duration::from_secs(2), Duration::from_secs(5));
         let took = Duration::from_millis(3);
-        intervals.note(Duration::from_millis(1_999), took, 1);
-        intervals.note(Duration::from_millis(2_000), took, 10);
-        intervals.note(Duration::from_millis(5_100), took, 4);
+        intervals.record(Duration::from_millis(1_999), took, 1);
+        intervals.record(Duration::from_millis(2_000), took, 10);
+        intervals.record(Duration::from_millis(5_100), took, 4);
 
         let report = intervals.report();
 

@@ -1,15 +1,13 @@
-//! `waybill bench`: a load generator that speaks plain HTTP to any server.
+//! `waybill bench`: a load generator that sends plain HTTP to any server.
 //!
-//! It shares the machine with the server when people try it, so it is lean: requests are
-//! bytes that were put together before the clock started, answers are read as far as their
-//! numbers are needed, and connections are kept. A [`workload`] says what each connection
-//! does; [`report`] gathers how long it took.
+//! It often shares the machine with the server, so it uses little CPU: requests are built before the
+//! measurement starts, responses are parsed only as far as needed, and connections are reused. A
+//! [`workload`] defines the actions of each connection; [`report`] summarises the latencies.
 //!
-//! Closed loop: every connection sends its next request when the last is answered, and what
-//! is measured is how much gets through. Open loop (`--rate`): requests are due at fixed
-//! times whatever the server does, and each is measured from the time at which it was due,
-//! so that a stall counts for everybody who had to wait behind it; in `steady` until its
-//! completion is answered. [`intervals`] tells a slow decline from a steady pace.
+//! Closed loop: every connection sends its next request after the previous response, and the result is
+//! the throughput. Open loop (`--rate`): requests are due at fixed times, and each latency is measured
+//! from the due time. A stall therefore counts for every request that it delays. In `steady`, the
+//! latency ends with the response to the completion. [`intervals`] shows whether the rate declines.
 
 pub mod connection;
 pub mod intervals;
@@ -43,7 +41,7 @@ pub async fn run(args: &BenchArgs) -> Result<Report, String> {
     let tasks: Vec<_> = (0..plan.connections())
         .map(|number| tokio::spawn(workload::run(plan.clone(), number, stop.clone(), started)))
         .collect();
-    // A drained backlog ends the run before its time: what remains is not idled away, nor measured.
+    // A drained backlog ends the run early; the idle time that remains is not measured.
     tokio::select! {
         () = show_progress(args, &plan, started) => {}
         () = plan.drained() => {}
@@ -58,7 +56,7 @@ pub async fn run(args: &BenchArgs) -> Result<Report, String> {
     Ok(Report::new(args, &tally, elapsed, intervals))
 }
 
-/// A bar on a terminal, nothing elsewhere; returns when the time is over.
+/// Shows a progress bar if the output is a terminal. Returns when the duration of the run is over.
 async fn show_progress(args: &BenchArgs, plan: &Plan, started: Instant) {
     let style = ProgressStyle::with_template("{spinner} {wide_bar} {pos}/{len} s  {msg}");
     let bar = ProgressBar::new(args.seconds).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

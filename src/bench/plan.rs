@@ -1,4 +1,4 @@
-//! A workload's requests, put together before the clock starts, and what its connections share.
+//! The prepared requests of a workload, and the state that its connections share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::connection::{Connection, expect};
 use super::intervals::Intervals;
 use crate::config::{BenchArgs, Workload};
 
-/// Rows per request while a backlog is being prepared.
+/// Events per request while a backlog is prepared.
 const PREPARE_BATCH: usize = 1_000;
 
-/// Where a payload of `steady` says when it was due.
+/// The field of a payload that contains its due time, in microseconds since the start of the run.
 pub(super) const DUE: &str = "\"due_us\":";
 
 /// A workload, ready to run.
@@ -25,16 +25,16 @@ pub struct Plan {
     pub(super) done: AtomicU64,
     pub(super) left_to_drain: AtomicU64,
     pub(super) drained: tokio::sync::Notify,
-    /// Of the run, if they were asked for.
+    /// Set with `--interval-seconds`.
     pub intervals: Option<Intervals>,
-    /// When the event that is under way was published, for `pickup`.
+    /// The time when the current event was published, for `pickup`.
     pub(super) published_at: tokio::sync::Mutex<Option<Instant>>,
     pub(super) worker_waits: tokio::sync::Notify,
     pub(super) worker_done: tokio::sync::Notify,
 }
 
 impl Plan {
-    /// Puts requests together.
+    /// Prepares the requests.
     pub fn new(args: &BenchArgs) -> Result<Self, String> {
         if args.workload == Workload::Steady && args.rate == 0 {
             return Err("steady needs --rate".into());
@@ -65,7 +65,7 @@ impl Plan {
         })
     }
 
-    /// How many connections it wants.
+    /// Returns the number of connections.
     pub fn connections(&self) -> usize {
         match self.args.workload {
             Workload::Pickup => 2,
@@ -79,12 +79,12 @@ impl Plan {
         }
     }
 
-    /// How many events got through so far.
+    /// Returns the number of events finished so far.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Publishes what is to be drained, and what is to lie in the way.
+    /// Publishes the backlog to drain, and the events of the other tag (`--foreign`).
     pub async fn prepare(&self) -> Result<(), String> {
         self.fill(&self.foreign_tag(), self.args.foreign).await?;
         if self.args.workload == Workload::Drain {
@@ -101,30 +101,30 @@ impl Plan {
         format!("{}-foreign", self.tags[0])
     }
 
-    /// Returns the tags that worker `number` of `drain` asks for, as a query has them: neighbours in
-    /// a circle, so that all workers together ask for all tags if each asks for enough of them.
+    /// Returns the tags that worker `number` of `drain` claims from, for a query. They are neighbours in a
+    /// circle of all tags, so the workers together cover all tags if each claims from enough of them.
     pub(super) fn tags_of_worker(&self, number: usize) -> String {
         let first = number * self.tags.len() / self.args.connections.max(1);
         let tag = |offset: usize| self.tags[(first + offset) % self.tags.len()].as_str();
         (0..self.args.tags_per_worker.min(self.tags.len())).map(tag).collect::<Vec<_>>().join(",")
     }
 
-    async fn fill(&self, tag: &str, count: usize) -> Result<(), String> {
-        if count == 0 {
+    async fn fill(&self, tag: &str, total: usize) -> Result<(), String> {
+        if total == 0 {
             return Ok(());
         }
         let mut connection = Connection::open(&self.host).await?;
         let event = event(tag, self.args.payload_bytes);
-        let mut left = count;
+        let mut left = total;
         while left > 0 {
-            let now = left.min(PREPARE_BATCH);
-            expect(connection.post("/events/batch", batch_of(&event, now).as_bytes()).await?.status, 201)?;
-            left -= now;
+            let count = left.min(PREPARE_BATCH);
+            expect(connection.post("/events/batch", batch_of(&event, count).as_bytes()).await?.status, 201)?;
+            left -= count;
         }
         Ok(())
     }
 
-    /// Returns when `drain` has nothing left to do; never, for the other workloads.
+    /// Returns when the backlog of `drain` is finished. Never returns for other workloads.
     pub async fn drained(&self) {
         self.drained.notified().await;
     }
@@ -135,12 +135,12 @@ fn event(tag: &str, payload_bytes: usize) -> String {
     format!("{{\"title\":\"bench\",\"tags\":\"{tag}\",\"payload\":{payload}}}")
 }
 
-/// So many of the same event in one request.
+/// Returns a batch request with `count` copies of an event.
 fn batch_of(event: &str, count: usize) -> String {
     format!("{{\"events\":[{}]}}", vec![event; count].join(","))
 }
 
-/// An event that says when it was due, in microseconds since the start of the run.
+/// Returns an event that contains its due time.
 pub(super) fn due_event(tag: &str, payload_bytes: usize, due: Duration) -> String {
     let due = format!("{DUE}{}", due.as_micros());
     let data = "x".repeat(payload_bytes.saturating_sub(due.len() + 12));

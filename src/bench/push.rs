@@ -1,8 +1,8 @@
-//! `push`: events go out to a receiver that this program runs beside the load.
+//! `push`: the server pushes events to a receiver that this process runs.
 //!
-//! With a rate, events are published at fixed times and each is measured from the time at which
-//! it was due until it arrives. Without one, a backlog is published while the receiver keeps
-//! everybody waiting; then it lets go, and what is measured is how fast the backlog drains.
+//! With a rate, events are published at fixed times, and each latency is measured from the due time to
+//! the arrival. Without a rate, a backlog is published while the receiver holds back its responses; then
+//! the receiver starts to respond, and the time to drain the backlog is measured.
 //! The server must be allowed to push to this machine: `--webhook-allow 127.0.0.0/8`.
 
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::config::BenchArgs;
 /// Events per request while a backlog is published.
 const BACKLOG_BATCH: usize = 500;
 
-/// How long the last pushes are waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time to wait for the last pushes.
+const LAST_PUSHES: Duration = Duration::from_secs(60);
 
-/// Requests larger than this are not expected.
+/// The largest expected request, in bytes.
 const MAX_REQUEST: usize = 2 * 1024 * 1024;
 
-/// What was measured, and who waits for how much of it.
-struct Desk {
+/// The state that the connections of the receiver share.
+struct ReceiverState {
     started: Instant,
     hold: Duration,
     is_open: watch::Receiver<bool>,
@@ -44,14 +44,14 @@ pub async fn run(args: &BenchArgs) -> Result<Report, String> {
     let event_type = format!("{}.{:08x}", args.tag, getrandom::u32().unwrap_or_default());
     let (open, is_open) = watch::channel(args.rate > 0);
     let (arrived, mut arrivals) = watch::channel(0);
-    let desk = Arc::new(Desk {
+    let state = Arc::new(ReceiverState {
         started: Instant::now(),
         hold: Duration::from_millis(args.hold_ms),
         is_open,
         tally: Mutex::new(Tally::new()),
         arrived,
     });
-    let address = receive(desk.clone()).await?;
+    let address = receive(state.clone()).await?;
     let mut connection = Connection::open(&host).await?;
     let ids = subscribe(&mut connection, args, &event_type, &address).await?;
     let (published, began) = match args.rate {
@@ -61,20 +61,20 @@ pub async fn run(args: &BenchArgs) -> Result<Report, String> {
             open.send(true).map_err(|error| error.to_string())?;
             (published, began)
         }
-        _ => (publish_at_rate(&host, args, &event_type, desk.started).await?, desk.started),
+        _ => (publish_at_rate(&host, args, &event_type, state.started).await?, state.started),
     };
     let all = arrivals.wait_for(|count| *count >= published);
-    tokio::time::timeout(PATIENCE, all).await.map_err(|_| "not everything arrived")?.map_err(|e| e.to_string())?;
+    tokio::time::timeout(LAST_PUSHES, all).await.map_err(|_| "not everything arrived")?.map_err(|e| e.to_string())?;
     let elapsed = began.elapsed();
     for id in ids {
         connection.delete(&format!("/subscriptions/{id}")).await?;
     }
-    let tally = desk.tally.lock().await;
+    let tally = state.tally.lock().await;
     Ok(Report::new(args, &tally, elapsed, Vec::new()))
 }
 
-/// Subscribes the receiver, and one that never answers if asked to, with something for it to
-/// hang on to.
+/// Subscribes the receiver. With `--hanging`, also subscribes a URL that never responds, and publishes events
+/// for it.
 async fn subscribe(
     connection: &mut Connection,
     args: &BenchArgs,
@@ -82,18 +82,19 @@ async fn subscribe(
     address: &str,
 ) -> Result<Vec<u64>, String> {
     let mut ids = Vec::new();
-    let mut places = vec![("", event_type.to_owned())];
+    let mut targets = vec![("", event_type.to_owned())];
     if args.hanging > 0 {
-        places.push(("hang", format!("{event_type}.hang")));
+        targets.push(("hang", format!("{event_type}.hang")));
     }
-    for (path, event_type) in places {
+    for (path, event_type) in targets {
         let body = serde_json::json!({
             "url": format!("http://{address}/{path}"), "event_types": [event_type],
             "max_concurrency": args.concurrency, "timeout_ms": 60_000,
         });
-        let answer = connection.post("/subscriptions", body.to_string().as_bytes()).await?;
-        expect(answer.status, 201)?;
-        let subscription: serde_json::Value = serde_json::from_slice(answer.body).map_err(|error| error.to_string())?;
+        let response = connection.post("/subscriptions", body.to_string().as_bytes()).await?;
+        expect(response.status, 201)?;
+        let subscription: serde_json::Value =
+            serde_json::from_slice(response.body).map_err(|error| error.to_string())?;
         ids.extend(subscription["id"].as_u64());
     }
     for _ in 0..args.hanging {
@@ -146,41 +147,41 @@ fn event(event_type: &str, payload_bytes: usize, due: Duration) -> String {
     format!("{{\"event_type\":\"{event_type}\",\"payload\":{{{due},\"data\":\"{data}\"}}}}")
 }
 
-/// Opens the receiver; answers where.
-async fn receive(desk: Arc<Desk>) -> Result<String, String> {
+/// Starts the receiver and returns its address.
+async fn receive(state: Arc<ReceiverState>) -> Result<String, String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
     let address = listener.local_addr().map_err(|error| error.to_string())?.to_string();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, desk.clone()));
+            tokio::spawn(serve(stream, state.clone()));
         }
     });
     Ok(address)
 }
 
-async fn serve(mut stream: TcpStream, desk: Arc<Desk>) -> Option<()> {
+async fn serve(mut stream: TcpStream, state: Arc<ReceiverState>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut buffer = Vec::with_capacity(8 * 1024);
     loop {
         let (head, length) = read_request(&mut stream, &mut buffer).await?;
-        let arrived_at = desk.started.elapsed();
+        let arrived_at = state.started.elapsed();
         if buffer.starts_with(b"POST /hang") {
             std::future::pending::<()>().await;
         }
         let due = due_of(&buffer[head..head + length]);
         buffer.drain(..head + length);
-        desk.is_open.clone().wait_for(|is_open| *is_open).await.ok()?;
-        tokio::time::sleep(desk.hold).await;
+        state.is_open.clone().wait_for(|is_open| *is_open).await.ok()?;
+        tokio::time::sleep(state.hold).await;
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.ok()?;
-        let mut tally = desk.tally.lock().await;
+        let mut tally = state.tally.lock().await;
         tally.events += 1;
         tally.requests += 1;
         tally.latency.saturating_record(arrived_at.saturating_sub(due).as_micros() as u64);
-        desk.arrived.send_replace(tally.events);
+        state.arrived.send_replace(tally.events);
     }
 }
 
-/// Reads until a request is whole; answers where its body begins and how long it is.
+/// Reads until a request is complete. Returns the start of its body and its length.
 async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<(usize, usize)> {
     loop {
         if let Some(end) = buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! What came out, as a table for people or as JSON.
+//! The result of a run, as a table for people or as JSON.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,6 @@ use crate::config::BenchArgs;
 
 /// The result of one run. Times are in milliseconds.
 #[derive(Debug, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Report {
     pub workload: String,
     pub connections: usize,
@@ -30,7 +29,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Sums up.
     pub fn new(args: &BenchArgs, tally: &Tally, elapsed: Duration, intervals: Vec<IntervalReport>) -> Self {
         let at = |quantile: f64| tally.latency.value_at_quantile(quantile) as f64 / 1000.0;
         Report {

@@ -1,24 +1,23 @@
-//! What was measured.
+//! Counters and latencies of a run.
 
 use hdrhistogram::Histogram;
 
-/// What was measured: how many, and how long each took, in microseconds.
+/// The measurements of a connection, or of the whole run.
 pub struct Tally {
-    /// Events that got through: published, or lived to their end.
+    /// Finished events: published or, depending on the workload, completed.
     pub events: u64,
-    /// Requests that were answered.
+    /// Requests sent.
     pub requests: u64,
-    /// How long.
+    /// Latencies in microseconds.
     pub latency: Histogram<u64>,
 }
 
 impl Tally {
-    /// Nothing yet.
     pub fn new() -> Self {
         Tally { events: 0, requests: 0, latency: new_histogram() }
     }
 
-    /// Adds another connection's.
+    /// Adds the measurements of another connection.
     pub fn add(&mut self, other: Tally) -> Result<(), String> {
         self.events += other.events;
         self.requests += other.requests;
@@ -26,7 +25,7 @@ impl Tally {
     }
 }
 
-/// Microseconds, up to a minute, to three digits.
+/// Creates a histogram of microseconds up to one minute, with three significant digits.
 pub fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 3).expect("valid bounds")
 }

@@ -1,4 +1,4 @@
-//! What each connection does.
+//! The actions of each connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ pub async fn run(plan: Arc<Plan>, number: usize, stop: CancellationToken, starte
         Workload::Pickup => worker.wait_for_pickup().await?,
         Workload::Steady if number < plan.args.connections => worker.publish_at_rate(number).await?,
         Workload::Steady => worker.work_steadily().await?,
-        // Has a file of its own.
+        // Implemented in the module `push`.
         Workload::Push => {}
     }
     Ok(worker.tally)
@@ -41,26 +41,26 @@ struct Worker<'a> {
     tally: Tally,
     id: String,
     stop: CancellationToken,
-    /// The tags that it asks for, as a query has them.
+    /// The tags to claim from, separated by commas.
     tags: String,
-    /// Of the run.
+    /// The start of the run.
     started: Instant,
 }
 
-/// What an answer to a claim of one event says.
+/// The parsed response to a claim of one event.
 struct Claimed {
     id: u64,
     lease: u64,
-    /// When it was due, if its payload tells.
+    /// The due time, if the payload contains one.
     due: Option<Duration>,
 }
 
 impl Worker<'_> {
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         !self.stop.is_cancelled()
     }
 
-    /// Counts events that are done, and how long that took.
+    /// Counts finished events and records their latency since `since`.
     fn done(&mut self, since: Instant, events: u64) {
         let now = Instant::now();
         let took = now - since;
@@ -68,12 +68,12 @@ impl Worker<'_> {
         self.tally.events += events;
         self.plan.done.fetch_add(events, Ordering::Relaxed);
         if let Some(intervals) = &self.plan.intervals {
-            intervals.note(now - self.started, took, events);
+            intervals.record(now - self.started, took, events);
         }
     }
 
     async fn repeat_publish(&mut self) -> Result<(), String> {
-        while self.goes_on() {
+        while self.is_running() {
             let since = Instant::now();
             self.publish().await?;
             self.done(since, 1);
@@ -86,12 +86,12 @@ impl Worker<'_> {
         expect(self.connection.post("/events", &self.plan.one).await?.status, 201)
     }
 
-    /// Open loop: each request is due at its time and measured from then. In `steady` the
-    /// worker measures, until its completion is answered, so the event tells it when.
+    /// Publishes in an open loop: each request has a due time, and its latency is measured from there. In
+    /// `steady` the worker measures up to the response to the completion, so the event contains the due time.
     async fn publish_at_rate(&mut self, number: usize) -> Result<(), String> {
         let interval = Duration::from_secs_f64(self.plan.args.connections as f64 / self.plan.args.rate as f64);
         let mut due = self.started + interval.mul_f64(number as f64 / self.plan.args.connections as f64);
-        while self.goes_on() {
+        while self.is_running() {
             tokio::time::sleep_until(due).await;
             if self.plan.args.workload == Workload::Publish {
                 self.publish().await?;
@@ -107,7 +107,7 @@ impl Worker<'_> {
     }
 
     async fn repeat_batch_publish(&mut self) -> Result<(), String> {
-        while self.goes_on() {
+        while self.is_running() {
             let since = Instant::now();
             self.tally.requests += 1;
             expect(self.connection.post("/events/batch", &self.plan.batch).await?.status, 201)?;
@@ -117,7 +117,7 @@ impl Worker<'_> {
     }
 
     async fn repeat_life(&mut self) -> Result<(), String> {
-        while self.goes_on() {
+        while self.is_running() {
             let since = Instant::now();
             self.publish().await?;
             if let Some(claimed) = self.claim(self.plan.args.wait).await? {
@@ -131,15 +131,15 @@ impl Worker<'_> {
     async fn claim(&mut self, wait: u32) -> Result<Option<Claimed>, String> {
         let path = format!("/events/subscribe?tags={}&worker_id={}&wait={wait}", self.tags, self.id);
         self.tally.requests += 1;
-        let answer = self.connection.get(&path).await?;
-        if answer.status == 204 {
+        let response = self.connection.get(&path).await?;
+        if response.status == 204 {
             return Ok(None);
         }
-        expect(answer.status, 200)?;
+        expect(response.status, 200)?;
         Ok(Some(Claimed {
-            id: number_after(answer.body, b"{\"id\":")?,
-            lease: number_after(answer.body, b"\"lease_id\":")?,
-            due: number_after(answer.body, DUE.as_bytes()).ok().map(Duration::from_micros),
+            id: number_after(response.body, b"{\"id\":")?,
+            lease: number_after(response.body, b"\"lease_id\":")?,
+            due: number_after(response.body, DUE.as_bytes()).ok().map(Duration::from_micros),
         }))
     }
 
@@ -153,7 +153,7 @@ impl Worker<'_> {
     }
 
     async fn repeat_batch_life(&mut self) -> Result<(), String> {
-        while self.goes_on() {
+        while self.is_running() {
             let since = Instant::now();
             self.tally.requests += 1;
             expect(self.connection.post("/events/batch", &self.plan.batch).await?.status, 201)?;
@@ -165,9 +165,9 @@ impl Worker<'_> {
 
     async fn drain(&mut self) -> Result<(), String> {
         let stop = self.stop.clone();
-        while self.goes_on() && self.plan.left_to_drain.load(Ordering::Relaxed) > 0 {
+        while self.is_running() && self.plan.left_to_drain.load(Ordering::Relaxed) > 0 {
             let since = Instant::now();
-            // Who waits for more when all is done is not waited for.
+            // A claim that still waits when the backlog is finished is cancelled.
             let Some(done) = stop.run_until_cancelled(self.claim_and_settle()).await.transpose()? else { break };
             if done > 0 {
                 self.done(since, done);
@@ -179,7 +179,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// One by one, or in batches; returns how many were done.
+    /// Claims and settles one event, or a batch. Returns the number of events.
     async fn claim_and_settle(&mut self) -> Result<u64, String> {
         if self.plan.args.batch > 1 {
             return self.claim_and_settle_batch().await;
@@ -194,33 +194,33 @@ impl Worker<'_> {
         let path =
             format!("/events/subscribe?tags={}&worker_id={}&max={}&wait={}", self.tags, self.id, args.batch, args.wait);
         self.tally.requests += 1;
-        let answer = self.connection.get(&path).await?;
-        if answer.status == 204 {
+        let response = self.connection.get(&path).await?;
+        if response.status == 204 {
             return Ok(0);
         }
-        expect(answer.status, 200)?;
-        let (body, count) = settle_body(answer.body, &self.id)?;
+        expect(response.status, 200)?;
+        let (body, count) = settle_body(response.body, &self.id)?;
         self.tally.requests += 1;
         expect(self.connection.post("/events/settle", body.as_bytes()).await?.status, 200)?;
         Ok(count)
     }
 
     async fn work_steadily(&mut self) -> Result<(), String> {
-        while self.goes_on() {
+        while self.is_running() {
             if let Some(claimed) = self.claim(1).await? {
                 self.complete(&claimed).await?;
-                let due = claimed.due.ok_or("an event that does not say when it was due")?;
+                let due = claimed.due.ok_or("an event without a due time")?;
                 self.done(self.started + due, 1);
             }
         }
         Ok(())
     }
 
-    /// `pickup`: publishes one event each time the worker waits.
+    /// Publishes one event each time the worker waits, for `pickup`.
     async fn publish_when_awaited(&mut self) -> Result<(), String> {
-        while self.goes_on() {
+        while self.is_running() {
             self.plan.worker_waits.notified().await;
-            // Long enough for the poll to have arrived and found nothing.
+            // Gives the long poll time to arrive and to find no event.
             tokio::time::sleep(Duration::from_millis(5)).await;
             *self.plan.published_at.lock().await = Some(Instant::now());
             self.publish().await?;
@@ -231,33 +231,33 @@ impl Worker<'_> {
 
     async fn wait_for_pickup(&mut self) -> Result<(), String> {
         let path = format!("/events/subscribe?tags={}&worker_id={}&wait=30", self.tags, self.id);
-        while self.goes_on() {
+        while self.is_running() {
             self.plan.worker_waits.notify_one();
-            let answer = self.connection.get(&path).await?;
-            expect(answer.status, 200)?;
-            let id = number_after(answer.body, b"{\"id\":")?;
+            let response = self.connection.get(&path).await?;
+            expect(response.status, 200)?;
+            let id = number_after(response.body, b"{\"id\":")?;
             let since = self.plan.published_at.lock().await.take();
-            self.done(since.ok_or("an event that nobody published")?, 1);
+            self.done(since.ok_or("an event that was not published by this run")?, 1);
             let body = format!("{{\"worker_id\":\"{}\"}}", self.id);
             expect(self.connection.post(&format!("/events/{id}/complete"), body.as_bytes()).await?.status, 200)?;
             self.plan.worker_done.notify_one();
         }
-        // Let the publisher go.
+        // Unblocks the publisher.
         self.plan.worker_waits.notify_one();
         self.plan.worker_done.notify_one();
         Ok(())
     }
 }
 
-/// The number behind the first occurrence of `name`.
+/// Returns the number after the first occurrence of `name`.
 fn number_after(body: &[u8], name: &[u8]) -> Result<u64, String> {
     let start =
-        body.windows(name.len()).position(|part| part == name).ok_or("an answer without its number")? + name.len();
+        body.windows(name.len()).position(|part| part == name).ok_or("the response lacks a number")? + name.len();
     let digits = body[start..].iter().take_while(|byte| byte.is_ascii_digit());
     Ok(digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// The body that completes a whole claimed batch, and how many are in it.
+/// Returns the body that completes all events of a claimed batch, and their number.
 fn settle_body(claimed: &[u8], worker_id: &str) -> Result<(String, u64), String> {
     #[derive(serde::Deserialize)]
     struct Batch {
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_due_event_has_the_size_asked_for_and_tells_its_time() {
+    fn a_due_event_has_the_requested_size_and_contains_its_due_time() {
         let event = due_event("t", 120, Duration::from_millis(1_500));
         let payload = &event[event.find("\"payload\":").unwrap() + 10..event.len() - 1];
         assert_eq!(payload.len(), 120);
