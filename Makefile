@@ -2,22 +2,22 @@
 
 .PHONY: run test chaos prepare check bench bench-soak bench-push bench-waiting
 
-# Build and serve; the first start makes a database of its own.
+# Builds and serves. The first start creates an embedded database.
 run: prepare
 	cargo run --release -- serve
 
-# All tests, against a real PostgreSQL that they start themselves.
+# Runs all tests against a real PostgreSQL, which the tests start.
 test:
 	@scripts/prepare --tests
 	cargo test
 
-# The chaos test at length, about 10 minutes: servers killed, connections frozen and cut. Of a
-# failure it prints the seed, for WAYBILL_CHAOS_SEED=… make chaos.
+# Runs the long chaos test, about 10 minutes: it kills servers, and freezes and cuts connections.
+# On failure it prints the seed, for WAYBILL_CHAOS_SEED=… make chaos.
 chaos:
 	@scripts/prepare --tests
 	WAYBILL_CHAOS_ROUNDS=$${WAYBILL_CHAOS_ROUNDS:-100} cargo test --test waybill chaos:: -- --nocapture
 
-# Formatting, lints, documentation and dependencies, as CI sees them.
+# Checks formatting, lints, documentation and dependencies, as CI does.
 check:
 	scripts/deny
 	cargo fmt --check
@@ -27,26 +27,26 @@ check:
 prepare:
 	@scripts/prepare
 
-# Waybill beside raw SQL and its peers, on this machine: bench/RESULTS.md. About 15 minutes.
+# Compares Waybill with raw SQL and its peers on this machine, about 15 minutes. Writes bench/RESULTS.md.
 bench: prepare
 	cargo build --profile dist
 	bench/prepare
 	bench/compare
 	bench/report
 
-# Ten minutes at 800 lives per second under a held snapshot; the report takes it in.
+# Runs 800 event lives per second for 10 minutes while a snapshot is held open. Updates the report.
 bench-soak: prepare
 	cargo build --profile dist
 	bench/soak
 	if [ -e bench/results.json ]; then bench/report; fi
 
-# Events pushed to a receiver on this machine, about 3 minutes; the report takes it in.
+# Measures pushes to a receiver on this machine, about 3 minutes. Updates the report.
 bench-push: prepare
 	cargo build --profile dist
 	bench/push
 	if [ -e bench/results.json ]; then bench/report; fi
 
-# Workers that wait beside workers that do not, about 10 minutes; the report takes it in.
+# Compares waiting workers with polling workers, about 10 minutes. Updates the report.
 bench-waiting: prepare
 	cargo build --profile dist
 	bench/waiting
