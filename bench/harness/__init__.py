@@ -1,1 +1,1 @@
-"""What `bench/compare`, `bench/soak` and `bench/report` are made of. Standard library only."""
+"""The modules of `bench/compare`, `bench/soak` and `bench/report`. Standard library only."""

@@ -1,4 +1,4 @@
-"""bench/results.svg: three groups of horizontal bars. Plain SVG, no fonts from elsewhere."""
+"""bench/results.svg: three groups of horizontal bars. Plain SVG without external fonts."""
 
 import re
 from xml.sax.saxutils import escape
@@ -12,7 +12,7 @@ FONT = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, DejaV
 
 
 def groups(results):
-    """Title, note, unit, and the bars: name, value, colour."""
+    """A group of bars: title, note, unit, and for each bar its name, value and colour."""
     measured = Measured(results)
     publish = [("Waybill", measured.middle("waybill", "publish-16"), OURS)]
     life = [("Waybill", measured.life("waybill", "publish-16"), OURS)]
@@ -31,12 +31,12 @@ def groups(results):
 
 
 def ordered(bars, descending):
-    """The best first; what was not measured is left out."""
+    """Sorts the bars, best first, and omits systems without a figure."""
     return sorted((bar for bar in bars if bar[1]), key=lambda bar: bar[1], reverse=descending)
 
 
 def draw(results):
-    """The chart as text."""
+    """Returns the chart as SVG text."""
     parts, y = [], 20
     for title, note, unit, bars in groups(results):
         parts.append(f"<text x='24' y='{y + 20}' font-size='17' font-weight='600' fill='#1c2733'>{escape(title)}</text>")
@@ -58,7 +58,7 @@ def draw(results):
 
 
 def bar_of(y, name, value, unit, colour, length):
-    """A name, a bar, and its figure behind it."""
+    """Returns one bar with its name and its figure."""
     middle = y + BAR / 2 + 4.5
     weight = " font-weight='600'" if colour == OURS else ""
     return [

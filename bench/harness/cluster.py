@@ -1,4 +1,4 @@
-"""The one PostgreSQL that everybody is measured on: made for the run, and gone after it."""
+"""The temporary PostgreSQL that all systems are measured on."""
 
 import glob
 import os
@@ -15,13 +15,13 @@ from .processes import Failed, run, stop
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Beyond what Waybill's own PostgreSQL is told (src/postgres/settings.rs): durability is
-# said aloud, and statements can be counted, which happens only while `tracking` is on.
+# Settings in addition to those of the embedded PostgreSQL (src/postgres/settings.rs): durability is
+# explicit, and statements can be counted, which happens only while `tracking` is on.
 SAID_ALOUD = {
     "fsync": "on",
     "synchronous_commit": "on",
     "full_page_writes": "on",
-    # Peers bring pools of their own; 64 would refuse the widest of them.
+    # Peers have their own connection pools, and the largest needs more than 64 connections.
     "max_connections": "100",
     "shared_preload_libraries": "pg_stat_statements",
     "pg_stat_statements.track": "none",
@@ -29,14 +29,14 @@ SAID_ALOUD = {
 
 
 def tuning():
-    """The settings of Waybill's own PostgreSQL, read from its source: one list for everybody."""
+    """Returns the settings of the embedded PostgreSQL, read from its source, for all systems."""
     source = (ROOT / "src/postgres/settings.rs").read_text()
     table = re.search(r"const TUNING.*?= &\[(.*?)\n\];", source, re.S).group(1)
     return dict(re.findall(r'^\s*\("(\w+)", "([^"]*)"\)', table, re.M))
 
 
 def find_binaries():
-    """PostgreSQL's programs, looked for where scripts/prepare looks for them."""
+    """Returns the folder of PostgreSQL's programs, searched like in scripts/prepare."""
     candidates = [os.environ.get("WAYBILL_PG_BIN", "")]
     if found := shutil.which("initdb"):
         candidates.append(Path(found).resolve().parent)
@@ -48,12 +48,12 @@ def find_binaries():
 
 
 def version_of(folder):
-    """The number in a path such as /usr/lib/postgresql/15/bin."""
+    """Returns the version number in a path such as /usr/lib/postgresql/15/bin."""
     return int(re.search(r"(\d+)", folder).group(1))
 
 
 def unprivileged():
-    """As whom PostgreSQL runs, as arguments for Popen: it refuses root."""
+    """Returns Popen arguments for the user that runs PostgreSQL, which refuses to run as root."""
     if os.geteuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
@@ -66,8 +66,8 @@ def unprivileged():
 
 
 class Cluster:
-    """A private PostgreSQL in a temporary folder, behind a Unix socket that only its owner and
-    root can reach. As a context manager it is there inside and gone outside, whatever happens."""
+    """A private PostgreSQL in a temporary folder, behind a Unix socket that only its owner and root can
+    reach. As a context manager it runs inside the block and is removed afterwards in any case."""
 
     def __enter__(self):
         self.binaries = find_binaries()
@@ -84,7 +84,7 @@ class Cluster:
 
     def __exit__(self, *_):
         if self.server:
-            # SIGINT is PostgreSQL's fast stop: it sends clients away instead of waiting for them.
+            # SIGINT is PostgreSQL's fast shutdown: it disconnects clients instead of waiting for them.
             if self.server.poll() is None:
                 self.server.send_signal(2)
                 try:
@@ -104,7 +104,7 @@ class Cluster:
     def _start(self):
         self.settings = {**tuning(), **SAID_ALOUD, **self._lz4(), "cluster_name": "waybill-bench",
                          "listen_addresses": "", "unix_socket_directories": str(self.folder)}
-        # In the file and not on the command line, which `alter system` could not override.
+        # In the file, because `alter system` cannot override the command line.
         with open(self.folder / "data/postgresql.conf", "a") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in self.settings.items())
         log = open(self.folder / "postgres.log", "wb")
@@ -124,7 +124,7 @@ class Cluster:
         raise Failed("PostgreSQL was not ready after 30 s")
 
     def _lz4(self):
-        """As Waybill's own PostgreSQL has it, where the build can do it."""
+        """Sets WAL compression like the embedded PostgreSQL, if the build supports it."""
         asked = [self.binaries / "postgres", "-D", self.folder / "data", "-c", "wal_compression=lz4",
                  "-C", "wal_compression"]
         try:
@@ -134,7 +134,7 @@ class Cluster:
             return {}
 
     def url(self, database):
-        """The address of a database: the socket's folder stands where a host would."""
+        """Returns the URL of a database, with the folder of the socket as the host."""
         return f"postgres://bench@{quote(str(self.folder), safe='')}/{database}"
 
     def sql(self, database, *statements):
@@ -146,19 +146,19 @@ class Cluster:
         return run(command, 600).strip()
 
     def create(self, database, template="template1"):
-        """A fresh database, in place of what may have that name."""
+        """Creates an empty database and replaces an existing one of that name."""
         self.sql("postgres", f'drop database if exists "{database}" with (force)',
                  f'create database "{database}" template "{template}"')
 
     def exists(self, database):
-        """Whether there is one of that name."""
+        """Returns whether a database exists."""
         return bool(self.sql("postgres", f"select 1 from pg_database where datname = '{database}'"))
 
     def settle(self, database):
-        """The same start for every workload of every system: vacuumed, analysed, checkpointed."""
+        """Vacuums, analyses and checkpoints, so every workload starts in the same state."""
         self.sql(database, "vacuum (analyze)", "checkpoint")
 
     def set(self, name, value):
-        """Changes a setting of the running server, for sessions that are open as well."""
+        """Changes a setting of the running server, also for open sessions."""
         self.sql("postgres", f"alter system set {name} = '{value}'", "select pg_reload_conf()")
         time.sleep(0.3)

@@ -1,4 +1,4 @@
-"""Under which conditions was measured: what a reader needs to judge the figures, or to repeat them."""
+"""The conditions of a measurement, which readers need to assess or repeat it."""
 
 import datetime
 import os
@@ -10,7 +10,7 @@ from .processes import Failed, run
 
 
 def read(path):
-    """A file's text, or nothing where there is no such file."""
+    """Returns the text of a file, or an empty text if it does not exist."""
     try:
         with open(path) as file:
             return file.read()
@@ -19,13 +19,13 @@ def read(path):
 
 
 def first(pattern, text, otherwise="unknown"):
-    """What the pattern's group finds first."""
+    """Returns the first match of the pattern's group."""
     found = re.search(pattern, text, re.M)
     return found.group(1).strip() if found else otherwise
 
 
 def version_of(command):
-    """The first line that a program says of itself."""
+    """Returns the first line of a program's version output."""
     try:
         return run(command, 20).strip().splitlines()[0]
     except (Failed, OSError, IndexError):
@@ -33,8 +33,8 @@ def version_of(command):
 
 
 class Steal:
-    """How much of the processors' time the host gave to others: on a virtual machine the one
-    condition that can spoil a figure without leaving any other trace."""
+    """Measures the CPU time that the host gave to other machines (steal). On a virtual machine it can distort
+    a figure without any other trace."""
 
     def __init__(self):
         self.before = self._read()
@@ -45,14 +45,14 @@ class Steal:
         return sum(numbers[:8]), numbers[7] if len(numbers) > 7 else 0
 
     def since_last(self):
-        """In percent, since it was last asked."""
+        """Returns the share in percent since the last call."""
         (all_before, stolen_before), self.before = self.before, self._read()
         passed = self.before[0] - all_before
         return round(100 * (self.before[1] - stolen_before) / passed, 1) if passed else 0.0
 
 
 def describe(cluster, waybill, peers):
-    """Machine, PostgreSQL, versions and date."""
+    """Returns the machine, PostgreSQL, versions and date."""
     memory = int(first(r"^MemTotal:\s+(\d+)", read("/proc/meminfo"), "0"))
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

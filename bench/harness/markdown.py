@@ -1,4 +1,4 @@
-"""bench/RESULTS.md: the figures for people."""
+"""Creates bench/RESULTS.md."""
 
 from . import targets
 
@@ -13,13 +13,13 @@ OURS = {"publish-one": "publish-16", "publish-batch": "batch-publish-100"}
 
 
 def table(head, body):
-    """A table of Markdown."""
+    """Returns a Markdown table."""
     lines = [head, ["---"] * len(head), *body]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
 
 
 def spread(values, key):
-    """Median, and in brackets the lowest and the highest round."""
+    """Formats the median, with the lowest and the highest round in brackets."""
     if not values:
         return "not measured"
     unit, digits = (" ms", 2) if key.endswith("_ms") else (" /s", 0)
@@ -28,14 +28,14 @@ def spread(values, key):
 
 
 def steal_text(results):
-    """The host's share over all workloads of all sides."""
+    """Returns the steal over all workloads of all systems."""
     sides = (side for one in results["rounds"] for side in [one["waybill"], one["pgbench"], *one["peers"].values()])
     shares = [figures["steal_percent"] for side in sides for figures in side.values() if "steal_percent" in figures]
     return f"{targets.median(shares)} % (median of all workloads), at most {max(shares)} %" if shares else "not recorded"
 
 
 def conditions(results):
-    """What the figures were measured on."""
+    """Describes the machine and the versions."""
     at = results["conditions"]
     load = " / ".join(f"{value:.2f}" for value in at["load_average_before"])
     body = [
@@ -56,14 +56,14 @@ def conditions(results):
 
 
 def target_table(results, soak):
-    """What was asked for, and what came out."""
+    """Lists the targets and the results."""
     body = [[row["name"], row["ours"], row["theirs"], row["value"] or "–", row["least"], row["aim"], row["reached"]]
             for row in targets.rows(results, soak)]
     return table(["workload", "Waybill", "against", "figure", "at least", "aim", "result"], body)
 
 
 def peer_table(measured):
-    """Everybody's own figures, Waybill's first."""
+    """Lists the figures of all systems, Waybill first."""
     body = []
     for side in ["waybill", *measured.peers]:
         cells = [f"**{side}**" if side == "waybill" else side]
@@ -75,7 +75,7 @@ def peer_table(measured):
 
 
 def more_table(measured):
-    """Every other figure of every side, for those who want to look closer."""
+    """Lists all other figures of all systems."""
     shown = {(side, workload) for side in ["waybill", *measured.peers] for workload, _, _ in PEER_COLUMNS}
     shown |= {("waybill", workload) for workload in OURS.values()}
     body = []
@@ -92,7 +92,7 @@ def more_table(measured):
 
 
 def failures(results):
-    """What could not be measured, and why: silence would look like a figure."""
+    """Lists what could not be measured and why, because a missing line could be misread."""
     lines = []
     for number, one in enumerate(results["rounds"], 1):
         for side, figures in [("waybill", one["waybill"]), ("pgbench", one["pgbench"]), *one["peers"].items()]:
@@ -104,7 +104,7 @@ def failures(results):
 
 
 def about_peers(peers, measured):
-    """With which settings each peer ran and why, and what its figure does not include."""
+    """Lists the settings of each peer with their reasons, and what its figure does not include."""
     parts = []
     for peer in peers:
         if peer.name in measured.peers:
@@ -116,7 +116,7 @@ def about_peers(peers, measured):
 
 
 def soak_part(soak):
-    """The long run's minutes."""
+    """Lists the minutes of the soak run."""
     if not soak:
         return ""
     body = [[number, f"{minute['events_per_second']:.1f} /s", f"{minute['p50_ms']:.2f} ms", f"{minute['p99_ms']:.2f} ms",
@@ -142,7 +142,7 @@ PUSH_ROWS = [
 
 
 def push_part(push):
-    """Events pushed to a receiver."""
+    """Lists the figures of pushes."""
     if not push:
         return ""
     body = [[name, form.format(push["summary"][key]), asked or "–"] for name, key, form, asked in PUSH_ROWS]
@@ -155,7 +155,7 @@ def push_part(push):
 
 
 def waiting_part(waiting):
-    """Workers that wait beside workers that do not."""
+    """Lists the figures of waiting and polling workers."""
     if not waiting:
         return ""
     def asked(name):
@@ -173,7 +173,7 @@ def waiting_part(waiting):
 
 
 def page(results, soak, push, waiting, peers):
-    """The whole page."""
+    """Returns the whole page."""
     measured = targets.Measured(results)
     return f"""# Comparison
 

@@ -1,4 +1,4 @@
-"""The peers: each is a folder with a driver that obeys the contract of bench/README.md."""
+"""The peers: each is a folder with a driver that implements the contract of bench/README.md."""
 
 import json
 import os
@@ -14,18 +14,18 @@ PICKUP_SAMPLES = 200
 
 
 class Peer:
-    """One system beside Waybill, as its folder describes it."""
+    """One system to compare Waybill with, as its folder describes it."""
 
     def __init__(self, folder):
         self.folder, self.name = folder, folder.name
         self.about = json.loads((folder / "peer.json").read_text())
 
     def is_installed(self):
-        """Whether bench/prepare got it in."""
+        """Returns whether bench/prepare installed it."""
         return (self.folder / ".installed").exists()
 
     def drive(self, workload, url, timeout, **options):
-        """Runs the driver for one workload and returns the figures that it printed."""
+        """Runs the driver for one workload and returns the printed figures."""
         program, *rest = self.about["command"]
         pairs = [f"{name}={value}" for name, value in options.items()]
         printed = run([self.folder / program, *rest, workload, url, *pairs], timeout, cwd=self.folder,
@@ -42,12 +42,12 @@ class Peer:
 
 
 def all_peers():
-    """Every folder that describes one."""
+    """Returns the peers of all folders."""
     return [Peer(path.parent) for path in sorted(FOLDER.glob("*/peer.json"))]
 
 
 def measure(peer, cluster, options):
-    """Yields each workload's name with figures, or with the reason why there are none."""
+    """Yields the name of each workload with its figures, or with the reason why there are none."""
     seconds = options.peer_seconds
     plan = [
         ("publish-one", publish_one, {}),
@@ -67,9 +67,9 @@ def measure(peer, cluster, options):
 
 
 def fresh(peer, cluster, **options):
-    """A database of its own for each workload, with the peer's schema in it, and nothing else.
+    """Creates a new database for a workload, with only the peer's schema.
 
-    The schema is installed once and copied: some migrations take longer than a workload.
+    The schema is installed once and copied, because some migrations take longer than a workload.
     """
     template = "_".join(["template", peer.name, *options])
     if not cluster.exists(template):
@@ -81,21 +81,21 @@ def fresh(peer, cluster, **options):
 
 
 def publish_one(peer, cluster, seconds, **options):
-    """So many callers, one job per call, each durable before the caller's next."""
+    """Publishes one job per call with `CALLERS` callers; each job is durable before the caller's next."""
     database, url = fresh(peer, cluster, **options)
     cluster.settle(database)
     return peer.drive("publish-one", url, seconds + 60, callers=CALLERS, seconds=seconds)
 
 
 def publish_batch(peer, cluster, seconds):
-    """A hundred jobs per call."""
+    """Publishes 100 jobs per call."""
     database, url = fresh(peer, cluster)
     cluster.settle(database)
     return peer.drive("publish-batch", url, seconds + 60, callers=BATCH_CALLERS, batch=BATCH, seconds=seconds)
 
 
 def drain(peer, cluster, seconds, foreign):
-    """What was published before, by handlers that do nothing."""
+    """Drains jobs that were published before, with handlers that do nothing."""
     database, url = fresh(peer, cluster)
     jobs = peer.about["prefill_per_second"] * seconds
     if foreign:
@@ -106,8 +106,8 @@ def drain(peer, cluster, seconds, foreign):
 
 
 def pickup(peer, cluster, seconds):
-    """One idle worker, one job at a time."""
-    # Long enough for the samples of a peer that takes 20 ms for each.
+    """Measures the pickup of one idle worker, one job at a time."""
+    # Enough time for the samples of a peer that takes 20 ms for each.
     limit = max(10, seconds)
     database, url = fresh(peer, cluster, notify="on")
     cluster.settle(database)

@@ -1,4 +1,4 @@
-"""Child processes: run one to its end, and stop one by its own id."""
+"""Runs child processes, and stops them by their id."""
 
 import os
 import signal
@@ -6,13 +6,13 @@ import subprocess
 
 
 class Failed(Exception):
-    """A child did not do what it was started for; the message says which and why."""
+    """A child failed; the message names it and the reason."""
 
 
 def run(command, timeout, **options):
-    """Runs a command to its end and returns what it printed.
+    """Runs a command to its end and returns its output.
 
-    It leads a process group of its own, so that after a time-out its children go with it.
+    It runs in its own process group, so its children also end after a timeout.
     """
     child = subprocess.Popen(
         [str(part) for part in command],
@@ -38,7 +38,7 @@ def run(command, timeout, **options):
 
 
 def stop(child, group=False, patience=20):
-    """Asks a child to end, by its own id, and insists after `patience` seconds."""
+    """Terminates a child by its id, and kills it after `patience` seconds."""
     if child.poll() is not None:
         return
     tell(child, signal.SIGTERM, group)
@@ -50,7 +50,7 @@ def stop(child, group=False, patience=20):
 
 
 def tell(child, what, group):
-    """Sends a signal; a child that is gone already is no trouble."""
+    """Sends a signal. Ignores a child that has already exited."""
     try:
         os.killpg(child.pid, what) if group else child.send_signal(what)
     except ProcessLookupError:

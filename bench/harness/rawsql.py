@@ -1,4 +1,4 @@
-"""The raw side: pgbench running hand-written SQL, with no server in between."""
+"""The raw SQL measurements: pgbench with hand-written SQL, without a server in between."""
 
 import re
 
@@ -7,10 +7,10 @@ from .processes import run
 
 SCRIPTS = ROOT / "bench/sql"
 DATABASE = "rawsql"
-# A JSON document of 120 bytes, as everybody publishes it.
+# A JSON document of 120 bytes, the same for all systems.
 PAYLOAD = '{"data":"' + "x" * 109 + '"}'
 
-# name, script, clients, how the events that lived are counted
+# name, script, clients, query that counts the finished events
 WORKLOADS = [
     ("insert-16", "publish.sql", 16, "select count(*) from naive_events"),
     ("life-16", "life.sql", 16, "select count(*) from naive_events where status = 'COMPLETED'"),
@@ -19,7 +19,7 @@ WORKLOADS = [
 
 
 def measure(cluster, seconds):
-    """Yields each workload's name and figures: events that reached their end, counted in the tables."""
+    """Yields the name and the figures of each workload. Finished events are counted in the tables."""
     for name, script, clients, count in WORKLOADS:
         cluster.create(DATABASE)
         schema = (SCRIPTS / "schema.sql").read_text()
@@ -32,7 +32,7 @@ def measure(cluster, seconds):
             seconds + 60,
         )
         events = int(cluster.sql(DATABASE, count))
-        # pgbench tells transactions (scripts) and their rate: their quotient is the measured time.
+        # pgbench reports transactions (scripts) and their rate; their quotient is the measured time.
         scripts = int(re.search(r"actually processed: (\d+)", told).group(1))
         rate = float(re.search(r"tps = ([\d.]+) \(without", told).group(1))
         elapsed = scripts / rate

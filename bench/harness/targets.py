@@ -1,43 +1,43 @@
-"""The targets: what is held against what, how much is asked for, and whether it was reached."""
+"""The targets: the compared figures, the required ratios, and whether they were reached."""
 
 from statistics import median
 
 
 def together(publish, drain):
-    """Events per second when all of them are published first and drained then."""
+    """Returns events per second when all events are published first and then drained."""
     return 1 / (1 / publish + 1 / drain)
 
 
 class Measured:
-    """The rounds of a run, asked for medians and spreads. What failed is simply not there."""
+    """The rounds of a run, with medians and spreads. Failed measurements are absent."""
 
     def __init__(self, results):
         self.rounds = results.get("rounds", [])
         self.peers = sorted({name for one in self.rounds for name in one["peers"]})
 
     def values(self, side, workload, key="events_per_second"):
-        """One value per round in which there is one."""
+        """Returns one value for each round that has one."""
         sides = (one["peers"].get(side, {}) if side in self.peers else one.get(side, {}) for one in self.rounds)
         return [figures[workload][key] for figures in sides if key in figures.get(workload, {})]
 
     def middle(self, side, workload, key="events_per_second"):
-        """The median, or nothing."""
+        """Returns the median, or `None`."""
         values = self.values(side, workload, key)
         return median(values) if values else None
 
     def life(self, side, publish, drain="drain"):
-        """Publishing all and then draining all, from the medians of both."""
+        """Returns the rate of publishing all and then draining all, from the medians of both."""
         both = self.middle(side, publish), self.middle(side, drain)
         return together(*both) if all(both) else None
 
     def best_peer(self, figure, best=max):
-        """The peer with the best figure: its name, and the figure."""
+        """Returns the name and the figure of the peer with the best figure."""
         found = [(figure(name), name) for name in self.peers if figure(name) is not None]
         return best(found) if found else (None, "none was measured")
 
 
 def ratio_row(name, ours, theirs, against, least, aim):
-    """A row whose figure is a ratio of two rates: the more, the better."""
+    """Returns a row for a ratio of two rates; higher is better."""
     value = ours / theirs if ours and theirs else None
     return {"name": name, "ours": rate_text(ours), "theirs": f"{against}: {rate_text(theirs)}" if theirs else against,
             "value": f"{value:.2f} ×" if value else None, "least": f"{least} ×", "aim": f"{aim} ×",
@@ -45,7 +45,7 @@ def ratio_row(name, ours, theirs, against, least, aim):
 
 
 def bound_row(name, value, unit, least, aim, theirs="", digits=2):
-    """A row whose figure has an upper bound: the less, the better."""
+    """Returns a row for a figure with an upper bound; lower is better."""
     text = f"{value:.{digits}f} {unit}".strip() if value is not None else None
     return {"name": name, "ours": text or "not measured", "theirs": theirs, "value": text,
             "least": f"{least} {unit}".strip(), "aim": f"{aim} {unit}".strip(),
@@ -57,7 +57,7 @@ def rate_text(value):
 
 
 def verdict(value, least, aim):
-    """Reached, reached as aimed for, or not reached."""
+    """Returns whether the target or the minimum was reached."""
     if value is None:
         return "not measured"
     if value >= aim:
@@ -66,7 +66,7 @@ def verdict(value, least, aim):
 
 
 def rows(results, soak):
-    """The whole table."""
+    """Returns the whole table."""
     measured = Measured(results)
     ours = lambda workload, key="events_per_second": measured.middle("waybill", workload, key)
     raw = lambda workload: measured.middle("pgbench", workload)
@@ -105,7 +105,7 @@ def rows(results, soak):
 
 
 def pickup_rows(measured, ours):
-    """Two bounds, and for the median that no peer is below it."""
+    """Checks two bounds, and that no peer has a lower median."""
     best, name = measured.best_peer(lambda peer: measured.middle(peer, "pickup", "p50_ms"), min)
     median_row = bound_row("idle pickup, p50", ours("pickup", "p50_ms"), "ms", 2.5, 1.5,
                            f"best peer ({name}): {best:.2f} ms" if best else "")
@@ -115,7 +115,7 @@ def pickup_rows(measured, ours):
 
 
 def statements_row(ours):
-    """Both workloads must stay below; the table shows the higher one."""
+    """Both workloads must stay below the bound; the table shows the higher one."""
     publish, life = (ours(f"statements-{name}-64", "statements_per_event") for name in ("publish", "life"))
     both = [value for value in (publish, life) if value is not None]
     return bound_row("statements per event at 64 connections", max(both) if both else None, "", 0.3, 0.1,
@@ -123,7 +123,7 @@ def statements_row(ours):
 
 
 def soak_row(soak):
-    """Flat: every minute keeps the rate, and its p99 stays within 1.5 times the first minute's."""
+    """Checks that every minute keeps the rate, with a p99 of at most 1.5 times the first minute's."""
     name = "steady 800 lives/s with a held snapshot: p99 of the worst minute against the first"
     if not soak:
         return bound_row(name, None, "×", 1.5, 1.0)

@@ -1,4 +1,4 @@
-"""Waybill's side: the server as a child, and `waybill bench` as its load."""
+"""Measures Waybill: the server as a child process, and `waybill bench` as its load."""
 
 import json
 import os
@@ -13,7 +13,7 @@ EMPTY, BEHIND_FOREIGN = "waybill", "waybill_foreign"
 
 
 class Server:
-    """A Waybill server over one database, for as long as the `with` block lasts."""
+    """A Waybill server on one database that runs inside the `with` block."""
 
     def __init__(self, binary, database_url, flags=()):
         self.binary, self.database_url, self.flags = binary, database_url, flags
@@ -41,7 +41,7 @@ class Server:
         self.child.stdout.close()
 
     def bench(self, workload, seconds, connections, **options):
-        """One run of `waybill bench`; returns its report."""
+        """Runs `waybill bench` and returns its report."""
         command = [self.binary, "bench", "--json", "--url", self.url, "--workload", workload,
                    "--seconds", seconds, "--connections", connections]
         for name, value in options.items():
@@ -49,13 +49,13 @@ class Server:
         return json.loads(run(command, seconds + 900))
 
     def memory_kb(self, name):
-        """VmRSS or VmHWM of the server's process, in KiB."""
+        """Returns VmRSS or VmHWM of the server's process, in KiB."""
         with open(f"/proc/{self.child.pid}/status") as status:
             return int(re.search(rf"{name}:\s+(\d+)", status.read()).group(1))
 
 
 class MemoryWatch:
-    """Looks at the server's resident memory while a load runs, and keeps the highest."""
+    """Samples the server's resident memory while a load runs, and keeps the maximum."""
 
     def __init__(self, server):
         self.server, self.highest, self.over = server, 0, threading.Event()
@@ -75,7 +75,7 @@ class MemoryWatch:
 
 
 def fill_foreign(binary, cluster, foreign):
-    """Publishes the events that are to lie in the way, once, into a database of their own."""
+    """Publishes the events of another tag once, into a separate database."""
     cluster.create(BEHIND_FOREIGN)
     with Server(binary, cluster.url(BEHIND_FOREIGN)) as server:
         server.bench("drain", 1, 1, foreign=foreign, prefill=1)
@@ -83,7 +83,7 @@ def fill_foreign(binary, cluster, foreign):
 
 
 def measure(binary, cluster, options):
-    """Yields each workload's name and figures, in the order in which they are run."""
+    """Yields the name and the figures of each workload, in the order of the runs."""
     plan = [
         ("publish-64", "publish", 64, {}),
         ("publish-16", "publish", 16, {}),
@@ -93,10 +93,10 @@ def measure(binary, cluster, options):
         ("pickup", "pickup", 2, {}),
     ]
     for name, workload, connections, more in plan:
-        # A database of its own for each, as the peers have it: no vacuum after the last one.
+        # A new database for each workload, as for the peers, which avoids vacuum of the previous one.
         cluster.create(EMPTY)
         with Server(binary, cluster.url(EMPTY)) as server:
-            # The peers' connections are open before the clock starts, too.
+            # The peers' connections are also open before the measurement starts.
             server.bench(workload, 1, connections, **more)
             cluster.settle(EMPTY)
             with MemoryWatch(server) as watch:
@@ -104,7 +104,7 @@ def measure(binary, cluster, options):
             figures["highest_rss_kb"] = watch.highest
             figures["server_hwm_kb"] = server.memory_kb("VmHWM")
             yield name, figures
-    # Only the foreign events differ.
+    # The two databases differ only in the events of another tag.
     cluster.create(EMPTY)
     yield from queue_depth(binary, cluster, options, EMPTY, "")
     yield from queue_depth(binary, cluster, options, BEHIND_FOREIGN, "-foreign")
@@ -112,10 +112,10 @@ def measure(binary, cluster, options):
 
 
 def queue_depth(binary, cluster, options, database, suffix):
-    """Draining, and single claims, with or without foreign events in the way."""
+    """Measures drains and single claims, with or without events of another tag."""
     with Server(binary, cluster.url(database)) as server:
-        # A first, unmeasured drain gives the planner something to know about: no queue in use
-        # is as ignorant as one that was made a second ago. The peers' jobs are analysed as well.
+        # A first drain, which is not measured, gives the planner statistics, as every queue in use has
+        # them. The peers' jobs are analysed as well.
         server.bench("drain", options.seconds * 6, options.drain_connections,
                      wait=30, batch=options.drain_batch, prefill=5_000)
         cluster.settle(database)
@@ -123,13 +123,13 @@ def queue_depth(binary, cluster, options, database, suffix):
             "drain", options.seconds * 6, options.drain_connections,
             wait=30, batch=options.drain_batch, prefill=options.drain_events)
         cluster.settle(database)
-        # One connection, one event at a time: what is timed is a claim and its completion.
+        # One connection, one event at a time: measures a claim and its completion.
         yield f"claim-one{suffix}", server.bench("drain", max(1, options.seconds // 2), 1, batch=1,
                                                  prefill=options.seconds * 2_000)
 
 
 def economy(binary, cluster, options):
-    """Statements per event and bytes of log per life, in short runs of their own: counting costs time."""
+    """Counts statements per event and bytes of WAL per life, in short separate runs because counting costs time."""
     seconds = max(1, options.seconds // 2)
     with Server(binary, cluster.url(EMPTY)) as server:
         for workload in ("publish", "life"):

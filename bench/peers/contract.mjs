@@ -1,6 +1,6 @@
-// What the drivers of the Node peers share: the contract of bench/README.md, "Adding a peer".
+// The shared part of the drivers of the Node peers: the contract of bench/README.md, "Adding a peer".
 //
-// A peer gives `setup`, `publisher` and `worker`; the workloads are the same for all of them.
+// A peer provides `setup`, `publisher` and `worker`; the workloads are the same for all peers.
 
 const now = () => performance.now();
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -22,7 +22,7 @@ async function inParallel(callers, seconds, step) {
   let events = 0;
   const loop = async () => {
     while (now() - started < seconds * 1000) {
-      // Not `events += await …`: that would add to what the sum was before the wait.
+      // Not `events += await …`: that would add to the sum from before the wait.
       const done = await step();
       events += done;
     }
@@ -95,7 +95,7 @@ const workloads = {
     const publisher = await peer.publisher(url, options);
     const times = [];
     const started = now();
-    // The first ones open connections and fill caches; they are not counted.
+    // The first jobs open connections and fill caches; they are not counted.
     for (let n = -5; n < options.samples && now() - started < options.seconds * 1000; n += 1) {
       await sleep(IDLE_MS);
       const arrival = new Promise((done) => (arrived = done));

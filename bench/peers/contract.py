@@ -1,6 +1,6 @@
-"""What the drivers of the Python peers share: the contract of bench/README.md, "Adding a peer".
+"""The shared part of the drivers of the Python peers: the contract of bench/README.md, "Adding a peer".
 
-A peer gives `setup`, `publisher` and `worker`; the workloads are the same for all of them.
+A peer provides `setup`, `publisher` and `worker`; the workloads are the same for all peers.
 """
 
 import asyncio
@@ -8,15 +8,15 @@ import json
 import sys
 import time
 
-# Long enough for a worker to have settled its last job and to wait again.
+# Enough time for a worker to settle its last job and to wait again.
 IDLE_SECONDS = 0.02
 
-# A JSON document of 120 bytes, as everybody publishes it.
+# A JSON document of 120 bytes, the same for all systems.
 PAYLOAD = {"data": "x" * 109}
 
 
 class Options(dict):
-    """`key=value` arguments; numbers are numbers."""
+    """Parses `key=value` arguments; numbers become numbers."""
 
     def __init__(self, workload, pairs):
         super().__init__(queue="bench", workload=workload)
@@ -27,9 +27,9 @@ class Options(dict):
 
 
 async def in_parallel(callers, seconds, step):
-    """Runs `step` in so many loops at once until the time is over; it returns how many it did.
+    """Runs `step` in `callers` concurrent loops until the time is over; `step` returns its number of events.
 
-    One round before the clock starts opens everybody's connection.
+    One round before the measurement opens all connections.
     """
     await asyncio.gather(*(step() for _ in range(callers)))
     started = time.perf_counter()
@@ -38,7 +38,7 @@ async def in_parallel(callers, seconds, step):
     async def loop():
         nonlocal events
         while time.perf_counter() - started < seconds:
-            # Not `events += await …`: that would add to what the sum was before the wait.
+            # Not `events += await …`: that would add to the sum from before the wait.
             done = await step()
             events += done
 
@@ -79,7 +79,7 @@ async def fill(peer, url, options):
 
 
 async def drain(peer, url, options):
-    """From the first job that reaches the handler, which is not counted, to the last, or to the
+    """Measures from the first job that reaches the handler, which is not counted, to the last, or to the
     end of the time."""
     events, first, last = 0, 0.0, 0.0
     drained = asyncio.Event()
@@ -101,13 +101,13 @@ async def drain(peer, url, options):
 
 
 async def pickup(peer, url, options):
-    """One waiting worker: from before the publish to the start of its handler."""
+    """Measures one waiting worker, from before the publish to the start of its handler."""
     arrivals = asyncio.Queue()
     times = []
     async with peer.publisher(url, options) as publisher:
         async with peer.worker(url, options, lambda: arrivals.put_nowait(time.perf_counter())):
             started = time.perf_counter()
-            # The first ones open connections and fill caches; they are not counted.
+            # The first jobs open connections and fill caches; they are not counted.
             for number in range(-5, options.samples):
                 if time.perf_counter() - started > options.seconds:
                     break
@@ -133,7 +133,7 @@ WORKLOADS = {
 
 
 def main(peer, run=asyncio.run):
-    """`driver <workload> <database-url> key=value…`: prints one line of JSON."""
+    """Runs `driver <workload> <database-url> key=value…` and prints one line of JSON."""
     workload, url, *pairs = sys.argv[1:]
     figures = run(WORKLOADS[workload](peer, url, Options(workload, pairs)))
     print(json.dumps(figures), flush=True)

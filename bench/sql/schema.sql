@@ -1,6 +1,5 @@
--- The raw side's tables. `naive_*` is what everybody writes first: one table that is
--- updated in place, and an audit trail. The others are split, so that a batch can be
--- carried through its life with few rows rewritten.
+-- The tables of the raw SQL measurements. `naive_*` is the obvious design: one table that is updated
+-- in place, and an audit trail. The other tables are split, so the life of a batch rewrites few rows.
 
 create table naive_events (
     id bigint generated always as identity primary key,

@@ -19,7 +19,7 @@ logging.disable(logging.WARNING)
 
 
 def app_for(url, connections):
-    """An app with its two tasks, over a pool of so many connections."""
+    """Creates an app with its two tasks, over a connection pool of the given size."""
     connector = procrastinate.PsycopgConnector(conninfo=url, min_size=connections, max_size=connections)
     return procrastinate.App(connector=connector)
 
@@ -42,7 +42,7 @@ async def publisher(url, options):
 @contextlib.asynccontextmanager
 async def worker(url, options, on_job):
     concurrency = 1 if options.workload == "pickup" else CONCURRENCY
-    # One more connection for the listener, one for what the worker itself asks.
+    # One more connection for the listener, and one for the worker's own queries.
     app = app_for(url, concurrency + 2)
 
     @app.task(name="bench", queue="bench")

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 type Answer = Result<serde_json::Value, Box<dyn Error>>;
 
-/// A JSON document of 120 bytes, as everybody publishes it.
+/// A JSON document of 120 bytes, the same for all systems.
 #[derive(Debug, Clone, Serialize, JobArgs)]
 struct Bench {
     data: String,
@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (workload, url) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
     let pairs = arguments.filter_map(|pair| pair.split_once('=').map(|(key, value)| (key.into(), value.into())));
     let options = Arc::new(Options(pairs.collect()));
-    // A connection for each caller; a worker has claims, completions, heartbeats and its listener.
+    // One connection for each caller; a worker needs more for claims, completions, heartbeats and its listener.
     let connections = if workload.starts_with("publish") { options.number("callers") as u32 } else { 24 };
     let pool = PgPoolOptions::new().max_connections(connections).min_connections(1).connect(&url).await?;
     let figures = match workload.as_str() {
@@ -89,10 +89,10 @@ fn store() -> Result<QueueStorage, awa::AwaError> {
     QueueStorage::new(QueueStorageConfig::default())
 }
 
-/// So many callers at once, each publishing again as soon as its last call is answered.
+/// Runs concurrent callers; each publishes again as soon as its last call has returned.
 async fn publish(pool: &PgPool, options: &Arc<Options>, batch: usize) -> Answer {
     let store = Arc::new(store()?);
-    // One round before the clock starts opens everybody's connection.
+    // One round before the measurement opens all connections.
     callers(Instant::now(), pool, &store, options, batch).await?;
     let started = Instant::now();
     let events = callers(started + options.seconds(), pool, &store, options, batch).await?;
@@ -150,7 +150,7 @@ async fn fill(pool: &PgPool, options: &Options) -> Answer {
     Ok(json!({}))
 }
 
-/// What the handler saw.
+/// The observations of the handler.
 #[derive(Debug)]
 struct Seen {
     since: Instant,
@@ -205,7 +205,7 @@ async fn work(pool: PgPool, seen: Arc<Seen>, max_workers: u32) -> Result<Client,
     Ok(client)
 }
 
-/// From the first job that reaches the handler, which is not counted, to the last, or to the end of the time.
+/// Measures from the first job that reaches the handler, which is not counted, to the last, or to the end of the time.
 async fn drain(pool: PgPool, options: &Options) -> Answer {
     let seen = Seen::new();
     let client = work(pool, seen.clone(), 512).await?;
@@ -223,19 +223,19 @@ async fn drain(pool: PgPool, options: &Options) -> Answer {
     Ok(figures)
 }
 
-/// One waiting worker: from before the publish to the start of its handler.
+/// Measures one waiting worker, from before the publish to the start of its handler.
 async fn pickup(pool: PgPool, options: &Options) -> Answer {
     let seen = Seen::new();
     let client = work(pool.clone(), seen.clone(), 1).await?;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let (started, job) = (Instant::now(), Bench::new());
     let mut times = Vec::new();
-    // The first five open connections and fill caches; they are not counted.
+    // The first five jobs open connections and fill caches; they are not counted.
     for number in 0..options.number("samples") + 5 {
         if started.elapsed() > options.seconds() {
             break;
         }
-        // Long enough for the worker to have settled its last job and to wait again.
+        // Enough time for the worker to settle its last job and to wait again.
         tokio::time::sleep(Duration::from_millis(20)).await;
         let published = seen.since.elapsed().as_micros() as u64;
         insert_with(&pool, &job, options.opts()).await?;
