@@ -96,20 +96,21 @@ pub struct ServeArgs {
     #[arg(long, env = "WAYBILL_HTTP_WORKERS", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub http_workers: u16,
 
-    /// Maximum of open HTTP connections per thread; further ones wait to be accepted.
+    /// Maximum number of open HTTP connections per thread; further ones wait to be accepted.
     #[arg(long, env = "WAYBILL_MAX_CONNECTIONS", default_value_t = 25_000)]
     pub max_connections: usize,
 
-    /// Maximum of workers that wait in long polls at once; further ones get 429.
+    /// Maximum number of workers that wait in long polls at once; further ones get 429.
     #[arg(long, env = "WAYBILL_MAX_WAITING", default_value_t = 20_000)]
     pub max_waiting: usize,
 
-    /// Maximum of concurrent batches at the database; slow ones do not hold back others. A higher number makes batches
-    /// smaller and helps only if the database has spare cores [default: the number of cores].
+    /// Maximum number of concurrent batches at the database; slow ones do not hold back others. A higher
+    /// number makes batches smaller and helps only if the database has spare cores [default: the number of
+    /// cores].
     #[arg(long, env = "WAYBILL_BATCHES_AT_ONCE", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub batches_at_once: Option<u16>,
 
-    /// Maximum of calls of one verb that wait for the database; further ones get 429.
+    /// Maximum number of calls of one verb that wait for the database; further ones get 429.
     #[arg(long, env = "WAYBILL_MAX_QUEUED", default_value_t = 10_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub max_queued: usize,
 
@@ -140,7 +141,7 @@ pub struct ServeArgs {
     #[arg(long, env = "WAYBILL_POLL_INTERVAL_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub poll_interval_ms: u64,
 
-    /// Maximum of rows that a list reads for filters without an index, and that it counts for `total`.
+    /// Maximum number of rows that a list reads for filters without an index, and that it counts for `total`.
     #[arg(long, env = "WAYBILL_LIST_SCAN_ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(500..=1_000_000))]
     pub list_scan_rows: i64,
 
@@ -157,11 +158,11 @@ pub struct PushArgs {
     #[arg(long, env = "WAYBILL_DISPATCH", default_value_t = true, action = clap::ArgAction::Set)]
     pub dispatch: bool,
 
-    /// Maximum of requests to subscribers in flight.
+    /// Maximum number of requests to subscribers in flight.
     #[arg(long, env = "WAYBILL_MAX_PUSHES", default_value_t = 1_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MAX_CLAIMED as u64))]
     pub max_pushes: usize,
 
-    /// Maximum of subscriptions.
+    /// Maximum number of subscriptions.
     #[arg(long, env = "WAYBILL_MAX_SUBSCRIPTIONS", default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     pub max_subscriptions: i64,
 
@@ -288,7 +289,7 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 0)]
     pub foreign: usize,
 
-    /// Maximum of concurrent requests to the receiver of `push`.
+    /// Maximum number of concurrent requests to the receiver of `push`.
     #[arg(long, default_value_t = 100)]
     pub concurrency: u32,
 

@@ -123,7 +123,7 @@ impl Server {
 }
 
 /// Returns the database URL, and the embedded cluster if no URL was given. The cluster accepts
-/// `db_connections` connections for requests, and [`SPARE_CONNECTIONS`] more.
+/// `db_connections` connections for requests, and `SPARE_CONNECTIONS` more.
 pub async fn open_database(args: &DatabaseArgs, db_connections: u16) -> Result<(String, Option<Cluster>), StartError> {
     // An empty value counts as unset: container tools often pass on undefined variables as empty.
     if let Some(url) = args.database_url.as_ref().filter(|url| !url.is_empty()) {

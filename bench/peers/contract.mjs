@@ -6,15 +6,15 @@ const now = () => performance.now();
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 const quantile = (sorted, q) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))];
 
-/** Long enough for a worker to have settled its last job and to wait again. */
+/** Enough time for a worker to settle its last job and to wait again. */
 const IDLE_MS = 20;
 
-/** A JSON document of 120 bytes, as everybody publishes it. */
+/** A JSON document of 120 bytes, the same for all systems. */
 const PAYLOAD = { data: "x".repeat(109) };
 
 /**
- * Runs `step` in so many loops at once until the time is over; `step` returns how many it did.
- * One round before the clock starts opens everybody's connection.
+ * Runs `step` in `callers` concurrent loops until the time is over; `step` returns its number of events.
+ * One round before the measurement opens all connections.
  */
 async function inParallel(callers, seconds, step) {
   await Promise.all(Array.from({ length: callers }, step));
@@ -68,8 +68,8 @@ const workloads = {
   },
 
   /**
-   * From the handler's first call to its last, or to the end of the time. What the first
-   * call brought was fetched before the clock started, and is not counted.
+   * Measures from the handler's first call to its last, or to the end of the time. The jobs of the
+   * first call were fetched before the measurement started, and are not counted.
    */
   async drain(peer, url, options) {
     let [events, before, first, last] = [0, 0, 0, 0];
@@ -88,7 +88,7 @@ const workloads = {
     return figures;
   },
 
-  /** One waiting worker: from before the publish to the start of its handler. */
+  /** Measures one waiting worker, from before the publish to the start of its handler. */
   async pickup(peer, url, options) {
     let arrived;
     const worker = await peer.worker(url, options, () => arrived?.(now()));
@@ -111,7 +111,7 @@ const workloads = {
   },
 };
 
-/** `driver <workload> <database-url> key=value…`: prints one line of JSON. */
+/** Runs `driver <workload> <database-url> key=value…` and prints one line of JSON. */
 export async function main(peer) {
   const [workload, url, ...pairs] = process.argv.slice(2);
   const options = { queue: "bench", workload };

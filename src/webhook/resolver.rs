@@ -16,7 +16,7 @@ use crate::domain::address::{self, AllowList};
 /// A function that resolves a name.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
-/// The maximum of concurrent look-ups by the operating system. A look-up cannot be cancelled and occupies
+/// The maximum number of concurrent look-ups by the operating system. A look-up cannot be cancelled and occupies
 /// a thread, so names whose servers do not respond must not be able to occupy all threads.
 const LOOKUPS_AT_ONCE: usize = 128;
 
