@@ -137,7 +137,7 @@ pub async fn open_database(args: &DatabaseArgs, db_connections: u16) -> Result<(
         .await
         .map_err(|panic| Error::Internal(panic.to_string()))??;
     log::info!(
-        "running the embedded PostgreSQL {}; its data is in {}",
+        "running the embedded PostgreSQL {}; the data is in {}",
         cluster.version(),
         cluster.data_dir().display()
     );

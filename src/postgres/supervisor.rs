@@ -256,7 +256,7 @@ impl SupervisorThread {
     }
 
     fn log_missing_directory(&self) {
-        log::error!("the data directory {} is missing", self.launch.cluster.display());
+        log::error!("the data directory {} is gone", self.launch.cluster.display());
     }
 
     /// Retries until the server runs, because the cause may disappear (a full disk, orphan processes). Returns
