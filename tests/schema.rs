@@ -1,4 +1,4 @@
-//! `src/store/schema.rs` is written by hand: every table, key and column of it is compared with the
+//! `src/store/tables/schema.rs` is written by hand: every table, key and column of it is compared with the
 //! migrated database, in both directions.
 
 use std::collections::BTreeMap;

@@ -39,7 +39,7 @@ pub struct OutboundMessage {
 impl OutboundMessage {
     /// Returns the id by which receivers identify an event. The epoch keeps it unique even if the database
     /// issues an event id again after a restore. It contains no `.` because that separates the signed parts.
-    pub fn webhook_id(epoch: &str, event_id: i64) -> String {
+    pub fn webhook_id(epoch: &str, event_id: EventId) -> String {
         format!("evt_{epoch}_{event_id}")
     }
 
