@@ -1,4 +1,4 @@
-//! Reading a request's body: of the right type, and of bounded size.
+//! Reads request bodies, with a check of their type and a limit on their size.
 
 use std::time::Duration;
 
@@ -13,24 +13,24 @@ use crate::domain::input::RawFields;
 use crate::domain::limits;
 use crate::error::Error;
 
-/// One event: a payload of the largest size, and room for everything around it, even if all of
-/// it is at its limit and spelled in escapes of twelve bytes per character.
-pub const ONE_EVENT: usize = limits::PAYLOAD_BYTES + 512 * 1024;
+/// The maximum size of a body with one event: the largest payload, plus space for all other fields
+/// at their limits, with every character escaped in 12 bytes.
+pub const MAX_EVENT_BYTES: usize = limits::PAYLOAD_BYTES + 512 * 1024;
 
-/// A batch of events or settlements.
-pub const BATCH: usize = 16 * 1024 * 1024;
+/// The maximum size of a body with a batch of events or settlements.
+pub const MAX_BATCH_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long a body may take to arrive.
-const READ_SECONDS: u64 = 30;
+/// The time within which a body must arrive.
+const TIMEOUT_SECONDS: u64 = 30;
 
-/// A body, with its share of the memory for bodies.
+/// A request body, with its share of the memory for bodies.
 pub struct Body {
     bytes: Bytes,
     share: Share,
 }
 
 impl Body {
-    /// Frees the bytes and keeps the share, for calls that have copied what they need.
+    /// Frees the bytes and keeps the share. For handlers that have copied what they need.
     pub fn into_share(self) -> Share {
         self.share
     }
@@ -51,22 +51,22 @@ pub async fn read_json(request: &HttpRequest, payload: Payload, limit: usize) ->
     read(request, payload, limit).await
 }
 
-/// The same of a call that takes nothing in its query.
-pub async fn read_only_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
+/// Reads a JSON body of at most `limit` bytes, and refuses query parameters.
+pub async fn read_json_without_query(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
     expect_no_query(request)?;
     read_json(request, payload, limit).await
 }
 
-/// Insists that a call brings nothing at all.
-pub async fn read_bare(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
+/// Refuses query parameters and a body.
+pub async fn expect_no_input(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
     expect_no_query(request)?;
-    read_nothing(request, payload).await
+    expect_empty_body(request, payload).await
 }
 
-/// Insists that a call whose parameters go into the query brings none in its body, where they
-/// would be dropped without a word: `{"dry_run":true}` must not become a wet run.
-pub async fn read_nothing(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
-    let body = read(request, payload, ONE_EVENT).await?;
+/// Refuses a body that has fields. Endpoints that take their parameters from the query use this:
+/// if they ignored the body, `{"dry_run":true}` sent there would cause a real run.
+pub async fn expect_empty_body(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
+    let body = read(request, payload, MAX_EVENT_BYTES).await?;
     if body.is_empty() {
         return Ok(());
     }
@@ -81,35 +81,35 @@ async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Result<B
         return Err(Error::ContentEncoding);
     }
     let too_large = || Error::TooLarge { field: "body".into(), limit };
-    let length = announced_length(request);
+    let length = declared_length(request);
     if length.is_some_and(|length| length > limit) {
         return Err(too_large());
     }
     let memory = request.app_data::<RequestMemory>().ok_or_else(|| Error::Internal("no memory for bodies".into()))?;
     let mut reading = Reading { payload, bytes: BytesMut::with_capacity(length.unwrap_or(0).min(SMALL_BODY)) };
     let reader = reading.read(memory, length.unwrap_or(limit), limit);
-    match tokio::time::timeout(Duration::from_secs(READ_SECONDS), reader).await {
+    match tokio::time::timeout(Duration::from_secs(TIMEOUT_SECONDS), reader).await {
         Ok(Ok(Some(share))) => Ok(Body { bytes: reading.bytes.freeze(), share }),
         Ok(Ok(None)) => Err(too_large()),
         Ok(Err(error)) => {
-            // A client that is still sending would see a reset connection instead of the answer.
+            // A client that is still sending would see a reset connection instead of the response.
             discard(reading.payload).await;
             Err(error)
         }
-        Err(_) => Err(Error::BodyTimeout(READ_SECONDS)),
+        Err(_) => Err(Error::BodyTimeout(TIMEOUT_SECONDS)),
     }
 }
 
-/// A body that is being read.
 struct Reading {
     payload: Payload,
     bytes: BytesMut,
 }
 
 impl Reading {
-    /// Reads a body of up to `size` bytes. Its share of the memory is taken when it turns out to be
-    /// large, or has arrived: who announces a body and does not send it takes nothing. Returns
-    /// nothing if there are more bytes than `limit`.
+    /// Reads a body of up to `size` bytes. Returns `None` if it has more than `limit` bytes.
+    ///
+    /// The share of the memory is taken once more than [`SMALL_BODY`] bytes have arrived, or at the
+    /// end of the body. A client that declares a length and sends nothing therefore takes no memory.
     async fn read(&mut self, memory: &RequestMemory, size: usize, limit: usize) -> Result<Option<Share>, Error> {
         let mut share = None;
         while let Some(chunk) = self.payload.next().await {
@@ -133,14 +133,14 @@ impl Reading {
     }
 }
 
-/// Reads a body without keeping it, for as long as one may take to arrive.
+/// Reads and drops the remaining body, for at most [`TIMEOUT_SECONDS`].
 async fn discard(mut payload: Payload) {
     let discarding = async { while let Some(Ok(_)) = payload.next().await {} };
-    let _ = tokio::time::timeout(Duration::from_secs(READ_SECONDS), discarding).await;
+    let _ = tokio::time::timeout(Duration::from_secs(TIMEOUT_SECONDS), discarding).await;
 }
 
-/// Returns the length that the request announces: 0 if there is no body, `None` if it is not known.
-fn announced_length(request: &HttpRequest) -> Option<usize> {
+/// Returns the length that the headers declare: 0 if there is no body, `None` if it is unknown.
+fn declared_length(request: &HttpRequest) -> Option<usize> {
     match request.headers().get(header::CONTENT_LENGTH) {
         Some(length) => length.to_str().ok()?.trim().parse().ok(),
         None if request.headers().contains_key(header::TRANSFER_ENCODING) => None,
@@ -148,7 +148,7 @@ fn announced_length(request: &HttpRequest) -> Option<usize> {
     }
 }
 
-/// Whether the body is compressed, or otherwise not what it stands for.
+/// Returns whether the body has a `Content-Encoding` other than `identity`.
 fn is_encoded(request: &HttpRequest) -> bool {
     let mut encodings = request.headers().get_all(header::CONTENT_ENCODING);
     encodings.any(|encoding| !encoding.is_empty() && !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))

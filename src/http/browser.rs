@@ -1,12 +1,13 @@
-//! What a browser must not do for somebody else's page.
+//! Refuses requests that a browser sends on behalf of a foreign page.
 //!
-//! A browser sends the requests of every page, and while nobody has to log in, it makes no
-//! difference whose page that is. Two checks make one. The host must be this server's
-//! ([`crate::domain::hosts`]), or a page whose name was pointed at this server could read and
-//! write everything. And a write must not come from a page of another origin. Programs are not
-//! affected by the second: they send neither `Origin` nor `Sec-Fetch-Site`.
+//! A browser sends requests for every page that it shows, and this server has no login that would
+//! tell the pages apart. Two checks do. First, the host must be one of this server's
+//! ([`crate::domain::hosts`]). Otherwise a page whose own host name resolves to this server (DNS
+//! rebinding) could read and write everything. Second, a write must not come from a page of another
+//! origin. Programs are not affected by the second check: they send neither `Origin` nor
+//! `Sec-Fetch-Site`.
 //!
-//! Both are decided before the body is read, without an allocation.
+//! Both checks run before the body is read and allocate nothing.
 
 use actix_web::dev::ServiceRequest;
 use actix_web::http::header::{HeaderName, HeaderValue};
@@ -18,10 +19,10 @@ use crate::domain::hosts::AllowedHosts;
 
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Load balancers ask for these under names of their own. They tell nothing worth hiding.
+/// Load balancers request these paths with host names of their own. Their responses hold nothing secret.
 const PROBES: [&str; 2] = ["/health", "/ready"];
 
-/// Returns why a request is refused, if it is.
+/// Returns the reason to refuse a request, or `None` if it is allowed.
 pub fn refusal(request: &ServiceRequest) -> Option<Problem> {
     if !is_for_this_server(request) {
         let detail = "the request is for a host that is not this server's; --allowed-hosts names its hosts";
@@ -35,11 +36,11 @@ pub fn refusal(request: &ServiceRequest) -> Option<Problem> {
 
 fn is_for_this_server(request: &ServiceRequest) -> bool {
     let Some(allowed) = request.app_data::<Data<AllowedHosts>>() else { return false };
-    // The target's own host comes first (RFC 9112, 3.2.2).
+    // The host in the request target takes precedence over `Host` (RFC 9112, 3.2.2).
     if let Some(authority) = request.uri().authority() {
         return allowed.allow(authority.as_str()) || is_probe(request);
     }
-    // Browsers always name a host. Who names none speaks HTTP/1.0, or is no browser.
+    // Browsers always send `Host`. A client that does not uses HTTP/1.0 or is not a browser.
     let Some(host) = request.headers().get(header::HOST).filter(|host| !host.is_empty()) else { return true };
     host.to_str().is_ok_and(|host| allowed.allow(host)) || is_probe(request)
 }
@@ -48,14 +49,14 @@ fn is_probe(request: &ServiceRequest) -> bool {
     PROBES.contains(&request.path())
 }
 
-/// Whether a request changes anything. One `GET` does: an image on any page could claim work.
+/// Returns whether a request changes anything. One `GET` does: an image on any page could claim work with it.
 fn has_effect(request: &ServiceRequest) -> bool {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     !is_read || request.path() == "/events/subscribe"
 }
 
-/// The browser's own word counts most. Older browsers, and all of them on pages without TLS, say
-/// only where the page is from.
+/// Returns whether a request comes from a page of another origin. `Sec-Fetch-Site` decides if it is
+/// present. Older browsers, and all browsers on pages without TLS, send only `Origin`.
 fn is_from_foreign_page(request: &ServiceRequest) -> bool {
     let headers = request.headers();
     if let Some(site) = headers.get(&SEC_FETCH_SITE) {
@@ -69,9 +70,9 @@ fn is_from_foreign_page(request: &ServiceRequest) -> bool {
     !host.is_some_and(|host| is_origin_of(host, origin.as_bytes()))
 }
 
-/// Whether an origin (`https://queue.example:8443`) names this host. The scheme may differ: TLS
-/// ends at a proxy.
+/// Returns whether an origin (`https://queue.example:8443`) has this host. The scheme is ignored,
+/// because a proxy may terminate TLS.
 fn is_origin_of(host: &[u8], origin: &[u8]) -> bool {
     let after_scheme = origin.strip_prefix(b"https://").or_else(|| origin.strip_prefix(b"http://"));
-    after_scheme.is_some_and(|named| named.eq_ignore_ascii_case(host))
+    after_scheme.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }

@@ -1,8 +1,8 @@
-//! The body of a response that carries claimed work.
+//! The body of a response that carries claimed events.
 //!
-//! It gives its bytes in slices, and with the last of them the claim to the connection's
-//! [`SentClaims`], which decide whether it arrived. Dropped before the server has asked for all
-//! bytes, it undoes the claim.
+//! It yields its bytes in slices. With the last slice it hands the claim to the connection's
+//! [`SentClaims`], which decides whether the response arrived. If the body is dropped before the
+//! server has polled all bytes, the claim is undone.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use super::sliced_body::SLICE;
 use crate::engine::claim::{ClaimedBatch, SentClaim};
 use crate::error::Error;
 
-/// Claimed work, serialised, with the claim attached.
+/// Serialised events with their claim.
 pub struct ClaimBody {
     length: u64,
     content: Content,
@@ -29,7 +29,7 @@ pub struct ClaimBody {
 enum Content {
     Unsent(Bytes, SentClaim),
     Sent,
-    /// The client had closed the connection before.
+    /// Not sent, because the client has closed the connection.
     Withheld,
 }
 
@@ -43,8 +43,8 @@ impl MessageBody for ClaimBody {
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
         let is_closed = self.connection.as_ref().is_some_and(|connection| connection.is_closed_by_client());
         match std::mem::replace(&mut self.content, Content::Withheld) {
-            // A client that closes its side while it waits counts as gone. The server, which
-            // knows it as well, drops the body next.
+            // A client that closes its side while it waits counts as disconnected. The server sees
+            // the close as well and drops the body next.
             Content::Unsent(..) if is_closed => Poll::Pending,
             Content::Withheld => Poll::Pending,
             Content::Unsent(mut bytes, claim) if bytes.len() > SLICE => {
@@ -68,7 +68,7 @@ impl MessageBody for ClaimBody {
     }
 }
 
-/// A 200 that carries claimed work.
+/// Returns a 200 response with the claimed events, serialised by `view`.
 pub fn respond(
     request: &HttpRequest,
     claimed: ClaimedBatch,

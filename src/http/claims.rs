@@ -1,4 +1,4 @@
-//! `/events/subscribe` and `/events/claim`: workers asking for work.
+//! `/events/subscribe` and `/events/claim`: workers request events.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
-use super::body::{self, read_only_json};
+use super::body::{self, read_json_without_query};
 use super::claim_body;
 use super::query::read_query;
 use super::sliced_body::to_bytes;
@@ -23,7 +23,7 @@ struct ClaimedEvents<'a> {
     events: Vec<EventView<'a>>,
 }
 
-/// `GET /events/subscribe`: one event, or with `max` a batch.
+/// `GET /events/subscribe`: claims one event, or a batch if `max` is given.
 pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let max = query.integer("max", 1..=limits::BATCH);
@@ -31,17 +31,17 @@ pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
     let claim = read_claim(&mut query, worker_id, max.unwrap_or(1));
     let claimed = engine.claim_deliveries(query.finish_with(claim)?).await?;
     if claimed.events().is_empty() {
-        return Ok(nothing());
+        return Ok(respond_empty());
     }
     claim_body::respond(&request, claimed, |claimed| match (max, claimed.events().first()) {
         (None, Some(row)) => to_bytes(size_of(claimed.events()), &EventView::claimed(row)),
-        _ => to_bytes(size_of(claimed.events()), &batch(claimed)),
+        _ => to_bytes(size_of(claimed.events()), &batch_view(claimed)),
     })
 }
 
-/// `POST /events/claim`: always a batch, and may be asked again by `request_id`.
+/// `POST /events/claim`: claims a batch. A request with the same `request_id` may be repeated.
 pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
+    let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let worker_id = fields.required("worker_id", Fields::worker_id);
     let max = fields.integer("max", 1..=limits::BATCH);
@@ -50,13 +50,13 @@ pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload)
     let claim = claim.map(|claim| ClaimRequest { request_id, ..claim });
     let claimed = engine.claim_deliveries(fields.finish_with(claim)?).await?;
     if claimed.events().is_empty() {
-        return Ok(nothing());
+        return Ok(respond_empty());
     }
-    claim_body::respond(&request, claimed, |claimed| to_bytes(size_of(claimed.events()), &batch(claimed)))
+    claim_body::respond(&request, claimed, |claimed| to_bytes(size_of(claimed.events()), &batch_view(claimed)))
 }
 
-/// Reads `tags`, `wait` and `lease`, which all claims share; all of them, even if the worker was
-/// refused, or they would count as unknown.
+/// Reads `tags`, `wait` and `lease`, which all claims have. Reads all of them even if `worker_id` is
+/// invalid, because fields that are not read are reported as unknown.
 pub fn read_claim<V: FieldValue>(
     fields: &mut Fields<'_, V>,
     worker_id: Option<String>,
@@ -75,10 +75,10 @@ pub fn read_claim<V: FieldValue>(
     })
 }
 
-fn batch(claimed: &ClaimedBatch) -> ClaimedEvents<'_> {
+fn batch_view(claimed: &ClaimedBatch) -> ClaimedEvents<'_> {
     ClaimedEvents { events: claimed.events().iter().map(EventView::claimed).collect() }
 }
 
-fn nothing() -> HttpResponse {
+fn respond_empty() -> HttpResponse {
     HttpResponse::NoContent().insert_header((header::CACHE_CONTROL, "no-store")).finish()
 }

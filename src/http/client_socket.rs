@@ -1,9 +1,9 @@
-//! A client's connection, as the HTTP server reads and writes it.
+//! The socket of a client's connection.
 //!
-//! It passes everything on to the socket, counts what it writes and reports to
-//! [`SentClaims`]. When the server closes a connection on which claims are undecided, it
-//! closes its own side at once and keeps the socket until they are decided: until the client
-//! closes or resets, or until nothing more is to be expected.
+//! It passes reads and writes on to the TCP socket, counts the bytes written and reports incidents
+//! to [`SentClaims`]. When the server closes a connection with undecided claims, its own side is
+//! closed at once, but the socket stays open until the claims are decided: until the client closes
+//! or resets the connection, or until `MAX_LINGER` has passed.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,62 +19,60 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::sent_claims::{Incident, SentClaims};
 use super::tcp_info::TcpInfo;
 
-/// How often a connection that the server has closed is looked at. The kernel announces a
-/// close and a reset, but no acknowledgement.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The time between two checks of a connection that the server has closed. The kernel signals a
+/// close and a reset, but not an acknowledgement.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a connection that the server has closed is kept for a client that is slow to take
-/// the rest of its response.
-const KEPT_FOR: Duration = Duration::from_secs(75);
+/// The maximum time for which a connection that the server has closed stays open, for a client that
+/// is slow to read its response.
+const MAX_LINGER: Duration = Duration::from_secs(75);
 
-/// A connection to a client.
 pub struct ClientSocket {
     socket: TcpStream,
     claims: Rc<SentClaims>,
     closing: Option<Closing>,
 }
 
-/// A connection whose own side the server has closed.
+/// The state of a connection after the server has closed its own side.
 struct Closing {
-    look: Pin<Box<Sleep>>,
+    next_check: Pin<Box<Sleep>>,
     until: Instant,
 }
 
 impl ClientSocket {
-    /// Takes a socket over.
     pub fn new(socket: TcpStream) -> Self {
         ClientSocket { socket, claims: Rc::default(), closing: None }
     }
 
-    /// The claims that are sent over it.
+    /// Returns the claims that are sent over this connection.
     pub fn claims(&self) -> Rc<SentClaims> {
         self.claims.clone()
     }
 
-    fn note(&self, incident: Incident) {
-        self.claims.note(incident, || TcpInfo::of(&self.socket));
+    fn report(&self, incident: Incident) {
+        self.claims.decide(incident, || TcpInfo::of(&self.socket));
     }
 
-    /// Waits until all claims are decided. The server's own side is closed.
+    /// Waits until all claims are decided. Called after the server's own side is closed.
     fn poll_decided(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.claims.is_empty() {
             if !self.claims.is_closed_by_client() && self.poll_discard(cx).is_ready() {
                 continue;
             }
             let Some(closing) = &mut self.closing else { break };
-            ready!(closing.look.as_mut().poll(cx));
+            ready!(closing.next_check.as_mut().poll(cx));
             let now = Instant::now();
-            closing.look.as_mut().reset(now + LOOK_EVERY);
-            let incident = if now < closing.until { Incident::Quiet } else { Incident::GivenUp };
-            self.note(incident);
+            closing.next_check.as_mut().reset(now + CHECK_INTERVAL);
+            let incident = if now < closing.until { Incident::Quiet } else { Incident::Abandoned };
+            self.report(incident);
         }
         Poll::Ready(())
     }
 
-    /// Reads what nobody wants any more, to learn of the client's end.
+    /// Reads and drops bytes, to notice when the client closes or resets the connection.
     fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut unwanted = [MaybeUninit::uninit(); 1024];
-        Pin::new(self).poll_read(cx, &mut ReadBuf::uninit(&mut unwanted)).map(drop)
+        let mut discarded = [MaybeUninit::uninit(); 1024];
+        Pin::new(self).poll_read(cx, &mut ReadBuf::uninit(&mut discarded)).map(drop)
     }
 }
 
@@ -82,7 +80,7 @@ impl AsyncRead for ClientSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let outcome = ready!(Pin::new(&mut self.socket).poll_read(cx, buffer));
-        self.note(match &outcome {
+        self.report(match &outcome {
             Ok(()) if buffer.filled().len() == before => Incident::Closed,
             Ok(()) => Incident::Received,
             Err(_) => Incident::Failed,
@@ -97,7 +95,7 @@ impl AsyncWrite for ClientSocket {
         let outcome = ready!(Pin::new(&mut self.socket).poll_write(cx, bytes));
         match &outcome {
             Ok(written) => self.claims.after_write(*written),
-            Err(_) => self.note(Incident::Failed),
+            Err(_) => self.report(Incident::Failed),
         }
         Poll::Ready(outcome)
     }
@@ -108,13 +106,14 @@ impl AsyncWrite for ClientSocket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.closing.is_none() {
-            self.note(Incident::Quiet);
+            self.report(Incident::Quiet);
             let outcome = ready!(Pin::new(&mut self.socket).poll_shutdown(cx));
             if outcome.is_err() {
-                self.note(Incident::Failed);
+                self.report(Incident::Failed);
                 return Poll::Ready(outcome);
             }
-            self.closing = Some(Closing { look: Box::pin(sleep(LOOK_EVERY)), until: Instant::now() + KEPT_FOR });
+            self.closing =
+                Some(Closing { next_check: Box::pin(sleep(CHECK_INTERVAL)), until: Instant::now() + MAX_LINGER });
         }
         self.poll_decided(cx).map(Ok)
     }
@@ -122,6 +121,6 @@ impl AsyncWrite for ClientSocket {
 
 impl Drop for ClientSocket {
     fn drop(&mut self) {
-        self.note(Incident::GivenUp);
+        self.report(Incident::Abandoned);
     }
 }

@@ -1,10 +1,10 @@
-//! A connection that hands on one request at a time.
+//! A connection that passes one request at a time to actix-http.
 //!
-//! actix-http decodes every request that has arrived, and keeps what it needs to answer one (its
-//! method, its version, whether the connection ends) in a place where the next one overwrites it.
-//! Of a `GET` and a `HEAD` that arrive together, the first would be answered without its body,
-//! and the end of the connection would be announced on the wrong response. So what follows a
-//! request is held back until that request has been answered.
+//! actix-http decodes every request that has arrived (HTTP pipelining). It keeps the method, the
+//! version and whether to close the connection in one field each, and the next request overwrites
+//! them. If a `GET` and a `HEAD` arrived together, the response to the `GET` would have no body, and
+//! `Connection: close` would be on the wrong response. A [`Connection`] therefore holds back the
+//! bytes that follow a request until there is a response to it.
 
 use std::cell::Cell;
 use std::io;
@@ -20,33 +20,33 @@ use super::client_socket::ClientSocket;
 use super::framing::Framing;
 use super::sent_claims::SentClaims;
 
-/// Bytes of later requests that are read while one is being answered. They are read at all so that
-/// the end of the connection behind them is noticed.
+/// The maximum number of bytes of later requests that are read before the response to the current
+/// one. They are read in order to notice the end of the connection.
 const READ_AHEAD: usize = 64 * 1024;
 
-/// Bytes that are read ahead at a time.
+/// The number of bytes that are read ahead at a time.
 const PIECE: usize = 1024;
 
-/// Whether the present request of a connection has been answered.
+/// Whether there is a response to the current request of a connection.
 #[derive(Default)]
-pub struct Turn {
-    is_over: Cell<bool>,
+pub struct RequestState {
+    is_answered: Cell<bool>,
     waker: Cell<Option<Waker>>,
 }
 
-/// Ends the turn of a request when it is dropped.
-pub struct Answering(Rc<Turn>);
+/// Marks the current request as answered when it is dropped.
+pub struct RequestGuard(Rc<RequestState>);
 
-impl Turn {
-    /// The turn of the request that is being answered on this connection.
-    pub fn of(request: &actix_web::dev::ServiceRequest) -> Option<Answering> {
-        request.conn_data::<Rc<Turn>>().cloned().map(Answering)
+impl RequestState {
+    /// Returns the guard of a request that is being handled.
+    pub fn guard(request: &actix_web::dev::ServiceRequest) -> Option<RequestGuard> {
+        request.conn_data::<Rc<RequestState>>().cloned().map(RequestGuard)
     }
 }
 
-impl Drop for Answering {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.0.is_over.set(true);
+        self.0.is_answered.set(true);
         if let Some(waker) = self.0.waker.take() {
             waker.wake();
         }
@@ -57,55 +57,54 @@ impl Drop for Answering {
 pub struct Connection {
     socket: ClientSocket,
     framing: Framing,
-    turn: Rc<Turn>,
+    request_state: Rc<RequestState>,
+    /// Bytes that were read and not yet passed on.
     held: BytesMut,
 }
 
 impl Connection {
-    /// Wraps a stream.
     pub fn new(stream: TcpStream) -> Self {
         Connection {
             socket: ClientSocket::new(stream),
             framing: Framing::default(),
-            turn: Rc::default(),
+            request_state: Rc::default(),
             held: BytesMut::new(),
         }
     }
 
-    /// The claims that are sent over it.
+    /// Returns the claims that are sent over this connection.
     pub fn claims(&self) -> Rc<SentClaims> {
         self.socket.claims()
     }
 
-    /// The turns of its requests.
-    pub fn turn(&self) -> Rc<Turn> {
-        self.turn.clone()
+    pub fn request_state(&self) -> Rc<RequestState> {
+        self.request_state.clone()
     }
 
-    /// Hands on bytes of the present request.
+    /// Passes on bytes of the current request.
     fn poll_request(&mut self, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if !self.held.is_empty() {
-            let room = self.held.len().min(out.remaining());
-            let count = self.framing.take(&self.held[..room]);
+            let available = self.held.len().min(out.remaining());
+            let count = self.framing.take(&self.held[..available]);
             out.put_slice(&self.held[..count]);
             self.held.advance(count);
             return Poll::Ready(Ok(()));
         }
         let start = out.filled().len();
         ready!(Pin::new(&mut self.socket).poll_read(context, out))?;
-        let fresh = &out.filled()[start..];
-        let count = self.framing.take(fresh);
-        self.held.extend_from_slice(&fresh[count..]);
+        let received = &out.filled()[start..];
+        let count = self.framing.take(received);
+        self.held.extend_from_slice(&received[count..]);
         out.set_filled(start + count);
         Poll::Ready(Ok(()))
     }
 
-    /// Waits for the turn of the next request. Returns early if the connection ends.
-    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Waits until the next request may be passed on. Returns early if the connection ends.
+    fn poll_next_request(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let end = self.poll_end(context);
-        // New bytes wake the reader by themselves; those that are held do not. A reader that is woken
-        // for nothing would also hurry a body that waits for news from the socket.
-        self.turn.waker.set((!self.held.is_empty()).then(|| context.waker().clone()));
+        // New bytes from the socket wake the reader, but held bytes do not. Without held bytes no waker
+        // is set: a needless wake-up would also poll a response body that waits for the socket.
+        self.request_state.waker.set((!self.held.is_empty()).then(|| context.waker().clone()));
         end
     }
 
@@ -128,10 +127,10 @@ impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.framing.is_at_end() {
-            if !this.turn.is_over.get() {
-                return this.poll_turn(context);
+            if !this.request_state.is_answered.get() {
+                return this.poll_next_request(context);
             }
-            this.turn.is_over.set(false);
+            this.request_state.is_answered.set(false);
             this.framing = Framing::default();
         }
         this.poll_request(context, out)

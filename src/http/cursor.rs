@@ -1,13 +1,14 @@
-//! Cursors of lists that go by number: `next` in an answer, `after` in the request for the next page.
+//! Cursors of lists that are sorted by id: `next` in a response, `after` in the request for the next
+//! page.
 //!
-//! A cursor carries the epoch of the database (see [`crate::domain::history`]): after a restore, the
-//! same position in another history would skip or repeat rows without anybody noticing.
+//! A cursor contains the epoch of the database (see [`crate::domain::history`]). After a restore,
+//! the same position belongs to another history and would silently skip or repeat rows.
 
 use crate::domain::history::{Numbers, is_epoch};
 use crate::engine::Engine;
 use crate::error::Error;
 
-/// Where a page ended.
+/// The end of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cursor {
     epoch: String,
@@ -15,7 +16,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Reads the text of a cursor, of whatever history.
+    /// Parses a cursor of any history.
     pub fn parse(text: &str) -> Option<Self> {
         let (epoch, digits) = text.split_once('_').filter(|(epoch, _)| is_epoch(epoch))?;
         let is_plain = (1..=19).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -23,7 +24,7 @@ impl Cursor {
         Some(Cursor { epoch: epoch.to_owned(), position })
     }
 
-    /// Returns the position, or an error if the cursor is from a history that the database has left.
+    /// Returns the position, or an error if the cursor is from a history that a restore has ended.
     async fn position(self, engine: &Engine, numbers: Numbers) -> Result<i64, Error> {
         match engine.holds_cursor(&self.epoch, numbers, self.position).await? {
             true => Ok(self.position),
@@ -34,7 +35,7 @@ impl Cursor {
     }
 }
 
-/// Returns the position behind which a page begins, if a cursor says so.
+/// Returns the position after which the page of a cursor begins.
 pub async fn position_of(cursor: Option<Cursor>, engine: &Engine, numbers: Numbers) -> Result<Option<i64>, Error> {
     match cursor {
         Some(cursor) => cursor.position(engine, numbers).await.map(Some),
@@ -42,7 +43,7 @@ pub async fn position_of(cursor: Option<Cursor>, engine: &Engine, numbers: Numbe
     }
 }
 
-/// Returns the text of the cursor to the page behind `position`, if there is one.
+/// Returns the cursor to the page after `position`, as text.
 pub async fn next_cursor(position: Option<i64>, engine: &Engine, numbers: Numbers) -> Result<Option<String>, Error> {
     let Some(position) = position else { return Ok(None) };
     Ok(Some(format!("{}_{position}", engine.epoch_for_cursor(numbers, position).await?)))

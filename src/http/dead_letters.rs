@@ -1,13 +1,13 @@
-//! `/dead-letters`: pushes that were given up, as they were at the time, and sending one again.
+//! `/dead-letters`: exhausted deliveries with snapshots from that time, and the replay of one.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::body::{self, path_id, read_only_json};
+use super::body::{self, path_id, read_json_without_query};
 use super::cursor::{next_cursor, position_of};
-use super::query::{expect_no_query, read_query, take_page};
+use super::query::{expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::history::Numbers;
@@ -22,7 +22,7 @@ use crate::engine::operate::replays::ReplayOrder;
 use crate::error::Error;
 use crate::store::lists::dead_letters::{self, DeadLetterFilter, DeadLetterRow, Range, WholeDeadLetter};
 
-/// How dead letters may be sent again, as a client may name it.
+/// The values of `config` in a request, for error texts.
 pub const CONFIGS: &str = "current, original";
 
 #[derive(Serialize)]
@@ -39,14 +39,14 @@ struct DeadLetterView<'a> {
     replayed_at: Option<Timestamp>,
     replayed_by: Option<&'a str>,
     replay_config: Option<&'a str>,
-    /// Only of one.
+    /// Omitted in lists.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    copies: Option<Copies<'a>>,
+    snapshots: Option<Snapshots<'a>>,
 }
 
-/// What was kept of the time.
+/// The event, the subscription and the attempts at the time when the delivery became a dead letter.
 #[derive(Serialize)]
-struct Copies<'a> {
+struct Snapshots<'a> {
     event: &'a RawJson,
     subscription: Map<String, Value>,
     attempts: &'a RawJson,
@@ -67,13 +67,13 @@ impl<'a> DeadLetterView<'a> {
             replayed_at: timestamp(row.replayed_at),
             replayed_by: row.replayed_by.as_deref(),
             replay_config: row.replay_config.as_deref(),
-            copies: None,
+            snapshots: None,
         }
     }
 
     fn whole(whole: &'a WholeDeadLetter) -> Self {
         let mut view = Self::of(&whole.letter);
-        view.copies = Some(Copies {
+        view.snapshots = Some(Snapshots {
             event: &whole.event.0,
             subscription: without_header_values(&whole.subscription.0),
             attempts: &whole.attempts.0,
@@ -82,7 +82,7 @@ impl<'a> DeadLetterView<'a> {
     }
 }
 
-/// The subscription as it was, with its headers' names alone. There is no secret in it.
+/// Returns the snapshot of a subscription with the values of its headers masked. It contains no secret.
 fn without_header_values(subscription: &RawJson) -> Map<String, Value> {
     let mut fields: Map<String, Value> = serde_json::from_str(subscription.as_str()).unwrap_or_default();
     headers::mask(&mut fields);
@@ -95,7 +95,7 @@ struct DeadLetters<'a> {
     next: Option<String>,
 }
 
-/// `GET /dead-letters`.
+/// `GET /dead-letters`: lists dead letters without their snapshots.
 pub async fn list_dead_letters(
     engine: Data<Engine>,
     scope: Scope,
@@ -109,7 +109,7 @@ pub async fn list_dead_letters(
         since: query.timestamp("since"),
         replayed: query.boolean("replayed"),
     };
-    let (after, limit) = take_page(&mut query);
+    let (after, limit) = read_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let range = Range { after, until: i64::MAX, limit, scan: engine.settings().list_scan_rows };
@@ -119,17 +119,17 @@ pub async fn list_dead_letters(
     Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: next_cursor(next, &engine, Numbers::Ids).await? }))
 }
 
-/// `GET /dead-letters/{id}`.
+/// `GET /dead-letters/{id}`: returns a dead letter with its snapshots.
 pub async fn get_dead_letter(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
-    let letter = dead_letters::get_dead_letter(&mut conn, &scope, id).await?;
-    let letter = letter.ok_or(Error::DeadLetterNotFound(id))?;
-    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&letter)))
+    let dead_letter = dead_letter_list::get_dead_letter(&mut conn, &scope, id).await?;
+    let dead_letter = dead_letter.ok_or(Error::DeadLetterNotFound(id))?;
+    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter)))
 }
 
-/// `POST /dead-letters/{id}/replay`.
+/// `POST /dead-letters/{id}/replay`: sends a dead letter again.
 pub async fn replay_dead_letter(
     engine: Data<Engine>,
     scope: Scope,
@@ -137,7 +137,7 @@ pub async fn replay_dead_letter(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
+    let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
     let config = fields.word("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
@@ -145,6 +145,6 @@ pub async fn replay_dead_letter(
     let new_webhook_id = fields.boolean("new_webhook_id").unwrap_or(false);
     let by = fields.finish_with(by)?;
     let order = ReplayOrder { config, payload, new_webhook_id };
-    let letter = engine.replay_dead_letter(scope.with_actor(by), id, order).await?;
-    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&letter)))
+    let dead_letter = engine.replay_dead_letter(scope.with_actor(by), id, order).await?;
+    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter)))
 }

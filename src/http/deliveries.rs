@@ -1,15 +1,15 @@
-//! `/deliveries`: what became of each push, attempt by attempt, and an operator's word on it.
+//! `/deliveries`: reads pushes with their attempts, and retries, cancels or dead-letters one.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use chrono::TimeDelta;
 use serde::Serialize;
 
-use super::body::{self, path_id, read_nothing, read_only_json};
+use super::body::{self, expect_empty_body, path_id, read_json_without_query};
 use super::cursor::{next_cursor, position_of};
 use super::events::STATES;
 use super::operate::read_reason;
-use super::query::{expect_no_query, read_query, take_page};
+use super::query::{expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
 use crate::domain::history::Numbers;
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
@@ -23,24 +23,23 @@ use crate::store::lists::pushes::{PushFilter, PushRow, get_push, list_pushes};
 use crate::store::tables::event_log::LogEntry;
 use crate::store::tables::push_log::attempts_of_push;
 
-/// Attempts that come with a delivery at most, the latest ones; `/logs` has them all.
+/// The maximum number of attempts in the view of a delivery. The latest are shown; `/logs` has all.
 const ATTEMPTS_PER_DELIVERY: i64 = 500;
 
-/// A push on the wire.
+/// A push in a response.
 #[derive(Serialize)]
-#[expect(missing_docs, reason = "named as in the contract")]
 pub struct DeliveryView<'a> {
     pub id: DeliveryId,
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,
     pub status: &'static str,
-    /// Since it was published, retried or replayed, whichever came last.
+    /// The number of attempts since the push was published, retried or replayed, whichever came last.
     pub attempts_made: i32,
     pub max_attempts: i32,
     pub next_due: Option<Timestamp>,
     pub lease_expires_at: Option<Timestamp>,
     pub cancel_requested: bool,
-    /// Only where a reason was given.
+    /// Omitted if the operator gave no reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_reason: Option<&'a str>,
     pub ordering_key: Option<&'a str>,
@@ -48,13 +47,13 @@ pub struct DeliveryView<'a> {
     pub replay_of: Option<i64>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// Only of one.
+    /// Omitted in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<AttemptView<'a>>>,
 }
 
 impl<'a> DeliveryView<'a> {
-    /// A push without its attempts.
+    /// Returns the view of a push without its attempts.
     pub fn of(row: &'a PushRow) -> Self {
         let status = row.status.0;
         DeliveryView {
@@ -62,7 +61,7 @@ impl<'a> DeliveryView<'a> {
             event_id: row.event_id,
             subscription_id: row.subscription_id,
             status: status.as_str(),
-            // Failures are counted; the attempt that succeeded is the one after them.
+            // `retry_count` counts failures only, so a successful attempt is added.
             attempts_made: row.retry_count + i32::from(status == Status::Completed),
             max_attempts: row.max_retries,
             next_due: timestamp(row.due_at),
@@ -79,9 +78,8 @@ impl<'a> DeliveryView<'a> {
     }
 }
 
-/// One attempt on the wire.
+/// An attempt in a response.
 #[derive(Serialize)]
-#[expect(missing_docs, reason = "named as in the contract")]
 pub struct AttemptView<'a> {
     pub number: i32,
     pub started_at: Timestamp,
@@ -96,10 +94,10 @@ pub struct AttemptView<'a> {
 
 impl<'a> AttemptView<'a> {
     fn of(entry: &'a LogEntry) -> Self {
-        let took = TimeDelta::milliseconds(entry.execution_time_ms.unwrap_or(0));
+        let duration = TimeDelta::milliseconds(entry.execution_time_ms.unwrap_or(0));
         AttemptView {
             number: entry.attempt,
-            started_at: Timestamp(entry.created_at - took),
+            started_at: Timestamp(entry.created_at - duration),
             duration_ms: entry.execution_time_ms,
             status_code: entry.status_code,
             error_kind: entry.error_kind.as_deref(),
@@ -117,7 +115,7 @@ struct Deliveries<'a> {
     next: Option<String>,
 }
 
-/// `GET /deliveries`.
+/// `GET /deliveries`: lists pushes without their attempts.
 pub async fn list_deliveries(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let filter = PushFilter {
@@ -125,7 +123,7 @@ pub async fn list_deliveries(engine: Data<Engine>, scope: Scope, request: HttpRe
         subscription_id: query.id("subscription_id"),
         status: query.word("status", Status::parse, STATES),
     };
-    let (after, limit) = take_page(&mut query);
+    let (after, limit) = read_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let mut conn = engine.database().connection().await?;
@@ -135,7 +133,7 @@ pub async fn list_deliveries(engine: Data<Engine>, scope: Scope, request: HttpRe
     Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: next_cursor(next, &engine, Numbers::Ids).await? }))
 }
 
-/// `GET /deliveries/{id}`.
+/// `GET /deliveries/{id}`: returns a push with its attempts.
 pub async fn get_delivery(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
@@ -147,7 +145,7 @@ pub async fn get_delivery(engine: Data<Engine>, scope: Scope, request: HttpReque
     Ok(HttpResponse::Ok().json(view))
 }
 
-/// `POST /deliveries/{id}/retry`.
+/// `POST /deliveries/{id}/retry`: returns a FAILED or CANCELLED push to PENDING.
 pub async fn retry_delivery(
     engine: Data<Engine>,
     scope: Scope,
@@ -156,12 +154,12 @@ pub async fn retry_delivery(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
-    read_nothing(&request, payload).await?;
+    expect_empty_body(&request, payload).await?;
     let row = engine.retry_delivery(scope, id, reason).await?;
     Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
 }
 
-/// `POST /deliveries/{id}/cancel`.
+/// `POST /deliveries/{id}/cancel`: cancels a push, or requests that if it is being sent.
 pub async fn cancel_delivery(
     engine: Data<Engine>,
     scope: Scope,
@@ -170,12 +168,12 @@ pub async fn cancel_delivery(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
-    read_nothing(&request, payload).await?;
+    expect_empty_body(&request, payload).await?;
     let row = engine.cancel_delivery(scope, id, reason).await?;
     Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
 }
 
-/// `POST /deliveries/{id}/dead-letter`.
+/// `POST /deliveries/{id}/dead-letter`: moves a PENDING push to the dead letters.
 pub async fn dead_letter_delivery(
     engine: Data<Engine>,
     scope: Scope,
@@ -183,7 +181,7 @@ pub async fn dead_letter_delivery(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
+    let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
     let reason = fields.required("reason", |fields, name| fields.text(name, limits::NAME_CHARS));

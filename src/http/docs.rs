@@ -1,6 +1,5 @@
-//! `/openapi.yaml` and `/docs`: the contract, for machines and for people. Everything that
-//! the page needs is in the binary; it asks nobody on the internet, and the browser is told
-//! not to let it.
+//! `/openapi.yaml` and `/docs`: the contract, for machines and for people. The binary contains
+//! everything that the page needs, and the content security policy forbids requests to other hosts.
 
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse};
@@ -8,31 +7,30 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::query::expect_no_query;
 use crate::error::Error;
 
-/// The contract.
 pub const OPENAPI: &str = include_str!("../../openapi.yaml");
 
-/// The page. Its settings are data, not script, so that no inline script need be allowed.
+/// The documentation page. Its settings are data attributes, because the policy forbids inline scripts.
 const PAGE: &str = include_str!("docs.html");
 
-/// Only this server, for everything. The viewer writes its style sheet into the page, hence
-/// the inline styles; icons and fonts come with it as `data:`.
+/// Allows resources of this server only. Inline styles are allowed because the viewer inserts its
+/// style sheet into the page, and `data:` because it embeds its icons and fonts.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src 'self' data:; font-src 'self' data:; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// `GET /`: there is no page of its own yet.
+/// `GET /`: redirects to `/docs`.
 pub async fn root(request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
     Ok(HttpResponse::Found().insert_header((header::LOCATION, "/docs")).finish())
 }
 
-/// `GET /openapi.yaml`.
+/// `GET /openapi.yaml`: returns the contract.
 pub async fn openapi(request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
     Ok(HttpResponse::Ok().content_type("application/yaml").body(OPENAPI))
 }
 
-/// `GET /docs`.
+/// `GET /docs`: returns the documentation page.
 pub async fn page(request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
     Ok(HttpResponse::Ok()
@@ -42,7 +40,7 @@ pub async fn page(request: HttpRequest) -> Result<HttpResponse, Error> {
         .body(PAGE))
 }
 
-/// `GET /docs/scalar.js`.
+/// `GET /docs/scalar.js`: returns the script of the documentation page.
 pub async fn script(request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
     let script = scalar_api_reference::get_asset("scalar.js")

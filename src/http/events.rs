@@ -1,4 +1,4 @@
-//! `/events`: publishing and reading.
+//! `/events`: publishes and reads events.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
-use super::body::{self, path_id, read_only_json};
+use super::body::{self, path_id, read_json_without_query};
 use super::cursor::{next_cursor, position_of};
 use super::deliveries::DeliveryView;
 use super::new_event::{read_event, traceparent};
-use super::query::{Query, read_query, take_cursor};
-use super::sliced_body::json;
+use super::query::{Query, read_cursor, read_query};
+use super::sliced_body::respond_json;
 use super::view::{EventView, LogView, published, size_of};
 use crate::domain::history::Numbers;
 use crate::domain::input::{Fields, RawFields, read_items};
@@ -27,38 +27,38 @@ use crate::store::lists::pushes::pushes_of_event;
 use crate::store::tables::event_log::logs_of_event;
 use crate::store::tables::events::{get_cancel_reason as load_cancel_reason, get_event as load_event};
 
-/// Log entries that come with an event at most; `/logs` has them all.
+/// The maximum number of log entries in the view of an event. `/logs` has all.
 const LOGS_PER_EVENT: i64 = 1_000;
 
-/// Deliveries that come with an event at most; `/deliveries` has them all.
+/// The maximum number of deliveries in the view of an event. `/deliveries` has all.
 const DELIVERIES_PER_EVENT: i64 = 100;
 
-/// The deepest page by offset; deeper ones go by cursor.
+/// The maximum `offset`. Later pages are reached by cursor.
 const MAX_OFFSET: i64 = 10_000;
 
-/// The states, as a client may name them.
+/// The values of `status` in a request, for error texts.
 pub const STATES: &str = "PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED";
 
-/// `POST /events`.
+/// `POST /events`: publishes an event.
 pub async fn publish_event(
     engine: Data<Engine>,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
+    let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let event = read_event(&mut fields, traceparent(&request).as_deref());
     let event = fields.finish_with(event)?;
-    // What is needed of the body has been copied; large calls wait here.
+    // The event owns copies of what it needs. The body is freed before the publish, which may wait.
     let share = body.into_share();
     let events = Arc::new(vec![event]);
     let stored = engine.publish_events(events.clone()).await?;
     let Some(row) = published(events, stored).pop() else {
-        return Err(Error::Internal("an event was stored and not answered".into()));
+        return Err(Error::Internal("publishing an event returned no row".into()));
     };
-    let mut response = json(StatusCode::CREATED, size_of([&row.0]), &EventView::published(&row), Some(share))?;
+    let mut response = respond_json(StatusCode::CREATED, size_of([&row.0]), &EventView::published(&row), Some(share))?;
     let location = HeaderValue::from_str(&format!("/events/{}", row.0.event.id));
-    // A path of digits is a header's value.
+    // Cannot fail: the path is ASCII.
     response.headers_mut().insert(header::LOCATION, location.map_err(|error| Error::Internal(error.to_string()))?);
     Ok(response)
 }
@@ -68,13 +68,13 @@ struct Events<'a> {
     events: Vec<EventView<'a>>,
 }
 
-/// `POST /events/batch`.
+/// `POST /events/batch`: publishes all events of a batch, or none.
 pub async fn publish_batch(
     engine: Data<Engine>,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    let body = read_only_json(&request, payload, body::BATCH).await?;
+    let body = read_json_without_query(&request, payload, body::MAX_BATCH_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let items = fields.required("events", Fields::items);
     let items = fields.finish_with(items)?;
@@ -85,10 +85,10 @@ pub async fn publish_batch(
     let rows = published(events.clone(), engine.publish_events(events).await?);
     let size = size_of(rows.iter().map(|(row, _)| row));
     let events = Events { events: rows.iter().map(EventView::published).collect() };
-    json(StatusCode::CREATED, size, &events, Some(share))
+    respond_json(StatusCode::CREATED, size, &events, Some(share))
 }
 
-/// `GET /events/{id}`.
+/// `GET /events/{id}`: returns an event, with its logs and deliveries if requested.
 pub async fn get_event(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let mut query = read_query(&request)?;
@@ -114,7 +114,7 @@ pub async fn get_event(engine: Data<Engine>, scope: Scope, request: HttpRequest)
     if include_deliveries {
         view.deliveries = Some(pushes.iter().map(DeliveryView::of).collect());
     }
-    json(StatusCode::OK, size_of([&row]), &view, None)
+    respond_json(StatusCode::OK, size_of([&row]), &view, None)
 }
 
 #[derive(Serialize)]
@@ -127,13 +127,13 @@ struct EventList<'a> {
     next: Option<String>,
 }
 
-/// `GET /events`.
+/// `GET /events`: lists events without their payloads.
 pub async fn list_events(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let filter = read_filter(&mut query);
-    let after = take_cursor(&mut query);
+    let after = read_cursor(&mut query);
     let mut page = Page {
-        descending: query.word("order", read_order, "asc, desc").unwrap_or(false),
+        descending: query.word("order", parse_order, "asc, desc").unwrap_or(false),
         after: None,
         offset: query.integer("offset", 0..=MAX_OFFSET).unwrap_or(0),
         limit: query.integer("limit", limits::PAGE).unwrap_or(20),
@@ -142,18 +142,18 @@ pub async fn list_events(engine: Data<Engine>, scope: Scope, request: HttpReques
     query.finish()?;
     page.after = position_of(after, &engine, Numbers::Ids).await?;
     let mut conn = engine.database().connection().await?;
-    let found = load_page(&mut conn, &scope, &filter, page).await?;
+    let page_rows = load_page(&mut conn, &scope, &filter, page).await?;
     Ok(HttpResponse::Ok().json(EventList {
-        events: found.events.iter().map(EventView::without_payload).collect(),
-        total: found.total,
-        total_is_exact: found.total_is_exact,
+        events: page_rows.events.iter().map(EventView::without_payload).collect(),
+        total: page_rows.total,
+        total_is_exact: page_rows.total_is_exact,
         limit: page.limit,
         offset: page.offset,
-        next: next_cursor(found.next, &engine, Numbers::Ids).await?,
+        next: next_cursor(page_rows.next, &engine, Numbers::Ids).await?,
     }))
 }
 
-/// Reads the filters that lists and bulk operations share.
+/// Reads the filters of lists and bulk operations.
 pub fn read_filter(query: &mut Query) -> EventFilter {
     EventFilter {
         status: query.word("status", Status::parse, STATES),
@@ -166,8 +166,9 @@ pub fn read_filter(query: &mut Query) -> EventFilter {
     }
 }
 
-fn read_order(word: &str) -> Option<bool> {
-    match word {
+/// Returns whether an order is descending.
+fn parse_order(text: &str) -> Option<bool> {
+    match text {
         "asc" => Some(false),
         "desc" => Some(true),
         _ => None,

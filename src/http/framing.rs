@@ -1,45 +1,44 @@
-//! Where a request ends on the wire.
+//! Finds the end of a request in a stream of bytes.
 //!
-//! Only what is needed to find the end is read: the blank line behind the head, and how long the
-//! body is. Whether the request makes sense is for actix-http to say. If the two disagree about a
-//! malformed request, no harm is done: actix-http refuses it and closes the connection.
+//! It reads only what it needs to find the end: the blank line after the head, and the length of the
+//! body. actix-http validates the request. If the two disagree about a malformed request, no harm is
+//! done: actix-http refuses it and closes the connection.
 
-/// How far the present request has been read.
+/// How far the current request has been read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Within its head, of which this has been seen.
+    /// Inside the head. Holds the part of it that has arrived.
     Head(Vec<u8>),
-    /// Within its body, of which this many bytes are missing; 0 is the end of the request.
+    /// Inside the body. Holds the number of missing bytes; 0 is the end of the request.
     Body(u64),
-    /// Within a body in chunks.
+    /// Inside a chunked body.
     Chunks(Chunks),
 }
 
-/// How far a body in chunks has been read.
+/// How far a chunked body has been read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Chunks {
-    /// Within the line that says how long the next chunk is.
+    /// Inside the line with the size of the next chunk.
     Size {
-        /// The length so far.
+        /// The size according to the digits read so far.
         bytes: u64,
-        /// Whether the rest of the line is something else.
+        /// Whether all digits have been read. The line may go on with extensions.
         is_read: bool,
     },
-    /// Within a chunk, of which this many bytes are missing, its line break included.
+    /// Inside a chunk. Holds the number of missing bytes, including the line break after the chunk.
     Data(u64),
-    /// Behind the last chunk, in a line of which it is known whether it is empty so far.
+    /// Inside a trailer line after the last chunk.
     Trailer {
-        /// Whether it is.
+        /// Whether the line is empty so far.
         is_empty: bool,
     },
-    /// At the end.
     End,
 }
 
 impl Chunks {
     const NEXT: Chunks = Chunks::Size { bytes: 0, is_read: false };
 
-    /// Returns how many of these bytes belong to the body.
+    /// Reads bytes. Returns the number of them that belong to the body.
     fn take(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() && *self != Chunks::End {
@@ -58,7 +57,7 @@ impl Chunks {
         taken
     }
 
-    /// Takes a byte of a line.
+    /// Reads a byte of a size or trailer line.
     fn take_byte(&mut self, byte: u8) {
         match self {
             Chunks::Size { bytes: 0, .. } if byte == b'\n' => *self = Chunks::Trailer { is_empty: true },
@@ -86,14 +85,14 @@ impl Framing {
         matches!(self, Framing::Body(0) | Framing::Chunks(Chunks::End))
     }
 
-    /// Returns how many of these bytes belong to the request; not 0, if there are any and the
-    /// request is not at its end.
+    /// Reads bytes. Returns the number of them that belong to the request, which is at least 1 unless
+    /// `bytes` is empty or the request is at its end.
     pub fn take(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         if let Framing::Head(seen) = self {
-            let Some((end, rest)) = read_head(seen, bytes) else { return bytes.len() };
+            let Some((end, body)) = read_head(seen, bytes) else { return bytes.len() };
             taken = end;
-            *self = rest;
+            *self = body;
         }
         match self {
             Framing::Body(missing) => {
@@ -107,23 +106,23 @@ impl Framing {
     }
 }
 
-/// Reads the head that starts with `seen` and goes on with `bytes`. Returns where in `bytes` it
-/// ends and what follows it, or adds `bytes` to `seen`.
+/// Reads the head that starts with `seen` and continues with `bytes`. Returns its end in `bytes` and
+/// the framing of its body. If the head is incomplete, adds `bytes` to `seen`.
 fn read_head(seen: &mut Vec<u8>, bytes: &[u8]) -> Option<(usize, Framing)> {
     if seen.is_empty()
         && let Some(end) = end_of_head(bytes, 0)
     {
-        return Some((end, body_of(&bytes[..end])));
+        return Some((end, body_framing(&bytes[..end])));
     }
     let before = seen.len();
     seen.extend_from_slice(bytes);
-    // A line break that was cut in two belongs to the next look.
+    // The blank line may have begun in the bytes seen before.
     let end = end_of_head(seen, before.saturating_sub(3))?;
-    Some((end - before, body_of(&seen[..end])))
+    Some((end - before, body_framing(&seen[..end])))
 }
 
-/// Finds the end of the first blank line that begins at `from` or later. Line breaks in front of
-/// a request are no blank lines.
+/// Returns the end of the first blank line that begins at `from` or later. Line breaks before the
+/// request line are ignored.
 fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
     let start = head.iter().position(|byte| !b"\r\n".contains(byte))?;
     let mut at = start.max(from);
@@ -137,17 +136,17 @@ fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// What follows a head.
-fn body_of(head: &[u8]) -> Framing {
+/// Returns the framing of the body that follows a head.
+fn body_framing(head: &[u8]) -> Framing {
     let mut length = 0;
     for line in head.split(|byte| *byte == b'\n') {
-        // Names that begin with another letter are not worth a closer look.
+        // The first letter rules out most headers cheaply.
         let first = line.first().map_or(0, u8::to_ascii_lowercase);
-        if first == b't' && value_of(line, b"transfer-encoding").is_some() {
+        if first == b't' && header_value(line, b"transfer-encoding").is_some() {
             return Framing::Chunks(Chunks::NEXT);
         }
         if first == b'c'
-            && let Some(value) = value_of(line, b"content-length")
+            && let Some(value) = header_value(line, b"content-length")
         {
             length = str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
         }
@@ -155,9 +154,9 @@ fn body_of(head: &[u8]) -> Framing {
     Framing::Body(length)
 }
 
-fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let (start, rest) = line.split_at_checked(name.len())?;
-    start.eq_ignore_ascii_case(name).then_some(rest)?.strip_prefix(b":")
+fn header_value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (line_name, remainder) = line.split_at_checked(name.len())?;
+    line_name.eq_ignore_ascii_case(name).then_some(remainder)?.strip_prefix(b":")
 }
 
 #[cfg(test)]
@@ -168,7 +167,7 @@ mod tests {
     const POST: &[u8] = b"POST /events HTTP/1.1\r\nhost: x\r\nCONTENT-length:  5\r\n\r\n{   }";
 
     #[test]
-    fn a_request_ends_behind_its_body_and_what_follows_is_left() {
+    fn a_request_ends_after_its_body_and_later_bytes_are_not_taken() {
         for request in [GET, POST, b"GET / HTTP/1.1\nHost: x\n\n", b"\r\n\r\nGET / HTTP/1.0\r\n\r\n"] {
             let mut framing = Framing::default();
             assert_eq!(framing.take(&[request, GET].concat()), request.len());
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_in_chunks_ends_behind_its_trailers_wherever_it_is_cut() {
+    fn a_chunked_body_ends_after_its_trailers_wherever_it_is_cut() {
         let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
         let bodies =
             ["0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n", "5;a=1\r\nhe\nlo\r\n0B\r\n0123456789a\r\n0\r\nx: y\r\n\r\n"];
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_is_none_counts_as_no_body() {
+    fn an_invalid_length_counts_as_no_body() {
         for length in ["-1", "x", "", "99999999999999999999"] {
             let head = format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\nContent-Lengthy: 7\r\n\r\n");
             let mut framing = Framing::default();

@@ -1,4 +1,4 @@
-//! `/health` and `/ready`.
+//! `/health` and `/ready`: probes for load balancers and supervisors.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::error::{Error, OutageKind};
 use crate::store::connection::connect::is_read_only;
 use crate::store::connection::migrate::pending;
 
-/// How long `/ready` waits for a connection: whoever asks wants to know, not to wait.
-const READY_WITHIN: Duration = Duration::from_secs(2);
+/// The time that `/ready` waits for a connection. Short, because a probe must not hang.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// `GET /health`: the process is alive. Asks nobody.
+/// `GET /health`: reports that the process is alive. Does not use the database.
 pub async fn health(request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
     Ok(HttpResponse::Ok().json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") })))
 }
 
-/// `GET /ready`: the database answers, takes writes as far as is known, and its schema is this
-/// version's.
+/// `GET /ready`: reports that the database responds, has the schema of this version, and accepts
+/// writes as far as is known.
 pub async fn ready(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
-    let mut conn = engine.database().connection_by(Instant::now() + READY_WITHIN).await?;
+    let mut conn = engine.database().connection_by(Instant::now() + READY_TIMEOUT).await?;
     let pending = pending(&mut conn).await?;
     if pending > 0 {
         return Err(Error::outage(OutageKind::NotMigrated, format!("{pending} migrations have not run")));

@@ -1,11 +1,11 @@
-//! `/logs`: the audit trail across events.
+//! `/logs`: the audit log of all events.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::cursor::{next_cursor, position_of};
-use super::query::{read_query, take_page};
+use super::query::{read_page, read_query};
 use super::view::LogView;
 use crate::domain::action::Action;
 use crate::domain::history::Numbers;
@@ -20,7 +20,7 @@ struct Logs<'a> {
     next: Option<String>,
 }
 
-/// `GET /logs`.
+/// `GET /logs`: lists log entries.
 pub async fn list_logs(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let actions = Action::ALL.map(Action::as_str).join(", ");
     let mut query = read_query(&request)?;
@@ -30,7 +30,7 @@ pub async fn list_logs(engine: Data<Engine>, scope: Scope, request: HttpRequest)
         action: query.word("action", Action::parse, &actions),
         since: query.timestamp("since"),
     };
-    let (after, limit) = take_page(&mut query);
+    let (after, limit) = read_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::LogIds).await?.unwrap_or(0);
     let mut conn = engine.database().connection().await?;

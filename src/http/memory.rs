@@ -1,12 +1,13 @@
-//! How much memory the bodies of requests may take, all of them together.
+//! Limits the memory of all request bodies together.
 //!
 //! A request takes its share when its body has arrived, or has turned out to be large, and keeps it
-//! until it is answered, so that large bodies being read and calls waiting for the database are
-//! bounded by bytes and not only by number. Who finds no room waits a little with the rest of its
-//! body still in the socket, and is then told to come back later.
+//! until the response. This bounds the bytes, and not only the number, of bodies being read and of
+//! requests waiting for the database. If there is not enough memory, the request waits up to
+//! `MAX_WAIT` with the rest of its body still in the socket. Then it is refused, and the client
+//! retries later.
 //!
-//! Small bodies have a part of their own: a few large ones that arrive slowly must not keep
-//! everybody else from publishing.
+//! Half of the memory is for small bodies: a few large bodies that arrive slowly must not keep other
+//! clients from publishing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,8 @@ use crate::error::Error;
 /// Bodies of up to this many bytes are small.
 pub const SMALL_BODY: usize = 64 * 1024;
 
-/// How long a request waits for room.
-const ROOM_WAIT: Duration = Duration::from_secs(4);
+/// The time that a request waits for memory.
+const MAX_WAIT: Duration = Duration::from_secs(4);
 
 /// The memory for bodies of one server.
 #[derive(Clone)]
@@ -28,19 +29,19 @@ pub struct RequestMemory {
     large: Arc<Semaphore>,
 }
 
-/// A request's share of the memory; dropping it gives it back.
+/// A request's share of the memory. Dropping it frees the share.
 pub struct Share(OwnedSemaphorePermit);
 
 impl RequestMemory {
-    /// Divides `megabytes`: a half is for small bodies.
+    /// Creates a memory of `megabytes`, half of it for small bodies.
     pub fn new(megabytes: usize) -> Self {
         let bytes = megabytes * 1024 * 1024;
         RequestMemory { small: Arc::new(Semaphore::new(bytes / 2)), large: Arc::new(Semaphore::new(bytes / 2)) }
     }
 
-    /// Takes room for a body of up to `bytes`.
+    /// Takes a share for a body of up to `bytes`.
     pub async fn take(&self, bytes: usize) -> Result<Share, Error> {
-        self.take_within(bytes, ROOM_WAIT).await
+        self.take_within(bytes, MAX_WAIT).await
     }
 
     async fn take_within(&self, bytes: usize, wait: Duration) -> Result<Share, Error> {
@@ -49,14 +50,14 @@ impl RequestMemory {
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
         match tokio::time::timeout(wait, part.clone().acquire_many_owned(permits)).await {
             Ok(Ok(permit)) => Ok(Share(permit)),
-            // Nobody closes the semaphores, so this is the time being up.
+            // The semaphores are never closed, so this is the timeout.
             Ok(Err(_)) | Err(_) => Err(Error::NoMemory),
         }
     }
 }
 
 impl Share {
-    /// Gives back all but `bytes`.
+    /// Frees all but `bytes` of the share.
     pub fn shrink(&mut self, bytes: usize) {
         let surplus = self.0.num_permits().saturating_sub(bytes);
         drop(self.0.split(surplus));
@@ -72,7 +73,7 @@ mod tests {
     const MIB: usize = 1024 * 1024;
 
     #[tokio::test]
-    async fn what_is_given_back_can_be_taken_again() {
+    async fn a_freed_share_can_be_taken_again() {
         let memory = RequestMemory::new(4);
         let mut share = memory.take(2 * MIB).await.unwrap();
         assert!(memory.take(MIB).now_or_never().is_none());
@@ -82,14 +83,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_finds_no_room_is_told_so_in_the_end() {
+    async fn a_request_that_finds_no_memory_is_refused_after_the_wait() {
         let memory = RequestMemory::new(4);
         let _all = memory.take(2 * MIB).await.unwrap();
         assert!(matches!(memory.take_within(MIB, Duration::ZERO).await, Err(Error::NoMemory)));
     }
 
     #[tokio::test]
-    async fn large_bodies_leave_room_for_small_ones() {
+    async fn large_bodies_leave_memory_for_small_ones() {
         let memory = RequestMemory::new(4);
         let _all = memory.take(2 * MIB).await.unwrap();
         assert!(memory.take(SMALL_BODY).now_or_never().is_some());

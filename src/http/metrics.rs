@@ -1,4 +1,4 @@
-//! `/metrics`, for Prometheus.
+//! `/metrics`: metrics for Prometheus.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
@@ -8,10 +8,10 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::lists::gauges::read_gauges;
 
-/// How many queues are looked at for the oldest delivery.
-const QUEUES: usize = 1_000;
+/// The maximum number of queues that are searched for the oldest delivery.
+const MAX_QUEUES: usize = 1_000;
 
-/// `GET /metrics`. While the database is away, what it knows stays as it was last seen.
+/// `GET /metrics`: returns the metrics. While the database is unavailable, gauges keep their last values.
 pub async fn show_metrics(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
     if let Err(error) = refresh(&engine).await {
@@ -21,9 +21,10 @@ pub async fn show_metrics(engine: Data<Engine>, request: HttpRequest) -> Result<
     Ok(HttpResponse::Ok().content_type("application/openmetrics-text; version=1.0.0; charset=utf-8").body(text))
 }
 
+/// Reads the gauges that come from the database.
 async fn refresh(engine: &Engine) -> Result<(), Error> {
     let mut queues = engine.subscription_cache().queues();
-    queues.truncate(QUEUES);
+    queues.truncate(MAX_QUEUES);
     let mut conn = engine.database().connection().await?;
     let limit = engine.settings().list_scan_rows;
     let gauges = read_gauges(&mut conn, &engine.scope(), &queues, limit).await?;

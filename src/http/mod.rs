@@ -1,7 +1,7 @@
 //! TRANSLATION: from HTTP to the engine and back. Handlers parse, call and shape.
 //!
-//! [`routes`] is the whole surface on one page; `openapi.yaml` describes the same, and a test
-//! holds the two together in both directions.
+//! [`routes`] lists every endpoint on one page. `openapi.yaml` describes the same endpoints, and a
+//! test checks that neither has one that the other lacks.
 
 pub mod body;
 pub mod browser;
@@ -44,26 +44,25 @@ use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder, Rout
 use crate::error::{Error, OutageKind};
 use problem::{Code, Problem};
 
-/// By when a read is answered, even if the database hangs. Writes see to it themselves, in
+/// The time after which a read fails, even if the database hangs. Writes have their own timeouts, in
 /// the engine.
-const READ_WITHIN: Duration = Duration::from_millis(4_700);
+const READ_TIMEOUT: Duration = Duration::from_millis(4_700);
 
-/// The methods that there are, as `OPTIONS *` lists them.
+/// All supported methods, as listed in the response to `OPTIONS *`.
 const ALL_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE, OPTIONS";
 
 /// One method of one path.
 pub struct Endpoint {
-    /// The method.
     pub method: Method,
-    /// The path, with `{id}` for an id.
+    /// The path pattern, with `{id}` for an id.
     pub path: &'static str,
-    /// Whether `HEAD` is answered here as well.
+    /// Whether `HEAD` is supported as well.
     pub has_head: bool,
     route: Route,
 }
 
-/// Everything that is served. Fixed paths come before those with an id; among these, each of
-/// which costs the router a match, those of which there are most come first.
+/// Returns all endpoints. Fixed paths come before paths with an id. The router tries paths with an
+/// id one after the other, so the most frequently requested ones come first.
 pub fn routes() -> Vec<Endpoint> {
     vec![
         post("/events", events::publish_event),
@@ -119,17 +118,18 @@ pub fn routes() -> Vec<Endpoint> {
 fn configure(config: &mut web::ServiceConfig) {
     let mut endpoints = routes();
     while let Some(path) = endpoints.first().map(|endpoint| endpoint.path) {
-        let (here, rest): (Vec<_>, Vec<_>) = endpoints.into_iter().partition(|endpoint| endpoint.path == path);
-        let allow = methods_of(&here);
-        let resource = here.into_iter().fold(web::resource(path), |resource, endpoint| resource.route(endpoint.route));
+        let (same_path, others): (Vec<_>, Vec<_>) = endpoints.into_iter().partition(|endpoint| endpoint.path == path);
+        let allow = allowed_methods(&same_path);
+        let resource =
+            same_path.into_iter().fold(web::resource(path), |resource, endpoint| resource.route(endpoint.route));
         let other_method = move |request: HttpRequest| other_method(request, allow.clone());
         config.service(resource.default_service(web::to(other_method)));
-        endpoints = rest;
+        endpoints = others;
     }
 }
 
-/// The methods of a path, as `Allow` lists them.
-fn methods_of(endpoints: &[Endpoint]) -> String {
+/// Returns the value of `Allow` for a path with these endpoints.
+fn allowed_methods(endpoints: &[Endpoint]) -> String {
     let mut methods = Vec::new();
     for endpoint in endpoints {
         methods.push(endpoint.method.as_str());
@@ -139,7 +139,6 @@ fn methods_of(endpoints: &[Endpoint]) -> String {
     methods.join(", ")
 }
 
-/// One method of one path, and who answers it.
 fn endpoint<F, Args>(method: Method, path: &'static str, handler: F) -> Endpoint
 where
     F: Handler<Args>,
@@ -149,7 +148,7 @@ where
     Endpoint { route: web::method(method.clone()).to(handler), method, path, has_head: false }
 }
 
-/// A `GET` that is answered to `HEAD` as well; the server leaves the body out.
+/// Returns an endpoint for `GET` and `HEAD`. For `HEAD` the server omits the body.
 fn get<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
     path: &'static str,
     handler: F,
@@ -158,7 +157,7 @@ fn get<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'stati
     Endpoint { route: web::route().guard(either).to(handler), method: Method::GET, path, has_head: true }
 }
 
-/// A `GET` that changes something, and so must not be answered to `HEAD`.
+/// Returns an endpoint for a `GET` that changes something, and therefore must not serve `HEAD`.
 fn get_with_effect<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
     path: &'static str,
     handler: F,
@@ -187,20 +186,20 @@ fn delete<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'st
     endpoint(Method::DELETE, path, handler)
 }
 
-/// A `GET` that asks the database and does not wait for anybody else.
+/// Returns an endpoint for a `GET` that reads the database and waits for nothing else.
 fn read<F, Args>(path: &'static str, handler: F) -> Endpoint
 where
     F: Handler<Args, Output = Result<HttpResponse, Error>>,
     Args: FromRequest + 'static,
 {
     get(path, move |args: Args| {
-        let answer = tokio::time::timeout(READ_WITHIN, handler.call(args));
-        async move { answer.await.unwrap_or_else(|_| Err(Error::outage(OutageKind::TooSlow, "a read took too long"))) }
+        let response = tokio::time::timeout(READ_TIMEOUT, handler.call(args));
+        async move { response.await.unwrap_or_else(|_| Err(Error::outage(OutageKind::TooSlow, "a read took too long"))) }
     })
 }
 
 async fn no_such_path(request: HttpRequest) -> HttpResponse {
-    // About the server as a whole (RFC 9110, 9.3.7).
+    // `OPTIONS *` is about the server as a whole (RFC 9110, 9.3.7).
     if request.method() == Method::OPTIONS && request.path() == "*" {
         return options(ALL_METHODS.into());
     }
@@ -218,7 +217,8 @@ async fn other_method(request: HttpRequest, allow: String) -> HttpResponse {
     response
 }
 
-/// Pages of other origins get no CORS headers, and so may send nothing that needs their leave.
+/// Responds to `OPTIONS`. Without CORS headers, a browser does not let pages of other origins send
+/// requests that need a preflight.
 fn options(allow: String) -> HttpResponse {
     HttpResponse::NoContent().insert_header((header::ALLOW, allow)).finish()
 }

@@ -1,4 +1,4 @@
-//! Reading what a publisher sends.
+//! Reads events as publishers send them.
 
 use actix_web::HttpRequest;
 
@@ -9,7 +9,7 @@ use crate::domain::input::RawFields;
 use crate::domain::limits;
 use crate::domain::seconds::Seconds;
 
-/// Reads one event. `None` only if something was complained about.
+/// Reads one event. Errors are collected in `fields`.
 pub fn read_event(fields: &mut RawFields<'_>, traceparent: Option<&str>) -> Option<NewEvent> {
     let title = fields.text("title", limits::TITLE_CHARS);
     let event_type = fields.text("event_type", limits::NAME_CHARS);
@@ -30,11 +30,12 @@ pub fn read_event(fields: &mut RawFields<'_>, traceparent: Option<&str>) -> Opti
         run_at: read_run_at(fields),
         expires_at: fields.timestamp("expires_at"),
     };
-    check_together(fields, &event);
+    check_combinations(fields, &event);
     Some(event)
 }
 
-fn check_together(fields: &mut RawFields<'_>, event: &NewEvent) {
+/// Checks the rules that concern more than one field.
+fn check_combinations(fields: &mut RawFields<'_>, event: &NewEvent) {
     if fields.has_errors() {
         return;
     }
@@ -82,8 +83,8 @@ fn read_backoff(fields: &mut RawFields<'_>) -> Option<Backoff> {
     Some(backoff)
 }
 
-/// The W3C trace of a request. A header that is not well-formed is no trace, says the
-/// standard, and not an error.
+/// Returns the W3C `traceparent` of a request. According to the standard, a malformed header is
+/// ignored and not an error.
 pub fn traceparent(request: &HttpRequest) -> Option<String> {
     let value = request.headers().get("traceparent")?.to_str().ok()?;
     let parts: Vec<&str> = value.split('-').collect();
@@ -92,12 +93,12 @@ pub fn traceparent(request: &HttpRequest) -> Option<String> {
         part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
     let is_set = |part: &str| part.bytes().any(|byte| byte != b'0');
-    let is_fine = is_hex(version, 2)
+    let is_valid = is_hex(version, 2)
         && *version != "ff"
         && is_hex(trace, 32)
         && is_set(trace)
         && is_hex(parent, 16)
         && is_set(parent)
         && is_hex(flags, 2);
-    is_fine.then(|| value.to_owned())
+    is_valid.then(|| value.to_owned())
 }

@@ -1,10 +1,10 @@
-//! `reset`, `retry`, `cancel`: operators' verbs.
+//! `reset`, `retry` and `cancel`: operations on events for operators.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::{Value, json};
 
-use super::body::{path_id, read_nothing};
+use super::body::{expect_empty_body, path_id};
 use super::events::read_filter;
 use super::query::read_query;
 use super::view::EventView;
@@ -15,10 +15,10 @@ use crate::engine::Engine;
 use crate::engine::operate::{Holder, ResetPreview};
 use crate::error::Error;
 
-/// An event that somebody has held so long without a sign of life looks orphaned.
+/// A worker counts as stale in `/workers` if an event that it holds has not changed for this long.
 pub const STALE_SECONDS: f64 = 30.0;
 
-/// `POST /events/{id}/reset`.
+/// `POST /events/{id}/reset`: returns a PROCESSING event to PENDING.
 pub async fn reset_event(
     engine: Data<Engine>,
     scope: Scope,
@@ -27,12 +27,12 @@ pub async fn reset_event(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?.unwrap_or_else(|| "operator".into());
-    read_nothing(&request, payload).await?;
+    expect_empty_body(&request, payload).await?;
     let row = engine.reset_event(scope, id, reason).await?;
     Ok(HttpResponse::Ok().json(EventView::whole(&row)))
 }
 
-/// `POST /events/{id}/retry`.
+/// `POST /events/{id}/retry`: returns a FAILED or CANCELLED event to PENDING.
 pub async fn retry_event(
     engine: Data<Engine>,
     scope: Scope,
@@ -41,12 +41,12 @@ pub async fn retry_event(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
-    read_nothing(&request, payload).await?;
+    expect_empty_body(&request, payload).await?;
     let row = engine.retry_event(scope, id, reason).await?;
     Ok(HttpResponse::Ok().json(EventView::whole(&row)))
 }
 
-/// `POST /events/{id}/cancel`.
+/// `POST /events/{id}/cancel`: cancels an event, or requests that if a worker holds it.
 pub async fn cancel_event(
     engine: Data<Engine>,
     scope: Scope,
@@ -55,13 +55,13 @@ pub async fn cancel_event(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
-    read_nothing(&request, payload).await?;
+    expect_empty_body(&request, payload).await?;
     let row = engine.cancel_event(scope, id, reason).await?;
     Ok(HttpResponse::Ok().json(EventView::whole(&row)))
 }
 
-/// `POST /events/reset`: all leases that have run out, and with `stale_for` all work whose
-/// worker has been silent for so long.
+/// `POST /events/reset`: resets all events whose lease has expired. With `stale_for`, resets all
+/// events whose worker has been silent for that many seconds.
 pub async fn reset_stale(
     engine: Data<Engine>,
     scope: Scope,
@@ -73,7 +73,7 @@ pub async fn reset_stale(
     let stale_for = query.number("stale_for", 0.0..=limits::DELAY_SECONDS as f64);
     let dry_run = query.boolean("dry_run").unwrap_or(false);
     query.finish()?;
-    read_nothing(&request, payload).await?;
+    expect_empty_body(&request, payload).await?;
     if dry_run {
         let ResetPreview { outcome, holders } = engine.preview_reset(scope, stale_for).await?;
         let view =
@@ -89,7 +89,7 @@ fn holders_view(holders: &[Holder]) -> Vec<Value> {
     holders.iter().map(view).collect()
 }
 
-/// `POST /events/retry`: all that match.
+/// `POST /events/retry`: retries all events that match the filter.
 pub async fn retry_events(
     engine: Data<Engine>,
     scope: Scope,
@@ -104,12 +104,12 @@ pub async fn retry_events(
         query.refuse("status", "must be one of FAILED, CANCELLED");
     }
     query.finish()?;
-    read_nothing(&request, payload).await?;
+    expect_empty_body(&request, payload).await?;
     let outcome = engine.retry_events(scope, filter, dry_run).await?;
     Ok(HttpResponse::Ok().json(json!({ "retried": outcome.count, "more": outcome.more, "dry_run": dry_run })))
 }
 
-/// Reads `reason`, the only parameter of most verbs.
+/// Reads the query of operations whose only parameter is `reason`.
 pub fn read_reason(request: &HttpRequest) -> Result<Option<String>, Error> {
     let mut query = read_query(request)?;
     let reason = query.text("reason", limits::NAME_CHARS);

@@ -1,5 +1,7 @@
-//! Errors on the wire: RFC 9457 problems. One table of codes; one exhaustive `match` from
-//! [`Error`] to a code. What went wrong inside is logged here, once, and never sent.
+//! Turns errors into responses: problem documents (RFC 9457).
+//!
+//! There is one table of codes, and one exhaustive `match` from [`Error`] to a code. The cause of an
+//! internal error is logged here, once, and never sent.
 
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
@@ -9,9 +11,8 @@ use crate::domain::invalid::Invalid;
 use crate::domain::lease::Refusal;
 use crate::error::{Error, OutageKind};
 
-/// Every code that a client can meet. `openapi.yaml` documents the same list.
+/// The codes of all problems. `openapi.yaml` documents the same list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is described by its title below")]
 pub enum Code {
     MalformedJson,
     InvalidRequest,
@@ -45,7 +46,6 @@ pub enum Code {
 }
 
 impl Code {
-    /// All of them.
     pub const ALL: [Code; 29] = [
         Code::MalformedJson,
         Code::InvalidRequest,
@@ -78,7 +78,7 @@ impl Code {
         Code::OutcomeUnknown,
     ];
 
-    /// Status, stable word, and a title for people.
+    /// Returns the status, the stable name and the title for people.
     pub fn row(self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Code::MalformedJson => (StatusCode::BAD_REQUEST, "malformed_json", "Malformed JSON"),
@@ -125,23 +125,20 @@ impl Code {
         }
     }
 
-    /// The status.
     pub fn status(self) -> StatusCode {
         self.row().0
     }
 
-    /// The stable word.
+    /// Returns the stable name, which is `code` in a problem document.
     pub fn word(self) -> &'static str {
         self.row().1
     }
 
-    /// A title for people.
     pub fn title(self) -> &'static str {
         self.row().2
     }
 }
 
-/// The code of an error.
 pub fn code_of(error: &Error) -> Code {
     match error {
         Error::MalformedJson(_) => Code::MalformedJson,
@@ -170,13 +167,13 @@ pub fn code_of(error: &Error) -> Code {
     }
 }
 
-/// What to do about an outcome that is not known.
-const WHAT_TO_DO: &str = "It was sent to the database, and may or may not have been carried out. \
+/// The detail of [`Code::OutcomeUnknown`]: what a client should do.
+const OUTCOME_UNKNOWN_DETAIL: &str = "It was sent to the database, and may or may not have been carried out. \
      A settlement: settle it again, which is safe. A claim: ask again; what it may have taken comes back when \
      its lease ends. Anything else: look before you repeat it.";
 
-/// Why the database cannot be used, as clients are told.
-fn reason(kind: OutageKind) -> &'static str {
+/// Returns why the database cannot be used, as a text for clients.
+fn outage_reason(kind: OutageKind) -> &'static str {
     match kind {
         OutageKind::Unreachable | OutageKind::Refused => "The database could not be reached in time.",
         OutageKind::Lost => "The connection to the database was lost.",
@@ -194,38 +191,38 @@ fn reason(kind: OutageKind) -> &'static str {
     }
 }
 
-/// A problem document: a code, what happened this time, and what goes with it.
+/// A problem document.
 pub struct Problem {
     code: Code,
-    members: Map<String, Value>,
+    fields: Map<String, Value>,
 }
 
 impl Problem {
-    /// A problem with its own `detail`.
+    /// Creates a problem. `detail` describes this occurrence.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        let mut members = Map::new();
-        members.insert("type".into(), format!("/problems/{}", code.word()).into());
-        members.insert("title".into(), code.title().into());
-        members.insert("status".into(), code.status().as_u16().into());
-        members.insert("detail".into(), detail.into().into());
-        members.insert("code".into(), code.word().into());
-        members.insert("error".into(), code.title().into());
-        Problem { code, members }
+        let mut fields = Map::new();
+        fields.insert("type".into(), format!("/problems/{}", code.word()).into());
+        fields.insert("title".into(), code.title().into());
+        fields.insert("status".into(), code.status().as_u16().into());
+        fields.insert("detail".into(), detail.into().into());
+        fields.insert("code".into(), code.word().into());
+        fields.insert("error".into(), code.title().into());
+        Problem { code, fields }
     }
 
-    /// Adds a member.
+    /// Adds a field.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.members.insert(name.into(), value.into());
+        self.fields.insert(name.into(), value.into());
         self
     }
 
-    /// The members, for answers that carry many outcomes.
-    pub fn into_members(self) -> Map<String, Value> {
-        self.members
+    /// Returns the fields, for responses that contain many outcomes.
+    pub fn into_fields(self) -> Map<String, Value> {
+        self.fields
     }
 
-    /// The whole response.
+    /// Returns the problem as a response.
     pub fn respond(self) -> HttpResponse {
         let mut response = HttpResponse::build(self.code.status());
         response.content_type("application/problem+json");
@@ -235,7 +232,7 @@ impl Problem {
         if self.code == Code::UnsupportedContentEncoding {
             response.insert_header((header::ACCEPT_ENCODING, "identity"));
         }
-        response.body(Value::Object(self.members).to_string())
+        response.body(Value::Object(self.fields).to_string())
     }
 }
 
@@ -258,12 +255,12 @@ impl From<&Error> for Problem {
             Error::WrongState { what, status, .. } => {
                 Problem::new(code, error.to_string()).with(&format!("{what}_status"), status.as_str())
             }
-            // The cause is in the log, and stays there.
+            // The cause is logged and not sent.
             Error::Internal(_) => Problem::new(code, code.title()),
             Error::Unavailable(outage) => {
-                Problem::new(code, format!("{} Nothing was changed; try again later.", reason(outage.kind)))
+                Problem::new(code, format!("{} Nothing was changed; try again later.", outage_reason(outage.kind)))
             }
-            Error::OutcomeUnknown(_) => Problem::new(code, WHAT_TO_DO),
+            Error::OutcomeUnknown(_) => Problem::new(code, OUTCOME_UNKNOWN_DETAIL),
             Error::Refused(_) | Error::Overloaded | Error::UnsupportedMediaType => Problem::new(code, code.title()),
             Error::EventNotFound(_)
             | Error::SubscriptionNotFound(_)

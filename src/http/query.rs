@@ -1,4 +1,4 @@
-//! Query parameters: decodes them for [`Fields`].
+//! Decodes query parameters for [`Fields`].
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use crate::domain::limits;
 
 const NOT_UTF_8: &str = "must be UTF-8, URL-encoded";
 
-/// The parameters of one request.
+/// The query parameters of a request.
 pub type Query = Fields<'static, QueryValue>;
 
-/// Returns the parameters of a request.
+/// Returns the query parameters of a request.
 pub fn read_query(request: &HttpRequest) -> Result<Query, InputError> {
     let pairs = request.query_string().split('&').filter(|pair| !pair.is_empty());
     if pairs.clone().nth(MAX_FIELDS).is_some() {
@@ -23,7 +23,7 @@ pub fn read_query(request: &HttpRequest) -> Result<Query, InputError> {
     Ok(Fields::new(pairs?))
 }
 
-/// Refuses any parameter.
+/// Refuses all query parameters.
 pub fn expect_no_query(request: &HttpRequest) -> Result<(), InputError> {
     read_query(request)?.finish()
 }
@@ -35,25 +35,25 @@ fn read_pair(pair: &str) -> Result<(Cow<'static, str>, QueryValue), InputError> 
     Ok((name.into(), QueryValue(value)))
 }
 
-/// Takes the page of a list that goes by number: after which cursor, and at most how many rows.
-pub fn take_page(query: &mut Query) -> (Option<Cursor>, i64) {
-    (take_cursor(query), query.integer("limit", limits::PAGE).unwrap_or(100))
+/// Reads `after` and `limit` of a list that is sorted by id.
+pub fn read_page(query: &mut Query) -> (Option<Cursor>, i64) {
+    (read_cursor(query), query.integer("limit", limits::PAGE).unwrap_or(100))
 }
 
-/// Takes the cursor of a list that goes by number.
-pub fn take_cursor(query: &mut Query) -> Option<Cursor> {
+/// Reads `after` of a list that is sorted by id.
+pub fn read_cursor(query: &mut Query) -> Option<Cursor> {
     query.parse_text("after", |text| {
         Cursor::parse(text).ok_or_else(|| "must be the `next` of an earlier page".to_owned())
     })
 }
 
-/// Undoes URL encoding; `None` if what comes out is not UTF-8. (The usual decoders put U+FFFD
-/// in its place.) A `%` that starts no escape stands for itself.
+/// Decodes URL encoding. Returns `None` if the result is not UTF-8; common decoders would insert
+/// U+FFFD instead. A `%` that starts no escape stands for itself.
 fn decode(encoded: &str) -> Option<String> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut bytes = Vec::with_capacity(encoded.len());
-    let mut rest = encoded.as_bytes();
-    while let [first, tail @ ..] = rest {
+    let mut remaining = encoded.as_bytes();
+    while let [first, tail @ ..] = remaining {
         let escaped = match tail {
             [high, low, ..] if *first == b'%' => digit(*high).zip(digit(*low)),
             _ => None,
@@ -62,7 +62,7 @@ fn decode(encoded: &str) -> Option<String> {
             Some((high, low)) => bytes.push((high * 16 + low) as u8),
             None => bytes.push(if *first == b'+' { b' ' } else { *first }),
         }
-        rest = if escaped.is_some() { &tail[2..] } else { tail };
+        remaining = if escaped.is_some() { &tail[2..] } else { tail };
     }
     String::from_utf8(bytes).ok()
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::decode;
 
     #[test]
-    fn escapes_are_undone() {
+    fn escapes_are_decoded() {
         assert_eq!(decode("a+b%20c%2Bd%2bd").as_deref(), Some("a b c+d+d"));
         assert_eq!(decode("%C3%BC%F0%9F%98%80ü").as_deref(), Some("ü😀ü"));
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf_8_is_nothing() {
+    fn text_that_is_not_utf_8_is_refused() {
         for text in ["%FF", "a%C3%28", "%ED%A0%80", "%C3"] {
             assert_eq!(decode(text), None);
         }

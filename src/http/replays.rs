@@ -1,4 +1,4 @@
-//! `/dead-letters/replay` and `/replays`: many dead letters sent again, and how far that got.
+//! `/dead-letters/replay` and `/replays`: replays many dead letters, and reports the progress.
 
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
@@ -6,10 +6,10 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::json;
 
-use super::body::{self, path_id, read_bare, read_only_json};
+use super::body::{self, expect_no_input, path_id, read_json_without_query};
 use super::cursor::{next_cursor, position_of};
 use super::dead_letters::CONFIGS;
-use super::query::{expect_no_query, read_query, take_page};
+use super::query::{expect_no_query, read_page, read_query};
 use super::view::Timestamp;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::history::Numbers;
@@ -57,14 +57,14 @@ impl<'a> ReplayView<'a> {
     }
 }
 
-/// `POST /dead-letters/replay`.
+/// `POST /dead-letters/replay`: starts a replay of all dead letters that match the filter.
 pub async fn start_replay(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    let body = read_only_json(&request, payload, body::ONE_EVENT).await?;
+    let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
     let (replay, by, dry_run) = read_replay(&body)?;
     if dry_run {
         let (matched, matched_is_exact) = engine.count_replayable(&scope, replay.filter).await?;
@@ -79,7 +79,7 @@ pub async fn start_replay(
 
 fn read_replay(body: &[u8]) -> Result<(BulkReplay, String, bool), Error> {
     let mut fields = RawFields::of_body(body)?;
-    // Required, so that everything is sent again only by somebody who says so: `{}`.
+    // Required: all dead letters are replayed only for an explicit `{}`.
     let filter = fields.required("filter", |fields, name| fields.object(name, |filter| Some(read_filter(filter))));
     let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
     let config = fields.word("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
@@ -106,10 +106,10 @@ struct Replays<'a> {
     next: Option<String>,
 }
 
-/// `GET /replays`.
+/// `GET /replays`: lists replays.
 pub async fn list_replays(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let (after, limit) = take_page(&mut query);
+    let (after, limit) = read_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let mut conn = engine.database().connection().await?;
@@ -118,7 +118,7 @@ pub async fn list_replays(engine: Data<Engine>, scope: Scope, request: HttpReque
     Ok(HttpResponse::Ok().json(Replays { replays: rows.iter().map(ReplayView::of).collect(), next }))
 }
 
-/// `GET /replays/{id}`.
+/// `GET /replays/{id}`: returns a replay with its progress.
 pub async fn get_replay(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
@@ -127,7 +127,7 @@ pub async fn get_replay(engine: Data<Engine>, scope: Scope, request: HttpRequest
     Ok(HttpResponse::Ok().json(ReplayView::of(&row)))
 }
 
-/// `POST /replays/{id}/cancel`.
+/// `POST /replays/{id}/cancel`: stops a replay.
 pub async fn cancel_replay(
     engine: Data<Engine>,
     scope: Scope,
@@ -135,7 +135,7 @@ pub async fn cancel_replay(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    read_bare(&request, payload).await?;
+    expect_no_input(&request, payload).await?;
     let row = engine.cancel_replay(scope, id).await?;
     Ok(HttpResponse::Ok().json(ReplayView::of(&row)))
 }

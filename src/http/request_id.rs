@@ -1,5 +1,7 @@
-//! `X-Request-ID`: accepted or made, echoed, and on every log line of the request; and one
-//! line per request in the log, whether it was refused at the edge or reached its route.
+//! The middleware around every request: `X-Request-ID`, the browser checks, and the request log.
+//!
+//! The id is taken from the request or generated, is returned in the response and is part of every
+//! log line of the request. Each request is logged in one line, also if [`browser`] refuses it.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,23 +13,23 @@ use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 
 use super::browser;
-use super::connection::Turn;
+use super::connection::RequestState;
 use crate::logging::REQUEST_ID;
 
 static HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
 const MAX_LENGTH: usize = 128;
 
-/// The middleware.
+/// Handles one request.
 pub async fn follow_request(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
-    let id = given(&request).unwrap_or_else(make);
+    let id = received_id(&request).unwrap_or_else(generate_id);
     let started = Instant::now();
-    // Until the response is there, the connection holds back the next request.
-    let _answering = Turn::of(&request);
-    let shown = log::log_enabled!(log::Level::Debug).then(|| (request.method().clone(), request.path().to_owned()));
+    // Until this is dropped, with the response, the connection holds back the next request.
+    let _guard = RequestState::guard(&request);
+    let logged = log::log_enabled!(log::Level::Debug).then(|| (request.method().clone(), request.path().to_owned()));
     REQUEST_ID
         .scope(id.clone(), async move {
             let mut response = match browser::refusal(&request) {
@@ -37,7 +39,7 @@ pub async fn follow_request(
             if let Ok(value) = HeaderValue::from_str(&id) {
                 response.headers_mut().insert(HEADER.clone(), value);
             }
-            if let Some((method, path)) = shown {
+            if let Some((method, path)) = logged {
                 let status = response.status().as_u16();
                 let ms = started.elapsed().as_millis() as u64;
                 log::debug!(method = method.as_str(), path = path.as_str(), status, ms; "request");
@@ -47,19 +49,19 @@ pub async fn follow_request(
         .await
 }
 
-fn given(request: &ServiceRequest) -> Option<String> {
+/// Returns the id in the request's header, if it is valid.
+fn received_id(request: &ServiceRequest) -> Option<String> {
     let text = request.headers().get(&HEADER)?.to_str().ok()?;
-    let is_fine = (1..=MAX_LENGTH).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-    is_fine.then(|| text.to_owned())
+    let is_valid = (1..=MAX_LENGTH).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_valid.then(|| text.to_owned())
 }
 
-/// Sixteen digits that do not repeat within a process, and hardly between two: a counter from
-/// a random beginning, stirred (by the mixing steps of SplitMix64, which map no two numbers to
-/// the same).
-fn make() -> String {
+/// Returns 16 hexadecimal digits that do not repeat within a process, and are unlikely to repeat in
+/// another: a counter with a random start, mixed by the steps of SplitMix64, which are a bijection.
+fn generate_id() -> String {
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(getrandom::u64().unwrap_or_default()));
     let number = NEXT.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-    let stirred = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let stirred = (stirred ^ (stirred >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    format!("{:016x}", stirred ^ (stirred >> 31))
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    format!("{:016x}", mixed ^ (mixed >> 31))
 }

@@ -1,4 +1,4 @@
-//! The [`Scope`] of a request.
+//! Extracts the [`Scope`] of a request.
 
 use std::future::{Ready, ready};
 

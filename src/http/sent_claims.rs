@@ -1,15 +1,15 @@
-//! Claims whose responses are on their way, and the decision whether they arrived.
+//! Claims whose responses are being sent, and the decision whether the responses arrived.
 //!
-//! Each connection has one [`SentClaims`]. A response that carries a claim adds the claim to
-//! it; the connection reports what it writes and what happens to it. A claim is undone exactly
-//! if the client cannot have the response: if the connection ended before the client's kernel
-//! acknowledged all of its bytes, or if the client reset the connection shortly after, as a
-//! kernel does for a process that ends without having read what it received. A client that
-//! reads its response and closes the connection keeps its claim: its kernel acknowledges all
-//! bytes no later than with the packet that closes.
+//! Each connection has one [`SentClaims`]. A response with a claim adds the claim to it, and the
+//! connection reports the bytes that it writes and its incidents. A claim is undone exactly if the
+//! client cannot have read the response. That is the case if the connection ended before the
+//! client's kernel acknowledged all bytes. It is also the case if the client reset the connection
+//! shortly after the acknowledgement, because a kernel does this for a process that ends with
+//! unread data. A client that reads its response and closes the connection keeps its claim: its
+//! kernel acknowledges all bytes with the closing packet at the latest.
 //!
-//! Nothing is polled for this. A connection that is kept open hears of the next request, of
-//! the close or of the reset anyway; see [`super::client_socket`] for one that the server closes.
+//! No polling is needed while a connection is open: the next request, the close or the reset is an
+//! incident anyway. For connections that the server closes, see [`super::client_socket`].
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -17,38 +17,38 @@ use std::time::Duration;
 use super::tcp_info::TcpInfo;
 use crate::engine::claim::SentClaim;
 
-/// How long after the last acknowledgement a reset still means that the client has not read
-/// its response. A client that lives reads within milliseconds. Proxies and firewalls that
-/// reset idle connections, whose clients have long read, wait for longer than this.
-const UNREAD_FOR: Duration = Duration::from_secs(5);
+/// A reset within this time after the last acknowledgement means that the client has not read its
+/// response. A live client reads within milliseconds. Proxies and firewalls also reset idle
+/// connections, whose clients have read the response, but they wait longer than this.
+const UNREAD_RESET_WINDOW: Duration = Duration::from_secs(5);
 
-/// How long a connection that the server closes waits for the client to close it, too, or to
-/// reset it, once all bytes are acknowledged.
-const CLOSES_WITHIN: Duration = Duration::from_secs(1);
+/// The time that a connection closed by the server waits for the client's close or reset after all
+/// bytes are acknowledged.
+const CLIENT_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What happened to a connection.
+/// An incident of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Incident {
-    /// The client sent something.
+    /// The client sent bytes.
     Received,
     /// The client closed its side.
     Closed,
-    /// Reading or writing failed: the client reset the connection, or cannot be reached.
+    /// Reading or writing failed, because the client reset the connection or is unreachable.
     Failed,
     /// The server has closed its side, and nothing else happened for a while.
     Quiet,
-    /// The server gives the connection up.
-    GivenUp,
+    /// The server drops the connection.
+    Abandoned,
 }
 
-/// What has become of a response.
+/// Whether a response arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// The client has it, or may have it.
+    /// The client has the response, or may have it.
     Delivered,
-    /// The client cannot have it.
+    /// The client cannot have the response.
     Lost,
-    /// It is on its way.
+    /// The response is still being sent.
     Undecided,
 }
 
@@ -56,23 +56,24 @@ enum Fate {
 #[derive(Default)]
 pub struct SentClaims {
     unconfirmed: RefCell<Vec<Unconfirmed>>,
+    /// The number of bytes that the kernel has accepted for sending.
     written: Cell<u64>,
     is_closed_by_client: Cell<bool>,
 }
 
 struct Unconfirmed {
     claim: SentClaim,
-    /// The number of the response's last byte on the connection, once that is known.
+    /// The value of `written` after the last byte of the response, once it is known.
     end: Option<u64>,
 }
 
 impl SentClaims {
-    /// Adds a claim whose response is in the bytes that are written next.
+    /// Adds a claim whose response ends with the next write.
     pub fn add(&self, claim: SentClaim) {
         self.unconfirmed.borrow_mut().push(Unconfirmed { claim, end: None });
     }
 
-    /// Returns whether every claim has been decided on.
+    /// Returns whether all claims are decided.
     pub fn is_empty(&self) -> bool {
         self.unconfirmed.borrow().is_empty()
     }
@@ -82,19 +83,19 @@ impl SentClaims {
         self.is_closed_by_client.get()
     }
 
-    /// Notes that `bytes` are about to be written, all that the server has for the client.
+    /// Records that a write of `bytes` bytes begins, which is everything that the server has buffered.
     pub fn before_write(&self, bytes: usize) {
         let end = self.written.get() + bytes as u64;
         self.unconfirmed.borrow_mut().iter_mut().for_each(|sent| sent.end = sent.end.or(Some(end)));
     }
 
-    /// Notes that the kernel has taken `bytes`.
+    /// Records that the kernel has accepted `bytes` bytes.
     pub fn after_write(&self, bytes: usize) {
         self.written.set(self.written.get() + bytes as u64);
     }
 
-    /// Decides on the claims after an incident. `info` is asked only if there are any.
-    pub fn note(&self, incident: Incident, info: impl FnOnce() -> Option<TcpInfo>) {
+    /// Decides the claims after an incident. `info` is called only if there are any.
+    pub fn decide(&self, incident: Incident, info: impl FnOnce() -> Option<TcpInfo>) {
         if incident == Incident::Closed {
             self.is_closed_by_client.set(true);
         }
@@ -104,7 +105,7 @@ impl SentClaims {
         let (info, written) = (info(), self.written.get());
         self.unconfirmed.borrow_mut().retain_mut(|sent| match fate(sent.end, written, info, incident) {
             Fate::Undecided => true,
-            // Dropped, the claim is undone.
+            // Dropping the claim undoes it.
             Fate::Lost => false,
             Fate::Delivered => {
                 sent.claim.delivered();
@@ -114,27 +115,27 @@ impl SentClaims {
     }
 }
 
-/// Decides on a response that ends at byte `end`, of a connection whose kernel has taken
-/// `written` bytes.
+/// Decides whether a response arrived that ends at byte `end`, on a connection whose kernel has
+/// accepted `written` bytes.
 fn fate(end: Option<u64>, written: u64, info: Option<TcpInfo>, incident: Incident) -> Fate {
     let Some(end) = end.filter(|end| *end <= written) else {
-        let is_last = matches!(incident, Incident::Failed | Incident::GivenUp);
+        let is_last = matches!(incident, Incident::Failed | Incident::Abandoned);
         return if is_last { Fate::Lost } else { Fate::Undecided };
     };
-    // In doubt, the client has it.
+    // In doubt, the client has the response.
     let Some(info) = info else { return Fate::Delivered };
     if info.acknowledged < end {
         return match incident {
             Incident::Failed => Fate::Lost,
             _ if info.is_over => Fate::Lost,
-            // What the kernel has, it goes on sending. The lease ends the doubt.
-            Incident::GivenUp => Fate::Delivered,
+            // The kernel goes on sending. If the response is lost after all, the lease expires.
+            Incident::Abandoned => Fate::Delivered,
             Incident::Received | Incident::Closed | Incident::Quiet => Fate::Undecided,
         };
     }
     match incident {
-        Incident::Failed if info.since_acknowledged <= UNREAD_FOR => Fate::Lost,
-        Incident::Quiet if info.since_acknowledged < CLOSES_WITHIN => Fate::Undecided,
+        Incident::Failed if info.since_acknowledged <= UNREAD_RESET_WINDOW => Fate::Lost,
+        Incident::Quiet if info.since_acknowledged < CLIENT_CLOSE_TIMEOUT => Fate::Undecided,
         _ => Fate::Delivered,
     }
 }
@@ -154,42 +155,46 @@ mod tests {
     }
 
     #[test]
-    fn a_response_of_which_all_is_acknowledged_is_delivered_unless_the_connection_is_reset_soon() {
-        for (since, incident, fated) in [
+    fn a_fully_acknowledged_response_is_delivered_unless_the_connection_is_reset_soon() {
+        for (since, incident, expected) in [
             (Duration::ZERO, Incident::Received, Fate::Delivered),
             (Duration::ZERO, Incident::Closed, Fate::Delivered),
-            (Duration::ZERO, Incident::GivenUp, Fate::Delivered),
+            (Duration::ZERO, Incident::Abandoned, Fate::Delivered),
             (Duration::ZERO, Incident::Failed, Fate::Lost),
-            (UNREAD_FOR, Incident::Failed, Fate::Lost),
-            (UNREAD_FOR + Duration::from_millis(1), Incident::Failed, Fate::Delivered),
+            (UNREAD_RESET_WINDOW, Incident::Failed, Fate::Lost),
+            (UNREAD_RESET_WINDOW + Duration::from_millis(1), Incident::Failed, Fate::Delivered),
             (Duration::ZERO, Incident::Quiet, Fate::Undecided),
-            (CLOSES_WITHIN, Incident::Quiet, Fate::Delivered),
+            (CLIENT_CLOSE_TIMEOUT, Incident::Quiet, Fate::Delivered),
         ] {
-            assert_eq!(fate(Some(WRITTEN), WRITTEN, info(WRITTEN, since), incident), fated, "{incident:?} {since:?}");
+            assert_eq!(
+                fate(Some(WRITTEN), WRITTEN, info(WRITTEN, since), incident),
+                expected,
+                "{incident:?} {since:?}"
+            );
         }
     }
 
     #[test]
-    fn a_response_of_which_a_byte_is_not_acknowledged_is_lost_when_the_connection_is_over() {
+    fn a_partly_acknowledged_response_is_lost_when_the_connection_is_over() {
         for (incident, open, ended) in [
             (Incident::Received, Fate::Undecided, Fate::Lost),
             (Incident::Closed, Fate::Undecided, Fate::Lost),
             (Incident::Quiet, Fate::Undecided, Fate::Lost),
             (Incident::Failed, Fate::Lost, Fate::Lost),
-            (Incident::GivenUp, Fate::Delivered, Fate::Lost),
+            (Incident::Abandoned, Fate::Delivered, Fate::Lost),
         ] {
-            let far_ago = Duration::from_secs(60);
-            assert_eq!(fate(Some(WRITTEN), WRITTEN, info(WRITTEN - 1, far_ago), incident), open, "{incident:?}");
+            let long_ago = Duration::from_secs(60);
+            assert_eq!(fate(Some(WRITTEN), WRITTEN, info(WRITTEN - 1, long_ago), incident), open, "{incident:?}");
             assert_eq!(fate(Some(WRITTEN), WRITTEN, over(WRITTEN - 1), incident), ended, "{incident:?}");
         }
     }
 
     #[test]
-    fn a_response_that_the_kernel_has_not_taken_is_lost_with_its_connection() {
+    fn a_response_that_the_kernel_has_not_accepted_is_lost_with_its_connection() {
         for end in [None, Some(WRITTEN + 1)] {
             for info in [None, info(WRITTEN, Duration::ZERO)] {
                 assert_eq!(fate(end, WRITTEN, info, Incident::Failed), Fate::Lost);
-                assert_eq!(fate(end, WRITTEN, info, Incident::GivenUp), Fate::Lost);
+                assert_eq!(fate(end, WRITTEN, info, Incident::Abandoned), Fate::Lost);
                 assert_eq!(fate(end, WRITTEN, info, Incident::Received), Fate::Undecided);
                 assert_eq!(fate(end, WRITTEN, info, Incident::Closed), Fate::Undecided);
             }
@@ -197,8 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn where_the_kernel_tells_nothing_a_response_that_it_has_taken_is_delivered() {
-        for incident in [Incident::Received, Incident::Closed, Incident::Failed, Incident::Quiet, Incident::GivenUp] {
+    fn without_tcp_info_a_response_that_the_kernel_has_accepted_is_delivered() {
+        for incident in [Incident::Received, Incident::Closed, Incident::Failed, Incident::Quiet, Incident::Abandoned] {
             assert_eq!(fate(Some(WRITTEN), WRITTEN, None, incident), Fate::Delivered);
         }
     }

@@ -1,8 +1,7 @@
-//! The server: the address it listens on, its connections, and what they are served by.
+//! The HTTP server: binds an address, accepts connections and serves the application on them.
 //!
-//! This is what `actix_web::HttpServer` does, put together by hand. It leaves two things in our
-//! hands that are not in that one's: the connection itself ([`Connection`]), and what is said
-//! about one that fails.
+//! This does by hand what `actix_web::HttpServer` does. That type allows neither a connection type
+//! of our own ([`Connection`]) nor our own log lines about failed connections.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -24,28 +23,28 @@ use crate::config::ServeArgs;
 use crate::engine::Engine;
 use crate::webhook::Client;
 
-/// Idle keep-alive connections are closed after this.
+/// The time after which an idle connection is closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// Connections that may wait to be accepted, as far as the system allows. Workers come back
-/// all at once when a server is restarted; whoever finds the line full tries again only after
-/// seconds.
+/// The maximum number of connections that wait to be accepted; the system may allow fewer. After a
+/// restart all workers reconnect at once, and a client that finds the backlog full retries only
+/// after seconds.
 const BACKLOG: u32 = 8_192;
 
-/// A request's head must arrive within this.
+/// The time within which the head of a request must arrive.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client that goes on sending a body that was refused is listened to for this long. Closed at
-/// once, the connection could be reset before the client has read the response.
+/// The time for which the server goes on reading a body that it has refused. If it closed the
+/// connection at once, the connection could be reset before the client has read the response.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// An address that is taken and not yet listened on.
+/// A socket that is bound to an address and does not listen yet.
 pub struct Bound(TcpSocket);
 
-/// Takes an address. Whoever connects is turned away until the server listens.
+/// Binds an address. Connections are refused until the server listens.
 pub fn bind(address: SocketAddr) -> io::Result<Bound> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Connections of a server that was just stopped do not keep its address taken.
+    // Otherwise the connections of a server that was just stopped would block the address.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(Bound(socket))
@@ -57,7 +56,7 @@ impl Bound {
     }
 }
 
-/// Listens, and prepares the server; it runs when it is awaited.
+/// Listens, and returns the server and its address. The server runs when it is awaited.
 pub fn serve(
     bound: Bound,
     engine: &Engine,
@@ -96,11 +95,11 @@ pub fn serve(
             .keep_alive(KEEP_ALIVE)
             .client_request_timeout(HEAD_TIMEOUT)
             .client_disconnect_timeout(LINGER)
-            // A client that closes its side has gone: its long poll must end, or work would be
-            // claimed for nobody.
+            // A client that closes its side has disconnected. Its long poll must end, or it would
+            // claim events that no worker receives.
             .h1_allow_half_closed(false)
             .on_connect_ext(|connection: &Connection, data| {
-                data.insert(connection.turn());
+                data.insert(connection.request_state());
                 data.insert(connection.claims());
             })
             .h1(map_config(app, |()| AppConfig::default()));
@@ -113,11 +112,11 @@ pub fn serve(
     Ok((server.run(), address))
 }
 
-/// Says why a connection ended before its time. What clients do wrong is no error of the server.
+/// Logs why a connection failed. Only faults of the server are logged as errors.
 fn log_failure(peer: Option<SocketAddr>, error: &DispatchError) {
     let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
     match error {
-        DispatchError::Parse(cause) => log::info!(peer, cause:%; "what a client sent is no HTTP request"),
+        DispatchError::Parse(cause) => log::info!(peer, cause:%; "a client sent bytes that are no HTTP request"),
         DispatchError::Io(cause) => log::debug!(peer, cause:%; "a connection broke"),
         DispatchError::DisconnectTimeout => log::debug!(peer; "a client did not close its connection"),
         error => log::error!(peer, cause:% = error; "a connection failed"),

@@ -1,8 +1,7 @@
-//! A response's body that is handed to the server slice by slice.
+//! A response body that is sent in slices.
 //!
-//! The server copies what a body gives it into the connection's buffer, which keeps its size for as
-//! long as the connection lives. A large body in one piece would take its memory twice, and a kept
-//! connection would go on holding it.
+//! actix-http copies the bytes of a body into the connection's buffer, which never shrinks. A large
+//! body in one piece would take its memory twice, and an idle connection would keep holding it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,13 +16,14 @@ use serde::Serialize;
 use super::memory::Share;
 use crate::error::Error;
 
-/// Bytes that are handed over at a time.
+/// The number of bytes that are passed to actix-http at a time.
 pub const SLICE: usize = 64 * 1024;
 
-/// Bytes on their way, with the share of the memory for bodies that the request took, if it took
-/// one: a large request is often answered by as large a response.
+/// A body that is being sent.
 pub struct SlicedBody {
     bytes: Bytes,
+    /// The request's share of the memory for bodies. Kept because the response to a large request is
+    /// often just as large.
     _share: Option<Share>,
 }
 
@@ -43,9 +43,9 @@ impl MessageBody for SlicedBody {
     }
 }
 
-/// Returns a response with a JSON body of about `size` bytes, which keeps the request's share of the
-/// memory until it has been sent.
-pub fn json(
+/// Returns a response with a JSON body of about `size` bytes. A large body keeps the request's share
+/// of the memory until it is sent.
+pub fn respond_json(
     status: StatusCode,
     size: usize,
     view: &impl Serialize,
@@ -61,7 +61,7 @@ pub fn json(
     response.message_body(BoxBody::new(body)).map_err(|error| Error::Internal(error.to_string()))
 }
 
-/// Serialises a view into room for `size` bytes, since room that grows by doubling is half empty.
+/// Serialises a view into a buffer of `size` bytes. A buffer that grows by doubling would be half empty.
 pub fn to_bytes(size: usize, view: &impl Serialize) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::with_capacity(size);
     serde_json::to_writer(&mut bytes, view).map_err(|error| Error::Internal(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! `/subscriptions`: who gets events pushed, and how.
+//! `/subscriptions`: the receivers of pushed events and their settings.
 
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
@@ -6,9 +6,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use chrono::Utc;
 use serde_json::{Map, Value, json};
 
-use super::body::{path_id, read_bare, read_only_json};
+use super::body::{expect_no_input, path_id, read_json_without_query};
 use super::cursor::{next_cursor, position_of};
-use super::query::{expect_no_query, read_query, take_page};
+use super::query::{expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
 use crate::domain::history::Numbers;
 use crate::domain::ids::SubscriptionId;
@@ -27,40 +27,40 @@ use crate::store::tables::filter_overruns::{FilterOverrun, load_filter_overruns}
 use crate::store::tables::subscriptions::{self, SubscriptionRow};
 use crate::webhook::{Client, OutboundMessage};
 
-/// Bytes of a subscription: a filter and a template of the largest size, and room around them.
-const ONE_SUBSCRIPTION: usize = 256 * 1024;
+/// The maximum size of a body with a subscription: the largest filter and template, plus other fields.
+const MAX_SUBSCRIPTION_BYTES: usize = 256 * 1024;
 
-/// The type of the event that a test sends.
+/// The type of the event that a test request carries.
 const TEST_EVENT: &str = "waybill.test";
 
-/// `POST /subscriptions`.
+/// `POST /subscriptions`: creates a subscription, and returns its secret.
 pub async fn create_subscription(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    let body = read_only_json(&request, payload, ONE_SUBSCRIPTION).await?;
+    let body = read_json_without_query(&request, payload, MAX_SUBSCRIPTION_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let secret = read_secret(&mut fields);
     let is_active = fields.boolean("is_active").unwrap_or(true);
-    let rest = fields.rest();
-    // Whoever has to mend one thing wants to know of all of them.
+    let spec_fields = fields.rest();
+    // The response lists all errors at once, including those of the spec.
     if fields.has_errors()
-        && let Err(errors) = SubscriptionSpec::parse(&rest)
+        && let Err(errors) = SubscriptionSpec::parse(&spec_fields)
     {
         fields.refuse_all(InputError::Invalid(errors));
     }
     fields.finish()?;
-    let secret = or_new(secret)?;
-    let row = engine.create_subscription(scope, rest, secret.clone(), is_active).await?;
+    let secret = or_generate(secret)?;
+    let row = engine.create_subscription(scope, spec_fields, secret.clone(), is_active).await?;
     let mut view = view(&row, None, None);
     view.insert("secret".into(), secret.as_text().into());
     let location = (header::LOCATION, format!("/subscriptions/{}", row.id));
     Ok(HttpResponse::Created().insert_header(location).json(view))
 }
 
-/// `GET /subscriptions`.
+/// `GET /subscriptions`: lists subscriptions.
 pub async fn list_subscriptions(
     engine: Data<Engine>,
     scope: Scope,
@@ -68,7 +68,7 @@ pub async fn list_subscriptions(
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let is_active = query.boolean("is_active");
-    let (after, limit) = take_page(&mut query);
+    let (after, limit) = read_page(&mut query);
     query.finish()?;
     let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
     let mut conn = engine.database().connection().await?;
@@ -86,17 +86,17 @@ pub async fn list_subscriptions(
     Ok(HttpResponse::Ok().json(json!({"subscriptions": views, "next": next})))
 }
 
-/// `GET /subscriptions/{id}`.
+/// `GET /subscriptions/{id}`: returns a subscription.
 pub async fn get_subscription(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
     let row = subscriptions::get_subscription(&mut conn, &scope, id).await?;
     drop(conn);
-    show(&engine, &row.ok_or(Error::SubscriptionNotFound(id))?).await
+    respond(&engine, &row.ok_or(Error::SubscriptionNotFound(id))?).await
 }
 
-/// `PATCH /subscriptions/{id}`.
+/// `PATCH /subscriptions/{id}`: changes the given fields of a subscription.
 pub async fn change_subscription(
     engine: Data<Engine>,
     scope: Scope,
@@ -104,19 +104,19 @@ pub async fn change_subscription(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    let body = read_only_json(&request, payload, ONE_SUBSCRIPTION).await?;
+    let body = read_json_without_query(&request, payload, MAX_SUBSCRIPTION_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let is_active = fields.boolean("is_active");
     if fields.take("secret").is_some() {
         fields.refuse("secret", "is changed by POST /subscriptions/{id}/rotate-secret");
     }
-    let rest = fields.rest();
+    let spec_fields = fields.rest();
     fields.finish()?;
-    let row = engine.change_subscription(scope, id, SubscriptionChanges { fields: rest, is_active }).await?;
-    show(&engine, &row).await
+    let row = engine.change_subscription(scope, id, SubscriptionChanges { fields: spec_fields, is_active }).await?;
+    respond(&engine, &row).await
 }
 
-/// `DELETE /subscriptions/{id}`.
+/// `DELETE /subscriptions/{id}`: deletes a subscription.
 pub async fn delete_subscription(
     engine: Data<Engine>,
     scope: Scope,
@@ -124,12 +124,12 @@ pub async fn delete_subscription(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    read_bare(&request, payload).await?;
+    expect_no_input(&request, payload).await?;
     engine.delete_subscription(scope, id).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// `POST /subscriptions/{id}/rotate-secret`.
+/// `POST /subscriptions/{id}/rotate-secret`: sets a new secret. The old one stays valid for a while.
 pub async fn rotate_secret(
     engine: Data<Engine>,
     scope: Scope,
@@ -137,21 +137,21 @@ pub async fn rotate_secret(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    let body = read_only_json(&request, payload, ONE_SUBSCRIPTION).await?;
+    let body = read_json_without_query(&request, payload, MAX_SUBSCRIPTION_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let secret = read_secret(&mut fields);
     let overlap = fields
         .seconds("overlap_seconds", Seconds::whole(limits::SECRET_OVERLAP_SECONDS))
         .unwrap_or(Seconds::whole(limits::DEFAULT_SECRET_OVERLAP_SECONDS));
     fields.finish()?;
-    let secret = or_new(secret)?;
+    let secret = or_generate(secret)?;
     let row = engine.rotate_secret(scope, id, secret.clone(), overlap.as_f64()).await?;
     Ok(HttpResponse::Ok().json(json!({
         "id": row.id, "version": row.version, "secret": secret.as_text(), "overlap_seconds": overlap,
     })))
 }
 
-/// `POST /subscriptions/{id}/resume`: lifts the pause of its endpoint, and closes its breaker.
+/// `POST /subscriptions/{id}/resume`: ends the pause of the endpoint and closes its circuit breaker.
 pub async fn resume_subscription(
     engine: Data<Engine>,
     scope: Scope,
@@ -159,13 +159,15 @@ pub async fn resume_subscription(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    read_bare(&request, payload).await?;
+    expect_no_input(&request, payload).await?;
     let row = engine.resume_subscription(scope, id).await?;
-    show(&engine, &row).await
+    respond(&engine, &row).await
 }
 
-/// `POST /subscriptions/{id}/test`: a signed request like any other, of which only the outcome is
-/// told. What the receiver answered is not: it may be one that the caller could not reach.
+/// `POST /subscriptions/{id}/test`: sends a signed test request and returns its outcome.
+///
+/// The body of the receiver's response is not returned, because the caller may not be able to reach
+/// that receiver.
 pub async fn test_subscription(
     engine: Data<Engine>,
     client: Data<Client>,
@@ -173,25 +175,25 @@ pub async fn test_subscription(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    read_bare(&request, payload).await?;
+    expect_no_input(&request, payload).await?;
     let (spec, secrets) = engine.load_subscriber(id).await?;
-    let letter = test_letter(id)?;
-    let webhook_id = letter.webhook_id.clone();
-    let exchange = match letter.into_request(&spec, &secrets, Utc::now().timestamp()) {
+    let message = test_message(id)?;
+    let webhook_id = message.webhook_id.clone();
+    let exchange = match message.into_request(&spec, &secrets, Utc::now().timestamp()) {
         Ok(request) => client.send(request).await,
         Err(reason) => return Err(Error::invalid("transform", format!("cannot be applied: {reason}"))),
     };
-    let answer = exchange.result.as_ref().ok();
+    let response = exchange.result.as_ref().ok();
     Ok(HttpResponse::Ok().json(json!({
-        "delivered": answer.is_some_and(crate::webhook::WebhookResponse::is_success),
+        "delivered": response.is_some_and(crate::webhook::Answer::is_success),
         "webhook_id": webhook_id,
-        "status_code": answer.map(|answer| answer.status),
+        "status_code": response.map(|response| response.status),
         "error_kind": exchange.result.as_ref().err().map(|error| error.kind.as_str()),
         "duration_ms": exchange.duration.as_millis() as u64,
     })))
 }
 
-fn test_letter(id: SubscriptionId) -> Result<OutboundMessage, Error> {
+fn test_message(id: SubscriptionId) -> Result<OutboundMessage, Error> {
     let number = getrandom::u64().map_err(|error| Error::Internal(error.to_string()))?;
     Ok(OutboundMessage {
         webhook_id: format!("test_{number:016x}"),
@@ -208,7 +210,8 @@ fn test_letter(id: SubscriptionId) -> Result<OutboundMessage, Error> {
     })
 }
 
-async fn show(engine: &Engine, row: &SubscriptionRow) -> Result<HttpResponse, Error> {
+/// Responds with a subscription, its endpoint and its filter overruns.
+async fn respond(engine: &Engine, row: &SubscriptionRow) -> Result<HttpResponse, Error> {
     let mut conn = engine.database().connection().await?;
     let endpoints = load_endpoints(&mut conn, &engine.scope(), &[&row.url]).await?;
     let overruns = load_filter_overruns(&mut conn, &[row.id]).await?;
@@ -221,12 +224,12 @@ fn read_secret(fields: &mut RawFields<'_>) -> Option<Secret> {
     secret.map_err(|reason| fields.refuse("secret", reason)).ok()
 }
 
-fn or_new(secret: Option<Secret>) -> Result<Secret, Error> {
+fn or_generate(secret: Option<Secret>) -> Result<Secret, Error> {
     secret.map_or_else(|| Secret::generate().map_err(Error::Internal), Ok)
 }
 
-/// A subscription on the wire: what was set, and how it is doing. Never its secret, and no
-/// values of headers.
+/// Returns the view of a subscription: its settings and its state, without its secret and without the
+/// values of its headers.
 fn view(row: &SubscriptionRow, endpoint: Option<&EndpointRow>, overrun: Option<&FilterOverrun>) -> Map<String, Value> {
     let mut view = Map::new();
     view.insert("id".into(), row.id.into());
@@ -243,7 +246,7 @@ fn view(row: &SubscriptionRow, endpoint: Option<&EndpointRow>, overrun: Option<&
     view
 }
 
-/// For how many events the filter exceeded its budget.
+/// Returns the number of events for which the filter exceeded its budget, and the latest of them.
 fn overrun_view(overrun: Option<&FilterOverrun>) -> Value {
     json!({
         "events": overrun.map_or(0, |overrun| overrun.events),

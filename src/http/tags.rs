@@ -1,4 +1,4 @@
-//! `/tags`: what waits under each tag, for how long, and who serves it.
+//! `/tags`: the number and age of the waiting events of each tag, and the number of its workers.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::store::lists::pages::page_end;
 use crate::store::lists::tags::list_tags as load_page;
 
-/// What waits under one tag is counted up to this.
+/// The waiting events of one tag are counted up to this number.
 const COUNT_CAP: i64 = 1_000;
 
 #[derive(Serialize)]
@@ -30,16 +30,17 @@ struct TagView {
     oldest_waiting_since: Option<Timestamp>,
     oldest_age_seconds: Option<f64>,
     workers: i64,
-    /// Work waits and nobody has asked for it lately.
+    /// Whether events wait and no worker has requested them lately.
     unserved: bool,
 }
 
-/// `GET /tags`.
+/// `GET /tags`: lists tags.
 pub async fn list_tags(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let after = query.text("after", limits::TAG_CHARS).unwrap_or_default();
     let limit = query.integer("limit", limits::PAGE).unwrap_or(100);
     query.finish()?;
+    // The response includes sightings that this server has not stored yet.
     engine.record_sightings().await?;
     let mut conn = engine.database().connection().await?;
     let rows = load_page(&mut conn, &scope, &after, limit, COUNT_CAP).await?;

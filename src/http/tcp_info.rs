@@ -1,32 +1,32 @@
-//! What the kernel knows about a TCP connection: how much the peer's kernel has acknowledged,
-//! and whether the connection is over.
+//! Reads from the kernel how many bytes of a TCP connection the peer has acknowledged, and whether
+//! the connection is over.
 //!
-//! Linux tells it by `TCP_INFO` (since 4.1). Elsewhere, and from kernels that answer without
-//! counting, nothing is known.
+//! Linux reports this in `TCP_INFO` (since 4.1). On other systems, and with kernels that fill
+//! in no counts, nothing is known.
 
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-/// The state of a connection.
+/// The state of a TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Bytes that the peer's kernel has acknowledged since the connection was made. Outlives
-    /// a reset.
+    /// The number of bytes that the peer's kernel has acknowledged since the connection was opened.
+    /// Still available after a reset.
     pub acknowledged: u64,
-    /// How long ago the last acknowledgement came.
+    /// The time since the last acknowledgement.
     pub since_acknowledged: Duration,
     /// Whether the connection is over: reset, timed out, or closed by both sides.
     pub is_over: bool,
 }
 
 impl TcpInfo {
-    /// Returns the state of a connection over which something was received, or `None` if the
-    /// system does not tell it.
+    /// Returns the state of a connection that has received at least one byte, or `None` if the system
+    /// does not report it.
     #[cfg(target_os = "linux")]
     pub fn of(socket: &TcpStream) -> Option<Self> {
         let info = nix::sys::socket::getsockopt(socket, linux::ReadTcpInfo).ok()?;
-        // A kernel that has received nothing although a request has come does not count.
+        // A request has been received, so a kernel that reports 0 bytes does not count them.
         (info.bytes_received > 0).then(|| TcpInfo {
             acknowledged: info.bytes_acked,
             since_acknowledged: Duration::from_millis(info.last_ack_recv.into()),
@@ -34,7 +34,7 @@ impl TcpInfo {
         })
     }
 
-    /// Returns `None`: this system does not tell the state of a connection.
+    /// Returns `None`, because this system does not report the state of a connection.
     #[cfg(not(target_os = "linux"))]
     pub fn of(_socket: &TcpStream) -> Option<Self> {
         None
@@ -46,10 +46,10 @@ mod linux {
     use nix::libc;
     use nix::{getsockopt_impl, sockopt_impl};
 
-    /// The number of the state "closed" in the kernel's `tcp_states.h`.
+    /// The state "closed" in the kernel's `tcp_states.h`.
     pub const TCP_CLOSE: u8 = 7;
 
-    /// The beginning of the kernel's `struct tcp_info`, which only grows at its end.
+    /// The first fields of the kernel's `struct tcp_info`, to which kernels only append.
     #[repr(C)]
     #[derive(Debug, Clone, Copy)]
     pub struct RawTcpInfo {

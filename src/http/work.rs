@@ -1,11 +1,11 @@
-//! `start`, `heartbeat`, `complete`, `fail`, `release` and `settle`: a worker's word.
+//! `start`, `heartbeat`, `complete`, `fail`, `release` and `settle`: settlements by workers.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::body::{self, path_id, read_json, read_only_json};
+use super::body::{self, path_id, read_json, read_json_without_query};
 use super::claim_body;
 use super::claims::read_claim;
 use super::problem::{Code, Problem};
@@ -25,14 +25,14 @@ use crate::engine::claim::ClaimRequest;
 use crate::engine::settle::{RecordedSettlement, SettleCall, SettleOutcome, Settlement, SettlementEntry};
 use crate::error::Error;
 
-/// `POST /events/{id}/start`.
+/// `POST /events/{id}/start`: records that the worker has started.
 pub async fn start(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    speak(&engine, &request, payload, |_| Some(Settlement::Start)).await
+    settle_event(&engine, &request, payload, |_| Some(Settlement::Start)).await
 }
 
-/// `POST /events/{id}/heartbeat`.
+/// `POST /events/{id}/heartbeat`: extends the lease.
 pub async fn heartbeat(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    speak(&engine, &request, payload, |fields| {
+    settle_event(&engine, &request, payload, |fields| {
         let lease_seconds = fields.integer("lease", limits::LEASE_SECONDS);
         let progress = fields.json("progress", limits::PROGRESS_BYTES);
         Some(Settlement::Heartbeat { lease_seconds, progress })
@@ -40,24 +40,24 @@ pub async fn heartbeat(engine: Data<Engine>, request: HttpRequest, payload: Payl
     .await
 }
 
-/// `POST /events/{id}/release`.
+/// `POST /events/{id}/release`: returns the event to PENDING without counting a failure.
 pub async fn release(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    speak(&engine, &request, payload, |fields| Some(read_release(fields))).await
+    settle_event(&engine, &request, payload, |fields| Some(read_release(fields))).await
 }
 
-/// `POST /events/{id}/complete`.
+/// `POST /events/{id}/complete`: makes the event COMPLETED.
 pub async fn complete(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    speak(&engine, &request, payload, |fields| Some(read_complete(fields))).await
+    settle_event(&engine, &request, payload, |fields| Some(read_complete(fields))).await
 }
 
-/// `POST /events/{id}/fail`.
+/// `POST /events/{id}/fail`: schedules a retry, or makes the event FAILED.
 pub async fn fail(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    speak(&engine, &request, payload, |fields| Some(read_fail(fields))).await
+    settle_event(&engine, &request, payload, |fields| Some(read_fail(fields))).await
 }
 
-/// `POST /events/settle`: many words of one worker, one outcome each.
+/// `POST /events/settle`: settles many events of one worker, with one outcome for each.
 pub async fn settle(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
-    let body = read_only_json(&request, payload, body::BATCH).await?;
+    let body = read_json_without_query(&request, payload, body::MAX_BATCH_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let worker_id = fields.required("worker_id", Fields::worker_id);
     let items = fields.required("results", Fields::items);
@@ -69,8 +69,8 @@ pub async fn settle(engine: Data<Engine>, request: HttpRequest, payload: Payload
     Ok(HttpResponse::Ok().json(json!({ "results": results })))
 }
 
-/// One call about one event; `complete` and `fail` may ask for the next in the same breath.
-async fn speak(
+/// Settles one event. `complete` and `fail` may claim the next event in the same request.
+async fn settle_event(
     engine: &Engine,
     request: &HttpRequest,
     payload: Payload,
@@ -78,13 +78,13 @@ async fn speak(
 ) -> Result<HttpResponse, Error> {
     let event_id: EventId = path_id(request).await?;
     let mut query = read_query(request)?;
-    let body = read_json(request, payload, body::ONE_EVENT).await?;
+    let body = read_json(request, payload, body::MAX_EVENT_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let caller = read_caller(&mut fields);
     let settlement = read(&mut fields);
     let (caller, settlement) = fields.finish_with(caller.zip(settlement))?;
-    let may_ask_for_next = matches!(settlement, Settlement::Complete(_) | Settlement::Fail { .. });
-    let next = if may_ask_for_next { read_next(&mut query, &caller.worker_id) } else { None };
+    let may_claim_next = matches!(settlement, Settlement::Complete(_) | Settlement::Fail { .. });
+    let next = if may_claim_next { read_next(&mut query, &caller.worker_id) } else { None };
     query.finish()?;
     let settled = settle_one(
         engine,
@@ -92,14 +92,14 @@ async fn speak(
     )
     .await?;
     match next {
-        Some(claim) => answer_with_next(engine, request, settled, claim).await,
-        None => Ok(answer(settled)),
+        Some(claim) => respond_with_next(engine, request, settled, claim).await,
+        None => Ok(respond(settled)),
     }
 }
 
 async fn settle_one(engine: &Engine, call: SettleCall) -> Result<SettleOutcome, Error> {
     let mut outcomes = engine.settle_deliveries(vec![call]).await?;
-    outcomes.pop().unwrap_or_else(|| Err(Error::Internal("a call was not answered".into())))
+    outcomes.pop().unwrap_or_else(|| Err(Error::Internal("a settlement has no outcome".into())))
 }
 
 fn read_caller(fields: &mut RawFields<'_>) -> Option<Caller> {
@@ -108,8 +108,8 @@ fn read_caller(fields: &mut RawFields<'_>) -> Option<Caller> {
     Some(Caller { worker_id: worker_id?, lease_id })
 }
 
-/// Reads `next`, and what goes with it. Where `next=false` is said, what goes with it is checked
-/// and not needed: a client may leave its parameters as they are and switch `next` off.
+/// Reads `next` and the parameters of the claim. With `next=false` they are checked but optional, so a
+/// client can switch `next` off and keep its other parameters.
 fn read_next(query: &mut Query, worker_id: &str) -> Option<ClaimRequest> {
     match query.boolean("next") {
         Some(true) => read_claim(query, Some(worker_id.to_owned()), 1),
@@ -169,7 +169,7 @@ fn read_result(fields: &mut RawFields<'_>, worker_id: &str) -> Option<SettleCall
     Some(SettleCall { delivery_id: event_id?.own_delivery(), caller, settlement, push_ended_at: None })
 }
 
-/// A word on record, as a worker sees it.
+/// A recorded settlement in a response.
 #[derive(Serialize)]
 struct RecordView<'a> {
     #[serde(flatten)]
@@ -179,7 +179,7 @@ struct RecordView<'a> {
     repeated: bool,
 }
 
-/// Its entry, or what is left of it.
+/// The log entry of a settlement, or the remaining data if the entry was pruned.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum EntryView<'a> {
@@ -191,11 +191,11 @@ impl<'a> EntryView<'a> {
     fn of(entry: &'a SettlementEntry) -> Self {
         match entry {
             SettlementEntry::Logged(entry) => EntryView::Logged(LogView::of(entry)),
-            SettlementEntry::Pruned(rest) => EntryView::Pruned {
-                event_id: rest.event_id,
-                worker_id: &rest.worker_id,
-                action: rest.action.as_str(),
-                lease_id: rest.lease_id,
+            SettlementEntry::Pruned(pruned) => EntryView::Pruned {
+                event_id: pruned.event_id,
+                worker_id: &pruned.worker_id,
+                action: pruned.action.as_str(),
+                lease_id: pruned.lease_id,
             },
         }
     }
@@ -216,14 +216,14 @@ impl<'a> RecordView<'a> {
     }
 }
 
-/// The final failure of an event, told once as a 400; repeated, it is the same entry again.
+/// Returns the problem (400) of a final failure, or `None`. A repeated settlement gets a 200 with the entry.
 fn final_failure(record: &RecordedSettlement) -> Option<Problem> {
     let is_final = record.entry.action() == Action::Failed && record.status == Status::Failed && !record.is_repeat;
     if !is_final {
         return None;
     }
-    let is_spent = record.retry_count >= record.max_retries;
-    let code = if is_spent { Code::MaxRetriesExceeded } else { Code::NotRetryable };
+    let is_exhausted = record.retry_count >= record.max_retries;
+    let code = if is_exhausted { Code::MaxRetriesExceeded } else { Code::NotRetryable };
     Some(
         Problem::new(code, "the failure is recorded, and the event is FAILED")
             .with("retry_count", record.retry_count)
@@ -231,7 +231,7 @@ fn final_failure(record: &RecordedSettlement) -> Option<Problem> {
     )
 }
 
-fn answer(settled: SettleOutcome) -> HttpResponse {
+fn respond(settled: SettleOutcome) -> HttpResponse {
     match settled {
         SettleOutcome::Extended { lease_expires_at, cancel_requested, cancel_reason } => HttpResponse::Ok()
             .json(ExtendedView { lease_expires_at: Timestamp(lease_expires_at), cancel_requested, cancel_reason }),
@@ -242,7 +242,7 @@ fn answer(settled: SettleOutcome) -> HttpResponse {
     }
 }
 
-/// An extended lease.
+/// The response to a heartbeat.
 #[derive(Serialize)]
 struct ExtendedView {
     lease_expires_at: Timestamp,
@@ -251,8 +251,9 @@ struct ExtendedView {
     cancel_reason: Option<String>,
 }
 
-/// Settles and claims in one round trip: always a 200, a final failure included.
-async fn answer_with_next(
+/// Claims the next event and responds with both outcomes. The status is always 200, even for a final
+/// failure.
+async fn respond_with_next(
     engine: &Engine,
     request: &HttpRequest,
     settled: SettleOutcome,
@@ -263,7 +264,7 @@ async fn answer_with_next(
         settled: &'a Map<String, Value>,
         next: Option<EventView<'a>>,
     }
-    let settled = settled_members(settled);
+    let settled = settled_fields(settled);
     let claimed = engine.claim_deliveries(claim).await.map_err(Error::after_a_part)?;
     claim_body::respond(request, claimed, |claimed| {
         let next = claimed.events().first().map(EventView::claimed);
@@ -271,38 +272,38 @@ async fn answer_with_next(
     })
 }
 
-/// What became of one call, as members of an object; the final failure's code included.
-fn settled_members(settled: SettleOutcome) -> Map<String, Value> {
-    let members = |value: Value| match value {
-        Value::Object(members) => members,
+/// Returns the fields of one outcome. A final failure includes its code.
+fn settled_fields(settled: SettleOutcome) -> Map<String, Value> {
+    let fields_of = |value: Value| match value {
+        Value::Object(fields) => fields,
         _ => Map::new(),
     };
     match settled {
-        // Neither a batch nor a call that asks for the next one has heartbeats.
+        // Never happens: heartbeats are neither part of a batch nor combined with a claim.
         SettleOutcome::Extended { .. } => Map::new(),
         SettleOutcome::Recorded(record) => {
-            let mut view = members(serde_json::to_value(RecordView::of(&record)).unwrap_or_default());
+            let mut view = fields_of(serde_json::to_value(RecordView::of(&record)).unwrap_or_default());
             if let Some(problem) = final_failure(&record) {
-                let told = ["code", "error", "retry_count", "max_retries"];
-                view.extend(problem.into_members().into_iter().filter(|(name, _)| told.contains(&name.as_str())));
+                let included = ["code", "error", "retry_count", "max_retries"];
+                view.extend(problem.into_fields().into_iter().filter(|(name, _)| included.contains(&name.as_str())));
             }
             view
         }
     }
 }
 
-/// One outcome of a batch: the status and members that the single call would have answered.
+/// Returns one outcome of a batch: the status and the fields of the response to the single request.
 fn outcome_view(id: DeliveryId, outcome: Result<SettleOutcome, Error>) -> Value {
     let (status, mut view) = match outcome {
         Ok(settled) => {
             let is_final = matches!(&settled, SettleOutcome::Recorded(record) if final_failure(record).is_some());
-            (if is_final { 400 } else { 200 }, settled_members(settled))
+            (if is_final { 400 } else { 200 }, settled_fields(settled))
         }
         Err(error) => {
-            let mut members = Problem::from(&error).into_members();
-            let status = members.remove("status").and_then(|status| status.as_u64()).unwrap_or(500);
-            members.retain(|name, _| ["code", "error", "detail"].contains(&name.as_str()));
-            (status, members)
+            let mut fields = Problem::from(&error).into_fields();
+            let status = fields.remove("status").and_then(|status| status.as_u64()).unwrap_or(500);
+            fields.retain(|name, _| ["code", "error", "detail"].contains(&name.as_str()));
+            (status, fields)
         }
     };
     view.insert("event_id".into(), id.into());

@@ -1,4 +1,4 @@
-//! `/workers`: who has been seen, what they hold, and who looks stale.
+//! `/workers`: the workers seen, the events that they hold, and whether they are stale.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
@@ -33,13 +33,13 @@ struct WorkerView {
     stale_events: i64,
 }
 
-/// `GET /workers`.
+/// `GET /workers`: lists workers.
 pub async fn list_workers(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let after = query.text("after", limits::WORKER_ID_CHARS).unwrap_or_default();
     let limit = query.integer("limit", limits::PAGE).unwrap_or(100);
     query.finish()?;
-    // What this server has seen and not yet written down belongs into the answer.
+    // The response includes sightings that this server has not stored yet.
     engine.record_sightings().await?;
     let mut conn = engine.database().connection().await?;
     let rows = load_page(&mut conn, &scope, STALE_SECONDS, &after, limit).await?;
