@@ -1,4 +1,4 @@
-//! Sweeps the overdue work of ordering keys that are always in use.
+//! Sweeps overdue deliveries of ordering keys that are always in use.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::error::Error;
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Sweeps once; returns the number of deliveries that were changed.
+/// Sweeps once. Returns the number of changed deliveries.
 pub async fn run_once(engine: &Engine, auto_reset: bool) -> Result<usize, Error> {
     engine.sweep_busy_keys(auto_reset).await
 }
 
-/// Runs until the server stops.
+/// Runs rounds until the server stops.
 pub async fn run(engine: Engine, auto_reset: bool, shutdown: CancellationToken) {
     let service = Service::every("busy keys", INTERVAL);
     service.run(engine, shutdown, |engine| async move { run_once(&engine, auto_reset).await.map(|_| None) }).await;

@@ -1,8 +1,10 @@
-//! Looks at queues, and at what waits for a moment, from their very beginning, past the marks
-//! at which others begin, in case the word that should have lowered a mark was lost.
+//! The catch-up scan: reads every queue, and the deliveries that wait for a due time, from the very
+//! beginning.
 //!
-//! That is the look which marks are there to avoid: while an old snapshot is held it gets
-//! slower with everything that passes through. So it takes no more than a share of the time.
+//! Other scans begin at the low-water marks. If the notification that should have lowered a mark is
+//! lost, they miss work, and this scan finds it. A scan from the beginning is what the marks avoid:
+//! while another transaction holds an old snapshot, it gets slower with every row that passes through
+//! the queue. It therefore uses only a small share of the time.
 
 use std::time::Duration;
 
@@ -17,38 +19,38 @@ use crate::error::Error;
 
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many times as long as a round the pause after it is at least.
-const REST: u32 = 50;
+/// The pause after a round is at least this many times as long as the round.
+const PAUSE_FACTOR: u32 = 50;
 
-/// How many queues one statement looks at.
+/// The maximum number of queues that one statement reads.
 const QUEUES_PER_STATEMENT: usize = 1_000;
 
-/// Lowers every mark that is behind its queue's head, and wakes a waiter for it; answers how
-/// many there were.
+/// Lowers every low-water mark that is past the head of its queue, and wakes a waiter of that queue.
+/// Returns the number of those marks.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
-    let mut found = 0;
-    let marked = engine.marks().all();
-    for queues in marked.chunks(QUEUES_PER_STATEMENT) {
+    let mut lowered = 0;
+    let all_queues = engine.marks().all();
+    for queues in all_queues.chunks(QUEUES_PER_STATEMENT) {
         for head in engine.find_heads_of_queues(queues).await? {
             let position = QueuePosition { rank: head.rank, seq: head.seq };
             if engine.marks().of(std::slice::from_ref(&head.queue))[0] > position {
                 engine.note_arrivals(&head.queue, Arrivals { first: position, count: 1 });
-                found += 1;
+                lowered += 1;
             }
         }
     }
     engine.due_times().wait_for(&engine.find_earliest_times().await?);
-    Ok(found)
+    Ok(lowered)
 }
 
-/// Runs until the server stops.
+/// Runs rounds until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service::every("catch-up scan", INTERVAL);
     service
         .run(engine, shutdown, |engine| async move {
             let began = Instant::now();
             run_once(&engine).await?;
-            Ok(Some(jittered(INTERVAL.max(began.elapsed() * REST))))
+            Ok(Some(jittered(INTERVAL.max(began.elapsed() * PAUSE_FACTOR))))
         })
         .await;
 }

@@ -1,7 +1,7 @@
-//! Memory that large payloads have taken is given back.
+//! Frees the memory that large payloads have taken.
 //!
-//! A connection to the database keeps buffers as large as what it has carried, so connections that
-//! have carried much are closed when they are at rest, and opened anew when they are needed.
+//! The buffers of a database connection grow to the size of the largest payload and never shrink.
+//! Idle connections with large buffers are therefore closed. The pool opens new ones when needed.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::engine::Engine;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Closes connections that keep large buffers.
+/// Closes idle connections with large buffers.
 pub fn run_once(engine: &Engine) {
     engine.database().close_large();
 }
 
-/// Runs until the server stops.
+/// Runs rounds until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service::every("connection trimmer", INTERVAL);
     service

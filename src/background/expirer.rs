@@ -1,4 +1,4 @@
-//! Pending work becomes worthless at its `expires_at`.
+//! Fails pending deliveries at their `expires_at`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Gives up everything that has expired; answers how much.
+/// Fails all expired deliveries. Returns their number.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     let expire = async || {
         let began = Instant::now();
@@ -24,7 +24,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     Ok(sweep_all(expire).await?.count)
 }
 
-/// Runs until the server stops.
+/// Runs rounds until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service::every("expirer", INTERVAL);
     service.run(engine, shutdown, |engine| async move { run_once(&engine).await.map(|_| None) }).await;

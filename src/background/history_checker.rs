@@ -1,5 +1,5 @@
-//! Asks now and then whether the database has gone back: a backup was restored, or a standby
-//! promoted, behind a pooler that keeps our connections open, or under connections of ours.
+//! Checks regularly whether the database has gone back in time. This happens when a backup is
+//! restored or a standby is promoted. Open connections may survive it, for example those to a pooler.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::Service;
 use crate::engine::Engine;
 
-/// New connections are asked at once, so this is for those that stay.
+/// New connections are checked when they are opened, so this is for the open ones.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs until the server stops.
+/// Runs rounds until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service::every("history checker", INTERVAL);
     service.run(engine, shutdown, |engine| async move { engine.check_history().await.map(|_| None) }).await;

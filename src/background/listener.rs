@@ -1,6 +1,8 @@
-//! Hears other servers tell of new work, on a connection of its own. When the connection is
-//! lost it is opened again, and everybody who waits looks once, since words were missed. Another
-//! server that has noticed that the database was restored tells so here, too.
+//! Receives the notifications of other servers, on a connection of its own.
+//!
+//! Most notifications are about new work. One is sent by a server that has noticed a restore of the
+//! database. When the connection is lost, it is opened again, and all queues are scanned once because
+//! notifications may have been missed.
 
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use crate::error::Error;
 use crate::store::connection::notify::listen;
 use crate::store::tables::histories::NOTICE;
 
-/// Between two tries to reach a database that is away.
+/// The pause between two attempts to connect.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Listens until the connection is lost.
@@ -25,13 +27,14 @@ pub async fn run_once(engine: &Engine) -> Result<(), Error> {
     while let Some(text) = listening.notifications.recv().await {
         match text == NOTICE {
             true => engine.check_history().await?,
-            false => hear(engine, &text),
+            false => receive(engine, &text),
         }
     }
     Err(Error::unavailable("the listening connection was closed".into()))
 }
 
-fn hear(engine: &Engine, text: &str) {
+/// Handles a notification about new work.
+fn receive(engine: &Engine, text: &str) {
     match serde_json::from_str::<Message>(text) {
         Ok(message) if message.from == engine.instance() => {}
         Ok(Message { queues: Some(queues), .. }) => {
@@ -39,12 +42,12 @@ fn hear(engine: &Engine, text: &str) {
                 engine.note_arrivals(&queue, arrivals);
             }
         }
-        // Everything, or the word of a version that we do not understand.
+        // The sender listed no queues, or it has a version whose messages differ.
         Ok(Message { queues: None, .. }) | Err(_) => engine.scan_all_queues(),
     }
 }
 
-/// Repeats until the server stops.
+/// Listens, and reconnects, until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     while let Some(ended) = shutdown.run_until_cancelled(run_once(&engine)).await {
         if let Err(error) = ended {

@@ -1,8 +1,8 @@
-//! CLOCKS: what happens without anybody asking.
+//! CLOCKS: services that run without a request.
 //!
-//! Each service is one file with a `run_once` that does one round, callable from a test, and
-//! a `run` that repeats it until the server stops. A round that fails is logged once and
-//! tried again at the next tick; nothing here is needed for correctness, only for progress.
+//! Each service is one file with a `run_once` that runs one round, which tests can call, and a `run`
+//! that repeats it until the server stops. A failed round is logged once, and the next round tries
+//! again. The services are needed for progress, but not for correctness.
 
 pub mod busy_keys;
 pub mod catch_up;
@@ -40,17 +40,17 @@ use dispatcher::DispatcherSettings;
 pub struct BackgroundSettings {
     /// Whether expired leases are reset.
     pub auto_reset: bool,
-    /// Whether servers tell each other of new work by `NOTIFY`.
+    /// Whether servers notify each other of new work with `NOTIFY`.
     pub notify: bool,
-    /// How often waiting workers' queues are looked at, in case no word came.
+    /// The time between two scans of the queues that workers wait for, in case a notification is lost.
     pub poll_interval: Duration,
-    /// Whether events are pushed from here.
+    /// The settings of the dispatcher, or `None` if this server does not push events.
     pub dispatch: Option<DispatcherSettings>,
-    /// For how many days dead letters are kept.
+    /// The number of days for which dead letters are kept.
     pub dead_letter_days: u32,
 }
 
-/// Starts all services; they end when `shutdown` is cancelled.
+/// Starts all services. They end when `shutdown` is cancelled.
 pub fn start(
     engine: &Engine,
     client: &Client,
@@ -58,7 +58,7 @@ pub fn start(
     shutdown: &CancellationToken,
 ) -> TaskTracker {
     let tasks = TaskTracker::new();
-    // A clock that is moved by hand has its services run by hand, too.
+    // With a clock that tests set by hand, tests also run these services by hand.
     if matches!(engine.clock(), Clock::Database) {
         tasks.spawn(promoter::run(engine.clone(), shutdown.clone()));
         tasks.spawn(expirer::run(engine.clone(), shutdown.clone()));
@@ -87,26 +87,26 @@ pub fn start(
     tasks
 }
 
-/// How a service repeats its rounds. All services but those that wait for a message run like this.
+/// How a service repeats its rounds. Services that wait for a signal have loops of their own.
 pub(crate) struct Service {
     /// The name in the log.
     pub name: &'static str,
-    /// The time between two rounds, jittered, unless a round says otherwise.
+    /// The time between two rounds, before jitter. A round may return another time.
     pub interval: Duration,
-    /// Whether the first round is run at once, and not after an interval.
+    /// Whether the first round runs at once instead of after an interval.
     pub at_once: bool,
-    /// Whether one more round is run when the server stops.
+    /// Whether one more round runs when the server stops.
     pub once_more_at_stop: bool,
 }
 
 impl Service {
-    /// Returns a service whose first round comes after `interval`.
+    /// Creates a service whose first round runs after `interval`.
     pub fn every(name: &'static str, interval: Duration) -> Self {
         Service { name, interval, at_once: false, once_more_at_stop: false }
     }
 
-    /// Runs rounds until the server stops. A round may return the time until the next one. A round
-    /// that fails is logged, and the next one comes after an interval.
+    /// Runs rounds until the server stops. A round may return the time until the next one. A failed
+    /// round is logged, and the next one runs after an interval.
     pub async fn run<F, Round>(self, engine: Engine, shutdown: CancellationToken, round: F)
     where
         F: Fn(Engine) -> Round,
@@ -114,8 +114,8 @@ impl Service {
     {
         let mut wait = if self.at_once { Duration::ZERO } else { jittered(self.interval) };
         loop {
-            let goes_on = pause(wait, &shutdown).await;
-            if !goes_on && !self.once_more_at_stop {
+            let is_running = pause(wait, &shutdown).await;
+            if !is_running && !self.once_more_at_stop {
                 return;
             }
             wait = match round(engine.clone()).await {
@@ -126,24 +126,24 @@ impl Service {
                     jittered(self.interval)
                 }
             };
-            if !goes_on {
+            if !is_running {
                 return;
             }
         }
     }
 }
 
-/// Waits, unless the server stops; returns whether to go on.
-async fn pause(length: Duration, shutdown: &CancellationToken) -> bool {
-    shutdown.run_until_cancelled(tokio::time::sleep(length)).await.is_some()
+/// Waits for `duration`. Returns `false`, possibly early, if the server stops.
+async fn pause(duration: Duration, shutdown: &CancellationToken) -> bool {
+    shutdown.run_until_cancelled(tokio::time::sleep(duration)).await.is_some()
 }
 
-/// Returns the time until a sweep is run again that has to be run in `seconds`, if that is known.
+/// Returns the pause before a sweep that is due in `seconds`, within limits, or `None` if that is unknown.
 fn until_next(seconds: Option<f64>, shortest: Duration, longest: Duration) -> Option<Duration> {
     seconds.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1.0)).clamp(shortest, longest))
 }
 
-/// Sweeps until there is no more to do at once; answers what it came to.
+/// Sweeps in batches until nothing is left. Returns the outcome of the last batch with the total count.
 async fn sweep_all<F: Future<Output = Result<SweepOutcome, Error>>>(
     batch: impl Fn() -> F,
 ) -> Result<SweepOutcome, Error> {
@@ -157,13 +157,13 @@ async fn sweep_all<F: Future<Output = Result<SweepOutcome, Error>>>(
     }
 }
 
-/// Up to a quarter more or less, so that servers started together do not act together.
-fn jittered(length: Duration) -> Duration {
+/// Changes a duration by up to a quarter at random, to spread the rounds of servers started together.
+fn jittered(duration: Duration) -> Duration {
     let chance = getrandom::u32().map_or(0.5, |bits| f64::from(bits) / f64::from(u32::MAX));
-    length.mul_f64(0.75 + chance / 2.0)
+    duration.mul_f64(0.75 + chance / 2.0)
 }
 
-/// Logs a failed round. The database being away is told once per round, not as an error.
+/// Logs a failed round. An unavailable database is a warning and not an error.
 fn report(service: &str, error: &Error) {
     match error {
         Error::Unavailable(_) | Error::OutcomeUnknown(_) => log::warn!(service; "a round was skipped: {error}"),

@@ -1,5 +1,5 @@
-//! Tells other servers of new work: one `NOTIFY` at a time, each for all that gathered while
-//! the last was under way.
+//! Notifies other servers of new work. Sends one `NOTIFY` at a time, for all work that has arrived
+//! while the previous one was being sent.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use crate::engine::waiting::peer_notifier::{Arrivals, PeerNotice};
 use crate::error::Error;
 use crate::store::connection::notify::notify;
 
-/// PostgreSQL carries 8,000 bytes at most.
+/// The maximum size of a notification. PostgreSQL allows less than 8,000 bytes.
 const MAX_BYTES: usize = 7_500;
 
-/// The least time between two notifications.
+/// The minimum time between two notifications.
 const DEBOUNCE: Duration = Duration::from_millis(5);
 
-/// The time after which one that could not be sent is sent again.
+/// The pause after a failed notification.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a notification says.
+/// The content of a notification.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Message {
-    /// Which server says it: one does not listen to oneself.
+    /// The sending server, which ignores its own notifications.
     pub from: String,
-    /// Which queues have new work; none: look for yourselves.
+    /// The queues with new work. `None` if the receivers must scan all their queues.
     pub queues: Option<Vec<(String, Arrivals)>>,
 }
 
 impl Message {
-    /// The text on the wire; without the list where that would be too long.
+    /// Returns the message as JSON, without the list of queues if it would be too long.
     pub fn text(&self) -> String {
         // Strings and lists of strings always serialise.
         let text = serde_json::to_string(self).unwrap_or_default();
@@ -43,8 +43,8 @@ impl Message {
 }
 
 /// Sends one notification.
-pub async fn run_once(engine: &Engine, announcement: PeerNotice) -> Result<(), Error> {
-    let queues = match announcement {
+pub async fn run_once(engine: &Engine, notice: PeerNotice) -> Result<(), Error> {
+    let queues = match notice {
         PeerNotice::Queues(queues) => Some(queues),
         PeerNotice::Everything => None,
     };
@@ -53,18 +53,18 @@ pub async fn run_once(engine: &Engine, announcement: PeerNotice) -> Result<(), E
     Ok(notify(&mut conn, &text).await?)
 }
 
-/// Repeats until the server stops. Begins by having the others look: a server that was killed, in
-/// whose place this one may stand, has perhaps not told them of all that it stored.
+/// Sends notifications until the server stops. The first one makes the other servers scan all their
+/// queues: this server may replace one that was killed before it had sent all its notifications.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     engine.peer_notifier().notify_all_queues();
-    while let Some(announcement) = shutdown.run_until_cancelled(engine.peer_notifier().next()).await {
-        let mut rest = DEBOUNCE;
-        if let Err(error) = run_once(&engine, announcement).await {
+    while let Some(notice) = shutdown.run_until_cancelled(engine.peer_notifier().next()).await {
+        let mut wait = DEBOUNCE;
+        if let Err(error) = run_once(&engine, notice).await {
             report("notifier", &error);
             engine.peer_notifier().notify_all_queues();
-            rest = RETRY_PAUSE;
+            wait = RETRY_PAUSE;
         }
-        if !pause(rest, &shutdown).await {
+        if !pause(wait, &shutdown).await {
             return;
         }
     }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_does_not_fit_is_left_out() {
+    fn a_list_that_does_not_fit_is_omitted() {
         let message = Message {
             from: "s".into(),
             queues: Some(vec![("t:".to_owned() + &"x".repeat(100), Arrivals::default()); 100]),

@@ -1,4 +1,4 @@
-//! Filters that exceeded their budget are written down, in one statement every few seconds.
+//! Stores which filters have exceeded their budget, in one statement every few seconds.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::engine::Engine;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Runs until the server stops, and once more then.
+/// Runs rounds until the server stops, and a last one then.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service { once_more_at_stop: true, ..Service::every("overrun recorder", INTERVAL) };
     service.run(engine, shutdown, |engine| async move { engine.record_filter_overruns().await.map(|_| None) }).await;

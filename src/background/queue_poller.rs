@@ -1,6 +1,6 @@
-//! The backstop of long polling and of pushing: looks whether anything lies in the queues that
-//! somebody waits for, in one statement however many wait. Alone it suffices (behind a proxy
-//! that does not carry `NOTIFY`), with the delay of its interval.
+//! The fallback of long polling and of pushing: scans the queues that workers or the dispatcher wait
+//! for, in one statement for many queues. Without `NOTIFY` (for example behind a proxy that does not
+//! support it) this alone finds new work, with a delay of up to one interval.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::tables::ready::find_busy_queues;
 
-/// How many queues one statement asks about.
+/// The maximum number of queues that one statement reads.
 const QUEUES_PER_STATEMENT: usize = 5_000;
 
-/// Wakes one waiter, or the dispatcher, for each awaited queue that holds something; answers how
-/// many queues did.
+/// Wakes one waiter, or the dispatcher, for each awaited queue that is not empty. Returns the number of
+/// those queues.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     let mut awaited = engine.hub().awaited_queues();
     if engine.dispatch_signal().has_dispatcher() {
@@ -34,7 +34,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     Ok(busy)
 }
 
-/// Runs until the server stops.
+/// Runs rounds until the server stops.
 pub async fn run(engine: Engine, interval: Duration, shutdown: CancellationToken) {
     let service = Service::every("queue poller", interval);
     service.run(engine, shutdown, |engine| async move { run_once(&engine).await.map(|_| None) }).await;

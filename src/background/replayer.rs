@@ -1,4 +1,4 @@
-//! Dead letters that somebody wants sent again, many at once, trickle back into the queues.
+//! Executes replays of many dead letters at the rate that was requested.
 
 use std::time::Duration;
 
@@ -8,24 +8,25 @@ use super::{Service, sweep_all, until_next};
 use crate::engine::Engine;
 use crate::error::Error;
 
-/// The longest nap between two looks.
-const LONGEST_NAP: Duration = Duration::from_secs(1);
+/// The maximum time between two sweeps.
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The shortest: a replayer must not spin on a job that another server has in hand.
-const SHORTEST_NAP: Duration = Duration::from_millis(20);
+/// The minimum time between two sweeps. Without it the replayer would spin on a job that another server
+/// has locked.
+const MIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Works off all that is due; answers how many dead letters were sent again.
+/// Replays all dead letters that are due. Returns their number.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     Ok(sweep_all(|| engine.work_off_replays()).await?.count)
 }
 
-/// Runs until the server stops, sleeping until a job goes on.
+/// Runs rounds until the server stops. Sleeps until the next replay is due.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
-    let service = Service { at_once: true, ..Service::every("replayer", LONGEST_NAP) };
+    let service = Service { at_once: true, ..Service::every("replayer", MAX_INTERVAL) };
     service
         .run(engine, shutdown, |engine| async move {
             let swept = sweep_all(|| engine.work_off_replays()).await?;
-            Ok(until_next(swept.next_in, SHORTEST_NAP, LONGEST_NAP))
+            Ok(until_next(swept.next_in, MIN_INTERVAL, MAX_INTERVAL))
         })
         .await;
 }

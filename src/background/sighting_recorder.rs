@@ -1,4 +1,4 @@
-//! Who was seen is written down, in one statement every few seconds.
+//! Stores which workers were seen, in one statement every few seconds.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::engine::Engine;
 
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Runs until the server stops, and once more then.
+/// Runs rounds until the server stops, and a last one then.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service { once_more_at_stop: true, ..Service::every("sighting recorder", INTERVAL) };
     service.run(engine, shutdown, |engine| async move { engine.record_sightings().await.map(|_| None) }).await;

@@ -1,4 +1,4 @@
-//! What is open of subscriptions that were taken away is called off.
+//! Cancels the open deliveries of deleted subscriptions.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::error::Error;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Calls off all there is.
+/// Cancels all of them.
 pub async fn run_once(engine: &Engine) -> Result<(), Error> {
     while engine.drain_subscriptions().await? {}
     Ok(())
 }
 
-/// Runs until the server stops.
+/// Runs rounds until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service::every("subscription drainer", INTERVAL);
     service.run(engine, shutdown, |engine| async move { run_once(&engine).await.map(|_| None) }).await;

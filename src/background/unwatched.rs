@@ -1,8 +1,8 @@
-//! Searches for leases that are not on the list of leases, and puts them on it.
+//! Searches for leases that are missing from the list of leases, and adds them.
 //!
-//! There should be none. But work whose lease nobody watches would be held forever, and with it
-//! all that waits behind its ordering key; so a mistake there must not last. The search walks
-//! through all deliveries in small steps, since no index says which of them are held.
+//! There should be none. But the lease reaper reads that list, so a delivery with a missing lease
+//! would stay PROCESSING forever and block the later deliveries of its ordering key. This search
+//! repairs that. It reads all deliveries in small steps, because no index tells which are held.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use crate::domain::ids::DeliveryId;
 use crate::engine::Engine;
 use crate::error::Error;
 
-/// Between two steps.
+/// The time between two steps.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many times as long as a step the pause after it is at least.
-const REST: u32 = 50;
+/// The pause after a step is at least this many times as long as the step.
+const PAUSE_FACTOR: u32 = 50;
 
-/// Between two walks through all deliveries.
-const PAUSE_BETWEEN_WALKS: Duration = Duration::from_secs(60);
+/// The time between two searches of all deliveries.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How far the search has come. A new one begins with the first delivery.
+/// The position of the search. The default is before the first delivery.
 #[derive(Debug, Default)]
 pub struct Cursor {
-    /// The last delivery that was looked at, unless the search begins anew.
+    /// The last delivery that was read. `None` at the beginning of a search.
     after_id: Option<DeliveryId>,
 }
 
@@ -39,14 +39,14 @@ impl Cursor {
     }
 }
 
-/// Takes one step; returns how many leases it has put on the list.
+/// Runs one step. Returns the number of leases that it has added to the list.
 pub async fn run_once(engine: &Engine, cursor: &mut Cursor) -> Result<usize, Error> {
     let (found, last_id) = engine.watch_unwatched_leases(cursor.after_id).await?;
     cursor.after_id = last_id;
     Ok(found)
 }
 
-/// Runs until the server stops.
+/// Runs steps until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     let cursor = Arc::new(Mutex::new(Cursor::default()));
     let service = Service::every("unwatched", INTERVAL);
@@ -57,8 +57,8 @@ pub async fn run(engine: Engine, shutdown: CancellationToken) {
                 let mut cursor = cursor.lock().await;
                 let began = Instant::now();
                 run_once(&engine, &mut cursor).await?;
-                let least = if cursor.is_at_beginning() { PAUSE_BETWEEN_WALKS } else { INTERVAL };
-                Ok(Some(jittered(least.max(began.elapsed() * REST))))
+                let minimum = if cursor.is_at_beginning() { SEARCH_INTERVAL } else { INTERVAL };
+                Ok(Some(jittered(minimum.max(began.elapsed() * PAUSE_FACTOR))))
             }
         })
         .await;

@@ -1,4 +1,4 @@
-//! One attempt: a push is made into a request, sent, and what came of it put on record.
+//! One attempt: builds the request of a push, sends it and records the outcome.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::failing::Failing;
 use super::slots::Slot;
-use super::writing::{letter_of, write};
+use super::writing::{build_request, message_of};
 use crate::domain::address::without_query;
 use crate::domain::attempt::{AttemptOutcome, AttemptVerdict, ErrorKind};
 use crate::domain::backoff::chance;
@@ -27,50 +27,48 @@ use crate::error::Error;
 use crate::metrics::PushCount;
 use crate::webhook::{Client, Exchange, SendError};
 
-/// Between two tries to put an outcome on record while the database is away.
+/// The pause between two tries to record an outcome while the database is unavailable.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long after its claim a request may still be begun: it must be over, and on record, before the
-/// claim ends, or another server would send the same beside it, and what comes next by its key.
-const BEGIN_WITHIN: Duration = Duration::from_secs(super::LEASE_MARGIN_SECONDS as u64 - 5);
+/// The time after the claim within which a request may begin. It must end, and be recorded, before the
+/// lease expires. Otherwise another server would send the same push concurrently, and then the next
+/// push of its ordering key.
+const MAX_START_DELAY: Duration = Duration::from_secs(super::LEASE_MARGIN_SECONDS as u64 - 5);
 
 /// An attempt about to be made.
 pub struct Attempt {
-    /// Where it is recorded.
     pub engine: Engine,
-    /// By whom it is sent.
     pub client: Client,
-    /// To whom.
     pub subscriber: Subscriber,
-    /// Which endpoints have failed by now.
+    /// The failing endpoints, shared by all attempts of this server.
     pub failing: Arc<Failing>,
-    /// When it was asked for; its claim was made after that.
+    /// The time just before the claim was sent to the database, so the lease ends later than computed
+    /// from it.
     pub claimed_at: Instant,
-    /// Whether its endpoint's last word was a failure when it was claimed.
+    /// Whether the latest request to the endpoint had failed at the time of the claim.
     pub has_failed_before: bool,
-    /// Whether it tries out an endpoint whose breaker is open.
+    /// Whether the attempt probes an endpoint whose circuit breaker is open.
     pub is_probe: bool,
-    /// What.
     pub push: ClaimedPush,
 }
 
 impl Attempt {
-    /// Makes the attempt. The slot is free again when the receiver has answered; putting that
-    /// on record is not its receiver's business any more.
+    /// Makes the attempt. The slot is freed when the request has ended, before its outcome is recorded:
+    /// a slow database must not reduce the concurrency of the receiver.
     pub async fn run(self, slot: Slot) {
         let (replay, epoch) = match self.prepare().await {
             Ok(prepared) => prepared,
-            // Nothing was sent: the lease runs out, and it is tried again.
+            // Nothing was sent. The lease expires, and the push is tried again.
             Err(error) => {
                 return log::warn!(delivery_id = self.push.delivery_id; "a push could not be prepared: {error}");
             }
         };
         let spec = self.spec_for(&replay);
         let secrets = self.subscriber.secrets_at(self.engine.time());
-        let request = write(letter_of(&self.push, &replay, &epoch), &spec, secrets).await;
-        if self.claimed_at.elapsed() > BEGIN_WITHIN {
+        let request = build_request(message_of(&self.push, &replay, &epoch), &spec, secrets).await;
+        if self.claimed_at.elapsed() > MAX_START_DELAY {
             let unrecorded = slot.answered();
-            self.give_back().await;
+            self.release().await;
             return drop(unrecorded);
         }
         let exchange = match request {
@@ -82,35 +80,35 @@ impl Attempt {
         drop(unrecorded);
     }
 
-    /// Too late to be sent under this claim: the database, or this server, was held up.
-    async fn give_back(&self) {
+    /// Releases a push that is too late to be sent, because the database or this server was delayed.
+    async fn release(&self) {
         let settled = self.settle(&Report::default(), PushOutcome::NotSent("late"), Instant::now()).await;
         if let Err(error) = settled {
-            log::warn!(delivery_id = self.push.delivery_id; "a push that was not sent could not be given back: {error}");
+            log::warn!(delivery_id = self.push.delivery_id; "a push that was not sent could not be released: {error}");
         }
         let unused = EndpointNote { finding: Some(Finding::ProbeUnused), pause_seconds: None };
         if self.is_probe
             && let Err(error) = self.engine.note_endpoint(&self.subscriber.subscription.spec.url, unused).await
         {
-            log::warn!(subscription_id = self.push.subscription_id; "a probe could not be given back: {error}");
+            log::warn!(subscription_id = self.push.subscription_id; "an unused probe could not be returned: {error}");
         }
     }
 
-    /// How it is sent: as its subscription says by now, unless a dead letter says otherwise. The
-    /// claim was made for as long as the subscription allows by now, so that an earlier one may not
-    /// take longer.
+    /// Returns the spec to send with: that of the dead letter if the replay uses it, otherwise the
+    /// current one. The lease was computed from the current timeout, so a replayed spec must not have
+    /// a longer one.
     fn spec_for<'a>(&'a self, replay: &'a Replay) -> Cow<'a, SubscriptionSpec> {
-        let present = &self.subscriber.subscription.spec;
+        let current = &self.subscriber.subscription.spec;
         match &replay.spec {
-            Some(spec) if spec.timeout_ms > present.timeout_ms => {
-                Cow::Owned(SubscriptionSpec { timeout_ms: present.timeout_ms, ..spec.clone() })
+            Some(spec) if spec.timeout_ms > current.timeout_ms => {
+                Cow::Owned(SubscriptionSpec { timeout_ms: current.timeout_ms, ..spec.clone() })
             }
             Some(spec) => Cow::Borrowed(spec),
-            None => Cow::Borrowed(present),
+            None => Cow::Borrowed(current),
         }
     }
 
-    /// Returns what the dead letter says from which it is sent again, and the epoch of its event.
+    /// Loads the replay settings of the dead letter, if the push is a replay, and the epoch of the event.
     async fn prepare(&self) -> Result<(Replay, String), Error> {
         let replay = match self.push.replay_of {
             Some(id) => self.engine.load_replay(id).await?,
@@ -119,109 +117,113 @@ impl Attempt {
         Ok((replay, self.engine.epoch_of(self.push.row.event.id).await?))
     }
 
+    /// Records the outcome of a request, for the endpoint and for the delivery.
     async fn record(&self, spec: &SubscriptionSpec, version: Option<i32>, exchange: Exchange) {
         let ended_at = Instant::now();
         let outcome = match &exchange.result {
-            Ok(answer) => AttemptOutcome::Status(answer.status),
+            Ok(response) => AttemptOutcome::Status(response.status),
             Err(error) => AttemptOutcome::Error(error.kind),
         };
-        let judgement = spec.retry_on.judge(&outcome);
-        let pause = self.pause_asked_for(&exchange);
-        let is_noted = self.note_endpoint(spec, &exchange, judgement, pause).await;
-        let report = self.report(&exchange, version, judgement);
-        // The pause keeps back whatever goes to its endpoint. A delivery that waited for it by
-        // itself would go on waiting when somebody lifts the pause.
-        let is_kept_back = is_noted && spec.url == self.subscriber.subscription.spec.url;
-        let own_pause = pause.filter(|_| !is_kept_back).unwrap_or(0.0);
-        let outcome = match judgement {
+        let verdict = spec.retry_on.judge(&outcome);
+        let pause = self.requested_pause(&exchange);
+        let is_endpoint_recorded = self.record_endpoint(spec, &exchange, verdict, pause).await;
+        let report = self.report(&exchange, version, verdict);
+        // A recorded pause of the endpoint delays all its deliveries. If this delivery also had a delay of
+        // its own, it would go on waiting after an operator ends the pause.
+        let is_paused_by_endpoint = is_endpoint_recorded && spec.url == self.subscriber.subscription.spec.url;
+        let own_pause = pause.filter(|_| !is_paused_by_endpoint).unwrap_or(0.0);
+        let outcome = match verdict {
             AttemptVerdict::Success => PushOutcome::Delivered,
-            AttemptVerdict::Retry => PushOutcome::RetryAfter(self.wait(spec).max(own_pause)),
+            AttemptVerdict::Retry => PushOutcome::RetryAfter(self.backoff_seconds(spec).max(own_pause)),
             AttemptVerdict::Terminal => PushOutcome::GaveUp,
         };
         let settled = self.settle(&report, outcome, ended_at).await;
-        self.count(&exchange, &settled);
+        self.observe(&exchange, &settled);
         self.log(spec, &exchange, settled);
     }
 
-    /// How long the receiver asked to be left alone.
-    fn pause_asked_for(&self, exchange: &Exchange) -> Option<f64> {
-        let answer = exchange.result.as_ref().ok().filter(|answer| matches!(answer.status, 429 | 503))?;
-        retry_after::parse(answer.retry_after.as_deref()?, self.engine.time())
+    /// Returns the seconds in the `Retry-After` of a 429 or 503 response.
+    fn requested_pause(&self, exchange: &Exchange) -> Option<f64> {
+        let response = exchange.result.as_ref().ok().filter(|response| matches!(response.status, 429 | 503))?;
+        retry_after::parse(response.retry_after.as_deref()?, self.engine.time())
     }
 
-    fn wait(&self, spec: &SubscriptionSpec) -> f64 {
+    fn backoff_seconds(&self, spec: &SubscriptionSpec) -> f64 {
         spec.retry.seconds_after(self.push.row.work.retry_count + 1, chance())
     }
 
-    /// What the attempt says of its endpoint. Written before the delivery is settled, so that
-    /// nothing else is sent there in between. A fault here costs the delivery nothing. Returns
-    /// whether all of it was written.
-    async fn note_endpoint(
+    /// Records what the attempt shows about its endpoint. Returns whether that succeeded.
+    ///
+    /// This comes before the delivery is settled: otherwise other pushes could be sent to a paused
+    /// endpoint in between. An error here is logged and does not affect the delivery.
+    async fn record_endpoint(
         &self,
         spec: &SubscriptionSpec,
         exchange: &Exchange,
-        judgement: AttemptVerdict,
+        verdict: AttemptVerdict,
         pause: Option<f64>,
     ) -> bool {
-        let note = EndpointNote { finding: self.finding(&spec.url, exchange, judgement), pause_seconds: pause };
-        let noted = async {
+        let note = EndpointNote { finding: self.finding(&spec.url, exchange, verdict), pause_seconds: pause };
+        let recording = async {
             self.engine.note_endpoint(&spec.url, note).await?;
-            if matches!(&exchange.result, Ok(answer) if answer.status == 410) {
+            if matches!(&exchange.result, Ok(response) if response.status == 410) {
                 self.engine.deactivate_subscription(self.push.subscription_id, &spec.url, "gone").await?;
             }
             Ok::<(), Error>(())
         };
-        let noted = noted.await;
-        if let Err(error) = &noted {
-            log::warn!(endpoint = without_query(&spec.url); "the state of an endpoint could not be written: {error}");
+        let recorded = recording.await;
+        if let Err(error) = &recorded {
+            log::warn!(endpoint = without_query(&spec.url); "the state of an endpoint could not be recorded: {error}");
         }
-        noted.is_ok()
+        recorded.is_ok()
     }
 
-    /// Returns what the attempt says of its endpoint, if that is any news.
-    fn finding(&self, url: &str, exchange: &Exchange, judgement: AttemptVerdict) -> Option<Finding> {
+    /// Returns what the attempt shows about its endpoint, or `None` if nothing has changed.
+    fn finding(&self, url: &str, exchange: &Exchange, verdict: AttemptVerdict) -> Option<Finding> {
         let is_sent = !matches!(&exchange.result, Err(error) if error.kind == ErrorKind::BodyNotRenderable);
-        match judgement {
+        match verdict {
             AttemptVerdict::Retry => {
                 self.failing.note(url);
                 Some(Finding::Failed { is_probe: self.is_probe })
             }
-            // Whoever answers, be it with a refusal, is there.
+            // Any response, even a refusal, shows that the endpoint is up.
             _ if is_sent && (self.failing.forget(url) || self.has_failed_before) => Some(Finding::Answered),
             _ if self.is_probe => Some(Finding::ProbeUnused),
             _ => None,
         }
     }
 
-    fn report(&self, exchange: &Exchange, version: Option<i32>, judgement: AttemptVerdict) -> Report {
+    fn report(&self, exchange: &Exchange, version: Option<i32>, verdict: AttemptVerdict) -> Report {
         let error_message = match &exchange.result {
-            Ok(answer) if answer.is_success() => None,
-            Ok(answer) => Some(format!("the receiver answered {}", answer.status)),
+            Ok(response) if response.is_success() => None,
+            Ok(response) => Some(format!("the receiver answered {}", response.status)),
             Err(error) => Some(format!("{}: {}", error.kind, error.detail)),
         };
-        let answer = exchange.result.as_ref().ok();
+        let response = exchange.result.as_ref().ok();
         Report {
-            status_code: answer.map(|answer| i32::from(answer.status)),
+            status_code: response.map(|response| i32::from(response.status)),
             execution_time_ms: Some(exchange.duration.as_millis() as i64),
             error_message,
             result: None,
             push: PushRecord {
                 error_kind: exchange.result.as_ref().err().map(|error| error.kind),
-                response_excerpt: answer.map(|a| a.excerpt.clone()).filter(|excerpt| !excerpt.is_empty()),
+                response_excerpt: response
+                    .map(|response| response.excerpt.clone())
+                    .filter(|excerpt| !excerpt.is_empty()),
                 subscription_version: Some(version.unwrap_or(self.subscriber.subscription.version)),
-                is_terminal: judgement == AttemptVerdict::Terminal,
+                is_terminal: verdict == AttemptVerdict::Terminal,
             },
         }
     }
 
-    /// Puts the outcome on record, trying for as long as the lease lasts: what was sent and not
-    /// recorded is sent twice. Once the lease has ended, the outcome would be refused.
+    /// Settles the delivery. Retries until the lease expires, because a push that was sent and not
+    /// recorded is sent twice. After the lease has expired, the settlement would be refused.
     async fn settle(&self, report: &Report, outcome: PushOutcome, ended_at: Instant) -> Result<SettleOutcome, Error> {
-        let lease = super::lease_of(&self.subscriber.subscription.spec);
+        let lease = super::lease_duration(&self.subscriber.subscription.spec);
         loop {
             match self.engine.settle_push(&self.push, report.clone(), outcome.clone(), ended_at).await {
                 Err(Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Overloaded)
-                    if may_try_again(self.claimed_at, lease, Instant::now()) =>
+                    if may_retry(self.claimed_at, lease, Instant::now()) =>
                 {
                     tokio::time::sleep(RECORD_PAUSE).await
                 }
@@ -230,7 +232,8 @@ impl Attempt {
         }
     }
 
-    fn count(&self, exchange: &Exchange, settled: &Result<SettleOutcome, Error>) {
+    /// Updates the metrics.
+    fn observe(&self, exchange: &Exchange, settled: &Result<SettleOutcome, Error>) {
         let metrics = &self.engine.metrics();
         let count = |what| metrics.count_push(what, self.push.subscription_id.0);
         count(PushCount::Sent);
@@ -248,15 +251,15 @@ impl Attempt {
 
     fn log(&self, spec: &SubscriptionSpec, exchange: &Exchange, settled: Result<SettleOutcome, Error>) {
         let outcome = match &exchange.result {
-            Ok(answer) => answer.status.to_string(),
+            Ok(response) => response.status.to_string(),
             Err(error) => error.kind.to_string(),
         };
         let (state, next_due) = match &settled {
-            Ok(SettleOutcome::Recorded(record)) => (state_of(record.status), record.entry.next_retry_at()),
+            Ok(SettleOutcome::Recorded(record)) => (state_name(record.status), record.entry.next_retry_at()),
             Ok(SettleOutcome::Extended { .. }) => ("", None),
             Err(Error::Refused(_)) => ("lost", None),
             Err(error) => {
-                log::error!(delivery_id = self.push.delivery_id; "an attempt could not be put on record: {error}");
+                log::error!(delivery_id = self.push.delivery_id; "an attempt could not be recorded: {error}");
                 return;
             }
         };
@@ -275,13 +278,13 @@ impl Attempt {
     }
 }
 
-/// Whether the lease lasts until the next try. By a clock that nobody sets: a wall clock that jumps
-/// would cut the tries short, or go on with them after the lease.
-fn may_try_again(claimed_at: Instant, lease: Duration, now: Instant) -> bool {
+/// Returns whether the lease lasts until the next try. Uses the monotonic clock: if the wall clock
+/// jumps, the tries would end too early or go on after the lease.
+fn may_retry(claimed_at: Instant, lease: Duration, now: Instant) -> bool {
     now.duration_since(claimed_at) + RECORD_PAUSE < lease
 }
 
-fn state_of(status: Status) -> &'static str {
+fn state_name(status: Status) -> &'static str {
     match status {
         Status::Completed => "delivered",
         Status::Pending | Status::Processing => "retry",
@@ -300,11 +303,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outcome_is_offered_for_as_long_as_the_lease_from_its_claim_lasts() {
+    fn recording_an_outcome_is_retried_until_the_lease_expires() {
         let (claimed_at, lease) = (Instant::now(), Duration::from_secs(16));
-        let may_try_after =
-            |milliseconds| may_try_again(claimed_at, lease, claimed_at + Duration::from_millis(milliseconds));
-        assert!(may_try_after(0) && may_try_after(15_499));
-        assert!(!may_try_after(15_500) && !may_try_after(60_000));
+        let may_retry_after =
+            |milliseconds| may_retry(claimed_at, lease, claimed_at + Duration::from_millis(milliseconds));
+        assert!(may_retry_after(0) && may_retry_after(15_499));
+        assert!(!may_retry_after(15_500) && !may_retry_after(60_000));
     }
 }

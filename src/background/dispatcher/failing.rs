@@ -1,18 +1,18 @@
-//! Which endpoints have failed since they last answered, as far as this server saw.
+//! The endpoints that have failed since their last response, as far as this server has seen.
 //!
-//! What is known of an endpoint is asked for before requests are claimed. An endpoint may fail
-//! while they are under way, and then the first of them that is answered has to say so: failures
-//! with an answer between them are not failures in a row.
+//! The dispatcher reads the state of an endpoint before it claims pushes. The endpoint may fail while
+//! their requests are in flight. The next request that gets a response must then record it, because
+//! failures with a response in between are not consecutive.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The endpoints, by their URLs.
+/// The URLs of failing endpoints.
 #[derive(Default)]
 pub struct Failing(Mutex<HashSet<String>>);
 
 impl Failing {
-    /// One has failed.
+    /// Records that an endpoint has failed.
     pub fn note(&self, url: &str) {
         let mut urls = self.lock();
         if !urls.contains(url) {
@@ -20,7 +20,7 @@ impl Failing {
         }
     }
 
-    /// One has answered; says whether it had failed.
+    /// Records that an endpoint has responded. Returns whether it had failed before.
     pub fn forget(&self, url: &str) -> bool {
         self.lock().remove(url)
     }

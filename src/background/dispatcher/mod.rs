@@ -1,14 +1,14 @@
-//! The dispatcher: the built-in worker that pushes events to those who subscribed.
+//! The dispatcher: the built-in worker that pushes events to subscribers.
 //!
-//! It sleeps until the bell is rung for a subscription. Then it asks, for all that may have
-//! something, whether anything may be sent to them now (they are active, their endpoint is not
-//! paused, their rate is not used up), claims as much as there are free [`slots::Slots`], and
-//! starts an [`attempt`] for each. While it is at the database, slots fall free and bells ring, so
-//! that one round serves many: the busier it is, the fewer statements a push costs.
+//! It sleeps until the dispatch signal names a subscription. Then it checks every subscription that
+//! may have pushes: whether it is active, its endpoint is not paused and its rate limit is not used
+//! up. It claims as many pushes as there are free [`slots::Slots`], and starts an [`attempt`] for
+//! each. While a round waits for the database, more slots are freed and more signals arrive, and the
+//! next round serves them together. The busier the dispatcher is, the fewer statements a push costs.
 //!
-//! A subscription stays on the list of the busy ones until a claim finds less than it asked
-//! for. One that may not be sent to now is put on the list of later ones, with the time at which
-//! to look again; nothing of it is claimed meanwhile, and no attempt is spent.
+//! A subscription stays in the set of busy ones until a claim finds fewer pushes than requested. A
+//! subscription that must wait is moved to the map of later ones, with the time of the next check.
+//! Until then nothing of it is claimed, and no attempt is counted.
 
 pub mod attempt;
 pub mod failing;
@@ -39,32 +39,31 @@ use attempt::Attempt;
 use failing::Failing;
 use slots::{Slot, Slots};
 
-/// How much longer than a request may take its claim holds: time to put the outcome on record.
+/// The time by which a lease exceeds the timeout of its request, in order to record the outcome.
 const LEASE_MARGIN_SECONDS: i32 = 15;
 
-/// How many subscriptions are looked at in one round.
-const GATES_PER_ROUND: usize = 500;
+/// The maximum number of subscriptions that are checked in one round.
+const SUBSCRIPTIONS_PER_ROUND: usize = 500;
 
-/// How many deliveries are claimed in one round.
+/// The maximum number of deliveries that are claimed in one round.
 const CLAIMS_PER_ROUND: usize = 200;
 
-/// The least time from one round that found something to the next. Meanwhile slots fall free and
-/// bells ring, so that a round serves many; whoever rings after a quiet while is served at once.
-const PACE: Duration = Duration::from_millis(5);
+/// The minimum time between a round that started attempts and the next one. Slots that are freed and
+/// signals that arrive meanwhile are served together. A signal after an idle period is served at once.
+const MIN_ROUND_INTERVAL: Duration = Duration::from_millis(5);
 
-/// When to look again at a subscription whose endpoint another server is just trying.
-const PROBED_ELSEWHERE: Duration = Duration::from_secs(1);
+/// The wait before the next check of a subscription whose endpoint another server is probing.
+const PROBE_WAIT: Duration = Duration::from_secs(1);
 
-/// Between two rounds while the database is away.
-const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
+/// The pause after a failed round.
+const ERROR_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long requests under way may take once the server stops.
-const DRAIN: Duration = Duration::from_secs(5);
+/// The time that requests in flight have to end when the server stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the dispatcher has to know.
 #[derive(Debug, Clone, Copy)]
 pub struct DispatcherSettings {
-    /// Requests under way at once.
+    /// The maximum number of requests in flight.
     pub max_pushes: usize,
 }
 
@@ -75,14 +74,16 @@ pub struct Dispatcher {
     slots: Arc<Slots>,
     failing: Arc<Failing>,
     attempts: TaskTracker,
+    /// The subscriptions that may have ready pushes.
     busy: BTreeSet<SubscriptionId>,
+    /// The subscriptions that must wait, with the time of their next check.
     later: BTreeMap<SubscriptionId, Instant>,
-    /// Who got the last slot: those after it come first in the next round.
+    /// The subscription that got the last slot. The next round begins with the one after it.
     last_served: SubscriptionId,
 }
 
-/// What may be sent to one subscription in this round.
-struct Opening {
+/// The claim for one subscription in this round, and what it is based on.
+struct PlannedClaim {
     claim: PushClaim,
     subscriber: Subscriber,
     gate: EndpointGate,
@@ -91,7 +92,7 @@ struct Opening {
 }
 
 impl Dispatcher {
-    /// A dispatcher that has sent nothing yet, and will look at everybody first.
+    /// Creates a dispatcher. Its first round checks all subscriptions.
     pub fn new(engine: Engine, client: Client, settings: DispatcherSettings) -> Self {
         let slots = Slots::new(settings.max_pushes, engine.clone());
         engine.dispatch_signal().attend();
@@ -108,46 +109,48 @@ impl Dispatcher {
         }
     }
 
-    /// One round; answers how many attempts it started.
+    /// Runs one round. Returns the number of attempts that it started.
     pub async fn run_once(&mut self) -> Result<usize, Error> {
-        self.hear_bell().await?;
+        self.take_signals().await?;
         let candidates = self.candidates();
         if candidates.is_empty() || self.slots.all_taken() {
             return Ok(0);
         }
-        let gates = self.engine.read_endpoint_gates(&candidates).await?;
-        // After a restore there may be no such subscription any more.
+        let gates = self.engine.look_at_gates(&candidates).await?;
+        // After a restore of the database a subscription may no longer exist.
         let present: BTreeSet<SubscriptionId> = gates.iter().map(|gate| gate.subscription_id).collect();
         for id in candidates.iter().filter(|id| !present.contains(id)) {
             self.busy.remove(id);
         }
-        if gates.iter().any(|gate| self.is_news(gate)) {
+        if gates.iter().any(|gate| self.is_outdated(gate)) {
             self.engine.reload_subscribers().await?;
         }
-        let mut openings = Vec::new();
+        let mut plans = Vec::new();
         for gate in gates {
-            openings.extend(self.open(gate).await?);
+            plans.extend(self.plan(gate).await?);
         }
-        let all_served = self.share_slots(&mut openings);
-        self.keep_pace(&mut openings).await?;
-        let (openings, shut): (Vec<_>, Vec<_>) = openings.into_iter().partition(|opening| opening.claim.limit > 0);
-        let unused: Vec<&str> = shut.iter().filter(|shut| shut.is_probe).map(|shut| shut.gate.url.as_str()).collect();
+        let all_served = self.share_slots(&mut plans);
+        self.limit_rates(&mut plans).await?;
+        let (plans, refused): (Vec<_>, Vec<_>) = plans.into_iter().partition(|plan| plan.claim.limit > 0);
+        let unused: Vec<&str> =
+            refused.iter().filter(|plan| plan.is_probe).map(|plan| plan.gate.url.as_str()).collect();
         if !unused.is_empty() {
             self.engine.return_probes(&unused).await?;
         }
-        let started = self.claim_and_start(openings).await?;
+        let started = self.claim_and_start(plans).await?;
         if started == 0 && !all_served {
-            // Those who got the slots had no use for them, and nothing else would wake us.
+            // The subscriptions that got the slots had no pushes. Nothing else would start a round for the
+            // others.
             self.engine.dispatch_signal().nudge();
         }
         Ok(started)
     }
 
-    /// Whom to look at in this round: not always the same, if there are many.
+    /// Returns the subscriptions to check in this round, beginning after the last one served.
     fn candidates(&self) -> Vec<SubscriptionId> {
         let first = self.busy.range((Bound::Excluded(self.last_served), Bound::Unbounded));
         let all = first.chain(self.busy.range(..=self.last_served)).copied();
-        all.filter(|id| self.has_free_slot(*id)).take(GATES_PER_ROUND).collect()
+        all.filter(|id| self.has_free_slot(*id)).take(SUBSCRIPTIONS_PER_ROUND).collect()
     }
 
     fn has_free_slot(&self, id: SubscriptionId) -> bool {
@@ -155,17 +158,18 @@ impl Dispatcher {
         known.is_none_or(|subscriber| self.slots.free(id, subscriber.subscription.spec.max_concurrency) > 0)
     }
 
-    /// Whether this server does not know the subscription as it is now.
-    fn is_news(&self, gate: &EndpointGate) -> bool {
+    /// Returns whether the cached version of an active subscription is missing or outdated.
+    fn is_outdated(&self, gate: &EndpointGate) -> bool {
         let known = self.engine.subscription_cache().get(gate.subscription_id).map(|s| s.subscription.version);
         gate.is_active && known != Some(gate.version)
     }
 
-    async fn hear_bell(&mut self) -> Result<(), Error> {
+    /// Adds the signalled subscriptions, and those whose wait is over, to the busy ones.
+    async fn take_signals(&mut self) -> Result<(), Error> {
         let signaled = self.engine.dispatch_signal().take();
         self.busy.extend(signaled.subscription_ids);
         if signaled.for_all {
-            // Whoever is rung for while the database is away must not be forgotten.
+            // If the reload fails, the signal must not be lost.
             self.engine.reload_subscribers().await.inspect_err(|_| self.engine.dispatch_signal().signal(None))?;
             self.busy.extend(self.engine.subscription_cache().ids());
         }
@@ -178,9 +182,9 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Whether anything may be sent to a subscription now; if not, it is left for later, or for
-    /// whenever the bell is rung for it.
-    async fn open(&mut self, gate: EndpointGate) -> Result<Option<Opening>, Error> {
+    /// Returns the claim for a subscription, or `None` if it must wait. A subscription that must wait is
+    /// checked later or, if it is inactive, at its next signal.
+    async fn plan(&mut self, gate: EndpointGate) -> Result<Option<PlannedClaim>, Error> {
         let id = gate.subscription_id;
         let Some(subscriber) = self.engine.subscription_cache().get(id).filter(|_| gate.is_active) else {
             self.busy.remove(&id);
@@ -191,17 +195,17 @@ impl Dispatcher {
             return Ok(None);
         }
         let spec = &subscriber.subscription.spec;
-        let lease_seconds = lease_seconds_of(spec);
+        let lease_seconds = lease_seconds_for(spec);
         let is_probe = gate.is_open;
         if is_probe && !self.engine.take_probe(&gate.url, f64::from(lease_seconds)).await? {
-            self.leave_for_later(id, PROBED_ELSEWHERE);
+            self.leave_for_later(id, PROBE_WAIT);
             return Ok(None);
         }
         let limit = if is_probe { 1 } else { self.slots.free(id, spec.max_concurrency) as i64 };
         let rate = spec.rate_per_second;
         let version = subscriber.subscription.version;
         let claim = PushClaim { subscription_id: id, version, limit, lease_seconds };
-        Ok(Some(Opening { claim, subscriber, gate, is_probe, rate }))
+        Ok(Some(PlannedClaim { claim, subscriber, gate, is_probe, rate }))
     }
 
     fn leave_for_later(&mut self, id: SubscriptionId, wait: Duration) {
@@ -209,52 +213,51 @@ impl Dispatcher {
         self.later.insert(id, Instant::now() + wait);
     }
 
-    /// Where there are fewer slots than could be used, whoever has the fewest gets the next one;
-    /// of equals, those who come after whoever was served last. Answers whether everybody got one.
-    fn share_slots(&mut self, openings: &mut [Opening]) -> bool {
-        openings
-            .sort_by_key(|opening| (opening.claim.subscription_id <= self.last_served, opening.claim.subscription_id));
-        let wanted: Vec<i64> = openings.iter_mut().map(|opening| std::mem::take(&mut opening.claim.limit)).collect();
-        let taken = |index: usize| self.slots.taken(openings[index].claim.subscription_id);
+    /// Divides the free slots among the subscriptions. Each slot goes to the subscription with the fewest
+    /// slots and, among equals, to the next one after the last served. Returns whether all subscriptions
+    /// that wanted a slot got one.
+    fn share_slots(&mut self, plans: &mut [PlannedClaim]) -> bool {
+        plans.sort_by_key(|plan| (plan.claim.subscription_id <= self.last_served, plan.claim.subscription_id));
+        let wanted: Vec<i64> = plans.iter_mut().map(|plan| std::mem::take(&mut plan.claim.limit)).collect();
+        let taken = |index: usize| self.slots.taken(plans[index].claim.subscription_id);
         let mut queue: BinaryHeap<Reverse<(usize, usize)>> =
             (0..wanted.len()).filter(|index| wanted[*index] > 0).map(|index| Reverse((taken(index), index))).collect();
-        for _ in 0..self.slots.free_in_all().min(CLAIMS_PER_ROUND) {
+        for _ in 0..self.slots.total_free().min(CLAIMS_PER_ROUND) {
             let Some(Reverse((taken, index))) = queue.pop() else { break };
-            let claim = &mut openings[index].claim;
+            let claim = &mut plans[index].claim;
             claim.limit += 1;
             self.last_served = claim.subscription_id;
             if claim.limit < wanted[index] {
                 queue.push(Reverse((taken + 1, index)));
             }
         }
-        openings.iter().zip(wanted).all(|(opening, wanted)| opening.claim.limit > 0 || wanted == 0)
+        plans.iter().zip(wanted).all(|(plan, wanted)| plan.claim.limit > 0 || wanted == 0)
     }
 
-    async fn keep_pace(&mut self, openings: &mut [Opening]) -> Result<(), Error> {
-        let wanted: Vec<(SubscriptionId, f64, i64)> = openings
-            .iter()
-            .filter_map(|opening| Some((opening.claim.subscription_id, opening.rate?, opening.claim.limit)))
-            .collect();
+    /// Reduces the claims to what the rate limits allow.
+    async fn limit_rates(&mut self, plans: &mut [PlannedClaim]) -> Result<(), Error> {
+        let wanted: Vec<(SubscriptionId, f64, i64)> =
+            plans.iter().filter_map(|plan| Some((plan.claim.subscription_id, plan.rate?, plan.claim.limit))).collect();
         if wanted.is_empty() {
             return Ok(());
         }
-        for grant in self.engine.take_from_rates(&wanted).await? {
-            let Some(opening) = openings.iter_mut().find(|o| o.claim.subscription_id == grant.subscription_id) else {
+        for grant in self.engine.take_pace(&wanted).await? {
+            let Some(plan) = plans.iter_mut().find(|plan| plan.claim.subscription_id == grant.subscription_id) else {
                 continue;
             };
-            if grant.granted < opening.claim.limit {
+            if grant.granted < plan.claim.limit {
                 self.leave_for_later(grant.subscription_id, Duration::from_secs_f64(grant.next_in.clamp(0.001, 60.0)));
             }
-            opening.claim.limit = grant.granted;
+            plan.claim.limit = grant.granted;
         }
         Ok(())
     }
 
-    async fn claim_and_start(&mut self, openings: Vec<Opening>) -> Result<usize, Error> {
-        if openings.is_empty() {
+    async fn claim_and_start(&mut self, plans: Vec<PlannedClaim>) -> Result<usize, Error> {
+        if plans.is_empty() {
             return Ok(0);
         }
-        let claims: Vec<PushClaim> = openings.iter().map(|opening| opening.claim).collect();
+        let claims: Vec<PushClaim> = plans.iter().map(|plan| plan.claim).collect();
         let claimed_at = Instant::now();
         let claimed = self.engine.claim_pushes(&claims).await?;
         let started = claimed.len();
@@ -262,53 +265,54 @@ impl Dispatcher {
         for push in claimed {
             by_subscription.entry(push.subscription_id).or_default().push(push);
         }
-        // All that was claimed is sent before anything else can go wrong.
+        // All claimed pushes are started first: an error below must not leave any unsent.
         let mut unused = Vec::new();
-        for opening in openings {
-            let pushes = by_subscription.remove(&opening.claim.subscription_id).unwrap_or_default();
+        for plan in plans {
+            let pushes = by_subscription.remove(&plan.claim.subscription_id).unwrap_or_default();
             let found = pushes.len() as i64;
             for push in pushes {
-                self.start(push, &opening, claimed_at);
+                self.start(push, &plan, claimed_at);
             }
-            if found < opening.claim.limit {
-                unused.push((opening, found));
+            if found < plan.claim.limit {
+                unused.push((plan, found));
             }
         }
-        for (opening, found) in unused {
-            self.give_back(&opening, opening.claim.limit - found).await?;
+        for (plan, found) in unused {
+            self.return_unused(&plan, plan.claim.limit - found).await?;
         }
         Ok(started)
     }
 
-    /// Less than asked for: there is no more, and what was reserved for it is given back.
-    async fn give_back(&mut self, opening: &Opening, unused: i64) -> Result<(), Error> {
-        self.busy.remove(&opening.claim.subscription_id);
-        if opening.is_probe {
-            self.engine.return_probes(&[&opening.gate.url]).await?;
+    /// Handles a claim that found fewer pushes than requested: the subscription has no more, and the
+    /// probe and the rate tokens reserved for it are returned.
+    async fn return_unused(&mut self, plan: &PlannedClaim, unused: i64) -> Result<(), Error> {
+        self.busy.remove(&plan.claim.subscription_id);
+        if plan.is_probe {
+            self.engine.return_probes(&[&plan.gate.url]).await?;
         }
-        if let Some(rate) = opening.rate {
-            self.engine.return_to_rate(opening.claim.subscription_id, rate, unused).await?;
+        if let Some(rate) = plan.rate {
+            self.engine.return_pace(plan.claim.subscription_id, rate, unused).await?;
         }
         Ok(())
     }
 
-    fn start(&self, push: ClaimedPush, opening: &Opening, claimed_at: Instant) {
-        let slot: Slot = self.slots.take(opening.claim.subscription_id, push.payload_bytes());
+    fn start(&self, push: ClaimedPush, plan: &PlannedClaim, claimed_at: Instant) {
+        let slot: Slot = self.slots.take(plan.claim.subscription_id, push.payload_bytes());
         let attempt = Attempt {
             engine: self.engine.clone(),
             client: self.client.clone(),
-            subscriber: opening.subscriber.clone(),
+            subscriber: plan.subscriber.clone(),
             failing: self.failing.clone(),
             claimed_at,
-            has_failed_before: opening.gate.failures_in_row > 0 || opening.is_probe,
-            is_probe: opening.is_probe,
+            has_failed_before: plan.gate.failures_in_row > 0 || plan.is_probe,
+            is_probe: plan.is_probe,
             push,
         };
         self.attempts.spawn(attempt.run(slot));
     }
 
-    /// Sleeps until there may be something to do.
-    async fn rest(&self) {
+    /// Sleeps until a signal arrives or a wait is over.
+    async fn sleep(&self) {
         let signaled = self.engine.dispatch_signal().signaled();
         match self.later.values().min() {
             Some(at) => drop(tokio::time::timeout_at(*at, signaled).await),
@@ -316,42 +320,42 @@ impl Dispatcher {
         }
     }
 
-    /// Waits for the requests under way.
+    /// Waits for the requests in flight.
     pub async fn finish(&self) {
         self.attempts.close();
         self.attempts.wait().await;
     }
 }
 
-/// Repeats until the server stops; then waits for the requests under way, though not for ever:
-/// what is not settled by then is sent again after its lease.
+/// Runs rounds until the server stops. Then waits up to `DRAIN_TIMEOUT` for the requests in flight. A
+/// push that is not settled by then is sent again after its lease.
 pub async fn run(engine: Engine, client: Client, settings: DispatcherSettings, shutdown: CancellationToken) {
     let mut dispatcher = Dispatcher::new(engine, client, settings);
-    // A round is not broken off: what it has claimed it must send.
+    // A round is never interrupted, because it must send what it has claimed.
     while !shutdown.is_cancelled() {
         let began = Instant::now();
         let round = dispatcher.run_once().await;
-        let rest = async {
+        let pause = async {
             match round {
-                Ok(0) => dispatcher.rest().await,
-                Ok(_) => tokio::time::sleep_until(began + PACE).await,
+                Ok(0) => dispatcher.sleep().await,
+                Ok(_) => tokio::time::sleep_until(began + MIN_ROUND_INTERVAL).await,
                 Err(error) => {
                     report("dispatcher", &error);
-                    tokio::time::sleep(TROUBLE_PAUSE).await;
+                    tokio::time::sleep(ERROR_PAUSE).await;
                 }
             }
         };
-        shutdown.run_until_cancelled(rest).await;
+        shutdown.run_until_cancelled(pause).await;
     }
-    let _ = tokio::time::timeout(DRAIN, dispatcher.finish()).await;
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, dispatcher.finish()).await;
 }
 
-/// Returns for how long a push is claimed.
-fn lease_seconds_of(spec: &SubscriptionSpec) -> i32 {
+/// Returns the length of the lease of a push.
+fn lease_seconds_for(spec: &SubscriptionSpec) -> i32 {
     (spec.timeout_ms + 999) / 1000 + LEASE_MARGIN_SECONDS
 }
 
-/// Returns the same as a duration.
-fn lease_of(spec: &SubscriptionSpec) -> Duration {
-    Duration::from_secs(lease_seconds_of(spec).unsigned_abs().into())
+/// Returns the length of the lease of a push as a duration.
+fn lease_duration(spec: &SubscriptionSpec) -> Duration {
+    Duration::from_secs(lease_seconds_for(spec).unsigned_abs().into())
 }

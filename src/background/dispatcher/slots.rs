@@ -1,11 +1,11 @@
-//! How many requests may be under way: in all, and to each subscription; and how much of the
-//! memory they may take. How large the next ones are is not known before they are claimed, so
-//! room is made for as many as would fit if they were like the last ones.
+//! Limits the requests in flight, in total and for each subscription, and the memory that they take.
+//! The sizes of the next payloads are unknown before they are claimed, so they are estimated from the
+//! latest ones.
 //!
-//! An answered request gives its receiver's slot back, and its outcome waits to be recorded. If
-//! requests ended faster than that, claims would run out before the outcomes are on record, and
-//! pushes be sent twice. So the number of outcomes that wait is bounded, and so is their number
-//! together with the requests under way, all of which may end at once.
+//! A request frees its slot when there is a response, and its outcome waits to be recorded. If
+//! requests ended faster than outcomes are recorded, leases would expire before their outcomes are
+//! recorded, and pushes would be sent twice. The number of waiting outcomes is therefore limited. So
+//! is the sum of waiting outcomes and requests in flight, because all requests may end at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,20 +13,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::domain::ids::SubscriptionId;
 use crate::engine::Engine;
 
-/// Bytes of payloads that may be under way at once.
+/// The maximum total size of the payloads in flight.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
 
-/// Outcomes that may wait to be recorded; beyond that nothing is claimed. Recording as many takes a
-/// fraction of the time that a claim holds after its request.
+/// The number of outcomes waiting to be recorded at which no more pushes are claimed. Recording them
+/// takes a fraction of `LEASE_MARGIN_SECONDS`.
 const MAX_UNRECORDED: usize = 1_000;
 
-/// Requests under way and outcomes that wait to be recorded, together; beyond that nothing is
-/// claimed. If all requests end at once, so many outcomes wait, and are to be recorded within the
-/// `LEASE_MARGIN_SECONDS` for which claims hold after their requests: 667 per second.
+/// The maximum number of requests in flight plus outcomes waiting to be recorded. If all requests end
+/// at once, this many outcomes must be recorded within `LEASE_MARGIN_SECONDS`: 667 per second.
 /// `--max-pushes` is at most this.
 pub const MAX_CLAIMED: usize = 10_000;
 
-/// How much the last payload counts in the estimate of the next ones.
+/// The weight of the latest payload in the estimate of the next sizes (a moving average).
 const WEIGHT: f64 = 0.1;
 
 /// The slots of one server.
@@ -38,60 +37,64 @@ pub struct Slots {
 
 #[derive(Default)]
 struct Taken {
-    in_all: usize,
+    /// The number of requests in flight.
+    in_flight: usize,
+    /// The number of outcomes that wait to be recorded.
     unrecorded: usize,
     bytes: usize,
-    usual_bytes: f64,
+    /// The estimated size of the next payload.
+    expected_bytes: f64,
     by_subscription: HashMap<SubscriptionId, usize>,
 }
 
 impl Taken {
+    /// Returns the number of pushes that may be claimed.
     fn free(&self, capacity: usize) -> usize {
-        let claimed = self.in_all + self.unrecorded;
-        let room = (MAX_BYTES.saturating_sub(self.bytes) as f64 / self.usual_bytes.max(1.0)) as usize;
-        // One is always let through, however large, or a large one would never be.
-        let room = if claimed == 0 { room.max(1) } else { room };
-        let unrecorded = MAX_UNRECORDED.saturating_sub(self.unrecorded);
-        let unclaimed = MAX_CLAIMED.saturating_sub(claimed);
-        capacity.saturating_sub(self.in_all).min(room).min(unrecorded).min(unclaimed)
+        let claimed = self.in_flight + self.unrecorded;
+        let by_bytes = (MAX_BYTES.saturating_sub(self.bytes) as f64 / self.expected_bytes.max(1.0)) as usize;
+        // If nothing is claimed, one push of any size is allowed. Otherwise a large one would wait forever.
+        let by_bytes = if claimed == 0 { by_bytes.max(1) } else { by_bytes };
+        let by_unrecorded = MAX_UNRECORDED.saturating_sub(self.unrecorded);
+        let by_claimed = MAX_CLAIMED.saturating_sub(claimed);
+        capacity.saturating_sub(self.in_flight).min(by_bytes).min(by_unrecorded).min(by_claimed)
     }
 }
 
 impl Slots {
-    /// So many slots; the engine's bell is rung when one falls free.
+    /// Creates `capacity` slots. The engine's dispatch signal is triggered when a slot is freed.
     pub fn new(capacity: usize, engine: Engine) -> Arc<Self> {
         Arc::new(Slots { taken: Mutex::default(), capacity, engine })
     }
 
-    /// How many more requests to a subscription may be under way, of `most`. A tenth of all slots
-    /// is out of reach for any one of them: if its endpoint hangs, others go on.
-    pub fn free(&self, subscription_id: SubscriptionId, most: i32) -> usize {
-        let within_reach = (self.capacity - self.capacity / 10).max(1);
-        usize::try_from(most).unwrap_or(0).min(within_reach).saturating_sub(self.taken(subscription_id))
+    /// Returns the number of free slots for a subscription with the limit `max_concurrency`. One
+    /// subscription can take at most 90 % of all slots, so others go on if its endpoint hangs.
+    pub fn free(&self, subscription_id: SubscriptionId, max_concurrency: i32) -> usize {
+        let max_share = (self.capacity - self.capacity / 10).max(1);
+        usize::try_from(max_concurrency).unwrap_or(0).min(max_share).saturating_sub(self.taken(subscription_id))
     }
 
-    /// How many requests to a subscription are under way.
+    /// Returns the number of requests in flight to a subscription.
     pub fn taken(&self, subscription_id: SubscriptionId) -> usize {
         self.lock().by_subscription.get(&subscription_id).copied().unwrap_or(0)
     }
 
-    /// How many more requests may be under way in all.
-    pub fn free_in_all(&self) -> usize {
+    /// Returns the number of free slots of the server.
+    pub fn total_free(&self) -> usize {
         self.lock().free(self.capacity)
     }
 
-    /// Whether none may.
+    /// Returns whether the server has no free slot.
     pub fn all_taken(&self) -> bool {
-        self.free_in_all() == 0
+        self.total_free() == 0
     }
 
-    /// Takes a slot until it is dropped.
+    /// Takes a slot, which is freed when it is dropped.
     pub fn take(self: &Arc<Self>, subscription_id: SubscriptionId, bytes: usize) -> Slot {
         let mut taken = self.lock();
-        taken.in_all += 1;
+        taken.in_flight += 1;
         taken.bytes += bytes;
-        taken.usual_bytes += (bytes as f64 - taken.usual_bytes) * WEIGHT;
-        self.engine.metrics().pushes_in_flight.set(taken.in_all as i64);
+        taken.expected_bytes += (bytes as f64 - taken.expected_bytes) * WEIGHT;
+        self.engine.metrics().pushes_in_flight.set(taken.in_flight as i64);
         *taken.by_subscription.entry(subscription_id).or_default() += 1;
         drop(taken);
         Slot { slots: self.clone(), subscription_id, bytes }
@@ -102,21 +105,21 @@ impl Slots {
     }
 }
 
-/// A request under way.
+/// The slot of a request in flight.
 pub struct Slot {
     slots: Arc<Slots>,
     subscription_id: SubscriptionId,
     bytes: usize,
 }
 
-/// An outcome that is not on record yet. Its push stays in memory until then.
+/// An outcome that waits to be recorded. Its push stays in memory until then.
 pub struct Unrecorded {
     slots: Arc<Slots>,
     bytes: usize,
 }
 
 impl Slot {
-    /// The receiver has answered.
+    /// Frees the slot, because the request has ended. The outcome counts as unrecorded.
     pub fn answered(mut self) -> Unrecorded {
         let bytes = std::mem::take(&mut self.bytes);
         self.slots.lock().unrecorded += 1;
@@ -127,9 +130,9 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut taken = self.slots.lock();
-        taken.in_all -= 1;
+        taken.in_flight -= 1;
         taken.bytes -= self.bytes;
-        self.slots.engine.metrics().pushes_in_flight.set(taken.in_all as i64);
+        self.slots.engine.metrics().pushes_in_flight.set(taken.in_flight as i64);
         if let Some(count) = taken.by_subscription.get_mut(&self.subscription_id) {
             *count -= 1;
             if *count == 0 {
@@ -155,18 +158,18 @@ impl Drop for Unrecorded {
 mod tests {
     use super::*;
 
-    fn free(capacity: usize, in_all: usize, unrecorded: usize) -> usize {
-        Taken { in_all, unrecorded, ..Taken::default() }.free(capacity)
+    fn free(capacity: usize, in_flight: usize, unrecorded: usize) -> usize {
+        Taken { in_flight, unrecorded, ..Taken::default() }.free(capacity)
     }
 
     #[test]
-    fn requests_under_way_count_among_the_outcomes_that_will_wait() {
+    fn requests_in_flight_count_like_unrecorded_outcomes() {
         assert_eq!(free(MAX_CLAIMED, 9_500, 100), 400);
         assert_eq!(free(MAX_CLAIMED, 9_500, 500), 0);
     }
 
     #[test]
-    fn a_thousand_slots_are_all_free_for_requests_while_few_outcomes_wait() {
+    fn all_slots_are_free_while_few_outcomes_are_unrecorded() {
         assert_eq!(free(1_000, 0, 0), 1_000);
         assert_eq!(free(1_000, 900, 500), 100);
         assert_eq!(free(1_000, 1_000, 0), 0);

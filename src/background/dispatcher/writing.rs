@@ -1,4 +1,4 @@
-//! A claimed push is made into a request, on a thread that may take its time if it has to.
+//! Builds the request of a claimed push, on a blocking thread if that may take long.
 
 use chrono::Utc;
 use tokio::sync::Semaphore;
@@ -10,34 +10,33 @@ use crate::engine::operate::replays::Replay;
 use crate::engine::push::ClaimedPush;
 use crate::webhook::{OutboundMessage, WebhookRequest};
 
-/// Payloads from this size on are not transformed in passing, and by a template none are.
+/// Payloads of at least this many bytes are transformed on a blocking thread. With a template, all are.
 const LARGE_PAYLOAD: usize = 16 * 1024;
 
-/// Transforms under way at once that may take their time: the threads on which they run are also
-/// those that look names up.
-const LONG_TRANSFORMS: usize = 8;
+/// The maximum number of concurrent transforms on blocking threads. DNS lookups use the same threads.
+const MAX_SLOW_TRANSFORMS: usize = 8;
 
-static PLACES_FOR_LONG: Semaphore = Semaphore::const_new(LONG_TRANSFORMS);
+static SLOW_TRANSFORM_PERMITS: Semaphore = Semaphore::const_new(MAX_SLOW_TRANSFORMS);
 
-/// Writes the request; off the threads that serve everybody, if a transform may take its time.
-pub(super) async fn write(
-    letter: OutboundMessage,
+/// Builds the request, on a blocking thread if its transform may take long.
+pub(super) async fn build_request(
+    message: OutboundMessage,
     spec: &SubscriptionSpec,
     secrets: Vec<Secret>,
 ) -> Result<WebhookRequest, String> {
     let timestamp = Utc::now().timestamp();
-    let may_be_long = |transform: &Transform| transform.has_template() || letter.payload.len() >= LARGE_PAYLOAD;
-    if !spec.transform.as_ref().is_some_and(may_be_long) {
-        return letter.into_request(spec, &secrets, timestamp);
+    let may_be_slow = |transform: &Transform| transform.has_template() || message.payload.len() >= LARGE_PAYLOAD;
+    if !spec.transform.as_ref().is_some_and(may_be_slow) {
+        return message.into_request(spec, &secrets, timestamp);
     }
-    let _place = PLACES_FOR_LONG.acquire().await.map_err(|closed| closed.to_string())?;
+    let _permit = SLOW_TRANSFORM_PERMITS.acquire().await.map_err(|closed| closed.to_string())?;
     let spec = spec.clone();
-    let writing = tokio::task::spawn_blocking(move || letter.into_request(&spec, &secrets, timestamp));
-    writing.await.unwrap_or_else(|panic| Err(panic.to_string()))
+    let building = tokio::task::spawn_blocking(move || message.into_request(&spec, &secrets, timestamp));
+    building.await.unwrap_or_else(|panic| Err(panic.to_string()))
 }
 
-/// A claimed push, as it is to be sent.
-pub(super) fn letter_of(push: &ClaimedPush, replay: &Replay, epoch: &str) -> OutboundMessage {
+/// Returns the message of a claimed push.
+pub(super) fn message_of(push: &ClaimedPush, replay: &Replay, epoch: &str) -> OutboundMessage {
     let event = &push.row.event;
     let own_payload = || event.payload.as_ref().map_or("null", |json| json.0.as_str()).to_owned();
     OutboundMessage {
