@@ -124,7 +124,7 @@ pub async fn get_dead_letter(engine: Data<Engine>, scope: Scope, request: HttpRe
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
-    let dead_letter = dead_letter_list::get_dead_letter(&mut conn, &scope, id).await?;
+    let dead_letter = dead_letters::get_dead_letter(&mut conn, &scope, id).await?;
     let dead_letter = dead_letter.ok_or(Error::DeadLetterNotFound(id))?;
     Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter)))
 }

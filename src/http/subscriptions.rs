@@ -185,7 +185,7 @@ pub async fn test_subscription(
     };
     let response = exchange.result.as_ref().ok();
     Ok(HttpResponse::Ok().json(json!({
-        "delivered": response.is_some_and(crate::webhook::Answer::is_success),
+        "delivered": response.is_some_and(crate::webhook::WebhookResponse::is_success),
         "webhook_id": webhook_id,
         "status_code": response.map(|response| response.status),
         "error_kind": exchange.result.as_ref().err().map(|error| error.kind.as_str()),

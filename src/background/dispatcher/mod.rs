@@ -116,7 +116,7 @@ impl Dispatcher {
         if candidates.is_empty() || self.slots.all_taken() {
             return Ok(0);
         }
-        let gates = self.engine.look_at_gates(&candidates).await?;
+        let gates = self.engine.read_endpoint_gates(&candidates).await?;
         // After a restore of the database a subscription may no longer exist.
         let present: BTreeSet<SubscriptionId> = gates.iter().map(|gate| gate.subscription_id).collect();
         for id in candidates.iter().filter(|id| !present.contains(id)) {
@@ -241,7 +241,7 @@ impl Dispatcher {
         if wanted.is_empty() {
             return Ok(());
         }
-        for grant in self.engine.take_pace(&wanted).await? {
+        for grant in self.engine.take_from_rates(&wanted).await? {
             let Some(plan) = plans.iter_mut().find(|plan| plan.claim.subscription_id == grant.subscription_id) else {
                 continue;
             };
@@ -291,7 +291,7 @@ impl Dispatcher {
             self.engine.return_probes(&[&plan.gate.url]).await?;
         }
         if let Some(rate) = plan.rate {
-            self.engine.return_pace(plan.claim.subscription_id, rate, unused).await?;
+            self.engine.return_to_rate(plan.claim.subscription_id, rate, unused).await?;
         }
         Ok(())
     }
