@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use super::{backoff::Backoff, json::RawJson, seconds::Seconds, tags::Tags};
+use super::{backoff::Backoff, json::RawJson, limits, seconds::Seconds, tags::Tags};
 
 /// The time at which an event may first be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,4 +44,26 @@ pub struct NewEvent {
     pub run_at: RunAt,
     /// The event fails if it is not claimed before this time.
     pub expires_at: Option<DateTime<Utc>>,
+}
+
+impl NewEvent {
+    /// Returns an event with a title and defaults for everything else.
+    pub fn titled(title: String) -> Self {
+        NewEvent {
+            title,
+            description: None,
+            event_type: None,
+            tags: Tags::default(),
+            labels: BTreeMap::new(),
+            payload: None,
+            priority: 0,
+            max_retries: limits::DEFAULT_MAX_RETRIES,
+            backoff: None,
+            ordering_key: None,
+            correlation_id: None,
+            traceparent: None,
+            run_at: RunAt::Now,
+            expires_at: None,
+        }
+    }
 }

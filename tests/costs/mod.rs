@@ -67,8 +67,8 @@ struct Plan {
 struct Claimed {
     #[diesel(sql_type = Nullable<BigInt>)]
     claimed_id: Option<i64>,
-    #[diesel(sql_type = BigInt)]
-    lease_id: i64,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    lease_id: Option<i64>,
 }
 
 impl Lab {
@@ -168,7 +168,7 @@ fn claim_from(count: usize, tag: &str, QueuePosition { rank, seq }: QueuePositio
 }
 
 fn complete(claimed: &[Claimed]) -> String {
-    let of_claimed = |row: &Claimed| Some((row.claimed_id?.to_string(), row.lease_id.to_string()));
+    let of_claimed = |row: &Claimed| Some((row.claimed_id?.to_string(), row.lease_id?.to_string()));
     let (ids, leases): (Vec<String>, Vec<String>) = claimed.iter().filter_map(of_claimed).unzip();
     format!(
         "EXECUTE complete(1, NULL, '{{{}}}', '{{{}}}', {}, {}, {}, {}, NULL, NULL)",

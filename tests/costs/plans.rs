@@ -12,7 +12,7 @@ use crate::support::database;
 
 /// Returns all hot statements, as calls for two rows each.
 fn calls() -> Vec<(&'static str, String)> {
-    let two = [Claimed { claimed_id: Some(1), lease_id: 1 }, Claimed { claimed_id: Some(2), lease_id: 1 }];
+    let two = [Claimed { claimed_id: Some(1), lease_id: Some(1) }, Claimed { claimed_id: Some(2), lease_id: Some(1) }];
     let nulls = array("NULL", 2);
     let no = array("false", 2);
     vec![

@@ -6,7 +6,7 @@ use crate::domain::ids::{DeliveryId, LeaseId, NamespaceId};
 use crate::domain::lease::Caller;
 use crate::error::Error;
 use crate::store::tables::claim_requests::{RequestKey, is_last_ask};
-use crate::store::tables::events::EventRow;
+use crate::store::tables::event_columns::EventRow;
 
 use crate::engine::change_set::Applied;
 use crate::engine::settle::{SettleCall, Settlement, settle_all};

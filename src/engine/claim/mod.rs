@@ -21,7 +21,8 @@ use crate::error::Error;
 use crate::store::tables::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
 use crate::store::tables::claims::{ClaimQuery, Claimed, ClaimedEvent, claim_deliveries};
 use crate::store::tables::deliveries::EarliestTimes;
-use crate::store::tables::events::{EventRow, LARGE_PAYLOAD};
+use crate::store::tables::event_columns::EventRow;
+use crate::store::tables::events::LARGE_PAYLOAD;
 use crate::store::tables::ready::queue_of_tag;
 
 use crate::engine::batching::Answers;

@@ -15,7 +15,8 @@ use crate::domain::ids::{DeliveryId, EventId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
-use crate::store::tables::events::{EventRow, get_event};
+use crate::store::tables::event_columns::EventRow;
+use crate::store::tables::events::get_event;
 use crate::store::tables::lease_watch::{HeldDelivery, find_stale};
 use crate::store::tables::roll_ups::{ask_to_cancel, find_rolled_up, lock_rolled_up};
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::domain::address::check_url;
-use crate::domain::event::{NewEvent, RunAt};
+use crate::domain::event::NewEvent;
 use crate::domain::ids::{DeliveryId, SubscriptionId};
 use crate::domain::json::RawJson;
 use crate::domain::limits;
@@ -17,7 +17,6 @@ use crate::domain::matching::Allowance;
 use crate::domain::scope::Scope;
 use crate::domain::signature::Secret;
 use crate::domain::subscription::{SubscriptionSpec, headers};
-use crate::domain::tags::Tags;
 use crate::error::Error;
 use crate::store::tables::catalog::renew_generation;
 use crate::store::tables::events::{FanOut, Published};
@@ -289,20 +288,10 @@ pub(crate) fn notice(what: &str, row: &SubscriptionRow, reason: &str) -> NewEven
     let payload = serde_json::json!({"subscription_id": row.id, "name": name, "url": row.url, "reason": reason});
     let event_type = format!("waybill.subscription.{what}");
     NewEvent {
-        title: event_type.clone(),
-        description: None,
-        event_type: Some(event_type),
-        tags: Tags::default(),
+        event_type: Some(event_type.clone()),
         labels: [("subscription_id".to_owned(), row.id.to_string())].into(),
         payload: RawJson::of(&payload).ok(),
-        priority: 0,
-        max_retries: limits::DEFAULT_MAX_RETRIES,
-        backoff: None,
-        ordering_key: None,
-        correlation_id: None,
-        traceparent: None,
-        run_at: RunAt::Now,
-        expires_at: None,
+        ..NewEvent::titled(event_type)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::domain::scope::Scope;
 use crate::error::Error;
 use crate::store::tables::claims::{ClaimQuery, ClaimedEvent, claim_deliveries};
 use crate::store::tables::endpoints::{self, EndpointGate, Grant};
-use crate::store::tables::events::EventRow;
+use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::ready::queue_of_subscription;
 use crate::store::tables::subscriptions::{SubscriptionRow, active_ids_of, active_subscriptions_of, get_subscription};
 

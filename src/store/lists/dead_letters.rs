@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
-use crate::store::lists::filtered_query::{Growing, Stretch};
+use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
 use crate::store::lists::pages::{IdRow, page_end};
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
@@ -88,13 +88,13 @@ impl DeadLetterFilter {
     }
 
     /// The index that has them in the order of ids, if that is not the one by ids.
-    fn stretch(&self) -> Option<(Stretch, i64)> {
+    fn stretch(&self) -> Option<(IndexRange, i64)> {
         let (column, value) = match (self.event_id, self.subscription_id) {
             (Some(event_id), _) => ("l.event_id", event_id.0),
             (None, Some(subscription_id)) => ("l.subscription_id", subscription_id.0),
             (None, None) => return None,
         };
-        Some((Stretch { column, id: "l.id", descending: false }, value))
+        Some((IndexRange { column, id: "l.id", descending: false }, value))
     }
 
     fn order(&self) -> String {
@@ -166,12 +166,12 @@ async fn scan_end(
 }
 
 /// What the indexes can answer.
-fn indexed<'a>(columns: &str, scope: &Scope, filter: &'a DeadLetterFilter, range: Range) -> Growing<'a> {
-    let statement = Growing::new(format!("SELECT {columns} FROM waybill.dead_letters l WHERE true"))
+fn indexed<'a>(columns: &str, scope: &Scope, filter: &'a DeadLetterFilter, range: Range) -> FilteredQuery<'a> {
+    let statement = FilteredQuery::new(format!("SELECT {columns} FROM waybill.dead_letters l WHERE true"))
         .and::<Integer, _>("l.namespace_id =", scope.namespace)
         .and::<BigInt, _>("l.id <=", range.until);
     let statement = match filter.stretch() {
-        Some((stretch, value)) => statement.and_stretch::<BigInt, _>(&stretch, value, Some(range.after)),
+        Some((stretch, value)) => statement.and_range::<BigInt, _>(&stretch, value, Some(range.after)),
         None => statement.and::<BigInt, _>("l.id >", range.after),
     };
     match (filter.event_id, filter.subscription_id) {
@@ -187,7 +187,7 @@ fn filtered<'a>(
     filter: &'a DeadLetterFilter,
     range: Range,
     scan_end: Option<i64>,
-) -> Growing<'a> {
+) -> FilteredQuery<'a> {
     let mut statement = indexed(columns, scope, filter, range);
     if let Some(end) = scan_end {
         statement = statement.and::<BigInt, _>("l.id <=", end);

@@ -18,9 +18,9 @@ use diesel_async::AsyncPgConnection;
 use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
-use crate::store::lists::filtered_query::{Growing, Stretch};
+use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
 use crate::store::lists::pages::{IdRow, page_end};
-use crate::store::tables::events::EventRow;
+use crate::store::tables::event_columns::{EventColumns, EventRow, WorkColumns};
 
 /// Which events are wanted.
 #[derive(Debug, Clone, Default)]
@@ -79,11 +79,15 @@ pub struct EventPage {
     pub total_is_exact: bool,
 }
 
-/// An event with its state, but without its payload.
-const ROWS: &str = "e.id, e.title, e.description, e.event_type, e.tags, e.labels, NULL::json AS payload, e.priority, \
-     e.max_retries, e.ordering_key, e.correlation_id, e.traceparent, e.run_at, e.expires_at, e.created_at, \
-     d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id, d.lease_expires_at, d.cancel_requested, \
-     d.progress, d.result, d.last_error, d.updated_at";
+/// Returns the columns of an event and its state. Lists leave the payload out.
+fn rows() -> String {
+    let event = EventColumns::NAMES.iter().map(|name| match *name {
+        "payload" => "NULL::json AS payload".to_owned(),
+        name => format!("e.{name}"),
+    });
+    event.chain(WorkColumns::NAMES.iter().map(|name| format!("d.{name}"))).collect::<Vec<_>>().join(", ")
+}
+
 const IDS: &str = "e.id";
 
 /// Events in their order, each with its state looked up.
@@ -102,7 +106,7 @@ pub async fn list_events(
 ) -> QueryResult<EventPage> {
     let scan_end = scan_end(conn, scope, filter, page).await?;
     let events: Vec<EventRow> =
-        Listing::filtered(ROWS, scope, filter, page, scan_end).load(conn, page.offset, page.limit).await?;
+        Listing::filtered(&rows(), scope, filter, page, scan_end).load(conn, page.offset, page.limit).await?;
     let next = page_end(&events, page.limit, |row| row.event.id.0).or(scan_end);
     let (total, total_is_exact) = count(conn, scope, filter, page).await?;
     Ok(EventPage { events, next, total, total_is_exact })
@@ -156,7 +160,7 @@ async fn scan_end(
 /// planner from looking into the lookup, and so from turning the join around, whatever its
 /// statistics tell: read from the other end, nothing would bound the scan.
 struct Listing<'a> {
-    statement: Growing<'a>,
+    statement: FilteredQuery<'a>,
     /// The leading table's id.
     id: &'static str,
     order: String,
@@ -173,17 +177,13 @@ impl<'a> Listing<'a> {
             (None, None) => (FROM_EVENTS, "e.id", None),
         };
         let (direction, behind) = if page.descending { ("DESC", "<") } else { ("ASC", ">") };
-        let statement = Growing::new(format!("SELECT {columns} FROM {from} WHERE true"))
+        let statement = FilteredQuery::new(format!("SELECT {columns} FROM {from} WHERE true"))
             .and::<Integer, _>("e.namespace_id =", scope.namespace);
         let by_id = format!("{id} {direction}");
         match (narrowed, page.after) {
             (Some((column, value)), after) => {
-                let stretch = Stretch { column, id, descending: page.descending };
-                Listing {
-                    statement: statement.and_stretch::<Text, _>(&stretch, value, after),
-                    id,
-                    order: stretch.order(),
-                }
+                let range = IndexRange { column, id, descending: page.descending };
+                Listing { statement: statement.and_range::<Text, _>(&range, value, after), id, order: range.order() }
             }
             (None, Some(after)) => {
                 let statement = statement.and::<BigInt, _>(&format!("{id} {behind}"), after);

@@ -9,7 +9,7 @@ use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 /// The statement so far. Its text varies with what is asked for, so it is never kept prepared.
-pub struct Growing<'a> {
+pub struct FilteredQuery<'a> {
     query: BoxedSqlQuery<'a, Pg, SqlQuery>,
     parameters: usize,
 }
@@ -20,7 +20,7 @@ pub struct Growing<'a> {
 /// They are asked for as a range and ordered by both: if the planner were told that all have
 /// the same value, it might walk through all ids there are in search of these, by statistics
 /// that tell of no value how common it is.
-pub struct Stretch {
+pub struct IndexRange {
     /// The column.
     pub column: &'static str,
     /// The id.
@@ -29,19 +29,19 @@ pub struct Stretch {
     pub descending: bool,
 }
 
-impl Stretch {
+impl IndexRange {
     /// How to order it.
     pub fn order(&self) -> String {
-        let Stretch { column, id, descending } = self;
+        let IndexRange { column, id, descending } = self;
         let direction = if *descending { "DESC" } else { "ASC" };
         format!("{column} {direction}, {id} {direction}")
     }
 }
 
-impl<'a> Growing<'a> {
+impl<'a> FilteredQuery<'a> {
     /// Begins with this text.
     pub fn new(text: impl Into<String>) -> Self {
-        Growing { query: sql_query(text).into_boxed(), parameters: 0 }
+        FilteredQuery { query: sql_query(text).into_boxed(), parameters: 0 }
     }
 
     /// Adds text.
@@ -72,14 +72,14 @@ impl<'a> Growing<'a> {
         self.sql(&format!(" AND {condition} ")).bind::<T, _>(value)
     }
 
-    /// Adds what a stretch of an index holds: one value of its column, behind an id.
-    pub fn and_stretch<T, V>(self, stretch: &Stretch, value: V, after: Option<i64>) -> Self
+    /// Adds what a range of an index holds: one value of its column, behind an id.
+    pub fn and_range<T, V>(self, range: &IndexRange, value: V, after: Option<i64>) -> Self
     where
         Pg: HasSqlType<T>,
         T: Send + 'a,
         V: ToSql<T, Pg> + Clone + Send + 'a,
     {
-        let Stretch { column, id, descending } = stretch;
+        let IndexRange { column, id, descending } = range;
         let (behind, within) = if *descending { ("<", ">=") } else { (">", "<=") };
         let begun = match after {
             Some(after) => self

@@ -14,7 +14,7 @@ use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::store::connection::cached::CachedExt;
-use crate::store::lists::filtered_query::{Growing, Stretch};
+use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
 use crate::store::lists::pages::{IdRow, page_end};
 use crate::store::statement::statement;
 use crate::store::tables::columns::StatusColumn;
@@ -97,8 +97,8 @@ enum Index {
     ById,
 }
 
-const OF_SUBSCRIPTION: Stretch = Stretch { column: "d.subscription_id", id: "d.id", descending: false };
-const UNHAPPY: Stretch = Stretch { column: "d.unhappy_status", id: "d.id", descending: false };
+const OF_SUBSCRIPTION: IndexRange = IndexRange { column: "d.subscription_id", id: "d.id", descending: false };
+const UNHAPPY: IndexRange = IndexRange { column: "d.unhappy_status", id: "d.id", descending: false };
 
 impl Index {
     /// The order of ids, as the index has it.
@@ -169,21 +169,21 @@ async fn scan_end(
 }
 
 /// What its index can answer, in the order of ids.
-fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, after: i64) -> Growing<'a> {
+fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, after: i64) -> FilteredQuery<'a> {
     let select = format!("SELECT {columns} FROM ");
     let statement = match filter.index() {
         // Fenced, or the planner may walk all ids there are in search of these few.
         Index::OfEvent(event_id) => {
-            Growing::new(format!("{select}(SELECT * FROM waybill.deliveries WHERE event_id = "))
+            FilteredQuery::new(format!("{select}(SELECT * FROM waybill.deliveries WHERE event_id = "))
                 .bind::<BigInt, _>(event_id)
                 .sql(" AND subscription_id IS NOT NULL OFFSET 0) d")
         }
-        _ => Growing::new(format!("{select}waybill.deliveries d")),
+        _ => FilteredQuery::new(format!("{select}waybill.deliveries d")),
     };
     let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", scope.namespace);
     match filter.index() {
-        Index::OfSubscription(id) => statement.and_stretch::<BigInt, _>(&OF_SUBSCRIPTION, id, Some(after)),
-        Index::Unhappy(status) => statement.and_stretch::<Text, _>(&UNHAPPY, status.as_str(), Some(after)),
+        Index::OfSubscription(id) => statement.and_range::<BigInt, _>(&OF_SUBSCRIPTION, id, Some(after)),
+        Index::Unhappy(status) => statement.and_range::<Text, _>(&UNHAPPY, status.as_str(), Some(after)),
         Index::OfEvent(_) | Index::ById => statement.and::<BigInt, _>("d.id >", after),
     }
 }

@@ -24,7 +24,7 @@
 -- between snapshot and lock, and can still be claimed, has a ctid that this statement does not see. It is
 -- left for the next claim; all later steps go by what `claimed` returns, so nothing else happens to it.
 --
--- Where the next claim may begin: `rank` and `seq` of each row say it for the row's queue. If no candidate
+-- Where the next claim may begin: `next_rank` and `next_seq` of each row say it for the row's queue. If no candidate
 -- was skipped, it is behind the last row claimed; else it is the first candidate of the queue. Of pushes
 -- it is always the latter: each queue has its own limit, so the last row claimed says nothing about the
 -- other queues.
@@ -32,8 +32,8 @@
 -- Payloads: what is claimed has at most :max_bytes of payloads, or is one delivery. Small payloads have
 -- no size on record and count as :small_payload_bytes.
 --
--- Rows without a `claimed_id` name the queues that had entries which were not claimed; `slot` says how
--- many. They did not fit, nobody asked for them, others are just taking them, or they have expired and
+-- Rows without a `claimed_id` name the queues that had entries which were not claimed (`left_queue`), and how
+-- many (`left_entries`). They did not fit, nobody asked for them, others are just taking them, or they have expired and
 -- are not swept yet. Of pushes these rows come only if nothing was claimed.
 --
 -- The lease's id is the entry's number in `ready`. An entry that was there when the present
@@ -81,11 +81,7 @@ fetched AS MATERIALIZED (
     SELECT l.*, e.*, sum(coalesce(e.payload_bytes, :small_payload_bytes)) OVER (ORDER BY l.slot) AS bytes_so_far
     FROM locked l
     CROSS JOIN LATERAL (
-        SELECT id, title, description, event_type, tags, labels, payload, payload_bytes, priority, max_retries,
-               ordering_key, correlation_id, traceparent, run_at, expires_at, created_at
-        FROM waybill.events
-        WHERE id = l.event_id
-        OFFSET 0
+        SELECT * FROM waybill.events WHERE id = l.event_id OFFSET 0
     ) e
 ),
 claimed AS (
@@ -101,11 +97,7 @@ claimed AS (
     FROM fetched f
     CROSS JOIN present
     WHERE d.ctid = f.delivery_place AND (f.bytes_so_far <= :max_bytes OR f.slot = 1)
-   
-RETURNING f.slot, f.ready_place, f.queue, f.rank, f.seq, d.id AS claimed_id, d.event_id, d.subscription_id,
-              d.replay_of,
-              f.id, f.title, f.description, f.event_type, f.tags, f.labels, f.payload, f.priority, f.max_retries,
-              f.ordering_key, f.correlation_id, f.traceparent, f.run_at, f.expires_at, f.created_at,
+    RETURNING f.*, d.id AS claimed_id, d.subscription_id, d.replay_of,
               d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id, d.lease_expires_at, d.cancel_requested,
               d.progress, d.result, d.last_error, d.updated_at
 ),
@@ -149,21 +141,15 @@ logged AS (
     INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)
     SELECT :namespace_id, event_id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
 )
-SELECT slot, claimed_id, subscription_id, replay_of, c.queue,
-       CASE WHEN last.is_gapless THEN last.rank ELSE head.rank END AS rank,
-       CASE WHEN last.is_gapless THEN last.seq + 1 ELSE head.seq END AS seq,
-       id, title, description, event_type, tags, labels, payload, priority, max_retries,
-       ordering_key, correlation_id, traceparent, run_at, expires_at, created_at,
-       status, retry_count, lease_id, due_at, worker_id, lease_expires_at, cancel_requested,
-       progress, result, last_error, updated_at
-FROM claimed c
-CROSS JOIN last
-JOIN (SELECT DISTINCT ON (queue) queue, rank, seq FROM candidates ORDER BY queue, rank, seq) head ON head.queue = c.queue
-UNION ALL
-SELECT entries, NULL, NULL, NULL, queue, 0::smallint, 0,
-       0, '', NULL, NULL, '{}', NULL, NULL, 0::smallint, 0,
-       NULL, NULL, NULL, NULL, NULL, now(),
-       'PENDING', 0, 0, NULL, NULL, NULL, false,
-       NULL, NULL, NULL, now()
-FROM left_over
-ORDER BY 1
+SELECT c.*,
+       CASE WHEN last.is_gapless THEN last.rank ELSE head.rank END AS next_rank,
+       CASE WHEN last.is_gapless THEN last.seq + 1 ELSE head.seq END AS next_seq,
+       l.queue AS left_queue, l.entries AS left_entries
+FROM (
+    claimed c
+    CROSS JOIN last
+    JOIN (SELECT DISTINCT ON (queue) queue, rank, seq FROM candidates ORDER BY queue, rank, seq) head
+         ON head.queue = c.queue
+)
+FULL JOIN left_over l ON false
+ORDER BY c.slot

@@ -37,8 +37,7 @@ completed AS (
       AND (d.subscription_id IS NULL) = (i.subscription_version IS NULL)
       AND d.worker_id = i.worker_id
       AND (i.lease_id IS NULL OR d.lease_id = i.lease_id)
-   
-RETURNING i.ord, nextval('waybill.event_log_ids') AS id, d.event_id, d.id AS delivery_id, 'COMPLETED' AS action,
+    RETURNING i.ord, nextval('waybill.event_log_ids') AS id, d.event_id, d.id AS delivery_id, 'COMPLETED' AS action,
               i.worker_id, d.lease_id, d.retry_count + 1 AS attempt, i.status_code, i.execution_time_ms,
               i.response_excerpt, i.subscription_version, d.updated_at AS created_at, d.retry_count, d.max_retries
 ),

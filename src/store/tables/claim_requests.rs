@@ -11,7 +11,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::ids::{DeliveryId, LeaseId, NamespaceId};
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
-use crate::store::tables::events::EventRow;
+use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::schema::{claim_requests, deliveries, events};
 
 /// Who asked, and under which name.

@@ -1,7 +1,10 @@
 //! Claims: the one statement that hands work out.
 
 use diesel::QueryResult;
-use diesel::prelude::QueryableByName;
+use diesel::deserialize::{self, QueryableByName};
+use diesel::pg::Pg;
+use diesel::row::NamedRow;
+
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, SmallInt, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -9,7 +12,8 @@ use crate::domain::ids::{DeliveryId, SubscriptionId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
-use crate::store::tables::events::{EventRow, LARGE_PAYLOAD};
+use crate::store::tables::event_columns::EventRow;
+use crate::store::tables::events::LARGE_PAYLOAD;
 
 /// A claim, as the statement wants it.
 #[derive(Debug, Clone)]
@@ -71,24 +75,33 @@ pub struct ClaimedEvent {
     pub row: EventRow,
 }
 
-#[derive(QueryableByName)]
-struct ClaimedRow {
-    #[diesel(sql_type = Text)]
-    queue: String,
-    #[diesel(sql_type = SmallInt)]
-    rank: i16,
-    #[diesel(sql_type = BigInt)]
-    seq: i64,
-    #[diesel(sql_type = Integer)]
-    slot: i32,
-    #[diesel(sql_type = Nullable<BigInt>)]
-    claimed_id: Option<DeliveryId>,
-    #[diesel(sql_type = Nullable<BigInt>)]
-    subscription_id: Option<SubscriptionId>,
-    #[diesel(sql_type = Nullable<BigInt>)]
-    replay_of: Option<i64>,
-    #[diesel(embed)]
-    row: EventRow,
+/// One row of the statement.
+enum ClaimRow {
+    Claimed(ClaimedEvent),
+    /// A queue with entries that were not claimed, and their number.
+    Left(String, usize),
+}
+
+impl QueryableByName<Pg> for ClaimRow {
+    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+        let Some(delivery_id) = NamedRow::get::<Nullable<BigInt>, _>(row, "claimed_id")? else {
+            let entries: i32 = NamedRow::get::<Integer, _>(row, "left_entries")?;
+            return Ok(ClaimRow::Left(NamedRow::get::<Text, _>(row, "left_queue")?, entries as usize));
+        };
+        let slot: i32 = NamedRow::get::<Integer, _>(row, "slot")?;
+        let queue = NamedRow::get::<Text, _>(row, "queue")?;
+        let rank = NamedRow::get::<SmallInt, _>(row, "next_rank")?;
+        let seq = NamedRow::get::<BigInt, _>(row, "next_seq")?;
+        Ok(ClaimRow::Claimed(ClaimedEvent {
+            // SQL counts from one.
+            slot: slot as usize - 1,
+            next: (queue, rank, seq),
+            delivery_id,
+            subscription_id: NamedRow::get::<Nullable<BigInt>, _>(row, "subscription_id")?,
+            replay_of: NamedRow::get::<Nullable<BigInt>, _>(row, "replay_of")?,
+            row: EventRow::build(row)?,
+        }))
+    }
 }
 
 /// The statement behind [`claim_deliveries`], for those who measure it.
@@ -98,7 +111,7 @@ pub const CLAIM_DELIVERIES: Statement = statement!("claim_deliveries");
 pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'_>) -> QueryResult<Claimed> {
     let (subscription_ids, versions): (Option<Vec<SubscriptionId>>, Option<Vec<i32>>) =
         query.subscriptions.map(|subscriptions| subscriptions.iter().copied().unzip()).unzip();
-    let rows: Vec<ClaimedRow> = CLAIM_DELIVERIES
+    let rows: Vec<ClaimRow> = CLAIM_DELIVERIES
         .query()
         .bind::<Integer, _>(query.scope.namespace)
         .bind::<Array<Text>, _>(query.queues)
@@ -117,25 +130,12 @@ pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'
         .cached()
         .load(conn)
         .await?;
-    let (claimed, left): (Vec<ClaimedRow>, Vec<ClaimedRow>) =
-        rows.into_iter().partition(|row| row.claimed_id.is_some());
-    Ok(Claimed {
-        events: claimed.into_iter().filter_map(ClaimedRow::claimed).collect(),
-        left: left.into_iter().map(|row| (row.queue, row.slot as usize)).collect(),
-    })
-}
-
-impl ClaimedRow {
-    fn claimed(self) -> Option<ClaimedEvent> {
-        let delivery_id = self.claimed_id?;
-        Some(ClaimedEvent {
-            // Slots are counted from one over there.
-            slot: self.slot as usize - 1,
-            next: (self.queue, self.rank, self.seq),
-            delivery_id,
-            subscription_id: self.subscription_id,
-            replay_of: self.replay_of,
-            row: self.row,
-        })
+    let mut claimed = Claimed { events: Vec::with_capacity(rows.len()), left: Vec::new() };
+    for row in rows {
+        match row {
+            ClaimRow::Claimed(event) => claimed.events.push(event),
+            ClaimRow::Left(queue, entries) => claimed.left.push((queue, entries)),
+        }
     }
+    Ok(claimed)
 }

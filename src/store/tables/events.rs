@@ -2,74 +2,23 @@
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
+use diesel::prelude::QueryableByName;
 use diesel::prelude::{ExpressionMethods, JoinOnDsl, OptionalExtension, QueryDsl, SelectableHelper};
-use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Array, BigInt, Double, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::event::{NewEvent, RunAt};
-use crate::domain::ids::{EventId, LeaseId, SubscriptionId};
+use crate::domain::ids::{EventId, SubscriptionId};
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
-use crate::store::tables::columns::{JsonColumn, JsonParameter, StatusColumn};
+use crate::store::tables::columns::{JsonColumn, JsonParameter};
+use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::schema::{deliveries, events};
 
 /// Payloads of more bytes have their size on record, so that claims can bound what they hand out.
 pub const LARGE_PAYLOAD: usize = 4 * 1024;
-
-/// The part of an event that never changes.
-#[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
-#[diesel(table_name = events, check_for_backend(diesel::pg::Pg))]
-#[expect(missing_docs, reason = "the columns are described in the migration")]
-pub struct EventColumns {
-    pub id: EventId,
-    pub title: String,
-    pub description: Option<String>,
-    pub event_type: Option<String>,
-    pub tags: Vec<String>,
-    pub labels: Option<JsonColumn>,
-    pub payload: Option<JsonColumn>,
-    pub priority: i16,
-    pub max_retries: i32,
-    pub ordering_key: Option<String>,
-    pub correlation_id: Option<String>,
-    pub traceparent: Option<String>,
-    pub run_at: Option<DateTime<Utc>>,
-    pub expires_at: Option<DateTime<Utc>>,
-    pub created_at: DateTime<Utc>,
-}
-
-/// The part that does: the state of the event's own delivery.
-#[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
-#[diesel(table_name = deliveries, check_for_backend(diesel::pg::Pg))]
-#[expect(missing_docs, reason = "the columns are described in the migration")]
-pub struct WorkColumns {
-    pub status: StatusColumn,
-    pub retry_count: i32,
-    pub lease_id: LeaseId,
-    pub due_at: Option<DateTime<Utc>>,
-    pub worker_id: Option<String>,
-    pub lease_expires_at: Option<DateTime<Utc>>,
-    pub cancel_requested: bool,
-    pub progress: Option<JsonColumn>,
-    pub result: Option<JsonColumn>,
-    pub last_error: Option<String>,
-    pub updated_at: DateTime<Utc>,
-}
-
-/// An event and where it stands.
-#[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
-#[diesel(check_for_backend(diesel::pg::Pg))]
-pub struct EventRow {
-    /// The fact.
-    #[diesel(embed)]
-    pub event: EventColumns,
-    /// The work.
-    #[diesel(embed)]
-    pub work: WorkColumns,
-}
 
 /// What the database added to a published event.
 #[derive(Debug, Clone, QueryableByName)]

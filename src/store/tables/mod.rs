@@ -9,6 +9,7 @@ pub mod completions;
 pub mod dead_letters;
 pub mod deliveries;
 pub mod endpoints;
+pub mod event_columns;
 pub mod event_log;
 pub mod events;
 pub mod filter_overruns;

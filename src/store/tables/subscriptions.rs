@@ -229,7 +229,7 @@ pub async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<
 
 /// A stretch of a subscription's deliveries.
 #[derive(Debug, QueryableByName)]
-pub struct Stretch {
+pub struct OpenDeliveries {
     /// Those that are open and have not been called off.
     #[diesel(sql_type = Array<BigInt>)]
     pub open: Vec<DeliveryId>,
@@ -246,7 +246,7 @@ pub async fn find_open_deliveries(
     subscription_id: SubscriptionId,
     after: DeliveryId,
     rows: i64,
-) -> QueryResult<Stretch> {
+) -> QueryResult<OpenDeliveries> {
     statement!("find_open_deliveries")
         .query()
         .bind::<BigInt, _>(subscription_id)
