@@ -132,6 +132,11 @@ pub enum AfterFailure {
 }
 
 impl Delivery {
+    /// Returns whether the event is pushed to a subscription, and not pulled by workers.
+    pub fn is_push(&self) -> bool {
+        self.subscription_id.is_some()
+    }
+
     /// Returns the number of the current or next attempt, starting at 1.
     pub fn attempt(&self) -> i32 {
         self.retry_count + 1

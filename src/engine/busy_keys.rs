@@ -83,11 +83,11 @@ impl Engine {
                 if due != DueKind::Due && !changes.get(*id).is_some_and(|loaded| budget.admits(loaded)) {
                     continue;
                 }
-                let lines = changes.touch(*id).map(|loaded| act(loaded, due, self.settings().poison_after));
+                let lines = changes.change(*id).map(|loaded| act(loaded, due, self.settings().poison_after));
                 changes.log_all(lines.unwrap_or_default());
                 count += 1;
             }
-            Ok((count, changes.write(conn).await?))
+            Ok((count, changes.apply(conn).await?))
         })?;
         self.notify_after_commit(&applied);
         Ok(count)

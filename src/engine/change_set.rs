@@ -1,8 +1,8 @@
 //! Deliveries under lock, being changed.
 //!
 //! Locks are always taken in the same order, so that no two transactions wait for each other
-//! in a circle: first the ordering keys, then the rows by id. `write` saves what was touched,
-//! appends the lines to the log and, for every ordering key that was touched, lets the head
+//! in a circle: first the ordering keys, then the rows by id. `write` saves what was changed,
+//! appends the lines to the log and, for every ordering key that was changed, lets the head
 //! of the key into `ready` if it waits for nothing but its turn. That last step is the only
 //! way in which keyed work ever enters `ready`.
 //!
@@ -39,8 +39,8 @@ use crate::engine::waiting::low_water_marks;
 /// Deliveries under lock.
 pub struct ChangeSet {
     loaded: BTreeMap<DeliveryId, Loaded>,
-    touched: Vec<DeliveryId>,
-    are_touched: HashSet<DeliveryId>,
+    changed: Vec<DeliveryId>,
+    is_changed: HashSet<DeliveryId>,
     to_tail: BTreeSet<DeliveryId>,
     moved_by_hand: BTreeSet<DeliveryId>,
     replays: BTreeMap<DeliveryId, ReplayTerms>,
@@ -78,8 +78,8 @@ impl ChangeSet {
             .collect();
         Ok(ChangeSet {
             loaded,
-            touched: Vec::new(),
-            are_touched: HashSet::new(),
+            changed: Vec::new(),
+            is_changed: HashSet::new(),
             to_tail: BTreeSet::new(),
             moved_by_hand: BTreeSet::new(),
             replays: BTreeMap::new(),
@@ -126,11 +126,11 @@ impl ChangeSet {
     }
 
     /// Takes a delivery in hand to change it. What enters `ready` does so in the order in
-    /// which it was first touched.
-    pub fn touch(&mut self, id: DeliveryId) -> Option<&mut Loaded> {
+    /// which it was first changed.
+    pub fn change(&mut self, id: DeliveryId) -> Option<&mut Loaded> {
         let loaded = self.loaded.get_mut(&id)?;
-        if self.are_touched.insert(id) {
-            self.touched.push(id);
+        if self.is_changed.insert(id) {
+            self.changed.push(id);
         }
         Some(loaded)
     }
@@ -182,19 +182,19 @@ impl ChangeSet {
     }
 
     /// Writes everything.
-    pub async fn write(mut self, conn: &mut AsyncPgConnection) -> Result<Applied, Error> {
+    pub async fn apply(mut self, conn: &mut AsyncPgConnection) -> Result<Applied, Error> {
         let dead_letters = self.find_dead_letters();
         for letter in &dead_letters {
             let line = self.loaded.get(&letter.delivery_id).map(|l| l.delivery.dead_lettered(letter.reason));
             self.log_all(line.into_iter().collect());
         }
-        let mut written = self.save(conn).await?;
+        let mut applied = self.save(conn).await?;
         if !self.lines.is_empty() {
-            written.entries = append_log(conn, &self.scope, &self.lines).await?;
+            applied.entries = append_log(conn, &self.scope, &self.lines).await?;
         }
         if !dead_letters.is_empty() {
             let whose = |letter: &NewDeadLetter| self.loaded.get(&letter.delivery_id)?.delivery.subscription_id;
-            written.dead_lettered = dead_letters.iter().filter_map(whose).collect();
+            applied.dead_lettered = dead_letters.iter().filter_map(whose).collect();
             insert_dead_letters(conn, self.scope.now, &dead_letters).await?;
         }
         let revivals = self.revivals();
@@ -205,19 +205,19 @@ impl ChangeSet {
         if !roll_ups.is_empty() {
             roll_up(conn, self.scope.now, &roll_ups).await?;
         }
-        let keys = self.touched().filter_map(|l| consumer_key(&l.delivery)).collect();
-        written.entered_ready.extend(advance_keys(conn, &self.scope, keys).await?);
-        Ok(written)
+        let keys = self.changed().filter_map(|l| consumer_key(&l.delivery)).collect();
+        applied.entered_ready.extend(advance_keys(conn, &self.scope, keys).await?);
+        Ok(applied)
     }
 
     async fn save(&self, conn: &mut AsyncPgConnection) -> Result<Applied, Error> {
         let saves: Vec<Save<'_>> = self
-            .touched()
+            .changed()
             .map(|loaded| Save { delivery: &loaded.delivery, to_tail: self.to_tail.contains(&loaded.delivery.id) })
             .collect();
         let first =
-            |pick: fn(&Delivery) -> Option<DateTime<Utc>>| self.touched().filter_map(|l| pick(&l.delivery)).min();
-        let mut written = Applied {
+            |pick: fn(&Delivery) -> Option<DateTime<Utc>>| self.changed().filter_map(|l| pick(&l.delivery)).min();
+        let mut applied = Applied {
             earliest_times: EarliestTimes {
                 due_at: first(Delivery::due_at),
                 expires_at: first(|delivery| delivery.expires_at),
@@ -227,18 +227,18 @@ impl ChangeSet {
         };
         if !saves.is_empty() {
             let entered = save_deliveries(conn, self.scope.now, &saves).await?;
-            written.entered_ready =
+            applied.entered_ready =
                 entered.into_iter().filter_map(|row| entered_ready(row, self.loaded.get(&row.id))).collect();
         }
-        Ok(written)
+        Ok(applied)
     }
 
-    fn touched(&self) -> impl Iterator<Item = &Loaded> {
-        self.touched.iter().filter_map(|id| self.loaded.get(id))
+    fn changed(&self) -> impl Iterator<Item = &Loaded> {
+        self.changed.iter().filter_map(|id| self.loaded.get(id))
     }
 
     fn pushes(&self) -> impl Iterator<Item = &Loaded> {
-        self.touched().filter(|loaded| loaded.delivery.subscription_id.is_some())
+        self.changed().filter(|loaded| loaded.delivery.subscription_id.is_some())
     }
 
     /// Those that have just been given up, and why.

@@ -280,15 +280,15 @@ impl Engine {
     }
 
     /// Sees to what a transaction's changes call for. Call it after the commit.
-    fn notify_after_commit(&self, written: &Applied) {
-        if !written.entries.is_empty() {
+    fn notify_after_commit(&self, applied: &Applied) {
+        if !applied.entries.is_empty() {
             self.database().note_success();
         }
-        self.due_times().wait_for(&written.earliest_times);
-        for subscription_id in &written.dead_lettered {
+        self.due_times().wait_for(&applied.earliest_times);
+        for subscription_id in &applied.dead_lettered {
             self.metrics().count_push(PushCount::DeadLettered, subscription_id.0);
         }
-        self.wake(&written.entered_ready);
+        self.wake(&applied.entered_ready);
     }
 
     /// Sees to what a transaction may have changed whose outcome is not known: anything may have

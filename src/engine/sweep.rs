@@ -64,7 +64,7 @@ impl Engine {
 
     async fn sweep(&self, sweep: Sweep, kind: DueKind) -> Result<SweepOutcome, Error> {
         let look = self.due_times().scan(kind);
-        let (found, count, is_over_budget, written) = transaction!(self, |conn| {
+        let (found, count, is_over_budget, applied) = transaction!(self, |conn| {
             let found = lock_overdue(conn, sweep, self.now(), look.from(), SWEEP_ROWS).await?;
             if found.ids.is_empty() {
                 return Ok((found, 0, false, Applied::default()));
@@ -77,13 +77,13 @@ impl Engine {
                 overdue.retain(|id| changes.get(*id).is_some_and(|loaded| budget.admits(loaded)));
             }
             for id in &overdue {
-                let lines = changes.touch(*id).map(|loaded| act(loaded, kind, self.settings().poison_after));
+                let lines = changes.change(*id).map(|loaded| act(loaded, kind, self.settings().poison_after));
                 changes.log_all(lines.unwrap_or_default());
             }
-            Ok((found, overdue.len(), overdue.len() < in_all, changes.write(conn).await?))
+            Ok((found, overdue.len(), overdue.len() < in_all, changes.apply(conn).await?))
         })?;
         look.found_head(found.head);
-        self.notify_after_commit(&written);
+        self.notify_after_commit(&applied);
         let next_in = found.head_in_seconds.map(|seconds| match count {
             // What is overdue and was not changed is locked by somebody.
             0 if seconds <= 0.0 => COME_BACK_SECONDS,
@@ -134,7 +134,7 @@ impl Engine {
     }
 
     async fn rescue(&self, due: WatchLook) -> Result<(Watched, usize), Error> {
-        let (watched, count, written) = transaction!(self, |conn| {
+        let (watched, count, applied) = transaction!(self, |conn| {
             let watched = take_watched_leases(conn, self.now(), due).await?;
             if watched.expired.is_empty() {
                 return Ok((watched, 0, Applied::default()));
@@ -149,22 +149,22 @@ impl Engine {
                 changes.get(*id).is_none_or(|loaded| !is_poison(loaded) || budget.admits(loaded))
             });
             for id in &overdue {
-                let lines = changes.touch(*id).map(|loaded| act(loaded, DueKind::LeaseEnd, poison_after));
+                let lines = changes.change(*id).map(|loaded| act(loaded, DueKind::LeaseEnd, poison_after));
                 changes.log_all(lines.unwrap_or_default());
             }
-            let mut written = changes.write(conn).await?;
+            let mut applied = changes.apply(conn).await?;
             // They are locked by somebody, who may extend the lease, or had it extended since the
             // list was read.
             let locked = without(&without(&watched.expired, &overdue), &over_budget);
             for (left, seconds) in [(locked, COME_BACK_SECONDS), (over_budget, 0.0)] {
                 if !left.is_empty() {
                     let look_at = watch_leases(conn, self.now(), &left, seconds).await?;
-                    written.earliest_times.look_at = written.earliest_times.look_at.into_iter().chain([look_at]).min();
+                    applied.earliest_times.look_at = applied.earliest_times.look_at.into_iter().chain([look_at]).min();
                 }
             }
-            Ok((watched, overdue.len(), written))
+            Ok((watched, overdue.len(), applied))
         })?;
-        self.notify_after_commit(&written);
+        self.notify_after_commit(&applied);
         Ok((watched, count))
     }
 

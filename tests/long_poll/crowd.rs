@@ -27,8 +27,8 @@ const FILES: u64 = 12_000;
 
 /// Parts of the texts of statements, by which the proxy counts them.
 const CLAIM: &str = "-- claim_deliveries";
-const POLL: &str = "AS q(queue, from_rank, from_seq) CROSS JOIN LATERAL (SELECT 1";
-const PROMOTE: &str = "due_at <=";
+const POLL: &str = "-- find_busy_queues";
+const PROMOTE: &str = "-- lock_due";
 
 /// Allows one crowd at a time: two would need more files than many systems allow.
 static ONE_CROWD: Mutex<()> = Mutex::const_new(());

@@ -18,12 +18,12 @@ use crate::error::Error;
 use crate::store::connection::database::{Database, PooledConnection};
 
 use crate::engine::batching::deadline::{WithDeadline, Work};
-use crate::engine::batching::{Answers, BatchLimiter, Batcher, BatcherSettings, ConnectionSource};
+use crate::engine::batching::{Answers, BatchLimiter, Batcher, BatcherSettings, ConnectionSource, split};
 use crate::engine::claim::{ClaimCall, ClaimedBatch};
 use crate::engine::publish::matching::{MatchedPublication, Publishing};
 use crate::engine::push::endpoint_notes::QueuedNote;
-use crate::engine::push::yielding::Rest;
-use crate::engine::settle::{SettleOutcome, SettleRequest};
+use crate::engine::push::yielding::{PushBatchLoad, Rest};
+use crate::engine::settle::{SettleRequest, SettleResults};
 use crate::engine::{Engine, EngineParts, EngineSettings, stopping};
 
 /// How many rows one batched statement takes at most.
@@ -55,8 +55,8 @@ const SLOW_PUSH_BATCH: Duration = Duration::from_millis(500);
 pub(crate) struct Batchers {
     pub publish: Batcher<MatchedPublication, Publishing>,
     pub claim: Batcher<ClaimCall, ClaimedBatch>,
-    pub settle: Batcher<SettleRequest, Vec<Result<SettleOutcome, Error>>>,
-    pub settle_pushes: Batcher<SettleRequest, Vec<Result<SettleOutcome, Error>>>,
+    pub settle: Batcher<SettleRequest, SettleResults>,
+    pub settle_pushes: Batcher<SettleRequest, SettleResults>,
     pub endpoint_notes: Batcher<QueuedNote, ()>,
 }
 
@@ -80,7 +80,7 @@ impl Batchers {
         rest: Arc<Rest>,
     ) -> Self {
         let opening = Opening { engine, runtime };
-        let door = door(database, settings.batches_at_once, None);
+        let limiter = limiter_of(database, settings.batches_at_once, None);
         let shape = BatcherSettings {
             name: "publish",
             capacity: settings.max_queued,
@@ -99,26 +99,31 @@ impl Batchers {
             ..push_shape
         };
         Batchers {
-            publish: opening.batcher(
-                shape,
-                &door,
-                |engine, calls| async move { engine.run_publish_batch(calls).await },
-            ),
+            publish: opening.batcher(shape, &limiter, |engine, calls| async move {
+                split(calls, &|calls: Vec<_>| publish_batch(&engine, calls)).await
+            }),
             // Two claims at once would fight for the same head.
             claim: opening.batcher(
                 BatcherSettings { name: "claim", width: 1, ..shape },
-                &door,
-                |engine, calls| async move { engine.run_claim_batch(calls).await },
+                &limiter,
+                |engine, calls| async move { engine.claim_batch(calls).await },
             ),
-            settle: opening.batcher(BatcherSettings { name: "settle", ..shape }, &door, |engine, calls| async move {
-                engine.run_settle_batch(calls).await
-            }),
+            settle: opening.batcher(
+                BatcherSettings { name: "settle", ..shape },
+                &limiter,
+                |engine, calls| async move { split(calls, &|calls: Vec<_>| settle_batch(&engine, calls)).await },
+            ),
             settle_pushes: opening.batcher(
                 push_shape,
-                &self::door(database, 1, Some(rest)),
-                |engine, calls| async move { engine.run_push_settle_batch(calls).await },
+                &limiter_of(database, 1, Some(rest)),
+                |engine, calls| async move {
+                    let load = PushBatchLoad::of(&calls);
+                    let answers = split(calls, &|calls: Vec<_>| settle_batch(&engine, calls)).await;
+                    engine.rest_from_outcomes(load);
+                    answers
+                },
             ),
-            endpoint_notes: opening.batcher(notes_shape, &self::door(database, 1, None), |engine, calls| async move {
+            endpoint_notes: opening.batcher(notes_shape, &limiter_of(database, 1, None), |engine, calls| async move {
                 engine.run_note_batch(calls).await
             }),
         }
@@ -139,7 +144,11 @@ impl Batchers {
     }
 }
 
-fn door(database: &Database, batches_at_once: usize, rest: Option<Arc<Rest>>) -> Arc<BatchLimiter<PooledConnection>> {
+fn limiter_of(
+    database: &Database,
+    batches_at_once: usize,
+    rest: Option<Arc<Rest>>,
+) -> Arc<BatchLimiter<PooledConnection>> {
     let database = database.clone();
     let connect: Box<ConnectionSource<PooledConnection>> = Box::new(move || {
         let (database, rest) = (database.clone(), rest.clone());
@@ -154,6 +163,20 @@ fn door(database: &Database, batches_at_once: usize, rest: Option<Arc<Rest>>) ->
     Arc::new(BatchLimiter { permits: Arc::new(Semaphore::new(batches_at_once)), connect })
 }
 
+async fn publish_batch(
+    engine: &Engine,
+    calls: Vec<WithDeadline<MatchedPublication>>,
+) -> Result<Answers<Publishing>, Error> {
+    engine.publish_batch(&calls).await
+}
+
+async fn settle_batch(
+    engine: &Engine,
+    calls: Vec<WithDeadline<SettleRequest>>,
+) -> Result<Answers<SettleResults>, Error> {
+    engine.settle_batch(&calls).await
+}
+
 /// What the batchers have in common.
 struct Opening<'a> {
     engine: &'a Weak<EngineParts>,
@@ -165,7 +188,7 @@ impl Opening<'_> {
     fn batcher<C, A, Fut>(
         &self,
         shape: BatcherSettings,
-        door: &Arc<BatchLimiter<PooledConnection>>,
+        limiter: &Arc<BatchLimiter<PooledConnection>>,
         verb: fn(Engine, Vec<WithDeadline<C>>) -> Fut,
     ) -> Batcher<C, A>
     where
@@ -174,7 +197,7 @@ impl Opening<'_> {
         Fut: Future<Output = Answers<A>> + Send + 'static,
     {
         let engine = self.engine.clone();
-        Batcher::open(self.runtime, shape, door.clone(), move |calls, connection| {
+        Batcher::open(self.runtime, shape, limiter.clone(), move |calls, connection| {
             let engine = engine.upgrade().map(Engine);
             async move {
                 match engine {

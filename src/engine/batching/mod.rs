@@ -40,7 +40,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 
 use crate::engine::batching::deadline::{CallDeadline, WithDeadline, too_late};
 use crate::engine::stopping;
@@ -163,7 +163,7 @@ impl Drop for CancelOnDrop {
 
 impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
     /// Opens a batcher; it closes when it is dropped.
-    pub fn open<K, F, Fut>(runtime: &Handle, shape: BatcherSettings, door: Arc<BatchLimiter<K>>, run: F) -> Self
+    pub fn open<K, F, Fut>(runtime: &Handle, shape: BatcherSettings, limiter: Arc<BatchLimiter<K>>, run: F) -> Self
     where
         K: Send + 'static,
         F: Fn(Vec<WithDeadline<C>>, K) -> Fut + Send + Sync + 'static,
@@ -174,7 +174,7 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
         let run: Arc<Run<C, A, K>> = Arc::new(move |calls, connection| run(calls, connection).boxed());
         let traffic = Arc::new(BatchTraffic::default());
         for _ in 0..shape.width {
-            runtime.spawn(serve(shape, queue_end.clone(), traffic.clone(), door.clone(), run.clone()));
+            runtime.spawn(serve(shape, queue_end.clone(), traffic.clone(), limiter.clone(), run.clone()));
         }
         Batcher { entrance, traffic }
     }
@@ -265,7 +265,7 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
     shape: BatcherSettings,
     queue_end: Arc<Mutex<CallQueue<C, A>>>,
     traffic: Arc<BatchTraffic>,
-    door: Arc<BatchLimiter<K>>,
+    limiter: Arc<BatchLimiter<K>>,
     run: Arc<Run<C, A, K>>,
 ) {
     loop {
@@ -276,10 +276,10 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
         let next_turn = async {
             traffic.balance(|| taking.gathered()).await;
             // Nobody closes the limit on batches, so there is always a permit to come.
-            door.permits.clone().acquire_owned().await.ok()
+            limiter.permits.clone().acquire_owned().await.ok()
         };
         let turn = tokio::time::timeout(shape.patience, next_turn).await;
-        let connect = (door.connect)().await;
+        let connect = (limiter.connect)().await;
         let batch = taking.take_batch(shape.max_weight);
         let connection = match connect {
             Ok(connection) => connection,
@@ -345,9 +345,9 @@ fn answer_all<A>(callers: Vec<Answer<A>>, answers: Answers<A>) {
     }
 }
 
-/// Runs calls together; if the database refuses the batch, or it turns out to be too much, runs
-/// its halves, down to the call that is to blame. A database that cannot be used is nobody's fault,
-/// and splits nothing.
+/// Runs calls together. If the database refuses the batch, or it turns out to be too large, runs its
+/// halves, down to the call that is to blame. An outage is not a fault of any call: nothing is split,
+/// and nothing more is sent.
 pub async fn split<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
 where
     C: Clone + Send,
@@ -356,21 +356,28 @@ where
     Fut: Future<Output = Result<Answers<A>, Error>> + Send,
 {
     let mut answers = Vec::with_capacity(calls.len());
-    let mut ahead = vec![calls];
+    let mut ahead = if calls.is_empty() { Vec::new() } else { vec![calls] };
     while let Some(mut calls) = ahead.pop() {
         match run(calls.clone()).await {
             Ok(batch) => answers.extend(batch),
             Err(error @ (Error::Internal(_) | Error::Invalid(_))) if calls.len() > 1 => {
                 log::warn!(calls = calls.len(); "a batch was refused and is split: {error}");
                 let second = calls.split_off(calls.len() / 2);
-                ahead.push(second);
-                ahead.push(calls);
+                ahead.extend([second, calls]);
             }
-            Err(error) if calls.len() == 1 => answers.push(Err(error)),
-            Err(error) => answers.extend(calls.iter().map(|_| Err(error.for_another()))),
+            Err(error @ (Error::Internal(_) | Error::Invalid(_))) => answers.push(Err(error)),
+            Err(outage) => {
+                answers.extend(calls.iter().map(|_| Err(outage.for_another())));
+                answers.extend(ahead.drain(..).flatten().map(|_| Err(unsent())));
+            }
         }
     }
     answers
+}
+
+/// Returns the error of a call that was not sent, because an earlier statement of its batch failed.
+pub fn unsent() -> Error {
+    Error::outage(OutageKind::Lost, "an earlier statement of the batch failed")
 }
 
 #[cfg(test)]

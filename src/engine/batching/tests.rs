@@ -3,19 +3,19 @@ use super::*;
 const SHAPE: BatcherSettings =
     BatcherSettings { name: "test", capacity: 100, width: 1, patience: Duration::from_secs(3600), max_weight: 10 };
 
-fn door<K>(connect: Box<ConnectionSource<K>>) -> Arc<BatchLimiter<K>> {
+fn limiter<K>(connect: Box<ConnectionSource<K>>) -> Arc<BatchLimiter<K>> {
     Arc::new(BatchLimiter { permits: Arc::new(Semaphore::new(1)), connect })
 }
 
-fn open_door() -> Arc<BatchLimiter<()>> {
-    door(Box::new(|| async { Ok(()) }.boxed()))
+fn open_limiter() -> Arc<BatchLimiter<()>> {
+    limiter(Box::new(|| async { Ok(()) }.boxed()))
 }
 
 #[tokio::test]
 async fn behind_a_closed_gate_everybody_is_told_and_nothing_is_run() {
     let connect: Box<ConnectionSource<()>> = Box::new(|| async { Err(Error::unavailable("away".into())) }.boxed());
     let batcher: Batcher<u32, ()> =
-        Batcher::open(&Handle::current(), SHAPE, door(connect), |_, ()| async { panic!("must not run") });
+        Batcher::open(&Handle::current(), SHAPE, limiter(connect), |_, ()| async { panic!("must not run") });
     assert!(matches!(batcher.call(1, 1).await, Err(Error::Unavailable(outage)) if outage.cause == "away"));
 }
 
@@ -28,7 +28,7 @@ async fn who_leaves_while_the_gate_is_closed_is_not_run_when_it_opens() {
         async move { opened.acquire().await.map(|permit| permit.forget()).map_err(|_| Error::Overloaded) }.boxed()
     });
     let batcher: Batcher<u32, ()> =
-        Batcher::open(&Handle::current(), SHAPE, door(connect), move |calls: Vec<WithDeadline<u32>>, ()| {
+        Batcher::open(&Handle::current(), SHAPE, limiter(connect), move |calls: Vec<WithDeadline<u32>>, ()| {
             ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
             async move { calls.iter().map(|_| Ok(())).collect() }
         });
@@ -51,7 +51,7 @@ async fn a_batch_runs_on_the_connection_that_it_was_put_together_for() {
         async move { Ok(number) }.boxed()
     });
     let run = |calls: Vec<WithDeadline<()>>, number: usize| async move { calls.iter().map(|_| Ok(number)).collect() };
-    let batcher: Batcher<(), usize> = Batcher::open(&Handle::current(), SHAPE, door(connect), run);
+    let batcher: Batcher<(), usize> = Batcher::open(&Handle::current(), SHAPE, limiter(connect), run);
     assert_eq!(batcher.call((), 1).await.unwrap(), 0);
     assert_eq!(batcher.call((), 1).await.unwrap(), 1);
     assert_eq!(connections.load(Ordering::Relaxed), 2, "and on no other");
@@ -104,7 +104,7 @@ fn the_database_is_blamed_only_if_nothing_has_come_back_from_it() {
 async fn calls_gather_while_a_batch_is_away() {
     let (connect, sizes) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(std::sync::Mutex::new(Vec::new())));
     let (gate_in, sizes_in) = (connect.clone(), sizes.clone());
-    let batcher: Batcher<u32, u32> = Batcher::open(&Handle::current(), SHAPE, open_door(), move |calls, ()| {
+    let batcher: Batcher<u32, u32> = Batcher::open(&Handle::current(), SHAPE, open_limiter(), move |calls, ()| {
         let (connect, sizes) = (gate_in.clone(), sizes_in.clone());
         async move {
             sizes.lock().unwrap().push(calls.len());
@@ -135,7 +135,7 @@ async fn lone_call_away_and_two_behind(patience: Duration) -> Arc<std::sync::Mut
     let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
     let sizes_in = sizes.clone();
     let shape = BatcherSettings { width: 2, patience, ..SHAPE };
-    let batcher: Batcher<(), ()> = Batcher::open(&Handle::current(), shape, open_door(), move |calls, ()| {
+    let batcher: Batcher<(), ()> = Batcher::open(&Handle::current(), shape, open_limiter(), move |calls, ()| {
         sizes_in.lock().unwrap().push(calls.len());
         std::future::pending()
     });
@@ -177,7 +177,7 @@ async fn a_slow_batch_does_not_hold_up_the_next() {
 async fn a_full_lane_refuses_at_once() {
     let shape = BatcherSettings { capacity: 1, ..SHAPE };
     let batcher: Batcher<(), ()> =
-        Batcher::open(&Handle::current(), shape, open_door(), |_, ()| std::future::pending());
+        Batcher::open(&Handle::current(), shape, open_limiter(), |_, ()| std::future::pending());
     let (mut first, mut second) = (Box::pin(batcher.call((), 1)), Box::pin(batcher.call((), 1)));
     assert!(futures_util::poll!(&mut first).is_pending());
     assert!(matches!(futures_util::poll!(&mut second), std::task::Poll::Ready(Err(Error::Overloaded))));
@@ -198,7 +198,7 @@ async fn a_panic_is_told_to_every_caller_and_the_lane_lives_on() {
         assert!(!is_due(Panic::AfterItIsSent), "on purpose");
         calls.iter().map(|_| Ok(())).collect()
     };
-    let batcher: Batcher<Panic, ()> = Batcher::open(&Handle::current(), SHAPE, open_door(), run);
+    let batcher: Batcher<Panic, ()> = Batcher::open(&Handle::current(), SHAPE, open_limiter(), run);
     assert!(matches!(batcher.call(Panic::BeforeItIsSent, 1).await, Err(Error::Internal(_))));
     assert!(matches!(batcher.call(Panic::AfterItIsSent, 1).await, Err(Error::OutcomeUnknown(_))));
     assert!(batcher.call(Panic::Never, 1).await.is_ok());
@@ -209,7 +209,7 @@ async fn a_caller_that_has_gone_is_not_run() {
     let ran = Arc::new(std::sync::Mutex::new(Vec::new()));
     let ran_in = ran.clone();
     let batcher: Batcher<u32, ()> =
-        Batcher::open(&Handle::current(), SHAPE, open_door(), move |calls: Vec<WithDeadline<u32>>, ()| {
+        Batcher::open(&Handle::current(), SHAPE, open_limiter(), move |calls: Vec<WithDeadline<u32>>, ()| {
             ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
             async move { calls.iter().map(|_| Ok(())).collect() }
         });

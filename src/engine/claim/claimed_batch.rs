@@ -9,7 +9,8 @@ use crate::store::tables::claim_requests::{RequestKey, is_last_ask};
 use crate::store::tables::event_columns::EventRow;
 
 use crate::engine::change_set::Applied;
-use crate::engine::settle::{SettleCall, Settlement, settle_all};
+use crate::engine::settle::judged::settle_all;
+use crate::engine::settle::{SettleCall, Settlement};
 use crate::engine::{Engine, transaction};
 
 /// How often giving work back is tried before it is left to the lease.
@@ -133,7 +134,7 @@ impl Engine {
     /// Releases claims that did not reach their worker, unless it has asked again since.
     async fn give_back(&self, calls: &[SettleCall], ask: Option<&Ask>) -> Result<(), Error> {
         let calls: Vec<&SettleCall> = calls.iter().collect();
-        let written = transaction!(self, |conn| {
+        let applied = transaction!(self, |conn| {
             if let Some(ask) = ask
                 && !is_last_ask(conn, ask.key(), ask.number).await?
             {
@@ -141,7 +142,7 @@ impl Engine {
             }
             Ok(settle_all(conn, self, &calls).await?.1)
         })?;
-        self.notify_after_commit(&written);
+        self.notify_after_commit(&applied);
         Ok(())
     }
 }

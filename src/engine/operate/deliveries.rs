@@ -33,12 +33,12 @@ impl Engine {
     async fn operate_on_push(&self, scope: Scope, id: DeliveryId, action: OperatorAction) -> Result<PushRow, Error> {
         let engine = self.clone();
         self.detached(async move {
-            let (row, written) = transaction!(engine, |conn| {
-                let written = operate_on_one(conn, &scope, id, true, &action).await?;
+            let (row, applied) = transaction!(engine, |conn| {
+                let applied = operate_on_one(conn, &scope, id, true, &action).await?;
                 let row = get_push(conn, &scope, id).await?.ok_or(Error::DeliveryNotFound(id))?;
-                Ok((row, written))
+                Ok((row, applied))
             })?;
-            engine.notify_after_commit(&written);
+            engine.notify_after_commit(&applied);
             Ok(row)
         })
         .await

@@ -125,16 +125,16 @@ impl Engine {
         let engine = self.clone();
         self.detached(async move {
             let done = transaction!(engine, |conn| {
-                let written = match find_rolled_up(conn, id).await? {
+                let applied = match find_rolled_up(conn, id).await? {
                     Some(pushes) if pushes.len() > DELIVERIES_PER_TRANSACTION => return Ok(Err(pushes)),
                     Some(pushes) => operate_on_pushes(conn, &scope, id, &pushes, &action).await?,
                     None => operate_on_one(conn, &scope, id.own_delivery(), false, &action).await?,
                 };
-                Ok(Ok((read_back(conn, &scope, id).await?, written)))
+                Ok(Ok((read_back(conn, &scope, id).await?, applied)))
             })?;
             match done {
-                Ok((row, written)) => {
-                    engine.notify_after_commit(&written);
+                Ok((row, applied)) => {
+                    engine.notify_after_commit(&applied);
                     Ok(row)
                 }
                 Err(pushes) => engine.operate_in_parts(&scope, id, &pushes, &action).await,
@@ -160,10 +160,10 @@ impl Engine {
                     begin_on_pushes(conn, id, action).await?;
                 }
                 let fitting = carry_out_all(&mut changes, action);
-                Ok((fitting, changes.write(conn).await?))
+                Ok((fitting, changes.apply(conn).await?))
             });
-            let (fitting, written) = worked.map_err(|error| told(changed, error))?;
-            self.notify_after_commit(&written);
+            let (fitting, applied) = worked.map_err(|error| told(changed, error))?;
+            self.notify_after_commit(&applied);
             changed += fitting;
         }
         let row = transaction!(self, |conn| read_back(conn, scope, id).await).map_err(|error| told(changed, error))?;
@@ -183,7 +183,7 @@ impl Engine {
     ) -> Result<BTreeSet<EventId>, Error> {
         let (engine, scope) = (self.clone(), scope.clone());
         self.detached(async move {
-            let (events, written): (BTreeSet<EventId>, Applied) = transaction!(engine, |conn| {
+            let (events, applied): (BTreeSet<EventId>, Applied) = transaction!(engine, |conn| {
                 let mut changes = load(conn, &scope, &ids).await?;
                 let fitting = action.fitting(&changes);
                 let event_of = |id: &DeliveryId| Some(changes.get(*id)?.delivery.event_id);
@@ -191,9 +191,9 @@ impl Engine {
                 for id in &fitting {
                     action.carry_out(&mut changes, *id);
                 }
-                Ok((events, changes.write(conn).await?))
+                Ok((events, changes.apply(conn).await?))
             })?;
-            engine.notify_after_commit(&written);
+            engine.notify_after_commit(&applied);
             Ok(events)
         })
         .await
@@ -220,7 +220,7 @@ async fn operate_on_pushes(
     if carry_out_all(&mut changes, action) == 0 && matches!(action, OperatorAction::Retry { .. }) {
         return Err(nothing_to_retry(id, status));
     }
-    changes.write(conn).await
+    changes.apply(conn).await
 }
 
 /// Checks that a verb fits where an event stands, and notes on its own row that its pushes are

@@ -99,7 +99,7 @@ impl OperatorAction {
 
     /// Carries it out on a delivery that it fits.
     pub fn carry_out(&self, changes: &mut ChangeSet, id: DeliveryId) {
-        let Some(loaded) = changes.touch(id) else { return };
+        let Some(loaded) = changes.change(id) else { return };
         let now = loaded.now;
         let lines: Vec<LogLine> = match self {
             OperatorAction::Reset { reason, .. } => loaded.delivery.reset(reason, now),
@@ -136,7 +136,7 @@ pub(crate) async fn operate_on_one(
     let unknown = || if is_push { Error::DeliveryNotFound(id) } else { Error::EventNotFound(EventId(id.0)) };
     action.check(changes.get(id).filter(is_meant).ok_or_else(unknown)?)?;
     action.carry_out(&mut changes, id);
-    changes.write(conn).await
+    changes.apply(conn).await
 }
 
 fn wrong_state(loaded: &Loaded, wanted: &'static str) -> Error {

@@ -89,8 +89,8 @@ impl Engine {
             let Some(job) = take_replay_job(conn, self.now()).await? else { return Ok(None) };
             work_off(conn, self, &job).await.map(Some)
         })?;
-        if let Some((count, written)) = worked_off {
-            self.notify_after_commit(&written);
+        if let Some((count, applied)) = worked_off {
+            self.notify_after_commit(&applied);
             return Ok(SweepOutcome { count, more: true, next_in: None });
         }
         let mut conn = self.database().connection().await?;
@@ -128,11 +128,11 @@ async fn work_off(
     let deliveries: Vec<DeliveryId> = letters.iter().map(|letter| letter.delivery_id).collect();
     let mut changes = ChangeSet::load(conn, &scope, &deliveries).await?;
     let (replayed, skipped) = replay_many(conn, &scope, &mut changes, &ids, &order_of(job)).await?;
-    let written = changes.write(conn).await?;
+    let applied = changes.apply(conn).await?;
     let last_id = next.or(ids.last().copied()).unwrap_or(job.last_id);
     let progress = Progress { replayed, skipped, last_id, is_done: next.is_none() };
     save_progress(conn, engine.now(), job.id, progress).await?;
-    Ok((replayed as usize, written))
+    Ok((replayed as usize, applied))
 }
 
 fn order_of(job: &ReplayJobRow) -> ReplayOrder {

@@ -59,7 +59,7 @@ impl Engine {
     ) -> Result<WholeDeadLetter, Error> {
         let engine = self.clone();
         self.detached(async move {
-            let (letter, written) = transaction!(engine, |conn| {
+            let (letter, applied) = transaction!(engine, |conn| {
                 let delivery_id = find(conn, &scope, id).await?.delivery_id;
                 let mut changes = ChangeSet::load(conn, &scope, &[delivery_id]).await?;
                 changes.find_orphans(conn).await?;
@@ -71,11 +71,11 @@ impl Engine {
                     false => None,
                 };
                 replay(&mut changes, &letter, &order, webhook_id)?;
-                let written = changes.write(conn).await?;
+                let applied = changes.apply(conn).await?;
                 let letter = get_dead_letter(conn, &scope, id).await?;
-                Ok((letter.ok_or(Error::DeadLetterNotFound(id))?, written))
+                Ok((letter.ok_or(Error::DeadLetterNotFound(id))?, applied))
             })?;
-            engine.notify_after_commit(&written);
+            engine.notify_after_commit(&applied);
             Ok(letter)
         })
         .await
@@ -137,7 +137,7 @@ fn replay(
         return Err(refused("its delivery is alive"));
     }
     let by = changes.actor().to_owned();
-    let Some(loaded) = changes.touch(id) else { return Ok(()) };
+    let Some(loaded) = changes.change(id) else { return Ok(()) };
     let line = loaded.delivery.replay(Some(&by), loaded.now);
     loaded.forget_past_expiry();
     changes.send_to_tail(id);

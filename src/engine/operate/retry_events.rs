@@ -47,6 +47,15 @@ impl Progress {
     fn is_full_for(&self, event: &EventToRetry) -> bool {
         self.deliveries > 0 && self.deliveries + event.deliveries.len() > BULK_LIMIT
     }
+
+    /// Adds an event: to the next transaction, or only to the count of a dry run.
+    fn add(&mut self, event: EventToRetry, dry_run: bool) {
+        self.deliveries += event.deliveries.len();
+        match dry_run {
+            true => self.events.extend((!event.deliveries.is_empty()).then_some(event.id)),
+            false => self.batch.extend(event.deliveries),
+        }
+    }
 }
 
 impl Engine {
@@ -79,7 +88,10 @@ impl Engine {
                         self.carry_out(scope, progress).await?;
                         return Ok(true);
                     }
-                    self.take_on(scope, event, dry_run, progress).await?;
+                    progress.add(event, dry_run);
+                    while progress.batch.len() >= DELIVERIES_PER_TRANSACTION {
+                        self.carry_out(scope, progress).await?;
+                    }
                 }
             }
             self.carry_out(scope, progress).await?;
@@ -90,29 +102,10 @@ impl Engine {
         }
     }
 
-    async fn take_on(
-        &self,
-        scope: &Scope,
-        event: EventToRetry,
-        dry_run: bool,
-        progress: &mut Progress,
-    ) -> Result<(), Error> {
-        progress.deliveries += event.deliveries.len();
-        if dry_run {
-            progress.events.extend((!event.deliveries.is_empty()).then_some(event.id));
-            return Ok(());
-        }
-        progress.batch.extend(event.deliveries);
-        while progress.batch.len() >= DELIVERIES_PER_TRANSACTION {
-            let rest = progress.batch.split_off(DELIVERIES_PER_TRANSACTION);
-            self.carry_out(scope, progress).await?;
-            progress.batch = rest;
-        }
-        Ok(())
-    }
-
     async fn carry_out(&self, scope: &Scope, progress: &mut Progress) -> Result<(), Error> {
-        let batch = std::mem::take(&mut progress.batch);
+        let full = progress.batch.len().min(DELIVERIES_PER_TRANSACTION);
+        let rest = progress.batch.split_off(full);
+        let batch = std::mem::replace(&mut progress.batch, rest);
         if !batch.is_empty() {
             progress.events.extend(self.operate_on_many(scope, batch, OperatorAction::Retry { reason: None }).await?);
         }

@@ -207,15 +207,15 @@ impl Engine {
     /// What is in flight is only marked, and ends by itself.
     async fn call_off(&self, ids: &[DeliveryId]) -> Result<(), Error> {
         let call_off = OperatorAction::Cancel { reason: Some("subscription_deleted".into()) };
-        let written = transaction!(self, |conn| {
+        let applied = transaction!(self, |conn| {
             let mut changes = ChangeSet::load(conn, &self.scope(), ids).await?;
             // Some of them may have ended before they were locked.
             for id in changes.ids_where(|loaded| !loaded.delivery.status.is_finished()) {
                 call_off.carry_out(&mut changes, id);
             }
-            changes.write(conn).await
+            changes.apply(conn).await
         })?;
-        self.notify_after_commit(&written);
+        self.notify_after_commit(&applied);
         Ok(())
     }
 

@@ -18,8 +18,8 @@ use crate::store::tables::events::{FanOut, Published, Push, StoredEvent, publish
 use crate::store::tables::ordering::{ConsumerKey, PULL_QUEUE, lock_keys};
 use crate::store::tables::ready::{queue_of_subscription, queue_of_tag};
 
+use crate::engine::batching::Answers;
 use crate::engine::batching::deadline::{WithDeadline, answer_each, send_all};
-use crate::engine::batching::{Answers, split};
 use crate::engine::change_set::advance_keys;
 use crate::engine::publish::matching::{MATCH_WITHIN, MatchedPublication, Publishing};
 use crate::engine::waiting::low_water_marks::QueuePosition;
@@ -35,7 +35,7 @@ pub(crate) const PUSHES_PER_STATEMENT: usize = 20_000;
 pub type Publication = Arc<Vec<NewEvent>>;
 
 impl Engine {
-    /// Stores events, all or none, in the order given; answers what the database added.
+    /// Stores events, all or none, in the order given. Returns what the database added.
     pub async fn publish_events(&self, events: Publication) -> Result<Vec<StoredEvent>, Error> {
         let weight = weight(events.len(), payload_bytes(&events));
         let began = Instant::now();
@@ -49,22 +49,10 @@ impl Engine {
         Err(subscriptions_keep_changing())
     }
 
-    /// Stores the events of many requests in one transaction.
-    pub(crate) async fn run_publish_batch(
-        &self,
-        publications: Vec<WithDeadline<MatchedPublication>>,
-    ) -> Answers<Publishing> {
-        split(publications, &|publications: Vec<WithDeadline<MatchedPublication>>| {
-            let engine = self.clone();
-            async move { engine.publish_all(&publications).await }
-        })
-        .await
-    }
-
-    /// Stores events with what follows from them, for those who have subscribed when it is
-    /// committed: if that has changed since they were matched, they are matched again. So are they
-    /// if one of the publishers has given up meanwhile.
-    async fn publish_all(
+    /// Stores the events of many requests, with their deliveries, in one transaction. If the
+    /// subscriptions have changed since the events were matched, or a publisher stopped waiting in the
+    /// meantime, the events are matched again.
+    pub(crate) async fn publish_batch(
         &self,
         publications: &[WithDeadline<MatchedPublication>],
     ) -> Result<Answers<Publishing>, Error> {

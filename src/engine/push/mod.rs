@@ -25,10 +25,8 @@ use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::ready::queue_of_subscription;
 use crate::store::tables::subscriptions::{SubscriptionRow, active_ids_of, active_subscriptions_of, get_subscription};
 
-use crate::engine::batching::Answers;
-use crate::engine::batching::deadline::WithDeadline;
 use crate::engine::operate::subscriptions::{Notices, notice, publish_notices};
-use crate::engine::settle::{SettleCall, SettleOutcome, SettleRequest, Settlement};
+use crate::engine::settle::{SettleCall, SettleOutcome, Settlement};
 use crate::engine::waiting::peer_notifier::Arrivals;
 use crate::engine::{Engine, transaction, weight};
 
@@ -152,24 +150,6 @@ impl Engine {
         let call = SettleCall { delivery_id: push.delivery_id, caller, settlement, push_ended_at: Some(ended_at) };
         let mut settled = self.0.batchers.settle_pushes.call(Arc::new(vec![call]), weight(1, copied_bytes)).await?;
         settled.pop().unwrap_or_else(|| Err(Error::Internal("a settlement was not answered".into())))
-    }
-
-    /// Settles the outcomes of many pushes together. Failures are judged, and may have to be copied to
-    /// the dead letters, which is worth a rest.
-    pub(crate) async fn run_push_settle_batch(
-        &self,
-        requests: Vec<WithDeadline<SettleRequest>>,
-    ) -> Answers<Vec<Result<SettleOutcome, Error>>> {
-        let is_failure = |call: &SettleCall| matches!(call.settlement, Settlement::Fail { .. });
-        let has_failures = requests.iter().flat_map(|timed| timed.call.iter()).any(is_failure);
-        // By its own age, not by its arrival: one that was refused and is offered again arrives anew.
-        let oldest = requests.iter().flat_map(|timed| timed.call.iter()).filter_map(|call| call.push_ended_at).min();
-        let began = Instant::now();
-        let answers = self.run_settle_batch(requests).await;
-        if let Some(oldest) = oldest.filter(|_| has_failures) {
-            self.rest_from_outcomes(began.elapsed(), oldest);
-        }
-        answers
     }
 
     /// Takes the right to try an endpoint whose breaker is open.

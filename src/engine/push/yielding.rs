@@ -10,6 +10,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
+use crate::engine::batching::deadline::WithDeadline;
+use crate::engine::settle::{SettleRequest, Settlement};
 
 /// How many times as long as it took a transaction is rested from.
 const REST: u32 = 6;
@@ -43,6 +45,26 @@ impl Rest {
     }
 }
 
+/// A batch of outcomes of pushes that is being recorded.
+pub(crate) struct PushBatchLoad {
+    began: Instant,
+    has_failures: bool,
+    /// The age of an outcome counts from the end of its push: one that was refused and is offered again
+    /// is as old as before.
+    oldest_outcome: Option<Instant>,
+}
+
+impl PushBatchLoad {
+    pub fn of(requests: &[WithDeadline<SettleRequest>]) -> Self {
+        let calls = || requests.iter().flat_map(|timed| timed.call.iter());
+        PushBatchLoad {
+            began: Instant::now(),
+            has_failures: calls().any(|call| matches!(call.settlement, Settlement::Fail { .. })),
+            oldest_outcome: calls().filter_map(|call| call.push_ended_at).min(),
+        }
+    }
+}
+
 impl Engine {
     /// Rests from a transaction, if workers or publishers are at the database or wait for it.
     pub async fn yield_to_workers(&self, took: Duration) {
@@ -51,12 +73,13 @@ impl Engine {
         }
     }
 
-    /// The same for the batcher of pushes' outcomes: its next batch is put together after the rest. Of
-    /// the last batch, the oldest outcome has waited since `oldest`.
-    pub(crate) fn rest_from_outcomes(&self, took: Duration, oldest: Instant) {
+    /// Delays the next batch of outcomes of pushes, if workers or publishers need the database. Failures
+    /// are judged, and may be copied to the dead letters; other outcomes cost little.
+    pub(crate) fn rest_from_outcomes(&self, load: PushBatchLoad) {
+        let Some(oldest) = load.oldest_outcome.filter(|_| load.has_failures) else { return };
         let batchers = &self.0.batchers;
         if batchers.have_workers() && may_rest(oldest.elapsed(), batchers.settle_pushes.queued()) {
-            self.0.outcomes_rest.begin(rest_from(took));
+            self.0.outcomes_rest.begin(rest_from(load.began.elapsed()));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Settlements that are sent again: which claim they mean, and what is on record of the first.
+//! Repeated settlements: which claim they mean, and what an earlier call recorded.
 //!
-//! A settlement is on record in up to three places: among the lines that this transaction is
-//! about to write, in the log, and on the delivery's row, which remembers the last claim that was
-//! settled, how, and the result. The log has the most to say, and is pruned first: once the entry
-//! is gone, the row answers.
+//! A settlement is recorded in up to three places: among the lines that this transaction is about to
+//! write, in the event log, and on the delivery's row, which keeps the last claim that was settled, the
+//! action and the result. The log knows the most and is pruned first. Once the entry is gone, the row
+//! decides.
 
 use diesel_async::AsyncPgConnection;
 
@@ -18,7 +18,7 @@ use crate::store::tables::event_log::{LogEntry, find_entry, find_latest_claim_of
 use crate::engine::change_set::ChangeSet;
 use crate::engine::settle::{PrunedEntry, Settlement, SettlementEntry};
 
-/// Finds the claim that a caller means and has settled, where it is not the delivery's latest.
+/// Returns the claim that a caller means and has settled, if it is not the delivery's latest.
 pub(crate) async fn find_past_claim(
     conn: &mut AsyncPgConnection,
     delivery: &Delivery,
@@ -34,19 +34,18 @@ pub(crate) async fn find_past_claim(
         let is_own = settlement.worker_id == caller.worker_id;
         return Ok(is_own.then_some(PastClaim { lease_id, settled: settlement.action }));
     }
-    // The log entry has been pruned. The row knows who made the latest claim, and of the last one
-    // that was settled only its number, which no other claim has.
-    let of_row = delivery.settled.filter(|settled| settled.lease_id == lease_id && lease_id != delivery.lease_id);
-    Ok(of_row.map(|settled| PastClaim { lease_id, settled: settled.action }))
+    // The log entry has been pruned. The row knows who made the latest claim, but only the lease id of
+    // the last claim that was settled. No other claim has that id.
+    let on_row = delivery.settled.filter(|settled| settled.lease_id == lease_id && lease_id != delivery.lease_id);
+    Ok(on_row.map(|settled| PastClaim { lease_id, settled: settled.action }))
 }
 
-/// Where a settlement is on record.
+/// The place where a settlement is recorded.
 pub(crate) enum EarlierSettlement {
-    /// Among the lines that are about to be written, by index.
+    /// The index of a line that this transaction is about to write.
     Line(usize),
-    /// In the log.
     Entry(Box<LogEntry>),
-    /// On the delivery's row alone.
+    /// Only the delivery's row knows it.
     Row(PrunedEntry),
 }
 
@@ -73,8 +72,8 @@ impl EarlierSettlement {
         ))
     }
 
-    /// Returns whether a settlement has the content of the one on record.
-    pub fn says(&self, settlement: &Settlement, changes: &ChangeSet, delivery: &Delivery) -> bool {
+    /// Returns whether a settlement has the same content as the recorded one.
+    pub fn has_content_of(&self, settlement: &Settlement, changes: &ChangeSet, delivery: &Delivery) -> bool {
         let line = match self {
             EarlierSettlement::Line(index) => Some(RecordedLine::from(&changes.lines()[*index])),
             EarlierSettlement::Entry(entry) => Some(RecordedLine {
@@ -92,12 +91,12 @@ impl EarlierSettlement {
         }
     }
 
-    /// The entry, now that the lines are written.
-    pub fn entry(self, written: &[LogEntry]) -> SettlementEntry {
+    /// Returns the log entry, now that the lines are written.
+    pub fn entry(self, entries: &[LogEntry]) -> SettlementEntry {
         match self {
-            EarlierSettlement::Line(index) => SettlementEntry::Logged(written[index].clone()),
+            EarlierSettlement::Line(index) => SettlementEntry::Logged(entries[index].clone()),
             EarlierSettlement::Entry(entry) => SettlementEntry::Logged(*entry),
-            EarlierSettlement::Row(rest) => SettlementEntry::Pruned(rest),
+            EarlierSettlement::Row(entry) => SettlementEntry::Pruned(entry),
         }
     }
 }
