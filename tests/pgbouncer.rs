@@ -104,7 +104,7 @@ impl PgBouncer {
         let folder = self.folder.path().display().to_string().replace('/', "%2F");
         let url = Some(format!("postgres://waybill@{folder}:6432/{name}"));
         let flags = flags.map(str::to_owned).to_vec();
-        let mut app = App::start_with(Options { url, flags, ..Options::default() }).await;
+        let mut app = App::start_with(Options { flags, url, ..Options::default() }).await;
         direct.clone_into(&mut app.url);
         app
     }

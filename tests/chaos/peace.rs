@@ -47,7 +47,7 @@ struct Waiting {
 }
 
 /// Checks consistency, lets everything be finished, and checks again.
-pub async fn check(servers: &Servers, promises: &Promises) {
+pub(super) async fn check(servers: &Servers, promises: &Promises) {
     let database = servers.database();
     ledger::check(&database).await;
     let numbers = 0..servers.len() * WORKERS_PER_SERVER;
@@ -72,7 +72,7 @@ async fn work_without_faults(servers: &Servers, number: usize) {
 
 /// A worker that polls again whatever happens. When the faults stop it has been waiting since
 /// before, and learns of work only if it is notified.
-pub async fn wait_through_faults(servers: &Servers, server: usize, tag: &str) {
+pub(super) async fn wait_through_faults(servers: &Servers, server: usize, tag: &str) {
     let worker_id = format!("patient-{tag}:{server}");
     loop {
         if !complete_next(servers, server, tag, &worker_id).await {

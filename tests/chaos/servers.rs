@@ -14,7 +14,7 @@ const GIVE_UP: Duration = Duration::from_secs(70);
 const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity \
      WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
 
-pub struct Servers {
+pub(super) struct Servers {
     pub url: String,
     client: reqwest::Client,
     bases: Vec<RwLock<String>>,
@@ -23,7 +23,7 @@ pub struct Servers {
 
 /// A response that arrived.
 #[derive(Debug)]
-pub struct Response {
+pub(super) struct Response {
     pub status: u16,
     pub body: Value,
 }
@@ -32,7 +32,7 @@ pub struct Response {
 const EXPECTED: [u16; 8] = [200, 201, 204, 400, 404, 409, 429, 503];
 
 impl Servers {
-    pub async fn start(url: String, count: usize) -> Self {
+    pub(super) async fn start(url: String, count: usize) -> Self {
         let mut servers = Servers { url, client: http_client(), bases: Vec::new(), processes: Vec::new() };
         for _ in 0..count {
             let process = servers.spawn().await;
@@ -57,12 +57,12 @@ impl Servers {
         tokio::task::spawn_blocking(starting).await.expect("no panic")
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bases.len()
     }
 
     /// Kills a server and starts another instead.
-    pub async fn kill_and_restart(&self, number: usize) {
+    pub(super) async fn kill_and_restart(&self, number: usize) {
         let mut process = self.processes[number].lock().await;
         process.take().expect("a server").kill_9().await;
         let fresh = self.spawn().await;
@@ -70,14 +70,14 @@ impl Servers {
         *process = Some(fresh);
     }
 
-    pub async fn stop(self) {
+    pub(super) async fn stop(self) {
         for process in self.processes {
             process.into_inner().expect("a server").stop().await;
         }
     }
 
     /// Returns the database in the form that the consistency checks need.
-    pub fn database(&self) -> App {
+    pub(super) fn database(&self) -> App {
         App { server: None, url: self.url.clone(), base: self.base(0), client: self.client.clone() }
     }
 
@@ -86,17 +86,17 @@ impl Servers {
     }
 
     /// Sends a GET. Returns `None` if no response arrived.
-    pub async fn get(&self, server: usize, path: &str) -> Option<Response> {
+    pub(super) async fn get(&self, server: usize, path: &str) -> Option<Response> {
         response_to(self.client.get(format!("{}{path}", self.base(server)))).await
     }
 
     /// Sends a POST. Returns `None` if no response arrived.
-    pub async fn post(&self, server: usize, path: &str, body: &Value) -> Option<Response> {
+    pub(super) async fn post(&self, server: usize, path: &str, body: &Value) -> Option<Response> {
         response_to(self.client.post(format!("{}{path}", self.base(server))).json(body)).await
     }
 
     /// Waits until all servers have their database and receive each other's notifications.
-    pub async fn until_undisturbed(&self) {
+    pub(super) async fn until_undisturbed(&self) {
         for server in 0..self.len() {
             until("a server is ready", async || {
                 self.get(server, "/ready").await.is_some_and(|answer| answer.status == 200)

@@ -47,7 +47,7 @@ async fn backends(conn: &mut AsyncPgConnection) -> Vec<i32> {
 }
 
 /// Freezes and terminates database connections.
-pub async fn to_connections(servers: &Servers, mut rng: Rng, until: Instant) {
+pub(super) async fn to_connections(servers: &Servers, mut rng: Rng, until: Instant) {
     let mut conn = database::connection(&servers.url).await;
     while Instant::now() < until {
         let backends = backends(&mut conn).await;
@@ -65,7 +65,7 @@ pub async fn to_connections(servers: &Servers, mut rng: Rng, until: Instant) {
 }
 
 /// Kills servers and starts them again.
-pub async fn to_servers(servers: &Servers, mut rng: Rng, until: Instant) {
+pub(super) async fn to_servers(servers: &Servers, mut rng: Rng, until: Instant) {
     while Instant::now() < until {
         sleep(Duration::from_millis(rng.below(900))).await;
         servers.kill_and_restart(rng.below(servers.len() as u64) as usize).await;

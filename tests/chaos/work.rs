@@ -13,17 +13,17 @@ use crate::support::Rng;
 use crate::support::work::{Claim, Naming};
 
 /// Tags that all workers serve.
-pub const BUSY_TAGS: [&str; 2] = ["a", "b"];
+pub(super) const BUSY_TAGS: [&str; 2] = ["a", "b"];
 
 /// Tags that are served afterwards only by workers that have waited through all faults, one for
 /// each tag and server. There are many, so that the next notification does not make up for a lost
 /// one.
-pub const QUIET_TAGS: [&str; 8] = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7"];
+pub(super) const QUIET_TAGS: [&str; 8] = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7"];
 const KEYS: u64 = 5;
 
 /// What servers have acknowledged, and must keep.
 #[derive(Default)]
-pub struct Promises {
+pub(super) struct Promises {
     pub published: Mutex<BTreeSet<i64>>,
     pub completed: Mutex<BTreeSet<i64>>,
 }
@@ -36,7 +36,7 @@ struct Worker<'a> {
     held: Vec<Claim>,
 }
 
-pub async fn work_erratically(servers: &Servers, promises: &Promises, number: u64, rng: Rng, stop: &AtomicBool) {
+pub(super) async fn work_erratically(servers: &Servers, promises: &Promises, number: u64, rng: Rng, stop: &AtomicBool) {
     let mut worker = Worker { servers, promises, worker_id: format!("worker:{number}"), rng, held: Vec::new() };
     while !stop.load(Ordering::Relaxed) {
         match worker.rng.below(20) {

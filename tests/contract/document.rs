@@ -7,14 +7,14 @@ use jsonschema::{Draft, Validator};
 use serde_json::Value;
 
 /// `openapi.yaml`, parsed.
-pub struct Document {
+pub(super) struct Document {
     root: Value,
     validators: Mutex<HashMap<String, Arc<Validator>>>,
 }
 
 /// One method of one path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Operation {
+pub(super) struct Operation {
     /// In capital letters.
     pub method: String,
     /// As written in the document, with `{id}`.
@@ -23,23 +23,23 @@ pub struct Operation {
 
 impl Operation {
     /// Returns the location of the operation in the document.
-    pub fn pointer(&self) -> String {
+    pub(super) fn pointer(&self) -> String {
         format!("/paths/{}/{}", escape(&self.path), self.method.to_lowercase())
     }
 
     /// Returns the path with this id.
-    pub fn with_id(&self, id: i64) -> String {
+    pub(super) fn with_id(&self, id: i64) -> String {
         self.path.replace("{id}", &id.to_string())
     }
 }
 
 impl Document {
-    pub fn load() -> Self {
+    pub(super) fn load() -> Self {
         let root = serde_saphyr::from_str(waybill::http::docs::OPENAPI).expect("openapi.yaml is YAML");
         Document { root, validators: Mutex::default() }
     }
 
-    pub fn operations(&self) -> Vec<Operation> {
+    pub(super) fn operations(&self) -> Vec<Operation> {
         let mut operations = Vec::new();
         for path in self.keys("/paths") {
             let pointer = format!("/paths/{}", escape(&path));
@@ -51,37 +51,37 @@ impl Document {
     }
 
     /// Returns the value at a location, or `None`.
-    pub fn get(&self, pointer: &str) -> Option<&Value> {
+    pub(super) fn get(&self, pointer: &str) -> Option<&Value> {
         self.root.pointer(pointer)
     }
 
     /// Returns the value at a location, and panics if there is none.
     #[track_caller]
-    pub fn at(&self, pointer: &str) -> &Value {
+    pub(super) fn at(&self, pointer: &str) -> &Value {
         self.get(pointer).unwrap_or_else(|| panic!("openapi.yaml has no {pointer}"))
     }
 
     /// Returns the names of the members at a location.
     #[track_caller]
-    pub fn keys(&self, pointer: &str) -> Vec<String> {
+    pub(super) fn keys(&self, pointer: &str) -> Vec<String> {
         self.at(pointer).as_object().expect(pointer).keys().cloned().collect()
     }
 
     /// Returns the strings of the list at a location.
     #[track_caller]
-    pub fn strings(&self, pointer: &str) -> Vec<&str> {
+    pub(super) fn strings(&self, pointer: &str) -> Vec<&str> {
         self.at(pointer).as_array().expect(pointer).iter().map(|word| word.as_str().expect(pointer)).collect()
     }
 
     /// Returns the location of a member, following references.
-    pub fn inside(&self, pointer: &str, name: &str) -> Option<String> {
+    pub(super) fn inside(&self, pointer: &str, name: &str) -> Option<String> {
         let pointer = format!("{pointer}/{}", escape(name));
         self.get(&pointer)?;
         Some(self.follow(pointer))
     }
 
     /// Follows the references that start at a location.
-    pub fn follow(&self, mut pointer: String) -> String {
+    pub(super) fn follow(&self, mut pointer: String) -> String {
         while let Some(target) = self.at(&pointer).get("$ref").and_then(Value::as_str) {
             pointer = target.strip_prefix('#').expect("references stay within the document").to_owned();
         }
@@ -89,7 +89,7 @@ impl Document {
     }
 
     /// Returns the locations of an operation's parameters, including those of its path.
-    pub fn parameters(&self, operation: &Operation) -> Vec<String> {
+    pub(super) fn parameters(&self, operation: &Operation) -> Vec<String> {
         let own = operation.pointer();
         let of_path = own.rsplit_once('/').expect("a method").0;
         let lists = [format!("{of_path}/parameters"), format!("{own}/parameters")];
@@ -101,12 +101,12 @@ impl Document {
     }
 
     /// Returns the first example of a request's body.
-    pub fn request_example(&self, operation: &Operation) -> Option<&Value> {
+    pub(super) fn request_example(&self, operation: &Operation) -> Option<&Value> {
         self.request_examples(operation).into_iter().next()
     }
 
     /// Returns the examples of a request's body.
-    pub fn request_examples(&self, operation: &Operation) -> Vec<&Value> {
+    pub(super) fn request_examples(&self, operation: &Operation) -> Vec<&Value> {
         let pointer = format!("{}/requestBody/content/application~1json/examples", operation.pointer());
         if self.get(&pointer).is_none() {
             return Vec::new();
@@ -117,7 +117,7 @@ impl Document {
 
     /// Asserts that a value fits the schema at a location.
     #[track_caller]
-    pub fn validate(&self, schema: &str, value: &Value) {
+    pub(super) fn validate(&self, schema: &str, value: &Value) {
         let complaints: Vec<String> = self
             .validator(schema)
             .iter_errors(value)
@@ -140,6 +140,6 @@ impl Document {
 }
 
 /// Escapes a name for a JSON pointer.
-pub fn escape(name: &str) -> String {
+pub(super) fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

@@ -16,19 +16,19 @@ const OF_HTTP: [&str; 5] = ["connection", "content-length", "content-type", "dat
 const EDGE: [(u16, &str); 2] = [(403, "OriginNotAllowed"), (421, "HostNotAllowed")];
 
 /// The responses and codes given so far, by all servers of a test.
-pub struct Coverage {
+pub(super) struct Coverage {
     pub document: Document,
     answers: Mutex<BTreeSet<(Operation, u16)>>,
     codes: Mutex<BTreeSet<String>>,
 }
 
 impl Coverage {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Coverage { document: Document::load(), answers: Mutex::default(), codes: Mutex::default() }
     }
 
     /// Returns the documented responses that were not given.
-    pub fn unseen_responses(&self) -> Vec<(Operation, u16)> {
+    pub(super) fn unseen_responses(&self) -> Vec<(Operation, u16)> {
         let seen = self.answers.lock().expect("no panic");
         let documented = self.document.operations().into_iter().flat_map(|operation| {
             let statuses = self.document.keys(&format!("{}/responses", operation.pointer()));
@@ -38,7 +38,7 @@ impl Coverage {
     }
 
     /// Returns the documented codes that were not given.
-    pub fn unseen_codes(&self) -> Vec<&str> {
+    pub(super) fn unseen_codes(&self) -> Vec<&str> {
         let seen = self.codes.lock().expect("no panic");
         let codes = self.document.strings("/components/schemas/ErrorCode/enum");
         codes.into_iter().filter(|code| !seen.contains(*code)).collect()
@@ -118,25 +118,26 @@ impl Coverage {
                 None => assert_ne!(self.document.at(&header)["required"], true, "{name} is missing in {reply:?}"),
             }
         }
-        for name in reply.headers.keys().map(|name| name.as_str()).filter(|name| !OF_HTTP.contains(name)) {
+        for name in reply.headers.keys().map(reqwest::header::HeaderName::as_str).filter(|name| !OF_HTTP.contains(name))
+        {
             assert!(documented.iter().any(|known| known.eq_ignore_ascii_case(name)), "{name} is not in {response}");
         }
     }
 }
 
 /// A server whose responses are all checked.
-pub struct CheckedServer<'a> {
+pub(super) struct CheckedServer<'a> {
     pub app: App,
     pub coverage: &'a Coverage,
 }
 
 impl<'a> CheckedServer<'a> {
-    pub fn of(app: App, coverage: &'a Coverage) -> Self {
+    pub(super) fn of(app: App, coverage: &'a Coverage) -> Self {
         CheckedServer { app, coverage }
     }
 
     /// Sends a request and checks the response.
-    pub async fn send(&self, request: reqwest::RequestBuilder) -> Reply {
+    pub(super) async fn send(&self, request: reqwest::RequestBuilder) -> Reply {
         let request = request.build().expect("a request");
         let (method, path) = (request.method().to_string(), request.url().path().to_owned());
         let sent = self.app.client.execute(request).await;
@@ -146,24 +147,24 @@ impl<'a> CheckedServer<'a> {
     }
 
     /// Builds a request without sending it.
-    pub fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
+    pub(super) fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
         self.app.client.request(method.parse().expect("a method"), format!("{}{path}", self.app.base))
     }
 
-    pub async fn get(&self, path: &str) -> Reply {
+    pub(super) async fn get(&self, path: &str) -> Reply {
         self.send(self.request("GET", path)).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Reply {
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Reply {
         self.send(self.request("POST", path).json(body)).await
     }
 
-    pub async fn post_empty(&self, path: &str) -> Reply {
+    pub(super) async fn post_empty(&self, path: &str) -> Reply {
         self.send(self.request("POST", path)).await
     }
 
     /// Builds an operation's request on an event, with its example body if it has one.
-    pub fn example_of(&self, operation: &Operation, id: i64, query: &str) -> reqwest::RequestBuilder {
+    pub(super) fn example_of(&self, operation: &Operation, id: i64, query: &str) -> reqwest::RequestBuilder {
         let request = self.request(&operation.method, &format!("{}{query}", operation.with_id(id)));
         match self.coverage.document.request_example(operation) {
             Some(body) => request.json(body),

@@ -18,14 +18,14 @@ const CALLERS: usize = 64;
 const MOST_STATEMENTS: i64 = 3;
 
 /// Starts a PostgreSQL that counts statements.
-pub fn counting_cluster(data_dir: &Path) -> Cluster {
+pub(super) fn counting_cluster(data_dir: &Path) -> Cluster {
     let mut options = ClusterOptions::new(data_dir);
     options.settings.push(("shared_preload_libraries".into(), "pg_stat_statements".into()));
     Cluster::start(options).expect("the cluster starts")
 }
 
 /// Returns how often the statement that begins with these words was run.
-pub async fn runs(app: &App, words: &str) -> i64 {
+pub(super) async fn runs(app: &App, words: &str) -> i64 {
     app.count(&format!("SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE '{words}%'")).await
 }
 

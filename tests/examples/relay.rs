@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Closes its port and all connections when it is dropped.
-pub struct Relay {
+pub(super) struct Relay {
     pub url: String,
     seen: Arc<Mutex<Seen>>,
     accepting: JoinHandle<()>,
@@ -24,7 +24,7 @@ struct Seen {
 
 impl Relay {
     /// Starts a relay to the server with this base URL.
-    pub async fn to(base: &str) -> Self {
+    pub(super) async fn to(base: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let seen = Arc::new(Mutex::new(Seen::default()));
@@ -34,16 +34,16 @@ impl Relay {
     }
 
     /// Returns the number of connections made so far.
-    pub fn connections(&self) -> usize {
+    pub(super) fn connections(&self) -> usize {
         self.seen.lock().expect("no panic under this lock").connections
     }
 
     /// Returns the number of responses with this status.
-    pub fn count(&self, status: &str) -> usize {
+    pub(super) fn count(&self, status: &str) -> usize {
         self.seen.lock().expect("no panic under this lock").statuses.get(status).copied().unwrap_or(0)
     }
 
-    pub fn cut(&self) {
+    pub(super) fn cut(&self) {
         self.seen.lock().expect("no panic under this lock").serving.abort_all();
     }
 }

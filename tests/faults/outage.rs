@@ -108,7 +108,7 @@ async fn while_the_database_is_stopped_every_caller_gets_a_503_in_time_and_after
 }
 
 /// Returns every process of a PostgreSQL, starting with the postmaster.
-pub fn processes_of(postmaster: u32) -> Vec<Pid> {
+pub(super) fn processes_of(postmaster: u32) -> Vec<Pid> {
     let children = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children"));
     let children = children.expect("its children");
     let children = children.split_whitespace().map(|pid| pid.parse().expect("a pid"));

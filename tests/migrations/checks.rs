@@ -8,7 +8,7 @@ use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 use crate::support::database;
 
 /// Returns the name of the constraint that a statement violates.
-pub async fn violated(url: &str, statement: &str) -> String {
+pub(super) async fn violated(url: &str, statement: &str) -> String {
     match database::connection(url).await.batch_execute(statement).await {
         Err(DatabaseError(_, information)) => information.constraint_name().unwrap_or_default().to_owned(),
         outcome => panic!("{statement}: {outcome:?}"),

@@ -15,7 +15,7 @@ use crate::support::receiver::{Gate, Receiver, Recorded, Reply};
 
 /// The state of the receiver.
 #[derive(Clone)]
-pub struct Checker {
+pub(super) struct Checker {
     state: Arc<Mutex<State>>,
     arrived: Arc<Notify>,
 }
@@ -39,7 +39,7 @@ struct Waiting {
 impl Checker {
     /// Makes a receiver check the order. The seed decides which requests fail and in which order
     /// they are answered.
-    pub fn of(receiver: &Receiver, seed: u64) -> Self {
+    pub(super) fn of(receiver: &Receiver, seed: u64) -> Self {
         let state = State {
             random: seed,
             waiting: Vec::new(),
@@ -72,7 +72,7 @@ impl Checker {
     }
 
     /// Answers one of the held requests, and waits until there is one.
-    pub async fn answer_one(&self) {
+    pub(super) async fn answer_one(&self) {
         let answering = async {
             while !self.try_answer_one() {
                 self.arrived.notified().await;
@@ -98,30 +98,30 @@ impl Checker {
     }
 
     /// Answers requests until `taken` have been accepted.
-    pub async fn answer_until(&self, taken: u64) {
+    pub(super) async fn answer_until(&self, taken: u64) {
         while self.taken() < taken {
             self.answer_one().await;
         }
     }
 
     /// Returns how many requests have been accepted.
-    pub fn taken(&self) -> u64 {
+    pub(super) fn taken(&self) -> u64 {
         self.lock().taken.values().sum()
     }
 
     /// Forgets the held requests, because their sender has died.
-    pub fn forget_held(&self) {
+    pub(super) fn forget_held(&self) {
         self.lock().waiting.clear();
     }
 
     /// Returns how many requests were repeats.
-    pub fn repeats(&self) -> usize {
+    pub(super) fn repeats(&self) -> usize {
         self.lock().repeats
     }
 
     /// Asserts that every request arrived in order, although there were failures.
     #[track_caller]
-    pub fn assert_in_order(&self) {
+    pub(super) fn assert_in_order(&self) {
         let state = self.lock();
         assert!(state.complaints.is_empty(), "{}", state.complaints.join("\n"));
         assert!(state.failures > 5, "only {} failures", state.failures);

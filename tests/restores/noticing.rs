@@ -10,13 +10,13 @@ use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, Options, database, until};
 
 /// Gives the current history another timeline, as after a failover.
-pub async fn pretend_to_be_restored(url: &str) {
+pub(super) async fn pretend_to_be_restored(url: &str) {
     let last = "first_id = (SELECT max(first_id) FROM waybill.histories)";
     database::execute(url, &format!("UPDATE waybill.histories SET timeline = timeline + 1 WHERE {last}")).await;
 }
 
 /// Does the same and lets the server notice.
-pub async fn simulate_restore(app: &App) {
+pub(super) async fn simulate_restore(app: &App) {
     pretend_to_be_restored(&app.url).await;
     app.engine().check_history().await.expect("it is noticed");
 }
@@ -54,7 +54,7 @@ async fn of_servers_that_notice_a_restore_at_the_same_time_one_begins_the_histor
     let others = [second_server(&app, &[]).await, second_server(&app, &["--notify=false"]).await];
     pretend_to_be_restored(&app.url).await;
     let engines = [app.engine(), others[0].engine(), others[1].engine()];
-    futures_util::future::join_all(engines.map(|engine| engine.check_history())).await;
+    futures_util::future::join_all(engines.map(waybill::engine::Engine::check_history)).await;
     assert_eq!(histories(&app).await, 2);
     let epochs = engines.map(|engine| engine.epoch().expect("an epoch"));
     assert_eq!((&epochs[0], &epochs[0]), (&epochs[1], &epochs[2]));

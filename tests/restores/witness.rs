@@ -11,7 +11,7 @@ use crate::support::work::Claim;
 
 /// What was handed out so far.
 #[derive(Default)]
-pub struct Witness {
+pub(super) struct Witness {
     events: usize,
     /// The event of each event id.
     ids: BTreeMap<i64, usize>,
@@ -23,7 +23,7 @@ pub struct Witness {
 
 impl Witness {
     /// Publishes an event for `pushes` subscribers, and waits for the requests.
-    pub async fn push(&mut self, app: &App, receiver: &Receiver, pushes: usize) -> i64 {
+    pub(super) async fn push(&mut self, app: &App, receiver: &Receiver, pushes: usize) -> i64 {
         self.events += 1;
         let before = receiver.count();
         let response = publish(app, "order.paid", json!({"n": self.events})).await;
@@ -40,7 +40,7 @@ impl Witness {
     }
 
     /// Publishes an event for workers, without claiming it.
-    pub async fn publish_job(&mut self, app: &App) -> i64 {
+    pub(super) async fn publish_job(&mut self, app: &App) -> i64 {
         self.events += 1;
         let id = app.publish_tagged("job").await;
         assert_eq!(self.ids.insert(id, self.events), None, "id {id} was handed out before");
@@ -49,7 +49,7 @@ impl Witness {
 
     /// Publishes and claims many jobs. PostgreSQL logs a sequence 32 values ahead, so the sequences
     /// of a standby fall behind only then.
-    pub async fn publish_and_claim_many(&mut self, app: &App) {
+    pub(super) async fn publish_and_claim_many(&mut self, app: &App) {
         for _ in 0..40 {
             self.publish_job(app).await;
             self.claim_job(app).await;
@@ -57,7 +57,7 @@ impl Witness {
     }
 
     /// Claims the next job.
-    pub async fn claim_job(&mut self, app: &App) -> Claim {
+    pub(super) async fn claim_job(&mut self, app: &App) -> Claim {
         let claim = app.claim_one("job", "w:1").await;
         let number = self.leases.len();
         assert_eq!(self.leases.insert(claim.lease_id, number), None, "lease {} was handed out before", claim.lease_id);

@@ -11,7 +11,7 @@ use waybill::startup::Server;
 use super::{Reply, database, http_client};
 
 #[derive(Default)]
-pub struct Options {
+pub(crate) struct Options {
     /// Flags of `waybill serve`.
     pub flags: Vec<String>,
     /// The database; a new one if none is given.
@@ -21,7 +21,7 @@ pub struct Options {
 }
 
 /// A real server in this process, with its own database.
-pub struct App {
+pub(crate) struct App {
     pub server: Option<Server>,
     pub url: String,
     pub base: String,
@@ -30,17 +30,17 @@ pub struct App {
 
 impl App {
     /// Starts a server that uses the database's clock.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(Options::default()).await
     }
 
     /// Starts a server whose clock stands still until it is advanced. Sweeps that depend on the
     /// clock (promoter, lease reaper, expirer) do not run on their own then: call their `run_once`.
-    pub async fn with_fixed_clock() -> Self {
+    pub(crate) async fn with_fixed_clock() -> Self {
         Self::start_with(Options { fixed_clock: true, ..Options::default() }).await
     }
 
-    pub async fn start_with(options: Options) -> Self {
+    pub(crate) async fn start_with(options: Options) -> Self {
         let url = match options.url {
             Some(url) => url,
             None => database::migrated().await,
@@ -52,75 +52,75 @@ impl App {
         App { server: Some(server), url, base, client }
     }
 
-    pub fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         self.server.as_ref().expect("a running server").engine()
     }
 
     /// Moves the fixed clock forward.
-    pub fn advance(&self, seconds: i64) {
+    pub(crate) fn advance(&self, seconds: i64) {
         self.engine().clock().advance(TimeDelta::seconds(seconds));
     }
 
     /// Returns the time of the fixed clock.
-    pub fn now(&self) -> DateTime<Utc> {
+    pub(crate) fn now(&self) -> DateTime<Utc> {
         self.engine().now().expect("a fixed clock")
     }
 
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         self.server.take().expect("a running server").stop().await;
     }
 
-    pub async fn get(&self, path: &str) -> Reply {
+    pub(crate) async fn get(&self, path: &str) -> Reply {
         Reply::of(self.client.get(self.at(path)).send().await.expect("a response")).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Reply {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
         self.post_text(path, &body.to_string()).await
     }
 
     /// Posts a body unchanged. It need not be JSON.
-    pub async fn post_text(&self, path: &str, body: &str) -> Reply {
+    pub(crate) async fn post_text(&self, path: &str, body: &str) -> Reply {
         self.post_bytes(path, body.as_bytes().to_vec()).await
     }
 
-    pub async fn post_bytes(&self, path: &str, body: Vec<u8>) -> Reply {
+    pub(crate) async fn post_bytes(&self, path: &str, body: Vec<u8>) -> Reply {
         let request = self.client.post(self.at(path)).header("content-type", "application/json").body(body);
         Reply::of(request.send().await.expect("a response")).await
     }
 
-    pub async fn patch(&self, path: &str, body: &Value) -> Reply {
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Reply {
         let request = self.client.patch(self.at(path)).json(body);
         Reply::of(request.send().await.expect("a response")).await
     }
 
-    pub async fn delete(&self, path: &str) -> Reply {
+    pub(crate) async fn delete(&self, path: &str) -> Reply {
         Reply::of(self.client.delete(self.at(path)).send().await.expect("a response")).await
     }
 
     /// Subscribes a URL with these further fields. Returns the subscription with its secret.
-    pub async fn subscribe(&self, url: &str, fields: Value) -> Value {
+    pub(crate) async fn subscribe(&self, url: &str, fields: Value) -> Value {
         let mut subscription = json!({"url": url});
         let all = subscription.as_object_mut().expect("an object");
         all.extend(fields.as_object().cloned().expect("an object"));
         self.post("/subscriptions", &subscription).await.expect(201).json()
     }
 
-    pub async fn post_empty(&self, path: &str) -> Reply {
+    pub(crate) async fn post_empty(&self, path: &str) -> Reply {
         Reply::of(self.client.post(self.at(path)).send().await.expect("a response")).await
     }
 
     /// Publishes an event and returns its id.
-    pub async fn publish(&self, event: Value) -> i64 {
+    pub(crate) async fn publish(&self, event: Value) -> i64 {
         self.post("/events", &event).await.expect(201).json()["id"].as_i64().expect("an id")
     }
 
     /// Publishes an event with these tags and no other settings. Returns its id.
-    pub async fn publish_tagged(&self, tags: &str) -> i64 {
+    pub(crate) async fn publish_tagged(&self, tags: &str) -> i64 {
         self.publish(json!({"title": "a job", "tags": tags})).await
     }
 
     /// Claims one event. Returns `None` if there is none.
-    pub async fn claim(&self, tags: &str, worker_id: &str) -> Option<Value> {
+    pub(crate) async fn claim(&self, tags: &str, worker_id: &str) -> Option<Value> {
         let reply = self.get(&format!("/events/subscribe?tags={tags}&worker_id={worker_id}")).await;
         match reply.status {
             204 => None,
@@ -128,38 +128,38 @@ impl App {
         }
     }
 
-    pub async fn complete(&self, id: i64, worker_id: &str) -> Reply {
+    pub(crate) async fn complete(&self, id: i64, worker_id: &str) -> Reply {
         self.post(&format!("/events/{id}/complete"), &json!({"worker_id": worker_id})).await
     }
 
-    pub async fn fail(&self, id: i64, worker_id: &str) -> Reply {
+    pub(crate) async fn fail(&self, id: i64, worker_id: &str) -> Reply {
         self.post(&format!("/events/{id}/fail"), &json!({"worker_id": worker_id})).await
     }
 
     /// Returns an event with its log.
-    pub async fn event(&self, id: i64) -> Value {
+    pub(crate) async fn event(&self, id: i64) -> Value {
         self.get(&format!("/events/{id}?include_logs=true")).await.expect(200).json()
     }
 
     /// Returns the actions in an event's log, oldest first.
-    pub async fn actions(&self, id: i64) -> Vec<String> {
+    pub(crate) async fn actions(&self, id: i64) -> Vec<String> {
         let event = self.event(id).await;
         let logs = event["logs"].as_array().expect("logs");
         logs.iter().map(|log| log["action"].as_str().expect("an action").to_owned()).collect()
     }
 
     /// Returns the `webhook-id` under which receivers see an event of the current epoch.
-    pub fn webhook_id(&self, event_id: i64) -> String {
+    pub(crate) fn webhook_id(&self, event_id: i64) -> String {
         format!("evt_{}_{event_id}", self.engine().epoch().expect("an epoch"))
     }
 
     /// Returns the cursor that continues after this id.
-    pub fn cursor(&self, id: i64) -> String {
+    pub(crate) fn cursor(&self, id: i64) -> String {
         format!("{}_{id}", self.engine().epoch().expect("an epoch"))
     }
 
     /// Runs a query that returns one number.
-    pub async fn count(&self, sql: &str) -> i64 {
+    pub(crate) async fn count(&self, sql: &str) -> i64 {
         database::count(&self.url, sql).await
     }
 

@@ -10,7 +10,7 @@ use super::App;
 
 impl App {
     /// Returns the result of a function and the number of buffers that it fetched.
-    pub async fn buffers_of<T>(
+    pub(crate) async fn buffers_of<T>(
         &self,
         function: impl AsyncFnOnce(&mut AsyncPgConnection) -> QueryResult<T>,
     ) -> (T, i64) {

@@ -7,7 +7,7 @@ use super::{App, database};
 
 impl App {
     /// Subscribes `count` receivers to the same events, each with its own URL below `url`.
-    pub async fn subscribe_many(&self, count: usize, url: &str, fields: Value) {
+    pub(crate) async fn subscribe_many(&self, count: usize, url: &str, fields: Value) {
         let first = self.subscribe(&format!("{url}/1"), fields).await;
         let id = &first["id"];
         let sql = format!(

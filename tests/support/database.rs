@@ -17,7 +17,7 @@ static TEMPLATE_READY: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// Returns the shared cluster. It is not durable: these tests kill servers, not machines.
-pub fn cluster() -> &'static Cluster {
+pub(crate) fn cluster() -> &'static Cluster {
     CLUSTER.get_or_init(|| {
         let mut options = ClusterOptions::new(directory());
         for (name, value) in [("fsync", "off"), ("max_connections", "500"), ("shared_buffers", "128MB")] {
@@ -28,7 +28,7 @@ pub fn cluster() -> &'static Cluster {
 }
 
 /// Creates a migrated database and returns its URL.
-pub async fn migrated() -> String {
+pub(crate) async fn migrated() -> String {
     TEMPLATE_READY
         .get_or_init(|| async {
             execute(&admin_url().await, &format!("CREATE DATABASE {TEMPLATE}")).await;
@@ -44,7 +44,7 @@ pub async fn migrated() -> String {
 }
 
 /// Creates an empty database and returns its URL.
-pub async fn empty() -> String {
+pub(crate) async fn empty() -> String {
     create("").await
 }
 
@@ -59,12 +59,12 @@ async fn admin_url() -> String {
 }
 
 /// Opens a connection for the test itself.
-pub async fn connection(url: &str) -> AsyncPgConnection {
+pub(crate) async fn connection(url: &str) -> AsyncPgConnection {
     connect(url, "").await.expect("the database answers")
 }
 
 /// Runs a query that returns one number.
-pub async fn count(url: &str, sql: &str) -> i64 {
+pub(crate) async fn count(url: &str, sql: &str) -> i64 {
     #[derive(diesel::QueryableByName)]
     struct Row {
         #[diesel(sql_type = diesel::sql_types::BigInt)]
@@ -76,12 +76,12 @@ pub async fn count(url: &str, sql: &str) -> i64 {
 }
 
 /// Runs statements that return no rows.
-pub async fn execute(url: &str, sql: &str) {
+pub(crate) async fn execute(url: &str, sql: &str) {
     connection(url).await.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
 
 /// Returns the directory for the files of this run. The next run removes it.
-pub fn directory() -> &'static Path {
+pub(crate) fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
         remove_leftovers();

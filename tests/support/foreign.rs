@@ -14,7 +14,7 @@ use super::process::send;
 use super::{ClusterDir, database, until};
 
 /// A PostgreSQL that runs until it is dropped.
-pub struct ForeignPostgres {
+pub(crate) struct ForeignPostgres {
     child: Child,
     cluster_dir: ClusterDir,
     port: u16,
@@ -25,13 +25,18 @@ const USUAL_PORT: u16 = 5432;
 
 impl ForeignPostgres {
     /// Starts it with these settings and environment variables, reachable only through its socket.
-    pub async fn start(cluster_dir: ClusterDir, settings: &[&str], variables: &[(&str, &str)]) -> Self {
+    pub(crate) async fn start(cluster_dir: ClusterDir, settings: &[&str], variables: &[(&str, &str)]) -> Self {
         let settings = [settings, &["listen_addresses="]].concat();
         Self::start_at(cluster_dir, USUAL_PORT, &settings, variables).await
     }
 
     /// Starts it at this port.
-    pub async fn start_at(cluster_dir: ClusterDir, port: u16, settings: &[&str], variables: &[(&str, &str)]) -> Self {
+    pub(crate) async fn start_at(
+        cluster_dir: ClusterDir,
+        port: u16,
+        settings: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let cluster = cluster_of(&cluster_dir);
         let mut command = Command::new(database::cluster().bin_dir().join("postgres"));
         command.arg("-D").arg(&cluster).arg("-k").arg(cluster_dir.data_dir().join("run"));
@@ -48,12 +53,12 @@ impl ForeignPostgres {
     }
 
     /// Returns its URL through the socket.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         self.cluster_dir.url().replace(&format!(":{USUAL_PORT}/"), &format!(":{}/", self.port))
     }
 
     /// Returns its URL through TCP.
-    pub fn url_by_tcp(&self, host: &str) -> String {
+    pub(crate) fn url_by_tcp(&self, host: &str) -> String {
         let (before, rest) =
             self.cluster_dir.url().split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).expect("a user");
         let database = rest.rsplit_once('/').expect("a database").1;
@@ -79,7 +84,7 @@ fn owner_of(cluster: &Path) -> Option<(u32, u32)> {
 }
 
 /// Writes a file into a cluster, readable only by its owner.
-pub fn put_file(cluster_dir: &ClusterDir, name: &str, text: &str) {
+pub(crate) fn put_file(cluster_dir: &ClusterDir, name: &str, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     let cluster = cluster_of(cluster_dir);
     let file = cluster.join(name);

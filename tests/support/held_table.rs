@@ -6,7 +6,7 @@ use super::{database, until};
 
 /// A table that no statement can write to until it is unlocked. The server cancels a blocked
 /// statement after four seconds, so nothing slow should happen meanwhile.
-pub struct HeldTable {
+pub(crate) struct HeldTable {
     conn: AsyncPgConnection,
 }
 
@@ -17,20 +17,20 @@ struct Waiting {
 }
 
 impl HeldTable {
-    pub async fn lock(url: &str, table: &str) -> Self {
+    pub(crate) async fn lock(url: &str, table: &str) -> Self {
         let mut conn = database::connection(url).await;
         conn.batch_execute(&format!("BEGIN; LOCK TABLE {table} IN SHARE MODE")).await.expect("the table is locked");
         Self { conn }
     }
 
     /// Waits until a statement is blocked by the lock. Returns the pid of its backend.
-    pub async fn until_blocked(&mut self) -> i32 {
+    pub(crate) async fn until_blocked(&mut self) -> i32 {
         self.until_blocked_statements(1).await
     }
 
     /// Waits until at least `statements` statements are blocked. Returns the pid of one of their
     /// backends.
-    pub async fn until_blocked_statements(&mut self, statements: usize) -> i32 {
+    pub(crate) async fn until_blocked_statements(&mut self, statements: usize) -> i32 {
         let waiting = "SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
                        WHERE NOT l.granted AND d.datname = current_database()";
         let mut found = Vec::<Waiting>::new();
@@ -43,17 +43,17 @@ impl HeldTable {
     }
 
     /// Waits until a statement is blocked, and terminates its connection.
-    pub async fn terminate_blocked(&mut self) {
+    pub(crate) async fn terminate_blocked(&mut self) {
         let pid = self.until_blocked().await;
         self.conn.batch_execute(&format!("SELECT pg_terminate_backend({pid})")).await.expect("it is cut");
     }
 
     /// Runs statements in the transaction that holds the lock.
-    pub async fn execute(&mut self, sql: &str) {
+    pub(crate) async fn execute(&mut self, sql: &str) {
         self.conn.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
-    pub async fn unlock(mut self) {
+    pub(crate) async fn unlock(mut self) {
         self.conn.batch_execute("COMMIT").await.expect("the table is let go");
     }
 }

@@ -69,7 +69,7 @@ struct Replayed {
 }
 
 /// Compares the whole log with the whole state. No request may be in progress.
-pub async fn check(app: &App) {
+pub(crate) async fn check(app: &App) {
     let mut conn = database::connection(&app.url).await;
     conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.expect("a transaction");
     let mut complaints = replay_all(&mut conn).await;

@@ -7,13 +7,13 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use super::{App, database};
 
 /// A delivery's row, locked until it is unlocked.
-pub struct HeldRow {
+pub(crate) struct HeldRow {
     conn: AsyncPgConnection,
 }
 
 impl HeldRow {
     /// Locks the row of an event.
-    pub async fn lock(app: &App, event_id: i64) -> Self {
+    pub(crate) async fn lock(app: &App, event_id: i64) -> Self {
         let mut conn = database::connection(&app.url).await;
         let sql = format!("BEGIN; SELECT 1 FROM waybill.deliveries WHERE id = {event_id} FOR UPDATE");
         conn.batch_execute(&sql).await.expect("the row is locked");
@@ -21,26 +21,26 @@ impl HeldRow {
     }
 
     /// Makes a change that stays invisible to others until it is unlocked.
-    pub async fn with_uncommitted(app: &App, sql: &str) -> Self {
+    pub(crate) async fn with_uncommitted(app: &App, sql: &str) -> Self {
         let mut held = HeldRow { conn: database::connection(&app.url).await };
         held.execute(&format!("BEGIN; {sql}")).await;
         held
     }
 
     /// Changes something under the lock.
-    pub async fn execute(&mut self, sql: &str) {
+    pub(crate) async fn execute(&mut self, sql: &str) {
         self.conn.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
     /// Commits the changes and unlocks the row.
-    pub async fn unlock(mut self) {
+    pub(crate) async fn unlock(mut self) {
         self.execute("COMMIT").await;
     }
 }
 
 impl App {
     /// Waits until at least `wanted` of the server's calls are blocked by locks.
-    pub async fn until_blocked_calls(&self, wanted: i64) {
+    pub(crate) async fn until_blocked_calls(&self, wanted: i64) {
         let waiting = "SELECT count(*) FROM pg_stat_activity \
                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
         let arrived = async { while self.count(waiting).await < wanted {} };

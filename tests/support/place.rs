@@ -13,48 +13,48 @@ use waybill::postgres::{Cluster, ClusterOptions};
 use super::database;
 
 /// A temporary data directory that every user can reach. It is removed with the test.
-pub struct ClusterDir {
+pub(crate) struct ClusterDir {
     root: TempDir,
 }
 
 impl ClusterDir {
     /// Creates an empty directory.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().expect("a folder");
         fs::set_permissions(root.path(), Permissions::from_mode(0o755)).expect("a folder of ours");
         Self { root }
     }
 
     /// Creates a directory with a cluster in it that has been started and stopped before.
-    pub fn with_cluster() -> Self {
+    pub(crate) fn with_cluster() -> Self {
         let cluster_dir = Self::new();
         let copied = Command::new("cp").arg("-a").arg(template()).arg(cluster_dir.data_dir()).status();
         assert!(copied.expect("cp runs").success());
         cluster_dir
     }
 
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         self.root.path()
     }
 
-    pub fn data_dir(&self) -> PathBuf {
+    pub(crate) fn data_dir(&self) -> PathBuf {
         self.root.path().join("data")
     }
 
     /// Starts the cluster in this process.
-    pub fn start(&self) -> Cluster {
+    pub(crate) fn start(&self) -> Cluster {
         Cluster::start(ClusterOptions::new(self.data_dir())).expect("the cluster starts")
     }
 
     /// Returns the URL of its database, whichever process runs it.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let password = fs::read_to_string(self.data_dir().join("password")).expect("a password");
         let socket = self.data_dir().join("run").display().to_string().replace('/', "%2F");
         format!("postgres://waybill:{}@{socket}:5432/postgres", password.trim())
     }
 
     /// Returns the pid under which PostgreSQL last ran.
-    pub fn postmaster(&self) -> Option<u32> {
+    pub(crate) fn postmaster(&self) -> Option<u32> {
         let text = fs::read_to_string(self.data_dir().join("postgres/postmaster.pid")).ok()?;
         text.lines().next()?.trim().parse().ok()
     }

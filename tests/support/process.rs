@@ -12,37 +12,37 @@ use tempfile::NamedTempFile;
 use super::{App, http_client, until};
 
 /// Returns a `waybill` command whose environment holds nothing but `PATH`.
-pub fn waybill(arguments: &[&str]) -> Command {
+pub(crate) fn waybill(arguments: &[&str]) -> Command {
     waybill_at(Path::new(env!("CARGO_BIN_EXE_waybill")), arguments)
 }
 
-pub fn waybill_at(program: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn waybill_at(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     command
 }
 
 /// A running `waybill serve`. It is stopped when it is dropped.
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     pub app: App,
     stderr: NamedTempFile,
 }
 
 /// A `waybill` that has ended, with what it printed.
-pub struct Ended {
+pub(crate) struct Ended {
     pub status: ExitStatus,
     pub stderr: String,
 }
 
 impl Process {
     /// Starts a server and panics if it does not start.
-    pub fn start(command: Command) -> Self {
+    pub(crate) fn start(command: Command) -> Self {
         Self::spawn(command).unwrap_or_else(|ended| panic!("{}: {}", ended.status, ended.stderr))
     }
 
     /// Returns when the server has printed its address, or has ended.
-    pub fn spawn(mut command: Command) -> Result<Self, Ended> {
+    pub(crate) fn spawn(mut command: Command) -> Result<Self, Ended> {
         let stderr = NamedTempFile::new().expect("a file");
         let log = stderr.reopen().expect("the same file");
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().expect("it runs");
@@ -57,16 +57,16 @@ impl Process {
         Ok(Self { child, app: App { server: None, url: String::new(), base, client }, stderr })
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn stderr(&self) -> String {
+    pub(crate) fn stderr(&self) -> String {
         fs::read_to_string(self.stderr.path()).expect("text")
     }
 
     /// Waits until the process ends on its own.
-    pub async fn exit(&mut self) -> ExitStatus {
+    pub(crate) async fn exit(&mut self) -> ExitStatus {
         let mut status = None;
         until("it ends", async || {
             status = self.child.try_wait().expect("our child");
@@ -76,12 +76,12 @@ impl Process {
         status.expect("it ended")
     }
 
-    pub async fn kill_9(mut self) {
+    pub(crate) async fn kill_9(mut self) {
         send(self.pid(), Signal::SIGKILL);
         self.exit().await;
     }
 
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         send(self.pid(), Signal::SIGTERM);
         assert!(self.exit().await.success(), "{}", self.stderr());
     }
@@ -96,6 +96,6 @@ impl Drop for Process {
     }
 }
 
-pub fn send(pid: u32, signal: Signal) {
+pub(crate) fn send(pid: u32, signal: Signal) {
     kill(Pid::from_raw(pid.cast_signed()), signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
 }

@@ -3,38 +3,38 @@
 use serde_json::Value;
 
 #[derive(Debug)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub status: u16,
     pub headers: reqwest::header::HeaderMap,
     pub text: String,
 }
 
 impl Reply {
-    pub async fn of(response: reqwest::Response) -> Self {
+    pub(crate) async fn of(response: reqwest::Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.expect("a body that is text");
         Reply { status, headers, text }
     }
 
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().expect("a header that is text"))
     }
 
     /// Asserts the status.
     #[track_caller]
-    pub fn expect(self, status: u16) -> Self {
+    pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.text);
         self
     }
 
     /// Asserts a problem document with this status and code.
     #[track_caller]
-    pub fn problem(self, status: u16, code: &str) -> Value {
+    pub(crate) fn problem(self, status: u16, code: &str) -> Value {
         let reply = self.expect(status);
         assert_eq!(reply.header("content-type"), Some("application/problem+json"));
         let body = reply.json();
@@ -49,7 +49,7 @@ impl Reply {
 
     /// Asserts a 400 that names exactly these fields.
     #[track_caller]
-    pub fn names(self, fields: &[&str]) {
+    pub(crate) fn names(self, fields: &[&str]) {
         let body = self.problem(400, "invalid_request");
         let errors = body["errors"].as_array().expect("errors");
         let mut named: Vec<&str> = errors.iter().map(|error| error["field"].as_str().expect("a field")).collect();

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 /// Longer than any correct operation takes, even on a machine that is busy with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Polls until a condition holds that cannot be awaited.
 #[track_caller]
-pub fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
+pub(crate) fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
     let called_at = std::panic::Location::caller();
     async move {
         let waiting = async {
@@ -22,7 +22,7 @@ pub fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Ou
 
 /// Waits for a future that must complete without further action of the test.
 #[track_caller]
-pub fn within_patience<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
+pub(crate) fn within_patience<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
     let called_at = std::panic::Location::caller();
     async move {
         match tokio::time::timeout(PATIENCE, future).await {

@@ -15,7 +15,7 @@ use tokio_postgres::config::Host;
 const READY: &[u8] = b"Z\0\0\0\x05";
 
 /// Leads to a database of the shared cluster. It is closed when it is dropped.
-pub struct DatabaseProxy {
+pub(crate) struct DatabaseProxy {
     url: String,
     state: Arc<ProxyState>,
     task: JoinHandle<()>,
@@ -23,7 +23,7 @@ pub struct DatabaseProxy {
 
 /// What happens to the connection that runs a chosen statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub(crate) enum Cut {
     /// The connection is closed, and the database never sees the statement.
     Before,
     /// The database runs the statement, but its response is lost.
@@ -59,7 +59,7 @@ impl ProxyState {
 }
 
 impl DatabaseProxy {
-    pub async fn to(url: &str) -> Self {
+    pub(crate) async fn to(url: &str) -> Self {
         let config: tokio_postgres::Config = url.parse().expect("an address");
         let socket: PathBuf = match &config.get_hosts()[0] {
             Host::Unix(folder) => folder.join(format!(".s.PGSQL.{}", config.get_ports()[0])),
@@ -76,34 +76,34 @@ impl DatabaseProxy {
     }
 
     /// Cuts the connection that next runs a statement whose text contains `part`.
-    pub fn cut_at(&self, part: &str, cut: Cut) {
+    pub(crate) fn cut_at(&self, part: &str, cut: Cut) {
         self.cut_after(0, part, cut);
     }
 
     /// Does the same after `passed_over` further statements of that kind.
-    pub fn cut_after(&self, passed_over: usize, part: &str, cut: Cut) {
+    pub(crate) fn cut_after(&self, passed_over: usize, part: &str, cut: Cut) {
         let plan = Plan { part: part.to_owned(), passed_over, cut };
         *self.state.cut.lock().expect("no panic under this lock") = Some(plan);
     }
 
     /// Returns whether the planned cut has happened.
-    pub fn was_cut(&self) -> bool {
+    pub(crate) fn was_cut(&self) -> bool {
         self.state.cut.lock().expect("no panic under this lock").is_none()
     }
 
     /// Returns the URL of the proxy.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         self.url.clone()
     }
 
     /// Returns how many statements have run whose text contains `part`.
-    pub fn statements(&self, part: &str) -> usize {
+    pub(crate) fn statements(&self, part: &str) -> usize {
         let counts = self.state.counts.lock().expect("no panic under this lock");
         counts.iter().filter(|(text, _)| text.contains(part)).map(|(_, count)| count).sum()
     }
 
     /// Returns how often each statement has run.
-    pub fn all(&self) -> HashMap<String, usize> {
+    pub(crate) fn all(&self) -> HashMap<String, usize> {
         self.state.counts.lock().expect("no panic under this lock").clone()
     }
 }

@@ -7,12 +7,12 @@ use waybill::background::{expirer, lease_reaper, promoter};
 use super::{App, Reply};
 
 /// Two workers shared by several tests.
-pub const W1: &str = "worker-01:7234";
-pub const W2: &str = "worker-02:8742";
+pub(crate) const W1: &str = "worker-01:7234";
+pub(crate) const W2: &str = "worker-02:8742";
 
 /// A claim that a worker holds or has held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub(crate) struct Claim {
     pub event_id: i64,
     pub lease_id: i64,
     pub worker_id: String,
@@ -20,7 +20,7 @@ pub struct Claim {
 
 /// How a call identifies its claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Naming {
+pub(crate) enum Naming {
     Lease,
     /// By `worker_id` alone.
     Worker,
@@ -28,7 +28,7 @@ pub enum Naming {
 
 impl Claim {
     /// Reads the claim from a claimed event.
-    pub fn of(event: &Value) -> Self {
+    pub(crate) fn of(event: &Value) -> Self {
         Claim {
             event_id: event["id"].as_i64().expect("an id"),
             lease_id: event["lease_id"].as_i64().expect("a lease_id"),
@@ -37,7 +37,7 @@ impl Claim {
     }
 
     /// Returns a request body that identifies the claim.
-    pub fn body(&self, naming: Naming) -> Value {
+    pub(crate) fn body(&self, naming: Naming) -> Value {
         match naming {
             Naming::Lease => json!({"worker_id": self.worker_id, "lease_id": self.lease_id}),
             Naming::Worker => json!({"worker_id": self.worker_id}),
@@ -45,19 +45,19 @@ impl Claim {
     }
 
     /// Returns the same claim under another worker's name.
-    pub fn as_worker(&self, worker_id: &str) -> Self {
+    pub(crate) fn as_worker(&self, worker_id: &str) -> Self {
         Claim { worker_id: worker_id.to_owned(), ..self.clone() }
     }
 }
 
 impl App {
     /// Claims an event and panics if there is none.
-    pub async fn claim_one(&self, tags: &str, worker_id: &str) -> Claim {
+    pub(crate) async fn claim_one(&self, tags: &str, worker_id: &str) -> Claim {
         Claim::of(&self.claim(tags, worker_id).await.expect("an event to claim"))
     }
 
     /// Claims a batch, which is empty if there are no events.
-    pub async fn claim_batch(&self, tags: &str, worker_id: &str, max: usize) -> Vec<Value> {
+    pub(crate) async fn claim_batch(&self, tags: &str, worker_id: &str, max: usize) -> Vec<Value> {
         let reply = self.get(&format!("/events/subscribe?tags={tags}&worker_id={worker_id}&max={max}")).await;
         match reply.status {
             204 => Vec::new(),
@@ -66,7 +66,7 @@ impl App {
     }
 
     /// Claims events until there are none left. Returns their ids.
-    pub async fn drain(&self, tags: &str, worker_id: &str) -> Vec<i64> {
+    pub(crate) async fn drain(&self, tags: &str, worker_id: &str) -> Vec<i64> {
         let mut ids = Vec::new();
         while let Some(event) = self.claim(tags, worker_id).await {
             ids.push(event["id"].as_i64().expect("an id"));
@@ -75,12 +75,12 @@ impl App {
     }
 
     /// Settles a claim: `verb` is `start`, `heartbeat`, `complete`, `fail` or `release`.
-    pub async fn settle(&self, claim: &Claim, verb: &str, naming: Naming) -> Reply {
+    pub(crate) async fn settle(&self, claim: &Claim, verb: &str, naming: Naming) -> Reply {
         self.post(&format!("/events/{}/{verb}", claim.event_id), &claim.body(naming)).await
     }
 
     /// Settles a claim by its `lease_id`, with further fields.
-    pub async fn settle_with(&self, claim: &Claim, verb: &str, more: Value) -> Reply {
+    pub(crate) async fn settle_with(&self, claim: &Claim, verb: &str, more: Value) -> Reply {
         let mut body = claim.body(Naming::Lease);
         let more = more.as_object().expect("an object").clone();
         body.as_object_mut().expect("an object").extend(more);
@@ -88,37 +88,37 @@ impl App {
     }
 
     /// Calls an operator's verb on one event: `reset`, `retry` or `cancel`.
-    pub async fn operate(&self, id: i64, verb: &str) -> Reply {
+    pub(crate) async fn operate(&self, id: i64, verb: &str) -> Reply {
         self.post_empty(&format!("/events/{id}/{verb}")).await
     }
 
-    pub async fn status(&self, id: i64) -> String {
+    pub(crate) async fn status(&self, id: i64) -> String {
         self.event(id).await["status"].as_str().expect("a status").to_owned()
     }
 
     /// Runs the promoter once: makes ready all that is due.
-    pub async fn promote(&self) -> usize {
+    pub(crate) async fn promote(&self) -> usize {
         promoter::run_once(self.engine()).await.expect("a round of the promoter")
     }
 
     /// Runs the lease reaper once: resets all whose lease has expired.
-    pub async fn reap(&self) -> usize {
+    pub(crate) async fn reap(&self) -> usize {
         lease_reaper::run_once(self.engine()).await.expect("a round of the lease_reaper")
     }
 
     /// Runs the expirer once: fails all that has expired.
-    pub async fn expire(&self) -> usize {
+    pub(crate) async fn expire(&self) -> usize {
         expirer::run_once(self.engine()).await.expect("a round of the expirer")
     }
 
     /// Moves the fixed clock and makes ready all that is due then.
-    pub async fn advance_and_promote(&self, seconds: i64) -> usize {
+    pub(crate) async fn advance_and_promote(&self, seconds: i64) -> usize {
         self.advance(seconds);
         self.promote().await
     }
 
     /// Returns how far a timestamp lies ahead of the fixed clock, in seconds.
-    pub fn seconds_ahead(&self, timestamp: &Value) -> i64 {
+    pub(crate) fn seconds_ahead(&self, timestamp: &Value) -> i64 {
         let milliseconds = (time(timestamp) - self.now()).num_milliseconds();
         (milliseconds as f64 / 1000.0).round() as i64
     }
@@ -126,7 +126,7 @@ impl App {
 
 /// Parses a timestamp of the API: RFC 3339, UTC, ending in `Z`.
 #[track_caller]
-pub fn time(value: &Value) -> DateTime<Utc> {
+pub(crate) fn time(value: &Value) -> DateTime<Utc> {
     let text = value.as_str().unwrap_or_else(|| panic!("{value} is no timestamp"));
     assert!(text.ends_with('Z'), "{text} does not end in Z");
     DateTime::parse_from_rfc3339(text).unwrap_or_else(|error| panic!("{text}: {error}")).to_utc()
@@ -134,7 +134,7 @@ pub fn time(value: &Value) -> DateTime<Utc> {
 
 /// Returns the expected response to a repeat of the settlement with this first response.
 #[track_caller]
-pub fn repeated(first: &Value) -> Value {
+pub(crate) fn repeated(first: &Value) -> Value {
     let mut again = first.clone();
     assert_eq!(again["repeated"], false, "{first}");
     again["repeated"] = true.into();
@@ -143,13 +143,13 @@ pub fn repeated(first: &Value) -> Value {
 
 /// Returns the log entry in the response to a settlement.
 #[track_caller]
-pub fn entry_of(answer: &Value) -> Value {
+pub(crate) fn entry_of(answer: &Value) -> Value {
     let mut entry = answer.clone();
     entry.as_object_mut().expect("an object").remove("repeated").expect("a mark");
     entry
 }
 
 /// Returns the ids of events, in the order given.
-pub fn ids(events: &[Value]) -> Vec<i64> {
+pub(crate) fn ids(events: &[Value]) -> Vec<i64> {
     events.iter().map(|event| event["id"].as_i64().expect("an id")).collect()
 }

@@ -16,7 +16,7 @@ async fn requests_are_recorded() {
     assert_eq!(requests[0].json()["n"], 1);
     assert_eq!(requests[0].text(), r#"{"n":1}"#);
     assert_eq!(requests[0].connection, 1);
-    assert!(requests[0].at.elapsed() < Duration::from_secs(60));
+    assert!(requests[0].at.elapsed() < Duration::from_mins(1));
 }
 
 #[tokio::test]

@@ -80,11 +80,7 @@ async fn a_dead_letter_filter_without_an_index_reads_a_bounded_number_of_rows() 
     let others = "INSERT INTO waybill.dead_letters (id, delivery_id, event_id, subscription_id, subscription_version, \
                   reason, event, subscription, attempts, created_at) \
                   SELECT -n, -n, -n, -1, 1, 'poison', '{}', '{}', '[]', now() FROM generate_series(1, 600) n";
-    crate::support::database::execute(
-        &app.url,
-        &others.replace("-n, -n, -n", "n, n, n").replace("1, 600", "100000, 100599"),
-    )
-    .await;
+    database::execute(&app.url, &others.replace("-n, -n, -n", "n, n, n").replace("1, 600", "100000, 100599")).await;
     let page = app.get("/dead-letters?reason=poison&limit=500").await.expect(200).json();
     assert_eq!(page["dead_letters"].as_array().unwrap().len(), 499, "the manual one was read, too");
     assert!(page["next"].is_string());

@@ -20,7 +20,7 @@ fn assert_shape(answer: &Value, example: &Value) {
             assert_eq!(answer.len(), example.len(), "{answer:?}");
             answer.iter().zip(example).for_each(|(answer, example)| assert_shape(answer, example));
         }
-        (Value::String(_), Value::String(text)) if text.ends_with("Z") => {
+        (Value::String(_), Value::String(text)) if text.ends_with('Z') => {
             time(answer);
         }
         (Value::Number(_), Value::Number(_)) | (Value::String(_), Value::String(_)) => {}

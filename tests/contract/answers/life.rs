@@ -12,7 +12,7 @@ use crate::support::{App, database};
 
 const WORKER: &str = "render-3:4127";
 
-pub async fn run(coverage: &Coverage) {
+pub(super) async fn run(coverage: &Coverage) {
     let server = CheckedServer::of(App::with_fixed_clock().await, coverage);
     publish(&server).await;
     claim(&server).await;

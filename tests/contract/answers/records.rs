@@ -6,7 +6,7 @@ use waybill::background::replayer;
 use crate::contract::witness::CheckedServer;
 use crate::support::receiver::{Receiver, Reply};
 
-pub async fn run(server: &CheckedServer<'_>) {
+pub(super) async fn run(server: &CheckedServer<'_>) {
     let receiver = Receiver::start().await;
     server.app.subscribe(&receiver.url("/hook"), json!({"event_types": ["record.*"], "max_attempts": 1})).await;
     retry(server, &receiver).await;

@@ -6,7 +6,7 @@ use crate::support::App;
 /// More bytes than one event may have, and more than a batch may have.
 const TOO_LARGE: [usize; 2] = [2 * 1024 * 1024, 17 * 1024 * 1024];
 
-pub async fn run(coverage: &Coverage) {
+pub(super) async fn run(coverage: &Coverage) {
     let server = CheckedServer::of(App::start().await, coverage);
     server.get("/nowhere").await.problem(404, "route_not_found");
     server.get("/events/zero").await.names(&["id"]);

@@ -6,7 +6,7 @@ use crate::contract::witness::{CheckedServer, Coverage};
 use crate::support::receiver::{Receiver, Reply as Answer};
 use crate::support::{App, Options, Reply, until};
 
-pub async fn run(coverage: &Coverage) {
+pub(super) async fn run(coverage: &Coverage) {
     let flags = vec!["--max-subscriptions=4".into(), "--breaker-failures=2".into()];
     let server = CheckedServer::of(App::start_with(Options { flags, ..Options::default() }).await, coverage);
     let receiver = Receiver::start().await;

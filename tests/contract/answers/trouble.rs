@@ -9,7 +9,7 @@ use crate::contract::witness::{CheckedServer, Coverage};
 use crate::support::wire::{Cut, DatabaseProxy};
 use crate::support::{App, HeldTable, Options, Reply, database};
 
-pub async fn run(coverage: &Coverage) {
+pub(super) async fn run(coverage: &Coverage) {
     with_too_many_waiters(coverage).await;
     with_full_queues(coverage).await;
     with_a_broken_schema(coverage).await;

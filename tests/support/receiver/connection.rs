@@ -38,7 +38,7 @@ enum Then {
 }
 
 /// Serves a connection until it ends. A sender that hangs up is not an error.
-pub async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, number: usize, state: Arc<ReceiverState>) {
+pub(super) async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, number: usize, state: Arc<ReceiverState>) {
     let _ = match acceptor {
         None => serve_requests(stream, number, state).await,
         Some(acceptor) => match acceptor.accept(stream).await {

@@ -8,21 +8,21 @@ use tokio::sync::watch;
 use super::{Recorded, Reply};
 
 /// Records requests and decides their responses.
-pub struct ReceiverState {
+pub(super) struct ReceiverState {
     script: Mutex<Script>,
     received: Mutex<Vec<Recorded>>,
     counts: watch::Sender<Counts>,
 }
 
 /// The queued replies are used first, then the rule decides.
-pub struct Script {
+pub(super) struct Script {
     pub next: VecDeque<Reply>,
     pub rule: Box<dyn FnMut(&Recorded) -> Reply + Send>,
 }
 
 /// Current and total counts.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Counts {
+pub(super) struct Counts {
     pub received: usize,
     pub in_flight: usize,
     pub most_in_flight: usize,
@@ -30,35 +30,35 @@ pub struct Counts {
 }
 
 impl ReceiverState {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let script = Script { next: VecDeque::new(), rule: Box::new(|_| Reply::ok()) };
         Self { script: Mutex::new(script), received: Mutex::default(), counts: watch::Sender::default() }
     }
 
-    pub fn script(&self) -> MutexGuard<'_, Script> {
+    pub(super) fn script(&self) -> MutexGuard<'_, Script> {
         self.script.lock().expect("the script")
     }
 
-    pub fn so_far(&self) -> Vec<Recorded> {
+    pub(super) fn so_far(&self) -> Vec<Recorded> {
         self.received.lock().expect("the books").clone()
     }
 
-    pub fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         *self.counts.borrow()
     }
 
-    pub fn watch(&self) -> watch::Receiver<Counts> {
+    pub(super) fn watch(&self) -> watch::Receiver<Counts> {
         self.counts.subscribe()
     }
 
     /// Counts a connection and returns its number, starting from 1.
-    pub fn connected(&self) -> usize {
+    pub(super) fn connected(&self) -> usize {
         self.counts.send_modify(|counts| counts.connections += 1);
         self.counts().connections
     }
 
     /// Records a request and decides its reply.
-    pub fn record(self: &Arc<Self>, request: Recorded) -> (Reply, InFlight) {
+    pub(super) fn record(self: &Arc<Self>, request: Recorded) -> (Reply, InFlight) {
         // Under one lock: requests that arrive together are answered in the order in which they are
         // recorded.
         let mut received = self.received.lock().expect("the books");
@@ -81,7 +81,7 @@ impl Script {
 }
 
 /// A request whose response is not complete. Dropping it marks the response as complete.
-pub struct InFlight(Arc<ReceiverState>);
+pub(super) struct InFlight(Arc<ReceiverState>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {

@@ -4,16 +4,16 @@ use tokio_util::sync::CancellationToken;
 
 /// Holds replies back until it is opened. Clones are the same gate.
 #[derive(Debug, Clone)]
-pub struct Gate(CancellationToken);
+pub(crate) struct Gate(CancellationToken);
 
 impl Gate {
     /// Creates a closed gate.
-    pub fn closed() -> Self {
+    pub(crate) fn closed() -> Self {
         Self(CancellationToken::new())
     }
 
     /// Releases all replies, those that wait and those still to come.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.0.cancel();
     }
 

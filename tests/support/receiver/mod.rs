@@ -28,16 +28,16 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
-pub use gate::Gate;
-pub use reply::Reply;
-pub use request::Recorded;
+pub(crate) use gate::Gate;
+pub(crate) use reply::Reply;
+pub(crate) use request::Recorded;
 
 use super::PATIENCE;
 use desk::{Counts, ReceiverState};
 use tls::Identity;
 
 /// A scripted server on 127.0.0.1. When it is dropped, it closes its port and all connections.
-pub struct Receiver {
+pub(crate) struct Receiver {
     address: SocketAddr,
     state: Arc<ReceiverState>,
     identity: Option<Identity>,
@@ -46,18 +46,18 @@ pub struct Receiver {
 
 impl Receiver {
     /// Starts a receiver that speaks plain HTTP and answers 200 by default.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(None).await
     }
 
     /// Starts a receiver that speaks TLS with a self-signed certificate for `localhost` and
     /// `127.0.0.1`. Only clients that were given [`Receiver::certificate`] trust it.
-    pub async fn start_tls() -> Self {
+    pub(crate) async fn start_tls() -> Self {
         Self::start_with(Some(Identity::self_signed(&["localhost", "127.0.0.1"]))).await
     }
 
     /// Starts a receiver that speaks TLS with a certificate for exactly these names.
-    pub async fn start_tls_for(names: &[&str]) -> Self {
+    pub(crate) async fn start_tls_for(names: &[&str]) -> Self {
         Self::start_with(Some(Identity::self_signed(names))).await
     }
 
@@ -70,40 +70,40 @@ impl Receiver {
         Self { address, state, identity, accepting }
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Returns the URL of a path at this receiver, for example `/hook`.
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         let scheme = if self.identity.is_some() { "https" } else { "http" };
         format!("{scheme}://{}{path}", self.address)
     }
 
     /// Returns the certificate file (PEM) that a client must trust.
-    pub fn certificate(&self) -> &Path {
+    pub(crate) fn certificate(&self) -> &Path {
         self.identity.as_ref().expect("a receiver that speaks TLS").certificate.path()
     }
 
     /// Answers one further request with `reply`. Queued replies are used before the rule.
-    pub fn next(&self, reply: Reply) {
+    pub(crate) fn next(&self, reply: Reply) {
         self.state.script().next.push_back(reply);
     }
 
     /// Answers every request with `reply` from now on.
-    pub fn always(&self, reply: Reply) {
+    pub(crate) fn always(&self, reply: Reply) {
         self.answer_with(move |_| reply.clone());
     }
 
     /// Answers every request with what `rule` returns from now on. A panic in a rule ends the
     /// receiver: record what the rule sees, and assert it afterwards.
-    pub fn answer_with(&self, rule: impl FnMut(&Recorded) -> Reply + Send + 'static) {
+    pub(crate) fn answer_with(&self, rule: impl FnMut(&Recorded) -> Reply + Send + 'static) {
         self.state.script().rule = Box::new(rule);
     }
 
     /// Waits until `count` requests have arrived, and returns all that have.
     #[track_caller]
-    pub fn received(&self, count: usize) -> impl Future<Output = Vec<Recorded>> {
+    pub(crate) fn received(&self, count: usize) -> impl Future<Output = Vec<Recorded>> {
         let waiting = self.wait_for("requests received", count, move |counts| counts.received >= count);
         async {
             waiting.await;
@@ -112,41 +112,41 @@ impl Receiver {
     }
 
     /// Returns the requests that have arrived so far, in the order of their arrival.
-    pub fn so_far(&self) -> Vec<Recorded> {
+    pub(crate) fn so_far(&self) -> Vec<Recorded> {
         self.state.so_far()
     }
 
     /// Returns the number of requests that have arrived so far.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.state.counts().received
     }
 
     /// Returns the number of requests whose response is not complete. A sender may have its
     /// response shortly before it is counted; see [`Receiver::until_in_flight`].
-    pub fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.state.counts().in_flight
     }
 
     /// Returns the highest number of requests that were in flight at the same time.
-    pub fn most_in_flight(&self) -> usize {
+    pub(crate) fn most_in_flight(&self) -> usize {
         self.state.counts().most_in_flight
     }
 
     /// Returns the number of connections made so far.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.state.counts().connections
     }
 
     /// Waits until exactly `count` requests are in flight. A held request ends when its sender
     /// hangs up.
     #[track_caller]
-    pub fn until_in_flight(&self, count: usize) -> impl Future<Output = ()> {
+    pub(crate) fn until_in_flight(&self, count: usize) -> impl Future<Output = ()> {
         self.wait_for("requests in flight", count, move |counts| counts.in_flight == count)
     }
 
     /// Waits until at least `count` requests are in flight.
     #[track_caller]
-    pub fn until_at_least_in_flight(&self, count: usize) -> impl Future<Output = ()> {
+    pub(crate) fn until_at_least_in_flight(&self, count: usize) -> impl Future<Output = ()> {
         self.wait_for("requests in flight at once", count, move |counts| counts.in_flight >= count)
     }
 

@@ -4,7 +4,7 @@ use super::gate::Gate;
 
 /// One response. It starts as a status; the builder methods add content, delays or faults.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
@@ -35,101 +35,101 @@ pub(super) enum Manner {
 
 impl Reply {
     /// 200 without a body.
-    pub fn ok() -> Self {
+    pub(crate) fn ok() -> Self {
         Self::status(200)
     }
 
     /// A status without a body.
-    pub fn status(status: u16) -> Self {
+    pub(crate) fn status(status: u16) -> Self {
         Self { status, headers: Vec::new(), body: Vec::new(), manner: Manner::Whole, gate: None }
     }
 
     /// 410: the receiver wants no more requests.
-    pub fn gone() -> Self {
+    pub(crate) fn gone() -> Self {
         Self::status(410)
     }
 
     /// 429 with this `Retry-After`, in seconds or as a date.
-    pub fn too_many_requests(retry_after: &str) -> Self {
+    pub(crate) fn too_many_requests(retry_after: &str) -> Self {
         Self::status(429).header("retry-after", retry_after)
     }
 
     /// 302 to another URL.
-    pub fn redirect_to(url: &str) -> Self {
+    pub(crate) fn redirect_to(url: &str) -> Self {
         Self::status(302).header("location", url)
     }
 
     /// No response: the connection stays open until the sender hangs up.
-    pub fn never() -> Self {
+    pub(crate) fn never() -> Self {
         Self::ok().held_by(&Gate::closed())
     }
 
     /// A connection reset instead of a response.
-    pub fn reset() -> Self {
+    pub(crate) fn reset() -> Self {
         Self::ok().in_manner(Manner::Reset)
     }
 
     /// A closed connection instead of a response.
-    pub fn close() -> Self {
+    pub(crate) fn close() -> Self {
         Self::ok().in_manner(Manner::Close)
     }
 
     /// Sends these bytes and closes the connection, whether they are HTTP or not.
-    pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self::ok().body(bytes).in_manner(Manner::Raw)
     }
 
     /// Bytes that are not HTTP.
-    pub fn garbage() -> Self {
+    pub(crate) fn garbage() -> Self {
         Self::raw("\u{1}\u{2} this is not the protocol you are looking for\r\n\r\n")
     }
 
     #[must_use]
-    pub fn header(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
     #[must_use]
-    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self
     }
 
     /// Sends nothing before the gate opens.
     #[must_use]
-    pub fn held_by(mut self, gate: &Gate) -> Self {
+    pub(crate) fn held_by(mut self, gate: &Gate) -> Self {
         self.gate = Some(gate.clone());
         self
     }
 
     /// Sends the headers and the body, but holds the last byte of the body until the gate opens.
     #[must_use]
-    pub fn body_held_by(self, gate: &Gate) -> Self {
+    pub(crate) fn body_held_by(self, gate: &Gate) -> Self {
         self.in_manner(Manner::BodyHeldBy(gate.clone()))
     }
 
     /// Sends the headers and the body, but never the last byte of the body.
     #[must_use]
-    pub fn body_never_ends(self) -> Self {
+    pub(crate) fn body_never_ends(self) -> Self {
         self.body_held_by(&Gate::closed())
     }
 
     /// Sends a body without end.
     #[must_use]
-    pub fn endless(self) -> Self {
+    pub(crate) fn endless(self) -> Self {
         self.in_manner(Manner::Endless)
     }
 
     /// Sends the headers, then resets the connection.
     #[must_use]
-    pub fn reset_after_headers(self) -> Self {
+    pub(crate) fn reset_after_headers(self) -> Self {
         self.in_manner(Manner::ResetAfterHeaders)
     }
 
     /// Sends the headers, then closes the connection.
     #[must_use]
-    pub fn close_after_headers(self) -> Self {
+    pub(crate) fn close_after_headers(self) -> Self {
         self.in_manner(Manner::CloseAfterHeaders)
     }
 

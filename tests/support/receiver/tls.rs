@@ -9,14 +9,14 @@ use tempfile::NamedTempFile;
 use tokio_rustls::TlsAcceptor;
 
 /// A certificate with its key, and the file that clients need in order to trust it.
-pub struct Identity {
+pub(super) struct Identity {
     pub acceptor: TlsAcceptor,
     pub certificate: NamedTempFile,
 }
 
 impl Identity {
     /// Creates a self-signed certificate for these names or addresses.
-    pub fn self_signed(names: &[&str]) -> Self {
+    pub(super) fn self_signed(names: &[&str]) -> Self {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let own = rcgen::generate_simple_self_signed(names).expect("a certificate");
         let mut certificate = NamedTempFile::new().expect("a file");
