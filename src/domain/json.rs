@@ -8,6 +8,7 @@ use super::limits;
 /// A JSON value, verbatim, including key order, number spelling and inner whitespace.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
+#[expect(clippy::unsafe_derive_deserialize, reason = "what is deserialised is parsed, and so is JSON")]
 pub struct RawJson(Box<RawValue>);
 
 impl RawJson {
@@ -21,9 +22,9 @@ impl RawJson {
     /// parsed again.
     #[expect(unsafe_code, reason = "the caller guarantees that the text is JSON")]
     pub fn from_column(text: String) -> Self {
-        // SAFETY: the text is one well-formed JSON value, and `trim` removes whitespace around it. Only
-        // a row that was written by hand has any, so the text is rarely copied.
+        // Only a row that was written by hand has whitespace around it, so the text is rarely copied.
         let text = if text.trim().len() == text.len() { text } else { text.trim().to_owned() };
+        // SAFETY: the text is one well-formed JSON value without whitespace around it.
         Self(unsafe { RawValue::from_string_unchecked(text) })
     }
 

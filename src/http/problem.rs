@@ -255,13 +255,14 @@ impl From<&Error> for Problem {
             Error::WrongState { what, status, .. } => {
                 Problem::new(code, error.to_string()).with(&format!("{what}_status"), status.as_str())
             }
-            // The cause is logged and not sent.
-            Error::Internal(_) => Problem::new(code, code.title()),
             Error::Unavailable(outage) => {
                 Problem::new(code, format!("{} Nothing was changed; try again later.", outage_reason(outage.kind)))
             }
             Error::OutcomeUnknown(_) => Problem::new(code, OUTCOME_UNKNOWN_DETAIL),
-            Error::Refused(_) | Error::Overloaded | Error::UnsupportedMediaType => Problem::new(code, code.title()),
+            // The cause of an internal error is logged and not sent.
+            Error::Internal(_) | Error::Refused(_) | Error::Overloaded | Error::UnsupportedMediaType => {
+                Problem::new(code, code.title())
+            }
             Error::EventNotFound(_)
             | Error::SubscriptionNotFound(_)
             | Error::DeliveryNotFound(_)

@@ -146,6 +146,7 @@ mod tests {
 
     const WRITTEN: u64 = 1_000;
 
+    #[expect(clippy::unnecessary_wraps, reason = "the function under test takes an option")]
     fn info(acknowledged: u64, since: Duration) -> Option<TcpInfo> {
         Some(TcpInfo { acknowledged, since_acknowledged: since, is_over: false })
     }

@@ -121,6 +121,7 @@ struct LineMeaning {
 /// Classifies lines. Keeps the level of the last message for its continuation lines.
 #[derive(Debug, Default)]
 struct LineParser {
+    #[expect(clippy::option_option, reason = "no message yet, or one that is not logged")]
     following: Option<Option<Level>>,
 }
 

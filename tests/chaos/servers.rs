@@ -66,7 +66,7 @@ impl Servers {
         let mut process = self.processes[number].lock().await;
         process.take().expect("a server").kill_9().await;
         let fresh = self.spawn().await;
-        *self.bases[number].write().unwrap_or_else(PoisonError::into_inner) = fresh.app.base.clone();
+        self.bases[number].write().unwrap_or_else(PoisonError::into_inner).clone_from(&fresh.app.base);
         *process = Some(fresh);
     }
 

@@ -55,7 +55,7 @@ impl Client {
 /// Reads as many bytes as the response announces, and not one more.
 fn read_response(socket: &mut TcpStream) -> Value {
     let mut bytes = Vec::new();
-    let mut buffer = [0; 65_536];
+    let mut buffer = vec![0; 65_536];
     loop {
         let read = socket.read(&mut buffer).expect("a response");
         assert_ne!(read, 0, "the response is cut off");

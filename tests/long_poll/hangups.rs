@@ -310,7 +310,7 @@ async fn a_client_that_reads_slowly_keeps_its_claim_while_it_reads() {
     let request = format!("{SUBSCRIBE}&max={EVENTS} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n");
     let mut worker = RawWorker::send(&app, &request);
     let mut response = Vec::new();
-    let mut buffer = [0; 100_000];
+    let mut buffer = vec![0; 100_000];
     loop {
         let read = worker.0.read(&mut buffer).expect("a response");
         response.extend_from_slice(&buffer[..read]);
@@ -335,7 +335,7 @@ async fn a_client_that_resets_while_the_server_waits_for_its_end_loses_its_claim
     let app = quiet_app().await;
     let id = publish_half_a_megabyte(&app, "a").await;
     let mut worker = RawWorker::send(&app, &format!("{SUBSCRIBE} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n"));
-    worker.0.read_exact(&mut [0; 100_000]).expect("a part of the response");
+    worker.0.read_exact(&mut vec![0; 100_000]).expect("a part of the response");
     drop(worker);
     assert_undone_within_a_second(&app, id).await;
 }

@@ -27,7 +27,7 @@ pub(crate) fn within_patience<T>(future: impl Future<Output = T>) -> impl Future
     async move {
         match tokio::time::timeout(PATIENCE, future).await {
             Ok(outcome) => outcome,
-            Err(_) => panic!("timed out ({called_at})"),
+            Err(elapsed) => panic!("timed out ({called_at}): {elapsed}"),
         }
     }
 }
