@@ -1,11 +1,16 @@
 //! Waybill: a durable job queue and webhook relay over PostgreSQL and plain HTTP.
 //!
-//! The rooms, and the only ways between them:
-//! `http → engine → store → domain`, `background → engine, webhook`, `http → store` for reads. Which
-//! room does something belong to? *True without a database:* [`domain`]. *SQL:* [`store`].
-//! *Two rows must change together:* [`engine`]. *Knows a status code:* [`http`]. *Knows the
-//! time:* [`background`]. *Talks to strangers:* [`webhook`]. `docs/architecture.md` walks
-//! through them.
+//! The main dependencies between the modules are `http → engine → store → domain`,
+//! `background → engine, webhook`, and `http → store` for reads. Where does new code belong?
+//!
+//! - [`domain`]: rules that need neither a database nor a clock.
+//! - [`store`]: SQL.
+//! - [`engine`]: changes of several rows that belong together, in one transaction.
+//! - [`http`]: requests, responses and status codes.
+//! - [`background`]: services that run without a request.
+//! - [`webhook`]: requests to the receivers of subscribers.
+//!
+//! `docs/architecture.md` lists all allowed dependencies and follows three requests through the modules.
 
 pub mod background;
 pub mod bench;
