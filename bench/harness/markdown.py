@@ -40,16 +40,16 @@ def conditions(results):
     load = " / ".join(f"{value:.2f}" for value in at["load_average_before"])
     body = [
         ["date", at["date"]],
-        ["processor", f"{at['cpu']}, {at['cores']} cores for everything: PostgreSQL, the system measured, and its load"],
+        ["processor", f"{at['cpu']}, {at['cores']} cores, shared by PostgreSQL, the measured system and its load generator"],
         ["memory", f"{at['memory_gib']} GiB"],
         ["system", f"{at['system']}, {at['kernel']}"],
         ["load average before", load],
-        ["processor time that the host gave to others", steal_text(results)],
-        ["PostgreSQL", f"{at['postgresql']}, one cluster for all, over its Unix socket"],
-        ["its settings", ", ".join(f"`{name}={value}`" for name, value in sorted(at["postgresql_settings"].items()))],
+        ["processor time taken by other guests of the host (steal)", steal_text(results)],
+        ["PostgreSQL", f"{at['postgresql']}, one cluster for all systems, over its Unix socket"],
+        ["settings of PostgreSQL", ", ".join(f"`{name}={value}`" for name, value in sorted(at["postgresql_settings"].items()))],
         ["Waybill", at["waybill"]],
         ["peers", ", ".join(f"{name} {version}" for name, version in at["peers"].items())],
-        ["rounds", f"{results['options']['rounds']}, all sides in each; {results['options']['seconds']} s per workload, "
+        ["rounds", f"{results['options']['rounds']}, each with all systems; {results['options']['seconds']} s per workload, "
                    f"{results['options']['peer_seconds']} s per workload of a peer"],
     ]
     return table(["condition", "value"], body)
@@ -111,7 +111,7 @@ def about_peers(peers, measured):
             settings = table(["setting", "why"], peer.about["settings"])
             limits = "\n".join(f"- {limit}" for limit in peer.about["limits"])
             parts.append(f"### {peer.name} {peer.about['version']} ({peer.about['language']})\n\n"
-                         f"{settings}\nWhat to know when comparing:\n\n{limits}\n")
+                         f"{settings}\nNotes for the comparison:\n\n{limits}\n")
     return "\n".join(parts)
 
 
@@ -122,22 +122,22 @@ def soak_part(soak):
     body = [[number, f"{minute['events_per_second']:.1f} /s", f"{minute['p50_ms']:.2f} ms", f"{minute['p99_ms']:.2f} ms",
              f"{minute['p99_ratio']:.2f} ×"] for number, minute in enumerate(soak["minutes"], 1)]
     return (f"\n## {soak['seconds'] / 60:g} minutes at {soak['rate']} lives per second, with a held snapshot\n\n"
-            "A transaction that was opened before the run and stays open keeps PostgreSQL from removing any dead row. "
-            "Latency is from the time at which an event was due to be published until its completion was answered. "
+            "A transaction that is opened before the run and stays open prevents PostgreSQL from removing any dead row. "
+            "Latency is measured from the time at which an event was due to be published to the response to its completion. "
             f"Measured on {soak['date']}.\n\n"
-            + table(["interval", "lives", "p50", "p99", "p99 against the first"], body))
+            + table(["interval", "lives", "p50", "p99", "p99 relative to the first"], body))
 
 
 PUSH_ROWS = [
-    ("deliveries per second, fan-out 1, a backlog, 100 requests at once", "deliveries_per_second_100", "{:,.0f}", "1,500"),
-    ("the same, 16 requests at once (the default)", "deliveries_per_second_16", "{:,.0f}", "1,500"),
+    ("deliveries per second, fan-out 1, from a backlog, 100 concurrent requests", "deliveries_per_second_100", "{:,.0f}", "1,500"),
+    ("the same, 16 concurrent requests (the default)", "deliveries_per_second_16", "{:,.0f}", "1,500"),
     ("published to arrived, p50", "arrival_p50_ms", "{:.1f} ms", ""),
     ("published to arrived, p95", "arrival_p95_ms", "{:.1f} ms", "100 ms"),
     ("published to arrived, p99", "arrival_p99_ms", "{:.1f} ms", ""),
-    ("beside an endpoint that never answers, against alone", "beside_a_hanging_endpoint", "{:.2f}", "0.9"),
-    ("memory of the server with 1,000 requests under way", "mb_with_a_thousand_under_way", "{:.0f} MB", "200 MB"),
-    ("statements per delivered event, one by one at that rate", "statements_per_event", "{:.2f}", "at most 6"),
-    ("the same, a backlog", "statements_per_event_of_a_backlog", "{:.2f}", "under 1"),
+    ("rate next to an endpoint that never responds, relative to the rate alone", "beside_a_hanging_endpoint", "{:.2f}", "0.9"),
+    ("memory of the server with 1,000 requests in flight", "mb_with_a_thousand_under_way", "{:.0f} MB", "200 MB"),
+    ("statements per delivered event, published one by one at that rate", "statements_per_event", "{:.2f}", "at most 6"),
+    ("the same, from a backlog", "statements_per_event_of_a_backlog", "{:.2f}", "under 1"),
 ]
 
 
@@ -147,11 +147,11 @@ def push_part(push):
         return ""
     body = [[name, form.format(push["summary"][key]), asked or "–"] for name, key, form, asked in PUSH_ROWS]
     stolen = ", ".join(f"{one['steal_percent']} %" for one in push["rounds"])
-    return (f"\n## Pushed to a receiver beside it\n\n"
+    return (f"\n## Pushes to a receiver on the same machine\n\n"
             f"Backlogs of {push['backlog']:,} events, and {push['rate']} events per second published one by one; server, "
-            f"PostgreSQL, load and receiver on the same {push['conditions']['cores']} cores; medians of "
-            f"{len(push['rounds'])} rounds. Measured on {push['conditions']['date']}; the host gave {stolen} of the "
-            f"processors to others.\n\n" + table(["workload", "measured", "asked for"], body))
+            f"PostgreSQL, load generator and receiver share the same {push['conditions']['cores']} cores; medians of "
+            f"{len(push['rounds'])} rounds. Measured on {push['conditions']['date']}; other guests of the host took {stolen} of "
+            f"the processor time.\n\n" + table(["workload", "measured", "target"], body))
 
 
 def waiting_part(waiting):
@@ -164,12 +164,12 @@ def waiting_part(waiting):
         return {"steady_p99_ms": "below 100"}.get(name, "–")
     body = [[name.replace("_", " "), f"{value:.2f}", asked(name)] for name, value in waiting["summary"].items()]
     stolen = ", ".join(f"{one['steal_percent']} %" for one in waiting["rounds"])
-    return ("\n## Workers that wait\n\n"
-            "Backlogs drained one by one: the rate with `wait=30` divided by the rate without, next to each other; then "
-            f"{waiting['rate']:,} events per second from 32 publishers to 32 workers that wait, measured from when each was "
-            f"due until its completion was answered. Medians of {len(waiting['rounds'])} rounds on "
-            f"{waiting['conditions']['cores']} cores. Measured on {waiting['conditions']['date']}; the host gave {stolen} "
-            "of the processors' time to others.\n\n" + table(["figure", "measured", "asked"], body) + "\n")
+    return ("\n## Waiting workers\n\n"
+            "Backlogs drained one by one: the rate with `wait=30` divided by the rate without it, measured one after the other. Then "
+            f"{waiting['rate']:,} events per second from 32 publishers to 32 waiting workers; latency is measured from the time "
+            f"at which an event was due to the response to its completion. Medians of {len(waiting['rounds'])} rounds on "
+            f"{waiting['conditions']['cores']} cores. Measured on {waiting['conditions']['date']}; other guests of the host took "
+            f"{stolen} of the processor time.\n\n" + table(["figure", "measured", "target"], body) + "\n")
 
 
 def page(results, soak, push, waiting, peers):
@@ -186,32 +186,32 @@ Written by `bench/report` from `bench/results.json`; do not edit. How it is meas
 {conditions(results)}
 ## Targets
 
-Medians of the rounds. Ratios are of two figures of this very run.
+Medians of the rounds. Each ratio compares two figures of the same run.
 
 {target_table(results, soak)}
 “Whole life” against a peer is N events divided by the time to publish N and the time to drain N, on both sides.
 
 ## Waybill and the peers
 
-Medians, and in brackets the lowest and highest round. Waybill's callers speak HTTP to a server; the peers are
-libraries that speak to PostgreSQL from within the caller's process. Waybill fences every completion by a lease
-and writes an audit trail in the same transaction; what each peer does is said below.
+Medians, and in brackets the lowest and highest round. Callers of Waybill use HTTP to a server; the peers are
+libraries that use PostgreSQL from the caller's process. Waybill checks the lease of every completion
+and writes to its event log in the same transaction; the section on each peer describes what it does.
 
 {peer_table(measured)}
-## Everything else
+## All other figures
 
 {more_table(measured)}{failures(results)}{soak_part(soak)}{push_part(push)}{waiting_part(waiting)}
 ## Settings and limits of the peers
 
-All of them: 120 bytes of JSON as payload, `synchronous_commit=on`, handlers that do nothing.
+Common to all: a payload of 120 bytes of JSON, `synchronous_commit=on`, handlers that do nothing.
 
 {about_peers(peers, measured)}
 ## How to repeat it
 
 ```sh
-make bench        # builds, installs the peers, measures, writes this page
+make bench        # builds, installs the peers, measures, and writes this page
 make bench-soak   # ten minutes at 800 lives per second
 make bench-push   # events pushed to a receiver, about 3 minutes
-make bench-waiting   # workers that wait beside workers that do not, about 10 minutes
+make bench-waiting   # waiting workers compared with polling workers, about 10 minutes
 ```
 """
