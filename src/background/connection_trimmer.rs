@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Closes idle connections with large buffers.
 pub fn run_once(engine: &Engine) {
-    engine.database().close_large();
+    engine.database().close_large_connections();
 }
 
 /// Runs rounds until the server stops.

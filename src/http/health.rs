@@ -38,7 +38,7 @@ pub async fn ready(engine: Data<Engine>, request: HttpRequest) -> Result<HttpRes
         engine.database().note_failure(&error);
         return Err(error);
     }
-    match engine.database().recent_trouble() {
+    match engine.database().recent_outage() {
         Some(outage) => Err(Error::Unavailable(outage)),
         None => Ok(HttpResponse::Ok().json(json!({ "status": "ready" }))),
     }

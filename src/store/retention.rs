@@ -1,6 +1,6 @@
-//! Retention: every table whose old rows are deleted, with the age at which they are.
+//! Retention: the tables whose old rows are deleted, and the age at which that happens.
 //!
-//! The audit log is not here: it is partitioned by day, so that its old days can be dropped whole.
+//! The event log is not listed here. It is partitioned by day, and an old day is dropped as a whole.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -10,20 +10,20 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 
-/// Days after which a worker that repeats a claim request gets a new claim.
+/// Days for which a claim request is remembered. A worker that repeats an older one gets a new claim.
 const CLAIM_REQUEST_DAYS: i32 = 1;
 
-/// Days for which a worker that does not call any more is listed.
+/// Days for which a worker is listed after its last call.
 const WORKER_DAYS: i32 = 7;
 
-/// Deletes the rows of one table that are older than `days`.
+/// A table, and the age at which its rows are deleted.
 pub struct RetentionRule {
     pub table: &'static str,
     days: i32,
     statement: Statement,
 }
 
-/// Returns the rules for all tables. The retention of dead letters and replays is configurable.
+/// Returns the rules of all tables. `dead_letter_days` applies to dead letters and to replays.
 pub fn rules(dead_letter_days: i32) -> [RetentionRule; 4] {
     [
         RetentionRule {
@@ -41,7 +41,7 @@ pub fn rules(dead_letter_days: i32) -> [RetentionRule; 4] {
     ]
 }
 
-/// Deletes up to `max_rows` old rows of one table. Returns their number.
+/// Deletes up to `max_rows` old rows of one table. Returns the number of deleted rows.
 pub async fn delete_old_rows(
     conn: &mut AsyncPgConnection,
     rule: &RetentionRule,

@@ -1,16 +1,17 @@
-//! Statements that are files in `sql/`.
+//! The SQL statements in the files of `sql/`.
 //!
-//! A file is one whole statement, with named parameters as `psql` knows them. Its first lines
-//! declare the parameters, with their types, in the order in which Rust binds them:
+//! A file is one whole statement with named parameters in the syntax of `psql`. Its first lines
+//! declare the parameters and their types, in the order in which Rust binds them:
 //!
 //! ```sql
 //! -- :namespace_id int, :keys text[],
 //! -- :consumers bigint[]
 //! ```
 //!
-//! `statement!` takes a file in: at compile time, names become `$1`, `$2`, … in that order. Comments
-//! are dropped, but the first line names the file, for whoever looks at `pg_stat_activity`. A parameter that is used and not declared, or declared and not used, does
-//! not compile. `tests/statements.rs` prepares every file.
+//! `statement!` includes a file. At compile time, it replaces the names by `$1`, `$2`, … in that order,
+//! drops the comments, and adds a first line with the name of the file, which identifies the statement
+//! in `pg_stat_activity`. A parameter that is used but not declared, or declared but not used, is a
+//! compile error. `tests/statements.rs` prepares every file.
 //!
 //! To run a file by hand, set each parameter to an SQL expression of its type:
 //!
@@ -26,35 +27,35 @@
 use diesel::query_builder::SqlQuery;
 use diesel::sql_query;
 
-/// A statement that is a file.
+/// The statement of one file in `sql/`.
 #[derive(Debug, Clone, Copy)]
 pub struct Statement {
-    /// What PostgreSQL gets.
+    /// The text that PostgreSQL receives: numbered parameters, no comments.
     pub sql: &'static str,
     source: &'static str,
 }
 
 impl Statement {
-    /// Use `statement!`.
+    /// Use `statement!` instead, which computes the buffer.
     pub(in crate::store) const fn new(source: &'static str, buffer: &'static [u8], length: usize) -> Self {
         match str::from_utf8(buffer.split_at(length).0) {
             Ok(sql) => Statement { sql, source },
-            Err(_) => panic!("text without its comments and with other names is text"),
+            Err(_) => panic!("replacing names and comments keeps the text valid UTF-8"),
         }
     }
 
-    /// The query, for its parameters to be bound in the order in which the file declares them.
+    /// Returns the query. Bind its parameters in the order in which the file declares them.
     pub(in crate::store) fn query(self) -> SqlQuery {
         sql_query(self.sql)
     }
 
-    /// The types of its parameters, separated by commas.
+    /// Returns the types of the parameters, separated by commas.
     pub fn types(self) -> String {
         parameter_types(self.source)
     }
 }
 
-/// The [`Statement`] in `sql/`, by its name without `.sql`.
+/// The [`Statement`] of the file `sql/<name>.sql`.
 macro_rules! statement {
     ($name:literal) => {{
         const SOURCE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/sql/", $name, ".sql"));
@@ -69,16 +70,16 @@ macro_rules! statement {
 
 pub(in crate::store) use statement;
 
-/// Returns the text of a file with `$n` for its parameters, and without comments.
+/// Returns the text of a file with `$n` instead of named parameters and without comments.
 ///
 /// # Panics
 ///
-/// If the file breaks the rules above.
+/// Panics if the file breaks the rules of this module.
 pub fn numbered(source: &str) -> String {
     let mut buffer = vec![0; source.len()];
     let length = number(source.as_bytes(), &mut buffer);
     buffer.truncate(length);
-    String::from_utf8(buffer).expect("names and comments are cut out as a whole")
+    String::from_utf8(buffer).expect("replacing names and comments keeps the text valid UTF-8")
 }
 
 /// Returns the types that a file declares for its parameters, separated by commas.
@@ -91,17 +92,18 @@ pub fn parameter_types(source: &str) -> String {
     parameters.collect::<Vec<_>>().join(", ")
 }
 
-/// [`numbered`], at compile time, behind a first line: a buffer, and how many bytes of it are the text.
+/// Does the same as [`numbered`] at compile time, and puts `first_line` in front. Returns a buffer and
+/// the number of its bytes that are used.
 pub(in crate::store) const fn numbered_bytes<const N: usize>(first_line: &str, source: &str) -> ([u8; N], usize) {
     let mut buffer = [0; N];
-    let (beginning, rest) = buffer.split_at_mut(first_line.len());
-    beginning.copy_from_slice(first_line.as_bytes());
-    let length = first_line.len() + number(source.as_bytes(), rest);
+    let (prefix, body) = buffer.split_at_mut(first_line.len());
+    prefix.copy_from_slice(first_line.as_bytes());
+    let length = first_line.len() + number(source.as_bytes(), body);
     (buffer, length)
 }
 
-/// Writes the text; returns its length. It is never longer than the source, since a name takes as
-/// many bytes as a number, or more.
+/// Writes the numbered text to `out` and returns its length. The text is never longer than the source,
+/// since `:name` has at least as many bytes as `$n`.
 const fn number(source: &[u8], out: &mut [u8]) -> usize {
     let header_end = header_end(source);
     let (header, _) = source.split_at(header_end);
@@ -113,8 +115,8 @@ const fn number(source: &[u8], out: &mut [u8]) -> usize {
                 at = line_end(source, at);
                 continue;
             }
-            b'/' if is_at(source, at + 1, b'*') => panic!("a comment begins with --"),
-            b'$' => panic!("a parameter has a name"),
+            b'/' if is_at(source, at + 1, b'*') => panic!("a comment must begin with --"),
+            b'$' => panic!("a parameter must have a name"),
             b':' if is_at(source, at + 1, b':') => (at + 2, None),
             b':' if at + 1 < source.len() && is_letter(source[at + 1]) => {
                 let end = name_end(source, at + 1);
@@ -137,11 +139,11 @@ const fn number(source: &[u8], out: &mut [u8]) -> usize {
             }
         }
     }
-    assert!(used == (1 << count_parameters(header)) - 1, "a parameter is declared and not used");
+    assert!(used == (1 << count_parameters(header)) - 1, "a parameter is declared but not used");
     length
 }
 
-/// Where the lines end that declare parameters.
+/// Returns the end of the lines that declare parameters.
 const fn header_end(source: &[u8]) -> usize {
     let mut at = 0;
     while is_at(source, at, b'-')
@@ -169,9 +171,9 @@ const fn count_parameters(header: &[u8]) -> usize {
     count
 }
 
-/// Returns the place in the header of the parameter that `source` names from `colon` to `end`.
+/// Returns the index in the header of the parameter whose name is `source[colon..end]`.
 const fn declared_index(header: &[u8], source: &[u8], colon: usize, end: usize) -> usize {
-    assert!(end - colon > 2, "the name of a parameter has two letters or more");
+    assert!(end - colon > 2, "the name of a parameter must have two letters or more");
     let (mut at, mut index) = (0, 0);
     while at < header.len() {
         if header[at] == b':' {
@@ -182,7 +184,7 @@ const fn declared_index(header: &[u8], source: &[u8], colon: usize, end: usize) 
         }
         at += 1;
     }
-    panic!("a parameter is used and not declared")
+    panic!("a parameter is used but not declared")
 }
 
 const fn write_number(out: &mut [u8], at: usize, number: usize) -> usize {
@@ -196,7 +198,8 @@ const fn write_number(out: &mut [u8], at: usize, number: usize) -> usize {
     at + 3
 }
 
-/// A quote within quotes is doubled, which looks like two strings side by side.
+/// Returns the end of a quoted string. A doubled quote inside needs no care: it reads as two strings
+/// side by side.
 const fn quoted_end(source: &[u8], begin: usize) -> usize {
     let mut at = begin + 1;
     while source[at] != source[begin] {
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn casts_strings_slices_and_comments_are_no_parameters() {
+    fn casts_strings_slices_and_comments_are_not_parameters() {
         let source = "-- :id int\nSELECT :id::text, 't:' || 'it''s :no', \"a:b\", a[1:10] -- :nothing\nFROM t";
         assert_eq!(numbered(source), "SELECT $1::text, 't:' || 'it''s :no', \"a:b\", a[1:10] \nFROM t");
     }
@@ -273,20 +276,20 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "used and not declared")]
-    fn what_is_used_is_declared() {
+    #[should_panic(expected = "used but not declared")]
+    fn a_used_parameter_must_be_declared() {
         numbered("-- :id int\nSELECT :id, :ids");
     }
 
     #[test]
-    #[should_panic(expected = "declared and not used")]
-    fn what_is_declared_is_used() {
+    #[should_panic(expected = "declared but not used")]
+    fn a_declared_parameter_must_be_used() {
         numbered("-- :id int, :ids int\nSELECT :id");
     }
 
     #[test]
-    #[should_panic(expected = "a parameter has a name")]
-    fn numbers_are_refused() {
+    #[should_panic(expected = "a parameter must have a name")]
+    fn numbered_parameters_are_refused() {
         numbered("SELECT $1");
     }
 }

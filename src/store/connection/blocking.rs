@@ -1,7 +1,7 @@
 //! Blocking connections for plain threads, pooled by r2d2, over the same driver as all others.
 //!
-//! r2d2 opens connections on threads of its own, which know no runtime, while a connection's
-//! driver must live on the main one: so the pool is told which that is.
+//! r2d2 opens connections on its own threads, outside any Tokio runtime. The driver task of a
+//! connection must run on the main runtime, so the pool holds a handle to it.
 
 use std::future::Future;
 
@@ -12,10 +12,10 @@ use tokio::runtime::Handle;
 
 use crate::store::connection::connect::connect;
 
-/// A connection that blocks, over the same driver as all others: no libpq.
+/// A blocking connection over the same driver as all others. It does not need libpq.
 pub type BlockingConnection = AsyncConnectionWrapper<AsyncPgConnection, MainRuntime>;
 
-/// The main runtime, as blocking connections see it.
+/// The main runtime, on which blocking connections wait.
 pub struct MainRuntime(Handle);
 
 impl BlockOn for MainRuntime {
@@ -23,22 +23,22 @@ impl BlockOn for MainRuntime {
         self.0.block_on(future)
     }
 
-    /// Called when a connection is wrapped, which only happens inside
-    /// [`r2d2::ManageConnection::connect`] below, where the runtime has been entered.
+    /// Returns the current runtime. Connections are wrapped only in [`r2d2::ManageConnection::connect`]
+    /// below, which has entered the main runtime.
     fn get_runtime() -> Self {
         MainRuntime(Handle::current())
     }
 }
 
-/// Upkeep may be slow, but must not keep others waiting behind a lock that it waits for.
+/// Maintenance statements may be slow. They must not wait long for a lock, because other statements
+/// queue up behind a waiting lock request.
 const SETUP: &str = "SET statement_timeout = '60s'; SET lock_timeout = '1s'";
 
 /// Opens blocking connections.
 #[derive(Debug)]
 pub struct BlockingConnections {
-    /// Where to.
     pub url: String,
-    /// Where their drivers live.
+    /// The runtime on which their driver tasks run.
     pub runtime: Handle,
 }
 
@@ -47,7 +47,7 @@ impl r2d2::ManageConnection for BlockingConnections {
     type Error = ConnectionError;
 
     fn connect(&self) -> Result<BlockingConnection, ConnectionError> {
-        let _inside = self.runtime.enter();
+        let _entered = self.runtime.enter();
         let connection = self.runtime.block_on(connect(&self.url, SETUP))?;
         Ok(BlockingConnection::from(connection))
     }

@@ -1,21 +1,20 @@
-//! Prepared statements that stay prepared.
+//! Caching of prepared `sql_query` statements.
 //!
-//! Diesel does not keep `sql_query` statements in its cache, so each call would be parsed and
-//! planned anew: about three times the cost of a claim. The texts in `sql/` are fixed, one per
-//! file, so keeping them is safe; never use this on text that varies with its input, since the
-//! cache has no bound.
+//! Diesel does not cache prepared `sql_query` statements, so PostgreSQL would parse and plan each
+//! call again, which triples the cost of a claim. The texts in `sql/` are fixed, one per file, so
+//! caching them is safe. Never cache a text that varies with its input: the cache is unbounded.
 
 use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 
-/// A query whose prepared statement is kept by its connection.
+/// A query whose prepared statement is cached on the connection.
 #[derive(Debug)]
 pub struct Cached<Q>(Q);
 
 /// Adds [`CachedExt::cached`] to queries.
 pub trait CachedExt: Sized {
-    /// Keeps the prepared statement.
+    /// Caches the prepared statement on the connection.
     fn cached(self) -> Cached<Self> {
         Cached(self)
     }

@@ -1,7 +1,7 @@
-//! One connection to PostgreSQL: by socket or TCP, plain or by TLS.
+//! Opens one connection to PostgreSQL, over a Unix socket or TCP, plain or with TLS.
 //!
-//! `sslmode=require`, `verify-ca` and `verify-full` all mean the same here: TLS, with the
-//! server's certificate verified against the system's roots. Without one of them the
+//! `sslmode=require`, `verify-ca` and `verify-full` all have the same meaning here: TLS, and the
+//! server's certificate is verified against the system's root certificates. Without one of them the
 //! connection is plain.
 
 use std::future::poll_fn;
@@ -26,18 +26,17 @@ use crate::store::connection::stream::{Activity, DatabaseStream};
 
 /// An open connection.
 pub struct Opened {
-    /// The connection.
     pub connection: AsyncPgConnection,
-    /// Whether it waits for an answer.
+    /// Tracks the responses that the connection still waits for.
     pub activity: Arc<Activity>,
-    /// What it hears after `LISTEN`: the payloads.
+    /// The payloads of the notifications that arrive after `LISTEN`.
     pub notifications: mpsc::UnboundedReceiver<String>,
-    /// The task that carries its bytes. It ends by itself when the connection is dropped and
-    /// everything is answered.
+    /// The task that drives the connection. It ends when the connection is dropped and all responses
+    /// have arrived.
     pub driver: AbortHandle,
 }
 
-/// Why there is no connection.
+/// The reason why a connection could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct NotConnected {
@@ -76,14 +75,14 @@ impl From<ConnectionError> for NotConnected {
 
 impl From<NotConnected> for Error {
     fn from(failure: NotConnected) -> Self {
-        let is_refused = failure.code.is_some_and(SqlState::refuses_us);
+        let is_refused = failure.code.is_some_and(SqlState::refuses_client);
         let kind = if is_refused { OutageKind::Refused } else { OutageKind::Unreachable };
         Error::outage(kind, failure.text)
     }
 }
 
-/// Opens a connection, with `setup` (a list of `SET`s) run on it. It hears no notifications: whoever
-/// listens needs [`open`].
+/// Opens a connection and runs `setup` on it, a list of `SET`s. Notifications are dropped; use [`open`]
+/// to receive them.
 pub async fn connect(url: &str, setup: &str) -> ConnectionResult<AsyncPgConnection> {
     match open(url, setup).await {
         Ok(opened) => Ok(opened.connection),
@@ -91,7 +90,7 @@ pub async fn connect(url: &str, setup: &str) -> ConnectionResult<AsyncPgConnecti
     }
 }
 
-/// The same, with what goes with a connection.
+/// Opens a connection and runs `setup` on it. The hosts of the URL are tried one after the other.
 pub async fn open(url: &str, setup: &str) -> Result<Opened, NotConnected> {
     let (url, wants_tls) = split_tls(url);
     let mut config: Config = url.parse()?;
@@ -112,7 +111,7 @@ async fn open_one(config: &Config, target: &Target, wants_tls: bool, setup: &str
     let socket = dial(config, target).await?;
     let (client, (notifications, driver)) = if wants_tls {
         let Ok(tls) = MakeTlsConnect::<Socket>::make_tls_connect(&mut verifying_tls()?, &target.name);
-        let tls = Watched { tls, activity: activity.clone() };
+        let tls = WatchedTls { tls, activity: activity.clone() };
         let (client, connection) = config.connect_raw(socket, tls).await?;
         (client, drive(connection))
     } else {
@@ -126,27 +125,28 @@ async fn open_one(config: &Config, target: &Target, wants_tls: bool, setup: &str
     Ok(Opened { connection, activity, notifications, driver })
 }
 
-/// Carries a connection's bytes until it is closed; answers what it hears. Runs on the runtime
-/// that it is called on.
+/// Spawns the task that drives a connection until it is closed, on the current runtime. Returns the
+/// payloads of notifications, and the handle of the task.
 fn drive<S, T>(mut connection: Connection<S, T>) -> (mpsc::UnboundedReceiver<String>, AbortHandle)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (heard, notifications) = mpsc::unbounded_channel();
+    let (sender, notifications) = mpsc::unbounded_channel();
     let driver = tokio::spawn(async move {
-        // An error ends the connection; whoever uses it next, or waits for an answer, is told.
+        // An error ends the connection. Pending and later statements then fail.
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(notification) = message {
-                // Most connections do not listen, and nobody keeps this end of theirs.
-                let _ = heard.send(notification.payload().to_owned());
+                // Fails where the receiver was dropped: most connections do not listen.
+                let _ = sender.send(notification.payload().to_owned());
             }
         }
     });
     (notifications, driver.abort_handle())
 }
 
-/// With `target_session_attrs` a URL with several hosts finds the one that takes writes.
+/// Checks the session against `target_session_attrs`, by which a URL with several hosts selects the
+/// host that accepts writes.
 async fn check_session(config: &Config, connection: &mut AsyncPgConnection) -> Result<(), NotConnected> {
     let wanted = match config.get_target_session_attrs() {
         TargetSessionAttrs::ReadWrite => false,
@@ -155,28 +155,31 @@ async fn check_session(config: &Config, connection: &mut AsyncPgConnection) -> R
     };
     match is_read_only(connection).await? == wanted {
         true => Ok(()),
-        false => Err(NotConnected { code: None, text: "the session is not of the kind that the URL asks for".into() }),
+        false => Err(NotConnected {
+            code: None,
+            text: "the session does not match the target_session_attrs of the URL".into(),
+        }),
     }
 }
 
-/// Whether a connection takes no writes: its database is a standby, or set so.
+/// Returns whether a connection refuses writes: its database is a standby, or configured as read-only.
 pub async fn is_read_only(connection: &mut AsyncPgConnection) -> diesel::QueryResult<bool> {
     #[derive(diesel::QueryableByName)]
     struct Row {
         #[diesel(sql_type = diesel::sql_types::Bool)]
         is_read_only: bool,
     }
-    let asking = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS is_read_only";
-    diesel::sql_query(asking).get_result::<Row>(connection).await.map(|row| row.is_read_only)
+    let query = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS is_read_only";
+    diesel::sql_query(query).get_result::<Row>(connection).await.map(|row| row.is_read_only)
 }
 
-/// Encrypts, and watches what is said inside.
-struct Watched<T> {
+/// A TLS connector that wraps the decrypted stream in a [`DatabaseStream`].
+struct WatchedTls<T> {
     tls: T,
     activity: Arc<Activity>,
 }
 
-impl<S, T> TlsConnect<S> for Watched<T>
+impl<S, T> TlsConnect<S> for WatchedTls<T>
 where
     T: TlsConnect<S>,
     T::Future: Send + 'static,
@@ -191,14 +194,14 @@ where
     }
 }
 
-/// Whether this can be the address of a PostgreSQL at all.
+/// Returns whether `url` is a valid PostgreSQL address that names a host.
 pub fn is_address(url: &str) -> bool {
     let config = split_tls(url).0.parse::<Config>();
     config.is_ok_and(|config| !config.get_hosts().is_empty() || !config.get_hostaddrs().is_empty())
 }
 
-/// Takes `sslmode` out of the URL (the driver refuses the verifying modes) and says whether
-/// TLS is wanted.
+/// Removes `sslmode` from the URL, since the driver refuses the verifying modes. Returns the URL, and
+/// whether TLS is wanted.
 fn split_tls(url: &str) -> (String, bool) {
     let Some((base, query)) = url.split_once('?') else {
         return (url.to_owned(), false);
@@ -218,7 +221,7 @@ fn split_tls(url: &str) -> (String, bool) {
 }
 
 fn verifying_tls() -> ConnectionResult<MakeRustlsConnect> {
-    // Installing twice is an error that means "already there".
+    // A second installation fails because a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     MakeRustlsConnect::with_native_certs()
         .map(|(connector, _)| connector)
@@ -230,7 +233,7 @@ mod tests {
     use super::{is_address, split_tls};
 
     #[test]
-    fn an_address_names_a_host() {
+    fn an_address_must_name_a_host() {
         assert!(is_address("postgres://user:word@%2Frun%2Fpg:5432/db?sslmode=require"));
         assert!(is_address("host=localhost user=me"));
         assert!(!is_address("postgres//user:word@localhost"));
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn sslmode_is_taken_out_of_the_url() {
+    fn sslmode_is_removed_from_the_url() {
         assert_eq!(split_tls("postgres://h/d"), ("postgres://h/d".into(), false));
         assert_eq!(split_tls("postgres://h/d?sslmode=verify-full"), ("postgres://h/d".into(), true));
         assert_eq!(

@@ -1,9 +1,9 @@
-//! The pool of connections, and how long anybody waits for one.
+//! The connection pool, and the limits on waiting for a connection.
 //!
-//! A connection's driver task belongs to the runtime that opened it, so all of them are
-//! opened on the main runtime: one opened on an HTTP worker's would die with that worker.
+//! The driver task of a connection belongs to the runtime that opened it. All connections are opened
+//! on the main runtime, since a driver on the runtime of an HTTP worker would end with that worker.
 //!
-//! Each new connection is asked which database it leads to before it is handed out: see
+//! Before a new connection is handed out, the pool checks which database it leads to: see
 //! [`crate::store::tables::histories`].
 
 use std::ops::{Deref, DerefMut};
@@ -24,32 +24,31 @@ use crate::store::connection::connect::{NotConnected, Opened, open};
 use crate::store::connection::stream::Activity;
 use crate::store::tables::histories::{Checked, HistoryWatch};
 
-/// How long a request may wait for the database before it is told to come back later.
+/// The time that a request may wait for the database before it is refused as unavailable.
 pub const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How long a statement may take that commits by itself: less than its caller waits for the answer,
-/// so that the caller knows what came of it.
+/// The time that a single statement with its own commit may take. It is less than its caller waits, so
+/// the caller learns the result.
 pub const STATEMENT_LIMIT: Duration = Duration::from_secs(4);
 
-/// How long a connection may go on with a statement that nobody waits for any more before it is
-/// given up.
+/// The time that a returned connection may continue with a statement whose caller is gone. After that,
+/// the connection is closed.
 const IDLE_WITHIN: Duration = Duration::from_millis(100);
 
-/// For how long it is remembered that the database could not store anything, if nobody tries.
+/// The time for which a failure to store anything is reported, if no later attempt succeeds.
 const TROUBLE_FOR: Duration = Duration::from_secs(30);
 
-/// Pause between two tries to reach a database that is away.
+/// The pause between two attempts to reach the database.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Every pooled connection: promises that hold whatever the database's own defaults are,
-/// bounded statements, and plans that do not depend on statistics.
+/// The settings of every pooled connection. They do not rely on the database's defaults, limit the
+/// time of statements, and make plans independent of statistics.
 ///
-/// What is acknowledged is on disk, so commits are not left to be written later. Statements
-/// that follow a lock must see what its last holder committed, so each has a snapshot of its
-/// own.
-///
-/// The hot tables swing between empty and full, and a plan made for one is ruinous for the
-/// other; every hot statement is written to be a chain of index look-ups.
+/// - Durability: an acknowledged write is on disk, so `synchronous_commit` must not be off.
+/// - Isolation: a statement after a lock must see what the lock's last holder committed, so each
+///   statement has its own snapshot.
+/// - Plans: the hot tables alternate between empty and full, and a plan for one case is ruinous for
+///   the other. Every hot statement is written as a chain of index look-ups.
 pub const SETUP: &str = "SELECT set_config('synchronous_commit', 'on', false) \
          WHERE current_setting('synchronous_commit') = 'off'; \
      SET default_transaction_isolation = 'read committed'; \
@@ -57,16 +56,16 @@ pub const SETUP: &str = "SELECT set_config('synchronous_commit', 'on', false) \
      SET lock_timeout = '4s'; SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off; SET plan_cache_mode = force_generic_plan;";
 
-/// A PostgreSQL database, reached through a handful of connections.
+/// A PostgreSQL database with a connection pool.
 #[derive(Clone)]
 pub struct Database {
     pool: Pool<ConnectionManager>,
     url: String,
-    trouble: Arc<Mutex<Option<(Instant, Outage)>>>,
+    last_outage: Arc<Mutex<Option<(Instant, Outage)>>>,
     watch: Arc<HistoryWatch>,
 }
 
-/// A connection out of the pool.
+/// A connection from the pool. It returns to the pool when it is dropped.
 pub type PooledConnection = Object<ConnectionManager>;
 
 /// One connection of the pool.
@@ -78,8 +77,8 @@ pub struct ManagedConnection {
 }
 
 impl Drop for ManagedConnection {
-    /// One that is dropped with a statement under way is closed at once, so that the database takes
-    /// the transaction back as soon as the statement is over.
+    /// Closes a connection that still runs a statement, so that the database rolls back the
+    /// transaction as soon as the statement ends.
     fn drop(&mut self) {
         if !self.activity.is_idle() {
             self.driver.abort();
@@ -88,14 +87,14 @@ impl Drop for ManagedConnection {
 }
 
 impl ManagedConnection {
-    /// Whether it is not known to be closed.
+    /// Returns whether the connection is not known to be closed.
     pub fn is_open(&self) -> bool {
         !self.driver.is_finished()
     }
 
-    /// Whether its buffers are too large for it to be kept.
+    /// Returns whether the connection's buffers are too large to keep it.
     pub fn is_oversized(&self) -> bool {
-        self.activity.has_carried_very_much()
+        self.activity.has_huge_buffers()
     }
 }
 
@@ -112,7 +111,7 @@ impl DerefMut for ManagedConnection {
     }
 }
 
-/// Opens connections for the pool, and looks at those that come back.
+/// Opens connections for the pool, and checks the ones that are returned to it.
 pub struct ConnectionManager {
     url: String,
     runtime: Handle,
@@ -135,12 +134,12 @@ impl Manager for ConnectionManager {
 
     async fn recycle(&self, connection: &mut ManagedConnection, _: &Metrics) -> RecycleResult<NotConnected> {
         if std::thread::panicking() || connection.is_broken() {
-            return Err(RecycleError::message("it is broken"));
+            return Err(RecycleError::message("the connection is broken"));
         }
         let idle = tokio::time::timeout(IDLE_WITHIN, connection.activity.idle()).await;
-        idle.map_err(|_| RecycleError::message("it goes on with a statement that nobody waits for"))?;
+        idle.map_err(|_| RecycleError::message("the connection still runs a statement whose caller is gone"))?;
         if connection.checked == Checked::NotYet {
-            // Connections to a standby outlive its promotion.
+            // A connection to a standby survives the promotion of the standby.
             connection.checked = self.watch.check(&mut connection.connection).await.map_err(NotConnected::from)?;
         }
         Ok(())
@@ -148,7 +147,7 @@ impl Manager for ConnectionManager {
 }
 
 impl Database {
-    /// Prepares the pool; connects to nothing yet. Must be called on the main runtime.
+    /// Creates the pool without connecting. Must be called on the main runtime.
     pub fn new(url: &str, connections: usize) -> Result<Self, Error> {
         let watch = Arc::<HistoryWatch>::default();
         let pool =
@@ -157,20 +156,20 @@ impl Database {
                 .runtime(Runtime::Tokio1)
                 .build()
                 .map_err(|error| Error::Internal(format!("the connection pool: {error}")))?;
-        Ok(Self { pool, url: url.to_owned(), trouble: Arc::default(), watch })
+        Ok(Self { pool, url: url.to_owned(), last_outage: Arc::default(), watch })
     }
 
-    /// Returns how many connections there may be.
+    /// Returns the maximum number of pooled connections.
     pub fn max_connections(&self) -> usize {
         self.pool.status().max_size
     }
 
-    /// A connection, waited for at most [`PATIENCE`], however often the database refuses.
+    /// Returns a connection. Retries refused attempts for at most [`PATIENCE`].
     pub async fn connection(&self) -> Result<PooledConnection, Error> {
         self.connection_by(Instant::now() + PATIENCE).await
     }
 
-    /// The same, waited for until then.
+    /// Returns a connection. Retries refused attempts until `deadline`.
     pub async fn connection_by(&self, deadline: Instant) -> Result<PooledConnection, Error> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -185,7 +184,7 @@ impl Database {
         }
     }
 
-    /// A connection of its own, outside the pool: for `LISTEN`, which must not be pooled.
+    /// Opens a connection outside the pool, for `LISTEN`, which needs a connection of its own.
     pub async fn dedicated(&self) -> Result<Opened, Error> {
         let opening = open(&self.url, "SET statement_timeout = '10s'");
         match tokio::time::timeout(PATIENCE, opening).await {
@@ -194,56 +193,56 @@ impl Database {
         }
     }
 
-    /// Returns what is known of the database's histories.
+    /// Returns the known histories of the database.
     pub fn histories(&self) -> Arc<Histories> {
         self.watch.histories()
     }
 
-    /// Returns what notices that the database has gone back.
+    /// Returns the watch that detects when the database continues from an earlier state.
     pub fn history_watch(&self) -> &HistoryWatch {
         &self.watch
     }
 
-    /// Takes note of a statement that failed. Whether there is room can only be told by trying, so
-    /// that is remembered. If the database is read-only, connections that are at rest are closed:
-    /// after a failover, or when the setting is taken back, only new ones take writes again.
+    /// Records the failure of a statement. Only another write can show whether the database can store
+    /// data again, so the failure is remembered. If the database is read-only, idle connections are
+    /// closed: after a failover, or after the setting is changed back, only new ones accept writes.
     pub fn note_failure(&self, error: &Error) {
         let Error::Unavailable(outage) = error else { return };
         match outage.kind {
             OutageKind::DiskFull | OutageKind::OutOfMemory | OutageKind::TooManyConnections | OutageKind::Broken => {
-                *self.trouble() = Some((Instant::now(), outage.clone()))
+                *self.last_outage() = Some((Instant::now(), outage.clone()))
             }
             OutageKind::ReadOnly => drop(self.pool.retain(|_, _| false)),
             _ => {}
         }
     }
 
-    /// Something was stored.
+    /// Records that something was stored.
     pub fn note_success(&self) {
-        *self.trouble() = None;
+        *self.last_outage() = None;
     }
 
-    /// Returns why nothing could be stored of late, unless something has been since.
-    pub fn recent_trouble(&self) -> Option<Outage> {
-        let trouble = self.trouble();
-        trouble.as_ref().filter(|(at, _)| at.elapsed() < TROUBLE_FOR).map(|(_, outage)| outage.clone())
+    /// Returns why a recent write failed, unless a later one has succeeded.
+    pub fn recent_outage(&self) -> Option<Outage> {
+        let last_outage = self.last_outage();
+        last_outage.as_ref().filter(|(at, _)| at.elapsed() < TROUBLE_FOR).map(|(_, outage)| outage.clone())
     }
 
-    fn trouble(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Outage)>> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_outage(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Outage)>> {
+        self.last_outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the database is, password included: for our own connections only.
+    /// Returns the URL of the database, which includes the password. Use it only to connect.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Closes connections at rest that keep large buffers, because they once carried much.
-    pub fn close_large(&self) {
-        drop(self.pool.retain(|connection, _| !connection.activity.has_carried_much()));
+    /// Closes idle connections that keep large buffers because they once carried a large message.
+    pub fn close_large_connections(&self) {
+        drop(self.pool.retain(|connection, _| !connection.activity.has_large_buffers()));
     }
 
-    /// Closes the pool; connections in use end when they are given back.
+    /// Closes the pool. Connections in use are closed when they are returned.
     pub fn close(&self) {
         self.pool.close();
     }
@@ -254,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_have_the_limit_that_callers_rely_on() {
+    fn connections_have_the_statement_timeout_that_callers_rely_on() {
         assert!(SETUP.contains(&format!("SET statement_timeout = '{}s';", STATEMENT_LIMIT.as_secs())));
     }
 }

@@ -1,7 +1,7 @@
-//! Sockets to PostgreSQL: which hosts a URL names, and how each is reached.
+//! Opens sockets to the hosts that a database URL names.
 //!
-//! The driver can do this itself, and then nothing stands between it and the socket. We need to
-//! ([`crate::store::connection::stream`]), so the socket is opened here, by the same rules.
+//! The driver could open the socket, but then no code could run between the driver and the socket.
+//! [`crate::store::connection::stream`] has to, so the socket is opened here, by the driver's rules.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, LoadBalanceHosts};
 use tokio_util::either::Either;
 
-/// A connection by TCP, or to a socket of this machine.
+/// A TCP connection or a Unix socket.
 pub type Socket = Either<TcpStream, UnixStream>;
 
-/// The port of a host that names none.
+/// The port of a host for which the URL has none.
 const DEFAULT_PORT: u16 = 5432;
 
 /// One of the hosts that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// What its certificate must say.
+    /// The name that the server's certificate must contain.
     pub name: String,
     address: Address,
     port: u16,
@@ -57,30 +57,30 @@ pub fn targets(config: &Config) -> Vec<Target> {
     targets
 }
 
-/// Opens a socket to a host; the first of its addresses that answers.
+/// Opens a socket to the first address of a host that accepts the connection.
 pub async fn dial(config: &Config, target: &Target) -> io::Result<Socket> {
     let name = match &target.address {
-        Address::Unix(path) => return in_time(config, UnixStream::connect(path)).await.map(Either::Right),
+        Address::Unix(path) => return with_timeout(config, UnixStream::connect(path)).await.map(Either::Right),
         Address::Tcp(name) => name,
     };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in lookup_host((name.as_str(), target.port)).await? {
-        match in_time(config, TcpStream::connect(address)).await {
-            Ok(stream) => return tune(config, stream).map(Either::Left),
+        match with_timeout(config, TcpStream::connect(address)).await {
+            Ok(stream) => return set_options(config, stream).map(Either::Left),
             Err(error) => last = error,
         }
     }
     Err(last)
 }
 
-async fn in_time<T>(config: &Config, connecting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+async fn with_timeout<T>(config: &Config, connecting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     match config.get_connect_timeout() {
         Some(limit) => tokio::time::timeout(*limit, connecting).await.unwrap_or(Err(io::ErrorKind::TimedOut.into())),
         None => connecting.await,
     }
 }
 
-fn tune(config: &Config, stream: TcpStream) -> io::Result<TcpStream> {
+fn set_options(config: &Config, stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
     #[cfg(target_os = "linux")]
@@ -113,20 +113,20 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_tried_in_the_order_in_which_they_are_named() {
+    fn hosts_are_tried_in_the_order_of_the_url() {
         let one = tcp("one", "one", 5432);
         assert_eq!(parse("postgres://one,other:6000/db"), [one.clone(), tcp("other", "other", 6000)]);
         assert_eq!(parse("host=one,other port=5432"), [one, tcp("other", "other", 5432)]);
     }
 
     #[test]
-    fn an_address_is_dialled_and_the_host_is_what_the_certificate_must_name() {
+    fn hostaddr_is_dialled_and_host_is_the_name_in_the_certificate() {
         assert_eq!(parse("host=db.example.com hostaddr=10.0.0.1"), [tcp("db.example.com", "10.0.0.1", 5432)]);
         assert_eq!(parse("hostaddr=10.0.0.1"), [tcp("", "10.0.0.1", 5432)]);
     }
 
     #[test]
-    fn a_folder_holds_a_socket_named_after_the_port() {
+    fn a_folder_contains_a_socket_named_after_the_port() {
         let socket = Address::Unix("/run/pg/.s.PGSQL.6000".into());
         assert_eq!(
             parse("postgres://%2Frun%2Fpg:6000/db"),

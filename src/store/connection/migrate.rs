@@ -1,10 +1,10 @@
-//! Migrations: embedded in the binary, run under a lock.
+//! Runs the migrations, which are embedded in the binary, under a lock.
 //!
-//! The migration tool takes no lock of its own, and servers that start together would trip
-//! over each other; so whoever migrates holds an advisory lock while doing it.
+//! The migration library takes no lock, so servers that start at the same time would run the same
+//! migrations twice. An advisory lock prevents that.
 //!
-//! All of it is one transaction, lock and settings included: all migrations or none, and
-//! nothing is left behind on a connection that a pooler hands to somebody else afterwards.
+//! One transaction covers the lock, the settings and all migrations. Either all migrations are applied
+//! or none, and no setting stays on a connection that a pooler later gives to another client.
 
 use diesel_async::{AsyncConnection, AsyncMigrationHarness, AsyncPgConnection, TransactionManager};
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
@@ -13,35 +13,34 @@ use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use crate::error::Error;
 use crate::store::connection::connect::open;
 
-/// All migrations, as compiled in.
+/// All migrations of this binary.
 pub const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
 
-/// Any number that nobody else uses: the letters of the name.
+/// The key of the advisory lock: `WAYBILL` in ASCII, which other applications are unlikely to use.
 const LOCK: i64 = 0x57_41_59_42_49_4c_4c;
 
-/// The table that remembers what ran lives in our schema, since the database may be an
-/// application's own, with migrations of its own.
+/// Puts the table of applied migrations into our schema, since the database may also belong to an
+/// application with its own migrations.
 const SETUP: &str = "SET LOCAL client_min_messages = warning; CREATE SCHEMA IF NOT EXISTS waybill; \
      SET LOCAL search_path = waybill, pg_catalog";
 
 type Transactions = <AsyncPgConnection as AsyncConnection>::TransactionManager;
 
-/// Brings the schema up to date; answers the names of the migrations that ran.
-/// Needs the multi-threaded runtime.
+/// Applies all pending migrations and returns their names. Needs the multi-threaded runtime.
 pub async fn migrate(url: &str) -> Result<Vec<String>, Error> {
-    run(locked(url).await?, |harness| {
+    run(begin_locked(url).await?, |harness| {
         let versions = harness.run_pending_migrations(MIGRATIONS)?;
         Ok(versions.iter().map(ToString::to_string).collect())
     })
     .await
 }
 
-/// Takes every migration back; for tests and for leaving.
+/// Reverts every migration, for tests and for uninstalling.
 pub async fn revert_all(url: &str) -> Result<(), Error> {
-    run(locked(url).await?, |harness| harness.revert_all_migrations(MIGRATIONS).map(drop)).await
+    run(begin_locked(url).await?, |harness| harness.revert_all_migrations(MIGRATIONS).map(drop)).await
 }
 
-/// How many migrations this binary knows that the database has not seen.
+/// Returns the number of migrations that this binary has and the database has not applied.
 pub async fn pending(conn: &mut AsyncPgConnection) -> Result<usize, Error> {
     use diesel::migration::{Migration, MigrationSource};
     #[derive(diesel::prelude::QueryableByName)]
@@ -57,8 +56,8 @@ pub async fn pending(conn: &mut AsyncPgConnection) -> Result<usize, Error> {
     Ok(known.iter().filter(|m| !is_applied(&m.name().version().to_string())).count())
 }
 
-/// A connection in a transaction that nobody else can be in.
-async fn locked(url: &str) -> Result<AsyncPgConnection, Error> {
+/// Opens a connection, begins a transaction and takes the lock of migrations.
+async fn begin_locked(url: &str) -> Result<AsyncPgConnection, Error> {
     let mut conn = open(url, "").await?.connection;
     Transactions::begin_transaction(&mut conn).await?;
     conn.batch_execute("SET LOCAL lock_timeout = '60s'").await?;
@@ -78,11 +77,11 @@ where
     T: Send + 'static,
     F: FnOnce(&mut Harness) -> HarnessResult<T> + Send + 'static,
 {
-    let worked = tokio::task::spawn_blocking(move || {
+    let task = tokio::task::spawn_blocking(move || {
         let mut harness = AsyncMigrationHarness::new(conn);
         work(&mut harness).map(|outcome| (outcome, harness.into_inner()))
     });
-    let (outcome, mut conn) = worked
+    let (outcome, mut conn) = task
         .await
         .map_err(|error| Error::Internal(error.to_string()))?
         .map_err(|error| Error::Internal(format!("a migration failed: {error}")))?;

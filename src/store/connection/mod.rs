@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL: how they are opened, pooled and watched, and what their errors mean.
+//! Opens, pools and observes connections to PostgreSQL, and classifies their errors.
 
 pub mod blocking;
 pub mod cached;

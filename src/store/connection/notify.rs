@@ -1,18 +1,17 @@
-//! Words between servers, carried by PostgreSQL.
+//! Notifications between servers, by PostgreSQL's `NOTIFY` and `LISTEN`.
 
 use diesel::sql_types::Text;
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
-/// The channel.
 const CHANNEL: &str = "waybill_ready";
 
-/// Sends a word.
+/// Sends `text` to all servers that listen.
 pub async fn notify(conn: &mut AsyncPgConnection, text: &str) -> QueryResult<()> {
     sql_query("SELECT pg_notify($1, $2)").bind::<Text, _>(CHANNEL).bind::<Text, _>(text).execute(conn).await.map(drop)
 }
 
-/// Listens on this connection from now on.
+/// Makes the connection receive notifications from now on.
 pub async fn listen(conn: &mut AsyncPgConnection) -> QueryResult<()> {
     conn.batch_execute(&format!("LISTEN {CHANNEL}")).await
 }

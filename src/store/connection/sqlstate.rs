@@ -1,36 +1,36 @@
-//! SQLSTATEs: what an error of the database means, told by its code and never by its text,
-//! which is in whatever language the database's `lc_messages` names.
+//! SQLSTATEs: classifies database errors by their code. The text of an error is useless for that,
+//! since its language depends on the database's `lc_messages`.
 //!
-//! Diesel drops the code of most errors. So [`crate::store::connection::stream::DatabaseStream`] writes it in front
-//! of each error's message, as `psql` does when it is verbose (`40P01: deadlock detected`), and
-//! [`SqlState::of`] reads it there. An error without a code was not made by the database: the
+//! Diesel drops the code of most errors. [`crate::store::connection::stream::DatabaseStream`] therefore
+//! writes it in front of each message, like `psql` in verbose mode (`40P01: deadlock detected`), and
+//! [`SqlState::of`] reads it there. An error without a code does not come from the database: the
 //! connection was lost, or the database crashed.
 
 use diesel::result::{DatabaseErrorInformation, Error as DieselError};
 
 use crate::error::{Error, OutageKind};
 
-/// The five characters that say what went wrong.
+/// A SQLSTATE: the five characters that classify an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SqlState([u8; 5]);
 
-/// What stands between a code and the message.
+/// The separator between the code and the message.
 const SEPARATOR: &[u8] = b": ";
 
 impl SqlState {
-    /// Reads a code.
+    /// Parses a code. Returns `None` if `bytes` are not five digits or uppercase letters.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let code: [u8; 5] = bytes.try_into().ok()?;
         code.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase()).then_some(SqlState(code))
     }
 
-    /// Reads the code in front of a message.
+    /// Parses the code in front of a message.
     fn of_message(message: &str) -> Option<Self> {
         let (code, rest) = message.as_bytes().split_at_checked(5)?;
         rest.starts_with(SEPARATOR).then(|| Self::parse(code)).flatten()
     }
 
-    /// Returns the code of an error, if the database made it.
+    /// Returns the code of an error, or `None` if it does not come from the database.
     pub fn of(error: &DieselError) -> Option<Self> {
         match error {
             DieselError::DatabaseError(_, information) => Self::of_message(information.message()),
@@ -39,35 +39,35 @@ impl SqlState {
         }
     }
 
-    /// What stands in front of a message.
+    /// Returns the bytes to put in front of a message.
     pub(in crate::store) fn prefix(self) -> impl Iterator<Item = u8> {
         self.0.into_iter().chain(SEPARATOR.iter().copied())
     }
 
-    /// Whether the database refuses to have us as a client, however often we ask: wrong password,
-    /// no entry in `pg_hba.conf`, no such role, no such database, no right to connect.
-    pub fn refuses_us(self) -> bool {
+    /// Returns whether the database refuses the client, so that a retry is useless: wrong password, no
+    /// entry in `pg_hba.conf`, unknown role, unknown database, or no right to connect.
+    pub fn refuses_client(self) -> bool {
         matches!(&self.0, [b'2', b'8', ..] | b"3D000" | b"42501")
     }
 
-    /// Whether a table or function is missing: the schema has not been migrated.
+    /// Returns whether a table or function is missing, because the schema has not been migrated.
     pub(in crate::store) fn is_undefined(self) -> bool {
         matches!(&self.0, b"42P01" | b"42883" | b"3F000")
     }
 
-    /// What it means for whoever asked for the statement; `None` where the statement is to blame.
+    /// Returns the kind of outage, or `None` if the statement itself is at fault.
     ///
     /// | class | meaning |
     /// |---|---|
-    /// | 08, 40003 | a pooler lost the database: the outcome is unknown |
+    /// | 08, 40003 | a pooler lost the database; the outcome is unknown |
     /// | 25006 | read-only: a standby, or `default_transaction_read_only` |
-    /// | 28, 3D000 | it does not want us |
-    /// | 40001, 40P01 | two transactions stood in each other's way |
-    /// | 53100, 53300 | no space on the disk, no connections |
-    /// | 53 | no memory, or no room for locks |
-    /// | 55006, 55P03, 57014 | somebody held a lock, or the statement took too long |
-    /// | 57 | it is stopping, starting or recovering |
-    /// | 58 | its files are missing, or cannot be read or written |
+    /// | 28, 3D000 | the database refuses the client |
+    /// | 40001, 40P01 | conflict with another transaction |
+    /// | 53100, 53300 | disk full, too many connections |
+    /// | 53 | out of memory, or out of lock slots |
+    /// | 55006, 55P03, 57014 | a lock was held, or the statement took too long |
+    /// | 57 | the database is stopping, starting or recovering |
+    /// | 58 | the database's files are missing, or cannot be read or written |
     fn outage(self) -> Option<OutageKind> {
         match &self.0 {
             [b'0', b'8', ..] | b"40003" => Some(OutageKind::Lost),
@@ -110,8 +110,9 @@ impl From<DieselError> for Error {
 
 fn outage_of(information: &dyn DatabaseErrorInformation) -> Option<OutageKind> {
     match SqlState::of_message(information.message()) {
-        // A day of the log was attached while the row was on its way to the safety net. A CHECK
-        // names its constraint; that of a partition has no name, only a table.
+        // The partition of a day was attached while this row was being inserted into the default
+        // partition. A CHECK reports the name of its constraint; the constraint of a partition has no
+        // name, and only the table is reported.
         Some(SqlState(code)) if &code == b"23514" => {
             let is_of_partition = information.constraint_name().is_none() && information.table_name().is_some();
             is_of_partition.then_some(OutageKind::Conflict)

@@ -1,14 +1,15 @@
-//! The bytes between us and PostgreSQL, as they go by.
+//! A stream between the driver and the socket that follows PostgreSQL's protocol.
 //!
-//! Two things are done here that no library in between does:
-//! - Each error's message gets its SQLSTATE in front (see [`crate::store::connection::sqlstate`]). Only errors are
-//!   touched; everything else is passed on as it was read, without being copied.
-//! - It is counted how many answers are still to come ([`Activity`]). A caller that goes away
-//!   leaves its statement running; such a connection must not be given to somebody else, whose
-//!   statement would wait behind it.
+//! It does two things that no library does:
+//! - It writes the SQLSTATE of each error in front of the error's message (see
+//!   [`crate::store::connection::sqlstate`]). Only errors are changed. All other bytes are passed on
+//!   unchanged and are not copied.
+//! - It counts the responses that are still to come ([`Activity`]). A caller that is cancelled leaves
+//!   its statement running. Its connection must not be handed to another caller, whose statement
+//!   would wait behind it.
 //!
-//! Both need only know where a message begins: a letter, the length of the rest in four bytes
-//! (which count themselves), and the rest.
+//! For both it is enough to know where a message begins. A message consists of a type byte, a length
+//! of four bytes (which includes these four bytes), and the body.
 
 use std::io;
 use std::pin::Pin;
@@ -25,114 +26,117 @@ use crate::store::connection::sqlstate::SqlState;
 
 const ERROR: u8 = b'E';
 const READY_FOR_QUERY: u8 = b'Z';
-/// The messages that are answered with one `ReadyForQuery` each.
+/// `Query` and `Sync` are the requests for which the database responds with one `ReadyForQuery` each.
 const QUERY: u8 = b'Q';
 const SYNC: u8 = b'S';
 
-/// A letter and a length.
-const HEAD: usize = 5;
+/// The bytes of a message's type and length.
+const HEADER_BYTES: usize = 5;
 
-/// A connection that has carried a message of more bytes keeps buffers of that size.
+/// The number of bytes above which a message is large: the connection then keeps large buffers, and is
+/// closed when it is idle.
 const LARGE_MESSAGE: usize = 512 * 1024;
 
-/// A connection that has carried a message of more bytes is not worth its buffers for a moment.
+/// The number of bytes above which a message is huge: the connection is closed at once.
 const HUGE_MESSAGE: usize = 4 * 1024 * 1024;
 
-/// How many answers a connection is still waiting for, and whether it has carried anything large.
+/// The number of responses that a connection waits for, and the size of its longest message.
 #[derive(Debug, Default)]
 pub struct Activity {
-    unanswered: AtomicUsize,
-    answered: Notify,
+    pending_responses: AtomicUsize,
+    response_arrived: Notify,
     longest_message: AtomicUsize,
 }
 
 impl Activity {
     /// Returns whether the connection has carried a large message, and so keeps large buffers.
-    pub fn has_carried_much(&self) -> bool {
+    pub fn has_large_buffers(&self) -> bool {
         self.longest_message.load(Ordering::Relaxed) > LARGE_MESSAGE
     }
 
-    /// Returns whether it has carried a huge one.
-    pub fn has_carried_very_much(&self) -> bool {
+    /// Returns whether the connection has carried a huge message, and so keeps huge buffers.
+    pub fn has_huge_buffers(&self) -> bool {
         self.longest_message.load(Ordering::Relaxed) > HUGE_MESSAGE
     }
 
-    fn note_size(&self, message: usize) {
+    fn record_size(&self, message: usize) {
         if message > LARGE_MESSAGE {
             self.longest_message.fetch_max(message, Ordering::Relaxed);
         }
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether no response is pending.
     pub fn is_idle(&self) -> bool {
-        self.unanswered.load(Ordering::Acquire) == 0
+        self.pending_responses.load(Ordering::Acquire) == 0
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until no response is pending.
     pub async fn idle(&self) {
         loop {
-            let answered = self.answered.notified();
+            let response_arrived = self.response_arrived.notified();
             if self.is_idle() {
                 return;
             }
-            answered.await;
+            response_arrived.await;
         }
     }
 
-    fn ask(&self, questions: usize) {
-        self.unanswered.fetch_add(questions, Ordering::AcqRel);
+    fn record_requests(&self, count: usize) {
+        self.pending_responses.fetch_add(count, Ordering::AcqRel);
     }
 
-    fn answer(&self) {
-        // Never below zero: the first answer ends the start, which nobody asked for.
-        let _ = self.unanswered.try_update(Ordering::AcqRel, Ordering::Acquire, |count| count.checked_sub(1));
-        self.answered.notify_waiters();
+    fn record_response(&self) {
+        // Never below zero: the first `ReadyForQuery` ends the startup and belongs to no counted request.
+        let _ = self.pending_responses.try_update(Ordering::AcqRel, Ordering::Acquire, |count| count.checked_sub(1));
+        self.response_arrived.notify_waiters();
     }
 }
 
-/// Where the messages of a stream begin.
+/// Finds the beginnings of messages in a stream.
 #[derive(Debug, Default)]
 struct Messages {
-    head: BytesMut,
-    rest: usize,
-    /// The length of the longest so far.
+    /// The part of the current header that has been seen.
+    header: BytesMut,
+    /// The bytes of the current body that are still to come.
+    remaining_body: usize,
+    /// The length of the longest body so far.
     longest: usize,
 }
 
 impl Messages {
-    /// Takes note of the next bytes; `begins` is told the letter of each message that begins in
-    /// them and says whether to go on. Answers how many bytes were gone through.
-    fn follow(&mut self, bytes: &[u8], mut begins: impl FnMut(u8) -> bool) -> usize {
+    /// Scans the next bytes of the stream. Calls `on_message` with the type of each message that begins
+    /// in them, and stops if it returns false. Returns the number of bytes that were scanned.
+    fn scan(&mut self, bytes: &[u8], mut on_message: impl FnMut(u8) -> bool) -> usize {
         let mut at = 0;
         while at < bytes.len() {
-            if self.rest > 0 {
-                let step = self.rest.min(bytes.len() - at);
-                self.rest -= step;
+            if self.remaining_body > 0 {
+                let step = self.remaining_body.min(bytes.len() - at);
+                self.remaining_body -= step;
                 at += step;
                 continue;
             }
-            if self.head.is_empty() && !begins(bytes[at]) {
+            if self.header.is_empty() && !on_message(bytes[at]) {
                 return at;
             }
-            let step = (HEAD - self.head.len()).min(bytes.len() - at);
-            self.head.put_slice(&bytes[at..at + step]);
+            let step = (HEADER_BYTES - self.header.len()).min(bytes.len() - at);
+            self.header.put_slice(&bytes[at..at + step]);
             at += step;
-            if self.head.len() == HEAD {
-                self.rest = length_of(&self.head).saturating_sub(HEAD);
-                self.longest = self.longest.max(self.rest);
-                self.head.clear();
+            if self.header.len() == HEADER_BYTES {
+                self.remaining_body = length_of(&self.header).saturating_sub(HEADER_BYTES);
+                self.longest = self.longest.max(self.remaining_body);
+                self.header.clear();
             }
         }
         at
     }
 }
 
-/// The length of the message that begins here, letter included; the head must be there.
+/// Returns the length of a message, including its type byte. `message` must contain the whole header.
 fn length_of(message: &[u8]) -> usize {
     1 + u32::from_be_bytes([message[1], message[2], message[3], message[4]]) as usize
 }
 
-/// A stream of PostgreSQL's protocol, after encryption.
+/// A stream of PostgreSQL's protocol, unencrypted.
 #[derive(Debug)]
 pub struct DatabaseStream<S> {
     inner: S,
@@ -140,14 +144,14 @@ pub struct DatabaseStream<S> {
     has_started: bool,
     sent: Messages,
     received: Messages,
-    /// What was read from the beginning of an error on, until all of the error is there.
+    /// The bytes from the beginning of an error on, until the error is complete.
     held_back: BytesMut,
-    /// What is to be passed on before anything else is read.
+    /// Bytes to pass on before anything else is read.
     ready: BytesMut,
 }
 
 impl<S> DatabaseStream<S> {
-    /// Wraps a connection on which nothing has been said yet.
+    /// Wraps a connection on which nothing has been sent yet.
     pub fn new(inner: S, activity: Arc<Activity>) -> Self {
         DatabaseStream {
             inner,
@@ -160,30 +164,30 @@ impl<S> DatabaseStream<S> {
         }
     }
 
-    /// Looks at what was just read. Answers how much of it can be passed on as it is; the rest is
-    /// kept here.
+    /// Processes bytes that were just read. Returns how many of them can be passed on unchanged. The
+    /// others are kept in `held_back` or `ready`.
     fn receive(&mut self, bytes: &[u8]) -> usize {
         let passed = if self.held_back.is_empty() {
             let (activity, has_started) = (&self.activity, &mut self.has_started);
-            self.received.follow(bytes, |letter| {
-                if letter == READY_FOR_QUERY {
-                    note_answer(activity, has_started);
+            self.received.scan(bytes, |kind| {
+                if kind == READY_FOR_QUERY {
+                    record_response(activity, has_started);
                 }
-                letter != ERROR
+                kind != ERROR
             })
         } else {
             0
         };
-        self.activity.note_size(self.received.longest);
+        self.activity.record_size(self.received.longest);
         self.held_back.put_slice(&bytes[passed..]);
-        while self.held_back.len() >= HEAD && self.held_back.len() >= length_of(&self.held_back) {
+        while self.held_back.len() >= HEADER_BYTES && self.held_back.len() >= length_of(&self.held_back) {
             let length = length_of(&self.held_back);
             let message = self.held_back.split_to(length);
             match message[0] {
                 ERROR => put_error(&mut self.ready, &message),
-                letter => {
-                    if letter == READY_FOR_QUERY {
-                        note_answer(&self.activity, &mut self.has_started);
+                kind => {
+                    if kind == READY_FOR_QUERY {
+                        record_response(&self.activity, &mut self.has_started);
                     }
                     self.ready.put_slice(&message);
                 }
@@ -193,18 +197,18 @@ impl<S> DatabaseStream<S> {
     }
 }
 
-fn note_answer(activity: &Activity, has_started: &mut bool) {
+fn record_response(activity: &Activity, has_started: &mut bool) {
     *has_started = true;
-    activity.answer();
+    activity.record_response();
 }
 
-/// Writes an error with its SQLSTATE in front of the message. That of a PANIC stays as it is: the
-/// database crashes, and whether it had committed before is not known.
+/// Writes an error with its SQLSTATE in front of the message. The message of a PANIC gets no code: the
+/// database crashes, and it is unknown whether it committed before.
 fn put_error(out: &mut BytesMut, message: &[u8]) {
-    let fields = || message[HEAD..].split(|byte| *byte == 0).filter_map(|field| field.split_first());
+    let fields = || message[HEADER_BYTES..].split(|byte| *byte == 0).filter_map(|field| field.split_first());
     let field = |wanted: u8| fields().find(|(kind, _)| **kind == wanted).map(|(_, text)| text);
     let code = field(b'C').and_then(SqlState::parse).filter(|_| field(b'V') != Some(b"PANIC"));
-    let mut body = BytesMut::with_capacity(message.len() + HEAD);
+    let mut body = BytesMut::with_capacity(message.len() + HEADER_BYTES);
     for (kind, text) in fields() {
         body.put_u8(*kind);
         if *kind == b'M' {
@@ -231,11 +235,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for DatabaseStream<S> {
             }
             let before = out.filled().len();
             ready!(Pin::new(&mut this.inner).poll_read(context, out))?;
-            let is_over = out.filled().len() == before;
+            let is_end = out.filled().len() == before;
             let passed = this.receive(&out.filled()[before..]);
             out.set_filled(before + passed);
-            // To pass on nothing would mean that there is nothing more to come.
-            if passed > 0 || is_over {
+            // A read of 0 bytes would mean the end of the stream, so read on.
+            if passed > 0 || is_end {
                 return Poll::Ready(Ok(()));
             }
         }
@@ -246,15 +250,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for DatabaseStream<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = ready!(Pin::new(&mut this.inner).poll_write(context, bytes))?;
-        // The very first message has no letter; what belongs to the start is not counted.
+        // The startup message has no type byte. Messages of the startup are not counted.
         if this.has_started {
-            let mut questions = 0;
-            this.sent.follow(&bytes[..written], |letter| {
-                questions += usize::from(letter == QUERY || letter == SYNC);
+            let mut requests = 0;
+            this.sent.scan(&bytes[..written], |kind| {
+                requests += usize::from(kind == QUERY || kind == SYNC);
                 true
             });
-            this.activity.note_size(this.sent.longest);
-            this.activity.ask(questions);
+            this.activity.record_size(this.sent.longest);
+            this.activity.record_requests(requests);
         }
         Poll::Ready(Ok(written))
     }

@@ -1,4 +1,4 @@
-//! How transactions begin and end. Which statements belong together is the engine's business.
+//! Begins and ends transactions. The engine decides which statements belong together.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use diesel_async::{AnsiTransactionManager, AsyncPgConnection, SimpleAsyncConnect
 
 use crate::error::Error;
 
-/// Begins a transaction whose statements may take this long, each. One trip to the database.
+/// Begins a transaction in which each statement may take up to `limit`. Needs one round trip.
 pub async fn begin(conn: &mut AsyncPgConnection, limit: Duration) -> Result<(), Error> {
     let sql = format!("BEGIN; SET LOCAL statement_timeout = {}", limit.as_millis().max(1));
     Ok(AnsiTransactionManager::begin_transaction_sql(conn, &sql).await?)
 }
 
-/// Commits it.
+/// Commits the transaction.
 pub async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     Ok(AnsiTransactionManager::commit_transaction(conn).await?)
 }
 
-/// Takes it back.
+/// Rolls the transaction back.
 pub async fn roll_back(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     Ok(AnsiTransactionManager::rollback_transaction(conn).await?)
 }
 
-/// Limits how long the statements of this transaction wait for a lock.
+/// Limits the time that each statement of the transaction waits for a lock.
 pub async fn limit_lock_wait(conn: &mut AsyncPgConnection, limit: Duration) -> Result<(), Error> {
     let sql = format!("SET LOCAL lock_timeout = {}", limit.as_millis().max(1));
     Ok(conn.batch_execute(&sql).await?)

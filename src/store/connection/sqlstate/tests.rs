@@ -2,7 +2,7 @@ use diesel::result::DatabaseErrorKind;
 
 use super::*;
 
-/// An error as Diesel hands it on.
+/// An error as Diesel reports it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Information {
     message: &'static str,
@@ -34,7 +34,7 @@ impl DatabaseErrorInformation for Information {
     }
 }
 
-/// What an error is taken for; `None`: a fault of ours.
+/// Returns the kind of outage of an error, or `None` if it is an internal error.
 fn kind(information: Information) -> Option<OutageKind> {
     let error = DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand, Box::new(information));
     match Error::from(error) {
@@ -49,7 +49,7 @@ fn kind_of(message: &'static str) -> Option<OutageKind> {
 }
 
 #[test]
-fn trouble_is_told_by_its_code_in_any_language() {
+fn an_outage_is_classified_by_its_code_in_any_language() {
     let table = [
         ("08006: server conn crashed?", OutageKind::Lost),
         ("25006: INSERT kann nicht in einer Read-Only-Transaktion ausgeführt werden", OutageKind::ReadOnly),
@@ -74,7 +74,7 @@ fn trouble_is_told_by_its_code_in_any_language() {
 }
 
 #[test]
-fn what_a_statement_is_to_blame_for_is_no_outage() {
+fn an_error_of_the_statement_is_not_an_outage() {
     for message in ["22P02: invalid input syntax", "23505: duplicate key", "42P01: no such relation", "54000: too long"]
     {
         assert_eq!(kind_of(message), None, "{message}");
@@ -82,7 +82,7 @@ fn what_a_statement_is_to_blame_for_is_no_outage() {
 }
 
 #[test]
-fn words_say_nothing() {
+fn the_text_of_an_error_is_ignored() {
     for message in ["22P02: deadlock detected", "22P02: terminating connection", "22P02: statement timeout"] {
         assert_eq!(kind_of(message), None, "{message}");
     }
@@ -96,7 +96,7 @@ fn an_error_without_a_code_is_a_lost_connection() {
 }
 
 #[test]
-fn a_row_that_meets_a_new_partition_is_a_conflict_and_a_broken_check_is_not() {
+fn a_row_that_meets_a_new_partition_is_a_conflict_but_a_violated_check_is_not() {
     let message = "23514: new row for relation \"event_log_default\" violates partition constraint";
     let partition = Information { message, table: Some("event_log_default"), constraint: None };
     assert_eq!(kind(partition), Some(OutageKind::Conflict));
@@ -105,7 +105,7 @@ fn a_row_that_meets_a_new_partition_is_a_conflict_and_a_broken_check_is_not() {
 }
 
 #[test]
-fn a_lost_connection_leaves_the_outcome_of_a_commit_unknown_and_a_refusal_does_not() {
+fn only_a_lost_connection_leaves_the_outcome_of_a_commit_unknown() {
     let of_commit = |kind| Error::outage(kind, "").of_commit();
     assert!(matches!(of_commit(OutageKind::Lost), Error::OutcomeUnknown(_)));
     assert!(matches!(of_commit(OutageKind::TooSlow), Error::Unavailable(_)));
@@ -113,8 +113,8 @@ fn a_lost_connection_leaves_the_outcome_of_a_commit_unknown_and_a_refusal_does_n
 }
 
 #[test]
-fn who_does_not_want_us_is_not_waited_for() {
-    let refuses = |code: &str| SqlState::parse(code.as_bytes()).unwrap().refuses_us();
+fn a_refusal_of_the_client_is_not_retried() {
+    let refuses = |code: &str| SqlState::parse(code.as_bytes()).unwrap().refuses_client();
     for code in ["28000", "28P01", "3D000", "42501"] {
         assert!(refuses(code), "{code}");
     }
