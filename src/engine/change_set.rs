@@ -31,7 +31,7 @@ use crate::store::tables::event_log::{LogEntry, append_log};
 use crate::store::tables::ordering::{ConsumerKey, PULL_QUEUE, find_heads, lock_keys_of_deliveries};
 use crate::store::tables::ready::{queue_of_subscription, queue_of_tag};
 use crate::store::tables::roll_ups::{RollUp, roll_up};
-use crate::store::tables::subscriptions::hold_living;
+use crate::store::tables::subscriptions::lock_existing_subscriptions;
 
 use crate::engine::ReadyEntry;
 use crate::engine::waiting::low_water_marks;
@@ -98,7 +98,7 @@ impl ChangeSet {
             return Ok(());
         }
         let living: BTreeSet<SubscriptionId> =
-            hold_living(conn, &wanted.into_iter().collect::<Vec<_>>()).await?.into_iter().collect();
+            lock_existing_subscriptions(conn, &wanted.into_iter().collect::<Vec<_>>()).await?.into_iter().collect();
         for loaded in self.loaded.values_mut() {
             loaded.is_orphan = loaded.delivery.subscription_id.is_some_and(|id| !living.contains(&id));
         }
@@ -138,7 +138,7 @@ impl ChangeSet {
     /// Lets a delivery that has lost its place queue up behind its key anew. One that was given up
     /// and kept its place, so that the rest waits, goes first.
     pub fn send_to_tail(&mut self, id: DeliveryId) {
-        if self.loaded.get(&id).is_some_and(|loaded| !loaded.holds_turn) {
+        if self.loaded.get(&id).is_some_and(|loaded| !loaded.has_order_seq) {
             self.to_tail.insert(id);
         }
     }
@@ -243,7 +243,8 @@ impl ChangeSet {
 
     /// Those that have just been given up, and why.
     fn find_dead_letters(&self) -> Vec<NewDeadLetter> {
-        let given_up = |loaded: &&Loaded| loaded.was != Status::Failed && loaded.delivery.status == Status::Failed;
+        let given_up =
+            |loaded: &&Loaded| loaded.previous_status != Status::Failed && loaded.delivery.status == Status::Failed;
         let dead_letter = |loaded: &Loaded| {
             let id = loaded.delivery.id;
             if self.moved_by_hand.contains(&id) {
@@ -266,7 +267,8 @@ impl ChangeSet {
 
     /// Those that have just come back to life.
     fn revivals(&self) -> Vec<Revival> {
-        let is_revived = |loaded: &&Loaded| loaded.was.is_finished() && !loaded.delivery.status.is_finished();
+        let is_revived =
+            |loaded: &&Loaded| loaded.previous_status.is_finished() && !loaded.delivery.status.is_finished();
         let revival = |id: DeliveryId| Revival { delivery_id: id, replay: self.replays.get(&id).cloned() };
         self.pushes().filter(is_revived).map(|loaded| revival(loaded.delivery.id)).collect()
     }
@@ -274,10 +276,11 @@ impl ChangeSet {
     /// What changed for the pushes of each event.
     fn roll_ups(&self) -> BTreeMap<EventId, RollUp> {
         let mut roll_ups: BTreeMap<EventId, RollUp> = BTreeMap::new();
-        for Loaded { delivery, was, .. } in self.pushes() {
+        for Loaded { delivery, previous_status, .. } in self.pushes() {
             let roll_up = roll_ups.entry(delivery.event_id).or_default();
-            roll_up.open += i32::from(!delivery.status.is_finished()) - i32::from(!was.is_finished());
-            roll_up.failed += i32::from(delivery.status == Status::Failed) - i32::from(*was == Status::Failed);
+            roll_up.open += i32::from(!delivery.status.is_finished()) - i32::from(!previous_status.is_finished());
+            roll_up.failed +=
+                i32::from(delivery.status == Status::Failed) - i32::from(*previous_status == Status::Failed);
         }
         roll_ups.retain(|_, roll_up| *roll_up != RollUp::default());
         roll_ups

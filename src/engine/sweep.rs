@@ -15,7 +15,7 @@ use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::tables::deliveries::{EarliestTimes, Loaded, find_earliest_times};
 use crate::store::tables::lease_watch::{
-    WatchLook, Watched, take_watched_leases, watch_leases, watch_unwatched_leases,
+    LeaseWatchScan, Watched, take_watched_leases, watch_leases, watch_unwatched_leases,
 };
 use crate::store::tables::overdue::{Sweep, lock_expired_leases, lock_overdue};
 use crate::store::tables::ready::{QueueHead, find_heads_of_queues};
@@ -105,7 +105,7 @@ impl Engine {
     /// Takes back work whose lease has run out.
     pub async fn reset_expired_leases(&self) -> Result<SweepOutcome, Error> {
         let look = self.due_times().scan(DueKind::LeaseEnd);
-        let due = WatchLook {
+        let due = LeaseWatchScan {
             from: look.from(),
             rows: WATCH_ROWS,
             limit: SWEEP_ROWS,
@@ -122,7 +122,7 @@ impl Engine {
     /// falls out, what workers hold stays; pushes are taken back all the same, since no operator
     /// knows of them. Rows that a server with a reaper would have looked at by now are left to it.
     pub async fn tidy_leases(&self) -> Result<SweepOutcome, Error> {
-        let left_alone = WatchLook {
+        let left_alone = LeaseWatchScan {
             from: None,
             rows: WATCH_ROWS,
             limit: SWEEP_ROWS,
@@ -133,8 +133,8 @@ impl Engine {
         Ok(SweepOutcome { count, more: watched.taken == WATCH_ROWS, next_in: None })
     }
 
-    async fn rescue(&self, due: WatchLook) -> Result<(Watched, usize), Error> {
-        let (watched, count, applied) = transaction!(self, |conn| {
+    async fn rescue(&self, due: LeaseWatchScan) -> Result<(Watched, usize), Error> {
+        let (watched, count, written) = transaction!(self, |conn| {
             let watched = take_watched_leases(conn, self.now(), due).await?;
             if watched.expired.is_empty() {
                 return Ok((watched, 0, Applied::default()));

@@ -72,7 +72,7 @@ impl<'a> DeadLetterView<'a> {
     }
 
     fn whole(whole: &'a WholeDeadLetter) -> Self {
-        let mut view = Self::of(&whole.letter);
+        let mut view = Self::of(&whole.dead_letter);
         view.snapshots = Some(Snapshots {
             event: &whole.event.0,
             subscription: without_header_values(&whole.subscription.0),

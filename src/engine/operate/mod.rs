@@ -17,8 +17,8 @@ use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::events::get_event;
-use crate::store::tables::lease_watch::{HeldDelivery, find_stale};
-use crate::store::tables::roll_ups::{ask_to_cancel, find_rolled_up, lock_rolled_up};
+use crate::store::tables::lease_watch::{HeldDelivery, find_stale_deliveries};
+use crate::store::tables::roll_ups::{find_rolled_up, lock_rolled_up, request_cancel};
 
 use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::operate::operator_actions::{OperatorAction, RETRIABLE, ResetTarget, SUBSCRIBED, operate_on_one};
@@ -93,7 +93,10 @@ impl Engine {
         let mut count = 0;
         loop {
             let limit = DELIVERIES_PER_TRANSACTION;
-            let found = self.find_stale(&scope, stale_for, limit as i64).await.map_err(|error| told(count, error))?;
+            let found = self
+                .find_stale_deliveries(&scope, stale_for, limit as i64)
+                .await
+                .map_err(|error| told(count, error))?;
             let ids: Vec<DeliveryId> = found.into_iter().map(|held| held.id).collect();
             let is_full = ids.len() == limit;
             count += self.operate_on_many(&scope, ids, action.clone()).await.map_err(|error| told(count, error))?.len();
@@ -105,18 +108,23 @@ impl Engine {
 
     /// Returns what [`Engine::reset_stale`] would reset, and who holds it.
     pub async fn preview_reset(&self, scope: Scope, stale_for: Option<f64>) -> Result<ResetPreview, Error> {
-        let mut held = self.find_stale(&scope, stale_for, BULK_LIMIT as i64 + 1).await?;
+        let mut held = self.find_stale_deliveries(&scope, stale_for, BULK_LIMIT as i64 + 1).await?;
         let more = held.len() > BULK_LIMIT;
         held.truncate(BULK_LIMIT);
         let outcome = BulkOutcome { count: held.len(), more };
         Ok(ResetPreview { outcome, holders: holders_of(held) })
     }
 
-    async fn find_stale(&self, scope: &Scope, stale_for: Option<f64>, limit: i64) -> Result<Vec<HeldDelivery>, Error> {
+    async fn find_stale_deliveries(
+        &self,
+        scope: &Scope,
+        stale_for: Option<f64>,
+        limit: i64,
+    ) -> Result<Vec<HeldDelivery>, Error> {
         let (engine, scope) = (self.clone(), scope.clone());
         self.detached(async move {
             let mut conn = engine.database().connection().await?;
-            Ok(find_stale(&mut conn, &scope, stale_for, limit).await?)
+            Ok(find_stale_deliveries(&mut conn, &scope, stale_for, limit).await?)
         })
         .await
     }
@@ -229,7 +237,7 @@ async fn begin_on_pushes(conn: &mut AsyncPgConnection, id: EventId, action: &Ope
     let state = lock_rolled_up(conn, id).await?;
     action.check_rolled_up(id, &state)?;
     if let OperatorAction::Cancel { reason } = action {
-        ask_to_cancel(conn, id, reason.as_deref()).await?;
+        request_cancel(conn, id, reason.as_deref()).await?;
     }
     Ok(state.status.0)
 }

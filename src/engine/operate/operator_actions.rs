@@ -63,7 +63,7 @@ impl OperatorAction {
             OperatorAction::Reset { of, .. } => (status == Processing && of.includes(loaded), "PROCESSING"),
             OperatorAction::Retry { .. } if loaded.is_orphan => (false, SUBSCRIBED),
             OperatorAction::Retry { .. } => (matches!(status, Failed | Cancelled), RETRIABLE),
-            OperatorAction::Cancel { .. } if status == Failed => (loaded.holds_turn, "PENDING or PROCESSING"),
+            OperatorAction::Cancel { .. } if status == Failed => (loaded.has_order_seq, "PENDING or PROCESSING"),
             // Cancelling twice is no mistake.
             OperatorAction::Cancel { .. } => {
                 (matches!(status, Pending | Processing | Cancelled), "PENDING or PROCESSING")

@@ -12,11 +12,11 @@ use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::error::Error;
 use crate::store::lists::dead_letters::{
-    DeadLetterFilter, Range, count_dead_letters, last_dead_letter, list_dead_letters,
+    DeadLetterFilter, Range, count_dead_letters, last_dead_letter_id, list_dead_letters,
 };
 use crate::store::tables::replay_jobs::{
     NewReplayJob, Progress, ReplayJobRow, cancel_replay_job, get_replay_job, insert_replay_job, next_replay_in,
-    save_progress, take_replay_job,
+    save_replay_progress, take_replay_job,
 };
 
 use crate::engine::change_set::{Applied, ChangeSet};
@@ -103,7 +103,7 @@ impl Engine {
         scope: &Scope,
         filter: DeadLetterFilter,
     ) -> Result<(i64, i64, bool), Error> {
-        let until = last_dead_letter(conn).await?;
+        let until = last_dead_letter_id(conn).await?;
         let range = Range { after: 0, until, limit: 1, scan: self.settings().list_scan_rows };
         let open = DeadLetterFilter { replayed: Some(false), ..filter };
         let (matched, is_exact) = count_dead_letters(conn, scope, &open, range).await?;
@@ -131,8 +131,8 @@ async fn work_off(
     let applied = changes.apply(conn).await?;
     let last_id = next.or(ids.last().copied()).unwrap_or(job.last_id);
     let progress = Progress { replayed, skipped, last_id, is_done: next.is_none() };
-    save_progress(conn, engine.now(), job.id, progress).await?;
-    Ok((replayed as usize, applied))
+    save_replay_progress(conn, engine.now(), job.id, progress).await?;
+    Ok((replayed as usize, written))
 }
 
 fn order_of(job: &ReplayJobRow) -> ReplayOrder {

@@ -21,7 +21,7 @@ use crate::domain::scope::Scope;
 use crate::domain::signature::Secret;
 use crate::domain::subscription::{Subscription, SubscriptionSpec};
 use crate::error::Error;
-use crate::store::tables::catalog::{CatalogRow, load_catalog, load_generation, load_one};
+use crate::store::tables::catalog::{CatalogRow, load_catalog, load_catalog_row, load_generation};
 use crate::store::tables::events::{FanOut, OverBudget, Push};
 use crate::store::tables::latest::Latest;
 use crate::store::tables::ready::queue_of_subscription;
@@ -190,7 +190,7 @@ impl Engine {
     /// How a subscription is sent to, and signed with what, whether it is active or not.
     pub async fn load_subscriber(&self, id: SubscriptionId) -> Result<(SubscriptionSpec, Vec<Secret>), Error> {
         let mut conn = self.database().connection().await?;
-        let row = load_one(&mut conn, &self.scope(), id).await?.ok_or(Error::SubscriptionNotFound(id))?;
+        let row = load_catalog_row(&mut conn, &self.scope(), id).await?.ok_or(Error::SubscriptionNotFound(id))?;
         let unreadable = || Error::Internal(format!("subscription {id} cannot be read"));
         let subscriber = subscriber(row).ok_or_else(unreadable)?;
         let secrets = subscriber.secrets_at(self.time());

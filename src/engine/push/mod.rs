@@ -23,7 +23,9 @@ use crate::store::tables::claims::{ClaimQuery, ClaimedEvent, claim_deliveries};
 use crate::store::tables::endpoints::{self, EndpointGate, Grant};
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::ready::queue_of_subscription;
-use crate::store::tables::subscriptions::{SubscriptionRow, active_ids_of, active_subscriptions_of, get_subscription};
+use crate::store::tables::subscriptions::{
+    SubscriptionRow, active_subscription_ids_of, active_subscriptions_of, get_subscription,
+};
 
 use crate::engine::operate::subscriptions::{Notices, notice, publish_notices};
 use crate::engine::settle::{SettleCall, SettleOutcome, Settlement};
@@ -184,7 +186,7 @@ impl Engine {
                 } else {
                     None
                 };
-                let sharing = active_ids_of(conn, &scope, &row.url).await?;
+                let sharing = active_subscription_ids_of(conn, &scope, &row.url).await?;
                 Ok((row, notices, sharing))
             })?;
             log::info!(subscription_id = id, endpoint = without_query(&row.url); "an endpoint was resumed");

@@ -1,6 +1,7 @@
-//! Dead letters, read: lists that stay cheap at any size, and one with all its copies.
+//! Reads dead letters: lists with a bounded cost, and a single one with its snapshots.
 //!
-//! As in [`crate::store::lists::pushes`], what no index serves is looked for in a bounded number of rows.
+//! As in [`crate::store::lists::pushes`], a filter without an index is applied to a bounded number of
+//! rows.
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::{OptionalExtension, QueryableByName};
@@ -17,9 +18,8 @@ use crate::store::lists::pages::{IdRow, page_end};
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
 
-/// A dead letter without its copies.
+/// A dead letter without its snapshots. The migration describes the columns.
 #[derive(Debug, Clone, QueryableByName)]
-#[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct DeadLetterRow {
     #[diesel(sql_type = BigInt)]
     pub id: i64,
@@ -47,26 +47,21 @@ pub struct DeadLetterRow {
     pub replay_config: Option<String>,
 }
 
-/// A dead letter with all that was kept.
+/// A dead letter with its snapshots, taken when the push was abandoned.
 #[derive(Debug, Clone, QueryableByName)]
 pub struct WholeDeadLetter {
-    /// What is in lists, too.
     #[diesel(embed)]
-    pub letter: DeadLetterRow,
-    /// The event, as it was.
+    pub dead_letter: DeadLetterRow,
     #[diesel(sql_type = Json)]
     pub event: JsonColumn,
-    /// The subscription, as it was.
     #[diesel(sql_type = Json)]
     pub subscription: JsonColumn,
-    /// All attempts.
     #[diesel(sql_type = Json)]
     pub attempts: JsonColumn,
 }
 
-/// Which dead letters are wanted.
+/// A filter for dead letters. Its fields are named as in the API.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "named as in the contract")]
 pub struct DeadLetterFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
@@ -81,14 +76,15 @@ pub struct DeadLetterFilter {
 }
 
 impl DeadLetterFilter {
-    /// Whether rows have to be read and thrown away. Of one event there are few.
+    /// Returns whether rows must be read and discarded. An event has few dead letters, so its own are
+    /// always all read.
     fn needs_scan(&self) -> bool {
         let is_narrowed = self.reason.is_some() || self.since.is_some() || self.replayed.is_some();
         self.event_id.is_none() && is_narrowed
     }
 
-    /// The index that has them in the order of ids, if that is not the one by ids.
-    fn stretch(&self) -> Option<(IndexRange, i64)> {
+    /// Returns the index range to read and its value, or `None` for the index by id.
+    fn index_range(&self) -> Option<(IndexRange, i64)> {
         let (column, value) = match (self.event_id, self.subscription_id) {
             (Some(event_id), _) => ("l.event_id", event_id.0),
             (None, Some(subscription_id)) => ("l.subscription_id", subscription_id.0),
@@ -98,27 +94,28 @@ impl DeadLetterFilter {
     }
 
     fn order(&self) -> String {
-        self.stretch().map_or("l.id".to_owned(), |(stretch, _)| stretch.order())
+        self.index_range().map_or("l.id".to_owned(), |(range, _)| range.order())
     }
 }
 
-/// Which of them.
+/// The part of a list to read.
 #[derive(Debug, Clone, Copy)]
 pub struct Range {
-    /// Behind this id.
+    /// The first row has a higher id.
     pub after: i64,
-    /// Up to this one.
+    /// The highest id to return.
     pub until: i64,
-    /// At most so many.
+    /// The maximum number of rows to return.
     pub limit: i64,
-    /// Read at most so many rows for filters that no index serves.
+    /// The maximum number of rows to read for a filter without an index.
     pub scan: i64,
 }
 
 const COLUMNS: &str = "l.id, l.delivery_id, l.event_id, l.subscription_id, l.subscription_version, l.reason, l.detail, \
      l.moved_by, l.created_at, l.replayed_at, l.replayed_by, l.replay_config";
 
-/// A page of dead letters in the order of ids, and where to go on if there may be more.
+/// Returns a page of dead letters in the order of ids, and the position of the next page if there may
+/// be more.
 pub async fn list_dead_letters(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -132,7 +129,8 @@ pub async fn list_dead_letters(
     Ok((rows, next))
 }
 
-/// How many there are, as far as a bounded number of rows tells, and whether that is all of them.
+/// Counts the matching dead letters within a bounded number of rows. Returns the count, and whether it is
+/// exact.
 pub async fn count_dead_letters(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -146,12 +144,13 @@ pub async fn count_dead_letters(
     Ok((counted.min(range.scan), scan_end.is_none() && counted <= range.scan))
 }
 
-/// The youngest there is; 0 if there is none.
-pub async fn last_dead_letter(conn: &mut AsyncPgConnection) -> QueryResult<i64> {
+/// Returns the highest id of all dead letters, or 0 if there are none.
+pub async fn last_dead_letter_id(conn: &mut AsyncPgConnection) -> QueryResult<i64> {
     let row: IdRow = sql_query("SELECT coalesce(max(id), 0) AS id FROM waybill.dead_letters").get_result(conn).await?;
     Ok(row.id)
 }
 
+/// Returns the last id that a bounded scan may read, or `None` if it may read to the end.
 async fn scan_end(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -165,13 +164,13 @@ async fn scan_end(
     Ok(rows.last().map(|row| row.id))
 }
 
-/// What the indexes can answer.
+/// Returns the query with the conditions that an index serves.
 fn indexed<'a>(columns: &str, scope: &Scope, filter: &'a DeadLetterFilter, range: Range) -> FilteredQuery<'a> {
     let statement = FilteredQuery::new(format!("SELECT {columns} FROM waybill.dead_letters l WHERE true"))
         .and::<Integer, _>("l.namespace_id =", scope.namespace)
         .and::<BigInt, _>("l.id <=", range.until);
-    let statement = match filter.stretch() {
-        Some((stretch, value)) => statement.and_range::<BigInt, _>(&stretch, value, Some(range.after)),
+    let statement = match filter.index_range() {
+        Some((index, value)) => statement.and_range::<BigInt, _>(&index, value, Some(range.after)),
         None => statement.and::<BigInt, _>("l.id >", range.after),
     };
     match (filter.event_id, filter.subscription_id) {
@@ -180,7 +179,7 @@ fn indexed<'a>(columns: &str, scope: &Scope, filter: &'a DeadLetterFilter, range
     }
 }
 
-/// All that is asked for, up to the end of the scan.
+/// Returns the query with all conditions, up to the end of the scan.
 fn filtered<'a>(
     columns: &str,
     scope: &Scope,
@@ -205,7 +204,7 @@ fn filtered<'a>(
     }
 }
 
-/// One dead letter with all its copies, if there is one.
+/// Returns a dead letter with its snapshots, or `None` if there is none.
 pub async fn get_dead_letter(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -220,7 +219,7 @@ pub async fn get_dead_letter(
         .optional()
 }
 
-/// These dead letters, without their copies.
+/// Returns the dead letters `ids`, without their snapshots.
 pub async fn find_dead_letters(
     conn: &mut AsyncPgConnection,
     scope: &Scope,

@@ -1,11 +1,11 @@
-//! Lists of events that stay cheap at any size.
+//! Lists of events with a bounded cost.
 //!
-//! Pages go by id. A filter that no index serves is applied to a bounded number of rows (the
-//! *scan*), and the answer then carries a cursor even if it found less than a page. `total`
-//! is counted the same way, and says whether it is exact.
+//! Pages are ordered by id. A filter without an index is applied to a bounded number of rows (the
+//! *scan*), and the result then has a cursor even if it is shorter than a page. `total` is counted the
+//! same way, and `total_is_exact` says whether it is exact.
 //!
-//! That a scan is bounded is worth nothing if the planner may begin it at the other end of a
-//! join, so the join's order is part of the statement: see `Listing`.
+//! The bound would not hold if the planner could begin a join at the other table. The statement
+//! therefore fixes the order of the join: see `Listing`.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -22,9 +22,8 @@ use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
 use crate::store::lists::pages::{IdRow, page_end};
 use crate::store::tables::event_columns::{EventColumns, EventRow, WorkColumns};
 
-/// Which events are wanted.
+/// A filter for events. Its fields are named as in the API.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs, reason = "named as in the contract")]
 pub struct EventFilter {
     pub status: Option<Status>,
     pub tags: Vec<String>,
@@ -36,7 +35,7 @@ pub struct EventFilter {
 }
 
 impl EventFilter {
-    /// Whether rows have to be read and thrown away.
+    /// Returns whether rows must be read and discarded, since no index serves the filter.
     fn needs_scan(&self) -> bool {
         let status_needs_scan = match self.status {
             None | Some(Status::Failed | Status::Cancelled) => false,
@@ -51,31 +50,31 @@ impl EventFilter {
     }
 }
 
-/// Which page.
+/// The page of a list to read.
 #[derive(Debug, Clone, Copy)]
 pub struct Page {
-    /// Newest first?
+    /// Whether the newest event comes first.
     pub descending: bool,
-    /// Go on behind this id.
+    /// The id behind which the page begins. `None` means the beginning of the list.
     pub after: Option<i64>,
-    /// Leave out so many.
+    /// The number of rows to skip.
     pub offset: i64,
-    /// At most so many.
+    /// The maximum number of rows to return.
     pub limit: i64,
-    /// Read at most so many rows for filters that no index serves.
+    /// The maximum number of rows to read for a filter without an index.
     pub scan: i64,
 }
 
-/// A page, and what surrounds it.
+/// A page of events.
 #[derive(Debug)]
 pub struct EventPage {
     /// The events, without payloads.
     pub events: Vec<EventRow>,
-    /// Where to go on, if there may be more.
+    /// The position of the next page, if there may be more events.
     pub next: Option<i64>,
-    /// How many there are in all, as far as was counted.
+    /// The number of matching events, counted within a bounded number of rows.
     pub total: i64,
-    /// Whether that is all of them.
+    /// Whether `total` includes all matching events.
     pub total_is_exact: bool,
 }
 
@@ -90,14 +89,15 @@ fn rows() -> String {
 
 const IDS: &str = "e.id";
 
-/// Events in their order, each with its state looked up.
+/// Events in the order of ids, each with its own delivery looked up.
 const FROM_EVENTS: &str =
     "waybill.events e CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE id = e.id OFFSET 0) d";
-/// What has gone wrong in its order, each with its event looked up. Pushes are none of it.
+/// Deliveries by their `unhappy_status` (failed or cancelled), each with its event looked up. Pushes are
+/// left out.
 const FROM_UNHAPPY: &str = "(SELECT * FROM waybill.deliveries WHERE subscription_id IS NULL) d \
      CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.id OFFSET 0) e";
 
-/// Lists events.
+/// Returns a page of events.
 pub async fn list_events(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -112,7 +112,8 @@ pub async fn list_events(
     Ok(EventPage { events, next, total, total_is_exact })
 }
 
-/// Ids of events that match, oldest first, and where to go on if there may be more.
+/// Returns the ids of matching events, oldest first, and the position of the next page if there may be
+/// more.
 pub async fn find_events(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -125,7 +126,8 @@ pub async fn find_events(
     Ok((IdRow::ids(rows, EventId), next))
 }
 
-/// Counts what matches, from the first page on, reading at most `scan` rows.
+/// Counts the matching events from the first page on and reads at most `scan` rows. Returns the count,
+/// and whether it is exact.
 async fn count(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -139,7 +141,7 @@ async fn count(
     Ok((counted.min(page.scan), scan_end.is_none() && counted <= page.scan))
 }
 
-/// The last id that a bounded scan may look at; none if that is the end of the table.
+/// Returns the last id that a bounded scan may read, or `None` if it may read to the end of the table.
 async fn scan_end(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -153,24 +155,24 @@ async fn scan_end(
     Ok(rows.last().map(|row| row.id))
 }
 
-/// The statement behind a list of events.
+/// The statement of a list of events.
 ///
-/// One table leads: its rows are read in the order of ids, from the page's beginning to the
-/// end of the scan, and for each the row of the other table is looked up. `OFFSET 0` keeps the
-/// planner from looking into the lookup, and so from turning the join around, whatever its
-/// statistics tell: read from the other end, nothing would bound the scan.
+/// One table leads. Its rows are read in the order of ids, from the beginning of the page to the end of
+/// the scan, and the row of the other table is looked up for each. `OFFSET 0` keeps the planner from
+/// flattening the look-up, so it cannot reverse the join, whatever its statistics say. In a reversed
+/// join nothing would bound the scan.
 struct Listing<'a> {
     statement: FilteredQuery<'a>,
-    /// The leading table's id.
+    /// The id column of the leading table.
     id: &'static str,
     order: String,
 }
 
 impl<'a> Listing<'a> {
-    /// What the indexes can answer: ids, unhappy states, correlation.
+    /// Returns the query with the conditions that an index serves: id, failed or cancelled, correlation.
     fn indexed(columns: &str, scope: &Scope, filter: &'a EventFilter, page: Page) -> Self {
         let unhappy = filter.status.filter(|status| matches!(status, Status::Failed | Status::Cancelled));
-        // A story has fewer events than there are failures.
+        // Fewer events share a correlation id than have failed, so that index is preferred.
         let (from, id, narrowed) = match (&filter.correlation_id, unhappy) {
             (Some(correlation_id), _) => (FROM_EVENTS, "e.id", Some(("e.correlation_id", correlation_id.as_str()))),
             (None, Some(status)) => (FROM_UNHAPPY, "d.id", Some(("d.unhappy_status", status.as_str()))),
@@ -193,7 +195,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// All that is asked for, up to the end of the scan.
+    /// Returns the query with all conditions, up to the end of the scan.
     fn filtered(columns: &str, scope: &Scope, filter: &'a EventFilter, page: Page, scan_end: Option<i64>) -> Self {
         let mut listing = Self::indexed(columns, scope, filter, page);
         if let Some(end) = scan_end {

@@ -1,4 +1,4 @@
-//! A statement that grows by conditions: lists with filters are put together from it.
+//! A query to which conditions are added one by one, for lists with filters.
 
 use diesel::deserialize::QueryableByName;
 use diesel::pg::Pg;
@@ -8,29 +8,27 @@ use diesel::sql_types::{BigInt, HasSqlType};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-/// The statement so far. Its text varies with what is asked for, so it is never kept prepared.
+/// A query under construction. Its text varies with the filter, so it must never be cached as a prepared
+/// statement.
 pub struct FilteredQuery<'a> {
     query: BoxedSqlQuery<'a, Pg, SqlQuery>,
     parameters: usize,
 }
 
-/// The rows of an index by a column and an id that have one value in that column, in the order of
-/// ids.
+/// The rows with one value of `column`, in the order of ids, as an index by `(column, id)` has them.
 ///
-/// They are asked for as a range and ordered by both: if the planner were told that all have
-/// the same value, it might walk through all ids there are in search of these, by statistics
-/// that tell of no value how common it is.
+/// The query selects a range and orders by both columns. With `column = value` and an order by id, the
+/// planner might walk all ids in search of these rows, since its statistics may not show how rare the
+/// value is.
 pub struct IndexRange {
-    /// The column.
     pub column: &'static str,
-    /// The id.
     pub id: &'static str,
-    /// The highest first?
+    /// Whether the highest id comes first.
     pub descending: bool,
 }
 
 impl IndexRange {
-    /// How to order it.
+    /// Returns the `ORDER BY` expression that follows the index.
     pub fn order(&self) -> String {
         let IndexRange { column, id, descending } = self;
         let direction = if *descending { "DESC" } else { "ASC" };
@@ -39,18 +37,18 @@ impl IndexRange {
 }
 
 impl<'a> FilteredQuery<'a> {
-    /// Begins with this text.
+    /// Begins a query with `text`.
     pub fn new(text: impl Into<String>) -> Self {
         FilteredQuery { query: sql_query(text).into_boxed(), parameters: 0 }
     }
 
-    /// Adds text.
+    /// Appends `text`.
     pub fn sql(mut self, text: &str) -> Self {
         self.query = self.query.sql(text);
         self
     }
 
-    /// Adds a parameter.
+    /// Appends a parameter and binds `value` to it.
     pub fn bind<T, V>(mut self, value: V) -> Self
     where
         Pg: HasSqlType<T>,
@@ -62,7 +60,7 @@ impl<'a> FilteredQuery<'a> {
         self
     }
 
-    /// Adds a condition: what is compared how, and with what.
+    /// Appends `AND <condition> <value>`. `condition` ends with the operator, as in `"d.id <="`.
     pub fn and<T, V>(self, condition: &str, value: V) -> Self
     where
         Pg: HasSqlType<T>,
@@ -72,7 +70,7 @@ impl<'a> FilteredQuery<'a> {
         self.sql(&format!(" AND {condition} ")).bind::<T, _>(value)
     }
 
-    /// Adds what a range of an index holds: one value of its column, behind an id.
+    /// Appends the conditions of an index range: rows with `value`, behind the id `after`.
     pub fn and_range<T, V>(self, range: &IndexRange, value: V, after: Option<i64>) -> Self
     where
         Pg: HasSqlType<T>,
@@ -81,7 +79,7 @@ impl<'a> FilteredQuery<'a> {
     {
         let IndexRange { column, id, descending } = range;
         let (behind, within) = if *descending { ("<", ">=") } else { (">", "<=") };
-        let begun = match after {
+        let lower_bound = match after {
             Some(after) => self
                 .sql(&format!(" AND ({column}, {id}) {behind} ("))
                 .bind::<T, _>(value.clone())
@@ -90,10 +88,10 @@ impl<'a> FilteredQuery<'a> {
                 .sql(")"),
             None => self.and::<T, _>(&format!("{column} {behind}="), value.clone()),
         };
-        begun.and::<T, _>(&format!("{column} {within}"), value)
+        lower_bound.and::<T, _>(&format!("{column} {within}"), value)
     }
 
-    /// Runs it: so many rows in this order, after leaving out so many.
+    /// Runs the query. Skips `offset` rows and returns up to `limit` rows.
     pub async fn load<Row>(
         self,
         conn: &mut AsyncPgConnection,

@@ -1,4 +1,4 @@
-//! What can be read off the tables at a glance, at a bounded cost.
+//! Gauges of pushing, read from the tables at a bounded cost.
 
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
@@ -9,21 +9,21 @@ use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
 
-/// How pushing stands.
+/// The state of pushing in a namespace.
 #[derive(Debug, QueryableByName)]
 pub struct Gauges {
-    /// Deliveries that can be sent, or wait to be sent again, each counted up to the limit.
+    /// Pushes that are ready plus pushes that wait for a due time. Each number is counted up to the limit.
     #[diesel(sql_type = BigInt)]
     pub pushes_pending: i64,
-    /// For how long the first of any queue has been ready.
+    /// The longest time for which the head of a queue has been ready.
     #[diesel(sql_type = Nullable<Double>)]
     pub oldest_push_seconds: Option<f64>,
-    /// Endpoints whose breaker is open.
+    /// Endpoints whose circuit breaker is open, counted up to the limit.
     #[diesel(sql_type = BigInt)]
     pub breakers_open: i64,
 }
 
-/// Reads how pushing stands, looking at these queues for the oldest.
+/// Reads the gauges. The oldest push is searched in `queues`, and no number is counted beyond `limit`.
 pub async fn read_gauges(
     conn: &mut AsyncPgConnection,
     scope: &Scope,

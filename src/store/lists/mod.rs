@@ -1,4 +1,4 @@
-//! Lists for operators, which cost no more on a full database than on an empty one.
+//! Lists for operators. Their cost is bounded, whatever the size of the tables.
 
 pub mod dead_letters;
 pub mod events;

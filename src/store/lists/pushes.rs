@@ -1,8 +1,7 @@
-//! Pushes as operators see them: lists that stay cheap at any size, and one with all that is
-//! known of it.
+//! Reads pushes for operators: lists with a bounded cost, and a single push.
 //!
-//! Pages go by id. What no index serves is looked for in a bounded number of rows (the *scan*),
-//! and the answer then carries a cursor even if it found less than a page.
+//! Pages are ordered by id. A filter without an index is applied to a bounded number of rows (the
+//! *scan*), and the result then has a cursor even if it is shorter than a page.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -19,9 +18,8 @@ use crate::store::lists::pages::{IdRow, page_end};
 use crate::store::statement::statement;
 use crate::store::tables::columns::StatusColumn;
 
-/// A push, as it stands.
+/// The current state of a push. The migrations describe the columns.
 #[derive(Debug, Clone, QueryableByName)]
-#[expect(missing_docs, reason = "the columns are described in the migrations")]
 pub struct PushRow {
     #[diesel(sql_type = BigInt)]
     pub id: DeliveryId,
@@ -49,16 +47,15 @@ pub struct PushRow {
     pub last_error: Option<String>,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub replay_of: Option<i64>,
-    /// When its event was published.
+    /// The time at which the event was published.
     #[diesel(sql_type = Timestamptz)]
     pub created_at: DateTime<Utc>,
     #[diesel(sql_type = Timestamptz)]
     pub updated_at: DateTime<Utc>,
 }
 
-/// Which pushes are wanted.
+/// A filter for pushes. Its fields are named as in the API.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs, reason = "named as in the contract")]
 pub struct PushFilter {
     pub event_id: Option<EventId>,
     pub subscription_id: Option<SubscriptionId>,
@@ -66,7 +63,7 @@ pub struct PushFilter {
 }
 
 impl PushFilter {
-    /// What serves it.
+    /// Returns the index that serves the filter.
     fn index(&self) -> Index {
         match (self.event_id, self.subscription_id, self.status) {
             (Some(event_id), ..) => Index::OfEvent(event_id),
@@ -76,8 +73,8 @@ impl PushFilter {
         }
     }
 
-    /// Whether rows have to be read and thrown away. An event has no more pushes than there are
-    /// subscriptions: those are read in any case.
+    /// Returns whether rows must be read and discarded. An event has at most one push per subscription,
+    /// so the pushes of an event are always all read.
     fn needs_scan(&self) -> bool {
         match self.index() {
             Index::OfEvent(_) | Index::Unhappy(_) => false,
@@ -87,13 +84,13 @@ impl PushFilter {
     }
 }
 
-/// The index in which pushes are looked for.
+/// The index in which pushes are searched.
 #[derive(Clone, Copy)]
 enum Index {
     OfEvent(EventId),
     OfSubscription(SubscriptionId),
     Unhappy(Status),
-    /// That of all work there is, pushes or not.
+    /// The index of all deliveries, including those that are not pushes.
     ById,
 }
 
@@ -101,7 +98,7 @@ const OF_SUBSCRIPTION: IndexRange = IndexRange { column: "d.subscription_id", id
 const UNHAPPY: IndexRange = IndexRange { column: "d.unhappy_status", id: "d.id", descending: false };
 
 impl Index {
-    /// The order of ids, as the index has it.
+    /// Returns the `ORDER BY` expression for the order of ids that follows the index.
     fn order(self) -> String {
         match self {
             Index::OfEvent(_) | Index::ById => "d.id".to_owned(),
@@ -114,11 +111,12 @@ impl Index {
 const COLUMNS: &str = "d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.max_retries, d.due_at, d.lease_expires_at, \
      d.cancel_requested, d.cancel_reason, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at";
 
-/// The event of each, looked up: the planner must not begin at its end of the join.
-const ITS_EVENT: &str =
+/// Looks up the event of each push. `OFFSET 0` keeps the planner from beginning the join at the events.
+const JOIN_EVENT: &str =
     " CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE id = d.event_id OFFSET 0) e WHERE true";
 
-/// A page of pushes in the order of ids, and where to go on if there may be more.
+/// Returns a page of pushes in the order of ids, and the position of the next page if there may be more.
+/// A filter without an index reads at most `scan` rows.
 pub async fn list_pushes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -128,7 +126,7 @@ pub async fn list_pushes(
     scan: i64,
 ) -> QueryResult<(Vec<PushRow>, Option<i64>)> {
     let scan_end = if filter.needs_scan() { scan_end(conn, scope, filter, after, scan).await? } else { None };
-    let mut statement = indexed(COLUMNS, ITS_EVENT, scope, filter, after);
+    let mut statement = indexed(COLUMNS, JOIN_EVENT, scope, filter, after);
     statement = statement.sql(" AND d.subscription_id IS NOT NULL");
     if let Some(end) = scan_end {
         statement = statement.and::<BigInt, _>("d.id <=", end);
@@ -144,7 +142,7 @@ pub async fn list_pushes(
     Ok((rows, next))
 }
 
-/// The first pushes of an event.
+/// Returns the first `limit` pushes of an event.
 pub async fn pushes_of_event(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -155,7 +153,7 @@ pub async fn pushes_of_event(
     Ok(list_pushes(conn, scope, &filter, 0, limit, limit).await?.0)
 }
 
-/// The last id that a bounded scan may look at; none if that is the end of the table.
+/// Returns the last id that a bounded scan may read, or `None` if it may read to the end of the table.
 async fn scan_end(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -168,11 +166,11 @@ async fn scan_end(
     Ok(rows.last().map(|row| row.id))
 }
 
-/// What its index can answer, in the order of ids.
+/// Returns the query with the conditions that an index serves.
 fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, after: i64) -> FilteredQuery<'a> {
     let select = format!("SELECT {columns} FROM ");
     let statement = match filter.index() {
-        // Fenced, or the planner may walk all ids there are in search of these few.
+        // `OFFSET 0` is a fence: without it the planner may walk all ids in search of these few.
         Index::OfEvent(event_id) => {
             FilteredQuery::new(format!("{select}(SELECT * FROM waybill.deliveries WHERE event_id = "))
                 .bind::<BigInt, _>(event_id)
@@ -188,7 +186,7 @@ fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, af
     }
 }
 
-/// One push, if there is one. An event's own row is none.
+/// Returns a push, or `None` if there is none. The event's own delivery is not a push.
 pub async fn get_push(conn: &mut AsyncPgConnection, scope: &Scope, id: DeliveryId) -> QueryResult<Option<PushRow>> {
     statement!("get_push")
         .query()

@@ -1,4 +1,4 @@
-//! Tags: what waits under each, for how long, and who serves it.
+//! Tags: the number of waiting events, the age of the oldest one, and the number of workers.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -9,23 +9,24 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::scope::Scope;
 use crate::store::statement::statement;
 
-/// A tag, as operators see it.
+/// A tag and the state of its queue.
 #[derive(Debug, QueryableByName)]
-#[expect(missing_docs, reason = "named as in the contract")]
 pub struct TagRow {
     #[diesel(sql_type = Text)]
     pub tag: String,
+    /// The number of waiting events, counted up to the cap + 1.
     #[diesel(sql_type = BigInt)]
     pub waiting: i64,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub oldest_at: Option<DateTime<Utc>>,
     #[diesel(sql_type = Nullable<Double>)]
     pub oldest_seconds: Option<f64>,
+    /// The number of workers that have requested the tag recently.
     #[diesel(sql_type = BigInt)]
     pub workers: i64,
 }
 
-/// A page of tags, by name. What waits is counted up to `count_cap` + 1.
+/// Returns a page of tags, ordered by name. Waiting events are counted up to `count_cap` + 1.
 pub async fn list_tags(
     conn: &mut AsyncPgConnection,
     scope: &Scope,

@@ -1,14 +1,14 @@
 -- :ids bigint[], :now timestamptz
 --
 -- Locks deliveries and returns them with what is needed to change them. Rows are locked in the order of
--- their ids, so that two callers cannot deadlock.
+-- their ids, which prevents deadlocks.
 SELECT d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.rescue_count, d.lease_id, d.worker_id,
        d.lease_expires_at, d.cancel_requested, d.cancel_reason, d.ready_seq, d.due_at, d.expires_at, d.ordering_key,
        d.started_at, d.settled_lease_id, d.settled_action, d.progress, d.result, d.last_error, d.updated_at,
        e.tags, e.backoff, e.payload_bytes, e.expires_at AS event_expires_at, coalesce(:now, now()) AS now,
-       d.open_deliveries IS NOT NULL AS is_roll_up, d.order_seq IS NOT NULL AS holds_turn,
+       d.open_deliveries IS NOT NULL AS is_roll_up, d.order_seq IS NOT NULL AS has_order_seq,
        coalesce(s.blocks_when_failed, false) AS blocks_when_failed,
-       -- A push has as many attempts as its subscription allows now.
+       -- For a push, the current setting of its subscription applies.
        greatest(d.retry_count, coalesce(s.max_attempts, d.max_retries)) AS max_retries
 FROM waybill.deliveries d
 CROSS JOIN LATERAL (

@@ -1,4 +1,4 @@
-//! Overdue deliveries whose ordering key is never free when a sweep tries it.
+//! Finds overdue deliveries whose ordering key is locked whenever a sweep tries to lock it.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -11,7 +11,7 @@ use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::deliveries::EarliestTimes;
 
-/// A delivery that is overdue, and the lock of its ordering key.
+/// An overdue delivery, and the lock of its ordering key.
 #[derive(Debug, Clone, Copy, QueryableByName)]
 pub struct OverdueInKey {
     #[diesel(sql_type = BigInt)]
@@ -20,22 +20,23 @@ pub struct OverdueInKey {
     pub key_lock: i32,
 }
 
-/// Which overdue deliveries to find.
+/// The parameters of [`find_busy_keys`].
 #[derive(Debug)]
 pub struct BusyKeyScan {
-    /// Where to begin; none: at the very beginning.
+    /// The low-water marks at which to begin. `None` means the beginning of the index.
     pub from: EarliestTimes,
+    /// The time by which a delivery must be overdue.
     pub overdue_seconds: f64,
-    /// Candidates of each kind to read.
+    /// The maximum number of candidates to read of each kind (due, expired, lease).
     pub candidates: i64,
-    /// Whether leases that have run out are wanted, too.
+    /// Whether to include expired leases.
     pub with_leases: bool,
 }
 
-/// The statement behind [`find_busy_keys`].
+/// The statement behind [`find_busy_keys`], public for the cost tests.
 pub const FIND_BUSY_KEYS: Statement = statement!("find_busy_keys");
 
-/// Returns overdue deliveries that have an ordering key. Nothing is locked.
+/// Returns overdue deliveries that have an ordering key. Does not lock anything.
 pub async fn find_busy_keys(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,

@@ -1,5 +1,5 @@
-//! The catalog: the active subscriptions as servers copy them to match events, and the number that
-//! stands for them.
+//! The catalog: the active subscriptions, of which each server keeps a snapshot to match events, and the
+//! generation number that identifies the current set.
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::{OptionalExtension, QueryDsl, QueryableByName};
@@ -14,42 +14,41 @@ use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::schema::subscription_catalog;
 
-/// Gives the catalog another number, a random one: it is not the same again after a restore and as
-/// many changes. Call it first: those who change any subscription take turns by it.
+/// Gives the catalog a new generation. The number is random: a counter could reach the same number again
+/// after a restore, with other subscriptions. Call this first: its row lock serialises all changes of
+/// subscriptions.
 pub async fn renew_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<()> {
     let renew =
         "UPDATE waybill.subscription_catalog SET generation = waybill.random_generation() WHERE namespace_id = $1";
     sql_query(renew).bind::<Integer, _>(scope.namespace).execute(conn).await.map(drop)
 }
 
-/// An active subscription, as servers copy it.
+/// A subscription with what is needed to match events and to send pushes.
 #[derive(Debug, QueryableByName)]
 pub struct CatalogRow {
-    /// Its id.
     #[diesel(sql_type = BigInt)]
     pub id: SubscriptionId,
-    /// Its version.
     #[diesel(sql_type = Integer)]
     pub version: i32,
-    /// What was set.
+    /// The settings, as JSON.
     #[diesel(sql_type = Json)]
     pub spec: JsonColumn,
-    /// What to sign with, the present secret first.
+    /// The secrets to sign with, the current one first.
     #[diesel(sql_type = Array<Text>)]
     pub secrets: Vec<String>,
-    /// Until when each.
+    /// The time at which each secret expires.
     #[diesel(sql_type = Array<Nullable<Timestamptz>>)]
     pub secrets_expire_at: Vec<Option<DateTime<Utc>>>,
 }
 
-/// The number of the present catalog.
+/// Returns the generation of the current catalog.
 pub async fn load_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
     subscription_catalog::table.find(scope.namespace).select(subscription_catalog::generation).first(conn).await
 }
 
-/// A row of the catalog, or none, with the number of the catalog.
+/// The generation of the catalog, with a subscription or none.
 #[derive(QueryableByName)]
-struct NumberedRow {
+struct GenerationRow {
     #[diesel(sql_type = BigInt)]
     generation: i64,
     #[diesel(sql_type = Nullable<BigInt>)]
@@ -64,8 +63,8 @@ struct NumberedRow {
     secrets_expire_at: Option<Vec<Option<DateTime<Utc>>>>,
 }
 
-impl NumberedRow {
-    fn row(self) -> Option<CatalogRow> {
+impl GenerationRow {
+    fn subscription(self) -> Option<CatalogRow> {
         Some(CatalogRow {
             id: self.id?,
             version: self.version?,
@@ -76,18 +75,18 @@ impl NumberedRow {
     }
 }
 
-/// Returns all active subscriptions, and the number that stands for them. One statement, and so one
-/// snapshot: rows of one catalog under the number of the one before would count as current after a
-/// restore to that number.
+/// Returns the generation of the catalog and all active subscriptions. One statement reads both, in one
+/// snapshot: rows stored under an older generation would count as current after a restore to that
+/// generation.
 pub async fn load_catalog(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<(i64, Vec<CatalogRow>)> {
-    let rows: Vec<NumberedRow> =
+    let rows: Vec<GenerationRow> =
         statement!("load_catalog").query().bind::<Integer, _>(scope.namespace).cached().load(conn).await?;
     let generation = rows.as_slice().first().ok_or(diesel::NotFound)?.generation;
-    Ok((generation, rows.into_iter().filter_map(NumberedRow::row).collect()))
+    Ok((generation, rows.into_iter().filter_map(GenerationRow::subscription).collect()))
 }
 
-/// One subscription, active or not, as servers copy it.
-pub async fn load_one(
+/// Returns one subscription, active or not, in the form of [`load_catalog`].
+pub async fn load_catalog_row(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     id: SubscriptionId,

@@ -1,4 +1,4 @@
-//! Claims that may be asked for again, by their `request_id`.
+//! Claims that a worker may repeat, identified by their `request_id`.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -14,42 +14,39 @@ use crate::store::statement::statement;
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::schema::{claim_requests, deliveries, events};
 
-/// Who asked, and under which name.
+/// The key of a claim request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestKey<'a> {
-    /// Whose queue.
     pub namespace: NamespaceId,
-    /// The worker.
     pub worker_id: &'a str,
-    /// Its name for the claim.
+    /// The worker's id for the request, the same in each repetition.
     pub request_id: &'a str,
 }
 
-/// What a request was given when it was first asked.
+/// The claims that the first call of a request received.
 #[derive(Debug, Default, QueryableByName)]
 pub struct Remembered {
-    /// The deliveries.
     #[diesel(sql_type = Array<BigInt>)]
     pub delivery_ids: Vec<DeliveryId>,
-    /// Their leases, in the same order.
+    /// The leases of the deliveries, in the same order.
     #[diesel(sql_type = Array<BigInt>)]
     pub lease_ids: Vec<LeaseId>,
 }
 
-/// A request, locked.
+/// A claim request under lock.
 #[derive(Debug, QueryableByName)]
 pub struct LockedRequest {
-    /// What was given the last time.
+    /// The claims that earlier calls received.
     #[diesel(embed)]
     pub remembered: Remembered,
-    /// How often it was asked, this time included.
+    /// The number of calls, including this one.
     #[diesel(sql_type = Integer)]
     pub asks: i32,
 }
 
-/// Locks the request until the transaction ends, and tells what it was given before.
-/// Simultaneous askers take turns here. A request that was never given anything leaves no
-/// trace: idle workers ask all day, each time by another name.
+/// Locks a request until the transaction ends, and returns the claims that it received before.
+/// Concurrent calls of the same request are serialised here. A request that has received nothing is not
+/// stored: idle workers send requests all day, each with a new id.
 pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> QueryResult<LockedRequest> {
     statement!("lock_claim_request")
         .query()
@@ -59,8 +56,8 @@ pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> 
         .cached()
         .execute(conn)
         .await?;
-    // A statement of its own: it must see what the last holder of the lock has written.
-    let asked_before: Option<LockedRequest> = statement!("repeat_claim_request")
+    // A separate statement, since its snapshot must include what the last holder of the lock committed.
+    let repeated: Option<LockedRequest> = statement!("repeat_claim_request")
         .query()
         .bind::<Integer, _>(key.namespace)
         .bind::<Text, _>(key.worker_id)
@@ -69,10 +66,10 @@ pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> 
         .get_result(conn)
         .await
         .optional()?;
-    Ok(asked_before.unwrap_or(LockedRequest { remembered: Remembered::default(), asks: 1 }))
+    Ok(repeated.unwrap_or(LockedRequest { remembered: Remembered::default(), asks: 1 }))
 }
 
-/// Locks the request's row and tells whether nobody has asked since the `asks`-th time.
+/// Locks the row of a request. Returns whether call number `asks` is still the latest one.
 pub async fn is_last_ask(conn: &mut AsyncPgConnection, key: RequestKey<'_>, asks: i32) -> QueryResult<bool> {
     let last: Option<i32> = claim_requests::table
         .find((key.namespace, key.worker_id, key.request_id))
@@ -81,11 +78,11 @@ pub async fn is_last_ask(conn: &mut AsyncPgConnection, key: RequestKey<'_>, asks
         .first(conn)
         .await
         .optional()?;
-    // Forgotten: nobody has asked for a day.
+    // The row has been deleted by retention: the request has not been repeated for a day.
     Ok(last.is_none_or(|last| last == asks))
 }
 
-/// Remembers what the request was given.
+/// Stores the claims that a request received, for its repetitions.
 pub async fn remember_claim(
     conn: &mut AsyncPgConnection,
     key: RequestKey<'_>,
@@ -106,8 +103,8 @@ pub async fn remember_claim(
         .map(drop)
 }
 
-/// The events of these claims whose leases still stand, in the order remembered. A lease that
-/// has run out does not stand, even if nobody has taken the work back yet.
+/// Returns the events of the remembered claims whose leases are still valid, in the remembered order. An
+/// expired lease is not valid, even if the delivery has not been reset yet.
 pub async fn load_standing(
     conn: &mut AsyncPgConnection,
     remembered: &Remembered,
@@ -121,13 +118,8 @@ pub async fn load_standing(
         .select(EventRow::as_select())
         .load(conn)
         .await?;
-    let standing = |id: DeliveryId, lease: LeaseId| {
+    let valid = |id: DeliveryId, lease: LeaseId| {
         rows.iter().find(|row| row.event.id.own_delivery() == id && row.work.lease_id == lease).cloned()
     };
-    Ok(remembered
-        .delivery_ids
-        .iter()
-        .zip(&remembered.lease_ids)
-        .filter_map(|(id, lease)| standing(*id, *lease))
-        .collect())
+    Ok(remembered.delivery_ids.iter().zip(&remembered.lease_ids).filter_map(|(id, lease)| valid(*id, *lease)).collect())
 }

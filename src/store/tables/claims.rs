@@ -1,4 +1,4 @@
-//! Claims: the one statement that hands work out.
+//! Claims: the statement that gives deliveries to workers and to the dispatcher.
 
 use diesel::QueryResult;
 use diesel::deserialize::{self, QueryableByName};
@@ -15,70 +15,65 @@ use crate::store::statement::{Statement, statement};
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::events::LARGE_PAYLOAD;
 
-/// A claim, as the statement wants it.
+/// The parameters of [`claim_deliveries`].
 #[derive(Debug, Clone)]
 pub struct ClaimQuery<'a> {
-    /// Whose queues.
     pub scope: Scope,
-    /// Which queues.
     pub queues: &'a [String],
-    /// Where to begin in each, by rank and number.
+    /// The position in each queue at which to begin, as rank and seq.
     pub from: &'a [(i16, i64)],
-    /// How far to look into each queue.
+    /// The number of entries to read in each queue.
     pub windows: &'a [i64],
-    /// Who gets the first, the second, … delivery; as many as there are names, at most.
+    /// The worker of the first, the second, … delivery. No more deliveries are claimed than workers given.
     pub worker_ids: &'a [&'a str],
-    /// For how long each.
+    /// The lease of the first, the second, … delivery.
     pub lease_seconds: &'a [i32],
-    /// For how long what is found in each queue, if it goes by that.
+    /// The lease in seconds of deliveries from each queue. It overrides `lease_seconds`; used for pushes.
     pub queue_leases: Option<&'a [i32]>,
-    /// Which subscription each queue is, and at which version it must be for anything of it to
-    /// be had, if they are subscriptions' queues.
+    /// The subscription of each queue, and the version that it must have for its pushes to be claimed.
+    /// `None` for pull queues.
     pub subscriptions: Option<&'a [(SubscriptionId, i32)]>,
-    /// How many bytes of payloads at most, if that is more than one delivery.
+    /// The maximum number of payload bytes to claim. A single delivery may exceed it.
     pub max_bytes: i64,
 }
 
-/// What a claim found.
+/// The result of a claim.
 #[derive(Debug)]
 pub struct Claimed {
-    /// What was claimed, in claim order.
+    /// The claimed events, in claim order.
     pub events: Vec<ClaimedEvent>,
-    /// The queues in which entries were seen and left, and how many; of pushes only if nothing was
-    /// claimed.
+    /// The queues with entries that were read but not claimed, and the number of these entries. For
+    /// pushes it is filled only if nothing was claimed.
     pub left: Vec<(String, usize)>,
 }
 
 impl Claimed {
-    /// Returns whether nothing was claimed although work is there: others are just taking it, or
-    /// it has expired.
+    /// Returns whether nothing was claimed although there are entries: other claims are taking them, or
+    /// they have expired.
     pub fn is_out_of_reach(&self) -> bool {
         self.events.is_empty() && !self.left.is_empty()
     }
 }
 
-/// One of them.
+/// A claimed delivery with its event.
 #[derive(Debug)]
 pub struct ClaimedEvent {
-    /// The number of the name that got it.
+    /// The index in `worker_ids` of the worker that claimed it.
     pub slot: usize,
-    /// The queue in which it was found, and where the next claim may begin there, by rank and
-    /// number.
+    /// The queue in which it was found, and the rank and seq at which the next claim may begin there.
     pub next: (String, i16, i64),
-    /// The delivery.
     pub delivery_id: DeliveryId,
-    /// Whom it is pushed to, if it is.
+    /// The subscription, if the delivery is a push.
     pub subscription_id: Option<SubscriptionId>,
-    /// The dead letter from which it is sent again, if that says how.
+    /// The dead letter that is being replayed, if any.
     pub replay_of: Option<i64>,
-    /// The event.
     pub row: EventRow,
 }
 
-/// One row of the statement.
+/// One row of the statement's result.
 enum ClaimRow {
     Claimed(ClaimedEvent),
-    /// A queue with entries that were not claimed, and their number.
+    /// A queue with entries that were not claimed, and the number of these entries.
     Left(String, usize),
 }
 
@@ -93,7 +88,7 @@ impl QueryableByName<Pg> for ClaimRow {
         let rank = NamedRow::get::<SmallInt, _>(row, "next_rank")?;
         let seq = NamedRow::get::<BigInt, _>(row, "next_seq")?;
         Ok(ClaimRow::Claimed(ClaimedEvent {
-            // SQL counts from one.
+            // SQL counts from 1.
             slot: slot as usize - 1,
             next: (queue, rank, seq),
             delivery_id,
@@ -104,10 +99,10 @@ impl QueryableByName<Pg> for ClaimRow {
     }
 }
 
-/// The statement behind [`claim_deliveries`], for those who measure it.
+/// The statement behind [`claim_deliveries`], public for the cost tests.
 pub const CLAIM_DELIVERIES: Statement = statement!("claim_deliveries");
 
-/// Claims deliveries: PENDING → PROCESSING, out of `ready`, PICKED in the log.
+/// Claims deliveries. Sets them from PENDING to PROCESSING, removes them from `ready`, and logs PICKED.
 pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'_>) -> QueryResult<Claimed> {
     let (subscription_ids, versions): (Option<Vec<SubscriptionId>>, Option<Vec<i32>>) =
         query.subscriptions.map(|subscriptions| subscriptions.iter().copied().unzip()).unzip();

@@ -1,4 +1,4 @@
-//! How the domain's words look in columns.
+//! Conversions between the domain's types and columns.
 
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::expression::AsExpression;
@@ -12,7 +12,7 @@ use std::io::Write;
 use crate::domain::ids::{DeliveryId, EventId, LeaseId, NamespaceId, SubscriptionId};
 use crate::domain::{action::Action, json::RawJson, status::Status};
 
-/// [`RawJson`] as a `json` column: the text itself, in both directions.
+/// [`RawJson`] as a `json` column. The text is stored and returned unchanged.
 #[derive(Debug, Clone, AsExpression, FromSqlRow)]
 #[diesel(sql_type = Json)]
 pub struct JsonColumn(pub RawJson);
@@ -30,7 +30,7 @@ impl ToSql<Json, Pg> for JsonColumn {
     }
 }
 
-/// The same on its way in, borrowed: payloads are not copied to be bound.
+/// A borrowed [`RawJson`] as a parameter. Binding it does not copy the payload.
 #[derive(Debug, Clone, Copy, AsExpression)]
 #[diesel(sql_type = Json)]
 pub struct JsonParameter<'a>(pub &'a RawJson);
@@ -49,8 +49,8 @@ pub struct StatusColumn(pub Status);
 
 impl FromSql<Text, Pg> for StatusColumn {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
-        let word = std::str::from_utf8(value.as_bytes())?;
-        let status = Status::parse(word).ok_or_else(|| format!("unknown status {word}"))?;
+        let text = std::str::from_utf8(value.as_bytes())?;
+        let status = Status::parse(text).ok_or_else(|| format!("unknown status {text}"))?;
         Ok(StatusColumn(status))
     }
 }
@@ -62,13 +62,13 @@ pub struct ActionColumn(pub Action);
 
 impl FromSql<Text, Pg> for ActionColumn {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
-        let word = std::str::from_utf8(value.as_bytes())?;
-        let action = Action::parse(word).ok_or_else(|| format!("unknown action {word}"))?;
+        let text = std::str::from_utf8(value.as_bytes())?;
+        let action = Action::parse(text).ok_or_else(|| format!("unknown action {text}"))?;
         Ok(ActionColumn(action))
     }
 }
 
-/// Stores an identifier of the domain as the number that it is.
+/// Implements Diesel's traits for an id newtype, which is stored as its number.
 macro_rules! id_column {
     ($id:ty, $sql:ty, $number:ty) => {
         impl FromSql<$sql, Pg> for $id {

@@ -1,4 +1,6 @@
-//! Completions by whoever simply holds the work: one guarded statement.
+//! Completions by the holder of the lease, in one guarded statement.
+//!
+//! This is the fast path of the most frequent settlement. All other cases are loaded and judged.
 
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
@@ -12,43 +14,39 @@ use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::JsonParameter;
 use crate::store::tables::event_log::LogEntry;
-use crate::store::tables::events::used;
+use crate::store::tables::events::column_or_null;
 
-/// A completion, as the short way wants it.
+/// A completion to try on the fast path.
 #[derive(Debug)]
 pub struct Completion<'a> {
-    /// The delivery.
     pub id: DeliveryId,
-    /// The claim meant, if the worker says.
+    /// The claim that the worker means. `None` means the latest claim of the worker.
     pub lease_id: Option<LeaseId>,
-    /// The worker.
     pub worker_id: &'a str,
-    /// What it says.
     pub report: &'a Report,
 }
 
-/// A completion that went the short way.
+/// A completion that the fast path has recorded.
 #[derive(Debug, QueryableByName)]
 pub struct Completed {
-    /// Its place among those given, counted from one.
+    /// The number of the completion in the order given, from 1.
     #[diesel(sql_type = BigInt)]
     pub ord: i64,
-    /// The line that it left.
     #[diesel(embed)]
     pub entry: LogEntry,
-    /// Failures before it.
+    /// The number of failed attempts before.
     #[diesel(sql_type = Integer)]
     pub retry_count: i32,
-    /// Attempts in all.
+    /// The maximum number of attempts.
     #[diesel(sql_type = Integer)]
     pub max_retries: i32,
 }
 
-/// The statement behind [`complete_deliveries`], for those who measure it.
+/// The statement behind [`complete_deliveries`], public for the cost tests.
 pub const COMPLETE_DELIVERIES: Statement = statement!("complete_deliveries");
 
-/// Completes what is simply held by its caller; whatever is missing in the answer was not
-/// touched and has to be judged.
+/// Completes the deliveries that their worker holds. A delivery that is missing in the result was not
+/// changed and must be judged.
 pub async fn complete_deliveries(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -62,11 +60,11 @@ pub async fn complete_deliveries(
         .bind::<Array<BigInt>, _>(completions.iter().map(|c| c.id).collect::<Vec<_>>())
         .bind::<Array<Nullable<BigInt>>, _>(completions.iter().map(|c| c.lease_id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(completions.iter().map(|c| c.worker_id).collect::<Vec<_>>())
-        .bind::<Nullable<Array<Nullable<Integer>>>, _>(used(&reports, |r| r.status_code))
-        .bind::<Nullable<Array<Nullable<BigInt>>>, _>(used(&reports, |r| r.execution_time_ms))
-        .bind::<Nullable<Array<Nullable<Json>>>, _>(used(&reports, |r| r.result.as_ref().map(JsonParameter)))
-        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&reports, |r| r.push.response_excerpt.as_deref()))
-        .bind::<Nullable<Array<Nullable<Integer>>>, _>(used(&reports, |r| r.push.subscription_version))
+        .bind::<Nullable<Array<Nullable<Integer>>>, _>(column_or_null(&reports, |r| r.status_code))
+        .bind::<Nullable<Array<Nullable<BigInt>>>, _>(column_or_null(&reports, |r| r.execution_time_ms))
+        .bind::<Nullable<Array<Nullable<Json>>>, _>(column_or_null(&reports, |r| r.result.as_ref().map(JsonParameter)))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null(&reports, |r| r.push.response_excerpt.as_deref()))
+        .bind::<Nullable<Array<Nullable<Integer>>>, _>(column_or_null(&reports, |r| r.push.subscription_version))
         .cached()
         .load(conn)
         .await

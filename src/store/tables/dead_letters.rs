@@ -1,4 +1,4 @@
-//! Dead letters: pushes that were given up, as they were at the time.
+//! Dead letters: abandoned pushes, with snapshots of the event, the subscription and the attempts.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -13,21 +13,20 @@ use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::JsonColumn;
 
-/// A push that has just been given up.
+/// A push that has just been abandoned.
 #[derive(Debug, Clone)]
 pub struct NewDeadLetter {
-    /// The delivery.
     pub delivery_id: DeliveryId,
-    /// Why: a word of the closed list in the migration.
+    /// The reason, one of the closed list in the migration.
     pub reason: &'static str,
-    /// Who moved it here by hand, if somebody did.
+    /// The operator who moved the push to the dead letters, if any.
     pub moved_by: Option<String>,
 }
 
-/// The statement behind [`insert_dead_letters`], for those who measure it.
+/// The statement behind [`insert_dead_letters`], public for the cost tests.
 pub const INSERT_DEAD_LETTERS: Statement = statement!("insert_dead_letters");
 
-/// Keeps a copy of pushes that have just been given up, in the same transaction.
+/// Stores abandoned pushes as dead letters. Call it in the transaction that abandons them.
 pub async fn insert_dead_letters(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
@@ -45,32 +44,30 @@ pub async fn insert_dead_letters(
         .map(drop)
 }
 
-/// A push that was given up or called off comes back to life.
+/// An abandoned or cancelled push that is pending again.
 #[derive(Debug, Clone)]
 pub struct Revival {
-    /// The delivery.
     pub delivery_id: DeliveryId,
-    /// How it is sent, if it comes back from the dead letters; as it ever was, if not.
+    /// How to send it, if a dead letter is replayed. `None` for a plain retry.
     pub replay: Option<ReplayTerms>,
 }
 
-/// How a dead letter is sent again.
+/// How a dead letter is replayed.
 #[derive(Debug, Clone)]
 pub struct ReplayTerms {
-    /// Which: the one of its delivery that waits for somebody to decide.
+    /// The open dead letter of the delivery.
     pub dead_letter_id: i64,
-    /// By whose word.
+    /// The operator who requested the replay.
     pub by: String,
-    /// By which configuration.
     pub config: ReplayConfig,
-    /// Another body, if it was edited.
+    /// The edited payload, if it was edited.
     pub payload: Option<RawJson>,
-    /// Another id for the receiver to know it by.
+    /// A new webhook id, if the receiver is to treat the replay as a new message.
     pub webhook_id: Option<String>,
 }
 
-/// Deliveries have been revived: the dead letters that waited for that are done with, and each
-/// delivery remembers from which of them it is sent, or that it is from none.
+/// Closes the open dead letters of deliveries that are pending again. Stores on each delivery which dead
+/// letter it replays, or that it replays none.
 pub async fn revive_dead_letters(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
@@ -93,9 +90,8 @@ pub async fn revive_dead_letters(
         .map(drop)
 }
 
-/// How a push is sent that comes from the dead letters.
+/// How to send a replayed push.
 #[derive(Debug, QueryableByName)]
-#[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct ReplayRow {
     #[diesel(sql_type = Text)]
     pub replay_config: String,
@@ -103,14 +99,14 @@ pub struct ReplayRow {
     pub subscription: JsonColumn,
     #[diesel(sql_type = Integer)]
     pub subscription_version: i32,
-    /// The edited body, or the one that was given up.
+    /// The edited payload, or the payload of the abandoned push.
     #[diesel(sql_type = Json)]
     pub payload: JsonColumn,
     #[diesel(sql_type = Nullable<Text>)]
     pub replay_webhook_id: Option<String>,
 }
 
-/// The terms on which a dead letter is sent again, if it has not been forgotten since.
+/// Returns how a dead letter is replayed, or `None` if it has been deleted since.
 pub async fn load_replay(conn: &mut AsyncPgConnection, dead_letter_id: i64) -> QueryResult<Option<ReplayRow>> {
     statement!("load_replay").query().bind::<BigInt, _>(dead_letter_id).cached().get_result(conn).await.optional()
 }

@@ -1,4 +1,4 @@
-//! Deliveries: loaded under lock, and written back.
+//! Loads deliveries under lock, and saves them.
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::QueryableByName;
@@ -14,35 +14,35 @@ use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::{ActionColumn, JsonColumn, StatusColumn};
 
-/// A delivery under lock, with what is needed to decide about it.
+/// A locked delivery, with what is needed to change it.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The delivery.
     pub delivery: Delivery,
-    /// Where it stood when it was loaded.
-    pub was: Status,
-    /// Whether it only counts what became of an event's pushes.
+    /// The status when the delivery was loaded.
+    pub previous_status: Status,
+    /// Whether the row is a roll-up: it only counts the results of its event's pushes.
     pub is_roll_up: bool,
-    /// Whether it has a place in the order of its key: what was given up may keep its own.
-    pub holds_turn: bool,
-    /// Whether nobody is there any more to push it to; known once it was asked for.
+    /// Whether it has a position in the order of its key. A failed delivery may keep its position and so
+    /// block the key.
+    pub has_order_seq: bool,
+    /// Whether the subscription of the push has been deleted. False until it has been checked.
     pub is_orphan: bool,
-    /// The event's tags.
     pub tags: Vec<String>,
-    /// The event's backoff, if it has its own.
+    /// The backoff of the event. `None` means the server's default.
     pub backoff: Option<Backoff>,
-    /// Bytes of the event's payload, if it is a large one.
+    /// The bytes of the event's payload, if it is a large one.
     pub large_payload_bytes: Option<i32>,
-    /// When the event becomes worthless, whatever became of the delivery.
+    /// The time at which the event expires. The delivery's own `expires_at` is cleared when it ends.
     pub event_expires_at: Option<DateTime<Utc>>,
-    /// When it was last changed: of work that somebody holds, the last sign of life.
+    /// The time of the last change. For a held delivery it is the worker's last sign of life.
     pub updated_at: DateTime<Utc>,
-    /// The transaction's time.
+    /// The time of the transaction.
     pub now: DateTime<Utc>,
 }
 
 impl Loaded {
-    /// An expiry that has passed would end at once what is brought back to life.
+    /// Restores the expiry of the event, unless it has passed: a delivery that is made pending again would
+    /// otherwise expire at once.
     pub fn forget_past_expiry(&mut self) {
         self.delivery.expires_at = self.event_expires_at.filter(|at| *at > self.now);
     }
@@ -107,7 +107,7 @@ struct LoadedRow {
     #[diesel(sql_type = Bool)]
     is_roll_up: bool,
     #[diesel(sql_type = Bool)]
-    holds_turn: bool,
+    has_order_seq: bool,
     #[diesel(sql_type = Bool)]
     blocks_when_failed: bool,
     #[diesel(sql_type = Integer)]
@@ -130,13 +130,13 @@ impl From<LoadedRow> for Loaded {
     fn from(row: LoadedRow) -> Self {
         let readiness = row.readiness();
         Loaded {
-            was: row.status.0,
+            previous_status: row.status.0,
             is_roll_up: row.is_roll_up,
-            holds_turn: row.holds_turn,
+            has_order_seq: row.has_order_seq,
             is_orphan: false,
             tags: row.tags,
-            // It was checked before it was stored; a later version may know strategies that
-            // this one does not, and then the server's default serves.
+            // The backoff was validated before it was stored. A later version may have stored a strategy
+            // that this version does not know; then the server's default applies.
             backoff: row.backoff.and_then(|json| serde_json::from_str(json.0.as_str()).ok()),
             large_payload_bytes: row.payload_bytes,
             event_expires_at: row.event_expires_at,
@@ -172,10 +172,10 @@ impl From<LoadedRow> for Loaded {
     }
 }
 
-/// The statement behind [`load_deliveries`], for those who measure it.
+/// The statement behind [`load_deliveries`], public for the cost tests.
 pub const LOAD_DELIVERIES: Statement = statement!("load_deliveries");
 
-/// The statement behind [`save_deliveries`], for those who measure it.
+/// The statement behind [`save_deliveries`], public for the cost tests.
 pub const SAVE_DELIVERIES: Statement = statement!("save_deliveries");
 
 /// Loads deliveries and locks their rows until the transaction ends.
@@ -194,17 +194,16 @@ pub async fn load_deliveries(
     Ok(rows.into_iter().map(Loaded::from).collect())
 }
 
-/// A delivery to be written back.
+/// A delivery to save.
 #[derive(Debug)]
 pub struct Save<'a> {
-    /// Its new state.
     pub delivery: &'a Delivery,
-    /// Whether it queues up behind its key anew.
+    /// Whether it moves to the end of its ordering key.
     pub to_tail: bool,
 }
 
-/// Writes deliveries back that were loaded under lock, `ready` included; answers those that
-/// entered it.
+/// Saves deliveries that were loaded under lock, and updates `ready`. Returns the deliveries that entered
+/// `ready`.
 pub async fn save_deliveries(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
@@ -240,35 +239,33 @@ pub async fn save_deliveries(
         .await
 }
 
-/// A delivery that entered `ready`, and its place there.
+/// A delivery that entered `ready`, with its position there.
 #[derive(Debug, Clone, Copy, QueryableByName)]
 pub struct EnteredRow {
-    /// The delivery.
     #[diesel(sql_type = BigInt)]
     pub id: DeliveryId,
-    /// Minus its priority.
+    /// The negated priority.
     #[diesel(sql_type = SmallInt)]
     pub rank: i16,
-    /// Its number.
     #[diesel(sql_type = BigInt)]
     pub seq: i64,
 }
 
-/// The first moments that anything waits for.
+/// The earliest times for which any delivery waits.
 #[derive(Debug, Default, QueryableByName)]
 pub struct EarliestTimes {
-    /// Falling due.
+    /// The earliest time at which a delivery becomes due.
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub due_at: Option<DateTime<Utc>>,
-    /// Becoming worthless.
+    /// The earliest time at which a delivery expires.
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub expires_at: Option<DateTime<Utc>>,
-    /// Having its lease looked at.
+    /// The earliest time at which a lease is to be checked.
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub look_at: Option<DateTime<Utc>>,
 }
 
-/// Finds the first moments, looking from the very beginning.
+/// Returns the earliest times, read from the beginning of each index instead of a low-water mark.
 pub async fn find_earliest_times(conn: &mut AsyncPgConnection) -> QueryResult<EarliestTimes> {
     sql_query(
         "SELECT (SELECT due_at FROM waybill.deliveries WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1), \

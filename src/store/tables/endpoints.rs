@@ -1,4 +1,5 @@
-//! Endpoints: how the places are doing that pushes go to, and what may be sent there now.
+//! Endpoints: circuit breakers and pauses of the URLs that pushes go to, and rate limits of
+//! subscriptions.
 
 use std::collections::BTreeMap;
 
@@ -13,33 +14,29 @@ use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
 
-/// Whether anything may be sent to a subscription now.
+/// Whether pushes may be sent to a subscription now.
 #[derive(Debug, Clone, QueryableByName)]
 pub struct EndpointGate {
-    /// The subscription.
     #[diesel(sql_type = BigInt)]
     pub subscription_id: SubscriptionId,
-    /// Its version.
     #[diesel(sql_type = Integer)]
     pub version: i32,
-    /// Whether it is switched on.
     #[diesel(sql_type = Bool)]
     pub is_active: bool,
-    /// Its endpoint.
     #[diesel(sql_type = Text)]
     pub url: String,
-    /// How often in a row the endpoint has failed.
+    /// The number of consecutive failures of the endpoint.
     #[diesel(sql_type = Integer)]
     pub failures_in_row: i32,
-    /// Whether the endpoint's breaker is open.
+    /// Whether the endpoint's circuit breaker is open.
     #[diesel(sql_type = Bool)]
     pub is_open: bool,
-    /// For how many more seconds nothing may be sent.
+    /// The seconds until the endpoint's pause ends. `None` if it is not paused.
     #[diesel(sql_type = Nullable<Double>)]
     pub paused_for: Option<f64>,
 }
 
-/// Looks whether anything may be sent to these subscriptions.
+/// Reads whether pushes may be sent to `subscription_ids`.
 pub async fn read_endpoint_gates(
     conn: &mut AsyncPgConnection,
     subscription_ids: &[SubscriptionId],
@@ -54,8 +51,8 @@ pub async fn read_endpoint_gates(
         .await
 }
 
-/// Takes the right to send one request to an endpoint whose breaker is open and whose pause is
-/// over. Nobody else gets it for `seconds`.
+/// Takes the right to probe an endpoint whose breaker is open and whose pause is over. No other server
+/// gets it for `seconds`. Returns whether it was taken.
 pub async fn take_probe(conn: &mut AsyncPgConnection, scope: &Scope, url: &str, seconds: f64) -> QueryResult<bool> {
     let taken = statement!("take_probe")
         .query()
@@ -69,8 +66,8 @@ pub async fn take_probe(conn: &mut AsyncPgConnection, scope: &Scope, url: &str, 
     Ok(taken > 0)
 }
 
-/// Gives that right back for these endpoints: whoever comes next may have it. Rows are locked in the
-/// order of their URLs' bytes, as everywhere, so that nobody waits in a circle.
+/// Returns the right to probe endpoints, so that the next server may take it. Locks the rows in the byte
+/// order of their URLs, as all statements do, which prevents deadlocks.
 pub async fn return_probes(conn: &mut AsyncPgConnection, scope: &Scope, urls: &[&str]) -> QueryResult<()> {
     statement!("return_probes")
         .query()
@@ -83,8 +80,8 @@ pub async fn return_probes(conn: &mut AsyncPgConnection, scope: &Scope, urls: &[
         .map(drop)
 }
 
-/// Sends nothing to each of these endpoints for as many seconds. A longer pause stays. URLs come once
-/// each and in order, so that nobody waits in a circle.
+/// Pauses each of `urls` for its number of `seconds`. A longer pause stays. The URLs must be distinct and
+/// in order, which prevents deadlocks.
 pub async fn pause_endpoints(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -103,12 +100,12 @@ pub async fn pause_endpoints(
         .map(drop)
 }
 
-/// When a breaker opens, and for how long.
+/// When a circuit breaker opens, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub struct BreakerRule {
-    /// After so many failures in a row.
+    /// The number of consecutive failures that opens the breaker.
     pub failures: i32,
-    /// For so many seconds.
+    /// The seconds for which nothing is sent.
     pub seconds: f64,
 }
 
@@ -124,16 +121,15 @@ struct UrlRow {
     url: String,
 }
 
-/// Failures of one endpoint.
+/// New failures of one endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// How many.
     pub count: i32,
-    /// Whether one of them was of a request that tried it out.
+    /// Whether one of them was a failed probe.
     pub has_probe: bool,
 }
 
-/// Counts failures of endpoints; the one that is too many opens an endpoint's breaker. Returns the
+/// Adds failures to endpoints, and opens the breakers of those that reach the limit of `rule`. Returns the
 /// endpoints whose breakers were opened.
 pub async fn record_endpoint_failures(
     conn: &mut AsyncPgConnection,
@@ -141,7 +137,7 @@ pub async fn record_endpoint_failures(
     failures: &BTreeMap<&str, Failures>,
     rule: BreakerRule,
 ) -> QueryResult<Vec<String>> {
-    let probed = failures.iter().filter(|(_, failures)| failures.has_probe).map(|(url, _)| *url);
+    let probed_urls = failures.iter().filter(|(_, failures)| failures.has_probe).map(|(url, _)| *url);
     let opened: Vec<UrlRow> = statement!("record_endpoint_failures")
         .query()
         .bind::<Integer, _>(scope.namespace)
@@ -150,14 +146,15 @@ pub async fn record_endpoint_failures(
         .bind::<Array<Integer>, _>(failures.values().map(|failures| failures.count).collect::<Vec<_>>())
         .bind::<Integer, _>(rule.failures)
         .bind::<Double, _>(rule.seconds)
-        .bind::<Array<Text>, _>(probed.collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(probed_urls.collect::<Vec<_>>())
         .cached()
         .load(conn)
         .await?;
     Ok(opened.into_iter().map(|row| row.url).collect())
 }
 
-/// Forgets endpoints' failures. Returns the endpoints whose breakers that closed.
+/// Resets the failures of endpoints and closes their breakers. Returns the endpoints whose breakers were
+/// open.
 pub async fn record_endpoint_successes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -174,8 +171,8 @@ pub async fn record_endpoint_successes(
     Ok(closed.into_iter().map(|row| row.url).collect())
 }
 
-/// Lifts an endpoint's pause, closes its breaker and forgets its failures. Returns whether the
-/// breaker was open.
+/// Ends an endpoint's pause, closes its breaker and resets its failures. Returns whether the breaker was
+/// open.
 pub async fn resume_endpoint(conn: &mut AsyncPgConnection, scope: &Scope, url: &str) -> QueryResult<bool> {
     let row: Option<Flag> = statement!("resume_endpoint")
         .query()
@@ -189,9 +186,8 @@ pub async fn resume_endpoint(conn: &mut AsyncPgConnection, scope: &Scope, url: &
     Ok(row.is_some_and(|row| row.flag))
 }
 
-/// How an endpoint is doing.
+/// The state of an endpoint. The migration describes the columns.
 #[derive(Debug, Clone, QueryableByName)]
-#[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct EndpointRow {
     #[diesel(sql_type = Text)]
     pub url: String,
@@ -205,7 +201,7 @@ pub struct EndpointRow {
     pub now: DateTime<Utc>,
 }
 
-/// How these endpoints are doing; those of which nothing is known are left out.
+/// Returns the state of endpoints. Endpoints without a row are left out.
 pub async fn load_endpoints(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -221,27 +217,27 @@ pub async fn load_endpoints(
         .await
 }
 
-/// What a subscription with a rate may send now.
+/// The requests that a subscription's rate limiter allows now.
 #[derive(Debug, Clone, QueryableByName)]
 pub struct Grant {
-    /// The subscription.
     #[diesel(sql_type = BigInt)]
     pub subscription_id: SubscriptionId,
-    /// So many.
+    /// The number of requests.
     #[diesel(sql_type = BigInt)]
     pub granted: i64,
-    /// In how many seconds the next one.
+    /// The seconds until the next request is allowed.
     #[diesel(sql_type = Double)]
     pub next_in: f64,
 }
 
-/// Takes of the subscriptions' rates what is wanted and there.
+/// Takes requests from the rate limiters of subscriptions. `wanted` has the subscription, its rate per
+/// second, and the maximum number of requests to take.
 pub async fn take_from_rates(
     conn: &mut AsyncPgConnection,
     wanted: &[(SubscriptionId, f64, i64)],
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<Grant>> {
-    // Locked in one order, so that servers which do this at once do not wait in a circle.
+    // All servers lock the rows in the order of ids, which prevents deadlocks.
     let mut wanted = wanted.to_vec();
     wanted.sort_unstable_by_key(|(id, _, _)| *id);
     let ids: Vec<SubscriptionId> = wanted.iter().map(|(id, _, _)| *id).collect();
@@ -257,7 +253,7 @@ pub async fn take_from_rates(
         .await
 }
 
-/// Gives back what was taken of a rate and not used.
+/// Returns requests that were taken from a rate limiter and not used.
 pub async fn return_to_rate(
     conn: &mut AsyncPgConnection,
     subscription_id: SubscriptionId,

@@ -1,4 +1,4 @@
-//! The columns of an event, listed once: claims, lists and an event's JSON are made from this list.
+//! The columns of an event, listed once. Claims, lists and an event's JSON are built from this list.
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
@@ -40,7 +40,7 @@ macro_rules! columns {
 macro_rules! event_columns {
     ($($field:ident: $type:ty,)*) => {
         columns! {
-            /// What never changes about an event. The migration describes the columns.
+            /// The columns of an event that never change. The migration describes them.
             EventColumns of events { $($field: $type,)* }
         }
 
@@ -72,7 +72,7 @@ event_columns! {
 }
 
 columns! {
-    /// What changes: the state of the event's own delivery.
+    /// The state of the event's own delivery, which changes.
     WorkColumns of deliveries {
         status: StatusColumn,
         retry_count: i32,

@@ -1,4 +1,4 @@
-//! The audit trail: appended to, and read.
+//! Appends to the event log, and reads it.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -17,14 +17,13 @@ use crate::store::connection::cached::CachedExt;
 use crate::store::lists::pages::page_end;
 use crate::store::statement::statement;
 use crate::store::tables::columns::ActionColumn;
-use crate::store::tables::events::used;
+use crate::store::tables::events::column_or_null;
 use crate::store::tables::push_log::{find_push_entry, find_push_settlement};
 use crate::store::tables::schema::event_log;
 
-/// One line, as it stands.
+/// An entry of the event log. The migration describes the columns.
 #[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
 #[diesel(table_name = event_log, check_for_backend(diesel::pg::Pg))]
-#[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct LogEntry {
     pub id: i64,
     pub event_id: EventId,
@@ -44,7 +43,7 @@ pub struct LogEntry {
     pub created_at: DateTime<Utc>,
 }
 
-/// Appends lines; the entries come back in the order given.
+/// Appends lines. Returns the entries in the order of the lines.
 pub async fn append_log(conn: &mut AsyncPgConnection, scope: &Scope, lines: &[LogLine]) -> QueryResult<Vec<LogEntry>> {
     let pushes: Vec<&PushRecord> = lines.iter().map(|line| &line.push).collect();
     let mut entries: Vec<LogEntry> = statement!("append_log")
@@ -62,13 +61,15 @@ pub async fn append_log(conn: &mut AsyncPgConnection, scope: &Scope, lines: &[Lo
         .bind::<Array<Nullable<Text>>, _>(lines.iter().map(|l| l.error_message.as_deref()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(lines.iter().map(|l| l.reason.as_deref()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Timestamptz>>, _>(lines.iter().map(|l| l.next_retry_at).collect::<Vec<_>>())
-        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&pushes, |push| push.error_kind.map(ErrorKind::as_str)))
-        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&pushes, |push| push.response_excerpt.as_deref()))
-        .bind::<Nullable<Array<Nullable<Integer>>>, _>(used(&pushes, |push| push.subscription_version))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null(&pushes, |push| {
+            push.error_kind.map(ErrorKind::as_str)
+        }))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null(&pushes, |push| push.response_excerpt.as_deref()))
+        .bind::<Nullable<Array<Nullable<Integer>>>, _>(column_or_null(&pushes, |push| push.subscription_version))
         .cached()
         .load(conn)
         .await?;
-    // Ids were given out in the order of the lines.
+    // Ids were assigned in the order of the lines.
     entries.sort_by_key(|entry| entry.id);
     Ok(entries)
 }
@@ -97,7 +98,7 @@ pub async fn find_entry(
         .optional()
 }
 
-/// Returns the number of a worker's latest claim of a delivery.
+/// Returns the lease of a worker's latest claim of a delivery.
 pub async fn find_latest_claim_of(
     conn: &mut AsyncPgConnection,
     event_id: EventId,
@@ -116,16 +117,15 @@ pub async fn find_latest_claim_of(
         .optional()
 }
 
-/// How a claim ended, and by whose word.
+/// The recorded settlement of a claim.
 #[derive(Debug, Clone)]
 pub struct Settlement {
-    /// How.
     pub action: Action,
-    /// Who had made the claim.
+    /// The worker that made the claim.
     pub worker_id: String,
 }
 
-/// Returns how a claim was settled.
+/// Returns the settlement of a claim, or `None` if it has not been settled.
 pub async fn find_settlement(
     conn: &mut AsyncPgConnection,
     event_id: EventId,
@@ -150,7 +150,7 @@ pub async fn find_settlement(
     Ok(settled.map(|(action, worker_id)| Settlement { action: action.0, worker_id }))
 }
 
-/// The trail of one event, oldest first, at most `limit` entries.
+/// Returns the first `limit` log entries of an event, oldest first.
 pub async fn logs_of_event(conn: &mut AsyncPgConnection, event_id: EventId, limit: i64) -> QueryResult<Vec<LogEntry>> {
     event_log::table
         .filter(event_log::event_id.eq(event_id))
@@ -161,9 +161,8 @@ pub async fn logs_of_event(conn: &mut AsyncPgConnection, event_id: EventId, limi
         .await
 }
 
-/// Which lines of the trail are wanted.
+/// A filter for log entries. Its fields are named as in the API.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs, reason = "named as in the contract")]
 pub struct LogFilter {
     pub event_id: Option<EventId>,
     pub worker_id: Option<String>,
@@ -171,8 +170,8 @@ pub struct LogFilter {
     pub since: Option<DateTime<Utc>>,
 }
 
-/// A page of the trail across events, in the order of ids, and where to go on if there may
-/// be more. Filters that no index serves are applied to at most `scan` rows.
+/// Returns a page of the event log in the order of ids, and the position of the next page if there may be
+/// more. A filter without an index is applied to at most `scan` rows.
 pub async fn list_logs(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -205,6 +204,7 @@ pub async fn list_logs(
     Ok((entries, next))
 }
 
+/// Returns the query with the conditions that an index serves.
 fn indexed(scope: &Scope, filter: &LogFilter, after: i64) -> event_log::BoxedQuery<'static, Pg> {
     let mut query = event_log::table
         .filter(event_log::namespace_id.eq(scope.namespace))

@@ -1,4 +1,4 @@
-//! Events: stored once, read often.
+//! Stores published events with their deliveries, and reads events.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -17,49 +17,48 @@ use crate::store::tables::columns::{JsonColumn, JsonParameter};
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::schema::{deliveries, events};
 
-/// Payloads of more bytes have their size on record, so that claims can bound what they hand out.
+/// The number of bytes above which a payload's size is stored, so that claims can limit the bytes they
+/// return. A smaller payload counts as this size.
 pub const LARGE_PAYLOAD: usize = 4 * 1024;
 
-/// What the database added to a published event.
+/// The values that the database assigned to a published event.
 #[derive(Debug, Clone, QueryableByName)]
 pub struct StoredEvent {
-    /// Its id.
     #[diesel(sql_type = BigInt)]
     pub id: EventId,
-    /// When it was stored.
     #[diesel(sql_type = Timestamptz)]
     pub created_at: DateTime<Utc>,
-    /// When it may run, if it said.
+    /// The earliest time at which it may run, if one was given.
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub run_at: Option<DateTime<Utc>>,
-    /// The same, if that is still to come.
+    /// `run_at`, if it is in the future.
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub due_at: Option<DateTime<Utc>>,
-    /// Its number in `ready`, if it can be claimed at once.
+    /// The event's seq in `ready`, if it can be claimed at once.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub ready_seq: Option<i64>,
-    /// To how many subscriptions it will be pushed.
+    /// The number of pushes that were created for the event.
     #[diesel(sql_type = Integer)]
     pub enqueued: i32,
 }
 
-/// Who is to get what of the events that are published together, as the server's copy of the
-/// subscriptions has it.
+/// The pushes of events that are published together, as matched against the server's snapshot of the
+/// subscriptions.
 #[derive(Debug, Default)]
 pub struct FanOut {
-    /// Which copy that is.
+    /// The generation of the snapshot.
     pub generation: i64,
-    /// The subscriptions that get anything, each once, with the version that was matched.
+    /// The subscriptions that receive any of the events, each once, with the matched version.
     pub subscriptions: Vec<(SubscriptionId, i32)>,
-    /// What they get, in the order of the events.
+    /// The pushes, in the order of the events.
     pub pushes: Vec<Push>,
     /// Subscriptions whose filter exceeded its budget for some of the events, once per request.
     pub over_budget: Vec<OverBudget>,
 }
 
 impl FanOut {
-    /// Adds who gets further events, of which the first has this index. Both must have been matched
-    /// against the same copy.
+    /// Appends the pushes of further events, the first of which has the index `first_event`. Both must
+    /// have been matched against the same snapshot.
     pub fn append(&mut self, other: &FanOut, first_event: usize) {
         let push = |push: &Push| Push { event: push.event + first_event, ..push.clone() };
         self.pushes.extend(other.pushes.iter().map(push));
@@ -76,35 +75,31 @@ impl FanOut {
 /// A subscription whose filter exceeded its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverBudget {
-    /// The subscription.
     pub subscription_id: SubscriptionId,
-    /// For how many events of a request.
+    /// The number of events of one request for which it did.
     pub events: i64,
-    /// The index of the last of them.
+    /// The index of the last of these events.
     pub last_event: usize,
 }
 
-/// One subscription gets one event.
+/// A push of one event to one subscription.
 #[derive(Debug, Clone)]
 pub struct Push {
-    /// The event's index among those published together.
+    /// The index of the event among those published together.
     pub event: usize,
-    /// Who gets it.
     pub subscription_id: SubscriptionId,
-    /// Attempts in all.
     pub max_attempts: i32,
-    /// Behind which key it queues, if it does.
     pub ordering_key: Option<String>,
 }
 
-/// What was stored.
+/// The stored events and pushes.
 #[derive(Debug)]
 pub struct Published {
     /// The events, in the order given.
     pub events: Vec<StoredEvent>,
-    /// The numbers in `ready` of the pushes, in their order; none for those that wait.
+    /// The seq of each push in `ready`, in the order of the pushes. `None` for a push that is not ready.
     pub push_seqs: Vec<Option<i64>>,
-    /// When the first push falls due, if any waits for that.
+    /// The earliest time at which a push becomes due, if any waits for a due time.
     pub first_push_due_at: Option<DateTime<Utc>>,
 }
 
@@ -118,44 +113,43 @@ struct FannedOut {
     push_seqs: Option<Vec<Option<i64>>>,
 }
 
-/// The statement behind [`publish_events`] for events that nobody subscribed to, for those who
-/// measure it.
+/// The statement behind [`publish_events`] for events without pushes, public for the cost tests.
 pub const PUBLISH_EVENTS: Statement = statement!("publish_events");
 
-/// The same for events that are pushed.
+/// The statement behind [`publish_events`] for events with pushes, public for the cost tests.
 pub const PUBLISH_AND_FAN_OUT: Statement = statement!("publish_and_fan_out");
 
-/// Binds what both statements take first; each bind is another type, so it cannot be a function.
+/// Binds the parameters that both statements have in common. This is a macro because each bind returns
+/// another type.
 macro_rules! bind_events {
     ($query:expr, $scope:expr, $new:expr, $generation:expr) => {
         $query
             .bind::<Integer, _>($scope.namespace)
             .bind::<Nullable<Timestamptz>, _>($scope.now)
             .bind::<Array<Text>, _>($new.iter().map(|e| e.title.as_str()).collect::<Vec<_>>())
-            .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.description.as_deref()))
-            .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.event_type.as_deref()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.description.as_deref()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.event_type.as_deref()))
             .bind::<Array<Text>, _>($new.iter().map(|e| e.tags.joined()).collect::<Vec<_>>())
-            .bind::<Nullable<Array<Nullable<Json>>>, _>(used($new, |e| {
+            .bind::<Nullable<Array<Nullable<Json>>>, _>(column_or_null($new, |e| {
                 (!e.labels.is_empty()).then(|| own_json(&e.labels))
             }))
-            .bind::<Nullable<Array<Nullable<Json>>>, _>(used($new, |e| e.payload.as_ref().map(JsonParameter)))
+            .bind::<Nullable<Array<Nullable<Json>>>, _>(column_or_null($new, |e| e.payload.as_ref().map(JsonParameter)))
             .bind::<Array<SmallInt>, _>($new.iter().map(|e| e.priority).collect::<Vec<_>>())
             .bind::<Array<Integer>, _>($new.iter().map(|e| e.max_retries).collect::<Vec<_>>())
-            .bind::<Nullable<Array<Nullable<Json>>>, _>(used($new, |e| e.backoff.as_ref().map(own_json)))
-            .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.ordering_key.as_deref()))
-            .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.correlation_id.as_deref()))
-            .bind::<Nullable<Array<Nullable<Text>>>, _>(used($new, |e| e.traceparent.as_deref()))
-            .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used($new, |e| run_at(e.run_at)))
-            .bind::<Nullable<Array<Nullable<Double>>>, _>(used($new, |e| delay(e.run_at)))
-            .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(used($new, |e| e.expires_at))
-            .bind::<Nullable<Array<Nullable<Integer>>>, _>(used($new, |e| large_payload(e)))
+            .bind::<Nullable<Array<Nullable<Json>>>, _>(column_or_null($new, |e| e.backoff.as_ref().map(own_json)))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.ordering_key.as_deref()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.correlation_id.as_deref()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.traceparent.as_deref()))
+            .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(column_or_null($new, |e| run_at(e.run_at)))
+            .bind::<Nullable<Array<Nullable<Double>>>, _>(column_or_null($new, |e| delay(e.run_at)))
+            .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(column_or_null($new, |e| e.expires_at))
+            .bind::<Nullable<Array<Nullable<Integer>>>, _>(column_or_null($new, |e| large_payload(e)))
             .bind::<BigInt, _>($generation)
     };
 }
 
-/// Stores events in the order given, and what follows from them; the answer is in the same
-/// order. Nothing is stored, and nothing answered, if the subscriptions have changed since they
-/// were matched.
+/// Stores events and their pushes, in the order given. Stores nothing and returns `None` if the
+/// subscriptions have changed since they were matched.
 pub async fn publish_events(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -180,11 +174,11 @@ async fn publish_and_fan_out(
     let rows: Vec<FannedOut> = bind_events!(PUBLISH_AND_FAN_OUT.query(), scope, new, fan_out.generation)
         .bind::<Array<BigInt>, _>(fan_out.subscriptions.iter().map(|(id, _)| *id).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(fan_out.subscriptions.iter().map(|(_, version)| *version).collect::<Vec<_>>())
-        .bind::<Array<Integer>, _>(pushes_of_each(new.len(), pushes))
+        .bind::<Array<Integer>, _>(count_pushes_by_event(new.len(), pushes))
         .bind::<Array<Integer>, _>(pushes.iter().map(|push| push.event as i32 + 1).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(pushes.iter().map(|push| push.subscription_id).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(pushes.iter().map(|push| push.max_attempts).collect::<Vec<_>>())
-        .bind::<Nullable<Array<Nullable<Text>>>, _>(used(&pushes.iter().collect::<Vec<_>>(), |push| {
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null(&pushes.iter().collect::<Vec<_>>(), |push| {
             push.ordering_key.as_deref()
         }))
         .cached()
@@ -198,7 +192,7 @@ async fn publish_and_fan_out(
     Ok(Some(Published { events, push_seqs: seqs.into_iter().flatten().flatten().collect(), first_push_due_at }))
 }
 
-fn pushes_of_each(events: usize, pushes: &[Push]) -> Vec<i32> {
+fn count_pushes_by_event(events: usize, pushes: &[Push]) -> Vec<i32> {
     let mut counts = vec![0; events];
     for push in pushes {
         counts[push.event] += 1;
@@ -206,7 +200,7 @@ fn pushes_of_each(events: usize, pushes: &[Push]) -> Vec<i32> {
     counts
 }
 
-/// An event and where it stands.
+/// Returns an event and the state of its own delivery, or `None` if there is none.
 pub async fn get_event(conn: &mut AsyncPgConnection, scope: &Scope, id: EventId) -> QueryResult<Option<EventRow>> {
     events::table
         .inner_join(deliveries::table.on(deliveries::id.eq(events::id)))
@@ -218,29 +212,32 @@ pub async fn get_event(conn: &mut AsyncPgConnection, scope: &Scope, id: EventId)
         .optional()
 }
 
-/// Returns why an event was, or is to be, cancelled, if a reason was given.
+/// Returns the reason for which an event was cancelled or is being cancelled, if one was given.
 pub async fn get_cancel_reason(conn: &mut AsyncPgConnection, id: EventId) -> QueryResult<Option<String>> {
     let reason = deliveries::table.find(id).select(deliveries::cancel_reason).first(conn).await.optional()?;
     Ok(reason.flatten())
 }
 
-/// A column's values, or nothing at all if no row has one: most events use few of them, and a
-/// list of nulls is not free.
-pub(in crate::store) fn used<'a, R, V>(rows: &[&'a R], pick: impl Fn(&'a R) -> Option<V>) -> Option<Vec<Option<V>>> {
+/// Returns the values of a column, or `None` if no row has a value. Most events use few of the columns,
+/// and binding a list of nulls has a cost.
+pub(in crate::store) fn column_or_null<'a, R, V>(
+    rows: &[&'a R],
+    pick: impl Fn(&'a R) -> Option<V>,
+) -> Option<Vec<Option<V>>> {
     let values: Vec<Option<V>> = rows.iter().map(|row| pick(row)).collect();
     values.iter().any(Option::is_some).then_some(values)
 }
 
-/// The size of a payload, if it is large.
+/// Returns the size of an event's payload, if it is large.
 fn large_payload(event: &NewEvent) -> Option<i32> {
     let bytes = event.payload.as_ref()?.as_str().len();
-    // A payload has at most a megabyte.
+    // A payload has at most 1 MB, so the cast cannot truncate.
     (bytes > LARGE_PAYLOAD).then_some(bytes as i32)
 }
 
 fn own_json(value: &impl serde::Serialize) -> JsonColumn {
-    // Strings, numbers and maps with string keys always serialise.
-    JsonColumn(RawJson::of(value).expect("plain data serialises"))
+    // Strings, numbers and maps with string keys can always be serialised.
+    JsonColumn(RawJson::of(value).expect("plain data can be serialised"))
 }
 
 fn run_at(run_at: RunAt) -> Option<DateTime<Utc>> {

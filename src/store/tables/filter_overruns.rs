@@ -1,4 +1,4 @@
-//! Filters that exceeded their budget: how often, and when last.
+//! Counts the events for which a subscription's filter exceeded its budget.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -11,10 +11,9 @@ use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
 use crate::store::tables::schema::filter_overruns;
 
-/// Events for which a subscription's filter exceeded its budget.
+/// The events for which a subscription's filter exceeded its budget. The migration describes the columns.
 #[derive(Debug, Clone, Queryable, Selectable)]
 #[diesel(table_name = filter_overruns, check_for_backend(diesel::pg::Pg))]
-#[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct FilterOverrun {
     pub subscription_id: SubscriptionId,
     pub events: i64,
@@ -22,7 +21,7 @@ pub struct FilterOverrun {
     pub last_event_id: EventId,
 }
 
-/// Adds to what is known of each subscription.
+/// Adds overruns to the counts of their subscriptions.
 pub async fn record_filter_overruns(conn: &mut AsyncPgConnection, overruns: &[FilterOverrun]) -> QueryResult<()> {
     statement!("record_filter_overruns")
         .query()
@@ -36,8 +35,7 @@ pub async fn record_filter_overruns(conn: &mut AsyncPgConnection, overruns: &[Fi
         .map(drop)
 }
 
-/// Returns what is known of these subscriptions; those whose filter never exceeded its budget are
-/// left out.
+/// Returns the overruns of `subscription_ids`. Subscriptions without an overrun are left out.
 pub async fn load_filter_overruns(
     conn: &mut AsyncPgConnection,
     subscription_ids: &[SubscriptionId],

@@ -1,9 +1,9 @@
-//! Histories of the database: noticing that it goes on from an earlier state.
+//! Histories of the database: detects that the database continues from an earlier state.
 //!
-//! A connection that was newly made may lead to another database than the one before: a backup was
-//! restored, or a standby promoted. So it is asked which database it leads to before anything is
-//! written through it ([`HistoryWatch::check`]). The first server to notice begins a history, the
-//! others adopt it, and each forgets what it remembered of the database.
+//! A new connection may lead to another database state than the connections before, because a backup was
+//! restored or a standby promoted. Each connection is therefore checked before anything is written
+//! through it ([`HistoryWatch::check`]). The first server that detects the change begins a new history,
+//! the others load it, and each server drops what it has cached of the database.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,10 +21,10 @@ use crate::store::connection::sqlstate::SqlState;
 use crate::store::tables::latest::{Latest, Load};
 use crate::store::tables::schema::histories;
 
-/// What NOTIFY carries when a history begins; `waybill.begin_history` sends it.
+/// The payload of the notification that a history has begun. `waybill.begin_history` sends it.
 pub const NOTICE: &str = "history";
 
-/// What a server knows of the histories.
+/// A server's snapshot of the histories, and the detection of new ones.
 #[derive(Default)]
 pub struct HistoryWatch {
     histories: Latest<Histories>,
@@ -49,34 +49,35 @@ struct Present {
     is_read_only: bool,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
-    /// The history is known, and whatever is written belongs to it.
+    /// The history is known, and all writes belong to it.
     Known,
-    /// It could not be told: the database takes no writes, or has no such table yet.
+    /// The history cannot be determined yet: the database is read-only, or its schema is not migrated.
     NotYet,
 }
 
 impl HistoryWatch {
-    /// Returns the histories, as far as they are known.
+    /// Returns the known histories.
     pub fn histories(&self) -> Arc<Histories> {
         self.histories.get()
     }
 
-    /// Has a function called whenever the present history turns out to be another one, before the
-    /// connection that it was noticed on is used.
+    /// Registers a function that is called whenever the current history has changed, before the
+    /// connection that detected the change is used.
     pub fn on_change(&self, call: impl Fn() + Send + Sync + 'static) {
         let is_first = self.on_change.set(Box::new(call)).is_ok();
         debug_assert!(is_first, "one engine per database");
     }
 
-    /// Compares the database with its present history, and begins another one if it has gone back.
+    /// Compares the database with its current history, and begins a new one if the database continues
+    /// from an earlier state.
     ///
-    /// A standby has to be asked again before anything is written: it may have been promoted.
+    /// A standby must be checked again before anything is written, since it may have been promoted.
     pub async fn check(&self, conn: &mut AsyncPgConnection) -> QueryResult<Checked> {
         let load = self.histories.begin();
-        let present = match look(conn).await {
+        let present = match read_present(conn).await {
             Ok(present) => present,
             Err(error) if SqlState::of(&error).is_some_and(SqlState::is_undefined) => return Ok(Checked::NotYet),
             Err(error) => return Err(error),
@@ -88,14 +89,14 @@ impl HistoryWatch {
             if let (true, Some(history)) = (begun, loaded.present()) {
                 log::warn!(
                     epoch = history.epoch.as_str(), first_id = history.first_id;
-                    "the database goes on from an earlier state (a restore or a failover): a new history begins"
+                    "the database continues from an earlier state (a restore or a failover): a new history begins"
                 );
             }
         }
         Ok(if present.is_read_only { Checked::NotYet } else { Checked::Known })
     }
 
-    /// Returns the epoch of an event that there is.
+    /// Returns the epoch of an existing event.
     pub async fn epoch_of(&self, conn: &mut AsyncPgConnection, event_id: EventId) -> QueryResult<String> {
         if let Some(epoch) = self.histories().epoch_of(event_id) {
             return Ok(epoch.to_owned());
@@ -104,16 +105,16 @@ impl HistoryWatch {
         loaded.epoch_of(event_id).map(str::to_owned).ok_or(diesel::NotFound)
     }
 
-    /// Reads the histories again, after all that are just beginning. The id `seen`, if there is
-    /// one, has been given out.
+    /// Loads the histories again, after waiting for any transaction that is beginning one. `seen` is an id
+    /// that is known to be assigned.
     pub async fn reload(&self, conn: &mut AsyncPgConnection, seen: Option<i64>) -> QueryResult<Arc<Histories>> {
         let load = self.histories.begin();
-        let settled = "SELECT pg_advisory_xact_lock_shared(hashtextextended('waybill.histories', 0))";
-        sql_query(settled).execute(conn).await?;
+        let wait = "SELECT pg_advisory_xact_lock_shared(hashtextextended('waybill.histories', 0))";
+        sql_query(wait).execute(conn).await?;
         self.load(conn, load, seen).await
     }
 
-    /// Reads the histories and keeps them. Returns those that are kept by then.
+    /// Loads the histories until a load is adopted. Returns the adopted histories.
     async fn load(
         &self,
         conn: &mut AsyncPgConnection,
@@ -126,24 +127,24 @@ impl HistoryWatch {
         Ok(self.histories())
     }
 
-    /// Keeps what was loaded. Returns false if it has to be loaded again: another load at the same
-    /// time found something else, and nobody knows which of the two read first.
+    /// Adopts loaded histories. Returns false if they must be loaded again: a concurrent load found
+    /// another current history, and it is unknown which of the two loads read first.
     fn adopt(&self, load: Load, loaded: Histories) -> bool {
         let present = loaded.present().cloned();
         let finished = self.histories.finish(load, loaded);
-        let before = finished.before.present();
-        let is_another = before.is_some() && before != present.as_ref();
+        let previous = finished.previous.present();
+        let has_changed = previous.is_some() && previous != present.as_ref();
         if finished.is_kept
-            && is_another
+            && has_changed
             && let Some(call) = self.on_change.get()
         {
             call();
         }
-        !(is_another && finished.has_overlapped)
+        !(has_changed && finished.has_overlapped)
     }
 }
 
-async fn look(conn: &mut AsyncPgConnection) -> QueryResult<Present> {
+async fn read_present(conn: &mut AsyncPgConnection) -> QueryResult<Present> {
     sql_query(
         "SELECT epoch, waybill.has_gone_back() AS has_gone_back, \
                 current_setting('transaction_read_only')::boolean AS is_read_only \
@@ -161,8 +162,8 @@ async fn load_histories(conn: &mut AsyncPgConnection) -> QueryResult<Vec<History
     Ok(rows.into_iter().map(history).collect())
 }
 
-/// Begins a history if the database has gone back, or in any case if it is done `by_hand`. Returns
-/// whether it has begun one.
+/// Begins a history if the database continues from an earlier state, or unconditionally if `by_hand`.
+/// Returns whether a history has begun.
 async fn begin_history(conn: &mut AsyncPgConnection, by_hand: bool) -> QueryResult<bool> {
     #[derive(QueryableByName)]
     struct Begun {
@@ -173,42 +174,42 @@ async fn begin_history(conn: &mut AsyncPgConnection, by_hand: bool) -> QueryResu
     begin.get_result::<Begun>(conn).await.map(|begun| begun.has_begun)
 }
 
-/// Begins a history because somebody says that the database was restored. Returns the history
-/// before and the new one.
+/// Begins a history because an operator states that the database was restored. Returns the previous
+/// history and the new one.
 pub async fn begin_by_hand(url: &str) -> Result<(History, History), Error> {
     let mut conn = open(url, "SET lock_timeout = '60s'").await?.connection;
     begin_history(&mut conn, true).await?;
     let mut rows = load_histories(&mut conn).await?;
-    let (new, before) = (rows.pop(), rows.pop());
-    before.zip(new).ok_or_else(|| Error::Internal("there are no histories".into()))
+    let (new, previous) = (rows.pop(), rows.pop());
+    previous.zip(new).ok_or_else(|| Error::Internal("there are no histories".into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn up_to(epoch: &str) -> Histories {
+    fn histories(epoch: &str) -> Histories {
         Histories::new(vec![History { epoch: epoch.to_owned(), first_id: 0, first_log_id: 0 }], None)
     }
 
     #[test]
-    fn of_two_loads_that_differ_the_second_to_end_is_repeated() {
+    fn if_two_concurrent_loads_differ_the_second_to_finish_is_repeated() {
         for is_earlier_first in [false, true] {
             let watch = HistoryWatch::default();
             let (earlier, later) = (watch.histories.begin(), watch.histories.begin());
             let (first, second) = if is_earlier_first { (earlier, later) } else { (later, earlier) };
-            assert!(watch.adopt(first, up_to("one")));
-            assert!(!watch.adopt(second, up_to("other")));
-            assert!(watch.adopt(watch.histories.begin(), up_to("other")));
+            assert!(watch.adopt(first, histories("one")));
+            assert!(!watch.adopt(second, histories("other")));
+            assert!(watch.adopt(watch.histories.begin(), histories("other")));
             assert_eq!(watch.histories().present().expect("a history").epoch, "other");
         }
     }
 
     #[test]
-    fn a_load_that_finds_the_same_as_another_is_not_repeated() {
+    fn a_load_with_the_same_result_as_a_concurrent_one_is_not_repeated() {
         let watch = HistoryWatch::default();
         let (earlier, later) = (watch.histories.begin(), watch.histories.begin());
-        assert!(watch.adopt(later, up_to("one")));
-        assert!(watch.adopt(earlier, up_to("one")));
+        assert!(watch.adopt(later, histories("one")));
+        assert!(watch.adopt(earlier, histories("one")));
     }
 }

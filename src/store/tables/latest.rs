@@ -1,65 +1,66 @@
-//! A copy of something that the database holds.
+//! A snapshot of data in the database.
 //!
-//! Numbers of the database do not tell which of two copies is the newer one: after a restore they
-//! are lower than before. So loads are numbered here, when they begin, and of two that run at the
-//! same time the one that began later stays. It may have read earlier, though: where that matters,
-//! and the two differ, the caller loads once more ([`Finished::has_overlapped`]).
+//! A version number in the database cannot tell which of two snapshots is newer, since after a restore
+//! it is lower than before. Loads are therefore numbered here when they begin, and of two concurrent
+//! loads the one that began later is kept. It may still have read earlier. Where that matters and the
+//! two differ, the caller loads again ([`Finished::has_overlapped`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The latest copy.
+/// The latest snapshot of a value.
 #[derive(Debug, Default)]
 pub struct Latest<T> {
-    begun: AtomicU64,
+    loads_begun: AtomicU64,
     present: RwLock<Present<T>>,
 }
 
 #[derive(Debug, Default)]
 struct Present<T> {
-    /// The number of its load.
+    /// The number of the load that read the value.
     number: u64,
-    /// How many loads had begun when it ended.
-    begun: u64,
+    /// The number of loads that had begun when that load finished.
+    loads_begun: u64,
     value: Arc<T>,
 }
 
-/// What became of a load.
+/// The result of [`Latest::finish`].
 #[derive(Debug)]
 pub struct Finished<T> {
-    /// The copy that was there before.
-    pub before: Arc<T>,
-    /// Whether what was loaded is kept.
+    /// The snapshot before this load.
+    pub previous: Arc<T>,
+    /// Whether the loaded value replaced it.
     pub is_kept: bool,
-    /// Whether the load of the copy before ended after this one began. Either may have read first.
+    /// Whether the load of the previous snapshot finished after this load began. Either may have read
+    /// first.
     pub has_overlapped: bool,
 }
 
 /// A load that has begun.
 #[derive(Debug)]
-#[must_use = "what is loaded is kept by `finish`"]
+#[must_use = "a loaded value is kept by `finish`"]
 pub struct Load(u64);
 
 impl<T> Latest<T> {
     /// Begins a load. Call it before anything is read.
     pub fn begin(&self) -> Load {
-        Load(self.begun.fetch_add(1, Ordering::SeqCst) + 1)
+        Load(self.loads_begun.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
-    /// Keeps what was loaded, unless a load that began later has ended already.
+    /// Keeps the loaded value, unless a load that began later has already finished.
     pub fn finish(&self, load: Load, value: T) -> Finished<T> {
         let mut present = self.present.write().unwrap_or_else(PoisonError::into_inner);
-        let before = present.value.clone();
+        let previous = present.value.clone();
         let is_kept = load.0 > present.number;
-        let has_overlapped = present.begun >= load.0;
+        let has_overlapped = present.loads_begun >= load.0;
         if is_kept {
-            let begun = self.begun.load(Ordering::SeqCst);
-            *present = Present { number: load.0, begun, value: Arc::new(value) };
+            let loads_begun = self.loads_begun.load(Ordering::SeqCst);
+            *present = Present { number: load.0, loads_begun, value: Arc::new(value) };
         }
-        Finished { before, is_kept, has_overlapped }
+        Finished { previous, is_kept, has_overlapped }
     }
 
-    /// Returns the copy.
+    /// Returns the latest snapshot.
     pub fn get(&self) -> Arc<T> {
         self.present.read().unwrap_or_else(PoisonError::into_inner).value.clone()
     }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_loads_at_the_same_time_the_one_that_began_later_stays() {
+    fn of_two_concurrent_loads_the_one_that_began_later_is_kept() {
         let latest = Latest::<&str>::default();
         let (earlier, later) = (latest.begin(), latest.begin());
         assert!(latest.finish(later, "later").is_kept);
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_told_if_another_one_ended_since_it_began() {
+    fn a_load_overlaps_if_another_one_finished_since_it_began() {
         let latest = Latest::<&str>::default();
         let (earlier, later) = (latest.begin(), latest.begin());
         assert!(!latest.finish(earlier, "earlier").has_overlapped);

@@ -1,4 +1,7 @@
-//! The list of leases to look at: what is held, and what was held until a moment ago.
+//! The list of leases to check, `lease_watch`.
+//!
+//! Every delivery with a lease is on the list. A delivery that was settled stays on it until its row is
+//! checked the next time.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -11,75 +14,77 @@ use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 
-/// What was found on the rows that were taken off the list.
+/// The result of [`take_watched_leases`].
 #[derive(Debug, QueryableByName)]
 pub struct Watched {
-    /// Nothing on the list is to be looked at before this.
+    /// The low-water mark: no row of the list has an earlier `look_at`.
     #[diesel(sql_type = Timestamptz)]
     pub head: DateTime<Utc>,
-    /// How many rows were taken.
+    /// The number of rows that were removed from the list.
     #[diesel(sql_type = BigInt)]
     pub taken: i64,
-    /// Deliveries whose lease has run out, the longest first.
+    /// Deliveries whose lease has expired, the longest expired first.
     #[diesel(sql_type = Array<BigInt>)]
     pub expired: Vec<DeliveryId>,
 }
 
-/// The statement behind [`take_watched_leases`], for those who measure it.
+/// The statement behind [`take_watched_leases`], public for the cost tests.
 pub const TAKE_WATCHED_LEASES: Statement = statement!("take_watched_leases");
 
-/// What to take off the list.
+/// The rows that [`take_watched_leases`] takes off the list.
 #[derive(Debug, Clone, Copy)]
-pub struct WatchLook {
-    /// From when on; none: from the very beginning.
+pub struct LeaseWatchScan {
+    /// The low-water mark at which to begin. `None` means the beginning of the list.
     pub from: Option<DateTime<Utc>>,
-    /// How many rows at most.
+    /// The maximum number of rows to take.
     pub rows: i64,
-    /// How many deliveries at most whose lease has run out.
+    /// The maximum number of expired deliveries to return.
     pub limit: i64,
-    /// For how many seconds their time must have come.
+    /// The seconds by which `look_at` must have passed.
     pub overdue_seconds: f64,
-    /// Whether only pushes are meant.
+    /// Whether to return only pushes.
     pub only_pushes: bool,
 }
 
-/// Takes rows off the list whose time has come, and puts back what is still held; answers
-/// deliveries whose lease had run out when the statement began. They are not locked, and not on
-/// the list any more: in the same transaction each of them must be taken back, or put back on the
-/// list with [`watch_leases`], since nothing else will remind anybody of it.
+/// Removes the rows from the list whose `look_at` has passed, and puts back the deliveries that are still
+/// held. Returns the deliveries whose lease had expired when the statement began.
+///
+/// The returned deliveries are neither locked nor on the list any more. In the same transaction, the
+/// caller must reset each of them or put it back on the list with [`watch_leases`]. Otherwise its lease
+/// would never end.
 pub async fn take_watched_leases(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
-    look: WatchLook,
+    scan: LeaseWatchScan,
 ) -> QueryResult<Watched> {
     TAKE_WATCHED_LEASES
         .query()
         .bind::<Nullable<Timestamptz>, _>(now)
-        .bind::<BigInt, _>(look.rows)
-        .bind::<Nullable<Timestamptz>, _>(look.from)
-        .bind::<BigInt, _>(look.limit)
-        .bind::<Double, _>(look.overdue_seconds)
-        .bind::<Bool, _>(look.only_pushes)
+        .bind::<BigInt, _>(scan.rows)
+        .bind::<Nullable<Timestamptz>, _>(scan.from)
+        .bind::<BigInt, _>(scan.limit)
+        .bind::<Double, _>(scan.overdue_seconds)
+        .bind::<Bool, _>(scan.only_pushes)
         .cached()
         .get_result(conn)
         .await
 }
 
 #[derive(QueryableByName)]
-struct LookAt {
+struct LookAtRow {
     #[diesel(sql_type = Timestamptz)]
     look_at: DateTime<Utc>,
 }
 
-/// Puts deliveries on the list, to be looked at in `seconds` seconds; returns when that is. Whether
-/// they have a lease is found out then.
+/// Puts deliveries on the list, to be checked in `seconds`. Returns the time of the check. The check finds
+/// out whether they have a lease.
 pub async fn watch_leases(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
     ids: &[DeliveryId],
     seconds: f64,
 ) -> QueryResult<DateTime<Utc>> {
-    let row: LookAt = statement!("watch_leases")
+    let row: LookAtRow = statement!("watch_leases")
         .query()
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Double, _>(seconds)
@@ -90,25 +95,25 @@ pub async fn watch_leases(
     Ok(row.look_at)
 }
 
-/// One step through `deliveries`.
+/// The result of one step through `deliveries`.
 #[derive(Debug, QueryableByName)]
 pub struct UnwatchedStep {
-    /// The last id that was looked at; none behind the last row of the table.
+    /// The last id that was read. `None` at the end of the table.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub last_id: Option<DeliveryId>,
-    /// Deliveries that had a lease and were not on the list; they are on it now.
+    /// Deliveries with a lease that were missing on the list. They have been added.
     #[diesel(sql_type = Array<BigInt>)]
     pub unwatched: Vec<DeliveryId>,
-    /// The time at which they are to be looked at: at once.
+    /// The time at which they are to be checked, which is now.
     #[diesel(sql_type = Timestamptz)]
     pub look_at: DateTime<Utc>,
 }
 
-/// The statement behind [`watch_unwatched_leases`], for those who measure it.
+/// The statement behind [`watch_unwatched_leases`], public for the cost tests.
 pub const WATCH_UNWATCHED_LEASES: Statement = statement!("watch_unwatched_leases");
 
-/// Looks at up to `rows` deliveries behind `after_id`, and puts those on the list whose lease ran
-/// out `overdue_seconds` ago and that are not on it.
+/// Reads up to `rows` deliveries behind `after_id`. Puts those on the list whose lease expired
+/// `overdue_seconds` ago and that are missing on it.
 pub async fn watch_unwatched_leases(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
@@ -127,20 +132,18 @@ pub async fn watch_unwatched_leases(
         .await
 }
 
-/// A delivery that somebody holds.
+/// A delivery that a worker holds.
 #[derive(Debug, QueryableByName)]
 pub struct HeldDelivery {
-    /// Its id.
     #[diesel(sql_type = BigInt)]
     pub id: DeliveryId,
-    /// Who holds it.
     #[diesel(sql_type = Text)]
     pub worker_id: String,
 }
 
-/// Returns at most `limit` deliveries whose lease has run out, or whose worker has given no sign
-/// of life for `silent_seconds`.
-pub async fn find_stale(
+/// Returns at most `limit` deliveries whose lease has expired, or whose worker has given no sign of life
+/// for `silent_seconds`.
+pub async fn find_stale_deliveries(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     silent_seconds: Option<f64>,

@@ -1,6 +1,6 @@
-//! Partitions of the audit log: creates those of the next days, and counts the locks that reads take.
+//! Partitions of the event log: creates those of the next days, and counts the locks that a read takes.
 //!
-//! These statements run on a blocking connection of their own, from a plain thread.
+//! These statements run on their own blocking connection, from a plain thread.
 
 use diesel::prelude::{QueryableByName, RunQueryDsl};
 use diesel::sql_types::{BigInt, Bool, Integer};
@@ -14,7 +14,7 @@ struct Created {
     created: bool,
 }
 
-/// Prepares the partitions of today and the next `days_ahead` days; answers how many were new.
+/// Creates the partitions of today and of the next `days_ahead` days. Returns the number of new ones.
 pub fn create_log_partitions(conn: &mut BlockingConnection, days_ahead: i32) -> QueryResult<usize> {
     let rows: Vec<Created> = sql_query(
         "SELECT waybill.create_event_log_partition((now() AT TIME ZONE 'UTC')::date + ahead) AS created \
@@ -25,30 +25,30 @@ pub fn create_log_partitions(conn: &mut BlockingConnection, days_ahead: i32) -> 
     Ok(rows.iter().filter(|row| row.created).count())
 }
 
-/// How many locks a read of a trail takes, and how many the database has room for.
+/// The number of locks that a read of the event log takes, and the number that the database provides.
 ///
-/// A statement that names the event log locks all of its partitions and all of their indexes. If
-/// reads at the same time need more locks than there is room for, they fail, and so do
-/// settlements that look up what is on record.
+/// A statement that reads the event log locks all of its partitions and all of their indexes. If
+/// concurrent reads need more locks than the database provides, they fail, and so do settlements that
+/// look up an earlier entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
 pub struct LockBudget {
-    /// Partitions of the event log.
+    /// The number of partitions of the event log.
     #[diesel(sql_type = BigInt)]
     pub partitions: i64,
-    /// Partitions and their indexes.
+    /// The number of partitions and of their indexes.
     #[diesel(sql_type = BigInt)]
     pub locks_per_read: i64,
-    /// Locks in all. The database has some more to spare, on which nothing should rely.
+    /// The number of locks that the database guarantees. It has some more, on which nothing should rely.
     #[diesel(sql_type = BigInt)]
     pub capacity: i64,
-    /// `max_locks_per_transaction`.
+    /// The setting `max_locks_per_transaction`.
     #[diesel(sql_type = BigInt)]
     pub per_transaction: i64,
 }
 
 impl LockBudget {
-    /// Returns the `max_locks_per_transaction` that this many reads at the same time need, if the
-    /// present one is too low for them.
+    /// Returns the `max_locks_per_transaction` that `reads` concurrent reads need, or `None` if the current
+    /// setting is sufficient.
     pub fn needed_for(&self, reads: usize) -> Option<i64> {
         let needed = self.locks_per_read * reads as i64;
         if needed <= self.capacity {
@@ -59,7 +59,7 @@ impl LockBudget {
     }
 }
 
-/// Reads how many locks the event log needs and the database has room for.
+/// Reads the number of locks that the event log needs and that the database provides.
 pub fn read_lock_budget(conn: &mut BlockingConnection) -> QueryResult<LockBudget> {
     sql_query(
         "SELECT count(DISTINCT p.relid) FILTER (WHERE p.isleaf) AS partitions, \
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_locks_are_needed_where_reads_at_the_same_time_exceed_the_room() {
+    fn more_locks_are_needed_if_concurrent_reads_exceed_the_capacity() {
         let budget = LockBudget { partitions: 1095, locks_per_read: 3288, capacity: 64 * 64, per_transaction: 64 };
         assert_eq!(budget.needed_for(1), None);
         assert_eq!(budget.needed_for(2), Some(103));

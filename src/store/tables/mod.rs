@@ -1,4 +1,4 @@
-//! The tables: what is written to each, and what the engine reads from it.
+//! One module per table or group of tables: the writes, and the reads of the engine.
 
 pub mod busy_keys;
 pub mod catalog;

@@ -1,4 +1,4 @@
-//! Ordering keys: their locks, and who is next behind each.
+//! Ordering keys: their locks, and the head of each key.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::store::connection::cached::CachedExt;
 use crate::store::lists::pages::IdRow;
 use crate::store::statement::statement;
 
-/// Locks keys until the transaction ends.
+/// Locks ordering keys until the transaction ends.
 pub async fn lock_keys(conn: &mut AsyncPgConnection, scope: &Scope, keys: &[String]) -> QueryResult<()> {
     statement!("lock_keys")
         .query()
@@ -24,18 +24,19 @@ pub async fn lock_keys(conn: &mut AsyncPgConnection, scope: &Scope, keys: &[Stri
         .map(drop)
 }
 
-/// Locks the keys of these deliveries, if they have any, until the transaction ends.
+/// Locks the ordering keys of deliveries until the transaction ends.
 pub async fn lock_keys_of_deliveries(conn: &mut AsyncPgConnection, ids: &[DeliveryId]) -> QueryResult<()> {
     statement!("lock_keys_of_deliveries").query().bind::<Array<BigInt>, _>(ids).cached().execute(conn).await.map(drop)
 }
 
-/// The consumer of an ordering key that is not a subscription: the workers.
+/// Stands for the workers as the consumer of an ordering key. All other consumers are subscriptions.
 pub const PULL_QUEUE: SubscriptionId = SubscriptionId(0);
 
-/// A key of one consumer: a subscription, or [`PULL_QUEUE`].
+/// An ordering key and its consumer: a subscription, or [`PULL_QUEUE`].
 pub type ConsumerKey = (String, SubscriptionId);
 
-/// The heads of these keys that wait for nothing but their turn. Hold the keys' locks.
+/// Returns the heads of `keys` that are pending and wait for nothing but their key. The caller must hold
+/// the locks of the keys.
 pub async fn find_heads(
     conn: &mut AsyncPgConnection,
     scope: &Scope,

@@ -1,12 +1,12 @@
-//! Deliveries whose time has come, found and locked in one statement that waits for nobody.
+//! Finds and locks overdue deliveries in one statement that never waits for a lock.
 //!
-//! A row that somebody else has locked is passed over, and so is a row whose ordering key is
-//! locked: one that is held for long must not hold up all the others. A lock that is tried and
-//! not waited for cannot be part of a deadlock, so the usual order of locks does not matter here.
+//! A row that another transaction has locked is skipped, and so is a row whose ordering key is locked:
+//! one lock that is held for long must not delay all other deliveries. A lock that is not waited for
+//! cannot be part of a deadlock, so the usual order of locks does not matter here.
 //!
-//! Whoever ends a delivery also writes two other rows: the event's own row, if that counts what
-//! became of pushes, and the next row of the ordering key, which enters `ready`. So these are
-//! locked in the same way, and the delivery is passed over if they cannot be.
+//! A transaction that ends a delivery also writes two other rows: the event's own row, if that is a
+//! roll-up of its pushes, and the next delivery of the ordering key, which enters `ready`. The statement
+//! therefore locks these rows in the same way, and skips the delivery if it cannot lock them.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -19,39 +19,40 @@ use crate::store::connection::cached::CachedExt;
 use crate::store::lists::pages::IdRow;
 use crate::store::statement::{Statement, statement};
 
-/// Which deliveries a sweep looks for.
+/// The kind of deliveries that a sweep finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sweep {
-    /// Waiting for a time that has come.
+    /// Deliveries that have become due.
     Due,
-    /// Pending and worthless.
+    /// Pending deliveries that have expired.
     Expired,
 }
 
-/// What a sweep found.
+/// The result of [`lock_overdue`].
 #[derive(Debug, QueryableByName)]
 pub struct Overdue {
-    /// Whose time has come, the most overdue first. Their rows are locked, and their keys.
+    /// The locked deliveries, the most overdue first. Their ordering keys are locked, too.
     #[diesel(sql_type = Array<BigInt>)]
     pub ids: Vec<DeliveryId>,
-    /// Nothing waits for an earlier moment than this, be it locked or not.
+    /// The low-water mark: no delivery, locked or not, waits for an earlier time.
     #[diesel(sql_type = Timestamptz)]
     pub head: DateTime<Utc>,
-    /// How many seconds from now the first moment is that anything waits for.
+    /// The seconds until the earliest time for which any delivery waits. `None` if none waits.
     #[diesel(sql_type = Nullable<Double>)]
     pub head_in_seconds: Option<f64>,
 }
 
-/// The statement behind [`lock_overdue`] for [`Sweep::Due`].
+/// The statement behind [`lock_overdue`] for [`Sweep::Due`], public for the cost tests.
 pub const LOCK_DUE: Statement = statement!("lock_due");
 
-/// The statement behind [`lock_overdue`] for [`Sweep::Expired`].
+/// The statement behind [`lock_overdue`] for [`Sweep::Expired`], public for the cost tests.
 pub const LOCK_EXPIRED: Statement = statement!("lock_expired");
 
-/// The statement behind [`lock_expired_leases`].
+/// The statement behind [`lock_expired_leases`], public for the cost tests.
 pub const LOCK_EXPIRED_LEASES: Statement = statement!("lock_expired_leases");
 
-/// Locks deliveries whose time has come, from a moment on, passing over what others have locked.
+/// Locks up to `limit` overdue deliveries from the low-water mark `from` on. Skips rows that other
+/// transactions have locked.
 pub async fn lock_overdue(
     conn: &mut AsyncPgConnection,
     sweep: Sweep,
@@ -73,7 +74,8 @@ pub async fn lock_overdue(
         .await
 }
 
-/// Locks those of these deliveries whose lease has run out, passing over what others have locked.
+/// Locks those of `ids` whose lease has expired, and returns them. Skips rows that other transactions have
+/// locked.
 pub async fn lock_expired_leases(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,

@@ -1,8 +1,7 @@
-//! The audit trail of one push, read by its own index.
+//! Reads the log entries of one push, by an index of their own.
 //!
-//! An event has as many pushes as there are subscriptions, and `event_log_by_event` holds the lines
-//! of all of them: looked for there, the lines of one push would cost what all pushes of its event
-//! have left behind.
+//! An event may have one push per subscription, and `event_log_by_event` contains the entries of all of
+//! them. A search for the entries of one push in that index would read the entries of all.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -17,9 +16,8 @@ use crate::store::statement::statement;
 use crate::store::tables::columns::ActionColumn;
 use crate::store::tables::event_log::{LogEntry, Settlement};
 
-/// Returns the attempts to push a delivery of an event published at `published_at`, oldest first:
-/// the last `limit` of them. Days of the log before that are not searched; the day of margin is for
-/// a database whose clock was set back.
+/// Returns the last `limit` attempts of a push, oldest first. Partitions more than a day older than
+/// `published_at` are not searched. The day of margin is for a database whose clock was set back.
 pub async fn attempts_of_push(
     conn: &mut AsyncPgConnection,
     delivery_id: DeliveryId,
@@ -38,7 +36,7 @@ pub async fn attempts_of_push(
     Ok(attempts)
 }
 
-/// Returns the entry of the dispatcher's `action` under one claim of a push.
+/// Returns the entry of `action` that the dispatcher logged under one claim of a push.
 pub(in crate::store) async fn find_push_entry(
     conn: &mut AsyncPgConnection,
     delivery_id: DeliveryId,
@@ -64,7 +62,7 @@ struct SettlementRow {
     worker_id: String,
 }
 
-/// Returns how a claim of a push was settled.
+/// Returns the settlement of a claim of a push, or `None` if it has not been settled.
 pub(in crate::store) async fn find_push_settlement(
     conn: &mut AsyncPgConnection,
     delivery_id: DeliveryId,

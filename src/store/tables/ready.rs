@@ -1,4 +1,4 @@
-//! `ready`: what can be claimed now.
+//! The table `ready`: the queues of deliveries that can be claimed now.
 
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
@@ -10,17 +10,17 @@ use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
 
-/// The queue that serves a tag.
+/// Returns the queue of a tag.
 pub fn queue_of_tag(tag: &str) -> String {
     format!("t:{tag}")
 }
 
-/// The queue of what is pushed to a subscription.
+/// Returns the queue of a subscription's pushes.
 pub fn queue_of_subscription(id: SubscriptionId) -> String {
     format!("s:{id}")
 }
 
-/// The subscription whose queue this is, if it is one's.
+/// Returns the subscription to which a queue belongs, or `None` if it is the queue of a tag.
 pub fn subscription_of_queue(queue: &str) -> Option<SubscriptionId> {
     queue.strip_prefix("s:")?.parse().ok()
 }
@@ -31,7 +31,7 @@ struct QueueRow {
     queue: String,
 }
 
-/// Which of these queues hold anything, each from a place (rank and number) on.
+/// Returns the queues that have an entry at or behind the position (rank and seq) given for each.
 pub async fn find_busy_queues(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -53,18 +53,16 @@ pub async fn find_busy_queues(
 /// The first entry of a queue.
 #[derive(Debug, QueryableByName)]
 pub struct QueueHead {
-    /// The queue.
     #[diesel(sql_type = Text)]
     pub queue: String,
-    /// Minus its priority.
+    /// The negated priority.
     #[diesel(sql_type = SmallInt)]
     pub rank: i16,
-    /// Its number.
     #[diesel(sql_type = BigInt)]
     pub seq: i64,
 }
 
-/// The heads of these queues, looked for from the very beginning.
+/// Returns the first entry of each of `queues`, read from the beginning instead of a low-water mark.
 pub async fn find_heads_of_queues(
     conn: &mut AsyncPgConnection,
     scope: &Scope,

@@ -1,4 +1,4 @@
-//! Replays of many dead letters: what was asked for, and how far it got.
+//! Replay jobs: replays of many dead letters, and their progress.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -15,10 +15,9 @@ use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::schema::replay_jobs;
 
-/// A replay, as it stands.
+/// The current state of a replay. The migration describes the columns.
 #[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
 #[diesel(table_name = replay_jobs, check_for_backend(diesel::pg::Pg))]
-#[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct ReplayJobRow {
     pub id: i64,
     pub status: String,
@@ -35,24 +34,21 @@ pub struct ReplayJobRow {
     pub updated_at: DateTime<Utc>,
 }
 
-/// A replay that is asked for.
+/// A replay to store.
 #[derive(Debug, Clone)]
 pub struct NewReplayJob {
-    /// Which dead letters are meant.
+    /// The filter that selects the dead letters, as JSON.
     pub filter: RawJson,
-    /// By which configuration they are sent.
     pub config: ReplayConfig,
-    /// So many per second.
     pub rate_per_second: f64,
-    /// By whose word.
     pub requested_by: String,
-    /// How many there seem to be.
+    /// The number of matching dead letters when the replay was requested. It may be an estimate.
     pub matched: i64,
-    /// Those that come later are not meant.
+    /// The highest id to replay. Later dead letters are not included.
     pub until_id: i64,
 }
 
-/// Takes a replay on.
+/// Stores a replay.
 pub async fn insert_replay_job(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -72,7 +68,7 @@ pub async fn insert_replay_job(
         .await
 }
 
-/// A replay, if there is one.
+/// Returns a replay, or `None` if there is none.
 pub async fn get_replay_job(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<Option<ReplayJobRow>> {
     replay_jobs::table
         .filter(replay_jobs::namespace_id.eq(scope.namespace))
@@ -83,7 +79,7 @@ pub async fn get_replay_job(conn: &mut AsyncPgConnection, scope: &Scope, id: i64
         .optional()
 }
 
-/// A page of replays, in the order of ids.
+/// Returns a page of replays in the order of ids.
 pub async fn list_replay_jobs(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -100,8 +96,7 @@ pub async fn list_replay_jobs(
         .await
 }
 
-/// Takes a running replay whose time has come, unless another server has it in hand: locked until
-/// the transaction ends.
+/// Locks a running replay that is due and that no other server is working on, until the transaction ends.
 pub async fn take_replay_job(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
@@ -115,22 +110,22 @@ pub async fn take_replay_job(
         .optional()
 }
 
-/// How far a replay got.
+/// The result of one round of a replay.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
-    /// So many more were sent again.
+    /// The number of dead letters that were replayed in the round.
     pub replayed: i64,
-    /// So many more could not be.
+    /// The number of dead letters that could not be replayed.
     pub skipped: i64,
-    /// The last dead letter that was dealt with.
+    /// The last dead letter that was processed.
     pub last_id: i64,
-    /// Whether that was all.
+    /// Whether the replay is complete.
     pub is_done: bool,
 }
 
-/// Writes down how far a replay got, and when it goes on: what was sent is spread over its rate. A
-/// round that came late is made up for, though not by more than a second's worth.
-pub async fn save_progress(
+/// Saves the result of a round, and sets the time of the next round according to the rate. A round that
+/// began late is made up for by at most one second.
+pub async fn save_replay_progress(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
     id: i64,
@@ -150,7 +145,7 @@ pub async fn save_progress(
         .map(drop)
 }
 
-/// Stops a replay that is running. What was sent again stays so.
+/// Cancels a running replay. Dead letters that have been replayed stay replayed.
 pub async fn cancel_replay_job(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<()> {
     statement!("cancel_replay_job")
         .query()
@@ -168,7 +163,7 @@ struct Seconds {
     seconds: Option<f64>,
 }
 
-/// In how many seconds the next replay goes on, if any is running.
+/// Returns the seconds until the next round of any replay, or `None` if no replay is running.
 pub async fn next_replay_in(conn: &mut AsyncPgConnection, now: Option<DateTime<Utc>>) -> QueryResult<Option<f64>> {
     let row: Seconds =
         statement!("next_replay_in").query().bind::<Nullable<Timestamptz>, _>(now).cached().get_result(conn).await?;

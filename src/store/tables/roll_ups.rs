@@ -1,4 +1,4 @@
-//! What became of an event's pushes, counted on its own row where it has no other work.
+//! Roll-ups: the own delivery of an event that is only pushed counts the results of its pushes.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::StatusColumn;
 
-/// What changed for the deliveries of one event.
+/// The changes of one event's counts.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RollUp {
-    /// How many more are unfinished.
+    /// The change of the number of open pushes.
     pub open: i32,
-    /// How many more were given up.
+    /// The change of the number of failed pushes.
     pub failed: i32,
 }
 
-/// The statement behind [`roll_up`], for those who measure it.
+/// The statement behind [`roll_up`], public for the cost tests.
 pub const ROLL_UP: Statement = statement!("roll_up");
 
-/// Counts on events' own rows what changed for their deliveries.
+/// Adds changes to the counts of events.
 pub async fn roll_up(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
@@ -49,30 +49,29 @@ struct PushesRow {
     pushes: Vec<DeliveryId>,
 }
 
-/// Returns the pushes of an event that is pushed and nothing else; `None` if it has work of its own,
-/// or does not exist. There are never more or fewer than when it was published. Nothing is locked.
+/// Returns the pushes of an event that is only pushed, or `None` if it also waits for workers or does not
+/// exist. The set of pushes never changes after publication. Does not lock anything.
 pub async fn find_rolled_up(conn: &mut AsyncPgConnection, event_id: EventId) -> QueryResult<Option<Vec<DeliveryId>>> {
     let row: Option<PushesRow> =
         statement!("find_rolled_up").query().bind::<BigInt, _>(event_id).cached().get_result(conn).await.optional()?;
     Ok(row.map(|row| row.pushes))
 }
 
-/// A delivery that a retry of its event may bring back.
+/// A delivery that a retry of its event may reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
 pub struct Retriable {
-    /// Its event.
     #[diesel(sql_type = BigInt)]
     pub event_id: EventId,
-    /// The delivery; an event's own work has the event's id.
+    /// The delivery. The event's own delivery has the id of the event.
     #[diesel(sql_type = BigInt)]
     pub id: DeliveryId,
-    /// Whether it can be brought back: given up or called off, for a subscription that is there.
+    /// Whether it can be retried: it failed or was cancelled, and its subscription still exists.
     #[diesel(sql_type = Bool)]
     pub is_retriable: bool,
 }
 
-/// Reads the deliveries that retries of these events are about, event by event in the order given,
-/// at most `rows` of them. Those that are of no interest are read, too, and count.
+/// Reads at most `rows` deliveries of events that are to be retried, event by event in the order given.
+/// Deliveries that cannot be retried are included and count towards `rows`.
 pub async fn read_retriable(
     conn: &mut AsyncPgConnection,
     event_ids: &[EventId],
@@ -87,9 +86,8 @@ pub async fn read_retriable(
         .await
 }
 
-/// Where an event stands that rolls up its pushes.
+/// The state of an event's roll-up. The migrations describe the columns.
 #[derive(Debug, Clone, Copy, QueryableByName)]
-#[expect(missing_docs, reason = "the columns are described in the migrations")]
 pub struct RolledUpState {
     #[diesel(sql_type = Text)]
     pub status: StatusColumn,
@@ -99,13 +97,14 @@ pub struct RolledUpState {
     pub failed_deliveries: i32,
 }
 
-/// Locks the own row of such an event. Whoever ends one of its pushes meanwhile waits.
+/// Locks the roll-up of an event and returns its state. Transactions that end one of its pushes wait until
+/// this transaction ends.
 pub async fn lock_rolled_up(conn: &mut AsyncPgConnection, event_id: EventId) -> QueryResult<RolledUpState> {
     statement!("lock_rolled_up").query().bind::<BigInt, _>(event_id).cached().get_result(conn).await
 }
 
-/// Notes on an event's own row that its pushes are called off.
-pub async fn ask_to_cancel(conn: &mut AsyncPgConnection, event_id: EventId, reason: Option<&str>) -> QueryResult<()> {
+/// Records on the roll-up of an event that its pushes are being cancelled.
+pub async fn request_cancel(conn: &mut AsyncPgConnection, event_id: EventId, reason: Option<&str>) -> QueryResult<()> {
     statement!("request_cancel")
         .query()
         .bind::<BigInt, _>(event_id)

@@ -1,10 +1,9 @@
-//! The tables as Diesel sees them. Written by hand; `tests/schema.rs` holds every table and
-//! column here against the migrated database.
-
-#![expect(missing_docs, reason = "the columns are described in the migrations")]
+//! The tables, declared for Diesel. The migrations describe the columns.
+//!
+//! Written by hand. `tests/schema.rs` compares every table and column with the migrated database.
 
 diesel::table! {
-    /// Facts.
+    /// Published events. They never change.
     waybill.events (id) {
         id -> BigInt,
         namespace_id -> Integer,
@@ -28,7 +27,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Work.
+    /// Deliveries: one row per event, and one per push.
     waybill.deliveries (id) {
         id -> BigInt,
         event_id -> BigInt,
@@ -64,7 +63,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// What can be claimed now.
+    /// Deliveries that can be claimed now, by queue.
     waybill.ready (namespace_id, queue, rank, seq) {
         namespace_id -> Integer,
         queue -> Text,
@@ -75,7 +74,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Leases to look at.
+    /// Leases to check, by the time of the check.
     waybill.lease_watch (look_at, id) {
         look_at -> Timestamptz,
         id -> BigInt,
@@ -84,7 +83,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// The audit trail.
+    /// The event log.
     waybill.event_log (id, created_at) {
         id -> BigInt,
         namespace_id -> Integer,
@@ -107,7 +106,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Claims that may be asked for again.
+    /// Claims that a worker may repeat.
     waybill.claim_requests (namespace_id, worker_id, request_id) {
         namespace_id -> Integer,
         worker_id -> Text,
@@ -120,7 +119,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Who has been seen.
+    /// Workers and when they called.
     waybill.workers (namespace_id, worker_id) {
         namespace_id -> Integer,
         worker_id -> Text,
@@ -131,7 +130,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Who gets events pushed.
+    /// Subscriptions, including deleted ones.
     waybill.subscriptions (id) {
         id -> BigInt,
         namespace_id -> Integer,
@@ -148,7 +147,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Which subscriptions there are, as a number.
+    /// The generation number of the set of subscriptions.
     waybill.subscription_catalog (namespace_id) {
         namespace_id -> Integer,
         generation -> BigInt,
@@ -156,7 +155,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// What pushes are signed with.
+    /// The secrets with which pushes are signed.
     waybill.subscription_secrets (id) {
         id -> BigInt,
         subscription_id -> BigInt,
@@ -167,7 +166,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// How the places are doing that pushes go to.
+    /// Circuit breakers and pauses of endpoints.
     waybill.endpoints (namespace_id, url) {
         namespace_id -> Integer,
         url -> Text,
@@ -179,7 +178,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Until when a subscription's rate is used up.
+    /// The rate limiters of subscriptions.
     waybill.subscription_paces (subscription_id) {
         subscription_id -> BigInt,
         used_until -> Timestamptz,
@@ -187,7 +186,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Pushes that were given up.
+    /// Abandoned pushes.
     waybill.dead_letters (id) {
         id -> BigInt,
         namespace_id -> Integer,
@@ -211,7 +210,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Replays of many.
+    /// Replays of many dead letters.
     waybill.replay_jobs (id) {
         id -> BigInt,
         namespace_id -> Integer,
@@ -258,7 +257,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Owners.
+    /// Namespaces, each with its own events and subscriptions.
     waybill.namespaces (id) {
         id -> Integer,
         name -> Text,

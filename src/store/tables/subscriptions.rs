@@ -1,4 +1,4 @@
-//! Subscriptions: written whole, and read as they stand.
+//! Subscriptions and their secrets.
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
@@ -14,10 +14,9 @@ use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::schema::{subscription_secrets, subscriptions};
 
-/// A subscription, as it stands.
+/// The current state of a subscription. The migration describes the columns.
 #[derive(Debug, Clone, Queryable, Selectable, QueryableByName)]
 #[diesel(table_name = subscriptions, check_for_backend(diesel::pg::Pg))]
-#[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct SubscriptionRow {
     pub id: SubscriptionId,
     pub version: i32,
@@ -29,20 +28,18 @@ pub struct SubscriptionRow {
     pub updated_at: DateTime<Utc>,
 }
 
-/// What a subscription is to say.
+/// The new state of a subscription.
 #[derive(Debug, Clone)]
 pub struct SubscriptionState<'a> {
-    /// Where pushes go.
     pub url: &'a str,
-    /// All that was set.
+    /// All settings, as JSON.
     pub spec: &'a RawJson,
-    /// Whether anything is pushed.
     pub is_active: bool,
-    /// Why not, if we decided it.
+    /// Why the server deactivated it. `None` if the server did not.
     pub inactive_reason: Option<&'a str>,
 }
 
-/// Adds a subscription.
+/// Stores a new subscription.
 pub async fn insert_subscription(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -60,7 +57,7 @@ pub async fn insert_subscription(
         .await
 }
 
-/// Changes a subscription, which must be locked; its version grows.
+/// Changes a subscription and increments its version. The subscription must be locked.
 pub async fn update_subscription(
     conn: &mut AsyncPgConnection,
     id: SubscriptionId,
@@ -79,7 +76,7 @@ pub async fn update_subscription(
         .await
 }
 
-/// Takes a subscription away; what points at it stays.
+/// Marks a subscription as deleted. Its row stays, since pushes and dead letters refer to it.
 pub async fn delete_subscription(
     conn: &mut AsyncPgConnection,
     id: SubscriptionId,
@@ -94,36 +91,39 @@ pub async fn delete_subscription(
         .map(drop)
 }
 
-/// The subscriptions that have not been taken away.
+/// The subscriptions of a namespace that have not been deleted.
 #[diesel::dsl::auto_type(no_type_alias)]
-fn present(namespace: NamespaceId) -> _ {
-    let is_present = subscriptions::namespace_id.eq(namespace).and(subscriptions::deleted_at.is_null());
-    subscriptions::table.filter(is_present)
+fn existing(namespace: NamespaceId) -> _ {
+    let is_existing = subscriptions::namespace_id.eq(namespace).and(subscriptions::deleted_at.is_null());
+    subscriptions::table.filter(is_existing)
 }
 
-/// A subscription, if there is one.
+/// Returns a subscription, or `None` if it does not exist or has been deleted.
 pub async fn get_subscription(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     id: SubscriptionId,
 ) -> QueryResult<Option<SubscriptionRow>> {
-    let query = present(scope.namespace).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
+    let query = existing(scope.namespace).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
     query.first(conn).await.optional()
 }
 
-/// The same, locked until the transaction ends.
+/// Returns a subscription and locks it until the transaction ends.
 pub async fn lock_subscription(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     id: SubscriptionId,
 ) -> QueryResult<Option<SubscriptionRow>> {
-    let query = present(scope.namespace).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
+    let query = existing(scope.namespace).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
     query.for_update().first(conn).await.optional()
 }
 
-/// Of these subscriptions, those that have not been taken away. They will not be until the
+/// Returns those of `ids` that have not been deleted, and locks them against deletion until the
 /// transaction ends.
-pub async fn hold_living(conn: &mut AsyncPgConnection, ids: &[SubscriptionId]) -> QueryResult<Vec<SubscriptionId>> {
+pub async fn lock_existing_subscriptions(
+    conn: &mut AsyncPgConnection,
+    ids: &[SubscriptionId],
+) -> QueryResult<Vec<SubscriptionId>> {
     subscriptions::table
         .filter(subscriptions::id.eq_any(ids))
         .filter(subscriptions::deleted_at.is_null())
@@ -134,7 +134,7 @@ pub async fn hold_living(conn: &mut AsyncPgConnection, ids: &[SubscriptionId]) -
         .await
 }
 
-/// A page of subscriptions, in the order of ids.
+/// Returns a page of subscriptions in the order of ids.
 pub async fn list_subscriptions(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -142,26 +142,26 @@ pub async fn list_subscriptions(
     after: i64,
     limit: i64,
 ) -> QueryResult<Vec<SubscriptionRow>> {
-    let mut query = present(scope.namespace).filter(subscriptions::id.gt(after)).into_boxed();
+    let mut query = existing(scope.namespace).filter(subscriptions::id.gt(after)).into_boxed();
     if let Some(is_active) = is_active {
         query = query.filter(subscriptions::is_active.eq(is_active));
     }
     query.order(subscriptions::id).limit(limit).select(SubscriptionRow::as_select()).load(conn).await
 }
 
-/// How many subscriptions there are.
+/// Returns the number of subscriptions that have not been deleted.
 pub async fn count_subscriptions(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
-    present(scope.namespace).count().get_result(conn).await
+    existing(scope.namespace).count().get_result(conn).await
 }
 
-/// The active subscriptions that push to a URL.
+/// Returns up to `limit` active subscriptions that push to a URL.
 pub async fn active_subscriptions_of(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     url: &str,
     limit: i64,
 ) -> QueryResult<Vec<SubscriptionRow>> {
-    present(scope.namespace)
+    existing(scope.namespace)
         .filter(subscriptions::url.eq(url).and(subscriptions::is_active))
         .order(subscriptions::id)
         .limit(limit)
@@ -171,16 +171,20 @@ pub async fn active_subscriptions_of(
 }
 
 /// Returns the ids of all active subscriptions that push to a URL.
-pub async fn active_ids_of(conn: &mut AsyncPgConnection, scope: &Scope, url: &str) -> QueryResult<Vec<SubscriptionId>> {
-    present(scope.namespace)
+pub async fn active_subscription_ids_of(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    url: &str,
+) -> QueryResult<Vec<SubscriptionId>> {
+    existing(scope.namespace)
         .filter(subscriptions::url.eq(url).and(subscriptions::is_active))
         .select(subscriptions::id)
         .load(conn)
         .await
 }
 
-/// Gives a subscription a new secret; those before it are used along with it for
-/// `overlap_seconds` at most, and what has expired by now is forgotten.
+/// Adds a new secret to a subscription. Earlier secrets stay in use for `overlap_seconds` at most, and
+/// expired ones are deleted.
 pub async fn replace_secret(
     conn: &mut AsyncPgConnection,
     subscription_id: SubscriptionId,
@@ -197,9 +201,9 @@ pub async fn replace_secret(
         .bind::<Double, _>(overlap_seconds)
         .execute(conn)
         .await?;
-    let forget = "DELETE FROM waybill.subscription_secrets \
+    let delete = "DELETE FROM waybill.subscription_secrets \
                   WHERE subscription_id = $1 AND expires_at <= coalesce($2, now())";
-    sql_query(forget).bind::<BigInt, _>(subscription_id).bind::<Nullable<Timestamptz>, _>(now).execute(conn).await?;
+    sql_query(delete).bind::<BigInt, _>(subscription_id).bind::<Nullable<Timestamptz>, _>(now).execute(conn).await?;
     diesel::insert_into(subscription_secrets::table)
         .values((subscription_secrets::subscription_id.eq(subscription_id), subscription_secrets::secret.eq(secret)))
         .execute(conn)
@@ -207,7 +211,7 @@ pub async fn replace_secret(
         .map(drop)
 }
 
-/// How many secrets of a subscription are in use.
+/// Returns the number of a subscription's secrets that are in use.
 pub async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id: SubscriptionId) -> QueryResult<i64> {
     subscription_secrets::table
         .filter(subscription_secrets::subscription_id.eq(subscription_id))
@@ -216,7 +220,7 @@ pub async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id: Subscr
         .await
 }
 
-/// A subscription that was taken away and whose open deliveries have not all been called off.
+/// Returns a deleted subscription of which not all open pushes have been cancelled, if there is one.
 pub async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<SubscriptionId>> {
     subscriptions::table
         .filter(subscriptions::deleted_at.is_not_null().and(subscriptions::drained_at.is_null()))
@@ -227,20 +231,20 @@ pub async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<
         .optional()
 }
 
-/// A stretch of a subscription's deliveries.
+/// The open ones among a range of a subscription's pushes.
 #[derive(Debug, QueryableByName)]
 pub struct OpenDeliveries {
-    /// Those that are open and have not been called off.
+    /// The pushes that are open and whose cancellation has not been requested.
     #[diesel(sql_type = Array<BigInt>)]
     pub open: Vec<DeliveryId>,
-    /// The last of all; none if there are no more.
+    /// The last push that was read. `None` if there are no more.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub last: Option<DeliveryId>,
 }
 
-/// The next `rows` deliveries of a subscription behind one of them, open or not: there may be
-/// millions that are over before the first that is open. Ordered by both columns, and asked for
-/// as a range, or the planner might walk the whole table by its key.
+/// Reads the next `rows` pushes of a subscription behind `after`, open or not, since millions of finished
+/// ones may precede the first open one. The statement selects a range and orders by both columns of the
+/// index: otherwise the planner might walk the whole table by its primary key.
 pub async fn find_open_deliveries(
     conn: &mut AsyncPgConnection,
     subscription_id: SubscriptionId,
@@ -256,7 +260,7 @@ pub async fn find_open_deliveries(
         .await
 }
 
-/// Nothing of it is open any more.
+/// Records that a deleted subscription has no open pushes left.
 pub async fn mark_drained(
     conn: &mut AsyncPgConnection,
     id: SubscriptionId,

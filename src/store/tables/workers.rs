@@ -1,4 +1,4 @@
-//! Workers: who has been seen, and what they hold.
+//! Workers: when each called last, and the deliveries that it holds.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -11,20 +11,18 @@ use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
 
-/// One sighting.
+/// A call of a worker.
 #[derive(Debug, Clone)]
 pub struct Sighting {
-    /// Who.
     pub worker_id: String,
-    /// What it asked for, if it asked.
+    /// The tags that it requested, if the call was a claim.
     pub tags: Option<Vec<String>>,
-    /// How long ago.
     pub seconds_ago: f64,
 }
 
-/// Writes sightings down.
+/// Records when workers called last.
 pub async fn record_sightings(conn: &mut AsyncPgConnection, scope: &Scope, sightings: &[Sighting]) -> QueryResult<()> {
-    // Tags hold no commas, so a list of them travels as one string.
+    // Tags contain no commas, so a list of tags is bound as one string.
     statement!("record_sightings")
         .query()
         .bind::<Integer, _>(scope.namespace)
@@ -40,9 +38,8 @@ pub async fn record_sightings(conn: &mut AsyncPgConnection, scope: &Scope, sight
         .map(drop)
 }
 
-/// A worker, as operators see it.
+/// A worker, for operators. The fields are named as in the API.
 #[derive(Debug, QueryableByName)]
-#[expect(missing_docs, reason = "named as in the contract")]
 pub struct WorkerRow {
     #[diesel(sql_type = Text)]
     pub worker_id: String,
@@ -60,8 +57,8 @@ pub struct WorkerRow {
     pub event_ids: Vec<EventId>,
 }
 
-/// A page of workers, by name, with what they hold (at most ten ids each) and how much of
-/// that has seen no sign of life for `stale_seconds`.
+/// Returns a page of workers ordered by name. Each has up to 10 ids of the events that it holds, their
+/// number, and the number of those without a sign of life for `stale_seconds`.
 pub async fn list_workers(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
