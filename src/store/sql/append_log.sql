@@ -3,7 +3,7 @@
 -- :execution_times_ms bigint[], :error_messages text[], :reasons text[], :next_retry_times timestamptz[],
 -- :error_kinds text[], :response_excerpts text[], :subscription_versions int[]
 --
--- Appends lines to the audit trail, numbered in the order given. Returns them.
+-- Appends lines to the event log, with ids in the order given. Returns them.
 --
 -- The last three lists, which only pushes use, may be NULL instead of lists of nulls.
 INSERT INTO waybill.event_log

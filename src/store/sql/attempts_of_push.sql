@@ -1,7 +1,7 @@
 -- :delivery_id bigint, :published_at timestamptz, :max_rows bigint
 --
--- Returns the last :max_rows attempts to send a push, the last first. Days before its event was published are
--- not searched; one day more is, in case the database's clock was set back.
+-- Returns the last :max_rows attempts of a push, the latest first. Partitions more than a day older than the
+-- publication of its event are not searched. The day of margin is for a database whose clock was set back.
 --
 -- The conditions of the inner query are those of the index event_log_of_pushes. OFFSET 0 keeps the planner
 -- from walking another index in the order of ids.

@@ -6,43 +6,45 @@
 -- Claims up to :max_deliveries deliveries of :queues, by priority and age. Returns them, the first for
 -- :worker_ids[1] with a lease of :lease_seconds[1], the second for :worker_ids[2], and so on.
 --
--- Pushes: all go to one worker, and the lease goes by the queue (:queue_lease_seconds). A queue is that
--- of one of :subscription_ids; nothing is claimed of it if the subscription is not active any more, or
--- not at the version in :subscription_versions, since the caller would send by the old settings. Of the
--- pull queue these three lists are NULL.
+-- Pushes: one worker claims all of them, and the lease depends on the queue (:queue_lease_seconds). Each
+-- queue belongs to one of :subscription_ids. Nothing is claimed from it if the subscription is no longer
+-- active, or no longer at its version in :subscription_versions, since the caller would send with old
+-- settings. For pull queues these three lists are NULL.
 --
--- Candidates: of each queue the first :window_sizes[n] entries, from (:from_ranks, :from_seqs) on, all
--- merged. The delivery's row is then locked, skipping rows that others have locked. `ready_seq = c.seq`
--- is checked on the locked version of the row: if an entry of `ready` was taken after our snapshot, the
--- delivery is not claimed a second time, not even if it has come back to `ready` with another number.
+-- Candidates: the first :window_sizes[n] entries of each queue, from (:from_ranks, :from_seqs) on, all
+-- merged. The row of each delivery is then locked, and rows that other transactions have locked are
+-- skipped. `ready_seq = c.seq` is checked on the locked version of the row: if an entry of `ready` was
+-- claimed after our snapshot, the delivery is not claimed a second time, not even if it has returned to
+-- `ready` with another seq.
 --
--- Plan: the same whatever the statistics say, since these tables are empty at one moment and full at the
--- next. Each step takes the rows of the step before and looks up one row for each, by its key (LATERAL,
--- with OFFSET 0 or FOR UPDATE as a fence) or by its ctid.
+-- Plan: it must not depend on statistics, since these tables alternate between empty and full. Each step
+-- takes the rows of the previous step and looks up one row for each, by its key (LATERAL, with OFFSET 0 or
+-- FOR UPDATE as a fence) or by its ctid.
 --
 -- A locked row keeps its ctid until we commit, so it is not looked up by key again. A row that was changed
 -- between snapshot and lock, and can still be claimed, has a ctid that this statement does not see. It is
--- left for the next claim; all later steps go by what `claimed` returns, so nothing else happens to it.
+-- left for the next claim. All later steps use only the rows that `claimed` returns, so it is not changed.
 --
--- Where the next claim may begin: `next_rank` and `next_seq` of each row say it for the row's queue. If no candidate
--- was skipped, it is behind the last row claimed; else it is the first candidate of the queue. Of pushes
--- it is always the latter: each queue has its own limit, so the last row claimed says nothing about the
--- other queues.
+-- Next position: `next_rank` and `next_seq` of each row are the position in the row's queue at which the
+-- next claim may begin. If no candidate was skipped, it is behind the last claimed row, otherwise it is the
+-- first candidate of the queue. For pushes it is always the first candidate: each queue has its own limit,
+-- so the last claimed row says nothing about the other queues.
 --
--- Payloads: what is claimed has at most :max_bytes of payloads, or is one delivery. Small payloads have
--- no size on record and count as :small_payload_bytes.
+-- Payloads: the claimed payloads have at most :max_bytes, unless only one delivery is claimed. The size of
+-- small payloads is not stored; each counts as :small_payload_bytes.
 --
--- Rows without a `claimed_id` name the queues that had entries which were not claimed (`left_queue`), and how
--- many (`left_entries`). They did not fit, nobody asked for them, others are just taking them, or they have expired and
--- are not swept yet. Of pushes these rows come only if nothing was claimed.
+-- Entries left: rows without a `claimed_id` have the queues with entries that were not claimed
+-- (`left_queue`), and their number (`left_entries`). These entries exceeded :max_deliveries or :max_bytes,
+-- are being claimed by other transactions, or have expired and are not swept yet. For pushes these rows are
+-- returned only if nothing was claimed.
 --
--- The lease's id is the entry's number in `ready`. An entry that was there when the present
--- history began gets a new number: before the restore, somebody may have claimed it under the old one.
+-- The id of the lease is the entry's seq in `ready`. An entry that is older than the current history gets a
+-- new number: before the restore, it may have been claimed under the old one.
 WITH present AS MATERIALIZED (
     SELECT first_ready_seq FROM waybill.histories WHERE first_id >= 0 ORDER BY first_id DESC LIMIT 1
 ),
 candidates AS MATERIALIZED (
-    SELECT r.ready_place, q.queue, q.lease_seconds, r.rank, r.seq, r.delivery_id
+    SELECT r.ready_ctid, q.queue, q.lease_seconds, r.rank, r.seq, r.delivery_id
     FROM unnest(:queues, :from_ranks, :from_seqs, :window_sizes, :queue_lease_seconds, :subscription_ids,
                 :subscription_versions)
          AS q(queue, from_rank, from_seq, window_size, lease_seconds, subscription_id, version)
@@ -53,7 +55,7 @@ candidates AS MATERIALIZED (
         OFFSET 0
     ) s ON true
     CROSS JOIN LATERAL (
-        SELECT ctid AS ready_place, rank, seq, delivery_id
+        SELECT ctid AS ready_ctid, rank, seq, delivery_id
         FROM waybill.ready
         WHERE namespace_id = :namespace_id AND queue = q.queue COLLATE "C" AND (rank, seq) >= (q.from_rank, q.from_seq)
         ORDER BY rank, seq
@@ -61,15 +63,15 @@ candidates AS MATERIALIZED (
     ) r
 ),
 locked AS MATERIALIZED (
-    SELECT row_number() OVER ()::integer AS slot, d.delivery_place, d.event_id, c.ready_place, c.queue, c.lease_seconds,
+    SELECT row_number() OVER ()::integer AS slot, d.delivery_ctid, d.event_id, c.ready_ctid, c.queue, c.lease_seconds,
            c.rank, c.seq
     FROM (
-        SELECT DISTINCT ON (rank, seq) ready_place, queue, lease_seconds, rank, seq, delivery_id
+        SELECT DISTINCT ON (rank, seq) ready_ctid, queue, lease_seconds, rank, seq, delivery_id
         FROM candidates
         ORDER BY rank, seq
     ) c
     CROSS JOIN LATERAL (
-        SELECT ctid AS delivery_place, event_id
+        SELECT ctid AS delivery_ctid, event_id
         FROM waybill.deliveries
         WHERE id = c.delivery_id AND ready_seq = c.seq
           AND (expires_at IS NULL OR expires_at > coalesce(:now, now()))
@@ -96,7 +98,7 @@ claimed AS (
         updated_at = coalesce(:now, now())
     FROM fetched f
     CROSS JOIN present
-    WHERE d.ctid = f.delivery_place AND (f.bytes_so_far <= :max_bytes OR f.slot = 1)
+    WHERE d.ctid = f.delivery_ctid AND (f.bytes_so_far <= :max_bytes OR f.slot = 1)
     RETURNING f.*, d.id AS claimed_id, d.subscription_id, d.replay_of,
               d.status, d.retry_count, d.lease_id, d.due_at, d.worker_id, d.lease_expires_at, d.cancel_requested,
               d.progress, d.result, d.last_error, d.updated_at
@@ -113,23 +115,23 @@ last AS MATERIALIZED (
            = (SELECT count(*) FROM claimed) AND :queue_lease_seconds IS NULL AS is_gapless
     FROM (SELECT rank, seq FROM claimed ORDER BY rank DESC, seq DESC LIMIT 1) l
 ),
-taken AS (
-    DELETE FROM waybill.ready r USING claimed c WHERE r.ctid = c.ready_place
+entries_deleted AS (
+    DELETE FROM waybill.ready r USING claimed c WHERE r.ctid = c.ready_ctid
 ),
-elsewhere AS MATERIALIZED (
-    SELECT r.place
+other_entries AS MATERIALIZED (
+    SELECT r.entry_ctid
     FROM claimed c
     CROSS JOIN LATERAL (SELECT 't:' || tag AS queue FROM unnest(c.tags) AS tag OFFSET 0) q
     CROSS JOIN LATERAL (
-        SELECT ctid AS place
+        SELECT ctid AS entry_ctid
         FROM waybill.ready
         WHERE namespace_id = :namespace_id AND queue = q.queue COLLATE "C" AND rank = c.rank AND seq = c.seq
         OFFSET 0
     ) r
     WHERE c.subscription_id IS NULL AND q.queue <> c.queue
 ),
-taken_elsewhere AS (
-    DELETE FROM waybill.ready r USING elsewhere e WHERE r.ctid = e.place
+other_entries_deleted AS (
+    DELETE FROM waybill.ready r USING other_entries e WHERE r.ctid = e.entry_ctid
 ),
 watched AS (
     INSERT INTO waybill.lease_watch (look_at, delivery_ids)

@@ -4,14 +4,14 @@
 --
 -- Completes deliveries that their worker holds and that have no ordering key. Returns the lines that were
 -- logged. A delivery that does not meet the conditions of `completed` is not changed and not returned: the
--- caller then loads it and decides. Each id is given once.
+-- caller then loads it and decides. Each id must be given once.
 --
--- Rows are updated by the ctid under which they were found. A row that somebody changes at this moment
--- may have moved, and is not returned, either.
+-- Rows are updated by the ctid at which they were found. A row that is changed concurrently may have a new
+-- ctid; it is not returned, either.
 --
--- Pushes that are done are counted on their event's row (see roll_up.sql), after the deliveries and in the
--- order of event ids, so that there is no deadlock. `= ANY (ARRAY[…])` makes the planner look up each
--- event; with a plain `=` it might turn the join around.
+-- Completed pushes are counted on the roll-up of their event (see roll_up.sql), after the deliveries and in
+-- the order of event ids, which prevents deadlocks. `= ANY (ARRAY[…])` makes the planner look up each event;
+-- with a plain `=` it might reverse the join.
 WITH input AS MATERIALIZED (
     SELECT * FROM unnest(:ids, :lease_ids, :worker_ids, :status_codes, :execution_times_ms, :results,
                          :response_excerpts, :subscription_versions) WITH ORDINALITY
@@ -20,9 +20,9 @@ WITH input AS MATERIALIZED (
     ORDER BY id
 ),
 found AS MATERIALIZED (
-    SELECT i.*, d.place
+    SELECT i.*, d.delivery_ctid
     FROM input i CROSS JOIN LATERAL (
-        SELECT ctid AS place FROM waybill.deliveries WHERE id = i.id OFFSET 0
+        SELECT ctid AS delivery_ctid FROM waybill.deliveries WHERE id = i.id OFFSET 0
     ) d
 ),
 completed AS (
@@ -31,7 +31,7 @@ completed AS (
         settled_lease_id = d.lease_id, settled_action = 'COMPLETED', result = i.result,
         updated_at = coalesce(:now, now())
     FROM found i
-    WHERE d.ctid = i.place
+    WHERE d.ctid = i.delivery_ctid
       AND d.status = 'PROCESSING'
       AND d.ordering_key IS NULL
       AND (d.subscription_id IS NULL) = (i.subscription_version IS NULL)

@@ -1,7 +1,7 @@
 -- :now timestamptz, :days int, :max_rows bigint
 --
--- Deletes up to :max_rows dead letters that are older than :days days, the oldest first. A dead letter from
--- which a push is being sent is kept until that push has ended.
+-- Deletes up to :max_rows dead letters that are older than :days days, the oldest first. A dead letter that
+-- is being replayed is kept until its push has ended.
 DELETE FROM waybill.dead_letters
 WHERE id IN (
     SELECT l.id

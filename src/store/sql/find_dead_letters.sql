@@ -1,6 +1,6 @@
 -- :namespace_id int, :ids bigint[]
 --
--- Returns dead letters without their copies, by id.
+-- Returns dead letters without their snapshots, ordered by id.
 SELECT id, delivery_id, event_id, subscription_id, subscription_version, reason, detail, moved_by, created_at, replayed_at,
        replayed_by, replay_config
 FROM waybill.dead_letters

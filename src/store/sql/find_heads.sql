@@ -1,6 +1,6 @@
 -- :namespace_id int, :keys text[], :consumers bigint[]
 --
--- Returns the first delivery of each ordering key, if it is pending and waits for nothing but its turn.
+-- Returns the head of each ordering key, if it is pending and neither in `ready` nor waiting for a due time.
 -- A consumer is the id of a subscription, or 0 for the pull queue.
 SELECT head.id
 FROM unnest(:keys, :consumers) AS k(key, consumer)

@@ -1,6 +1,6 @@
 -- :delivery_id bigint, :lease_id bigint, :action text
 --
--- Returns the line of :action that the dispatcher left under a claim of a push.
+-- Returns the entry of :action that the dispatcher logged under a claim of a push.
 --
 -- The conditions of the inner query are those of the index event_log_of_pushes. OFFSET 0 keeps the planner
 -- from walking another index in the order of ids.

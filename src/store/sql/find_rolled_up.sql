@@ -1,6 +1,6 @@
 -- :event_id bigint
 --
--- Returns the pushes of an event that has no other work than them, or no row for any other event.
+-- Returns the pushes of an event that is only pushed. Returns no row for any other event.
 SELECT p.ids AS pushes
 FROM (SELECT id, open_deliveries FROM waybill.deliveries WHERE id = :event_id OFFSET 0) o
 CROSS JOIN LATERAL (SELECT coalesce(array_agg(id ORDER BY id), '{}') AS ids FROM waybill.deliveries

@@ -1,7 +1,7 @@
 -- :namespace_id int, :silent_seconds double precision, :now timestamptz, :max_rows bigint
 --
--- Returns deliveries of the pull queue whose lease has run out, or whose worker has not been heard of for
--- :silent_seconds (unless that is NULL). The lease that ends first comes first.
+-- Returns deliveries of the pull queues whose lease has expired, or whose worker has given no sign of life
+-- for :silent_seconds (unless that is NULL). The lease that ends first comes first.
 SELECT id, worker_id
 FROM (
     SELECT DISTINCT d.id, d.worker_id, d.lease_expires_at

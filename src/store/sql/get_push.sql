@@ -1,6 +1,6 @@
 -- :namespace_id int, :id bigint
 --
--- Returns one push, if there is one. The row of an event itself is none.
+-- Returns one push, if it exists. The event's own delivery is not a push.
 SELECT d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.max_retries, d.due_at, d.lease_expires_at,
        d.cancel_requested, d.cancel_reason, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at
 FROM waybill.deliveries d

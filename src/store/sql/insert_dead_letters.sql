@@ -1,12 +1,12 @@
 -- :now timestamptz, :delivery_ids bigint[], :reasons text[], :moved_by text[]
 --
--- Adds pushes that were given up to the dead letters, each with a copy of its event, its subscription and
--- its attempts, as this transaction sees them. A push that was itself sent from a dead letter is copied as
--- it was sent.
+-- Stores abandoned pushes as dead letters, each with a snapshot of its event, its subscription and its
+-- attempts, as this transaction sees them. The snapshot of a replayed push has the payload and the settings
+-- with which it was sent.
 --
--- Attempts are looked up by delivery, in an index that has only lines of pushes: the index by event would
--- give the lines of all pushes of the event. Days before the event was published are not searched; one day
--- more is, in case the database's clock was set back.
+-- Attempts are looked up by delivery, in an index of pushes only: the index by event would return the
+-- entries of all pushes of the event. Partitions more than a day older than the event are not searched. The
+-- day of margin is for a database whose clock was set back.
 INSERT INTO waybill.dead_letters
        (namespace_id, delivery_id, event_id, subscription_id, subscription_version, reason, detail, moved_by,
         event, subscription, attempts, created_at)

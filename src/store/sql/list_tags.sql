@@ -1,10 +1,10 @@
 -- :namespace_id int, :now timestamptz, :after text, :max_rows bigint, :count_cap bigint
 --
--- Returns a page of the tags that have work waiting, or workers that ask for it, by name.
+-- Returns a page of the tags that have waiting events, or workers that request them, ordered by name.
 --
--- PostgreSQL cannot skip from one distinct value of an index to the next, so recursive queries do: from
--- one queue of `ready` to the next, and within a queue from one priority to the next. The first entry of
--- each priority is its oldest.
+-- PostgreSQL has no skip scan from one distinct value of an index to the next. Recursive queries replace it:
+-- from one queue of `ready` to the next, and within a queue from one priority to the next. The first entry
+-- of each priority is its oldest.
 WITH RECURSIVE queues AS (
     (SELECT queue FROM waybill.ready
      WHERE namespace_id = :namespace_id AND queue > ('t:' || :after) COLLATE "C" AND queue < 't;' COLLATE "C"
@@ -18,7 +18,7 @@ WITH RECURSIVE queues AS (
 waiting AS (
     SELECT substr(queue, 3) AS tag, queue FROM queues WHERE queue IS NOT NULL LIMIT :max_rows
 ),
-asked AS (
+requested AS (
     SELECT tag COLLATE "C" AS tag, count(*) AS workers
     FROM waybill.workers w CROSS JOIN LATERAL unnest(w.tags) AS tag
     WHERE w.namespace_id = :namespace_id AND w.last_seen_at > coalesce(:now, now()) - interval '90 seconds'
@@ -26,7 +26,7 @@ asked AS (
 ),
 page AS (
     SELECT coalesce(w.tag, a.tag) AS tag, w.queue, coalesce(a.workers, 0) AS workers
-    FROM waiting w FULL JOIN asked a ON a.tag = w.tag
+    FROM waiting w FULL JOIN requested a ON a.tag = w.tag
     WHERE coalesce(w.tag, a.tag) > :after COLLATE "C"
     ORDER BY 1 LIMIT :max_rows
 )

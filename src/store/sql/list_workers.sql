@@ -1,7 +1,7 @@
 -- :namespace_id int, :now timestamptz, :stale_seconds double precision, :after text, :max_rows bigint
 --
--- Returns a page of workers, by name, with what each holds. A worker that holds something is in it even if
--- it has no row in `workers` yet.
+-- Returns a page of workers, ordered by name, with the deliveries that each holds. A worker that holds a
+-- delivery is included even if it has no row in `workers` yet.
 WITH held AS MATERIALIZED (
     SELECT DISTINCT d.worker_id, d.id, d.updated_at
     FROM waybill.lease_watch w
@@ -18,15 +18,15 @@ holders AS (
     SELECT worker_id,
            count(*) AS holding,
            count(*) FILTER (WHERE updated_at <= coalesce(:now, now()) - make_interval(secs => :stale_seconds)) AS stale,
-           min(updated_at) AS first_touch,
-           max(updated_at) AS last_touch,
+           min(updated_at) AS first_change,
+           max(updated_at) AS last_change,
            (array_agg(id ORDER BY id))[1:10] AS event_ids
     FROM held GROUP BY worker_id
 )
 SELECT coalesce(w.worker_id, h.worker_id) AS worker_id,
        coalesce(w.tags, '{}') AS tags,
-       coalesce(w.first_seen_at, h.first_touch) AS first_seen_at,
-       greatest(w.last_seen_at, h.last_touch) AS last_seen_at,
+       coalesce(w.first_seen_at, h.first_change) AS first_seen_at,
+       greatest(w.last_seen_at, h.last_change) AS last_seen_at,
        coalesce(h.holding, 0) AS holding,
        coalesce(h.stale, 0) AS stale,
        coalesce(h.event_ids, '{}') AS event_ids

@@ -1,8 +1,8 @@
 -- :namespace_id int
 --
--- Returns all active subscriptions with their secrets, the present secret first, and with the number of the
--- catalog; one row without a subscription if there are none. One statement has one snapshot, so the number
--- is that of these rows.
+-- Returns all active subscriptions with their secrets, the current secret first, and the generation of the
+-- catalog. Returns one row without a subscription if there are none. One statement has one snapshot, so the
+-- generation belongs to these rows.
 SELECT c.generation, r.*
 FROM waybill.subscription_catalog c
 LEFT JOIN LATERAL (

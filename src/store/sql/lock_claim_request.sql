@@ -1,4 +1,4 @@
 -- :namespace_id int, :worker_id text, :request_id text
 --
--- Lets one call of a claim request at a time go on, until its transaction ends.
+-- Locks a claim request until the transaction ends. Concurrent calls of the same request wait.
 SELECT pg_advisory_xact_lock(1463900498, hashtext(:namespace_id || ':' || :worker_id || ':' || :request_id))

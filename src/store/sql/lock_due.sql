@@ -1,13 +1,13 @@
 -- :now timestamptz, :max_rows bigint, :from timestamptz
 --
--- Locks deliveries that have fallen due. Nothing ends by that, so no other row has to be locked.
+-- Locks deliveries that have become due. That ends no delivery, so no other row must be locked.
 -- Rows are read off the index from :from on, the most overdue first, until :max_rows of them are locked or 20 times as
--- many have been read: each that is skipped costs a look-up, and may cost a row lock. `overdue.rs` explains the locks.
+-- many have been read: each skipped row costs a look-up, and may cost a row lock. `overdue.rs` explains the locks.
 -- The condition is checked again on the locked version, as `(…) IS TRUE`, which no index serves, so that the row is
 -- always looked up by its id.
 --
 -- Also returns the earliest due_at of all, locked or not. It is never later than :now: another server may store an
--- earlier one than this scan has seen, but only one that is still to come.
+-- earlier one than this scan has seen, but only one in the future.
 WITH locked AS MATERIALIZED (
     SELECT d.id
     FROM (

@@ -2,12 +2,12 @@
 --
 -- Locks pending deliveries that have expired, with the rows that are written when one ends.
 -- Rows are read off the index from :from on, the most overdue first, until :max_rows of them are locked or 20 times as
--- many have been read: each that is skipped costs a look-up, and may cost a row lock. `overdue.rs` explains the locks.
+-- many have been read: each skipped row costs a look-up, and may cost a row lock. `overdue.rs` explains the locks.
 -- The condition is checked again on the locked version, as `(…) IS TRUE`, which no index serves, so that the row is
 -- always looked up by its id.
 --
 -- Also returns the earliest expires_at of all, locked or not. It is never later than :now: another server may store an
--- earlier one than this scan has seen, but only one that is still to come.
+-- earlier one than this scan has seen, but only one in the future.
 WITH locked AS MATERIALIZED (
     SELECT d.id
     FROM (

@@ -1,5 +1,5 @@
 -- :event_id bigint
 --
--- Locks the own row of an event that is only pushed, and returns its state.
+-- Locks the roll-up of an event that is only pushed, and returns its state.
 SELECT status, cancel_requested, coalesce(failed_deliveries, 0) AS failed_deliveries
 FROM waybill.deliveries WHERE id = :event_id FOR UPDATE

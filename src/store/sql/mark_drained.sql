@@ -1,4 +1,4 @@
 -- :id bigint, :now timestamptz
 --
--- Records that no push of a deleted subscription is open any more.
+-- Records that a deleted subscription has no open pushes left.
 UPDATE waybill.subscriptions SET drained_at = coalesce(:now, now()) WHERE id = :id

@@ -1,7 +1,7 @@
 -- :namespace_id int, :urls text[], :now timestamptz, :seconds float8[]
 --
--- Pauses each of :urls for its number of :seconds. A longer pause stays. Each URL comes once and in order, so that
--- two transactions cannot deadlock.
+-- Pauses each of :urls for its number of :seconds. A longer pause stays. Each URL must be given
+-- once and in order, which prevents deadlocks.
 INSERT INTO waybill.endpoints AS e (namespace_id, url, paused_until, updated_at)
 SELECT :namespace_id, u.url, coalesce(:now, now()) + make_interval(secs => u.seconds), coalesce(:now, now())
 FROM unnest(:urls, :seconds) AS u(url, seconds)

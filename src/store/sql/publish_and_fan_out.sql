@@ -9,10 +9,10 @@
 -- Stores events as publish_events.sql does, and a delivery for each push. Event n has :push_counts[n] pushes;
 -- each push names its event by that n (:push_events) and its subscription (:push_subscription_ids).
 --
--- :subscription_ids are all subscriptions that get any of it, each once. They stay as they are until we
--- commit: whoever wants to change one waits. If one is not active any more, or not at its version in
--- :subscription_versions, nothing is stored or returned, and the caller matches anew.
-WITH held AS MATERIALIZED (
+-- :subscription_ids are all subscriptions that receive any of the events, each once. They are locked: a
+-- transaction that changes one waits until we commit. If one is no longer active, or no longer at its version
+-- in :subscription_versions, nothing is stored or returned, and the caller matches again.
+WITH locked_subscriptions AS MATERIALIZED (
     SELECT s.id
     FROM unnest(:subscription_ids, :subscription_versions) AS m(id, version)
     CROSS JOIN LATERAL (
@@ -35,11 +35,11 @@ stored AS (
          AS t(title, description, event_type, tags, labels, payload, priority, max_retries, backoff,
               ordering_key, correlation_id, traceparent, run_at, delay_seconds, expires_at, payload_bytes)
     WHERE (SELECT generation FROM waybill.subscription_catalog WHERE namespace_id = :namespace_id) = :generation
-      AND (SELECT count(*) FROM held) = cardinality(:subscription_ids)
+      AND (SELECT count(*) FROM locked_subscriptions) = cardinality(:subscription_ids)
     RETURNING id, tags, priority, max_retries, ordering_key, run_at, expires_at, created_at
 ),
--- As in publish_events.sql; but the row of an event that is only pushed counts its deliveries.
-placed AS MATERIALIZED (
+-- As in publish_events.sql, but the row of an event that is only pushed is a roll-up: it counts its pushes.
+positioned AS MATERIALIZED (
     SELECT numbered.*,
            CASE WHEN is_pull AND run_at > created_at THEN run_at END AS due_at,
            CASE WHEN is_pull AND ordering_key IS NULL AND (run_at IS NULL OR run_at <= created_at)
@@ -58,21 +58,21 @@ work AS (
            CASE WHEN is_pull AND ordering_key IS NOT NULL THEN id END,
            open_deliveries, CASE WHEN open_deliveries IS NOT NULL THEN 0 END,
            created_at
-    FROM placed
+    FROM positioned
 ),
-shown AS (
+ready_entries AS (
     INSERT INTO waybill.ready (namespace_id, queue, rank, seq, delivery_id)
     SELECT :namespace_id, 't:' || tag, -priority, ready_seq, id
-    FROM placed CROSS JOIN LATERAL unnest(tags) AS tag
+    FROM positioned CROSS JOIN LATERAL unnest(tags) AS tag
     WHERE ready_seq IS NOT NULL
 ),
--- The events as lists, for `pushes` to find each by its number: a join would compare each push with each
+-- The events as arrays, in which `pushes` finds each by its number: a join would compare each push with each
 -- event.
 lists AS MATERIALIZED (
     SELECT array_agg(id ORDER BY ord) AS ids, array_agg(priority ORDER BY ord) AS priorities,
            array_agg(run_at ORDER BY ord) AS run_ats, array_agg(expires_at ORDER BY ord) AS expiries,
            min(created_at) AS created_at
-    FROM placed
+    FROM positioned
 ),
 pushes AS MATERIALIZED (
     SELECT p.*, nextval('waybill.ids') AS id,
@@ -96,11 +96,11 @@ pushed AS (
            expires_at, ordering_key, CASE WHEN ordering_key IS NOT NULL THEN id END, created_at
     FROM pushes
 ),
-pushes_shown AS (
+push_ready_entries AS (
     INSERT INTO waybill.ready (namespace_id, queue, rank, seq, delivery_id)
     SELECT :namespace_id, 's:' || subscription_id, -priority, ready_seq, id FROM pushes WHERE ready_seq IS NOT NULL
 )
 SELECT id, created_at, run_at, due_at, ready_seq, (:push_counts)[ord] AS enqueued,
        CASE WHEN ord = 1 THEN (SELECT min(due_at) FROM pushes) END AS first_push_due_at,
        CASE WHEN ord = 1 THEN (SELECT array_agg(ready_seq ORDER BY id) FROM pushes) END AS push_seqs
-FROM placed ORDER BY id
+FROM positioned ORDER BY id

@@ -4,9 +4,8 @@
 -- :run_times timestamptz[], :delay_seconds double precision[], :expiry_times timestamptz[],
 -- :payload_bytes int[], :generation bigint
 --
--- Stores events that nobody subscribed to, in the order given, and the rows that hold their state. Returns
--- them. Stores and returns nothing if :generation is not that of the present subscriptions: then the caller
--- matches anew.
+-- Stores events without pushes, in the order given, and their own deliveries. Returns them. Stores and
+-- returns nothing if :generation is not the current generation of the catalog: the caller then matches again.
 --
 -- A list that no event uses may be NULL instead of a list of nulls.
 WITH stored AS (
@@ -27,9 +26,9 @@ WITH stored AS (
     WHERE (SELECT generation FROM waybill.subscription_catalog WHERE namespace_id = :namespace_id) = :generation
     RETURNING id, tags, priority, max_retries, ordering_key, run_at, expires_at, created_at
 ),
--- What can be claimed at once gets a number in `ready`. Work with an ordering key does not: it waits for
--- its turn, and advance_keys lets the first of each key in.
-placed AS MATERIALIZED (
+-- Events that can be claimed at once get a seq in `ready`. An event with an ordering key does not: afterwards
+-- the caller lets the head of each key into `ready`.
+positioned AS MATERIALIZED (
     SELECT stored.*,
            cardinality(tags) > 0 AS is_pull,
            CASE WHEN cardinality(tags) > 0 AND run_at > created_at THEN run_at END AS due_at,
@@ -47,12 +46,12 @@ work AS (
            CASE WHEN is_pull THEN ordering_key END,
            CASE WHEN is_pull AND ordering_key IS NOT NULL THEN id END,
            created_at
-    FROM placed
+    FROM positioned
 ),
-shown AS (
+ready_entries AS (
     INSERT INTO waybill.ready (namespace_id, queue, rank, seq, delivery_id)
     SELECT :namespace_id, 't:' || tag, -priority, ready_seq, id
-    FROM placed CROSS JOIN LATERAL unnest(tags) AS tag
+    FROM positioned CROSS JOIN LATERAL unnest(tags) AS tag
     WHERE ready_seq IS NOT NULL
 )
-SELECT id, created_at, run_at, due_at, ready_seq, 0 AS enqueued FROM placed ORDER BY id
+SELECT id, created_at, run_at, due_at, ready_seq, 0 AS enqueued FROM positioned ORDER BY id

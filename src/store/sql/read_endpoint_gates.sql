@@ -1,7 +1,7 @@
 -- :subscription_ids bigint[], :now timestamptz
 --
--- Returns whether anything may be sent to these subscriptions now. Every server reads this before every
--- claim, so that an edit, a pause or a breaker that opens takes effect everywhere at once.
+-- Returns whether pushes may be sent to :subscription_ids now. Every server reads this before every claim, so
+-- an edit, a pause or an opened breaker takes effect on all servers at once.
 SELECT s.id AS subscription_id, s.version, s.is_active, s.url,
        coalesce(e.failures_in_row, 0) AS failures_in_row,
        e.opened_at IS NOT NULL AS is_open,

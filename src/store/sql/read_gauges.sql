@@ -1,7 +1,7 @@
 -- :namespace_id int, :queues text[], :count_cap bigint, :now timestamptz
 --
 -- Returns how many pushes are pending, how old the oldest of :queues is, and how many breakers are open.
--- Nothing is counted beyond :count_cap, so that it costs no more when much has piled up.
+-- Nothing is counted beyond :count_cap, which bounds the cost of a large backlog.
 SELECT (SELECT count(*)
         FROM (SELECT 1 FROM waybill.ready
               WHERE namespace_id = :namespace_id AND queue >= 's:' COLLATE "C" AND queue < 's;' COLLATE "C"

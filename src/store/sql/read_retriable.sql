@@ -1,8 +1,7 @@
 -- :event_ids bigint[], :max_rows bigint
 --
--- Returns the deliveries that a retry of :event_ids would bring back, and whether each can be: of an event
--- with work of its own that work, of an event that is only pushed its pushes. At most :max_rows, event by
--- event.
+-- Returns the deliveries that a retry of :event_ids is about, and whether each can be retried: the pushes of an
+-- event that is only pushed, and the own delivery of any other event. At most :max_rows, event by event.
 SELECT a.event_id, w.id, w.is_retriable
 FROM unnest(:event_ids) AS a(event_id)
 CROSS JOIN LATERAL (

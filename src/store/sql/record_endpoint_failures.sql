@@ -3,9 +3,9 @@
 --
 -- Adds failures to endpoints, :counts of them to each of :urls. The failure that makes it :breaker_failures in a
 -- row opens the breaker, and nothing is sent there for :breaker_seconds. A failed probe (:probed_urls) begins the
--- next pause. The failure of a request that was sent before the breaker opened changes nothing. Each endpoint comes
--- once and in order, so that two transactions cannot deadlock. Returns the endpoints whose breakers were opened.
-WITH noted AS (
+-- next pause. If the breaker is already open, any other failure is only counted. Each endpoint must be given once
+-- and in order, which prevents deadlocks. Returns the endpoints whose breakers were opened.
+WITH updated AS (
     INSERT INTO waybill.endpoints AS e (namespace_id, url, failures_in_row, opened_at, paused_until, updated_at)
     SELECT :namespace_id, t.url, t.failures,
            CASE WHEN t.failures >= :breaker_failures THEN t.now END,
@@ -24,4 +24,4 @@ WITH noted AS (
         updated_at = excluded.updated_at
     RETURNING e.url, e.opened_at = e.updated_at AS is_opened
 )
-SELECT url FROM noted WHERE is_opened ORDER BY url
+SELECT url FROM updated WHERE is_opened ORDER BY url

@@ -1,10 +1,10 @@
 -- :namespace_id int, :urls text[], :now timestamptz
 --
--- Resets the failures of endpoints that responded, and closes their breakers. A pause that an endpoint asked for
--- itself stays. Rows are read under lock, so that of many successes at the same time only one returns that it closed
--- the breaker. They are locked in the order in which record_endpoint_failures.sql locks them (that of the bytes), so
--- that two transactions cannot deadlock. The update finds them by key and not by their position in the table: a row
--- that was changed just before it was locked has a new version that this snapshot cannot see.
+-- Resets the failures of endpoints that responded, and closes their breakers. A pause that an endpoint
+-- requested itself stays. Rows are read under lock, so only one of several concurrent successes reports that it
+-- closed the breaker. Rows are locked in byte order, as in record_endpoint_failures.sql, which prevents deadlocks. The
+-- update finds them by key and not by ctid: a row that was changed just before it was locked has a new version that
+-- this snapshot cannot see.
 -- Returns the endpoints whose breakers were open.
 WITH known AS MATERIALIZED (
     SELECT namespace_id, url, opened_at IS NOT NULL AS was_open
@@ -12,7 +12,7 @@ WITH known AS MATERIALIZED (
     WHERE namespace_id = :namespace_id AND url = ANY (:urls) AND (failures_in_row > 0 OR opened_at IS NOT NULL)
     ORDER BY url COLLATE "C"
     FOR UPDATE
-), forgiven AS (
+), reset AS (
     UPDATE waybill.endpoints e
     SET failures_in_row = 0, opened_at = NULL,
         paused_until = CASE WHEN k.was_open THEN NULL ELSE e.paused_until END,
@@ -21,4 +21,4 @@ WITH known AS MATERIALIZED (
     WHERE e.namespace_id = k.namespace_id AND e.url = k.url
     RETURNING e.url, k.was_open
 )
-SELECT url FROM forgiven WHERE was_open ORDER BY url
+SELECT url FROM reset WHERE was_open ORDER BY url

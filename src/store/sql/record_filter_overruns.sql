@@ -1,7 +1,7 @@
 -- :subscription_ids bigint[], :events bigint[], :last_at timestamptz[], :last_event_ids bigint[]
 --
--- Adds the events for which filters exceeded their budget. Rows are written in the order of their keys, so that two
--- servers cannot deadlock.
+-- Adds the events for which filters exceeded their budget. Rows are written in the order of their keys, which
+-- prevents deadlocks.
 INSERT INTO waybill.filter_overruns AS o (subscription_id, events, last_at, last_event_id)
 SELECT * FROM unnest(:subscription_ids, :events, :last_at, :last_event_ids) AS t(subscription_id, events, last_at, last_event_id)
 ORDER BY subscription_id

@@ -1,7 +1,7 @@
 -- :namespace_id int, :now timestamptz, :worker_ids text[], :tags text[], :seconds_ago float8[]
 --
--- Records when workers called last, and with which tags. Rows are written in the order of their keys, so that two
--- servers cannot deadlock.
+-- Records when workers called last, and with which tags. Rows are written in the order of their keys, which
+-- prevents deadlocks.
 INSERT INTO waybill.workers AS w (namespace_id, worker_id, tags, first_seen_at, last_seen_at)
 SELECT :namespace_id, t.worker_id, coalesce(string_to_array(t.tags, ','), '{}'), seen, seen
 FROM unnest(:worker_ids, :tags, :seconds_ago) AS t(worker_id, tags, seconds_ago)

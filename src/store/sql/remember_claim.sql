@@ -1,7 +1,7 @@
 -- :namespace_id int, :worker_id text, :request_id text, :delivery_ids bigint[], :lease_ids bigint[],
 -- :now timestamptz
 --
--- Remembers what a claim request was given, for its repetition.
+-- Stores the claims that a request received, for its repetitions.
 INSERT INTO waybill.claim_requests (namespace_id, worker_id, request_id, delivery_ids, lease_ids, claimed_at)
 VALUES (:namespace_id, :worker_id, :request_id, :delivery_ids, :lease_ids, coalesce(:now, now()))
 ON CONFLICT (namespace_id, worker_id, request_id) DO UPDATE

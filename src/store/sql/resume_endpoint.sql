@@ -1,7 +1,7 @@
 -- :namespace_id int, :url text, :now timestamptz
 --
--- Lifts the pause of an endpoint, closes its breaker and resets its failures, for an operator. Changes nothing where
--- nothing keeps requests back. The row is read under lock and then found by its key, as in
+-- Ends the pause of an endpoint, closes its breaker and resets its failures, for an operator. Changes nothing if the
+-- endpoint is neither paused nor failing. The row is read under lock and then found by its key, as in
 -- record_endpoint_successes.sql. Returns whether the breaker was open.
 WITH known AS MATERIALIZED (
     SELECT namespace_id, url, opened_at IS NOT NULL AS was_open

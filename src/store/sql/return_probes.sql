@@ -1,7 +1,7 @@
 -- :namespace_id int, :urls text[], :now timestamptz
 --
--- Gives the right to probe endpoints back, for the next server that wants it. Rows are locked in the order of their
--- URLs' bytes, as everywhere, so that two transactions cannot deadlock.
+-- Returns the right to probe endpoints, so that the next server may take it. Rows are locked in the byte order of
+-- their URLs, as in all statements, which prevents deadlocks.
 WITH known AS MATERIALIZED (
     SELECT namespace_id, url
     FROM waybill.endpoints

@@ -1,9 +1,9 @@
 -- :now timestamptz, :delivery_ids bigint[], :dead_letter_ids bigint[], :replayed_by text[],
 -- :configs text[], :payloads json[], :webhook_ids text[]
 --
--- Closes the open dead letter of each delivery, which has just been brought back, and notes on the delivery
--- from which dead letter it is sent. That is NULL for a plain retry, which must not use what an earlier
--- replay said. The deliveries must be locked.
+-- Closes the open dead letter of each delivery, which has just become pending again, and stores on the
+-- delivery which dead letter it replays. That is NULL for a plain retry, which must not use the settings of an
+-- earlier replay. The deliveries must be locked.
 WITH input AS MATERIALIZED (
     SELECT * FROM unnest(:delivery_ids, :dead_letter_ids, :replayed_by, :configs, :payloads, :webhook_ids)
          AS t(delivery_id, dead_letter_id, replayed_by, config, payload, webhook_id)

@@ -1,11 +1,11 @@
 -- :now timestamptz, :event_ids bigint[], :open_changes int[], :failed_changes int[]
 --
--- Adds to the counts on events that are only pushed: how many of their deliveries are open, and how many were
--- given up. It adds to the locked row, so that of two deliveries that end at the same moment both are
--- counted. An event that was cancelled and is brought back is not cancelled any more.
+-- Adds to the counts on the roll-ups of events: the number of open pushes, and the number of failed ones. It
+-- adds to the locked row, so two pushes that end concurrently are both counted. An event that was cancelled
+-- and is retried is no longer cancelled.
 --
--- Events are given and locked in the order of their ids: `= ANY (ARRAY[…])` makes the planner look up
--- each; with a plain `=` it might turn the join around.
+-- Events are given and locked in the order of their ids. `= ANY (ARRAY[…])` makes the planner look up each;
+-- with a plain `=` it might reverse the join.
 UPDATE waybill.deliveries o
 SET open_deliveries = o.open_deliveries + t.open,
     failed_deliveries = o.failed_deliveries + t.failed,

@@ -4,10 +4,9 @@
 -- :start_times timestamptz[], :settled_lease_ids bigint[], :settled_actions text[], :progress json[],
 -- :results json[], :last_errors text[], :max_retries int[], :cancel_reasons text[]
 --
--- Writes back deliveries that were loaded under lock, and updates `ready`: a delivery that leaves it takes
--- its entries along, a delivery that enters it gets new entries at the end, in the order given. A lease
--- that now ends earlier is put on the list of leases for that time. Returns the deliveries that entered
--- `ready`.
+-- Saves deliveries that were loaded under lock, and updates `ready`: the entries of a delivery that leaves it
+-- are deleted, and a delivery that enters it gets new entries at the end, in the order given. A lease that now
+-- ends earlier is put on the list of leases for that time. Returns the deliveries that entered `ready`.
 WITH input AS (
     SELECT t.*
     FROM unnest(:ids, :statuses, :retry_counts, :rescue_counts, :worker_ids, :lease_expiry_times,
@@ -18,16 +17,16 @@ WITH input AS (
               due_at, expires_at, in_order, to_tail, started_at, settled_lease_id, settled_action,
               progress, result, last_error, max_retries, cancel_reason, ord)
 ),
-placed AS MATERIALIZED (
+positioned AS MATERIALIZED (
     SELECT input.*,
-           d.place, d.ready_seq AS old_ready_seq, d.lease_expires_at AS old_lease_expires_at,
+           d.delivery_ctid, d.ready_seq AS old_ready_seq, d.lease_expires_at AS old_lease_expires_at,
            CASE WHEN input.in_ready THEN coalesce(d.ready_seq, nextval('waybill.ready_seq')) END AS new_ready_seq,
            CASE WHEN input.to_tail THEN nextval('waybill.ids')
                 WHEN input.in_order THEN d.order_seq END AS new_order_seq,
            d.namespace_id, d.priority, e.queues
     FROM input
     CROSS JOIN LATERAL (
-        SELECT ctid AS place, event_id, subscription_id, namespace_id, priority, ready_seq, order_seq, lease_expires_at
+        SELECT ctid AS delivery_ctid, event_id, subscription_id, namespace_id, priority, ready_seq, order_seq, lease_expires_at
         FROM waybill.deliveries WHERE id = input.id OFFSET 0
     ) d
     CROSS JOIN LATERAL (
@@ -46,16 +45,16 @@ saved AS (
         started_at = p.started_at, settled_lease_id = p.settled_lease_id, settled_action = p.settled_action,
         progress = p.progress, result = p.result, last_error = p.last_error, max_retries = p.max_retries,
         updated_at = coalesce(:now, now())
-    FROM placed p
-    WHERE d.ctid = p.place
+    FROM positioned p
+    WHERE d.ctid = p.delivery_ctid
     RETURNING d.id, d.priority, d.ready_seq, p.old_ready_seq
 ),
 leaving AS MATERIALIZED (
-    SELECT r.place
-    FROM placed p
+    SELECT r.entry_ctid
+    FROM positioned p
     CROSS JOIN LATERAL unnest(p.queues) AS q(queue)
     CROSS JOIN LATERAL (
-        SELECT ctid AS place
+        SELECT ctid AS entry_ctid
         FROM waybill.ready
         WHERE namespace_id = p.namespace_id AND queue = q.queue COLLATE "C"
           AND rank = -p.priority AND seq = p.old_ready_seq
@@ -64,18 +63,18 @@ leaving AS MATERIALIZED (
     WHERE p.old_ready_seq IS NOT NULL AND p.new_ready_seq IS NULL
 ),
 left_ready AS (
-    DELETE FROM waybill.ready r USING leaving l WHERE r.ctid = l.place
+    DELETE FROM waybill.ready r USING leaving l WHERE r.ctid = l.entry_ctid
 ),
 entered_ready AS (
     INSERT INTO waybill.ready (namespace_id, queue, rank, seq, delivery_id)
     SELECT p.namespace_id, q.queue, -p.priority, p.new_ready_seq, p.id
-    FROM placed p CROSS JOIN LATERAL unnest(p.queues) AS q(queue)
+    FROM positioned p CROSS JOIN LATERAL unnest(p.queues) AS q(queue)
     WHERE p.old_ready_seq IS NULL AND p.new_ready_seq IS NOT NULL
 ),
 watched AS (
     INSERT INTO waybill.lease_watch (look_at, delivery_ids)
     SELECT min(lease_expires_at), array_agg(id)
-    FROM placed
+    FROM positioned
     WHERE lease_expires_at < old_lease_expires_at
     HAVING count(*) > 0
 )

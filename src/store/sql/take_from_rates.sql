@@ -1,7 +1,7 @@
 -- :subscription_ids bigint[], :rates float8[], :wanted bigint[], :now timestamptz
 --
 -- Takes from the rate limiters of subscriptions what is available, at most :wanted each. `used_until` is the time up
--- to which the rate is used up. What is not used for more than a second is lost. A row is locked and then found by
+-- to which the rate is used up. A rate that is unused for more than a second is lost. A row is locked and then found by
 -- its key: if another server has just changed it, this snapshot cannot see its new version, and what is taken would
 -- not be recorded. Returns how much was granted, and in how many seconds the next request is allowed.
 WITH wanted AS MATERIALIZED (

@@ -1,11 +1,11 @@
 -- :now timestamptz, :after_id bigint, :max_rows bigint, :overdue_seconds double precision
 --
--- Looks at the :max_rows deliveries after :after_id, and puts those on the list of leases that are not on it
--- although their lease ran out :overdue_seconds ago. Returns them; there should be none: whoever gives or
--- keeps a lease keeps it on the list in the same transaction, so every snapshot has all leases on it.
+-- Reads the :max_rows deliveries behind :after_id, and puts those on the list of leases whose lease expired
+-- :overdue_seconds ago and that are missing on it. Returns them. There should be none: every transaction that
+-- grants or extends a lease keeps it on the list, so every snapshot has all leases on it.
 --
--- The list is read only if some lease ran out so long ago. Where expired leases are reset, that never
--- happens.
+-- The list is read only if some lease expired that long ago. As long as expired leases are reset in time,
+-- that never happens.
 WITH step AS MATERIALIZED (
     SELECT id, lease_expires_at FROM waybill.deliveries WHERE id > :after_id ORDER BY id LIMIT :max_rows
 ),
