@@ -134,7 +134,7 @@ impl Engine {
     }
 
     async fn rescue(&self, due: LeaseWatchScan) -> Result<(Watched, usize), Error> {
-        let (watched, count, written) = transaction!(self, |conn| {
+        let (watched, count, applied) = transaction!(self, |conn| {
             let watched = take_watched_leases(conn, self.now(), due).await?;
             if watched.expired.is_empty() {
                 return Ok((watched, 0, Applied::default()));

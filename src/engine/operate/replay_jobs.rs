@@ -132,7 +132,7 @@ async fn work_off(
     let last_id = next.or(ids.last().copied()).unwrap_or(job.last_id);
     let progress = Progress { replayed, skipped, last_id, is_done: next.is_none() };
     save_replay_progress(conn, engine.now(), job.id, progress).await?;
-    Ok((replayed as usize, written))
+    Ok((replayed as usize, applied))
 }
 
 fn order_of(job: &ReplayJobRow) -> ReplayOrder {

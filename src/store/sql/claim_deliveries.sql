@@ -146,12 +146,12 @@ logged AS (
 SELECT c.*,
        CASE WHEN last.is_gapless THEN last.rank ELSE head.rank END AS next_rank,
        CASE WHEN last.is_gapless THEN last.seq + 1 ELSE head.seq END AS next_seq,
-       l.queue AS left_queue, l.entries AS left_entries
-FROM (
-    claimed c
-    CROSS JOIN last
-    JOIN (SELECT DISTINCT ON (queue) queue, rank, seq FROM candidates ORDER BY queue, rank, seq) head
-         ON head.queue = c.queue
-)
-FULL JOIN left_over l ON false
-ORDER BY c.slot
+       NULL::text AS left_queue, NULL::integer AS left_entries
+FROM claimed c
+CROSS JOIN last
+JOIN (SELECT DISTINCT ON (queue) queue, rank, seq FROM candidates ORDER BY queue, rank, seq) head ON head.queue = c.queue
+UNION ALL
+SELECT c.*, NULL, NULL, l.queue, l.entries
+FROM left_over l
+LEFT JOIN claimed c ON false
+ORDER BY slot

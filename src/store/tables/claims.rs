@@ -71,6 +71,7 @@ pub struct ClaimedEvent {
 }
 
 /// One row of the statement's result.
+#[expect(clippy::large_enum_variant, reason = "almost every row is a claimed event")]
 enum ClaimRow {
     Claimed(ClaimedEvent),
     /// A queue with entries that were not claimed, and the number of these entries.

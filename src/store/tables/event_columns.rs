@@ -3,12 +3,12 @@
 use chrono::{DateTime, Utc};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 
-use crate::domain::event::NewEvent;
+use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::ids::{EventId, LeaseId};
 use crate::domain::json::RawJson;
 use crate::domain::status::Status;
 use crate::store::tables::columns::{JsonColumn, StatusColumn};
-use crate::store::tables::events::StoredEvent;
+use crate::store::tables::events::{LARGE_PAYLOAD, StoredEvent};
 use crate::store::tables::schema::{deliveries, events};
 
 /// The value of a column, for code that treats all columns alike.
@@ -158,4 +158,60 @@ column_value! {
     Option<JsonColumn>: json => ColumnValue::Json(json.as_ref().map(|json| &json.0)),
     DateTime<Utc>: time => ColumnValue::Time(Some(*time)),
     Option<DateTime<Utc>>: time => ColumnValue::Time(*time),
+}
+
+/// Binds the columns of new events, in the order in which the publishing statements declare them. A
+/// macro, because each `bind` returns another type.
+macro_rules! bind_events {
+    ($query:expr, $scope:expr, $new:expr, $generation:expr) => {
+        $query
+            .bind::<Integer, _>($scope.namespace)
+            .bind::<Nullable<Timestamptz>, _>($scope.now)
+            .bind::<Array<Text>, _>($new.iter().map(|e| e.title.as_str()).collect::<Vec<_>>())
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.description.as_deref()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.event_type.as_deref()))
+            .bind::<Array<Text>, _>($new.iter().map(|e| e.tags.joined()).collect::<Vec<_>>())
+            .bind::<Nullable<Array<Nullable<Json>>>, _>(column_or_null($new, |e| {
+                (!e.labels.is_empty()).then(|| own_json(&e.labels))
+            }))
+            .bind::<Nullable<Array<Nullable<Json>>>, _>(column_or_null($new, |e| e.payload.as_ref().map(JsonParameter)))
+            .bind::<Array<SmallInt>, _>($new.iter().map(|e| e.priority).collect::<Vec<_>>())
+            .bind::<Array<Integer>, _>($new.iter().map(|e| e.max_retries).collect::<Vec<_>>())
+            .bind::<Nullable<Array<Nullable<Json>>>, _>(column_or_null($new, |e| e.backoff.as_ref().map(own_json)))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.ordering_key.as_deref()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.correlation_id.as_deref()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.traceparent.as_deref()))
+            .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(column_or_null($new, |e| run_at(e.run_at)))
+            .bind::<Nullable<Array<Nullable<Double>>>, _>(column_or_null($new, |e| delay(e.run_at)))
+            .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(column_or_null($new, |e| e.expires_at))
+            .bind::<Nullable<Array<Nullable<Integer>>>, _>(column_or_null($new, |e| large_payload(e)))
+            .bind::<BigInt, _>($generation)
+    };
+}
+pub(super) use bind_events;
+
+/// Returns the size of an event's payload, if it is large.
+pub(super) fn large_payload(event: &NewEvent) -> Option<i32> {
+    let bytes = event.payload.as_ref()?.as_str().len();
+    // A payload has at most 1 MB, so the cast cannot truncate.
+    (bytes > LARGE_PAYLOAD).then_some(bytes as i32)
+}
+
+pub(super) fn own_json(value: &impl serde::Serialize) -> JsonColumn {
+    // Strings, numbers and maps with string keys can always be serialised.
+    JsonColumn(RawJson::of(value).expect("plain data can be serialised"))
+}
+
+pub(super) fn run_at(run_at: RunAt) -> Option<DateTime<Utc>> {
+    match run_at {
+        RunAt::At(time) => Some(time),
+        RunAt::Now | RunAt::After(_) => None,
+    }
+}
+
+pub(super) fn delay(run_at: RunAt) -> Option<f64> {
+    match run_at {
+        RunAt::After(seconds) => Some(seconds.as_f64()),
+        RunAt::Now | RunAt::At(_) => None,
+    }
 }

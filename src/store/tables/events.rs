@@ -7,14 +7,13 @@ use diesel::prelude::{ExpressionMethods, JoinOnDsl, OptionalExtension, QueryDsl,
 use diesel::sql_types::{Array, BigInt, Double, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use crate::domain::event::{NewEvent, RunAt};
+use crate::domain::event::NewEvent;
 use crate::domain::ids::{EventId, SubscriptionId};
-use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
-use crate::store::tables::columns::{JsonColumn, JsonParameter};
-use crate::store::tables::event_columns::EventRow;
+use crate::store::tables::columns::JsonParameter;
+use crate::store::tables::event_columns::{EventRow, bind_events, delay, large_payload, own_json, run_at};
 use crate::store::tables::schema::{deliveries, events};
 
 /// The number of bytes above which a payload's size is stored, so that claims can limit the bytes they
@@ -119,35 +118,6 @@ pub const PUBLISH_EVENTS: Statement = statement!("publish_events");
 /// The statement behind [`publish_events`] for events with pushes, public for the cost tests.
 pub const PUBLISH_AND_FAN_OUT: Statement = statement!("publish_and_fan_out");
 
-/// Binds the parameters that both statements have in common. This is a macro because each bind returns
-/// another type.
-macro_rules! bind_events {
-    ($query:expr, $scope:expr, $new:expr, $generation:expr) => {
-        $query
-            .bind::<Integer, _>($scope.namespace)
-            .bind::<Nullable<Timestamptz>, _>($scope.now)
-            .bind::<Array<Text>, _>($new.iter().map(|e| e.title.as_str()).collect::<Vec<_>>())
-            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.description.as_deref()))
-            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.event_type.as_deref()))
-            .bind::<Array<Text>, _>($new.iter().map(|e| e.tags.joined()).collect::<Vec<_>>())
-            .bind::<Nullable<Array<Nullable<Json>>>, _>(column_or_null($new, |e| {
-                (!e.labels.is_empty()).then(|| own_json(&e.labels))
-            }))
-            .bind::<Nullable<Array<Nullable<Json>>>, _>(column_or_null($new, |e| e.payload.as_ref().map(JsonParameter)))
-            .bind::<Array<SmallInt>, _>($new.iter().map(|e| e.priority).collect::<Vec<_>>())
-            .bind::<Array<Integer>, _>($new.iter().map(|e| e.max_retries).collect::<Vec<_>>())
-            .bind::<Nullable<Array<Nullable<Json>>>, _>(column_or_null($new, |e| e.backoff.as_ref().map(own_json)))
-            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.ordering_key.as_deref()))
-            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.correlation_id.as_deref()))
-            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.traceparent.as_deref()))
-            .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(column_or_null($new, |e| run_at(e.run_at)))
-            .bind::<Nullable<Array<Nullable<Double>>>, _>(column_or_null($new, |e| delay(e.run_at)))
-            .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(column_or_null($new, |e| e.expires_at))
-            .bind::<Nullable<Array<Nullable<Integer>>>, _>(column_or_null($new, |e| large_payload(e)))
-            .bind::<BigInt, _>($generation)
-    };
-}
-
 /// Stores events and their pushes, in the order given. Stores nothing and returns `None` if the
 /// subscriptions have changed since they were matched.
 pub async fn publish_events(
@@ -226,30 +196,4 @@ pub(in crate::store) fn column_or_null<'a, R, V>(
 ) -> Option<Vec<Option<V>>> {
     let values: Vec<Option<V>> = rows.iter().map(|row| pick(row)).collect();
     values.iter().any(Option::is_some).then_some(values)
-}
-
-/// Returns the size of an event's payload, if it is large.
-fn large_payload(event: &NewEvent) -> Option<i32> {
-    let bytes = event.payload.as_ref()?.as_str().len();
-    // A payload has at most 1 MB, so the cast cannot truncate.
-    (bytes > LARGE_PAYLOAD).then_some(bytes as i32)
-}
-
-fn own_json(value: &impl serde::Serialize) -> JsonColumn {
-    // Strings, numbers and maps with string keys can always be serialised.
-    JsonColumn(RawJson::of(value).expect("plain data can be serialised"))
-}
-
-fn run_at(run_at: RunAt) -> Option<DateTime<Utc>> {
-    match run_at {
-        RunAt::At(time) => Some(time),
-        RunAt::Now | RunAt::After(_) => None,
-    }
-}
-
-fn delay(run_at: RunAt) -> Option<f64> {
-    match run_at {
-        RunAt::After(seconds) => Some(seconds.as_f64()),
-        RunAt::Now | RunAt::At(_) => None,
-    }
 }
