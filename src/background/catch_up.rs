@@ -29,11 +29,11 @@ const QUEUES_PER_STATEMENT: usize = 1_000;
 /// Returns the number of those marks.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
     let mut lowered = 0;
-    let all_queues = engine.marks().all();
+    let all_queues = engine.low_water_marks().all();
     for queues in all_queues.chunks(QUEUES_PER_STATEMENT) {
         for head in engine.find_heads_of_queues(queues).await? {
             let position = QueuePosition { rank: head.rank, seq: head.seq };
-            if engine.marks().of(std::slice::from_ref(&head.queue))[0] > position {
+            if engine.low_water_marks().of(std::slice::from_ref(&head.queue))[0] > position {
                 engine.note_arrivals(&head.queue, Arrivals { first: position, count: 1 });
                 lowered += 1;
             }

@@ -250,12 +250,12 @@ impl ChangeSet {
             if self.moved_by_hand.contains(&id) {
                 return NewDeadLetter { delivery_id: id, reason: "manual", moved_by: Some(self.actor().to_owned()) };
             }
-            NewDeadLetter { delivery_id: id, reason: self.why_given_up(&loaded.delivery), moved_by: None }
+            NewDeadLetter { delivery_id: id, reason: self.dead_letter_reason(&loaded.delivery), moved_by: None }
         };
         self.pushes().filter(given_up).map(dead_letter).collect()
     }
 
-    fn why_given_up(&self, delivery: &Delivery) -> &'static str {
+    fn dead_letter_reason(&self, delivery: &Delivery) -> &'static str {
         match self.lines_of(delivery.id).next().map(|(_, line)| line) {
             Some(line) if line.action == Action::Expired => "expired",
             Some(line) if line.worker_id.is_none() => "poison",

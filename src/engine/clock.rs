@@ -1,27 +1,27 @@
-//! Whose time it is. In production always the database's; tests pass their own along with
-//! every statement, and so never sleep.
+//! The clock. In production it is always the database's. Tests pass their own time to every statement,
+//! and therefore never sleep.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// The clock that statements go by.
+/// The clock that statements use.
 #[derive(Debug, Clone, Default)]
 pub enum Clock {
-    /// The database's own.
+    /// The clock of the database.
     #[default]
     Database,
-    /// One that stands still until it is moved.
+    /// A clock that stands still until it is advanced.
     Fixed(Arc<Mutex<DateTime<Utc>>>),
 }
 
 impl Clock {
-    /// A clock that stands at `time`.
+    /// Returns a clock that stands at `time`.
     pub fn fixed(time: DateTime<Utc>) -> Self {
         Clock::Fixed(Arc::new(Mutex::new(time)))
     }
 
-    /// What to pass to statements as their `now`: nothing for the database's own.
+    /// Returns the time to pass to statements as `now`, or `None` for the database's own time.
     pub fn now(&self) -> Option<DateTime<Utc>> {
         match self {
             Clock::Database => None,
@@ -29,7 +29,7 @@ impl Clock {
         }
     }
 
-    /// Moves a fixed clock forward; the database's cannot be moved.
+    /// Advances a fixed clock. Does nothing for the clock of the database.
     pub fn advance(&self, by: TimeDelta) {
         if let Clock::Fixed(time) = self {
             *time.lock().unwrap_or_else(PoisonError::into_inner) += by;

@@ -55,7 +55,7 @@ use publish::filter_overruns::FilterOverruns;
 use publish::matching::MatchingSlots;
 use publish::subscription_cache::SubscriptionCache;
 use push::dispatch_signal::DispatchSignal;
-use push::yielding::Rest;
+use push::yielding::PushPause;
 use waiting::due_times::DueTimes;
 use waiting::hub::{Hub, Queues};
 use waiting::low_water_marks::{LowWaterMarks, QueuePosition};
@@ -63,10 +63,10 @@ use waiting::peer_notifier::{Arrivals, PeerNotifier};
 use waiting::worker_sightings::WorkerSightings;
 
 /// By when a caller has an answer, whatever the database does.
-const ANSWER_WITHIN: Duration = Duration::from_millis(4_700);
+const RESPOND_WITHIN: Duration = Duration::from_millis(4_700);
 
 /// When everybody looks for the second time for what a commit may have left that was not answered.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+const SCAN_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How often a transaction that fell victim to another is run again.
 const CONFLICT_RETRIES: usize = 3;
@@ -104,7 +104,7 @@ pub struct EngineParts {
     clock: Clock,
     settings: EngineSettings,
     hub: Arc<Hub>,
-    marks: LowWaterMarks,
+    low_water_marks: LowWaterMarks,
     due_times: DueTimes,
     peer_notifier: PeerNotifier,
     worker_sightings: WorkerSightings,
@@ -116,7 +116,7 @@ pub struct EngineParts {
     instance: String,
     runtime: Handle,
     batchers: Batchers,
-    outcomes_rest: Arc<Rest>,
+    push_pause: Arc<PushPause>,
 }
 
 impl Engine {
@@ -141,8 +141,8 @@ impl Engine {
     }
 
     /// Returns where claims begin in each queue.
-    pub fn marks(&self) -> &LowWaterMarks {
-        &self.0.marks
+    pub fn low_water_marks(&self) -> &LowWaterMarks {
+        &self.0.low_water_marks
     }
 
     /// Returns where sweeps begin.
@@ -190,14 +190,14 @@ impl Engine {
     /// Puts an engine together. Must be called on the main runtime.
     pub fn new(database: Database, clock: Clock, settings: EngineSettings) -> Self {
         let runtime = Handle::current();
-        let outcomes_rest = Arc::<Rest>::default();
+        let push_pause = Arc::<PushPause>::default();
         let engine = Engine(Arc::new_cyclic(|engine| EngineParts {
-            batchers: Batchers::open(engine, &runtime, &database, &settings, outcomes_rest.clone()),
-            outcomes_rest,
+            batchers: Batchers::open(engine, &runtime, &database, &settings, push_pause.clone()),
+            push_pause,
             database,
             clock,
             hub: Arc::new(Hub::new(settings.max_waiting)),
-            marks: LowWaterMarks::default(),
+            low_water_marks: LowWaterMarks::default(),
             due_times: DueTimes::default(),
             peer_notifier: PeerNotifier::default(),
             worker_sightings: WorkerSightings::default(),
@@ -272,7 +272,7 @@ impl Engine {
             if time.cancel() {
                 return Err(too_late());
             }
-            match timeout_at(time.answer_by(), task).await {
+            match timeout_at(time.respond_by(), task).await {
                 Ok(answer) => ended(answer, &time),
                 Err(_) => Err(Error::OutcomeUnknown("no answer from the database in time".into())),
             }
@@ -297,7 +297,7 @@ impl Engine {
     fn notify_after_unknown_commit(&self) {
         let engine = self.clone();
         self.0.runtime.spawn(async move {
-            for pause in [Duration::ZERO, LOOK_AGAIN_AFTER] {
+            for pause in [Duration::ZERO, SCAN_AGAIN_AFTER] {
                 tokio::time::sleep(pause).await;
                 engine.due_times().forget();
                 engine.scan_all_queues();
@@ -312,7 +312,7 @@ impl Engine {
         let mut arrivals: HashMap<String, Arrivals> = HashMap::new();
         for ReadyEntry { queues, position } in entered {
             for queue in queues.iter() {
-                self.marks().lower(queue, *position);
+                self.low_water_marks().lower(queue, *position);
                 let arrival = Arrivals { first: *position, count: 1 };
                 match arrivals.get_mut(queue) {
                     Some(arrivals) => arrivals.add(arrival),
@@ -331,7 +331,7 @@ impl Engine {
 
     /// Takes note of what entered a queue, by another server or long ago.
     pub fn note_arrivals(&self, queue: &str, arrivals: Arrivals) {
-        self.marks().lower(queue, arrivals.first);
+        self.low_water_marks().lower(queue, arrivals.first);
         self.wake_for(queue, arrivals.count);
     }
 
@@ -345,7 +345,7 @@ impl Engine {
 
     /// Something may have entered any queue, or wait for any time.
     pub fn scan_all_queues(&self) {
-        self.marks().forget();
+        self.low_water_marks().forget();
         self.due_times().forget();
         self.hub().wake_all();
         self.dispatch_signal().signal(None);

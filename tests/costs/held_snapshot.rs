@@ -86,7 +86,7 @@ async fn pass_through(app: &App) {
 /// claim of one event, the scan for due work and the scan for expired leases.
 async fn costs_of_scans(app: &App, lab: &mut Lab) -> [u64; 3] {
     let engine = app.engine();
-    let mark = engine.marks().of(&["t:a".to_owned()])[0];
+    let mark = engine.low_water_marks().of(&["t:a".to_owned()])[0];
     let from = |moment| engine.due_times().scan(moment).from().map_or("NULL".to_owned(), quoted);
     let now = quoted(app.now());
     let scans = [
@@ -155,6 +155,6 @@ async fn two_hundred_thousand_events_under_a_held_snapshot_do_not_make_the_next_
 }
 
 fn forget_low_water_marks(app: &App) {
-    app.engine().marks().forget();
+    app.engine().low_water_marks().forget();
     app.engine().due_times().forget();
 }

@@ -117,7 +117,7 @@ async fn raise_low_water_marks(one: &App, other: &App) {
 }
 
 fn low_water_mark(app: &App) -> QueuePosition {
-    app.engine().marks().of(&["t:a".to_owned()])[0]
+    app.engine().low_water_marks().of(&["t:a".to_owned()])[0]
 }
 
 /// Publishes events of several priorities on one server and delivers them on the other,

@@ -95,7 +95,7 @@ impl Dispatcher {
     /// Creates a dispatcher. Its first round checks all subscriptions.
     pub fn new(engine: Engine, client: Client, settings: DispatcherSettings) -> Self {
         let slots = Slots::new(settings.max_pushes, engine.clone());
-        engine.dispatch_signal().attend();
+        engine.dispatch_signal().register_dispatcher();
         engine.dispatch_signal().signal(None);
         Dispatcher {
             engine,

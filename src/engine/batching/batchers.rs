@@ -22,7 +22,7 @@ use crate::engine::batching::{Answers, BatchLimiter, Batcher, BatcherSettings, C
 use crate::engine::claim::{ClaimCall, ClaimedBatch};
 use crate::engine::publish::matching::{MatchedPublication, Publishing};
 use crate::engine::push::endpoint_notes::QueuedNote;
-use crate::engine::push::yielding::{PushBatchLoad, Rest};
+use crate::engine::push::yielding::{PushBatchLoad, PushPause};
 use crate::engine::settle::{SettleRequest, SettleResults};
 use crate::engine::{Engine, EngineParts, EngineSettings, stopping};
 
@@ -77,7 +77,7 @@ impl Batchers {
         runtime: &Handle,
         database: &Database,
         settings: &EngineSettings,
-        rest: Arc<Rest>,
+        rest: Arc<PushPause>,
     ) -> Self {
         let opening = Opening { engine, runtime };
         let limiter = limiter_of(database, settings.batches_at_once, None);
@@ -119,7 +119,7 @@ impl Batchers {
                 |engine, calls| async move {
                     let load = PushBatchLoad::of(&calls);
                     let answers = split(calls, &|calls: Vec<_>| settle_batch(&engine, calls)).await;
-                    engine.rest_from_outcomes(load);
+                    engine.pause_push_outcomes(load);
                     answers
                 },
             ),
@@ -147,7 +147,7 @@ impl Batchers {
 fn limiter_of(
     database: &Database,
     batches_at_once: usize,
-    rest: Option<Arc<Rest>>,
+    rest: Option<Arc<PushPause>>,
 ) -> Arc<BatchLimiter<PooledConnection>> {
     let database = database.clone();
     let connect: Box<ConnectionSource<PooledConnection>> = Box::new(move || {

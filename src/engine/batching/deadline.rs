@@ -21,13 +21,13 @@ use tokio::time::Instant;
 use crate::error::{Error, OutageKind};
 use crate::store::connection::database::{Database, PATIENCE, PooledConnection, STATEMENT_LIMIT};
 
-use crate::engine::ANSWER_WITHIN;
+use crate::engine::RESPOND_WITHIN;
 
 /// What is kept back of a caller's time: for the answer's way from the database to the caller.
 const MARGIN: Duration = Duration::from_millis(200);
 
 // A call that is sent at once needs no limit of its own.
-const _: () = assert!(STATEMENT_LIMIT.as_millis() + MARGIN.as_millis() < ANSWER_WITHIN.as_millis());
+const _: () = assert!(STATEMENT_LIMIT.as_millis() + MARGIN.as_millis() < RESPOND_WITHIN.as_millis());
 
 /// A statement that would have less time than this is not begun.
 const LEAST_LIMIT: Duration = Duration::from_millis(50);
@@ -70,13 +70,13 @@ impl CallDeadline {
     }
 
     /// By then its caller is answered.
-    pub fn answer_by(&self) -> Instant {
-        self.arrived + ANSWER_WITHIN
+    pub fn respond_by(&self) -> Instant {
+        self.arrived + RESPOND_WITHIN
     }
 
     /// How long its statements may take from now on.
     pub fn left(&self) -> Duration {
-        limit_before(self.answer_by())
+        limit_before(self.respond_by())
     }
 
     /// Whether it may be sent.
@@ -120,8 +120,8 @@ pub fn too_late() -> Error {
     Error::outage(OutageKind::TimeUp, "its time was over before it could be sent")
 }
 
-fn limit_before(answer_by: Instant) -> Duration {
-    answer_by.saturating_duration_since(Instant::now()).saturating_sub(MARGIN)
+fn limit_before(respond_by: Instant) -> Duration {
+    respond_by.saturating_duration_since(Instant::now()).saturating_sub(MARGIN)
 }
 
 /// What a task works on: for whom, and until when.
@@ -129,7 +129,7 @@ fn limit_before(answer_by: Instant) -> Duration {
 pub struct Work {
     /// A call that is sent with the first statement, whatever that is.
     call: Option<Arc<CallDeadline>>,
-    answer_by: Mutex<Option<Instant>>,
+    respond_by: Mutex<Option<Instant>>,
     connection: Mutex<Option<PooledConnection>>,
 }
 
@@ -140,8 +140,8 @@ tokio::task_local! {
 impl Work {
     /// One call, in a task of its own.
     pub fn on_call(call: Arc<CallDeadline>) -> Self {
-        let answer_by = Mutex::new(Some(call.answer_by()));
-        Work { call: Some(call), answer_by, ..Work::default() }
+        let respond_by = Mutex::new(Some(call.respond_by()));
+        Work { call: Some(call), respond_by, ..Work::default() }
     }
 
     /// A batch of calls, which are sent by those who know what their first statement is
@@ -174,9 +174,9 @@ pub fn send_wanted<'a, C>(calls: impl IntoIterator<Item = &'a WithDeadline<C>>) 
 
 /// From now on statements may take what is left to the first of these calls.
 pub fn limit_statements<C>(calls: &[&WithDeadline<C>]) {
-    let first = calls.iter().map(|timed| timed.time.answer_by()).min();
+    let first = calls.iter().map(|timed| timed.time.respond_by()).min();
     // Outside of a batch, in tests, nothing is limited.
-    let _ = WORK.try_with(|work| *lock(&work.answer_by) = first);
+    let _ = WORK.try_with(|work| *lock(&work.respond_by) = first);
 }
 
 /// An answer for each call of a batch. `sent` are some of them, in the same order; the others were
@@ -196,8 +196,8 @@ pub fn answer_each<C, A>(
 
 /// How long a statement may take that is begun now; `None` if nobody waits for it.
 pub fn statement_limit() -> Option<Duration> {
-    let answer_by = WORK.try_with(|work| *lock(&work.answer_by)).ok().flatten();
-    answer_by.map(limit_before)
+    let respond_by = WORK.try_with(|work| *lock(&work.respond_by)).ok().flatten();
+    respond_by.map(limit_before)
 }
 
 /// A connection to write with: that which the batch was put together for, or one from the pool.
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_call_whose_time_is_over_is_not_sent() {
         assert!(CallDeadline::arrived_before(PATIENCE).send());
-        assert!(!CallDeadline::arrived_before(ANSWER_WITHIN - MARGIN).send());
+        assert!(!CallDeadline::arrived_before(RESPOND_WITHIN - MARGIN).send());
     }
 
     #[tokio::test]
@@ -263,7 +263,7 @@ mod tests {
         let work = Work::default().run(async {
             assert_eq!(statement_limit(), None);
             assert!(send_all(&[&young, &old]));
-            let most = ANSWER_WITHIN - MARGIN - Duration::from_secs(1);
+            let most = RESPOND_WITHIN - MARGIN - Duration::from_secs(1);
             assert!(statement_limit().is_some_and(|limit| limit <= most && limit > most / 2));
         });
         work.await;

@@ -213,7 +213,7 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
         if time.cancel() {
             return Err(self.traffic.not_sent(time));
         }
-        match timeout_at(time.answer_by(), answered).await {
+        match timeout_at(time.respond_by(), answered).await {
             Ok(answer) => answer.unwrap_or_else(without_answer),
             Err(_) => Err(Error::OutcomeUnknown("no answer from the database in time".into())),
         }
@@ -284,14 +284,14 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
         let connection = match connect {
             Ok(connection) => connection,
             Err(error) => {
-                let (_, callers) = those_in_time(batch, Duration::ZERO);
+                let (_, callers) = take_in_time(batch, Duration::ZERO);
                 let told = callers.iter().map(|_| Err(error.for_another())).collect();
                 answer_all(callers, told);
                 continue;
             }
         };
         let weight = batch.iter().map(|waiting| waiting.weight).sum();
-        let (calls, callers) = those_in_time(batch, traffic.time_needed(weight));
+        let (calls, callers) = take_in_time(batch, traffic.time_needed(weight));
         if calls.is_empty() {
             continue;
         }
@@ -299,7 +299,7 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
         let times: Vec<Arc<CallDeadline>> = calls.iter().map(|timed| timed.time.clone()).collect();
         traffic.leave(size);
         drop(taking);
-        let answers = in_any_case(shape.name, &times, run(calls, connection)).await;
+        let answers = run_to_result(shape.name, &times, run(calls, connection)).await;
         drop(turn);
         traffic.come_back(size, weight, left_at);
         answer_all(callers, answers);
@@ -307,7 +307,7 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
 }
 
 /// The answers of a batch, even if it panics or does not come back.
-async fn in_any_case<A>(
+async fn run_to_result<A>(
     batcher: &'static str,
     times: &[Arc<CallDeadline>],
     running: impl Future<Output = Answers<A>>,
@@ -323,7 +323,7 @@ async fn in_any_case<A>(
 
 /// What can be sent of a batch, and who waits for it. Whoever has too little time left is told so,
 /// and whoever has gone is left out.
-fn those_in_time<C, A>(batch: Vec<QueuedCall<C, A>>, needed: Duration) -> (Vec<WithDeadline<C>>, Vec<Answer<A>>) {
+fn take_in_time<C, A>(batch: Vec<QueuedCall<C, A>>, needed: Duration) -> (Vec<WithDeadline<C>>, Vec<Answer<A>>) {
     let mut in_time = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
     for QueuedCall { call, answer, .. } in batch {
         if call.time.left() < needed && call.time.cancel() {

@@ -75,7 +75,7 @@ async fn a_call_with_too_little_time_left_for_a_batch_is_refused_and_never_sent(
     assert!((1.5..1.6).contains(&traffic.time_needed(100).as_secs_f64()), "a heavier one hardly more");
     let ((old, refused), (young, _)) = (waiting(Duration::from_millis(3_500)), waiting(Duration::from_secs(2)));
     let old_time = old.call.time.clone();
-    let (calls, callers) = those_in_time(vec![old, young], needed);
+    let (calls, callers) = take_in_time(vec![old, young], needed);
     assert_eq!((calls.len(), callers.len()), (1, 1));
     assert!(matches!(refused.await, Ok(Err(Error::Overloaded))));
     assert!(!old_time.send());
@@ -85,7 +85,7 @@ async fn a_call_with_too_little_time_left_for_a_batch_is_refused_and_never_sent(
 async fn however_long_a_batch_took_a_new_call_is_sent() {
     let traffic = BatchTraffic::default();
     traffic.come_back(0, 1, Instant::now() - Duration::from_secs(20));
-    let (calls, _) = those_in_time(vec![waiting(Duration::ZERO).0], traffic.time_needed(1));
+    let (calls, _) = take_in_time(vec![waiting(Duration::ZERO).0], traffic.time_needed(1));
     assert_eq!(calls.len(), 1);
 }
 

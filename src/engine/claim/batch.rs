@@ -47,7 +47,7 @@ impl Engine {
         let waiters: Vec<u64> = calls.iter().filter_map(|call| call.waiter).collect();
         let all_wait = waiters.len() == calls.len();
         let scan = self.hub().begin_scan(queues.clone(), waiters);
-        if all_wait && self.hub().knows_to_be_empty(queues) {
+        if all_wait && self.hub().are_known_empty(queues) {
             scan.finish(&ScanResult::default());
             return calls.iter().map(|_| Ok(Vec::new())).collect();
         }
@@ -84,7 +84,7 @@ impl Engine {
         loop {
             number += 1;
             let slack = if number == 1 { SLACK } else { WIDE_SLACK };
-            let scan = self.marks().scan(queues);
+            let scan = self.low_water_marks().scan(queues);
             let claimed = statement!(self, |conn| {
                 let slots = Slots::of(calls, &scan, slack);
                 Ok(claim_deliveries(conn, &slots.query(self.scope(), queues)).await?)

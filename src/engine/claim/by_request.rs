@@ -7,7 +7,7 @@ use crate::store::tables::claims::{Claimed, claim_deliveries};
 use crate::store::tables::event_columns::EventRow;
 
 use crate::engine::claim::batch::entries_left;
-use crate::engine::claim::claimed_batch::{Ask, Undo};
+use crate::engine::claim::claimed_batch::{RepeatedRequest, Undo};
 use crate::engine::claim::slots::Slots;
 use crate::engine::claim::{ClaimCall, ClaimedBatch, MAX_SCANS, SLACK, WIDE_SLACK};
 use crate::engine::waiting::hub::ScanResult;
@@ -32,7 +32,7 @@ impl Engine {
             loop {
                 number += 1;
                 let slack = if number == 1 { SLACK } else { WIDE_SLACK };
-                let scan = engine.marks().scan(&call.queues);
+                let scan = engine.low_water_marks().scan(&call.queues);
                 let (claimed, undo) = match engine.claim_or_repeat(&call, &scan, &request_id, slack).await? {
                     Outcome::Repeated(events) => return Ok(ClaimedBatch::new(engine.clone(), events, Undo::Never)),
                     Outcome::Claimed(claimed, undo) => (claimed, undo),
@@ -74,8 +74,12 @@ impl Engine {
                 lease_ids: claimed.events.iter().map(|event| event.row.work.lease_id).collect(),
             };
             remember_claim(conn, key, &given, self.now()).await?;
-            let ask = Ask { worker_id: call.worker_id.clone(), request_id: request_id.to_owned(), number: locked.asks };
-            Ok(Outcome::Claimed(claimed, Undo::IfLast(ask)))
+            let repeated = RepeatedRequest {
+                worker_id: call.worker_id.clone(),
+                request_id: request_id.to_owned(),
+                number: locked.asks,
+            };
+            Ok(Outcome::Claimed(claimed, Undo::IfLast(repeated)))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Claimed work on its way to its worker, and what happens to it if it does not arrive.
+//! Claimed events on their way to the worker, and their release if the response does not arrive.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::engine::settle::judged::settle_all;
 use crate::engine::settle::{SettleCall, Settlement};
 use crate::engine::{Engine, transaction};
 
-/// How often giving work back is tried before it is left to the lease.
+/// The number of tries to release claims. After that the leases run out.
 const UNDO_TRIES: u32 = 5;
 
-/// Claimed work on its way to its worker. Dropped before it is [sent](ClaimedBatch::send), it
-/// is given back at once.
+/// Claimed events that are not sent yet. Dropping them before they are [sent](ClaimedBatch::send)
+/// releases them.
 pub struct ClaimedBatch {
     events: Vec<EventRow>,
     claim: SentClaim,
 }
 
-/// A claim whose response is on its way to the worker. Dropped before [`SentClaim::delivered`],
-/// it is undone.
+/// A claim whose response is on its way to the worker. Dropping it before [`SentClaim::delivered`]
+/// undoes the claim.
 ///
-/// It may be kept for as long as the worker's connection lasts, so it holds the numbers of the
-/// leases and not the events.
+/// It may be kept for as long as the worker's connection lasts, so it holds only the ids of the leases
+/// and not the events.
 pub struct SentClaim {
     worker_id: String,
     leases: Vec<(DeliveryId, LeaseId)>,
@@ -35,26 +35,26 @@ pub struct SentClaim {
     engine: Option<Engine>,
 }
 
-/// Whether claims are given back if the answer that carries them does not arrive.
+/// Whether claims are released if the response that carries them does not arrive.
 #[derive(Debug, Clone)]
 pub(crate) enum Undo {
-    /// Yes.
     AtOnce,
-    /// Yes, unless the worker has asked again since: then they are the later answer's.
-    IfLast(Ask),
-    /// No: an earlier answer may have arrived, and the worker be at work.
+    /// Released, unless the worker has repeated the request since: a later response carries them then.
+    IfLast(RepeatedRequest),
+    /// Not released: an earlier response may have arrived, and the worker may be processing the events.
     Never,
 }
 
-/// One asking of a request that may be asked again.
+/// One call of a request that may be repeated.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct RepeatedRequest {
     pub worker_id: String,
     pub request_id: String,
+    /// The number of the call among those of the same request.
     pub number: i32,
 }
 
-impl Ask {
+impl RepeatedRequest {
     fn key(&self) -> RequestKey<'_> {
         RequestKey { namespace: NamespaceId::DEFAULT, worker_id: &self.worker_id, request_id: &self.request_id }
     }
@@ -67,18 +67,17 @@ impl ClaimedBatch {
         ClaimedBatch { events, claim: SentClaim { worker_id, leases, undo, engine: Some(engine) } }
     }
 
-    /// There was nothing to claim.
+    /// Returns a batch without events.
     pub(crate) fn empty() -> Self {
         let claim = SentClaim { worker_id: String::new(), leases: Vec::new(), undo: Undo::Never, engine: None };
         ClaimedBatch { events: Vec::new(), claim }
     }
 
-    /// What was claimed.
     pub fn events(&self) -> &[EventRow] {
         &self.events
     }
 
-    /// Notes that the worker has it.
+    /// Records that the worker has received the events.
     pub fn delivered(&mut self) {
         self.claim.delivered();
     }
@@ -90,7 +89,7 @@ impl ClaimedBatch {
 }
 
 impl SentClaim {
-    /// Notes that the worker has the response.
+    /// Records that the worker has received the response.
     pub fn delivered(&mut self) {
         self.engine = None;
     }
@@ -99,17 +98,22 @@ impl SentClaim {
 impl Drop for SentClaim {
     fn drop(&mut self) {
         let Some(engine) = self.engine.take().filter(|_| !self.leases.is_empty()) else { return };
-        let ask = match std::mem::replace(&mut self.undo, Undo::Never) {
+        let request = match std::mem::replace(&mut self.undo, Undo::Never) {
             Undo::AtOnce => None,
-            Undo::IfLast(ask) => Some(ask),
+            Undo::IfLast(request) => Some(request),
             Undo::Never => return,
         };
         let (worker_id, leases) = (std::mem::take(&mut self.worker_id), std::mem::take(&mut self.leases));
-        engine.0.runtime.clone().spawn(undo_claims(engine, worker_id, leases, ask));
+        engine.0.runtime.clone().spawn(undo_claims(engine, worker_id, leases, request));
     }
 }
 
-async fn undo_claims(engine: Engine, worker_id: String, leases: Vec<(DeliveryId, LeaseId)>, ask: Option<Ask>) {
+async fn undo_claims(
+    engine: Engine,
+    worker_id: String,
+    leases: Vec<(DeliveryId, LeaseId)>,
+    request: Option<RepeatedRequest>,
+) {
     let calls: Vec<SettleCall> = leases
         .into_iter()
         .map(|(delivery_id, lease_id)| SettleCall {
@@ -120,10 +124,10 @@ async fn undo_claims(engine: Engine, worker_id: String, leases: Vec<(DeliveryId,
         })
         .collect();
     for attempt in 1..=UNDO_TRIES {
-        match engine.give_back(&calls, ask.as_ref()).await {
+        match engine.release_claims(&calls, request.as_ref()).await {
             Ok(()) => return,
             Err(error) => {
-                log::warn!(attempt, claims = calls.len(); "could not give back the work of a worker that is gone: {error}")
+                log::warn!(attempt, claims = calls.len(); "could not release the claims of a worker that has disconnected: {error}")
             }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -131,12 +135,12 @@ async fn undo_claims(engine: Engine, worker_id: String, leases: Vec<(DeliveryId,
 }
 
 impl Engine {
-    /// Releases claims that did not reach their worker, unless it has asked again since.
-    async fn give_back(&self, calls: &[SettleCall], ask: Option<&Ask>) -> Result<(), Error> {
+    /// Releases claims that did not reach their worker, unless the worker has repeated the request since.
+    async fn release_claims(&self, calls: &[SettleCall], request: Option<&RepeatedRequest>) -> Result<(), Error> {
         let calls: Vec<&SettleCall> = calls.iter().collect();
         let applied = transaction!(self, |conn| {
-            if let Some(ask) = ask
-                && !is_last_ask(conn, ask.key(), ask.number).await?
+            if let Some(request) = request
+                && !is_last_ask(conn, request.key(), request.number).await?
             {
                 return Ok(Applied::default());
             }

@@ -92,11 +92,11 @@ impl Engine {
         loop {
             let mut scan_again_at = deadline;
             // What was claimed under this request id can be returned even if the queues are empty.
-            if waiter.should_look() || request_id.is_some() {
+            if waiter.should_scan() || request_id.is_some() {
                 match scan(&call).await {
                     Ok(batch) if !batch.events().is_empty() => return Ok(batch),
                     // All entries are locked. The transaction that locked them may leave them in the queue.
-                    Ok(_) if waiter.should_look() => scan_again_at = deadline.min(Instant::now() + SCAN_PAUSE),
+                    Ok(_) if waiter.should_scan() => scan_again_at = deadline.min(Instant::now() + SCAN_PAUSE),
                     Ok(_) => {}
                     // A worker that already waits survives a restart of the database.
                     Err(Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Overloaded) if has_waited => {

@@ -93,13 +93,15 @@ impl Engine {
         let mut count = 0;
         loop {
             let limit = DELIVERIES_PER_TRANSACTION;
-            let found = self
-                .find_stale_deliveries(&scope, stale_for, limit as i64)
-                .await
-                .map_err(|error| told(count, error))?;
+            let found =
+                self.find_stale(&scope, stale_for, limit as i64).await.map_err(|error| error_after(count, error))?;
             let ids: Vec<DeliveryId> = found.into_iter().map(|held| held.id).collect();
             let is_full = ids.len() == limit;
-            count += self.operate_on_many(&scope, ids, action.clone()).await.map_err(|error| told(count, error))?.len();
+            count += self
+                .operate_on_many(&scope, ids, action.clone())
+                .await
+                .map_err(|error| error_after(count, error))?
+                .len();
             if !is_full || count >= BULK_LIMIT {
                 return Ok(BulkOutcome { count, more: is_full });
             }
@@ -170,11 +172,12 @@ impl Engine {
                 let fitting = carry_out_all(&mut changes, action);
                 Ok((fitting, changes.apply(conn).await?))
             });
-            let (fitting, applied) = worked.map_err(|error| told(changed, error))?;
+            let (fitting, applied) = worked.map_err(|error| error_after(changed, error))?;
             self.notify_after_commit(&applied);
             changed += fitting;
         }
-        let row = transaction!(self, |conn| read_back(conn, scope, id).await).map_err(|error| told(changed, error))?;
+        let row =
+            transaction!(self, |conn| read_back(conn, scope, id).await).map_err(|error| error_after(changed, error))?;
         if changed == 0 && matches!(action, OperatorAction::Retry { .. }) {
             return Err(nothing_to_retry(id, row.work.status.0));
         }
@@ -284,6 +287,6 @@ fn holders_of(held: Vec<HeldDelivery>) -> Vec<Holder> {
 }
 
 /// What a caller is told of a step that failed, when so many were changed by those before it.
-pub(crate) fn told(changed: usize, error: Error) -> Error {
+pub(crate) fn error_after(changed: usize, error: Error) -> Error {
     if changed == 0 { error } else { error.after_a_part() }
 }

@@ -25,7 +25,7 @@ use crate::engine::sweep::SweepOutcome;
 use crate::engine::{Engine, transaction};
 
 /// Dead letters per transaction.
-const MOST_PER_ROUND: f64 = 100.0;
+const MAX_PER_ROUND: f64 = 100.0;
 
 /// The rate is spread over so many rounds per second: what is sent trickles, and does not gush.
 const ROUNDS_PER_SECOND: f64 = 10.0;
@@ -120,7 +120,7 @@ async fn work_off(
     let unreadable = || Error::Internal(format!("replay {} cannot be read", job.id));
     let filter: DeadLetterFilter = serde_json::from_str(job.filter.0.as_str()).map_err(|_| unreadable())?;
     let filter = DeadLetterFilter { replayed: Some(false), ..filter };
-    let limit = (job.rate_per_second / ROUNDS_PER_SECOND).ceil().clamp(1.0, MOST_PER_ROUND) as i64;
+    let limit = (job.rate_per_second / ROUNDS_PER_SECOND).ceil().clamp(1.0, MAX_PER_ROUND) as i64;
     let range = Range { after: job.last_id, until: job.until_id, limit, scan: engine.settings().list_scan_rows };
     let scope = Scope { actor: job.requested_by.clone(), ..engine.scope() };
     let (letters, next) = list_dead_letters(conn, &scope, &filter, range).await?;

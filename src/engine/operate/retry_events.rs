@@ -17,7 +17,7 @@ use crate::store::tables::roll_ups::{Retriable, read_retriable};
 
 use crate::engine::Engine;
 use crate::engine::operate::operator_actions::OperatorAction;
-use crate::engine::operate::{BULK_LIMIT, BulkOutcome, DELIVERIES_PER_TRANSACTION, told};
+use crate::engine::operate::{BULK_LIMIT, BulkOutcome, DELIVERIES_PER_TRANSACTION, error_after};
 
 /// Events that are looked for at a time.
 const EVENTS_PER_PAGE: i64 = 500;
@@ -64,7 +64,7 @@ impl Engine {
         let mut progress = Progress::default();
         let retried = self.retry_pages(&scope, &filter, dry_run, &mut progress).await;
         let count = progress.events.len();
-        let more = retried.map_err(|error| told(count, error))?;
+        let more = retried.map_err(|error| error_after(count, error))?;
         Ok(BulkOutcome { count, more })
     }
 

@@ -38,7 +38,7 @@ const NOTICE_MATCHES: usize = 5;
 const DRAIN_ROWS: usize = 500;
 
 /// Deliveries of such a subscription, over or not, that one statement reads.
-const DRAIN_STRETCH: i64 = 5_000;
+const DRAIN_READ_ROWS: i64 = 5_000;
 
 /// What a subscriber wants changed.
 #[derive(Debug, Clone, Default)]
@@ -170,7 +170,7 @@ impl Engine {
             })?;
             if let Some(notices) = notices {
                 log::warn!(subscription_id = id, reason; "a subscription was switched off");
-                engine.follow_notices(notices);
+                engine.notify_after_notices(notices);
             }
             Ok(())
         });
@@ -189,7 +189,7 @@ impl Engine {
         let mut after = DeliveryId(0);
         loop {
             let mut conn = self.database().connection().await?;
-            let stretch = find_open_deliveries(&mut conn, id, after, DRAIN_STRETCH).await?;
+            let stretch = find_open_deliveries(&mut conn, id, after, DRAIN_READ_ROWS).await?;
             drop(conn);
             for open in stretch.open.chunks(DRAIN_ROWS) {
                 let began = Instant::now();
@@ -232,9 +232,9 @@ impl Engine {
     }
 
     /// Sees to what notices call for. Call it after the commit.
-    pub(crate) fn follow_notices(&self, notices: Notices) {
+    pub(crate) fn notify_after_notices(&self, notices: Notices) {
         let Notices { events, fan_out, published, released } = notices;
-        self.follow_publication(&events.iter().collect::<Vec<_>>(), &fan_out, &published, released);
+        self.notify_after_publish(&events.iter().collect::<Vec<_>>(), &fan_out, &published, released);
     }
 }
 

@@ -5,7 +5,7 @@
 //! over. So each request matches its own events, against the copy of the subscriptions that there
 //! is then, and the batch only joins the results.
 //!
-//! Most events are matched on the spot, within `AT_ONCE_WORK`. What needs more goes to a thread
+//! Most events are matched on the spot, within `INLINE_WORK`. What needs more goes to a thread
 //! that may be blocked. There are two kinds of places for that: most work is over within
 //! `SHORT_WORK`, and only what is not waits for one of the few places for long work. So a large
 //! event with cheap filters does not wait for those with expensive ones.
@@ -31,7 +31,7 @@ use crate::engine::Engine;
 use crate::engine::publish::{Publication, check_size};
 
 /// Bytes that filters may look at on a thread that serves others. Parsing a byte counts for eight.
-const AT_ONCE_WORK: u64 = 256 * 1024;
+const INLINE_WORK: u64 = 256 * 1024;
 
 /// Bytes that filters may look at in a place for short work.
 const SHORT_WORK: u64 = 16 * 1024 * 1024;
@@ -105,24 +105,24 @@ impl Engine {
         match_by: Instant,
     ) -> Result<MatchedPublication, Error> {
         let at_once =
-            self.subscription_cache().snapshot().fan_out(&events, self.time(), &mut Allowance::of(AT_ONCE_WORK));
+            self.subscription_cache().snapshot().fan_out(&events, self.time(), &mut Allowance::of(INLINE_WORK));
         let fan_out = match at_once {
             Ok(fan_out) => fan_out,
-            Err(Stopped) => self.match_elsewhere(&events, match_by).await?,
+            Err(Stopped) => self.match_on_blocking_thread(&events, match_by).await?,
         };
         check_size(&fan_out)?;
         Ok(MatchedPublication { events, fan_out: Arc::new(fan_out) })
     }
 
     /// Matches events on threads that may be blocked, when there is a place for it.
-    async fn match_elsewhere(&self, events: &Publication, match_by: Instant) -> Result<FanOut, Error> {
+    async fn match_on_blocking_thread(&self, events: &Publication, match_by: Instant) -> Result<FanOut, Error> {
         let permits = self.matching_slots();
         let matching = async {
-            match self.match_in(&permits.short, SHORT_WORK, events).await? {
+            match self.match_in_slot(&permits.short, SHORT_WORK, events).await? {
                 Some(fan_out) => Ok(Some(fan_out)),
                 None => {
                     let _counted = LongMatching::begin(&self.metrics().long_matchings);
-                    self.match_in(&permits.long, u64::MAX, events).await
+                    self.match_in_slot(&permits.long, u64::MAX, events).await
                 }
             }
         };
@@ -136,7 +136,7 @@ impl Engine {
 
     /// Matches events in one of these places. Returns nothing if that takes more work than is
     /// allowed there.
-    async fn match_in(
+    async fn match_in_slot(
         &self,
         permits: &Arc<Semaphore>,
         work: u64,
@@ -167,7 +167,7 @@ impl Engine {
                 joined.add(publication, &publication.fan_out);
                 continue;
             }
-            let again = snapshot.fan_out(&publication.events, self.time(), &mut Allowance::of(AT_ONCE_WORK));
+            let again = snapshot.fan_out(&publication.events, self.time(), &mut Allowance::of(INLINE_WORK));
             match again {
                 Ok(fan_out) => joined.add(publication, &fan_out),
                 Err(Stopped) => joined.leave_out(),
@@ -204,7 +204,7 @@ impl<'a> JoinedFanOut<'a> {
     }
 
     /// Returns what became of each request, given what was stored.
-    pub(crate) fn hand_out(self, stored: Vec<StoredEvent>) -> Vec<Publishing> {
+    pub(crate) fn distribute(self, stored: Vec<StoredEvent>) -> Vec<Publishing> {
         let mut stored = stored.into_iter();
         let publishing = |count: Option<usize>| match count {
             Some(count) => Publishing::Stored(stored.by_ref().take(count).collect()),

@@ -74,7 +74,7 @@ impl Engine {
                 })?,
             };
             if let Some(stored) = stored {
-                let mut outcomes = joined.hand_out(stored).into_iter();
+                let mut outcomes = joined.distribute(stored).into_iter();
                 let unanswered = || Error::Internal("a publication was not answered".into());
                 return Ok(answer_each(publications, &wanted, |_| outcomes.next().ok_or_else(unanswered)));
             }
@@ -94,12 +94,12 @@ impl Engine {
             transaction!(self, |conn| publish_in_order(conn, self, events, fan_out).await)?
         };
         let Some((published, released)) = stored else { return Ok(None) };
-        self.follow_publication(events, fan_out, &published, released);
+        self.notify_after_publish(events, fan_out, &published, released);
         Ok(Some(published.events))
     }
 
     /// Sees to what a publication calls for. Call it after the commit.
-    pub(crate) fn follow_publication(
+    pub(crate) fn notify_after_publish(
         &self,
         events: &[&NewEvent],
         fan_out: &FanOut,

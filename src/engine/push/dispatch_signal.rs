@@ -26,7 +26,7 @@ pub struct Signaled {
 
 impl DispatchSignal {
     /// Says that somebody listens from now on.
-    pub fn attend(&self) {
+    pub fn register_dispatcher(&self) {
         self.has_dispatcher.store(true, Ordering::Release);
     }
 

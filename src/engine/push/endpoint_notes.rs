@@ -16,7 +16,7 @@ use crate::store::tables::endpoints::{
 
 use crate::engine::batching::deadline::{WithDeadline, answer_each, send_wanted};
 use crate::engine::batching::{Answers, split};
-use crate::engine::push::tell_subscribers;
+use crate::engine::push::publish_notices_about;
 use crate::engine::{Engine, statement, transaction};
 
 /// What one attempt found out about its endpoint.
@@ -122,14 +122,14 @@ impl Engine {
         }
         let (closed, notices) = transaction!(self, |conn| {
             let closed = record_endpoint_successes(conn, &self.scope(), &urls).await?;
-            let notices = tell_subscribers(conn, self, &closed, "breaker_closed").await?;
+            let notices = publish_notices_about(conn, self, &closed, "breaker_closed").await?;
             Ok((closed, notices))
         })?;
         for url in &closed {
             log::warn!(endpoint = without_query(url); "the breaker closed");
         }
         if let Some(notices) = notices {
-            self.follow_notices(notices);
+            self.notify_after_notices(notices);
             self.dispatch_signal().signal(None);
         }
         Ok(())
@@ -144,14 +144,14 @@ impl Engine {
         let rule = self.settings().breaker;
         let (opened, notices) = transaction!(self, |conn| {
             let opened = record_endpoint_failures(conn, &self.scope(), &failures, rule).await?;
-            let notices = tell_subscribers(conn, self, &opened, "breaker_opened").await?;
+            let notices = publish_notices_about(conn, self, &opened, "breaker_opened").await?;
             Ok((opened, notices))
         })?;
         for url in &opened {
             log::warn!(endpoint = without_query(url); "the breaker opened");
         }
         if let Some(notices) = notices {
-            self.follow_notices(notices);
+            self.notify_after_notices(notices);
         }
         Ok(())
     }

@@ -97,7 +97,7 @@ impl Engine {
         let leases: Vec<i32> = claims.iter().map(|claim| claim.lease_seconds).collect();
         let subscriptions: Vec<(SubscriptionId, i32)> =
             claims.iter().map(|claim| (claim.subscription_id, claim.version)).collect();
-        let look = self.marks().scan(&queues);
+        let look = self.low_water_marks().scan(&queues);
         let from: Vec<(i16, i64)> = look.from.iter().map(|mark| (mark.rank, mark.seq)).collect();
         let mut conn = self.database().connection().await?;
         let query = ClaimQuery {
@@ -182,7 +182,7 @@ impl Engine {
                 let row = row.ok_or(Error::SubscriptionNotFound(id))?;
                 let closed = endpoints::resume_endpoint(conn, &scope, &row.url).await?;
                 let notices = if closed {
-                    tell_subscribers(conn, &engine, std::slice::from_ref(&row.url), "breaker_closed").await?
+                    publish_notices_about(conn, &engine, std::slice::from_ref(&row.url), "breaker_closed").await?
                 } else {
                     None
                 };
@@ -191,7 +191,7 @@ impl Engine {
             })?;
             log::info!(subscription_id = id, endpoint = without_query(&row.url); "an endpoint was resumed");
             if let Some(notices) = notices {
-                engine.follow_notices(notices);
+                engine.notify_after_notices(notices);
             }
             engine.wake_dispatchers(&sharing);
             Ok(row)
@@ -210,7 +210,7 @@ impl Engine {
 }
 
 /// One notice for each subscription that shares one of the endpoints, if any does.
-pub(crate) async fn tell_subscribers(
+pub(crate) async fn publish_notices_about(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
     urls: &[String],

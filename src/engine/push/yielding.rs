@@ -14,24 +14,24 @@ use crate::engine::batching::deadline::WithDeadline;
 use crate::engine::settle::{SettleRequest, Settlement};
 
 /// How many times as long as it took a transaction is rested from.
-const REST: u32 = 6;
+const PAUSE_FACTOR: u32 = 6;
 
 /// The longest rest.
-const LONGEST_REST: Duration = Duration::from_millis(200);
+const MAX_PAUSE: Duration = Duration::from_millis(200);
 
 /// Outcomes that have waited for longer are recorded without rests, or the claims of what was sent
 /// would run out.
-const MAY_WAIT: Duration = Duration::from_secs(2);
+const MAX_OUTCOME_AGE: Duration = Duration::from_secs(2);
 
 /// While more outcomes than this wait, they are recorded without rests. The dispatcher claims nothing
 /// while as many wait, so there are more only if many requests under way have ended at once.
-const MAY_QUEUE: usize = 1_000;
+const MAX_OUTCOMES_QUEUED: usize = 1_000;
 
 /// Until when no outcomes of pushes are recorded.
 #[derive(Default)]
-pub(crate) struct Rest(Mutex<Option<Instant>>);
+pub(crate) struct PushPause(Mutex<Option<Instant>>);
 
-impl Rest {
+impl PushPause {
     /// Waits for its end.
     pub async fn over(&self) {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,27 +69,27 @@ impl Engine {
     /// Rests from a transaction, if workers or publishers are at the database or wait for it.
     pub async fn yield_to_workers(&self, took: Duration) {
         if self.0.batchers.have_workers() {
-            tokio::time::sleep(rest_from(took)).await;
+            tokio::time::sleep(pause_after(took)).await;
         }
     }
 
     /// Delays the next batch of outcomes of pushes, if workers or publishers need the database. Failures
     /// are judged, and may be copied to the dead letters; other outcomes cost little.
-    pub(crate) fn rest_from_outcomes(&self, load: PushBatchLoad) {
+    pub(crate) fn pause_push_outcomes(&self, load: PushBatchLoad) {
         let Some(oldest) = load.oldest_outcome.filter(|_| load.has_failures) else { return };
         let batchers = &self.0.batchers;
-        if batchers.have_workers() && may_rest(oldest.elapsed(), batchers.settle_pushes.queued()) {
-            self.0.outcomes_rest.begin(rest_from(load.began.elapsed()));
+        if batchers.have_workers() && may_pause(oldest.elapsed(), batchers.settle_pushes.queued()) {
+            self.0.push_pause.begin(pause_after(load.began.elapsed()));
         }
     }
 }
 
-fn may_rest(waited: Duration, queued: usize) -> bool {
-    waited < MAY_WAIT && queued <= MAY_QUEUE
+fn may_pause(waited: Duration, queued: usize) -> bool {
+    waited < MAX_OUTCOME_AGE && queued <= MAX_OUTCOMES_QUEUED
 }
 
-fn rest_from(took: Duration) -> Duration {
-    (took * REST).min(LONGEST_REST)
+fn pause_after(took: Duration) -> Duration {
+    (took * PAUSE_FACTOR).min(MAX_PAUSE)
 }
 
 #[cfg(test)]
@@ -98,14 +98,14 @@ mod tests {
 
     #[test]
     fn a_rest_is_longer_than_what_it_is_from_but_bounded() {
-        assert_eq!(rest_from(Duration::from_millis(10)), Duration::from_millis(60));
-        assert_eq!(rest_from(Duration::from_secs(4)), LONGEST_REST);
+        assert_eq!(pause_after(Duration::from_millis(10)), Duration::from_millis(60));
+        assert_eq!(pause_after(Duration::from_secs(4)), MAX_PAUSE);
     }
 
     #[test]
     fn there_is_no_rest_while_outcomes_are_late_or_many() {
-        assert!(may_rest(Duration::from_millis(1_999), MAY_QUEUE));
-        assert!(!may_rest(MAY_WAIT, 0));
-        assert!(!may_rest(Duration::ZERO, MAY_QUEUE + 1));
+        assert!(may_pause(Duration::from_millis(1_999), MAX_OUTCOMES_QUEUED));
+        assert!(!may_pause(MAX_OUTCOME_AGE, 0));
+        assert!(!may_pause(Duration::ZERO, MAX_OUTCOMES_QUEUED + 1));
     }
 }

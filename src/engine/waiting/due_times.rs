@@ -1,9 +1,10 @@
-//! Where to begin looking for what waits for a moment.
+//! Due times: where scans of the indexes by time begin.
 //!
-//! Work that was due, expired or held leaves entries behind in the indexes by time, and while
-//! anybody holds an old snapshot they stay there. So each kind of moment has a mark, kept by
-//! the rules of [`crate::engine::waiting::low_water_marks`]: it rises to the first moment that anything waits for, and
-//! whoever lets something wait for an earlier one lowers it after the commit.
+//! Deliveries that were due, expired or leased leave dead entries behind in the indexes by time. They
+//! stay there while any transaction holds an old snapshot. Therefore each kind of due time has a
+//! low-water mark, which follows the rules of [`crate::engine::waiting::low_water_marks`]. It rises to
+//! the earliest time that any delivery waits for. A transaction that makes a delivery wait for an
+//! earlier time lowers it after the commit.
 
 use chrono::{DateTime, Utc};
 
@@ -11,18 +12,18 @@ use crate::store::tables::deliveries::EarliestTimes;
 
 use crate::engine::waiting::low_water_marks::{LowWaterMarks, QueuePosition, QueueScan};
 
-/// What can be waited for.
+/// The kinds of times that a delivery can wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DueKind {
-    /// Delayed or retrying work falls due.
+    /// A delayed or retried delivery falls due.
     Due,
-    /// Work becomes worthless.
+    /// A delivery expires.
     Expiry,
-    /// A lease is to be looked at.
+    /// A lease must be checked.
     LeaseEnd,
 }
 
-/// The marks of one server.
+/// The low-water marks of one server, one for each kind of due time.
 pub struct DueTimes {
     names: [String; 3],
     marks: LowWaterMarks,
@@ -35,42 +36,42 @@ impl Default for DueTimes {
 }
 
 impl DueTimes {
-    /// Begins to look.
-    pub fn scan(&self, moment: DueKind) -> DueScan<'_> {
-        let name = &self.names[moment as usize];
+    /// Begins a scan, which ends when it is dropped.
+    pub fn scan(&self, kind: DueKind) -> DueScan<'_> {
+        let name = &self.names[kind as usize];
         DueScan { name, scan: self.marks.scan(std::slice::from_ref(name)) }
     }
 
-    /// Forgets the marks, so that the next looks begin at the very beginning.
+    /// Resets the low-water marks: the next scans begin at the start of the indexes.
     pub fn forget(&self) {
         self.marks.forget();
     }
 
-    /// Something waits for these: nobody may begin behind them.
+    /// Lowers the low-water marks to `first`, the earliest times that deliveries now wait for.
     pub fn wait_for(&self, first: &EarliestTimes) {
         let due_times =
             [(DueKind::Due, first.due_at), (DueKind::Expiry, first.expires_at), (DueKind::LeaseEnd, first.look_at)];
-        for (moment, at) in due_times {
+        for (kind, at) in due_times {
             if let Some(at) = at {
-                self.marks.lower(&self.names[moment as usize], QueuePosition::at(at));
+                self.marks.lower(&self.names[kind as usize], QueuePosition::at(at));
             }
         }
     }
 }
 
-/// A look, from its mark on; ends when it is dropped.
+/// A scan that begins at its low-water mark. It ends when it is dropped.
 pub struct DueScan<'a> {
     name: &'a str,
     scan: QueueScan<'a>,
 }
 
 impl DueScan<'_> {
-    /// Where to begin; none: at the very beginning.
+    /// Returns the time at which the scan begins, or `None` for the start of the index.
     pub fn from(&self) -> Option<DateTime<Utc>> {
-        self.scan.from[0].moment()
+        self.scan.from[0].time()
     }
 
-    /// The first moment that anything waits for is this: nothing lies before it.
+    /// Raises the low-water mark to `head`, the earliest time that any delivery waits for.
     pub fn found_head(&self, head: DateTime<Utc>) {
         self.scan.raise(self.name, QueuePosition::at(head));
     }

@@ -1,23 +1,22 @@
-//! Low-water marks: where in a queue, or in time, to begin looking.
+//! Low-water marks: the positions at which scans of queues begin.
 //!
-//! While anybody holds an old snapshot, PostgreSQL cannot remove what was deleted from
-//! `ready`, and every claim would have to step over all of it. So the server remembers, per
-//! queue, the place of what it claimed last, and the next claim begins there.
+//! While any transaction holds an old snapshot, PostgreSQL cannot remove deleted rows of `ready`, and
+//! every claim would have to skip all of them. Therefore the server remembers for each queue up to where
+//! nothing is left, and the next claim begins there.
 //!
-//! A mark is only a hint, and must never hide work for long:
-//! - A claim tells up to where nothing is left: behind what it claimed, if it had to skip
-//!   nothing, else where the head of the queue stood, whether it could be had or not. Marks
-//!   are raised to that, and never past what was there and left.
-//! - Whoever lets something into `ready` lowers the mark to it, on this server directly and
-//!   on others by the word that wakes them. Where that happens while a claim is under way,
-//!   which may not have seen it, the claim raises the mark no further than that.
-//! - A word can be lost. The catch-up scan looks at marked queues from their very
-//!   beginning every few seconds, and lowers marks that are too high.
-//! - Marks are forgotten when there are too many; a queue without one is looked at from its
-//!   beginning.
+//! A low-water mark is only a hint, and must never hide work for long:
+//! - A claim reports up to where nothing is left. If it skipped nothing, that is the position behind what
+//!   it claimed. Otherwise it is the head of the queue that it saw, even if that was locked. The mark
+//!   rises to this position, and never past an entry that was seen and left.
+//! - A transaction that inserts into `ready` lowers the mark after the commit, on this server directly
+//!   and on other servers by the notification that wakes them. A claim that is under way at that time may
+//!   not have seen the entry, so it raises the mark no further than to that entry.
+//! - A notification can be lost. Every few seconds the catch-up scan reads all queues that have a mark
+//!   from their start, and lowers marks that are too high.
+//! - If there are too many marks, they are dropped. A queue without a mark is scanned from its start.
 //!
-//! What waits for a moment is looked for in the same way: whatever waits for its due time is
-//! one queue, and a moment is a place in it.
+//! The indexes by time are scanned in the same way: each kind of due time is one queue, and a time is a
+//! position in it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,100 +24,100 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-/// More marks than this are forgotten, all at once.
+/// The maximum number of marks. If there are more, all marks without a scan under way are dropped.
 const MAX_MARKS: usize = 50_000;
 
-/// A place in a queue, in claim order.
+/// A position in a queue, in claim order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct QueuePosition {
-    /// Minus the priority.
+    /// The negated priority.
     pub rank: i16,
-    /// The number of the entry.
+    /// The sequence number of the entry.
     pub seq: i64,
 }
 
 impl QueuePosition {
-    /// Before everything.
+    /// The position before all entries.
     pub const BEGINNING: QueuePosition = QueuePosition { rank: i16::MIN, seq: 0 };
 
-    /// Behind everything.
+    /// The position behind all entries.
     pub const END: QueuePosition = QueuePosition { rank: i16::MAX, seq: i64::MAX };
 
-    /// A moment, as a place in a queue that is ordered by time.
-    pub fn at(moment: DateTime<Utc>) -> QueuePosition {
-        QueuePosition { rank: 0, seq: moment.timestamp_micros() }
+    /// Returns the position of a time in a queue that is ordered by time.
+    pub fn at(time: DateTime<Utc>) -> QueuePosition {
+        QueuePosition { rank: 0, seq: time.timestamp_micros() }
     }
 
-    /// The moment; none before everything.
-    pub fn moment(self) -> Option<DateTime<Utc>> {
+    /// Returns the time of a position in a queue that is ordered by time, or `None` for the beginning.
+    pub fn time(self) -> Option<DateTime<Utc>> {
         if self == QueuePosition::BEGINNING { None } else { DateTime::from_timestamp_micros(self.seq) }
     }
 }
 
-/// The marks of one server.
+/// The low-water marks of one server, by queue.
 #[derive(Default)]
 pub struct LowWaterMarks(Mutex<HashMap<String, Mark>>);
 
 struct Mark {
     at: QueuePosition,
-    /// How many claims are looking at the queue.
-    lookers: u32,
-    /// The first place that was let in since the first of them began.
-    let_in: Option<QueuePosition>,
+    /// The number of scans of the queue that are under way.
+    scans: u32,
+    /// The first position that was inserted since the first of these scans began.
+    inserted: Option<QueuePosition>,
 }
 
-/// A look at some queues, from their marks on; ends when it is dropped.
+/// A scan of some queues that begins at their marks. It ends when it is dropped.
 pub struct QueueScan<'a> {
     marks: &'a LowWaterMarks,
     queues: &'a [String],
-    /// Where to begin in each.
+    /// The position at which the scan of each queue begins.
     pub from: Vec<QueuePosition>,
 }
 
 impl LowWaterMarks {
-    /// Begins to look at queues.
+    /// Begins a scan of queues.
     pub fn scan<'a>(&'a self, queues: &'a [String]) -> QueueScan<'a> {
         let mut marks = self.lock();
         if marks.len() + queues.len() > MAX_MARKS {
-            marks.retain(|_, mark| mark.lookers > 0);
+            marks.retain(|_, mark| mark.scans > 0);
         }
         let begin = |queue: &String| {
-            let fresh = Mark { at: QueuePosition::BEGINNING, lookers: 0, let_in: None };
+            let fresh = Mark { at: QueuePosition::BEGINNING, scans: 0, inserted: None };
             let mark = marks.entry(queue.clone()).or_insert(fresh);
-            mark.lookers += 1;
+            mark.scans += 1;
             mark.at
         };
         let from = queues.iter().map(begin).collect();
         QueueScan { marks: self, queues, from }
     }
 
-    /// Where to begin in each of these queues, for a mere glance.
+    /// Returns the marks of these queues, for readers that do not raise them.
     pub fn of(&self, queues: &[String]) -> Vec<QueuePosition> {
         let marks = self.lock();
         queues.iter().map(|queue| marks.get(queue).map_or(QueuePosition::BEGINNING, |mark| mark.at)).collect()
     }
 
-    /// Something was let in here: nobody may begin behind it.
+    /// Lowers the mark of a queue to `position`, where an entry was inserted.
     pub fn lower(&self, queue: &str, position: QueuePosition) {
         if let Some(mark) = self.lock().get_mut(queue) {
             mark.at = position.min(mark.at);
-            if mark.lookers > 0 {
-                mark.let_in = Some(mark.let_in.map_or(position, |first| position.min(first)));
+            if mark.scans > 0 {
+                mark.inserted = Some(mark.inserted.map_or(position, |first| position.min(first)));
             }
         }
     }
 
-    /// The queues that are not looked at from their beginning, for those who look for catch-up scan.
+    /// Returns the queues that are not scanned from their start. The catch-up scan reads them.
     pub fn all(&self) -> Vec<String> {
         let marks = self.lock();
         marks.iter().filter(|(_, mark)| mark.at > QueuePosition::BEGINNING).map(|(queue, _)| queue.clone()).collect()
     }
 
-    /// Forgets them all: words were missed.
+    /// Resets all marks to the beginning, because notifications may have been missed.
     pub fn forget(&self) {
         for mark in self.lock().values_mut() {
             mark.at = QueuePosition::BEGINNING;
-            mark.let_in = Some(QueuePosition::BEGINNING);
+            mark.inserted = Some(QueuePosition::BEGINNING);
         }
     }
 
@@ -128,10 +127,10 @@ impl LowWaterMarks {
 }
 
 impl QueueScan<'_> {
-    /// Whatever was before this is gone.
+    /// Raises the mark of a queue to `head`: no entries are left before it.
     pub fn raise(&self, queue: &str, head: QueuePosition) {
         if let Some(mark) = self.marks.lock().get_mut(queue) {
-            let safe = mark.let_in.map_or(head, |first| head.min(first));
+            let safe = mark.inserted.map_or(head, |first| head.min(first));
             mark.at = safe.max(mark.at);
         }
     }
@@ -142,9 +141,9 @@ impl Drop for QueueScan<'_> {
         let mut marks = self.marks.lock();
         for queue in self.queues {
             let Some(mark) = marks.get_mut(queue) else { continue };
-            mark.lookers -= 1;
-            if mark.lookers == 0 {
-                mark.let_in = None;
+            mark.scans -= 1;
+            if mark.scans == 0 {
+                mark.inserted = None;
                 if mark.at == QueuePosition::BEGINNING {
                     marks.remove(queue);
                 }
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_without_a_mark_is_looked_at_from_its_beginning() {
+    fn a_queue_without_a_mark_is_scanned_from_its_beginning() {
         let marks = LowWaterMarks::default();
         marks.lower("q", at(0, 7));
         assert_eq!(mark(&marks), QueuePosition::BEGINNING);
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_raise_a_mark_and_entries_before_it_lower_it() {
+    fn scans_raise_a_mark_and_entries_before_it_lower_it() {
         let (marks, queues) = (LowWaterMarks::default(), queues());
         marks.scan(&queues).raise("q", at(0, 7));
         marks.scan(&queues).raise("q", at(0, 5));
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_let_in_during_a_look_is_not_passed_by_it() {
+    fn a_scan_does_not_raise_a_mark_past_an_entry_that_was_inserted_during_it() {
         let (marks, queues) = (LowWaterMarks::default(), queues());
         let scan = marks.scan(&queues);
         marks.lower("q", at(0, 95));
@@ -200,17 +199,17 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_a_place() {
-        let moment = DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap();
-        assert_eq!(QueuePosition::at(moment).moment(), Some(moment));
+    fn a_time_is_a_position() {
+        let time = DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap();
+        assert_eq!(QueuePosition::at(time).time(), Some(time));
         assert!(
-            QueuePosition::BEGINNING.moment().is_none()
+            QueuePosition::BEGINNING.time().is_none()
                 && QueuePosition::BEGINNING < QueuePosition::at(DateTime::UNIX_EPOCH)
         );
     }
 
     #[test]
-    fn looks_that_find_nothing_leave_nothing_behind() {
+    fn scans_that_find_nothing_keep_no_marks() {
         let (marks, queues) = (LowWaterMarks::default(), queues());
         drop(marks.scan(&queues));
         assert!(marks.all().is_empty() && marks.lock().is_empty());

@@ -1,8 +1,8 @@
-//! What a server remembers about work that waits, and about those who wait for it.
+//! What a server remembers about waiting deliveries and waiting workers.
 //!
-//! None of it is needed for correctness. [`hub`] holds the workers in long polls; [`low_water_marks`]
-//! and [`due_times`] say where scans begin; [`peer_notifier`] collects what other servers are told;
-//! [`worker_sightings`] collects who called.
+//! None of it is needed for correctness. [`hub`] holds the workers in long polls. [`low_water_marks`]
+//! and [`due_times`] tell where scans begin. [`peer_notifier`] collects notifications for other servers.
+//! [`worker_sightings`] collects the workers that called.
 
 pub mod due_times;
 pub mod hub;

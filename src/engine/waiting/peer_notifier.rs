@@ -1,8 +1,8 @@
-//! What other servers should hear: queues that have new work.
+//! Notifications for other servers: which queues have new deliveries.
 //!
-//! Nothing is sent from here. Names gather until the notifier takes them, so that however
-//! many events are published, there is one `NOTIFY` at a time, outside of any publisher's
-//! transaction (a `NOTIFY` takes a global lock at commit).
+//! Nothing is sent from this module. The names of queues are collected until the background notifier
+//! takes them. However many events are published, there is one `NOTIFY` at a time, and it runs outside
+//! of the publishers' transactions, because a `NOTIFY` takes a global lock at commit.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,15 +12,15 @@ use tokio::sync::Notify;
 
 use crate::engine::waiting::low_water_marks::QueuePosition;
 
-/// More distinct names than this are announced as "look for yourselves".
+/// The maximum number of queues in a notification. If there are more, other servers scan all queues.
 const MAX_NAMES: usize = 200;
 
-/// What has entered a queue.
+/// The deliveries that have entered a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrivals {
-    /// The first place that was entered.
+    /// The first position among them.
     pub first: QueuePosition,
-    /// How many deliveries entered.
+    /// The number of deliveries.
     pub count: usize,
 }
 
@@ -31,14 +31,14 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// Adds what has entered the same queue.
+    /// Adds further arrivals in the same queue.
     pub fn add(&mut self, other: Arrivals) {
         self.first = self.first.min(other.first);
         self.count += other.count;
     }
 }
 
-/// Names of queues, gathering.
+/// Collects the queues that other servers must be notified about.
 #[derive(Default)]
 pub struct PeerNotifier {
     gathered: Mutex<Gathered>,
@@ -51,18 +51,17 @@ struct Gathered {
     too_many: bool,
 }
 
-/// What is to be announced.
+/// A notification for other servers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PeerNotice {
-    /// These queues have new work.
+    /// These queues have new deliveries.
     Queues(Vec<(String, Arrivals)>),
-    /// Any queue may have: so many have that it is not worth listing them, or it is not known
-    /// which.
+    /// Any queue may have new deliveries: too many queues have some, or it is unknown which.
     Everything,
 }
 
 impl PeerNotifier {
-    /// Adds names.
+    /// Adds queues to the next notification.
     pub fn notify_queues(&self, queues: HashMap<String, Arrivals>) {
         if queues.is_empty() {
             return;
@@ -79,7 +78,7 @@ impl PeerNotifier {
         self.wakeup.notify_one();
     }
 
-    /// Has all other servers look for themselves.
+    /// Makes all other servers scan all queues.
     pub fn notify_all_queues(&self) {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         gathered.too_many = true;
@@ -87,11 +86,11 @@ impl PeerNotifier {
         self.wakeup.notify_one();
     }
 
-    /// Waits until there is something, and takes it.
+    /// Waits until there is a notification, and takes it.
     pub async fn next(&self) -> PeerNotice {
         loop {
-            if let Some(announcement) = self.take() {
-                return announcement;
+            if let Some(notice) = self.take() {
+                return notice;
             }
             self.wakeup.notified().await;
         }

@@ -1,4 +1,4 @@
-//! Who called, gathered until it is written down.
+//! Worker sightings: the workers that called, collected until they are written to the database.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,13 +10,13 @@ use crate::store::tables::workers::{Sighting, record_sightings};
 
 use crate::engine::Engine;
 
-/// More workers than this between two writings are not all remembered.
+/// The maximum number of workers that are collected between two writes. Further workers are ignored.
 const MAX_GATHERED: usize = 100_000;
 
-/// How many sightings one statement writes.
+/// The maximum number of sightings that one statement writes.
 const ROWS_PER_STATEMENT: usize = 5_000;
 
-/// Sightings, gathering.
+/// The workers that have called since the last write.
 #[derive(Default)]
 pub struct WorkerSightings {
     seen: Mutex<HashMap<String, Seen>>,
@@ -28,7 +28,7 @@ struct Seen {
 }
 
 impl WorkerSightings {
-    /// A worker called; with `tags` if it asked for work.
+    /// Records that a worker called. `tags` are those of its claim, if the call was a claim.
     pub fn note(&self, worker_id: &str, tags: Option<&[String]>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -56,13 +56,13 @@ impl WorkerSightings {
 }
 
 impl Engine {
-    /// Writes down who was seen since the last time.
+    /// Writes the sightings since the last call. Returns their number.
     pub async fn record_sightings(&self) -> Result<usize, Error> {
-        let worker_sightings = self.worker_sightings().take();
-        for rows in worker_sightings.chunks(ROWS_PER_STATEMENT) {
+        let sightings = self.worker_sightings().take();
+        for rows in sightings.chunks(ROWS_PER_STATEMENT) {
             let mut conn = self.database().connection().await?;
             record_sightings(&mut conn, &self.scope(), rows).await?;
         }
-        Ok(worker_sightings.len())
+        Ok(sightings.len())
     }
 }

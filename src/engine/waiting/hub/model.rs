@@ -1,6 +1,6 @@
-//! The waiting room beside a model of the queues: whatever the order in which workers come, look,
-//! hang up and are served, and in which events are published, no event is left while a worker that
-//! may have it sleeps. There is no poll here to make up for a lost notice.
+//! A model test: the hub runs beside a model of the queues. In whatever order workers enter, scan,
+//! disconnect and are served, and events are published, no event may stay in a queue while a worker
+//! that could claim it sleeps. There is no poll here that would make up for a lost notice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::*;
 
 const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// How much further than needed a claim looks.
+/// The number of entries beyond the wanted ones that a claim reads.
 const SLACK: usize = 2;
 
 /// One step of a random history.
@@ -22,8 +22,8 @@ enum Step {
         queues: u8,
         priority: u8,
     },
-    /// The oldest notice that is under way arrives, together with those behind it, as from another
-    /// server: counted per queue.
+    /// The oldest notice under way arrives. With `as_counts` all notices arrive, as a count per queue,
+    /// like those of another server.
     Notify {
         as_counts: bool,
     },
@@ -31,17 +31,17 @@ enum Step {
         queues: u8,
         wanted: u8,
     },
-    HangUp {
+    Disconnect {
         which: u8,
     },
-    /// Those who should look and ask for the same queues as one of them begin to look together.
-    BeginLook {
+    /// One of the workers that want to scan begins, together with all others of the same queues.
+    BeginScan {
         which: u8,
     },
-    /// The statement of the look under way is run.
+    /// The statement of the scan under way is run.
     RunStatement,
-    /// The look under way ends, or fails.
-    EndLook {
+    /// The scan under way ends or fails.
+    EndScan {
         fails: bool,
     },
 }
@@ -51,10 +51,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (1u8..16, 0u8..3).prop_map(|(queues, priority)| Step::Publish { queues, priority }),
         4 => any::<bool>().prop_map(|as_counts| Step::Notify { as_counts }),
         4 => (1u8..16, 1u8..4).prop_map(|(queues, wanted)| Step::Enter { queues, wanted }),
-        1 => any::<u8>().prop_map(|which| Step::HangUp { which }),
-        4 => any::<u8>().prop_map(|which| Step::BeginLook { which }),
+        1 => any::<u8>().prop_map(|which| Step::Disconnect { which }),
+        4 => any::<u8>().prop_map(|which| Step::BeginScan { which }),
         4 => Just(Step::RunStatement),
-        4 => prop::bool::weighted(0.1).prop_map(|fails| Step::EndLook { fails }),
+        4 => prop::bool::weighted(0.1).prop_map(|fails| Step::EndScan { fails }),
     ];
     prop::collection::vec(step, 1..120)
 }
@@ -68,7 +68,7 @@ struct Worker {
     waiter: Waiter,
     queues: Queues,
     wanted: usize,
-    wants_to_look: bool,
+    wants_to_scan: bool,
     is_scanning: bool,
 }
 
@@ -76,14 +76,14 @@ struct UnderWay<'a> {
     scan: ClaimScan<'a>,
     queues: Queues,
     members: Vec<u64>,
-    /// What the statement gave: how many events to each member, and what it left.
+    /// The number of events that the statement gave to each member, and the result of the scan.
     outcome: Option<(Vec<usize>, ScanResult)>,
 }
 
 struct World<'a> {
     hub: &'a Arc<Hub>,
     workers: BTreeMap<u64, Worker>,
-    /// What can be claimed, by priority and number.
+    /// The events that can be claimed, by priority and number.
     ready: BTreeMap<(u8, u64), Queues>,
     next_event: u64,
     notices: Vec<Queues>,
@@ -114,23 +114,23 @@ impl World<'_> {
     }
 
     fn enter(&mut self, queues: Queues, wanted: usize) {
-        let waiter = self.hub.enter(queues.clone(), wanted).expect("hub_state");
-        let wants_to_look = waiter.should_look();
-        self.workers.insert(waiter.number(), Worker { waiter, queues, wanted, wants_to_look, is_scanning: false });
+        let waiter = self.hub.enter(queues.clone(), wanted).expect("the hub has capacity");
+        let wants_to_scan = waiter.should_scan();
+        self.workers.insert(waiter.number(), Worker { waiter, queues, wanted, wants_to_scan, is_scanning: false });
     }
 
-    fn hang_up(&mut self, which: u8) {
+    fn disconnect(&mut self, which: u8) {
         let numbers: Vec<u64> = self.workers.keys().copied().collect();
         if let Some(number) = numbers.get(which as usize % numbers.len().max(1)) {
             self.workers.remove(number);
         }
     }
 
-    /// Everybody who was woken comes to look, if that may be of use.
+    /// Each woken worker wants to scan, unless its queues are known to be empty.
     fn wake_up(&mut self) {
         for worker in self.workers.values_mut().filter(|worker| !worker.is_scanning) {
             if worker.waiter.woken().now_or_never().is_some() {
-                worker.wants_to_look = worker.waiter.should_look();
+                worker.wants_to_scan = worker.waiter.should_scan();
             }
         }
     }
@@ -138,7 +138,7 @@ impl World<'_> {
     fn begin_scan(&mut self, which: u8) {
         self.wake_up();
         let eager: Vec<u64> =
-            self.workers.iter().filter(|(_, worker)| worker.wants_to_look).map(|(number, _)| *number).collect();
+            self.workers.iter().filter(|(_, worker)| worker.wants_to_scan).map(|(number, _)| *number).collect();
         if self.under_way.is_some() || eager.is_empty() {
             return;
         }
@@ -146,15 +146,15 @@ impl World<'_> {
         let members: Vec<u64> = eager.into_iter().filter(|number| self.workers[number].queues == queues).collect();
         for number in &members {
             let worker = self.workers.get_mut(number).expect("a member");
-            worker.wants_to_look = false;
+            worker.wants_to_scan = false;
             worker.is_scanning = true;
         }
         let scan = self.hub.begin_scan(queues.clone(), members.clone());
         self.under_way = Some(UnderWay { scan, queues, members, outcome: None });
     }
 
-    /// Takes the first entries, as the claim statement does. What is taken for somebody who has
-    /// hung up meanwhile is released again, which is a publication to the queues.
+    /// Takes the first entries, like the claim statement. Events for a worker that has disconnected in the
+    /// meantime are released, which counts as publishing them.
     fn run_statement(&mut self) {
         let Some(UnderWay { queues, members, outcome: outcome @ None, .. }) = self.under_way.as_mut() else { return };
         let wanted: Vec<usize> =
@@ -193,17 +193,17 @@ impl World<'_> {
     fn end_scan(&mut self, fails: bool) {
         let Some(UnderWay { scan, members, outcome, .. }) = self.under_way.take() else { return };
         let failed = fails || outcome.is_none();
-        let (given, findings) = outcome.unwrap_or_default();
+        let (given, result) = outcome.unwrap_or_default();
         if failed {
             drop(scan);
         } else {
-            scan.finish(&findings);
+            scan.finish(&result);
         }
         for (index, number) in members.iter().enumerate() {
             let Some(worker) = self.workers.get_mut(number) else { continue };
             worker.is_scanning = false;
-            // Who was told of a failure tries again.
-            worker.wants_to_look = failed;
+            // A worker whose scan failed tries again.
+            worker.wants_to_scan = failed;
             if given.get(index).is_some_and(|events| *events > 0) {
                 self.workers.remove(number);
             }
@@ -215,18 +215,18 @@ impl World<'_> {
             Step::Publish { queues, priority } => self.publish(names(queues), priority),
             Step::Notify { as_counts } => self.notify(as_counts),
             Step::Enter { queues, wanted } => self.enter(names(queues), wanted.into()),
-            Step::HangUp { which } => self.hang_up(which),
-            Step::BeginLook { which } => self.begin_scan(which),
+            Step::Disconnect { which } => self.disconnect(which),
+            Step::BeginScan { which } => self.begin_scan(which),
             Step::RunStatement => self.run_statement(),
-            // What a statement gave before the look failed was given.
-            Step::EndLook { fails } => {
+            // A scan cannot fail once its statement has given events to workers.
+            Step::EndScan { fails } => {
                 let is_run = self.under_way.as_ref().is_some_and(|scan| scan.outcome.is_some());
                 self.end_scan(fails && !is_run);
             }
         }
     }
 
-    /// Lets everything happen that is under way, until nobody has a reason to do anything.
+    /// Runs everything that is under way, until no worker has a reason to act.
     fn settle(&mut self) {
         loop {
             while !self.notices.is_empty() {
@@ -269,7 +269,7 @@ proptest! {
             world.run(step);
         }
         world.settle();
-        prop_assert!(world.left_behind().is_none(), "{:?} waits, and so does a worker for it", world.left_behind());
+        prop_assert!(world.left_behind().is_none(), "{:?} waits although a worker waits for it", world.left_behind());
         world.workers.clear();
         prop_assert!(hub.is_empty() && hub.awaited_queues().is_empty());
     }

@@ -1,4 +1,4 @@
-//! The rules of the waiting room, one by one. [`super::model`] tries them all at once.
+//! The rules of the hub, one test each. [`super::model`] checks them together.
 
 use futures_util::FutureExt;
 
@@ -16,7 +16,7 @@ fn enter(hub: &Arc<Hub>, names: &[&str]) -> Waiter {
     hub.enter(queues(names), 1).unwrap()
 }
 
-/// A worker that has looked, found nothing, and sleeps.
+/// Returns a worker that has scanned, found nothing, and sleeps.
 fn sleeper(hub: &Arc<Hub>, names: &[&str]) -> Waiter {
     let waiter = enter(hub, names);
     scan(hub, &waiter, names).finish(&ScanResult::default());
@@ -36,7 +36,7 @@ fn is_woken(waiter: &Waiter) -> bool {
 }
 
 #[test]
-fn a_notice_goes_to_the_one_that_has_waited_longest() {
+fn a_notice_goes_to_the_oldest_waiter() {
     let hub = hub();
     let (first, second) = (sleeper(&hub, &["a", "b"]), sleeper(&hub, &["b"]));
     hub.notify(&queues(&["b"]));
@@ -46,7 +46,7 @@ fn a_notice_goes_to_the_one_that_has_waited_longest() {
 }
 
 #[test]
-fn a_notice_about_another_queue_wakes_nobody() {
+fn a_notice_about_another_queue_wakes_no_waiter() {
     let hub = hub();
     let waiter = sleeper(&hub, &["a"]);
     hub.notify(&queues(&["z"]));
@@ -54,7 +54,7 @@ fn a_notice_about_another_queue_wakes_nobody() {
 }
 
 #[test]
-fn one_that_wants_several_events_takes_several_notices() {
+fn a_waiter_that_wants_several_events_takes_several_notices() {
     let hub = hub();
     let first = hub.enter(queues(&["a"]), 2).unwrap();
     scan(&hub, &first, &["a"]).finish(&ScanResult::default());
@@ -66,18 +66,18 @@ fn one_that_wants_several_events_takes_several_notices() {
 }
 
 #[test]
-fn who_comes_to_a_queue_that_nothing_is_known_of_looks() {
+fn a_waiter_of_an_unknown_queue_scans() {
     let hub = hub();
     let (first, second) = (enter(&hub, &["a"]), enter(&hub, &["a"]));
-    assert!(first.should_look() && second.should_look());
+    assert!(first.should_scan() && second.should_scan());
 }
 
 #[test]
-fn who_comes_to_an_empty_queue_does_not_look() {
+fn a_waiter_of_an_empty_queue_does_not_scan() {
     let hub = hub();
     let _first = sleeper(&hub, &["a"]);
-    assert!(!enter(&hub, &["a"]).should_look());
-    assert!(enter(&hub, &["a", "b"]).should_look(), "nothing is known of b");
+    assert!(!enter(&hub, &["a"]).should_scan());
+    assert!(enter(&hub, &["a", "b"]).should_scan(), "it is unknown whether b is empty");
 }
 
 #[test]
@@ -85,51 +85,51 @@ fn after_a_notice_a_queue_is_not_known_to_be_empty() {
     let hub = hub();
     let _first = sleeper(&hub, &["a"]);
     hub.notify(&queues(&["a"]));
-    assert!(enter(&hub, &["a"]).should_look());
+    assert!(enter(&hub, &["a"]).should_scan());
 }
 
 #[test]
-fn a_notice_goes_to_one_that_sleeps_rather_than_to_one_that_looks() {
+fn a_sleeping_waiter_gets_a_notice_before_a_scanning_one() {
     let hub = hub();
     let (first, second) = (enter(&hub, &["a"]), sleeper(&hub, &["a"]));
     let scan = scan(&hub, &first, &["a"]);
     hub.notify(&queues(&["a"]));
     assert!(is_woken(&second) && !is_woken(&first));
     hub.notify(&queues(&["a"]));
-    assert!(is_woken(&first), "there is nobody else");
+    assert!(is_woken(&first), "there is no other waiter");
     scan.finish(&ScanResult::default());
-    assert!(first.should_look());
+    assert!(first.should_scan());
 }
 
 #[test]
-fn a_look_says_nothing_of_what_arrived_while_it_was_under_way() {
+fn a_scan_does_not_cover_what_arrived_during_it() {
     let hub = hub();
     let waiter = enter(&hub, &["a"]);
     let scan = scan(&hub, &waiter, &["a"]);
     hub.notify(&queues(&["a"]));
     scan.finish(&ScanResult::default());
-    assert!(waiter.should_look() && is_woken(&waiter));
+    assert!(waiter.should_scan() && is_woken(&waiter));
 }
 
 #[test]
-fn a_look_that_began_before_anybody_waited_says_nothing() {
+fn a_scan_that_began_before_the_first_waiter_does_not_count() {
     let hub = hub();
     let scan = hub.begin_scan(queues(&["a"]), Vec::new());
     let waiter = enter(&hub, &["a"]);
     scan.finish(&ScanResult::default());
-    assert!(waiter.should_look());
+    assert!(waiter.should_scan());
 }
 
 #[test]
-fn what_is_known_of_a_queue_is_forgotten_with_its_last_waiter() {
+fn knowledge_about_a_queue_is_dropped_with_its_last_waiter() {
     let hub = hub();
     drop(sleeper(&hub, &["a"]));
-    assert!(enter(&hub, &["a"]).should_look());
+    assert!(enter(&hub, &["a"]).should_scan());
     assert!(hub.awaited_queues().is_empty());
 }
 
 #[test]
-fn who_leaves_with_a_notice_hands_it_on() {
+fn a_waiter_that_leaves_passes_its_notice_on() {
     let hub = hub();
     let (first, second) = (sleeper(&hub, &["a"]), sleeper(&hub, &["a"]));
     hub.notify(&queues(&["a"]));
@@ -138,7 +138,7 @@ fn who_leaves_with_a_notice_hands_it_on() {
 }
 
 #[test]
-fn who_leaves_hands_a_notice_to_a_waiter_of_its_queue() {
+fn a_notice_is_passed_on_to_a_waiter_of_its_queue() {
     let hub = hub();
     let other = sleeper(&hub, &["b"]);
     let (first, second) = (sleeper(&hub, &["a", "b"]), sleeper(&hub, &["a"]));
@@ -148,7 +148,7 @@ fn who_leaves_hands_a_notice_to_a_waiter_of_its_queue() {
 }
 
 #[test]
-fn who_leaves_during_its_look_hands_on_what_the_look_took_up() {
+fn a_waiter_that_leaves_during_its_scan_passes_on_the_notices_of_the_scan() {
     let hub = hub();
     let (first, second) = (sleeper(&hub, &["a"]), sleeper(&hub, &["a"]));
     hub.notify(&queues(&["a"]));
@@ -159,63 +159,63 @@ fn who_leaves_during_its_look_hands_on_what_the_look_took_up() {
 }
 
 #[test]
-fn a_look_that_fails_gives_back_the_notices() {
+fn a_scan_that_fails_gives_back_the_notices() {
     let hub = hub();
     let waiter = sleeper(&hub, &["a"]);
     hub.notify(&queues(&["a"]));
     assert!(is_woken(&waiter));
     drop(scan(&hub, &waiter, &["a"]));
-    assert!(waiter.should_look());
-    assert!(!is_woken(&waiter), "it looks again after its pause, and not at once");
+    assert!(waiter.should_scan());
+    assert!(!is_woken(&waiter), "it scans again after its pause, and not at once");
 }
 
 #[test]
-fn who_leaves_before_a_look_that_others_count_on_wakes_another() {
+fn a_waiter_that_leaves_before_its_scan_wakes_another_waiter() {
     let hub = hub();
     let (first, second) = (enter(&hub, &["a"]), sleeper(&hub, &["a"]));
     hub.notify(&queues(&["a"]));
     assert!(is_woken(&first) && !is_woken(&second));
     let third = enter(&hub, &["a"]);
-    assert!(third.should_look());
+    assert!(third.should_scan());
     drop(third);
     assert!(is_woken(&second));
 }
 
 #[test]
-fn a_look_that_leaves_something_wakes_as_many_as_nobody_looks_for() {
+fn a_scan_that_leaves_entries_wakes_one_waiter_for_each_entry_without_a_scan() {
     let hub = hub();
     let scanning = enter(&hub, &["a"]);
     let (second, third, fourth) = (sleeper(&hub, &["a"]), sleeper(&hub, &["a"]), sleeper(&hub, &["a"]));
     let scan = scan(&hub, &scanning, &["a"]);
     hub.notify(&queues(&["a"]));
-    assert!(is_woken(&second), "it has the notice of the one that arrived meanwhile");
+    assert!(is_woken(&second), "it has the notice of the event that arrived meanwhile");
     scan.finish(&found(&[("a", 2)]));
     drop(scanning);
-    assert!(is_woken(&third) && !is_woken(&fourth), "one of the two is looked for already");
+    assert!(is_woken(&third) && !is_woken(&fourth), "a scan for one of the two is already due");
 }
 
 #[test]
-fn a_look_that_took_another_event_hands_the_notice_on_with_all_its_queues() {
+fn a_scan_that_claimed_another_event_passes_the_notice_on_with_all_its_queues() {
     let hub = hub();
     let (first, second) = (sleeper(&hub, &["a"]), sleeper(&hub, &["b"]));
     hub.notify(&queues(&["a", "b"]));
     scan(&hub, &first, &["a"]).finish(&found(&[("a", 1)]));
     drop(first);
-    assert!(is_woken(&second), "what was left in a is in b, too");
+    assert!(is_woken(&second), "the entry that was left in a is also in b");
 }
 
 #[test]
-fn a_look_that_found_nothing_wakes_nobody() {
+fn a_scan_that_found_nothing_wakes_no_waiter() {
     let hub = hub();
     let (first, second) = (sleeper(&hub, &["a"]), sleeper(&hub, &["a"]));
     hub.notify(&queues(&["a"]));
     assert!(is_woken(&first));
     scan(&hub, &first, &["a"]).finish(&ScanResult { found: false, left: vec![("a".into(), 5)] });
-    assert!(!is_woken(&first) && !is_woken(&second), "others are just taking what is there");
+    assert!(!is_woken(&first) && !is_woken(&second), "other scans are claiming the entries");
 }
 
 #[test]
-fn a_full_room_refuses_and_an_empty_one_holds_nothing() {
+fn a_full_hub_refuses_waiters_and_an_empty_one_keeps_no_queues() {
     let hub = Arc::new(Hub::new(1));
     let waiter = enter(&hub, &["a"]);
     assert!(hub.enter(queues(&["a"]), 1).is_err());
