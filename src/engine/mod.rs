@@ -62,13 +62,13 @@ use waiting::low_water_marks::{LowWaterMarks, QueuePosition};
 use waiting::peer_notifier::{Arrivals, PeerNotifier};
 use waiting::worker_sightings::WorkerSightings;
 
-/// By when a caller has an answer, whatever the database does.
+/// A caller gets a response within this time, whatever the database does.
 const RESPOND_WITHIN: Duration = Duration::from_millis(4_700);
 
-/// When everybody looks for the second time for what a commit may have left that was not answered.
+/// The time between the two scans after a commit whose outcome is unknown.
 const SCAN_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How often a transaction that fell victim to another is run again.
+/// The number of times that a transaction is run again after a conflict.
 const CONFLICT_RETRIES: usize = 3;
 
 /// What the engine has to know about this server.
@@ -140,17 +140,17 @@ impl Engine {
         &self.0.hub
     }
 
-    /// Returns where claims begin in each queue.
+    /// Returns the positions at which claims begin, by queue.
     pub fn low_water_marks(&self) -> &LowWaterMarks {
         &self.0.low_water_marks
     }
 
-    /// Returns where sweeps begin.
+    /// Returns the times at which sweeps begin.
     pub fn due_times(&self) -> &DueTimes {
         &self.0.due_times
     }
 
-    /// Returns what other servers are to be told.
+    /// Returns the collector of notifications for other servers.
     pub fn peer_notifier(&self) -> &PeerNotifier {
         &self.0.peer_notifier
     }
@@ -329,13 +329,13 @@ impl Engine {
         self.peer_notifier().notify_queues(arrivals);
     }
 
-    /// Takes note of what entered a queue, by another server or long ago.
+    /// Records deliveries that entered a queue earlier or through another server.
     pub fn note_arrivals(&self, queue: &str, arrivals: Arrivals) {
         self.low_water_marks().lower(queue, arrivals.first);
         self.wake_for(queue, arrivals.count);
     }
 
-    /// Wakes up to `count` of those who serve a queue.
+    /// Wakes up to `count` waiters of a queue, or the dispatcher.
     pub fn wake_for(&self, queue: &str, count: usize) {
         match subscription_of_queue(queue) {
             Some(id) => self.dispatch_signal().signal(Some(id)),
@@ -343,7 +343,7 @@ impl Engine {
         }
     }
 
-    /// Something may have entered any queue, or wait for any time.
+    /// Scans all queues and due times from their start, because anything may have entered them.
     pub fn scan_all_queues(&self) {
         self.low_water_marks().forget();
         self.due_times().forget();

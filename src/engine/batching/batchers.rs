@@ -77,7 +77,7 @@ impl Batchers {
         runtime: &Handle,
         database: &Database,
         settings: &EngineSettings,
-        rest: Arc<PushPause>,
+        pause: Arc<PushPause>,
     ) -> Self {
         let opening = Opening { engine, runtime };
         let limiter = limiter_of(database, settings.batches_at_once, None);
@@ -115,7 +115,7 @@ impl Batchers {
             ),
             settle_pushes: opening.batcher(
                 push_shape,
-                &limiter_of(database, 1, Some(rest)),
+                &limiter_of(database, 1, Some(pause)),
                 |engine, calls| async move {
                     let load = PushBatchLoad::of(&calls);
                     let answers = split(calls, &|calls: Vec<_>| settle_batch(&engine, calls)).await;
@@ -147,14 +147,14 @@ impl Batchers {
 fn limiter_of(
     database: &Database,
     batches_at_once: usize,
-    rest: Option<Arc<PushPause>>,
+    pause: Option<Arc<PushPause>>,
 ) -> Arc<BatchLimiter<PooledConnection>> {
     let database = database.clone();
     let connect: Box<ConnectionSource<PooledConnection>> = Box::new(move || {
-        let (database, rest) = (database.clone(), rest.clone());
+        let (database, pause) = (database.clone(), pause.clone());
         async move {
-            if let Some(rest) = rest {
-                rest.over().await;
+            if let Some(pause) = pause {
+                pause.over().await;
             }
             database.connection().await
         }

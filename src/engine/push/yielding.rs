@@ -1,8 +1,8 @@
-//! Giving pushes up makes room for workers.
+//! Yielding: recording push outcomes pauses while workers need the database.
 //!
-//! Thousands of pushes can end at once, and nobody waits for their ends to be on record. Workers
-//! and publishers wait for theirs. Where both need the database, whoever gives many pushes up rests
-//! between its transactions, so that workers keep most of the database to themselves.
+//! Thousands of pushes can end at once, and no caller waits until their outcomes are recorded. Workers
+//! and publishers do wait. If both need the database, tasks that record many outcomes pause between
+//! their transactions, and workers keep most of the database's capacity.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,26 +13,26 @@ use crate::engine::Engine;
 use crate::engine::batching::deadline::WithDeadline;
 use crate::engine::settle::{SettleRequest, Settlement};
 
-/// How many times as long as it took a transaction is rested from.
+/// A pause is this many times as long as the transaction before it.
 const PAUSE_FACTOR: u32 = 6;
 
-/// The longest rest.
+/// The maximum length of a pause.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
 
-/// Outcomes that have waited for longer are recorded without rests, or the claims of what was sent
+/// Outcomes that have waited longer are recorded without pauses. Otherwise the leases of the pushes
 /// would run out.
 const MAX_OUTCOME_AGE: Duration = Duration::from_secs(2);
 
-/// While more outcomes than this wait, they are recorded without rests. The dispatcher claims nothing
-/// while as many wait, so there are more only if many requests under way have ended at once.
+/// While more outcomes than this wait, they are recorded without pauses. The dispatcher claims nothing
+/// while this many wait, so there are more only if many requests in flight have ended at once.
 const MAX_OUTCOMES_QUEUED: usize = 1_000;
 
-/// Until when no outcomes of pushes are recorded.
+/// The time until which no push outcomes are recorded.
 #[derive(Default)]
 pub(crate) struct PushPause(Mutex<Option<Instant>>);
 
 impl PushPause {
-    /// Waits for its end.
+    /// Waits for the end of the pause.
     pub async fn over(&self) {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(until) = until {
@@ -49,8 +49,7 @@ impl PushPause {
 pub(crate) struct PushBatchLoad {
     began: Instant,
     has_failures: bool,
-    /// The age of an outcome counts from the end of its push: one that was refused and is offered again
-    /// is as old as before.
+    /// The age of an outcome counts from the end of its push, even if it was refused and is queued again.
     oldest_outcome: Option<Instant>,
 }
 
@@ -66,7 +65,7 @@ impl PushBatchLoad {
 }
 
 impl Engine {
-    /// Rests from a transaction, if workers or publishers are at the database or wait for it.
+    /// Pauses after a transaction that took `took`, if workers or publishers use the database or wait for it.
     pub async fn yield_to_workers(&self, took: Duration) {
         if self.0.batchers.have_workers() {
             tokio::time::sleep(pause_after(took)).await;
@@ -97,13 +96,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rest_is_longer_than_what_it_is_from_but_bounded() {
+    fn a_pause_is_longer_than_its_transaction_but_bounded() {
         assert_eq!(pause_after(Duration::from_millis(10)), Duration::from_millis(60));
         assert_eq!(pause_after(Duration::from_secs(4)), MAX_PAUSE);
     }
 
     #[test]
-    fn there_is_no_rest_while_outcomes_are_late_or_many() {
+    fn there_is_no_pause_while_outcomes_are_late_or_many() {
         assert!(may_pause(Duration::from_millis(1_999), MAX_OUTCOMES_QUEUED));
         assert!(!may_pause(MAX_OUTCOME_AGE, 0));
         assert!(!may_pause(Duration::ZERO, MAX_OUTCOMES_QUEUED + 1));
