@@ -1,4 +1,4 @@
-//! The bell of the dispatcher: rung for a subscription that may have something to be sent.
+//! The signal that wakes the dispatcher for subscriptions that may have something to send.
 
 use crate::domain::ids::SubscriptionId;
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A bell that remembers for whom it was rung.
+/// A wake-up signal that remembers the subscriptions that it was given for.
 #[derive(Default)]
 pub struct DispatchSignal {
     signaled: Mutex<Signaled>,
@@ -15,27 +15,26 @@ pub struct DispatchSignal {
     has_dispatcher: AtomicBool,
 }
 
-/// For whom it was rung.
+/// The subscriptions that the signal was given for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Signaled {
-    /// These.
     pub subscription_ids: BTreeSet<SubscriptionId>,
-    /// Perhaps others, too: look at all.
+    /// Any subscription may have something to send: check all.
     pub for_all: bool,
 }
 
 impl DispatchSignal {
-    /// Says that somebody listens from now on.
+    /// Records that this server has a dispatcher.
     pub fn register_dispatcher(&self) {
         self.has_dispatcher.store(true, Ordering::Release);
     }
 
-    /// Whether anybody listens: not every server pushes.
+    /// Returns whether this server has a dispatcher. Not every server pushes.
     pub fn has_dispatcher(&self) -> bool {
         self.has_dispatcher.load(Ordering::Acquire)
     }
 
-    /// Rings for a subscription, or for all.
+    /// Signals one subscription, or all of them for `None`.
     pub fn signal(&self, subscription_id: Option<SubscriptionId>) {
         if !self.has_dispatcher() {
             return;
@@ -51,17 +50,17 @@ impl DispatchSignal {
         self.wakeup.notify_one();
     }
 
-    /// Wakes the dispatcher without a new name: something that it waits for has changed.
+    /// Wakes the dispatcher without a subscription: something that it waits for has changed.
     pub fn nudge(&self) {
         self.wakeup.notify_one();
     }
 
-    /// Waits for it to be rung.
+    /// Waits for a signal.
     pub async fn signaled(&self) {
         self.wakeup.notified().await;
     }
 
-    /// For whom it was rung since the last time.
+    /// Returns the subscriptions that were signaled since the last call.
     pub fn take(&self) -> Signaled {
         std::mem::take(&mut *self.signaled.lock().unwrap_or_else(PoisonError::into_inner))
     }
