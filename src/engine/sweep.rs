@@ -106,7 +106,7 @@ impl Engine {
     /// Resets deliveries whose lease has run out.
     pub async fn reset_expired_leases(&self) -> Result<SweepOutcome, Error> {
         let scan = self.due_times().scan(DueKind::LeaseEnd);
-        let due = WatchLook {
+        let due = LeaseWatchScan {
             from: scan.from(),
             rows: WATCH_ROWS,
             limit: SWEEP_ROWS,
@@ -123,7 +123,7 @@ impl Engine {
     /// settled claims and keeps those that workers hold. Resets pushes nevertheless, since no operator
     /// knows about them. Handles only rows that the reaper of another server would have handled by now.
     pub async fn tidy_leases(&self) -> Result<SweepOutcome, Error> {
-        let unattended = WatchLook {
+        let unattended = LeaseWatchScan {
             from: None,
             rows: WATCH_ROWS,
             limit: SWEEP_ROWS,

@@ -93,8 +93,10 @@ impl Engine {
         let mut count = 0;
         loop {
             let limit = DELIVERIES_PER_TRANSACTION;
-            let found =
-                self.find_stale(&scope, stale_for, limit as i64).await.map_err(|error| error_after(count, error))?;
+            let found = self
+                .find_stale_deliveries(&scope, stale_for, limit as i64)
+                .await
+                .map_err(|error| error_after(count, error))?;
             let ids: Vec<DeliveryId> = found.into_iter().map(|held| held.id).collect();
             let is_full = ids.len() == limit;
             count += self
