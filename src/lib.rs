@@ -13,15 +13,15 @@
 //! `docs/architecture.md` lists all allowed dependencies and follows three requests through the modules.
 
 pub mod background;
-pub mod bench;
+pub(crate) mod bench;
 pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod engine;
-pub mod error;
+pub(crate) mod error;
 pub mod http;
-pub mod logging;
-pub mod metrics;
+pub(crate) mod logging;
+pub(crate) mod metrics;
 pub mod postgres;
 pub mod startup;
 pub mod store;

@@ -18,7 +18,7 @@ tokio::task_local! {
 const MAX_MESSAGE_BYTES: usize = 4_000;
 
 /// Installs the logger. Further calls have no effect.
-pub fn init(args: &LogArgs) {
+pub(crate) fn init(args: &LogArgs) {
     let format = args.log_format;
     let _ = env_logger::Builder::new()
         // The driver's debug lines contain data sent by clients.

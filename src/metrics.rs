@@ -18,19 +18,19 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 /// The number of subscriptions that have their own label value.
-pub const LABELLED_SUBSCRIPTIONS: usize = 200;
+pub(crate) const LABELLED_SUBSCRIPTIONS: usize = 200;
 
 /// The upper bounds of the latency buckets, in seconds.
 const BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct SubscriptionLabel {
+pub(crate) struct SubscriptionLabel {
     /// The id of the subscription, or `other`.
     subscription: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct ActionLabel {
+pub(crate) struct ActionLabel {
     /// The action as the event log records it, such as `COMPLETED`.
     action: &'static str,
 }

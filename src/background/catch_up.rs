@@ -27,7 +27,7 @@ const QUEUES_PER_STATEMENT: usize = 1_000;
 
 /// Lowers every low-water mark that is past the head of its queue, and wakes a waiter of that queue.
 /// Returns the number of those marks.
-pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
+pub(crate) async fn run_once(engine: &Engine) -> Result<usize, Error> {
     let mut lowered = 0;
     let all_queues = engine.low_water_marks().all();
     for queues in all_queues.chunks(QUEUES_PER_STATEMENT) {
@@ -44,7 +44,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
 }
 
 /// Runs rounds until the server stops.
-pub async fn run(engine: Engine, shutdown: CancellationToken) {
+pub(crate) async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service::every("catch-up scan", INTERVAL);
     service
         .run(engine, shutdown, |engine| async move {

@@ -13,12 +13,12 @@ use crate::engine::Engine;
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Closes idle connections with large buffers.
-pub fn run_once(engine: &Engine) {
+pub(crate) fn run_once(engine: &Engine) {
     engine.database().close_large_connections();
 }
 
 /// Runs rounds until the server stops.
-pub async fn run(engine: Engine, shutdown: CancellationToken) {
+pub(crate) async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service::every("connection trimmer", INTERVAL);
     service
         .run(engine, shutdown, |engine| async move {

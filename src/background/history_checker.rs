@@ -12,7 +12,7 @@ use crate::engine::Engine;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs rounds until the server stops.
-pub async fn run(engine: Engine, shutdown: CancellationToken) {
+pub(crate) async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service::every("history checker", INTERVAL);
-    service.run(engine, shutdown, |engine| async move { engine.check_history().await.map(|_| None) }).await;
+    service.run(engine, shutdown, |engine| async move { engine.check_history().await.map(|()| None) }).await;
 }

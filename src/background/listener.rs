@@ -19,7 +19,7 @@ use crate::store::tables::histories::NOTICE;
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Listens until the connection is lost.
-pub async fn run_once(engine: &Engine) -> Result<(), Error> {
+pub(crate) async fn run_once(engine: &Engine) -> Result<(), Error> {
     let mut listening = engine.database().dedicated().await?;
     engine.database().history_watch().check(&mut listening.connection).await?;
     listen(&mut listening.connection).await?;
@@ -48,7 +48,7 @@ fn receive(engine: &Engine, text: &str) {
 }
 
 /// Listens, and reconnects, until the server stops.
-pub async fn run(engine: Engine, shutdown: CancellationToken) {
+pub(crate) async fn run(engine: Engine, shutdown: CancellationToken) {
     while let Some(ended) = shutdown.run_until_cancelled(run_once(&engine)).await {
         if let Err(error) = ended {
             report("listener", &error);

@@ -23,7 +23,7 @@ const DAYS_AHEAD: i32 = 3;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Returns the pool of the maintenance thread. It connects when it is first used.
-pub fn pool(engine: &Engine) -> r2d2::Pool<BlockingConnections> {
+pub(crate) fn pool(engine: &Engine) -> r2d2::Pool<BlockingConnections> {
     r2d2::Pool::builder()
         .max_size(1)
         .min_idle(Some(0))
@@ -33,7 +33,7 @@ pub fn pool(engine: &Engine) -> r2d2::Pool<BlockingConnections> {
 }
 
 /// Runs one round. Blocks the thread.
-pub fn run_once(engine: &Engine, pool: &r2d2::Pool<BlockingConnections>) -> Result<(), Error> {
+pub(crate) fn run_once(engine: &Engine, pool: &r2d2::Pool<BlockingConnections>) -> Result<(), Error> {
     let mut conn = pool.get().map_err(|error| Error::unavailable(error.to_string()))?;
     let partitions = create_log_partitions(&mut conn, DAYS_AHEAD)?;
     log::debug!(partitions; "partitions of the event log were created");
@@ -58,14 +58,14 @@ fn check_locks(engine: &Engine, budget: LockBudget) {
 
 /// Runs the first round before the server accepts requests: a statement that writes to the log while a
 /// partition is attached fails.
-pub async fn prepare(engine: &Engine) {
+pub(crate) async fn prepare(engine: &Engine) {
     if let Err(error) = round(engine.clone(), pool(engine)).await {
         report("maintenance", &error);
     }
 }
 
 /// Runs until the server stops.
-pub async fn run(engine: Engine, shutdown: CancellationToken) {
+pub(crate) async fn run(engine: Engine, shutdown: CancellationToken) {
     let pool = pool(&engine);
     let service = Service::every("maintenance", INTERVAL);
     service.run(engine, shutdown, |engine| round(engine, pool.clone())).await;

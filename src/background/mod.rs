@@ -5,21 +5,21 @@
 //! again. The services are needed for progress, but not for correctness.
 
 pub mod busy_keys;
-pub mod catch_up;
-pub mod connection_trimmer;
+pub(crate) mod catch_up;
+pub(crate) mod connection_trimmer;
 pub mod dispatcher;
 pub mod expirer;
-pub mod history_checker;
+pub(crate) mod history_checker;
 pub mod lease_reaper;
-pub mod listener;
-pub mod maintenance;
-pub mod notifier;
-pub mod overrun_recorder;
+pub(crate) mod listener;
+pub(crate) mod maintenance;
+pub(crate) mod notifier;
+pub(crate) mod overrun_recorder;
 pub mod promoter;
-pub mod queue_poller;
+pub(crate) mod queue_poller;
 pub mod replayer;
 pub mod retention;
-pub mod sighting_recorder;
+pub(crate) mod sighting_recorder;
 pub mod subscription_drainer;
 pub mod unwatched;
 
@@ -101,13 +101,13 @@ pub(crate) struct Service {
 
 impl Service {
     /// Creates a service whose first round runs after `interval`.
-    pub fn every(name: &'static str, interval: Duration) -> Self {
+    pub(crate) fn every(name: &'static str, interval: Duration) -> Self {
         Service { name, interval, at_once: false, once_more_at_stop: false }
     }
 
     /// Runs rounds until the server stops. A round may return the time until the next one. A failed
     /// round is logged, and the next one runs after an interval.
-    pub async fn run<F, Round>(self, engine: Engine, shutdown: CancellationToken, round: F)
+    pub(crate) async fn run<F, Round>(self, engine: Engine, shutdown: CancellationToken, round: F)
     where
         F: Fn(Engine) -> Round,
         Round: Future<Output = Result<Option<Duration>, Error>>,

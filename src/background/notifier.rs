@@ -23,7 +23,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The content of a notification.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
-pub struct Message {
+pub(crate) struct Message {
     /// The sending server, which ignores its own notifications.
     pub from: String,
     /// The queues with new work. `None` if the receivers must scan all their queues.
@@ -32,7 +32,7 @@ pub struct Message {
 
 impl Message {
     /// Returns the message as JSON, without the list of queues if it would be too long.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         // Strings and lists of strings always serialise.
         let text = serde_json::to_string(self).unwrap_or_default();
         if text.len() <= MAX_BYTES || self.queues.is_none() {
@@ -43,7 +43,7 @@ impl Message {
 }
 
 /// Sends one notification.
-pub async fn run_once(engine: &Engine, notice: PeerNotice) -> Result<(), Error> {
+pub(crate) async fn run_once(engine: &Engine, notice: PeerNotice) -> Result<(), Error> {
     let queues = match notice {
         PeerNotice::Queues(queues) => Some(queues),
         PeerNotice::Everything => None,
@@ -55,7 +55,7 @@ pub async fn run_once(engine: &Engine, notice: PeerNotice) -> Result<(), Error> 
 
 /// Sends notifications until the server stops. The first one makes the other servers scan all their
 /// queues: this server may replace one that was killed before it had sent all its notifications.
-pub async fn run(engine: Engine, shutdown: CancellationToken) {
+pub(crate) async fn run(engine: Engine, shutdown: CancellationToken) {
     engine.peer_notifier().notify_all_queues();
     while let Some(notice) = shutdown.run_until_cancelled(engine.peer_notifier().next()).await {
         let mut wait = DEBOUNCE;

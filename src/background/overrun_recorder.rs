@@ -10,7 +10,7 @@ use crate::engine::Engine;
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Runs rounds until the server stops, and a last one then.
-pub async fn run(engine: Engine, shutdown: CancellationToken) {
+pub(crate) async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service { once_more_at_stop: true, ..Service::every("overrun recorder", INTERVAL) };
     service.run(engine, shutdown, |engine| async move { engine.record_filter_overruns().await.map(|_| None) }).await;
 }

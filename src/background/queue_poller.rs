@@ -16,7 +16,7 @@ const QUEUES_PER_STATEMENT: usize = 5_000;
 
 /// Wakes one waiter, or the dispatcher, for each awaited queue that is not empty. Returns the number of
 /// those queues.
-pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
+pub(crate) async fn run_once(engine: &Engine) -> Result<usize, Error> {
     let mut awaited = engine.hub().awaited_queues();
     if engine.dispatch_signal().has_dispatcher() {
         engine.refresh_subscribers().await?;
@@ -36,7 +36,7 @@ pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
 }
 
 /// Runs rounds until the server stops.
-pub async fn run(engine: Engine, interval: Duration, shutdown: CancellationToken) {
+pub(crate) async fn run(engine: Engine, interval: Duration, shutdown: CancellationToken) {
     let service = Service::every("queue poller", interval);
     service.run(engine, shutdown, |engine| async move { run_once(&engine).await.map(|_| None) }).await;
 }

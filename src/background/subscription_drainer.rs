@@ -19,5 +19,5 @@ pub async fn run_once(engine: &Engine) -> Result<(), Error> {
 /// Runs rounds until the server stops.
 pub async fn run(engine: Engine, shutdown: CancellationToken) {
     let service = Service::every("subscription drainer", INTERVAL);
-    service.run(engine, shutdown, |engine| async move { run_once(&engine).await.map(|_| None) }).await;
+    service.run(engine, shutdown, |engine| async move { run_once(&engine).await.map(|()| None) }).await;
 }

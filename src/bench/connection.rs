@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 const MAX_RESPONSE: usize = 64 * 1024 * 1024;
 
 /// A connection to the server under load.
-pub struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     host: String,
     buffer: Vec<u8>,
@@ -16,24 +16,24 @@ pub struct Connection {
 
 /// A response. Its body borrows the buffer of the connection.
 #[derive(Debug)]
-pub struct Response<'a> {
+pub(crate) struct Response<'a> {
     pub status: u16,
     pub body: &'a [u8],
 }
 
 impl Connection {
     /// Connects to `host:port`.
-    pub async fn open(host: &str) -> Result<Self, String> {
+    pub(crate) async fn open(host: &str) -> Result<Self, String> {
         let stream = TcpStream::connect(host).await.map_err(|error| format!("{host}: {error}"))?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         Ok(Connection { stream, host: host.to_owned(), buffer: Vec::with_capacity(8192), request: Vec::new() })
     }
 
-    pub async fn get(&mut self, path: &str) -> Result<Response<'_>, String> {
+    pub(crate) async fn get(&mut self, path: &str) -> Result<Response<'_>, String> {
         self.request_without_body("GET", path).await
     }
 
-    pub async fn delete(&mut self, path: &str) -> Result<Response<'_>, String> {
+    pub(crate) async fn delete(&mut self, path: &str) -> Result<Response<'_>, String> {
         self.request_without_body("DELETE", path).await
     }
 
@@ -45,7 +45,7 @@ impl Connection {
     }
 
     /// Sends a `POST` with a JSON body.
-    pub async fn post(&mut self, path: &str, body: &[u8]) -> Result<Response<'_>, String> {
+    pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> Result<Response<'_>, String> {
         self.request.clear();
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",

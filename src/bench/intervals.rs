@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::tally::new_histogram;
 
 /// The intervals of a run, filled while it runs.
-pub struct Intervals {
+pub(crate) struct Intervals {
     length: Duration,
     run: Duration,
     slices: Mutex<Vec<Slice>>,
@@ -25,7 +25,7 @@ struct Slice {
 
 /// One interval of the report. Times are in milliseconds.
 #[derive(Debug, Serialize)]
-pub struct IntervalReport {
+pub(crate) struct IntervalReport {
     pub from_second: f64,
     pub events: u64,
     pub events_per_second: f64,
@@ -36,7 +36,7 @@ pub struct IntervalReport {
 
 impl Intervals {
     /// Creates intervals of `length` for a run of the duration `run`; the last one may be shorter.
-    pub fn new(length: Duration, run: Duration) -> Self {
+    pub(crate) fn new(length: Duration, run: Duration) -> Self {
         let count = run.as_nanos().div_ceil(length.as_nanos().max(1));
         let slices = (0..count).map(|_| Slice { events: 0, latency: new_histogram() }).collect();
         Intervals { length, run, slices: Mutex::new(slices) }
@@ -45,8 +45,8 @@ impl Intervals {
     /// Records events that finished at the time `at` since the start of the run, with the latency `took`.
     ///
     /// Events that finish after the end of the run count in the last interval.
-    pub fn record(&self, at: Duration, took: Duration, events: u64) {
-        let mut slices = self.slices.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    pub(crate) fn record(&self, at: Duration, took: Duration, events: u64) {
+        let mut slices = self.slices.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let number = (at.as_nanos() / self.length.as_nanos().max(1)) as usize;
         let last = slices.len().saturating_sub(1);
         if let Some(slice) = slices.get_mut(number.min(last)) {
@@ -55,8 +55,8 @@ impl Intervals {
         }
     }
 
-    pub fn report(&self) -> Vec<IntervalReport> {
-        let slices = self.slices.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    pub(crate) fn report(&self) -> Vec<IntervalReport> {
+        let slices = self.slices.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let one = |(number, slice): (usize, &Slice)| {
             let from = self.length * number as u32;
             let seconds = self.length.min(self.run.saturating_sub(from)).as_secs_f64();

@@ -9,13 +9,13 @@
 //! from the due time. A stall therefore counts for every request that it delays. In `steady`, the
 //! latency ends with the response to the completion. [`intervals`] shows whether the rate declines.
 
-pub mod connection;
-pub mod intervals;
-pub mod plan;
-pub mod push;
-pub mod report;
-pub mod tally;
-pub mod workload;
+pub(crate) mod connection;
+pub(crate) mod intervals;
+pub(crate) mod plan;
+pub(crate) mod push;
+pub(crate) mod report;
+pub(crate) mod tally;
+pub(crate) mod workload;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use report::Report;
 use tally::Tally;
 
 /// Runs one workload and reports it.
-pub async fn run(args: &BenchArgs) -> Result<Report, String> {
+pub(crate) async fn run(args: &BenchArgs) -> Result<Report, String> {
     if args.workload == Workload::Push {
         return push::run(args).await;
     }
@@ -52,7 +52,7 @@ pub async fn run(args: &BenchArgs) -> Result<Report, String> {
     for task in tasks {
         tally.add(task.await.map_err(|error| error.to_string())??)?;
     }
-    let intervals = plan.intervals.as_ref().map(|intervals| intervals.report()).unwrap_or_default();
+    let intervals = plan.intervals.as_ref().map(intervals::Intervals::report).unwrap_or_default();
     Ok(Report::new(args, &tally, elapsed, intervals))
 }
 

@@ -16,7 +16,7 @@ const PREPARE_BATCH: usize = 1_000;
 pub(super) const DUE: &str = "\"due_us\":";
 
 /// A workload, ready to run.
-pub struct Plan {
+pub(crate) struct Plan {
     pub(super) args: BenchArgs,
     pub(super) host: String,
     pub(super) tags: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Plan {
 
 impl Plan {
     /// Prepares the requests.
-    pub fn new(args: &BenchArgs) -> Result<Self, String> {
+    pub(crate) fn new(args: &BenchArgs) -> Result<Self, String> {
         if args.workload == Workload::Steady && args.rate == 0 {
             return Err("steady needs --rate".into());
         }
@@ -66,7 +66,7 @@ impl Plan {
     }
 
     /// Returns the number of connections.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         match self.args.workload {
             Workload::Pickup => 2,
             Workload::Steady => self.args.connections * 2,
@@ -80,12 +80,12 @@ impl Plan {
     }
 
     /// Returns the number of events finished so far.
-    pub fn done(&self) -> u64 {
+    pub(crate) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
     /// Publishes the backlog to drain, and the events of the other tag (`--foreign`).
-    pub async fn prepare(&self) -> Result<(), String> {
+    pub(crate) async fn prepare(&self) -> Result<(), String> {
         self.fill(&self.foreign_tag(), self.args.foreign).await?;
         if self.args.workload == Workload::Drain {
             let each = self.args.prefill.div_ceil(self.tags.len());
@@ -125,7 +125,7 @@ impl Plan {
     }
 
     /// Returns when the backlog of `drain` is finished. Never returns for other workloads.
-    pub async fn drained(&self) {
+    pub(crate) async fn drained(&self) {
         self.drained.notified().await;
     }
 }

@@ -38,7 +38,7 @@ struct ReceiverState {
 }
 
 /// Runs the workload and reports it.
-pub async fn run(args: &BenchArgs) -> Result<Report, String> {
+pub(crate) async fn run(args: &BenchArgs) -> Result<Report, String> {
     let host =
         args.url.strip_prefix("http://").ok_or("--url must begin with http://")?.trim_end_matches('/').to_owned();
     let event_type = format!("{}.{:08x}", args.tag, getrandom::u32().unwrap_or_default());

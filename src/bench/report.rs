@@ -11,7 +11,7 @@ use crate::config::BenchArgs;
 
 /// The result of one run. Times are in milliseconds.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     pub workload: String,
     pub connections: usize,
     pub seconds: f64,
@@ -29,7 +29,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(args: &BenchArgs, tally: &Tally, elapsed: Duration, intervals: Vec<IntervalReport>) -> Self {
+    pub(crate) fn new(args: &BenchArgs, tally: &Tally, elapsed: Duration, intervals: Vec<IntervalReport>) -> Self {
         let at = |quantile: f64| tally.latency.value_at_quantile(quantile) as f64 / 1000.0;
         Report {
             workload: args.workload.to_string(),

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 /// The measurements of a connection, or of the whole run.
-pub struct Tally {
+pub(crate) struct Tally {
     /// Finished events: published or, depending on the workload, completed.
     pub events: u64,
     /// Requests sent.
@@ -13,12 +13,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Tally { events: 0, requests: 0, latency: new_histogram() }
     }
 
     /// Adds the measurements of another connection.
-    pub fn add(&mut self, other: Tally) -> Result<(), String> {
+    pub(crate) fn add(&mut self, other: Tally) -> Result<(), String> {
         self.events += other.events;
         self.requests += other.requests;
         self.latency.add(&other.latency).map_err(|error| error.to_string())
@@ -26,7 +26,7 @@ impl Tally {
 }
 
 /// Creates a histogram of microseconds up to one minute, with three significant digits.
-pub fn new_histogram() -> Histogram<u64> {
+pub(crate) fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 3).expect("valid bounds")
 }
 

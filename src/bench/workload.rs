@@ -13,7 +13,12 @@ use super::tally::Tally;
 use crate::config::Workload;
 
 /// Runs connection `number` of a plan until `stop`.
-pub async fn run(plan: Arc<Plan>, number: usize, stop: CancellationToken, started: Instant) -> Result<Tally, String> {
+pub(crate) async fn run(
+    plan: Arc<Plan>,
+    number: usize,
+    stop: CancellationToken,
+    started: Instant,
+) -> Result<Tally, String> {
     let connection = Connection::open(&plan.host).await?;
     let id = format!("bench:{}", number + 1);
     let tags = plan.tags_of_worker(number);

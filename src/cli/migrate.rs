@@ -8,7 +8,7 @@ use crate::store::tables::histories::begin_by_hand;
 
 /// Brings the schema up to date, in the embedded cluster if no database URL is given. With `--restored`,
 /// also begins a new history.
-pub async fn run(args: MigrateArgs) -> Result<(), StartError> {
+pub(crate) async fn run(args: MigrateArgs) -> Result<(), StartError> {
     logging::init(&args.logging);
     let (url, cluster) = open_database(&args.database, 1).await?;
     let ran = migrate(&url).await?;

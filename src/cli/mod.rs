@@ -1,8 +1,8 @@
 //! The sub-commands. Only `serve` and `migrate` connect to the database; `bench` uses HTTP.
 
-pub mod bench;
-pub mod migrate;
-pub mod serve;
+pub(crate) mod bench;
+pub(crate) mod migrate;
+pub(crate) mod serve;
 
 use std::process::ExitCode;
 

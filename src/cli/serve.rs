@@ -10,7 +10,7 @@ use crate::logging;
 use crate::startup::{Server, StartError};
 
 /// Serves until SIGTERM or Ctrl-C.
-pub async fn run(args: ServeArgs) -> Result<(), StartError> {
+pub(crate) async fn run(args: ServeArgs) -> Result<(), StartError> {
     logging::init(&args.logging);
     raise_file_limit();
     let no_signals = |error: std::io::Error| Error::Internal(format!("cannot listen for signals: {error}"));

@@ -42,7 +42,7 @@ pub enum Jitter {
 }
 
 /// Returns a random number in `0..1`, for jitter. It is 0.5 if the system has no randomness.
-pub fn chance() -> f64 {
+pub(crate) fn chance() -> f64 {
     getrandom::u64().map_or(0.5, |bits| (bits >> 11) as f64 / (1u64 << 53) as f64)
 }
 

@@ -3,10 +3,10 @@
 use crate::domain::ids::EventId;
 
 /// The reasons why a push is abandoned.
-pub const REASONS: [&str; 5] = ["exhausted", "terminal", "expired", "poison", "manual"];
+pub(crate) const REASONS: [&str; 5] = ["exhausted", "terminal", "expired", "poison", "manual"];
 
 /// Parses one of [`REASONS`].
-pub fn parse_reason(name: &str) -> Option<&'static str> {
+pub(crate) fn parse_reason(name: &str) -> Option<&'static str> {
     REASONS.into_iter().find(|reason| *reason == name)
 }
 
@@ -37,6 +37,6 @@ impl ReplayConfig {
 
 /// Returns a new `webhook-id` for a replay that the receiver must not treat as a duplicate of the
 /// original request. It has no `.`, because that separates the parts of the signed content.
-pub fn new_webhook_id(epoch: &str, event_id: EventId, dead_letter_id: i64) -> String {
+pub(crate) fn new_webhook_id(epoch: &str, event_id: EventId, dead_letter_id: i64) -> String {
     format!("evt_{epoch}_{event_id}_r{dead_letter_id}")
 }

@@ -6,7 +6,7 @@ use super::{limits, text};
 
 /// The prefix of the types of system events. A subscription receives them only if it names them:
 /// an endpoint must not receive a report of its own failure unless it expects one.
-pub const SYSTEM_PREFIX: &str = "waybill.";
+pub(crate) const SYSTEM_PREFIX: &str = "waybill.";
 
 /// One pattern: `user.created`, `user.*` or `*`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +49,7 @@ impl EventPattern {
 }
 
 /// Returns whether an event of this type is a system event.
-pub fn is_system(event_type: Option<&str>) -> bool {
+pub(crate) fn is_system(event_type: Option<&str>) -> bool {
     event_type.is_some_and(|known| known.starts_with(SYSTEM_PREFIX))
 }
 

@@ -49,7 +49,7 @@ impl Eq for RawJson {}
 
 /// Returns whether `json` nests deeper than [`limits::JSON_DEPTH`]. A recursive parser, here or at a
 /// receiver, could overflow its stack on `[[[[…`.
-pub fn is_too_deep(json: &str) -> bool {
+pub(crate) fn is_too_deep(json: &str) -> bool {
     let mut depth = 0usize;
     let mut in_string = false;
     let mut escaped = false;

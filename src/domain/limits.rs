@@ -2,145 +2,145 @@
 //! are constants and not settings.
 
 /// The maximum length of an event's title in characters.
-pub const TITLE_CHARS: usize = 255;
+pub(crate) const TITLE_CHARS: usize = 255;
 /// The maximum length of a description in characters.
-pub const DESCRIPTION_CHARS: usize = 10_000;
+pub(crate) const DESCRIPTION_CHARS: usize = 10_000;
 /// The maximum length of an event type, ordering key, correlation id, request id or reason in
 /// characters.
-pub const NAME_CHARS: usize = 255;
+pub(crate) const NAME_CHARS: usize = 255;
 /// The maximum length of a worker id, `{hostname}:{pid}`, in characters.
-pub const WORKER_ID_CHARS: usize = 255;
+pub(crate) const WORKER_ID_CHARS: usize = 255;
 /// The maximum number of tags of an event, a claim or a subscription.
-pub const TAGS: usize = 32;
+pub(crate) const TAGS: usize = 32;
 /// The maximum length of a tag in characters.
-pub const TAG_CHARS: usize = 100;
+pub(crate) const TAG_CHARS: usize = 100;
 /// The maximum number of labels of an event or a subscription.
-pub const LABELS: usize = 32;
+pub(crate) const LABELS: usize = 32;
 /// The maximum length of a label's name or value in characters.
-pub const LABEL_CHARS: usize = 255;
+pub(crate) const LABEL_CHARS: usize = 255;
 /// The maximum size of a payload in bytes, as sent.
-pub const PAYLOAD_BYTES: usize = 1024 * 1024;
+pub(crate) const PAYLOAD_BYTES: usize = 1024 * 1024;
 /// The maximum nesting depth of a payload, a result or a progress report.
-pub const JSON_DEPTH: usize = 128;
+pub(crate) const JSON_DEPTH: usize = 128;
 /// The maximum size of a worker's result in bytes.
-pub const RESULT_BYTES: usize = 64 * 1024;
+pub(crate) const RESULT_BYTES: usize = 64 * 1024;
 /// The maximum size of a progress report in bytes.
-pub const PROGRESS_BYTES: usize = 16 * 1024;
+pub(crate) const PROGRESS_BYTES: usize = 16 * 1024;
 /// The maximum length of an error message in characters.
-pub const ERROR_MESSAGE_CHARS: usize = 10_000;
+pub(crate) const ERROR_MESSAGE_CHARS: usize = 10_000;
 /// The allowed number of attempts of an event.
-pub const MAX_RETRIES: std::ops::RangeInclusive<i32> = 1..=1000;
+pub(crate) const MAX_RETRIES: std::ops::RangeInclusive<i32> = 1..=1000;
 /// The default number of attempts of an event.
-pub const DEFAULT_MAX_RETRIES: i32 = 3;
+pub(crate) const DEFAULT_MAX_RETRIES: i32 = 3;
 /// The allowed priorities. Higher priorities are claimed first.
-pub const PRIORITY: std::ops::RangeInclusive<i16> = -100..=100;
+pub(crate) const PRIORITY: std::ops::RangeInclusive<i16> = -100..=100;
 /// The maximum delay or backoff in seconds: 30 days.
-pub const DELAY_SECONDS: i64 = 30 * 24 * 60 * 60;
+pub(crate) const DELAY_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// The allowed duration of a lease in seconds.
-pub const LEASE_SECONDS: std::ops::RangeInclusive<i32> = 1..=43_200;
+pub(crate) const LEASE_SECONDS: std::ops::RangeInclusive<i32> = 1..=43_200;
 /// The default duration of a lease in seconds, for claims and heartbeats.
-pub const DEFAULT_LEASE_SECONDS: i32 = 300;
+pub(crate) const DEFAULT_LEASE_SECONDS: i32 = 300;
 /// The allowed lease ids. The maximum is the largest integer that JavaScript represents exactly.
-pub const LEASE_ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
+pub(crate) const LEASE_ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
 /// How long a claim may wait for an event, in seconds.
-pub const WAIT_SECONDS: std::ops::RangeInclusive<i32> = 0..=60;
+pub(crate) const WAIT_SECONDS: std::ops::RangeInclusive<i32> = 0..=60;
 /// The maximum number of events in a batch: published, claimed or settled.
-pub const BATCH: usize = 1000;
+pub(crate) const BATCH: usize = 1000;
 /// The maximum number of steps of a backoff schedule.
-pub const SCHEDULE_STEPS: usize = 100;
+pub(crate) const SCHEDULE_STEPS: usize = 100;
 /// The allowed number of rows of one page of a list.
-pub const PAGE: std::ops::RangeInclusive<i64> = 1..=500;
+pub(crate) const PAGE: std::ops::RangeInclusive<i64> = 1..=500;
 
 // Limits and defaults of subscriptions.
 
 /// The maximum length of a subscription's name in characters.
-pub const SUBSCRIPTION_NAME_CHARS: usize = 255;
+pub(crate) const SUBSCRIPTION_NAME_CHARS: usize = 255;
 /// The maximum length of a URL in characters.
-pub const URL_CHARS: usize = 2048;
+pub(crate) const URL_CHARS: usize = 2048;
 /// The maximum number of event type patterns of a subscription.
-pub const EVENT_PATTERNS: usize = 100;
+pub(crate) const EVENT_PATTERNS: usize = 100;
 /// The maximum length of a path into a payload in characters.
-pub const PATH_CHARS: usize = 255;
+pub(crate) const PATH_CHARS: usize = 255;
 /// The maximum number of segments of a path into a payload.
-pub const PATH_SEGMENTS: usize = 16;
+pub(crate) const PATH_SEGMENTS: usize = 16;
 /// The maximum size of a filter in bytes, as JSON without whitespace.
-pub const FILTER_BYTES: usize = 16 * 1024;
+pub(crate) const FILTER_BYTES: usize = 16 * 1024;
 /// The maximum number of conditions of a filter.
-pub const FILTER_CONDITIONS: usize = 100;
+pub(crate) const FILTER_CONDITIONS: usize = 100;
 /// The maximum nesting depth of a filter, and of a value in a filter.
-pub const FILTER_DEPTH: usize = 8;
+pub(crate) const FILTER_DEPTH: usize = 8;
 /// The maximum number of values in one list of a filter.
-pub const FILTER_VALUES: usize = 100;
+pub(crate) const FILTER_VALUES: usize = 100;
 /// The maximum length of one string in a filter in characters.
-pub const FILTER_STRING_CHARS: usize = 1_000;
+pub(crate) const FILTER_STRING_CHARS: usize = 1_000;
 /// The number of bytes that all filters together may read for one request, divided equally among its
 /// events. [`MATCHING_PAYLOAD_READS`] is added to it.
-pub const MATCHING_REQUEST_BYTES: u64 = 16 * 1024 * 1024;
+pub(crate) const MATCHING_REQUEST_BYTES: u64 = 16 * 1024 * 1024;
 /// The number of times that all filters together may read each payload, in addition to
 /// [`MATCHING_REQUEST_BYTES`]. One filter may use half of the sum.
-pub const MATCHING_PAYLOAD_READS: u64 = 16;
+pub(crate) const MATCHING_PAYLOAD_READS: u64 = 16;
 /// The number of bytes that every filter may read for an event, however many filters there are.
-pub const FILTER_LEAST_WORK_BYTES: u64 = 4 * 1024;
+pub(crate) const FILTER_LEAST_WORK_BYTES: u64 = 4 * 1024;
 /// The maximum number of headers that a subscription adds.
-pub const HEADERS: usize = 32;
+pub(crate) const HEADERS: usize = 32;
 /// The maximum length of a header's name in characters.
-pub const HEADER_NAME_CHARS: usize = 100;
+pub(crate) const HEADER_NAME_CHARS: usize = 100;
 /// The maximum length of a header's value in characters.
-pub const HEADER_VALUE_CHARS: usize = 2_000;
+pub(crate) const HEADER_VALUE_CHARS: usize = 2_000;
 /// The allowed timeouts of a webhook request in milliseconds.
-pub const TIMEOUT_MS: std::ops::RangeInclusive<i32> = 100..=60_000;
+pub(crate) const TIMEOUT_MS: std::ops::RangeInclusive<i32> = 100..=60_000;
 /// The default timeout of a webhook request in milliseconds.
-pub const DEFAULT_TIMEOUT_MS: i32 = 10_000;
+pub(crate) const DEFAULT_TIMEOUT_MS: i32 = 10_000;
 /// The allowed number of webhook requests for one event.
-pub const MAX_ATTEMPTS: std::ops::RangeInclusive<i32> = 1..=100;
+pub(crate) const MAX_ATTEMPTS: std::ops::RangeInclusive<i32> = 1..=100;
 /// The default number of webhook requests for one event.
-pub const DEFAULT_MAX_ATTEMPTS: i32 = 4;
+pub(crate) const DEFAULT_MAX_ATTEMPTS: i32 = 4;
 /// The default waits between webhook requests for one event, in seconds.
-pub const DEFAULT_RETRY_SECONDS: [i64; 3] = [5, 30, 300];
+pub(crate) const DEFAULT_RETRY_SECONDS: [i64; 3] = [5, 30, 300];
 /// The minimum wait of a subscription with jitter and no floor, in seconds. If its `base_seconds` is
 /// less, that is the minimum.
-pub const RETRY_FLOOR_SECONDS: i64 = 1;
+pub(crate) const RETRY_FLOOR_SECONDS: i64 = 1;
 /// The maximum number of items of `retry_on`.
-pub const RETRY_ON: usize = 100;
+pub(crate) const RETRY_ON: usize = 100;
 /// The allowed number of concurrent webhook requests of a subscription.
-pub const MAX_CONCURRENCY: std::ops::RangeInclusive<i32> = 1..=1000;
+pub(crate) const MAX_CONCURRENCY: std::ops::RangeInclusive<i32> = 1..=1000;
 /// The default number of concurrent webhook requests of a subscription.
-pub const DEFAULT_MAX_CONCURRENCY: i32 = 16;
+pub(crate) const DEFAULT_MAX_CONCURRENCY: i32 = 16;
 /// The allowed number of webhook requests per second of a subscription.
-pub const RATE_PER_SECOND: std::ops::RangeInclusive<f64> = 0.01..=10_000.0;
+pub(crate) const RATE_PER_SECOND: std::ops::RangeInclusive<f64> = 0.01..=10_000.0;
 /// The maximum wait that a receiver's `Retry-After` can cause, in seconds.
-pub const RETRY_AFTER_SECONDS: f64 = 86_400.0;
+pub(crate) const RETRY_AFTER_SECONDS: f64 = 86_400.0;
 /// The maximum number of paths in `keep`, and in `drop`, of a transform.
-pub const TRANSFORM_PATHS: usize = 100;
+pub(crate) const TRANSFORM_PATHS: usize = 100;
 /// The maximum size of a template in bytes.
-pub const TEMPLATE_BYTES: usize = 16 * 1024;
+pub(crate) const TEMPLATE_BYTES: usize = 16 * 1024;
 /// The maximum number of tokens in one tag of a template.
-pub const TEMPLATE_TAG_TOKENS: usize = 200;
+pub(crate) const TEMPLATE_TAG_TOKENS: usize = 200;
 /// The maximum number of `elif` branches in a template.
-pub const TEMPLATE_BRANCHES: usize = 100;
+pub(crate) const TEMPLATE_BRANCHES: usize = 100;
 /// The number of steps that a template may take for a small payload.
-pub const TEMPLATE_STEPS: u64 = 100_000;
+pub(crate) const TEMPLATE_STEPS: u64 = 100_000;
 /// The number of steps that a template may take for the largest payload.
-pub const TEMPLATE_LEAST_STEPS: u64 = 2_000;
+pub(crate) const TEMPLATE_LEAST_STEPS: u64 = 2_000;
 /// The number of bytes that a template may read. Every step may read the whole payload, so a larger
 /// payload allows fewer steps.
-pub const TEMPLATE_WORK_BYTES: u64 = 100_000_000;
+pub(crate) const TEMPLATE_WORK_BYTES: u64 = 100_000_000;
 /// The number of bytes of intermediate results that the filters of a template may produce.
-pub const TEMPLATE_SCRATCH_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const TEMPLATE_SCRATCH_BYTES: usize = 8 * 1024 * 1024;
 /// The maximum size of a rendered template in bytes.
-pub const RENDERED_BYTES: usize = 1024 * 1024;
+pub(crate) const RENDERED_BYTES: usize = 1024 * 1024;
 /// The maximum length of the content type of a rendered template in characters.
-pub const CONTENT_TYPE_CHARS: usize = 255;
+pub(crate) const CONTENT_TYPE_CHARS: usize = 255;
 /// The allowed size of the key of a secret in bytes.
-pub const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+pub(crate) const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// The maximum number of secrets of a subscription in use at once: the current one, and those that are
 /// being replaced.
-pub const SECRETS: i64 = 10;
+pub(crate) const SECRETS: i64 = 10;
 /// The maximum time that an old secret stays in use beside the new one, in seconds: 7 days.
-pub const SECRET_OVERLAP_SECONDS: i64 = 604_800;
+pub(crate) const SECRET_OVERLAP_SECONDS: i64 = 604_800;
 /// The default time that an old secret stays in use beside the new one, in seconds: 1 day.
-pub const DEFAULT_SECRET_OVERLAP_SECONDS: i64 = 86_400;
+pub(crate) const DEFAULT_SECRET_OVERLAP_SECONDS: i64 = 86_400;
 /// The allowed rate of a bulk replay, in dead letters per second.
-pub const REPLAYS_PER_SECOND: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
+pub(crate) const REPLAYS_PER_SECOND: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
 /// The default rate of a bulk replay, in dead letters per second.
-pub const DEFAULT_REPLAYS_PER_SECOND: f64 = 10.0;
+pub(crate) const DEFAULT_REPLAYS_PER_SECOND: f64 = 10.0;

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 /// The names and raw values of an object, in the given order, including repeated names.
 #[derive(Debug)]
-pub struct RawEntries<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
+pub(crate) struct RawEntries<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for RawEntries<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

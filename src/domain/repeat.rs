@@ -9,7 +9,7 @@ use super::json::RawJson;
 
 /// A recorded settlement.
 #[derive(Debug, Clone, Copy)]
-pub struct Recorded<'a> {
+pub(crate) struct Recorded<'a> {
     /// Its log entry; `None` once that has been pruned.
     pub line: Option<RecordedLine<'a>>,
     /// The result on the delivery's row.
@@ -18,7 +18,7 @@ pub struct Recorded<'a> {
 
 /// The part of a log entry that describes a settlement.
 #[derive(Debug, Clone, Copy)]
-pub struct RecordedLine<'a> {
+pub(crate) struct RecordedLine<'a> {
     /// The status code that the worker reported.
     pub status_code: Option<i32>,
     pub error_message: Option<&'a str>,
@@ -38,13 +38,13 @@ impl<'a> From<&'a LogLine> for RecordedLine<'a> {
 
 impl Recorded<'_> {
     /// Returns whether a completion with this report has the recorded content.
-    pub fn is_completion(&self, report: &Report) -> bool {
+    pub(crate) fn is_completion(&self, report: &Report) -> bool {
         let is_same_line = self.line.is_none_or(|line| line.status_code == report.status_code);
         is_same_line && self.result == report.result.as_ref()
     }
 
     /// Returns whether a failure with this report has the recorded content.
-    pub fn is_failure(&self, report: &Report, retryable: bool) -> bool {
+    pub(crate) fn is_failure(&self, report: &Report, retryable: bool) -> bool {
         self.line.is_none_or(|line| {
             line.status_code == report.status_code
                 && line.error_message == report.error_message.as_deref()

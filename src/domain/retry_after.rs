@@ -9,7 +9,7 @@ use super::limits;
 /// Returns the number of seconds from `now` that a header value means, which is a number of seconds
 /// or a date. The result is between 0 and [`limits::RETRY_AFTER_SECONDS`], or `None` if the value is
 /// invalid.
-pub fn parse(value: &str, now: DateTime<Utc>) -> Option<f64> {
+pub(crate) fn parse(value: &str, now: DateTime<Utc>) -> Option<f64> {
     let value = value.trim_matches([' ', '\t']);
     let seconds = if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         // Any number of digits: a number too large for a float becomes infinite, and is capped below.

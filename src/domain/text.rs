@@ -2,7 +2,7 @@
 //! a maximum length.
 
 /// Checks a string of 1 to `max` characters. The error is the reason for refusal.
-pub fn check(value: &str, max: usize) -> Result<(), String> {
+pub(crate) fn check(value: &str, max: usize) -> Result<(), String> {
     if value.is_empty() {
         return Err("must not be empty".into());
     }
@@ -10,7 +10,7 @@ pub fn check(value: &str, max: usize) -> Result<(), String> {
 }
 
 /// Checks a string of 0 to `max` characters. The error is the reason for refusal.
-pub fn check_optional(value: &str, max: usize) -> Result<(), String> {
+pub(crate) fn check_optional(value: &str, max: usize) -> Result<(), String> {
     if value.contains('\0') {
         return Err("must not contain the character U+0000".into());
     }

@@ -6,7 +6,7 @@
 use chrono::{DateTime, Datelike, Utc};
 
 /// Parses a timestamp. A leap second becomes the second after it.
-pub fn parse(text: &str) -> Result<DateTime<Utc>, String> {
+pub(crate) fn parse(text: &str) -> Result<DateTime<Utc>, String> {
     DateTime::parse_from_rfc3339(text)
         .ok()
         .and_then(|time| DateTime::from_timestamp_micros(time.timestamp_micros()))

@@ -6,7 +6,7 @@
 use super::{limits, text};
 
 /// Checks that `value` is `{hostname}:{pid}`.
-pub fn check(value: &str) -> Result<(), String> {
+pub(crate) fn check(value: &str) -> Result<(), String> {
     const SHAPE: &str = "must be {hostname}:{pid}, such as worker-02:8742";
     text::check(value, limits::WORKER_ID_CHARS)?;
     let (host, pid) = value.rsplit_once(':').ok_or(SHAPE)?;

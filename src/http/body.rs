@@ -15,23 +15,23 @@ use crate::error::Error;
 
 /// The maximum size of a body with one event: the largest payload, plus space for all other fields
 /// at their limits, with every character escaped in 12 bytes.
-pub const MAX_EVENT_BYTES: usize = limits::PAYLOAD_BYTES + 512 * 1024;
+pub(crate) const MAX_EVENT_BYTES: usize = limits::PAYLOAD_BYTES + 512 * 1024;
 
 /// The maximum size of a body with a batch of events or settlements.
-pub const MAX_BATCH_BYTES: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_BATCH_BYTES: usize = 16 * 1024 * 1024;
 
 /// The time within which a body must arrive.
 const TIMEOUT_SECONDS: u64 = 30;
 
 /// A request body, with its share of the memory for bodies.
-pub struct Body {
+pub(crate) struct Body {
     bytes: Bytes,
     share: Share,
 }
 
 impl Body {
     /// Frees the bytes and keeps the share. For handlers that have copied what they need.
-    pub fn into_share(self) -> Share {
+    pub(crate) fn into_share(self) -> Share {
         self.share
     }
 }
@@ -44,7 +44,7 @@ impl std::ops::Deref for Body {
 }
 
 /// Reads a JSON body of at most `limit` bytes.
-pub async fn read_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
+pub(crate) async fn read_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
     if !is_json(request) {
         return Err(Error::UnsupportedMediaType);
     }
@@ -52,20 +52,24 @@ pub async fn read_json(request: &HttpRequest, payload: Payload, limit: usize) ->
 }
 
 /// Reads a JSON body of at most `limit` bytes, and refuses query parameters.
-pub async fn read_json_without_query(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
+pub(crate) async fn read_json_without_query(
+    request: &HttpRequest,
+    payload: Payload,
+    limit: usize,
+) -> Result<Body, Error> {
     expect_no_query(request)?;
     read_json(request, payload, limit).await
 }
 
 /// Refuses query parameters and a body.
-pub async fn expect_no_input(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
+pub(crate) async fn expect_no_input(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
     expect_no_query(request)?;
     expect_empty_body(request, payload).await
 }
 
 /// Refuses a body that has fields. Endpoints that take their parameters from the query use this:
 /// if they ignored the body, `{"dry_run":true}` sent there would cause a real run.
-pub async fn expect_empty_body(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
+pub(crate) async fn expect_empty_body(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
     let body = read(request, payload, MAX_EVENT_BYTES).await?;
     if body.is_empty() {
         return Ok(());
@@ -163,7 +167,7 @@ fn is_json(request: &HttpRequest) -> bool {
 }
 
 /// Reads the id of a path such as `/events/{id}`.
-pub async fn path_id<Id: From<i64>>(request: &HttpRequest) -> Result<Id, Error> {
+pub(crate) async fn path_id<Id: From<i64>>(request: &HttpRequest) -> Result<Id, Error> {
     let text = actix_web::web::Path::<String>::extract(request).await;
     let id = text.ok().and_then(|text| text.parse::<i64>().ok()).filter(|id| *id > 0);
     id.map(Id::from).ok_or_else(|| Error::invalid("id", "must be a positive 64-bit integer"))

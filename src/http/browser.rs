@@ -23,7 +23,7 @@ static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const PROBES: [&str; 2] = ["/health", "/ready"];
 
 /// Returns the reason to refuse a request, or `None` if it is allowed.
-pub fn refusal(request: &ServiceRequest) -> Option<Problem> {
+pub(crate) fn refusal(request: &ServiceRequest) -> Option<Problem> {
     if !is_for_this_server(request) {
         let detail = "the request is for a host that is not this server's; --allowed-hosts names its hosts";
         return Some(Problem::new(Code::HostNotAllowed, detail));

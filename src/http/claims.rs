@@ -24,7 +24,7 @@ struct ClaimedEvents<'a> {
 }
 
 /// `GET /events/subscribe`: claims one event, or a batch if `max` is given.
-pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let max = query.integer("max", 1..=limits::BATCH);
     let worker_id = query.required("worker_id", Fields::worker_id);
@@ -40,7 +40,7 @@ pub async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<Htt
 }
 
 /// `POST /events/claim`: claims a batch. A request with the same `request_id` may be repeated.
-pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub(crate) async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let worker_id = fields.required("worker_id", Fields::worker_id);
@@ -57,7 +57,7 @@ pub async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload)
 
 /// Reads `tags`, `wait` and `lease`, which all claims have. Reads all of them even if `worker_id` is
 /// invalid, because fields that are not read are reported as unknown.
-pub fn read_claim<V: FieldValue>(
+pub(crate) fn read_claim<V: FieldValue>(
     fields: &mut Fields<'_, V>,
     worker_id: Option<String>,
     max: usize,

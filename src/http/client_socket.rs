@@ -27,7 +27,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// is slow to read its response.
 const MAX_LINGER: Duration = Duration::from_secs(75);
 
-pub struct ClientSocket {
+pub(crate) struct ClientSocket {
     socket: TcpStream,
     claims: Rc<SentClaims>,
     closing: Option<Closing>,
@@ -40,12 +40,12 @@ struct Closing {
 }
 
 impl ClientSocket {
-    pub fn new(socket: TcpStream) -> Self {
+    pub(crate) fn new(socket: TcpStream) -> Self {
         ClientSocket { socket, claims: Rc::default(), closing: None }
     }
 
     /// Returns the claims that are sent over this connection.
-    pub fn claims(&self) -> Rc<SentClaims> {
+    pub(crate) fn claims(&self) -> Rc<SentClaims> {
         self.claims.clone()
     }
 

@@ -29,17 +29,17 @@ const PIECE: usize = 1024;
 
 /// Whether there is a response to the current request of a connection.
 #[derive(Default)]
-pub struct RequestState {
+pub(crate) struct RequestState {
     is_answered: Cell<bool>,
     waker: Cell<Option<Waker>>,
 }
 
 /// Marks the current request as answered when it is dropped.
-pub struct RequestGuard(Rc<RequestState>);
+pub(crate) struct RequestGuard(Rc<RequestState>);
 
 impl RequestState {
     /// Returns the guard of a request that is being handled.
-    pub fn guard(request: &actix_web::dev::ServiceRequest) -> Option<RequestGuard> {
+    pub(crate) fn guard(request: &actix_web::dev::ServiceRequest) -> Option<RequestGuard> {
         request.conn_data::<Rc<RequestState>>().cloned().map(RequestGuard)
     }
 }
@@ -54,7 +54,7 @@ impl Drop for RequestGuard {
 }
 
 /// A client's connection.
-pub struct Connection {
+pub(crate) struct Connection {
     socket: ClientSocket,
     framing: Framing,
     request_state: Rc<RequestState>,
@@ -63,7 +63,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: TcpStream) -> Self {
         Connection {
             socket: ClientSocket::new(stream),
             framing: Framing::default(),
@@ -73,11 +73,11 @@ impl Connection {
     }
 
     /// Returns the claims that are sent over this connection.
-    pub fn claims(&self) -> Rc<SentClaims> {
+    pub(crate) fn claims(&self) -> Rc<SentClaims> {
         self.socket.claims()
     }
 
-    pub fn request_state(&self) -> Rc<RequestState> {
+    pub(crate) fn request_state(&self) -> Rc<RequestState> {
         self.request_state.clone()
     }
 

@@ -10,14 +10,14 @@ use crate::error::Error;
 
 /// The end of a page.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Cursor {
+pub(crate) struct Cursor {
     epoch: String,
     position: i64,
 }
 
 impl Cursor {
     /// Parses a cursor of any history.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (epoch, digits) = text.split_once('_').filter(|(epoch, _)| is_epoch(epoch))?;
         let is_plain = (1..=19).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
         let position = digits.parse().ok().filter(|_| is_plain)?;
@@ -36,7 +36,11 @@ impl Cursor {
 }
 
 /// Returns the position after which the page of a cursor begins.
-pub async fn position_of(cursor: Option<Cursor>, engine: &Engine, numbers: Numbers) -> Result<Option<i64>, Error> {
+pub(crate) async fn position_of(
+    cursor: Option<Cursor>,
+    engine: &Engine,
+    numbers: Numbers,
+) -> Result<Option<i64>, Error> {
     match cursor {
         Some(cursor) => cursor.position(engine, numbers).await.map(Some),
         None => Ok(None),
@@ -44,7 +48,11 @@ pub async fn position_of(cursor: Option<Cursor>, engine: &Engine, numbers: Numbe
 }
 
 /// Returns the cursor to the page after `position`, as text.
-pub async fn next_cursor(position: Option<i64>, engine: &Engine, numbers: Numbers) -> Result<Option<String>, Error> {
+pub(crate) async fn next_cursor(
+    position: Option<i64>,
+    engine: &Engine,
+    numbers: Numbers,
+) -> Result<Option<String>, Error> {
     let Some(position) = position else { return Ok(None) };
     Ok(Some(format!("{}_{position}", engine.epoch_for_cursor(numbers, position).await?)))
 }

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::store::lists::dead_letters::{self, DeadLetterFilter, DeadLetterRow, Range, WholeDeadLetter};
 
 /// The values of `config` in a request, for error texts.
-pub const CONFIGS: &str = "current, original";
+pub(crate) const CONFIGS: &str = "current, original";
 
 #[derive(Serialize)]
 struct DeadLetterView<'a> {
@@ -96,7 +96,7 @@ struct DeadLetters<'a> {
 }
 
 /// `GET /dead-letters`: lists dead letters without their snapshots.
-pub async fn list_dead_letters(
+pub(crate) async fn list_dead_letters(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -120,7 +120,11 @@ pub async fn list_dead_letters(
 }
 
 /// `GET /dead-letters/{id}`: returns a dead letter with its snapshots.
-pub async fn get_dead_letter(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn get_dead_letter(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
@@ -130,7 +134,7 @@ pub async fn get_dead_letter(engine: Data<Engine>, scope: Scope, request: HttpRe
 }
 
 /// `POST /dead-letters/{id}/replay`: sends a dead letter again.
-pub async fn replay_dead_letter(
+pub(crate) async fn replay_dead_letter(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,

@@ -28,7 +28,7 @@ const ATTEMPTS_PER_DELIVERY: i64 = 500;
 
 /// A push in a response.
 #[derive(Serialize)]
-pub struct DeliveryView<'a> {
+pub(crate) struct DeliveryView<'a> {
     pub id: DeliveryId,
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,
@@ -54,7 +54,7 @@ pub struct DeliveryView<'a> {
 
 impl<'a> DeliveryView<'a> {
     /// Returns the view of a push without its attempts.
-    pub fn of(row: &'a PushRow) -> Self {
+    pub(crate) fn of(row: &'a PushRow) -> Self {
         let status = row.status.0;
         DeliveryView {
             id: row.id,
@@ -80,7 +80,7 @@ impl<'a> DeliveryView<'a> {
 
 /// An attempt in a response.
 #[derive(Serialize)]
-pub struct AttemptView<'a> {
+pub(crate) struct AttemptView<'a> {
     pub number: i32,
     pub started_at: Timestamp,
     pub duration_ms: Option<i64>,
@@ -116,7 +116,11 @@ struct Deliveries<'a> {
 }
 
 /// `GET /deliveries`: lists pushes without their attempts.
-pub async fn list_deliveries(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn list_deliveries(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let filter = PushFilter {
         event_id: query.id("event_id"),
@@ -134,7 +138,11 @@ pub async fn list_deliveries(engine: Data<Engine>, scope: Scope, request: HttpRe
 }
 
 /// `GET /deliveries/{id}`: returns a push with its attempts.
-pub async fn get_delivery(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn get_delivery(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
@@ -146,7 +154,7 @@ pub async fn get_delivery(engine: Data<Engine>, scope: Scope, request: HttpReque
 }
 
 /// `POST /deliveries/{id}/retry`: returns a FAILED or CANCELLED push to PENDING.
-pub async fn retry_delivery(
+pub(crate) async fn retry_delivery(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -160,7 +168,7 @@ pub async fn retry_delivery(
 }
 
 /// `POST /deliveries/{id}/cancel`: cancels a push, or requests that if it is being sent.
-pub async fn cancel_delivery(
+pub(crate) async fn cancel_delivery(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -174,7 +182,7 @@ pub async fn cancel_delivery(
 }
 
 /// `POST /deliveries/{id}/dead-letter`: moves a PENDING push to the dead letters.
-pub async fn dead_letter_delivery(
+pub(crate) async fn dead_letter_delivery(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,

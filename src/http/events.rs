@@ -37,10 +37,10 @@ const DELIVERIES_PER_EVENT: i64 = 100;
 const MAX_OFFSET: i64 = 10_000;
 
 /// The values of `status` in a request, for error texts.
-pub const STATES: &str = "PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED";
+pub(crate) const STATES: &str = "PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED";
 
 /// `POST /events`: publishes an event.
-pub async fn publish_event(
+pub(crate) async fn publish_event(
     engine: Data<Engine>,
     request: HttpRequest,
     payload: Payload,
@@ -69,7 +69,7 @@ struct Events<'a> {
 }
 
 /// `POST /events/batch`: publishes all events of a batch, or none.
-pub async fn publish_batch(
+pub(crate) async fn publish_batch(
     engine: Data<Engine>,
     request: HttpRequest,
     payload: Payload,
@@ -89,7 +89,7 @@ pub async fn publish_batch(
 }
 
 /// `GET /events/{id}`: returns an event, with its logs and deliveries if requested.
-pub async fn get_event(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn get_event(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let mut query = read_query(&request)?;
     let include_logs = query.boolean("include_logs").unwrap_or(false);
@@ -128,7 +128,11 @@ struct EventList<'a> {
 }
 
 /// `GET /events`: lists events without their payloads.
-pub async fn list_events(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn list_events(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let filter = read_filter(&mut query);
     let after = read_cursor(&mut query);
@@ -154,7 +158,7 @@ pub async fn list_events(engine: Data<Engine>, scope: Scope, request: HttpReques
 }
 
 /// Reads the filters of lists and bulk operations.
-pub fn read_filter(query: &mut Query) -> EventFilter {
+pub(crate) fn read_filter(query: &mut Query) -> EventFilter {
     EventFilter {
         status: query.word("status", Status::parse, STATES),
         tags: query.some_tags("tags").unwrap_or_default().as_slice().to_vec(),

@@ -6,7 +6,7 @@
 
 /// How far the current request has been read.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Framing {
+pub(crate) enum Framing {
     /// Inside the head. Holds the part of it that has arrived.
     Head(Vec<u8>),
     /// Inside the body. Holds the number of missing bytes; 0 is the end of the request.
@@ -17,7 +17,7 @@ pub enum Framing {
 
 /// How far a chunked body has been read.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Chunks {
+pub(crate) enum Chunks {
     /// Inside the line with the size of the next chunk.
     Size {
         /// The size according to the digits read so far.
@@ -81,13 +81,13 @@ impl Default for Framing {
 
 impl Framing {
     /// Returns whether the whole request has been read.
-    pub fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         matches!(self, Framing::Body(0) | Framing::Chunks(Chunks::End))
     }
 
     /// Reads bytes. Returns the number of them that belong to the request, which is at least 1 unless
     /// `bytes` is empty or the request is at its end.
-    pub fn take(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         if let Framing::Head(seen) = self {
             let Some((end, body)) = read_head(seen, bytes) else { return bytes.len() };

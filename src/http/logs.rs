@@ -21,7 +21,7 @@ struct Logs<'a> {
 }
 
 /// `GET /logs`: lists log entries.
-pub async fn list_logs(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn list_logs(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let actions = Action::ALL.map(Action::as_str).join(", ");
     let mut query = read_query(&request)?;
     let filter = LogFilter {

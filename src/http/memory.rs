@@ -17,30 +17,30 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::error::Error;
 
 /// Bodies of up to this many bytes are small.
-pub const SMALL_BODY: usize = 64 * 1024;
+pub(crate) const SMALL_BODY: usize = 64 * 1024;
 
 /// The time that a request waits for memory.
 const MAX_WAIT: Duration = Duration::from_secs(4);
 
 /// The memory for bodies of one server.
 #[derive(Clone)]
-pub struct RequestMemory {
+pub(crate) struct RequestMemory {
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
 }
 
 /// A request's share of the memory. Dropping it frees the share.
-pub struct Share(OwnedSemaphorePermit);
+pub(crate) struct Share(OwnedSemaphorePermit);
 
 impl RequestMemory {
     /// Creates a memory of `megabytes`, half of it for small bodies.
-    pub fn new(megabytes: usize) -> Self {
+    pub(crate) fn new(megabytes: usize) -> Self {
         let bytes = megabytes * 1024 * 1024;
         RequestMemory { small: Arc::new(Semaphore::new(bytes / 2)), large: Arc::new(Semaphore::new(bytes / 2)) }
     }
 
     /// Takes a share for a body of up to `bytes`.
-    pub async fn take(&self, bytes: usize) -> Result<Share, Error> {
+    pub(crate) async fn take(&self, bytes: usize) -> Result<Share, Error> {
         self.take_within(bytes, MAX_WAIT).await
     }
 
@@ -58,7 +58,7 @@ impl RequestMemory {
 
 impl Share {
     /// Frees all but `bytes` of the share.
-    pub fn shrink(&mut self, bytes: usize) {
+    pub(crate) fn shrink(&mut self, bytes: usize) {
         let surplus = self.0.num_permits().saturating_sub(bytes);
         drop(self.0.split(surplus));
     }

@@ -3,38 +3,38 @@
 //! [`routes`] lists every endpoint on one page. `openapi.yaml` describes the same endpoints, and a
 //! test checks that neither has one that the other lacks.
 
-pub mod body;
-pub mod browser;
+pub(crate) mod body;
+pub(crate) mod browser;
 pub mod claim_body;
-pub mod claims;
-pub mod client_socket;
-pub mod connection;
-pub mod cursor;
-pub mod dead_letters;
-pub mod deliveries;
+pub(crate) mod claims;
+pub(crate) mod client_socket;
+pub(crate) mod connection;
+pub(crate) mod cursor;
+pub(crate) mod dead_letters;
+pub(crate) mod deliveries;
 pub mod docs;
-pub mod events;
-pub mod framing;
-pub mod health;
-pub mod logs;
-pub mod memory;
-pub mod metrics;
-pub mod new_event;
-pub mod operate;
+pub(crate) mod events;
+pub(crate) mod framing;
+pub(crate) mod health;
+pub(crate) mod logs;
+pub(crate) mod memory;
+pub(crate) mod metrics;
+pub(crate) mod new_event;
+pub(crate) mod operate;
 pub mod problem;
-pub mod query;
-pub mod replays;
-pub mod request_id;
-pub mod scope;
-pub mod sent_claims;
-pub mod server;
-pub mod sliced_body;
-pub mod subscriptions;
-pub mod tags;
-pub mod tcp_info;
-pub mod view;
-pub mod work;
-pub mod workers;
+pub(crate) mod query;
+pub(crate) mod replays;
+pub(crate) mod request_id;
+pub(crate) mod scope;
+pub(crate) mod sent_claims;
+pub(crate) mod server;
+pub(crate) mod sliced_body;
+pub(crate) mod subscriptions;
+pub(crate) mod tags;
+pub(crate) mod tcp_info;
+pub(crate) mod view;
+pub(crate) mod work;
+pub(crate) mod workers;
 
 use std::time::Duration;
 

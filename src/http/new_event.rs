@@ -10,7 +10,8 @@ use crate::domain::limits;
 use crate::domain::seconds::Seconds;
 
 /// Reads one event. Errors are collected in `fields`.
-pub fn read_event(fields: &mut RawFields<'_>, traceparent: Option<&str>) -> Option<NewEvent> {
+#[expect(clippy::unnecessary_wraps, reason = "readers of batch items return options")]
+pub(crate) fn read_event(fields: &mut RawFields<'_>, traceparent: Option<&str>) -> Option<NewEvent> {
     let title = fields.text("title", limits::TITLE_CHARS);
     let event_type = fields.text("event_type", limits::NAME_CHARS);
     let tags = fields.tags("tags").unwrap_or_default();
@@ -85,7 +86,7 @@ fn read_backoff(fields: &mut RawFields<'_>) -> Option<Backoff> {
 
 /// Returns the W3C `traceparent` of a request. According to the standard, a malformed header is
 /// ignored and not an error.
-pub fn traceparent(request: &HttpRequest) -> Option<String> {
+pub(crate) fn traceparent(request: &HttpRequest) -> Option<String> {
     let value = request.headers().get("traceparent")?.to_str().ok()?;
     let parts: Vec<&str> = value.split('-').collect();
     let [version, trace, parent, flags] = parts.as_slice() else { return None };

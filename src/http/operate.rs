@@ -16,10 +16,10 @@ use crate::engine::operate::{Holder, ResetPreview};
 use crate::error::Error;
 
 /// A worker counts as stale in `/workers` if an event that it holds has not changed for this long.
-pub const STALE_SECONDS: f64 = 30.0;
+pub(crate) const STALE_SECONDS: f64 = 30.0;
 
 /// `POST /events/{id}/reset`: returns a PROCESSING event to PENDING.
-pub async fn reset_event(
+pub(crate) async fn reset_event(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -33,7 +33,7 @@ pub async fn reset_event(
 }
 
 /// `POST /events/{id}/retry`: returns a FAILED or CANCELLED event to PENDING.
-pub async fn retry_event(
+pub(crate) async fn retry_event(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -47,7 +47,7 @@ pub async fn retry_event(
 }
 
 /// `POST /events/{id}/cancel`: cancels an event, or requests that if a worker holds it.
-pub async fn cancel_event(
+pub(crate) async fn cancel_event(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -62,7 +62,7 @@ pub async fn cancel_event(
 
 /// `POST /events/reset`: resets all events whose lease has expired. With `stale_for`, resets all
 /// events whose worker has been silent for that many seconds.
-pub async fn reset_stale(
+pub(crate) async fn reset_stale(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -90,7 +90,7 @@ fn holders_view(holders: &[Holder]) -> Vec<Value> {
 }
 
 /// `POST /events/retry`: retries all events that match the filter.
-pub async fn retry_events(
+pub(crate) async fn retry_events(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -110,7 +110,7 @@ pub async fn retry_events(
 }
 
 /// Reads the query of operations whose only parameter is `reason`.
-pub fn read_reason(request: &HttpRequest) -> Result<Option<String>, Error> {
+pub(crate) fn read_reason(request: &HttpRequest) -> Result<Option<String>, Error> {
     let mut query = read_query(request)?;
     let reason = query.text("reason", limits::NAME_CHARS);
     query.finish()?;

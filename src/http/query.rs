@@ -11,10 +11,10 @@ use crate::domain::limits;
 const NOT_UTF_8: &str = "must be UTF-8, URL-encoded";
 
 /// The query parameters of a request.
-pub type Query = Fields<'static, QueryValue>;
+pub(crate) type Query = Fields<'static, QueryValue>;
 
 /// Returns the query parameters of a request.
-pub fn read_query(request: &HttpRequest) -> Result<Query, InputError> {
+pub(crate) fn read_query(request: &HttpRequest) -> Result<Query, InputError> {
     let pairs = request.query_string().split('&').filter(|pair| !pair.is_empty());
     if pairs.clone().nth(MAX_FIELDS).is_some() {
         return Err(InputError::invalid("query", format!("must have at most {MAX_FIELDS} parameters")));
@@ -24,7 +24,7 @@ pub fn read_query(request: &HttpRequest) -> Result<Query, InputError> {
 }
 
 /// Refuses all query parameters.
-pub fn expect_no_query(request: &HttpRequest) -> Result<(), InputError> {
+pub(crate) fn expect_no_query(request: &HttpRequest) -> Result<(), InputError> {
     read_query(request)?.finish()
 }
 
@@ -36,12 +36,12 @@ fn read_pair(pair: &str) -> Result<(Cow<'static, str>, QueryValue), InputError> 
 }
 
 /// Reads `after` and `limit` of a list that is sorted by id.
-pub fn read_page(query: &mut Query) -> (Option<Cursor>, i64) {
+pub(crate) fn read_page(query: &mut Query) -> (Option<Cursor>, i64) {
     (read_cursor(query), query.integer("limit", limits::PAGE).unwrap_or(100))
 }
 
 /// Reads `after` of a list that is sorted by id.
-pub fn read_cursor(query: &mut Query) -> Option<Cursor> {
+pub(crate) fn read_cursor(query: &mut Query) -> Option<Cursor> {
     query.parse_text("after", |text| {
         Cursor::parse(text).ok_or_else(|| "must be the `next` of an earlier page".to_owned())
     })

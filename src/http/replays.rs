@@ -58,7 +58,7 @@ impl<'a> ReplayView<'a> {
 }
 
 /// `POST /dead-letters/replay`: starts a replay of all dead letters that match the filter.
-pub async fn start_replay(
+pub(crate) async fn start_replay(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -107,7 +107,11 @@ struct Replays<'a> {
 }
 
 /// `GET /replays`: lists replays.
-pub async fn list_replays(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn list_replays(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let (after, limit) = read_page(&mut query);
     query.finish()?;
@@ -119,7 +123,11 @@ pub async fn list_replays(engine: Data<Engine>, scope: Scope, request: HttpReque
 }
 
 /// `GET /replays/{id}`: returns a replay with its progress.
-pub async fn get_replay(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn get_replay(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
@@ -128,7 +136,7 @@ pub async fn get_replay(engine: Data<Engine>, scope: Scope, request: HttpRequest
 }
 
 /// `POST /replays/{id}/cancel`: stops a replay.
-pub async fn cancel_replay(
+pub(crate) async fn cancel_replay(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,

@@ -21,7 +21,7 @@ static HEADER: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_LENGTH: usize = 128;
 
 /// Handles one request.
-pub async fn follow_request(
+pub(crate) async fn follow_request(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {

@@ -28,7 +28,7 @@ const CLIENT_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An incident of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Incident {
+pub(crate) enum Incident {
     /// The client sent bytes.
     Received,
     /// The client closed its side.
@@ -54,7 +54,7 @@ enum Fate {
 
 /// The claims that were sent over one connection and are not known to have arrived.
 #[derive(Default)]
-pub struct SentClaims {
+pub(crate) struct SentClaims {
     unconfirmed: RefCell<Vec<Unconfirmed>>,
     /// The number of bytes that the kernel has accepted for sending.
     written: Cell<u64>,
@@ -69,33 +69,33 @@ struct Unconfirmed {
 
 impl SentClaims {
     /// Adds a claim whose response ends with the next write.
-    pub fn add(&self, claim: SentClaim) {
+    pub(crate) fn add(&self, claim: SentClaim) {
         self.unconfirmed.borrow_mut().push(Unconfirmed { claim, end: None });
     }
 
     /// Returns whether all claims are decided.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.unconfirmed.borrow().is_empty()
     }
 
     /// Returns whether the client has closed its side.
-    pub fn is_closed_by_client(&self) -> bool {
+    pub(crate) fn is_closed_by_client(&self) -> bool {
         self.is_closed_by_client.get()
     }
 
     /// Records that a write of `bytes` bytes begins, which is everything that the server has buffered.
-    pub fn before_write(&self, bytes: usize) {
+    pub(crate) fn before_write(&self, bytes: usize) {
         let end = self.written.get() + bytes as u64;
         self.unconfirmed.borrow_mut().iter_mut().for_each(|sent| sent.end = sent.end.or(Some(end)));
     }
 
     /// Records that the kernel has accepted `bytes` bytes.
-    pub fn after_write(&self, bytes: usize) {
+    pub(crate) fn after_write(&self, bytes: usize) {
         self.written.set(self.written.get() + bytes as u64);
     }
 
     /// Decides the claims after an incident. `info` is called only if there are any.
-    pub fn decide(&self, incident: Incident, info: impl FnOnce() -> Option<TcpInfo>) {
+    pub(crate) fn decide(&self, incident: Incident, info: impl FnOnce() -> Option<TcpInfo>) {
         if incident == Incident::Closed {
             self.is_closed_by_client.set(true);
         }

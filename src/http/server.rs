@@ -39,10 +39,10 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A socket that is bound to an address and does not listen yet.
-pub struct Bound(TcpSocket);
+pub(crate) struct Bound(TcpSocket);
 
 /// Binds an address. Connections are refused until the server listens.
-pub fn bind(address: SocketAddr) -> io::Result<Bound> {
+pub(crate) fn bind(address: SocketAddr) -> io::Result<Bound> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // Otherwise the connections of a server that was just stopped would block the address.
     socket.set_reuseaddr(true)?;
@@ -57,7 +57,7 @@ impl Bound {
 }
 
 /// Listens, and returns the server and its address. The server runs when it is awaited.
-pub fn serve(
+pub(crate) fn serve(
     bound: Bound,
     engine: &Engine,
     client: &Client,

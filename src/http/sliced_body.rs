@@ -17,10 +17,10 @@ use super::memory::Share;
 use crate::error::Error;
 
 /// The number of bytes that are passed to actix-http at a time.
-pub const SLICE: usize = 64 * 1024;
+pub(crate) const SLICE: usize = 64 * 1024;
 
 /// A body that is being sent.
-pub struct SlicedBody {
+pub(crate) struct SlicedBody {
     bytes: Bytes,
     /// The request's share of the memory for bodies. Kept because the response to a large request is
     /// often just as large.
@@ -45,7 +45,7 @@ impl MessageBody for SlicedBody {
 
 /// Returns a response with a JSON body of about `size` bytes. A large body keeps the request's share
 /// of the memory until it is sent.
-pub fn respond_json(
+pub(crate) fn respond_json(
     status: StatusCode,
     size: usize,
     view: &impl Serialize,
@@ -62,7 +62,7 @@ pub fn respond_json(
 }
 
 /// Serialises a view into a buffer of `size` bytes. A buffer that grows by doubling would be half empty.
-pub fn to_bytes(size: usize, view: &impl Serialize) -> Result<Vec<u8>, Error> {
+pub(crate) fn to_bytes(size: usize, view: &impl Serialize) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::with_capacity(size);
     serde_json::to_writer(&mut bytes, view).map_err(|error| Error::Internal(error.to_string()))?;
     Ok(bytes)

@@ -34,7 +34,7 @@ const MAX_SUBSCRIPTION_BYTES: usize = 256 * 1024;
 const TEST_EVENT: &str = "waybill.test";
 
 /// `POST /subscriptions`: creates a subscription, and returns its secret.
-pub async fn create_subscription(
+pub(crate) async fn create_subscription(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -61,7 +61,7 @@ pub async fn create_subscription(
 }
 
 /// `GET /subscriptions`: lists subscriptions.
-pub async fn list_subscriptions(
+pub(crate) async fn list_subscriptions(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -87,7 +87,11 @@ pub async fn list_subscriptions(
 }
 
 /// `GET /subscriptions/{id}`: returns a subscription.
-pub async fn get_subscription(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn get_subscription(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
@@ -97,7 +101,7 @@ pub async fn get_subscription(engine: Data<Engine>, scope: Scope, request: HttpR
 }
 
 /// `PATCH /subscriptions/{id}`: changes the given fields of a subscription.
-pub async fn change_subscription(
+pub(crate) async fn change_subscription(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -117,7 +121,7 @@ pub async fn change_subscription(
 }
 
 /// `DELETE /subscriptions/{id}`: deletes a subscription.
-pub async fn delete_subscription(
+pub(crate) async fn delete_subscription(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -130,7 +134,7 @@ pub async fn delete_subscription(
 }
 
 /// `POST /subscriptions/{id}/rotate-secret`: sets a new secret. The old one stays valid for a while.
-pub async fn rotate_secret(
+pub(crate) async fn rotate_secret(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -152,7 +156,7 @@ pub async fn rotate_secret(
 }
 
 /// `POST /subscriptions/{id}/resume`: ends the pause of the endpoint and closes its circuit breaker.
-pub async fn resume_subscription(
+pub(crate) async fn resume_subscription(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
@@ -168,7 +172,7 @@ pub async fn resume_subscription(
 ///
 /// The body of the receiver's response is not returned, because the caller may not be able to reach
 /// that receiver.
-pub async fn test_subscription(
+pub(crate) async fn test_subscription(
     engine: Data<Engine>,
     client: Data<Client>,
     request: HttpRequest,
@@ -220,7 +224,7 @@ async fn respond(engine: &Engine, row: &SubscriptionRow) -> Result<HttpResponse,
 
 fn read_secret(fields: &mut RawFields<'_>) -> Option<Secret> {
     let given: String = fields.value("secret", "a string")?;
-    let secret = text::check(&given, limits::NAME_CHARS).and_then(|_| Secret::parse(&given));
+    let secret = text::check(&given, limits::NAME_CHARS).and_then(|()| Secret::parse(&given));
     secret.map_err(|reason| fields.refuse("secret", reason)).ok()
 }
 

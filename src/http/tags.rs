@@ -35,7 +35,7 @@ struct TagView {
 }
 
 /// `GET /tags`: lists tags.
-pub async fn list_tags(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn list_tags(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let after = query.text("after", limits::TAG_CHARS).unwrap_or_default();
     let limit = query.integer("limit", limits::PAGE).unwrap_or(100);

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 /// The state of a TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TcpInfo {
+pub(crate) struct TcpInfo {
     /// The number of bytes that the peer's kernel has acknowledged since the connection was opened.
     /// Still available after a reset.
     pub acknowledged: u64,
@@ -24,7 +24,7 @@ impl TcpInfo {
     /// Returns the state of a connection that has received at least one byte, or `None` if the system
     /// does not report it.
     #[cfg(target_os = "linux")]
-    pub fn of(socket: &TcpStream) -> Option<Self> {
+    pub(crate) fn of(socket: &TcpStream) -> Option<Self> {
         let info = nix::sys::socket::getsockopt(socket, linux::ReadTcpInfo).ok()?;
         // A request has been received, so a kernel that reports 0 bytes does not count them.
         (info.bytes_received > 0).then(|| TcpInfo {
@@ -47,11 +47,12 @@ mod linux {
     use nix::{getsockopt_impl, sockopt_impl};
 
     /// The state "closed" in the kernel's `tcp_states.h`.
-    pub const TCP_CLOSE: u8 = 7;
+    pub(super) const TCP_CLOSE: u8 = 7;
 
     /// The first fields of the kernel's `struct tcp_info`, to which kernels only append.
     #[repr(C)]
     #[derive(Debug, Clone, Copy)]
+    #[expect(unreachable_pub, reason = "the socket option that the macro declares is public")]
     pub struct RawTcpInfo {
         pub state: u8,
         flags: [u8; 7],

@@ -17,7 +17,7 @@ use crate::store::tables::events::StoredEvent;
 
 /// A timestamp in RFC 3339 format, in UTC, ending in `Z`.
 #[derive(Debug, Clone, Copy)]
-pub struct Timestamp(pub DateTime<Utc>);
+pub(crate) struct Timestamp(pub DateTime<Utc>);
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -25,13 +25,13 @@ impl Serialize for Timestamp {
     }
 }
 
-pub fn timestamp(time: Option<DateTime<Utc>>) -> Option<Timestamp> {
+pub(crate) fn timestamp(time: Option<DateTime<Utc>>) -> Option<Timestamp> {
     time.map(Timestamp)
 }
 
 /// An event and its state.
 #[derive(Serialize)]
-pub struct EventView<'a> {
+pub(crate) struct EventView<'a> {
     #[serde(flatten)]
     event: EventFields<'a>,
     status: &'static str,
@@ -95,14 +95,14 @@ struct LeaseView {
 
 impl<'a> EventView<'a> {
     /// Returns the event with its payload.
-    pub fn whole(row: &'a EventRow) -> Self {
+    pub(crate) fn whole(row: &'a EventRow) -> Self {
         let mut view = Self::without_payload(row);
         view.event.has_payload = true;
         view
     }
 
     /// Returns the event as an element of a list.
-    pub fn without_payload(row: &'a EventRow) -> Self {
+    pub(crate) fn without_payload(row: &'a EventRow) -> Self {
         let EventRow { event, work } = row;
         EventView {
             event: EventFields { event, has_payload: false },
@@ -124,14 +124,14 @@ impl<'a> EventView<'a> {
     }
 
     /// Returns the event for its publisher. If it is pushed, with the number of its subscribers.
-    pub fn published((row, enqueued): &'a (EventRow, i32)) -> Self {
+    pub(crate) fn published((row, enqueued): &'a (EventRow, i32)) -> Self {
         let mut view = Self::whole(row);
         view.enqueued = Some(*enqueued).filter(|enqueued| *enqueued > 0 || row.event.tags.is_empty());
         view
     }
 
     /// Returns the event for the worker that claimed it.
-    pub fn claimed(row: &'a EventRow) -> Self {
+    pub(crate) fn claimed(row: &'a EventRow) -> Self {
         let mut view = Self::whole(row);
         view.lease = Some(LeaseView {
             lease_id: row.work.lease_id,
@@ -143,7 +143,7 @@ impl<'a> EventView<'a> {
 }
 
 /// Returns about how many bytes events take in a response.
-pub fn size_of<'a>(rows: impl IntoIterator<Item = &'a EventRow>) -> usize {
+pub(crate) fn size_of<'a>(rows: impl IntoIterator<Item = &'a EventRow>) -> usize {
     const ALL_BUT_JSON: usize = 1024;
     let json = |json: &Option<JsonColumn>| json.as_ref().map_or(0, |json| json.0.as_str().len());
     let bytes =
@@ -158,7 +158,7 @@ fn next_retry_at(work: &WorkColumns) -> Option<Timestamp> {
 
 /// An entry of the event log.
 #[derive(Serialize)]
-pub struct LogView<'a> {
+pub(crate) struct LogView<'a> {
     pub id: i64,
     pub event_id: EventId,
     /// Only of pushes.
@@ -185,7 +185,7 @@ pub struct LogView<'a> {
 }
 
 impl<'a> LogView<'a> {
-    pub fn of(entry: &'a LogEntry) -> Self {
+    pub(crate) fn of(entry: &'a LogEntry) -> Self {
         LogView {
             id: entry.id,
             event_id: entry.event_id,
@@ -206,7 +206,7 @@ impl<'a> LogView<'a> {
 }
 
 /// Returns events that were just published, each with the number of its subscribers.
-pub fn published(events: Arc<Vec<NewEvent>>, stored: Vec<StoredEvent>) -> Vec<(EventRow, i32)> {
+pub(crate) fn published(events: Arc<Vec<NewEvent>>, stored: Vec<StoredEvent>) -> Vec<(EventRow, i32)> {
     // The engine has usually dropped its reference by now; otherwise the events are copied.
     let events = Arc::try_unwrap(events).unwrap_or_else(|shared| shared.as_ref().clone());
     let row = |(new, stored): (NewEvent, StoredEvent)| (EventRow::published(new, &stored), stored.enqueued);

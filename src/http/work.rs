@@ -26,12 +26,16 @@ use crate::engine::settle::{RecordedSettlement, SettleCall, SettleOutcome, Settl
 use crate::error::Error;
 
 /// `POST /events/{id}/start`: records that the worker has started.
-pub async fn start(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub(crate) async fn start(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     settle_event(&engine, &request, payload, |_| Some(Settlement::Start)).await
 }
 
 /// `POST /events/{id}/heartbeat`: extends the lease.
-pub async fn heartbeat(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub(crate) async fn heartbeat(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     settle_event(&engine, &request, payload, |fields| {
         let lease_seconds = fields.integer("lease", limits::LEASE_SECONDS);
         let progress = fields.json("progress", limits::PROGRESS_BYTES);
@@ -41,22 +45,34 @@ pub async fn heartbeat(engine: Data<Engine>, request: HttpRequest, payload: Payl
 }
 
 /// `POST /events/{id}/release`: returns the event to PENDING without counting a failure.
-pub async fn release(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub(crate) async fn release(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     settle_event(&engine, &request, payload, |fields| Some(read_release(fields))).await
 }
 
 /// `POST /events/{id}/complete`: makes the event COMPLETED.
-pub async fn complete(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub(crate) async fn complete(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     settle_event(&engine, &request, payload, |fields| Some(read_complete(fields))).await
 }
 
 /// `POST /events/{id}/fail`: schedules a retry, or makes the event FAILED.
-pub async fn fail(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub(crate) async fn fail(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
     settle_event(&engine, &request, payload, |fields| Some(read_fail(fields))).await
 }
 
 /// `POST /events/settle`: settles many events of one worker, with one outcome for each.
-pub async fn settle(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub(crate) async fn settle(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     let body = read_json_without_query(&request, payload, body::MAX_BATCH_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let worker_id = fields.required("worker_id", Fields::worker_id);

@@ -34,7 +34,11 @@ struct WorkerView {
 }
 
 /// `GET /workers`: lists workers.
-pub async fn list_workers(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn list_workers(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let after = query.text("after", limits::WORKER_ID_CHARS).unwrap_or_default();
     let limit = query.integer("limit", limits::PAGE).unwrap_or(100);

@@ -220,7 +220,7 @@ impl SupervisorThread {
                     }
                 }
                 (End::DirectoryGone, Ok(())) => {
-                    log::error!("PostgreSQL stays stopped until its data directory is restored")
+                    log::error!("PostgreSQL stays stopped until its data directory is restored");
                 }
                 (End::DirectoryGone, Err(error)) => log::error!("{error}"),
             }
@@ -274,7 +274,7 @@ impl SupervisorThread {
                 }
                 Ok(Started::StopRequested) => return None,
                 Ok(Started::Busy) => {
-                    log::debug!("processes of the previous PostgreSQL still run; retrying")
+                    log::debug!("processes of the previous PostgreSQL still run; retrying");
                 }
                 Err(error) => log::error!("PostgreSQL did not restart, will retry: {error}"),
             }

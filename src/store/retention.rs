@@ -17,14 +17,14 @@ const CLAIM_REQUEST_DAYS: i32 = 1;
 const WORKER_DAYS: i32 = 7;
 
 /// A table, and the age at which its rows are deleted.
-pub struct RetentionRule {
+pub(crate) struct RetentionRule {
     pub table: &'static str,
     days: i32,
     statement: Statement,
 }
 
 /// Returns the rules of all tables. `dead_letter_days` applies to dead letters and to replays.
-pub fn rules(dead_letter_days: i32) -> [RetentionRule; 4] {
+pub(crate) fn rules(dead_letter_days: i32) -> [RetentionRule; 4] {
     [
         RetentionRule {
             table: "claim_requests",
@@ -42,7 +42,7 @@ pub fn rules(dead_letter_days: i32) -> [RetentionRule; 4] {
 }
 
 /// Deletes up to `max_rows` old rows of one table. Returns the number of deleted rows.
-pub async fn delete_old_rows(
+pub(crate) async fn delete_old_rows(
     conn: &mut AsyncPgConnection,
     rule: &RetentionRule,
     now: Option<DateTime<Utc>>,

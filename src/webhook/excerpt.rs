@@ -14,7 +14,7 @@ pub(super) struct Excerpt(Vec<u8>);
 
 impl Excerpt {
     /// Reads the body to its end, or up to [`RESPONSE_READ_BYTES`].
-    pub async fn read(&mut self, mut response: Response) -> reqwest::Result<()> {
+    pub(super) async fn read(&mut self, mut response: Response) -> reqwest::Result<()> {
         let mut read = 0;
         while read < RESPONSE_READ_BYTES {
             let Some(chunk) = response.chunk().await? else { break };
@@ -28,7 +28,7 @@ impl Excerpt {
 
     /// Returns the excerpt as text. Invalid UTF-8 is replaced, and U+0000 is removed because PostgreSQL
     /// cannot store it.
-    pub fn into_text(self) -> String {
+    pub(super) fn into_text(self) -> String {
         let mut text = String::from_utf8_lossy(&self.0).replace('\0', "");
         text.truncate(text.floor_char_boundary(EXCERPT_BYTES));
         text

@@ -225,7 +225,7 @@ impl Attempt {
                 Err(Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Overloaded)
                     if may_retry(self.claimed_at, lease, Instant::now()) =>
                 {
-                    tokio::time::sleep(RECORD_PAUSE).await
+                    tokio::time::sleep(RECORD_PAUSE).await;
                 }
                 settled => return settled,
             }

@@ -11,7 +11,7 @@
 //! Until then nothing of it is claimed, and no attempt is counted.
 
 pub mod attempt;
-pub mod failing;
+pub(crate) mod failing;
 pub mod slots;
 mod writing;
 

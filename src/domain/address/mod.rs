@@ -16,8 +16,8 @@ mod url;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub use allow_list::AllowList;
-pub use url::{check_url, without_query};
+pub(crate) use allow_list::AllowList;
+pub(crate) use url::{check_url, without_query};
 
 use ranges::{GLOBAL_UNICAST_V6, REFUSED_V4, REFUSED_V6};
 
@@ -26,7 +26,7 @@ use ranges::{GLOBAL_UNICAST_V6, REFUSED_V4, REFUSED_V6};
 ///
 /// The allow list is matched against the address itself. For `::ffff:a.b.c.d` it is also matched
 /// against `a.b.c.d`, because both reach the same host.
-pub fn refusal(ip: IpAddr, allow: &AllowList) -> Option<&'static str> {
+pub(crate) fn refusal(ip: IpAddr, allow: &AllowList) -> Option<&'static str> {
     if allow.contains(ip) || allow.contains(ip.to_canonical()) {
         return None;
     }

@@ -5,7 +5,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The refused IPv4 ranges. All other IPv4 addresses are public.
-pub const REFUSED_V4: &[(Ipv4Net, &str)] = &[
+pub(super) const REFUSED_V4: &[(Ipv4Net, &str)] = &[
     (v4([0, 0, 0, 0], 8), "this network"),
     (v4([10, 0, 0, 0], 8), "private use"),
     (v4([100, 64, 0, 0], 10), "shared address space"),
@@ -28,10 +28,10 @@ pub const REFUSED_V4: &[(Ipv4Net, &str)] = &[
 
 /// The only range of public IPv6 addresses. Everything outside is refused, listed or not, except
 /// the well-known prefix of NAT64, which is checked by its embedded IPv4 address.
-pub const GLOBAL_UNICAST_V6: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
+pub(super) const GLOBAL_UNICAST_V6: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
 /// The IPv6 ranges that are refused regardless of an embedded IPv4 address.
-pub const REFUSED_V6: &[(Ipv6Net, &str)] = &[
+pub(super) const REFUSED_V6: &[(Ipv6Net, &str)] = &[
     (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified"),
     (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),
     (v6([0, 0, 0, 0, 0, 0, 0, 0], 96), "IPv4-compatible"),

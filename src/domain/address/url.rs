@@ -8,7 +8,7 @@ use super::{AllowList, refusal};
 
 /// Checks a URL without resolving its host name. An address in the URL is checked in every spelling
 /// that a URL parser reads as an address. The error is the reason for refusal.
-pub fn check_url(url: &str, allow: &AllowList) -> Result<(), String> {
+pub(crate) fn check_url(url: &str, allow: &AllowList) -> Result<(), String> {
     // The parser would drop some of these silently.
     if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err("must not contain spaces or control characters".into());
@@ -64,7 +64,7 @@ fn check_name(name: &str, allow: &AllowList) -> Result<(), String> {
 }
 
 /// Returns the URL without its query and fragment, for logs: a query often holds a secret.
-pub fn without_query(url: &str) -> &str {
+pub(crate) fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
 

@@ -27,23 +27,27 @@ impl FieldValue for &Value {
 
 impl<'a> Fields<'a, &'a Value> {
     /// Returns the fields of an object.
-    pub fn of_object(object: &'a Map<String, Value>) -> Self {
+    pub(crate) fn of_object(object: &'a Map<String, Value>) -> Self {
         Fields::new(object.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), value)))
     }
 
     /// Returns the recorded errors, if any. Each field that was not taken adds an error: it is unknown.
-    pub fn finish_object(mut self) -> Result<(), Vec<Invalid>> {
+    pub(crate) fn finish_object(mut self) -> Result<(), Vec<Invalid>> {
         self.refuse_unknown();
         if self.errors.is_empty() { Ok(()) } else { Err(self.errors) }
     }
 
     /// Takes a field and parses it.
-    pub fn parse<T>(&mut self, name: &str, parse: impl FnOnce(&Value) -> Result<T, Invalid>) -> Option<T> {
+    pub(crate) fn parse<T>(&mut self, name: &str, parse: impl FnOnce(&Value) -> Result<T, Invalid>) -> Option<T> {
         self.parse_all(name, |value| parse(value).map_err(|invalid| vec![invalid]))
     }
 
     /// Takes a field and parses it, recording every error inside it.
-    pub fn parse_all<T>(&mut self, name: &str, parse: impl FnOnce(&Value) -> Result<T, Vec<Invalid>>) -> Option<T> {
+    pub(crate) fn parse_all<T>(
+        &mut self,
+        name: &str,
+        parse: impl FnOnce(&Value) -> Result<T, Vec<Invalid>>,
+    ) -> Option<T> {
         match parse(self.take(name)?) {
             Ok(parsed) => Some(parsed),
             Err(errors) => {

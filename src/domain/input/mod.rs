@@ -20,8 +20,8 @@ use std::ops::RangeInclusive;
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 
-pub use query::QueryValue;
-pub use raw::{RawFields, read_items};
+pub(crate) use query::QueryValue;
+pub(crate) use raw::{RawFields, read_items};
 
 use super::invalid::Invalid;
 use super::seconds::Seconds;
@@ -30,13 +30,13 @@ use super::{limits, text, timestamp, worker_id};
 
 /// The maximum number of fields of an object, far above what any request needs. The limit bounds the
 /// work: each name is compared with all names before it, and each unknown field is reported.
-pub const MAX_FIELDS: usize = 100;
+pub(crate) const MAX_FIELDS: usize = 100;
 
 /// The number of characters of a client's field name that an error repeats.
 const SHOWN_CHARS: usize = 100;
 
 /// The value of a field.
-pub trait FieldValue {
+pub(crate) trait FieldValue {
     /// The noun for a field in error texts: `field` or `parameter`.
     const NOUN: &'static str;
 
@@ -93,7 +93,7 @@ impl InputError {
 }
 
 /// The fields of one object, or the parameters of one query.
-pub struct Fields<'a, V> {
+pub(crate) struct Fields<'a, V> {
     entries: Vec<(Cow<'a, str>, V)>,
     errors: Vec<Invalid>,
     too_large: Option<(String, usize)>,
@@ -101,7 +101,7 @@ pub struct Fields<'a, V> {
 
 impl<'a, V: FieldValue> Fields<'a, V> {
     /// Creates the fields from `entries`. A name that is given twice is an error.
-    pub fn new(entries: impl IntoIterator<Item = (Cow<'a, str>, V)>) -> Self {
+    pub(crate) fn new(entries: impl IntoIterator<Item = (Cow<'a, str>, V)>) -> Self {
         let mut fields = Fields { entries: Vec::new(), errors: Vec::new(), too_large: None };
         for (name, value) in entries {
             if fields.contains(&name) {
@@ -114,17 +114,17 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     }
 
     /// Records an error about a field.
-    pub fn refuse(&mut self, field: impl Into<String>, reason: impl Into<String>) {
+    pub(crate) fn refuse(&mut self, field: impl Into<String>, reason: impl Into<String>) {
         self.errors.push(Invalid::new(field, reason));
     }
 
     /// Records an error about a part of `field`.
-    pub fn refuse_inside(&mut self, field: &str, invalid: Invalid) {
+    pub(crate) fn refuse_inside(&mut self, field: &str, invalid: Invalid) {
         self.errors.push(invalid.inside(field));
     }
 
     /// Records the errors of another reader that read a part of the same input.
-    pub fn refuse_all(&mut self, error: InputError) {
+    pub(crate) fn refuse_all(&mut self, error: InputError) {
         match error {
             InputError::Invalid(errors) => self.errors.extend(errors),
             InputError::TooLarge { field, limit } => drop(self.too_large.get_or_insert((field, limit))),
@@ -134,18 +134,18 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     }
 
     /// Returns whether any error has been recorded.
-    pub fn has_errors(&self) -> bool {
+    pub(crate) fn has_errors(&self) -> bool {
         !self.errors.is_empty() || self.too_large.is_some()
     }
 
     /// Takes a field without parsing it. Returns `None` if it is absent or `null`.
-    pub fn take(&mut self, name: &str) -> Option<V> {
+    pub(crate) fn take(&mut self, name: &str) -> Option<V> {
         let index = self.entries.iter().position(|(known, _)| known == name)?;
         Some(self.entries.swap_remove(index).1).filter(|value| !value.is_null())
     }
 
     /// Takes a field of any type; `expected` names the type in the error.
-    pub fn value<T: DeserializeOwned>(&mut self, name: &str, expected: &str) -> Option<T> {
+    pub(crate) fn value<T: DeserializeOwned>(&mut self, name: &str, expected: &str) -> Option<T> {
         let parsed = self.take(name)?.parse();
         if parsed.is_none() {
             self.refuse(name, format!("must be {expected}"));
@@ -154,23 +154,23 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     }
 
     /// Takes a string and parses it.
-    pub fn parse_text<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+    pub(crate) fn parse_text<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let value: String = self.value(name, "a string of valid Unicode")?;
         self.check(name, parse(&value))
     }
 
     /// Takes a string of 1 to `max` characters.
-    pub fn text(&mut self, name: &str, max: usize) -> Option<String> {
+    pub(crate) fn text(&mut self, name: &str, max: usize) -> Option<String> {
         self.parse_text(name, |value| text::check(value, max).map(|()| value.to_owned()))
     }
 
     /// Takes a string of 0 to `max` characters.
-    pub fn text_or_empty(&mut self, name: &str, max: usize) -> Option<String> {
+    pub(crate) fn text_or_empty(&mut self, name: &str, max: usize) -> Option<String> {
         self.parse_text(name, |value| text::check_optional(value, max).map(|()| value.to_owned()))
     }
 
     /// Takes a whole number within a range.
-    pub fn integer<T>(&mut self, name: &str, range: RangeInclusive<T>) -> Option<T>
+    pub(crate) fn integer<T>(&mut self, name: &str, range: RangeInclusive<T>) -> Option<T>
     where
         T: DeserializeOwned + PartialOrd + Display,
     {
@@ -178,34 +178,34 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     }
 
     /// Takes an identifier: a whole number from 1 on.
-    pub fn id<Id: From<i64>>(&mut self, name: &str) -> Option<Id> {
+    pub(crate) fn id<Id: From<i64>>(&mut self, name: &str) -> Option<Id> {
         self.integer(name, 1..=i64::MAX).map(Id::from)
     }
 
     /// Takes a number within a range.
-    pub fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Option<f64> {
+    pub(crate) fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Option<f64> {
         self.ranged(name, "a number", range)
     }
 
     /// Takes a duration of 0 to `max` seconds, fractions allowed.
-    pub fn seconds(&mut self, name: &str, max: Seconds) -> Option<Seconds> {
+    pub(crate) fn seconds(&mut self, name: &str, max: Seconds) -> Option<Seconds> {
         self.ranged(name, "a number of seconds", Seconds::ZERO..=max)
     }
 
     /// Takes one of a fixed set of strings; `list` names them in the error.
-    pub fn word<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>, list: &str) -> Option<T> {
+    pub(crate) fn word<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>, list: &str) -> Option<T> {
         let expected = format!("one of {list}");
         let value: String = self.value(name, &expected)?;
         self.check(name, parse(&value).ok_or_else(|| format!("must be {expected}")))
     }
 
     /// Takes `true` or `false`.
-    pub fn boolean(&mut self, name: &str) -> Option<bool> {
+    pub(crate) fn boolean(&mut self, name: &str) -> Option<bool> {
         self.value(name, "true or false")
     }
 
     /// Takes an RFC 3339 timestamp.
-    pub fn timestamp(&mut self, name: &str) -> Option<DateTime<Utc>> {
+    pub(crate) fn timestamp(&mut self, name: &str) -> Option<DateTime<Utc>> {
         let value = self.take(name)?.timestamp_text();
         self.check(
             name,
@@ -214,7 +214,7 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     }
 
     /// Takes tags, as a comma-separated string or a list of strings.
-    pub fn tags(&mut self, name: &str) -> Option<Tags> {
+    pub(crate) fn tags(&mut self, name: &str) -> Option<Tags> {
         let value = self.take(name)?;
         let tags = if let Some(text) = value.parse::<String>() {
             Tags::from_comma_separated(&text)
@@ -227,13 +227,13 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     }
 
     /// Takes at least one tag: an empty list would match every event.
-    pub fn some_tags(&mut self, name: &str) -> Option<Tags> {
+    pub(crate) fn some_tags(&mut self, name: &str) -> Option<Tags> {
         let tags = self.tags(name)?;
         self.check(name, if tags.is_empty() { Err("must not be empty".into()) } else { Ok(tags) })
     }
 
     /// Takes labels: an object whose values are strings.
-    pub fn labels(&mut self, name: &str) -> Option<BTreeMap<String, String>> {
+    pub(crate) fn labels(&mut self, name: &str) -> Option<BTreeMap<String, String>> {
         let pairs = self.take(name)?.string_pairs();
         let pairs = self.check(name, pairs.ok_or_else(|| "must be an object of strings".into()))?;
         if pairs.len() > limits::LABELS {
@@ -256,12 +256,12 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     }
 
     /// Takes the id of a worker.
-    pub fn worker_id(&mut self, name: &str) -> Option<String> {
+    pub(crate) fn worker_id(&mut self, name: &str) -> Option<String> {
         self.parse_text(name, |value| worker_id::check(value).map(|()| value.to_owned()))
     }
 
     /// Takes a field that must be present. `take` records its own error if the field is invalid.
-    pub fn required<T>(&mut self, name: &str, take: impl FnOnce(&mut Self, &str) -> Option<T>) -> Option<T> {
+    pub(crate) fn required<T>(&mut self, name: &str, take: impl FnOnce(&mut Self, &str) -> Option<T>) -> Option<T> {
         if self.entries.iter().any(|(known, value)| known == name && !value.is_null()) {
             return take(self, name);
         }
@@ -271,7 +271,7 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     }
 
     /// Returns the recorded errors, if any. Each field that was not taken adds an error: it is unknown.
-    pub fn finish(mut self) -> Result<(), InputError> {
+    pub(crate) fn finish(mut self) -> Result<(), InputError> {
         self.refuse_unknown();
         if !self.errors.is_empty() {
             return Err(InputError::Invalid(self.errors));
@@ -283,7 +283,7 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     }
 
     /// Returns `value`, or the recorded errors. If `value` is `None`, an error must have been recorded.
-    pub fn finish_with<T>(self, value: Option<T>) -> Result<T, InputError> {
+    pub(crate) fn finish_with<T>(self, value: Option<T>) -> Result<T, InputError> {
         self.finish()?;
         value.ok_or(InputError::Incomplete)
     }
@@ -324,6 +324,6 @@ fn check_label(label: &str, value: Option<String>) -> Result<String, String> {
 }
 
 /// Returns the first 100 characters of a name that a client chose, for use in an error.
-pub fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     name.chars().take(SHOWN_CHARS).collect()
 }

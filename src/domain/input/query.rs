@@ -7,7 +7,7 @@ use super::FieldValue;
 
 /// The decoded value of a query parameter.
 #[derive(Debug)]
-pub struct QueryValue(pub String);
+pub(crate) struct QueryValue(pub String);
 
 impl FieldValue for QueryValue {
     const NOUN: &'static str = "parameter";

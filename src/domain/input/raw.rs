@@ -13,7 +13,7 @@ use crate::domain::limits;
 use crate::domain::raw_entries::RawEntries;
 
 /// The fields of a request body, or of an object in it.
-pub type RawFields<'a> = Fields<'a, &'a RawValue>;
+pub(crate) type RawFields<'a> = Fields<'a, &'a RawValue>;
 
 impl FieldValue for &RawValue {
     const NOUN: &'static str = "field";
@@ -35,14 +35,14 @@ impl FieldValue for &RawValue {
 
 impl<'a> RawFields<'a> {
     /// Returns the fields of a request body.
-    pub fn of_body(body: &'a [u8]) -> Result<Self, InputError> {
+    pub(crate) fn of_body(body: &'a [u8]) -> Result<Self, InputError> {
         let malformed = |error: serde_json::Error| InputError::Malformed(error.to_string());
         let document: &RawValue = serde_json::from_slice(body).map_err(malformed)?;
         Self::of_value(document).map_err(|reason| InputError::invalid("body", reason))
     }
 
     /// Returns the fields of a value, or the reason why it is not a valid object.
-    pub fn of_value(value: &'a RawValue) -> Result<Self, String> {
+    pub(crate) fn of_value(value: &'a RawValue) -> Result<Self, String> {
         if !value.get().starts_with('{') {
             return Err("must be a JSON object".into());
         }
@@ -54,13 +54,13 @@ impl<'a> RawFields<'a> {
     }
 
     /// Takes an object and reads its fields.
-    pub fn object<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+    pub(crate) fn object<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let object = read_object(self.take(name)?, name, read);
         object.map_err(|error| self.refuse_all(error)).ok()
     }
 
     /// Takes a list of 1 to [`limits::BATCH`] values without parsing them.
-    pub fn items(&mut self, name: &str) -> Option<Vec<&'a RawValue>> {
+    pub(crate) fn items(&mut self, name: &str) -> Option<Vec<&'a RawValue>> {
         let Ok(items) = serde_json::from_str::<Vec<&'a RawValue>>(self.take(name)?.get()) else {
             self.refuse(name, "must be a list");
             return None;
@@ -73,7 +73,7 @@ impl<'a> RawFields<'a> {
     }
 
     /// Takes any JSON value of at most `max` bytes, verbatim.
-    pub fn json(&mut self, name: &str, max: usize) -> Option<RawJson> {
+    pub(crate) fn json(&mut self, name: &str, max: usize) -> Option<RawJson> {
         let raw = self.take(name)?;
         if raw.get().len() > max {
             self.too_large.get_or_insert((name.to_owned(), max));
@@ -88,7 +88,7 @@ impl<'a> RawFields<'a> {
 
     /// Takes all remaining fields, for another reader. A repeated name is an error at any depth:
     /// otherwise one of two filter conditions with the same name would be dropped silently.
-    pub fn rest(&mut self) -> Map<String, Value> {
+    pub(crate) fn rest(&mut self) -> Map<String, Value> {
         let mut remaining = Map::new();
         for (name, value) in std::mem::take(&mut self.entries) {
             let parsed = if is_too_deep(value.get()) { Err(too_deep()) } else { parse_without_duplicates(value) };
@@ -133,7 +133,7 @@ fn parse_without_duplicates(raw: &RawValue) -> Result<Value, Invalid> {
 
 /// Reads the items of the list `name`, or returns the errors of all items. Stops at
 /// [`limits::BATCH`] errors, so the response stays bounded.
-pub fn read_items<'a, T>(
+pub(crate) fn read_items<'a, T>(
     name: &str,
     items: &[&'a RawValue],
     read: impl Fn(&mut RawFields<'a>) -> Option<T>,

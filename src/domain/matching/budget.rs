@@ -14,14 +14,14 @@ use crate::domain::limits;
 
 /// The remaining budget of an event, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
+pub(crate) struct Budget {
     left: u64,
     per_filter: u64,
 }
 
 impl Budget {
     /// Returns the budget of one event in a request that publishes `events` events.
-    pub fn of(payload_bytes: usize, events: usize) -> Self {
+    pub(crate) fn of(payload_bytes: usize, events: usize) -> Self {
         let request_share = limits::MATCHING_REQUEST_BYTES / (events.max(1) as u64);
         let left = (payload_bytes as u64).saturating_mul(limits::MATCHING_PAYLOAD_READS).saturating_add(request_share);
         Self { left, per_filter: left / 2 }

@@ -18,16 +18,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use self::bucket::{Bucket, Frequencies, Requirement};
-pub use self::budget::Budget;
-pub use self::subject::Subject;
-pub use self::work::{Allowance, Halt, STEP_BYTES, Stopped, Work};
+pub(crate) use self::budget::Budget;
+pub(crate) use self::subject::Subject;
+pub(crate) use self::work::{Allowance, Halt, STEP_BYTES, Stopped, Work};
 use super::event_pattern::{self, EventPattern};
 use super::filter::Filter;
 use super::subscription::{Subscription, SubscriptionSpec};
 
 /// An index of all active subscriptions.
 #[derive(Debug, Default)]
-pub struct Catalog {
+pub(crate) struct Catalog {
     /// Sorted by id. The buckets hold indexes into this list.
     subscriptions: Vec<Arc<Subscription>>,
     by_type: HashMap<String, Bucket>,
@@ -38,7 +38,7 @@ pub struct Catalog {
 
 /// The subscriptions that an event matches.
 #[derive(Debug, Default)]
-pub struct Matches<'a> {
+pub(crate) struct Matches<'a> {
     /// The matching subscriptions, sorted by id, without duplicates.
     pub matched: Vec<&'a Arc<Subscription>>,
     /// The subscriptions whose filter exceeded its budget. They count as not matching.
@@ -47,7 +47,7 @@ pub struct Matches<'a> {
 
 impl Catalog {
     /// Builds the index. The caller must pass active subscriptions only.
-    pub fn new(mut subscriptions: Vec<Arc<Subscription>>) -> Self {
+    pub(crate) fn new(mut subscriptions: Vec<Arc<Subscription>>) -> Self {
         subscriptions.sort_by_key(|subscription| subscription.id);
         let frequencies = Frequencies::of(&subscriptions);
         let mut catalog = Self::default();
@@ -61,7 +61,7 @@ impl Catalog {
 
     /// Returns the subscriptions that match an event. The result depends only on the event, its
     /// budget and the subscriptions. The allowance decides only whether there is a result.
-    pub fn matching(
+    pub(crate) fn matching(
         &self,
         subject: &Subject<'_>,
         budget: Budget,
@@ -93,17 +93,9 @@ impl Catalog {
 
     /// Returns the number of subscriptions that must be tested in full for an event. A good index
     /// keeps it small.
-    pub fn candidates(&self, subject: &Subject<'_>) -> usize {
+    #[cfg(test)]
+    fn candidates(&self, subject: &Subject<'_>) -> usize {
         self.candidate_indexes(subject).len()
-    }
-
-    /// Returns the number of subscriptions.
-    pub fn len(&self) -> usize {
-        self.subscriptions.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.subscriptions.is_empty()
     }
 
     fn insert(&mut self, spec: &SubscriptionSpec, requirement: Option<Requirement<'_>>, index: usize) {

@@ -125,7 +125,7 @@ fn an_event_tests_few_of_a_thousand_subscriptions() {
         2 => json!({"labels": {"env": "prod", "tenant": n.to_string()}}),
         _ => json!({"event_types": "*", "tags": ["all", format!("tag-{n}")]}),
     }));
-    assert_eq!(catalog.len(), 1000);
+    assert_eq!(catalog.subscriptions.len(), 1000);
     let labels = [("env", "prod"), ("tenant", "6")];
     let candidates = |event: Event| catalog.candidates(&event.subject());
     assert_eq!(candidates(Event::new(Some("type.4"), &["all"], &[("env", "prod")])), 1);

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The fixed cost of reading a value or testing a condition, in addition to the bytes of its text.
-pub const STEP_BYTES: usize = 8;
+pub(crate) const STEP_BYTES: usize = 8;
 
 /// The cost of parsing one byte, in bytes read.
 const PARSE_FACTOR: u64 = 8;

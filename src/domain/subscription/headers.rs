@@ -33,7 +33,7 @@ const RESERVED_PREFIXES: [&str; 4] = ["ce-", "proxy-", "waybill-", "webhook-"];
 const MASK: &str = "***";
 
 /// Replaces the header values in the fields of a subscription with a mask.
-pub fn mask(fields: &mut Map<String, Value>) {
+pub(crate) fn mask(fields: &mut Map<String, Value>) {
     if let Some(headers) = fields.get_mut("headers").and_then(Value::as_object_mut) {
         headers.values_mut().for_each(|value| *value = MASK.into());
     }
@@ -41,7 +41,7 @@ pub fn mask(fields: &mut Map<String, Value>) {
 
 /// Replaces masks with the current values of the headers. A client that sends a response back
 /// unchanged therefore changes nothing. A mask for a header that does not exist is an error.
-pub fn unmask(changed: &mut Map<String, Value>, current: &Map<String, Value>) -> Result<(), Vec<Invalid>> {
+pub(crate) fn unmask(changed: &mut Map<String, Value>, current: &Map<String, Value>) -> Result<(), Vec<Invalid>> {
     let Some(headers) = changed.get_mut("headers").and_then(Value::as_object_mut) else { return Ok(()) };
     let current = current.get("headers").and_then(Value::as_object);
     let mut errors = Vec::new();
@@ -50,7 +50,7 @@ pub fn unmask(changed: &mut Map<String, Value>, current: &Map<String, Value>) ->
         match found {
             Some((_, hidden)) => *value = hidden.clone(),
             None => {
-                errors.push(invalid_header(name, "must be a value, and not the mask of one".into()).inside("headers"))
+                errors.push(invalid_header(name, "must be a value, and not the mask of one".into()).inside("headers"));
             }
         }
     }
@@ -58,7 +58,7 @@ pub fn unmask(changed: &mut Map<String, Value>, current: &Map<String, Value>) ->
 }
 
 /// Parses headers. The fields named in errors are relative to the headers.
-pub fn parse(pairs: &Map<String, Value>) -> Result<BTreeMap<String, String>, Vec<Invalid>> {
+pub(crate) fn parse(pairs: &Map<String, Value>) -> Result<BTreeMap<String, String>, Vec<Invalid>> {
     if pairs.len() > limits::HEADERS {
         return Err(vec![Invalid::new("", format!("must be at most {} pairs", limits::HEADERS))]);
     }

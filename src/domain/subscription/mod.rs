@@ -1,7 +1,7 @@
 //! A subscription: which events are sent to which URL, and how.
 
 mod choices;
-pub mod headers;
+pub(crate) mod headers;
 mod read;
 mod reader;
 mod retry_on;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-pub use choices::{Method, OnExhausted, Ordering};
-pub use retry_on::RetryOn;
+pub(crate) use choices::{Method, OnExhausted, Ordering};
+pub(crate) use retry_on::RetryOn;
 
 use super::backoff::Backoff;
 use super::event_pattern::{self, EventPattern};

@@ -57,7 +57,7 @@ enum Shape {
 
 /// The event from which a request is rendered.
 #[derive(Debug, Clone, Copy)]
-pub struct TransformInput<'a> {
+pub(crate) struct TransformInput<'a> {
     /// The value of the `webhook-id` header.
     pub webhook_id: &'a str,
     pub event_type: Option<&'a str>,
@@ -76,7 +76,7 @@ pub struct TransformInput<'a> {
 
 /// A rendered request body, with the headers that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rendered {
+pub(crate) struct Rendered {
     pub body: Bytes,
     pub content_type: String,
     /// The attributes of CloudEvents in binary mode; otherwise empty.
@@ -96,7 +96,7 @@ impl Rendered {
 
 /// Renders the body of a request. Without a transform it is the payload, byte for byte. The error
 /// says why the event cannot be rendered; another attempt would fail in the same way.
-pub fn render(transform: Option<&Transform>, input: &TransformInput<'_>) -> Result<Rendered, String> {
+pub(crate) fn render(transform: Option<&Transform>, input: &TransformInput<'_>) -> Result<Rendered, String> {
     let Some(transform) = transform else { return Ok(Rendered::new(input.payload.to_owned(), JSON)) };
     let payload = transform.selected(input.payload)?;
     match &transform.shape {

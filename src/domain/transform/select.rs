@@ -53,7 +53,7 @@ enum Keep<'b> {
     Under(&'b Branches),
 }
 
-impl<'b> Keep<'b> {
+impl Keep<'_> {
     /// Returns which part of a field or item is kept, or `None` if no path leads to it.
     fn of_part(self, name: &str) -> Option<Self> {
         match self {

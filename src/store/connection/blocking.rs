@@ -13,10 +13,10 @@ use tokio::runtime::Handle;
 use crate::store::connection::connect::connect;
 
 /// A blocking connection over the same driver as all others. It does not need libpq.
-pub type BlockingConnection = AsyncConnectionWrapper<AsyncPgConnection, MainRuntime>;
+pub(crate) type BlockingConnection = AsyncConnectionWrapper<AsyncPgConnection, MainRuntime>;
 
 /// The main runtime, on which blocking connections wait.
-pub struct MainRuntime(Handle);
+pub(crate) struct MainRuntime(Handle);
 
 impl BlockOn for MainRuntime {
     fn block_on<F: Future>(&self, future: F) -> F::Output {
@@ -36,7 +36,7 @@ const SETUP: &str = "SET statement_timeout = '60s'; SET lock_timeout = '1s'";
 
 /// Opens blocking connections.
 #[derive(Debug)]
-pub struct BlockingConnections {
+pub(crate) struct BlockingConnections {
     pub url: String,
     /// The runtime on which their driver tasks run.
     pub runtime: Handle,

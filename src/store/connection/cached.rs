@@ -10,10 +10,10 @@ use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 
 /// A query whose prepared statement is cached on the connection.
 #[derive(Debug)]
-pub struct Cached<Q>(Q);
+pub(crate) struct Cached<Q>(Q);
 
 /// Adds [`CachedExt::cached`] to queries.
-pub trait CachedExt: Sized {
+pub(crate) trait CachedExt: Sized {
     /// Caches the prepared statement on the connection.
     fn cached(self) -> Cached<Self> {
         Cached(self)

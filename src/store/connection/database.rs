@@ -210,7 +210,7 @@ impl Database {
         let Error::Unavailable(outage) = error else { return };
         match outage.kind {
             OutageKind::DiskFull | OutageKind::OutOfMemory | OutageKind::TooManyConnections | OutageKind::Broken => {
-                *self.last_outage() = Some((Instant::now(), outage.clone()))
+                *self.last_outage() = Some((Instant::now(), outage.clone()));
             }
             OutageKind::ReadOnly => drop(self.pool.retain(|_, _| false)),
             _ => {}

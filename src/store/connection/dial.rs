@@ -13,14 +13,14 @@ use tokio_postgres::config::{Host, LoadBalanceHosts};
 use tokio_util::either::Either;
 
 /// A TCP connection or a Unix socket.
-pub type Socket = Either<TcpStream, UnixStream>;
+pub(crate) type Socket = Either<TcpStream, UnixStream>;
 
 /// The port of a host for which the URL has none.
 const DEFAULT_PORT: u16 = 5432;
 
 /// One of the hosts that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     /// The name that the server's certificate must contain.
     pub name: String,
     address: Address,
@@ -34,7 +34,7 @@ enum Address {
 }
 
 /// Returns the hosts in the order in which they are tried.
-pub fn targets(config: &Config) -> Vec<Target> {
+pub(crate) fn targets(config: &Config) -> Vec<Target> {
     let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
     let target = |index: usize| {
         let port = ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT);
@@ -58,7 +58,7 @@ pub fn targets(config: &Config) -> Vec<Target> {
 }
 
 /// Opens a socket to the first address of a host that accepts the connection.
-pub async fn dial(config: &Config, target: &Target) -> io::Result<Socket> {
+pub(crate) async fn dial(config: &Config, target: &Target) -> io::Result<Socket> {
     let name = match &target.address {
         Address::Unix(path) => return with_timeout(config, UnixStream::connect(path)).await.map(Either::Right),
         Address::Tcp(name) => name,

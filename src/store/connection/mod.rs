@@ -1,12 +1,12 @@
 //! Opens, pools and observes connections to PostgreSQL, and classifies their errors.
 
-pub mod blocking;
-pub mod cached;
+pub(crate) mod blocking;
+pub(crate) mod cached;
 pub mod connect;
 pub mod database;
-pub mod dial;
+pub(crate) mod dial;
 pub mod migrate;
-pub mod notify;
-pub mod sqlstate;
-pub mod stream;
-pub mod transactions;
+pub(crate) mod notify;
+pub(crate) mod sqlstate;
+pub(crate) mod stream;
+pub(crate) mod transactions;

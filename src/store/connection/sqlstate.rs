@@ -12,14 +12,14 @@ use crate::error::{Error, OutageKind};
 
 /// A SQLSTATE: the five characters that classify an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SqlState([u8; 5]);
+pub(crate) struct SqlState([u8; 5]);
 
 /// The separator between the code and the message.
 const SEPARATOR: &[u8] = b": ";
 
 impl SqlState {
     /// Parses a code. Returns `None` if `bytes` are not five digits or uppercase letters.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let code: [u8; 5] = bytes.try_into().ok()?;
         code.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase()).then_some(SqlState(code))
     }
@@ -31,7 +31,7 @@ impl SqlState {
     }
 
     /// Returns the code of an error, or `None` if it does not come from the database.
-    pub fn of(error: &DieselError) -> Option<Self> {
+    pub(crate) fn of(error: &DieselError) -> Option<Self> {
         match error {
             DieselError::DatabaseError(_, information) => Self::of_message(information.message()),
             DieselError::RollbackErrorOnCommit { commit_error, .. } => Self::of(commit_error),
@@ -46,7 +46,7 @@ impl SqlState {
 
     /// Returns whether the database refuses the client, so that a retry is useless: wrong password, no
     /// entry in `pg_hba.conf`, unknown role, unknown database, or no right to connect.
-    pub fn refuses_client(self) -> bool {
+    pub(crate) fn refuses_client(self) -> bool {
         matches!(&self.0, [b'2', b'8', ..] | b"3D000" | b"42501")
     }
 

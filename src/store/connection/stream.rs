@@ -138,7 +138,7 @@ fn length_of(message: &[u8]) -> usize {
 
 /// A stream of PostgreSQL's protocol, unencrypted.
 #[derive(Debug)]
-pub struct DatabaseStream<S> {
+pub(crate) struct DatabaseStream<S> {
     inner: S,
     activity: Arc<Activity>,
     has_started: bool,
@@ -152,7 +152,7 @@ pub struct DatabaseStream<S> {
 
 impl<S> DatabaseStream<S> {
     /// Wraps a connection on which nothing has been sent yet.
-    pub fn new(inner: S, activity: Arc<Activity>) -> Self {
+    pub(crate) fn new(inner: S, activity: Arc<Activity>) -> Self {
         DatabaseStream {
             inner,
             activity,

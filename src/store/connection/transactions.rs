@@ -7,23 +7,23 @@ use diesel_async::{AnsiTransactionManager, AsyncPgConnection, SimpleAsyncConnect
 use crate::error::Error;
 
 /// Begins a transaction in which each statement may take up to `limit`. Needs one round trip.
-pub async fn begin(conn: &mut AsyncPgConnection, limit: Duration) -> Result<(), Error> {
+pub(crate) async fn begin(conn: &mut AsyncPgConnection, limit: Duration) -> Result<(), Error> {
     let sql = format!("BEGIN; SET LOCAL statement_timeout = {}", limit.as_millis().max(1));
     Ok(AnsiTransactionManager::begin_transaction_sql(conn, &sql).await?)
 }
 
 /// Commits the transaction.
-pub async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+pub(crate) async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     Ok(AnsiTransactionManager::commit_transaction(conn).await?)
 }
 
 /// Rolls the transaction back.
-pub async fn roll_back(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+pub(crate) async fn roll_back(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     Ok(AnsiTransactionManager::rollback_transaction(conn).await?)
 }
 
 /// Limits the time that each statement of the transaction waits for a lock.
-pub async fn limit_lock_wait(conn: &mut AsyncPgConnection, limit: Duration) -> Result<(), Error> {
+pub(crate) async fn limit_lock_wait(conn: &mut AsyncPgConnection, limit: Duration) -> Result<(), Error> {
     let sql = format!("SET LOCAL lock_timeout = {}", limit.as_millis().max(1));
     Ok(conn.batch_execute(&sql).await?)
 }

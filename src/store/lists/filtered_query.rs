@@ -10,7 +10,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 /// A query under construction. Its text varies with the filter, so it must never be cached as a prepared
 /// statement.
-pub struct FilteredQuery<'a> {
+pub(crate) struct FilteredQuery<'a> {
     query: BoxedSqlQuery<'a, Pg, SqlQuery>,
     parameters: usize,
 }
@@ -20,7 +20,7 @@ pub struct FilteredQuery<'a> {
 /// The query selects a range and orders by both columns. With `column = value` and an order by id, the
 /// planner might walk all ids in search of these rows, since its statistics may not show how rare the
 /// value is.
-pub struct IndexRange {
+pub(crate) struct IndexRange {
     pub column: &'static str,
     pub id: &'static str,
     /// Whether the highest id comes first.
@@ -29,7 +29,7 @@ pub struct IndexRange {
 
 impl IndexRange {
     /// Returns the `ORDER BY` expression that follows the index.
-    pub fn order(&self) -> String {
+    pub(crate) fn order(&self) -> String {
         let IndexRange { column, id, descending } = self;
         let direction = if *descending { "DESC" } else { "ASC" };
         format!("{column} {direction}, {id} {direction}")
@@ -38,18 +38,18 @@ impl IndexRange {
 
 impl<'a> FilteredQuery<'a> {
     /// Begins a query with `text`.
-    pub fn new(text: impl Into<String>) -> Self {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
         FilteredQuery { query: sql_query(text).into_boxed(), parameters: 0 }
     }
 
     /// Appends `text`.
-    pub fn sql(mut self, text: &str) -> Self {
+    pub(crate) fn sql(mut self, text: &str) -> Self {
         self.query = self.query.sql(text);
         self
     }
 
     /// Appends a parameter and binds `value` to it.
-    pub fn bind<T, V>(mut self, value: V) -> Self
+    pub(crate) fn bind<T, V>(mut self, value: V) -> Self
     where
         Pg: HasSqlType<T>,
         T: Send + 'a,
@@ -61,7 +61,7 @@ impl<'a> FilteredQuery<'a> {
     }
 
     /// Appends `AND <condition> <value>`. `condition` ends with the operator, as in `"d.id <="`.
-    pub fn and<T, V>(self, condition: &str, value: V) -> Self
+    pub(crate) fn and<T, V>(self, condition: &str, value: V) -> Self
     where
         Pg: HasSqlType<T>,
         T: Send + 'a,
@@ -71,7 +71,7 @@ impl<'a> FilteredQuery<'a> {
     }
 
     /// Appends the conditions of an index range: rows with `value`, behind the id `after`.
-    pub fn and_range<T, V>(self, range: &IndexRange, value: V, after: Option<i64>) -> Self
+    pub(crate) fn and_range<T, V>(self, range: &IndexRange, value: V, after: Option<i64>) -> Self
     where
         Pg: HasSqlType<T>,
         T: Send + 'a,
@@ -92,7 +92,7 @@ impl<'a> FilteredQuery<'a> {
     }
 
     /// Runs the query. Skips `offset` rows and returns up to `limit` rows.
-    pub async fn load<Row>(
+    pub(crate) async fn load<Row>(
         self,
         conn: &mut AsyncPgConnection,
         order: &str,

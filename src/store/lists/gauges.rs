@@ -11,7 +11,7 @@ use crate::store::statement::statement;
 
 /// The state of pushing in a namespace.
 #[derive(Debug, QueryableByName)]
-pub struct Gauges {
+pub(crate) struct Gauges {
     /// Pushes that are ready plus pushes that wait for a due time. Each number is counted up to the limit.
     #[diesel(sql_type = BigInt)]
     pub pushes_pending: i64,
@@ -24,7 +24,7 @@ pub struct Gauges {
 }
 
 /// Reads the gauges. The oldest push is searched in `queues`, and no number is counted beyond `limit`.
-pub async fn read_gauges(
+pub(crate) async fn read_gauges(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     queues: &[String],

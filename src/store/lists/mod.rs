@@ -2,8 +2,8 @@
 
 pub mod dead_letters;
 pub mod events;
-pub mod filtered_query;
-pub mod gauges;
-pub mod pages;
+pub(crate) mod filtered_query;
+pub(crate) mod gauges;
+pub(crate) mod pages;
 pub mod pushes;
-pub mod tags;
+pub(crate) mod tags;

@@ -12,13 +12,17 @@ pub(in crate::store) struct IdRow {
 
 impl IdRow {
     /// Returns the ids of `rows`, each converted by `id`.
-    pub fn ids<Id>(rows: Vec<IdRow>, id: fn(i64) -> Id) -> Vec<Id> {
+    pub(crate) fn ids<Id>(rows: Vec<IdRow>, id: fn(i64) -> Id) -> Vec<Id> {
         rows.into_iter().map(|row| id(row.id)).collect()
     }
 }
 
 /// Returns the position behind which the next page begins: that of the last row. Returns `None` if the
 /// page is not full, since then there are no more rows.
-pub fn page_end<Row, Position>(rows: &[Row], limit: i64, position: impl Fn(&Row) -> Position) -> Option<Position> {
+pub(crate) fn page_end<Row, Position>(
+    rows: &[Row],
+    limit: i64,
+    position: impl Fn(&Row) -> Position,
+) -> Option<Position> {
     rows.last().filter(|_| rows.len() as i64 == limit).map(position)
 }

@@ -11,7 +11,7 @@ use crate::store::statement::statement;
 
 /// A tag and the state of its queue.
 #[derive(Debug, QueryableByName)]
-pub struct TagRow {
+pub(crate) struct TagRow {
     #[diesel(sql_type = Text)]
     pub tag: String,
     /// The number of waiting events, counted up to the cap + 1.
@@ -27,7 +27,7 @@ pub struct TagRow {
 }
 
 /// Returns a page of tags, ordered by name. Waiting events are counted up to `count_cap` + 1.
-pub async fn list_tags(
+pub(crate) async fn list_tags(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     after: &str,

@@ -17,7 +17,7 @@ use crate::store::tables::schema::subscription_catalog;
 /// Gives the catalog a new generation. The number is random: a counter could reach the same number again
 /// after a restore, with other subscriptions. Call this first: its row lock serialises all changes of
 /// subscriptions.
-pub async fn renew_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<()> {
+pub(crate) async fn renew_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<()> {
     let renew =
         "UPDATE waybill.subscription_catalog SET generation = waybill.random_generation() WHERE namespace_id = $1";
     sql_query(renew).bind::<Integer, _>(scope.namespace).execute(conn).await.map(drop)
@@ -25,7 +25,7 @@ pub async fn renew_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> Qu
 
 /// A subscription with what is needed to match events and to send pushes.
 #[derive(Debug, QueryableByName)]
-pub struct CatalogRow {
+pub(crate) struct CatalogRow {
     #[diesel(sql_type = BigInt)]
     pub id: SubscriptionId,
     #[diesel(sql_type = Integer)]
@@ -42,7 +42,7 @@ pub struct CatalogRow {
 }
 
 /// Returns the generation of the current catalog.
-pub async fn load_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
+pub(crate) async fn load_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
     subscription_catalog::table.find(scope.namespace).select(subscription_catalog::generation).first(conn).await
 }
 
@@ -78,7 +78,7 @@ impl GenerationRow {
 /// Returns the generation of the catalog and all active subscriptions. One statement reads both, in one
 /// snapshot: rows stored under an older generation would count as current after a restore to that
 /// generation.
-pub async fn load_catalog(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<(i64, Vec<CatalogRow>)> {
+pub(crate) async fn load_catalog(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<(i64, Vec<CatalogRow>)> {
     let rows: Vec<GenerationRow> =
         statement!("load_catalog").query().bind::<Integer, _>(scope.namespace).cached().load(conn).await?;
     let generation = rows.as_slice().first().ok_or(diesel::NotFound)?.generation;
@@ -86,7 +86,7 @@ pub async fn load_catalog(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryR
 }
 
 /// Returns one subscription, active or not, in the form of [`load_catalog`].
-pub async fn load_catalog_row(
+pub(crate) async fn load_catalog_row(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     id: SubscriptionId,

@@ -16,7 +16,7 @@ use crate::store::tables::schema::{claim_requests, deliveries, events};
 
 /// The key of a claim request.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestKey<'a> {
+pub(crate) struct RequestKey<'a> {
     pub namespace: NamespaceId,
     pub worker_id: &'a str,
     /// The worker's id for the request, the same in each repetition.
@@ -25,7 +25,7 @@ pub struct RequestKey<'a> {
 
 /// The claims that the first call of a request received.
 #[derive(Debug, Default, QueryableByName)]
-pub struct Remembered {
+pub(crate) struct Remembered {
     #[diesel(sql_type = Array<BigInt>)]
     pub delivery_ids: Vec<DeliveryId>,
     /// The leases of the deliveries, in the same order.
@@ -35,7 +35,7 @@ pub struct Remembered {
 
 /// A claim request under lock.
 #[derive(Debug, QueryableByName)]
-pub struct LockedRequest {
+pub(crate) struct LockedRequest {
     /// The claims that earlier calls received.
     #[diesel(embed)]
     pub remembered: Remembered,
@@ -47,7 +47,7 @@ pub struct LockedRequest {
 /// Locks a request until the transaction ends, and returns the claims that it received before.
 /// Concurrent calls of the same request are serialised here. A request that has received nothing is not
 /// stored: idle workers send requests all day, each with a new id.
-pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> QueryResult<LockedRequest> {
+pub(crate) async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> QueryResult<LockedRequest> {
     statement!("lock_claim_request")
         .query()
         .bind::<Integer, _>(key.namespace)
@@ -70,7 +70,7 @@ pub async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> 
 }
 
 /// Locks the row of a request. Returns whether call number `asks` is still the latest one.
-pub async fn is_last_ask(conn: &mut AsyncPgConnection, key: RequestKey<'_>, asks: i32) -> QueryResult<bool> {
+pub(crate) async fn is_last_ask(conn: &mut AsyncPgConnection, key: RequestKey<'_>, asks: i32) -> QueryResult<bool> {
     let last: Option<i32> = claim_requests::table
         .find((key.namespace, key.worker_id, key.request_id))
         .select(claim_requests::asks)
@@ -83,7 +83,7 @@ pub async fn is_last_ask(conn: &mut AsyncPgConnection, key: RequestKey<'_>, asks
 }
 
 /// Stores the claims that a request received, for its repetitions.
-pub async fn remember_claim(
+pub(crate) async fn remember_claim(
     conn: &mut AsyncPgConnection,
     key: RequestKey<'_>,
     claimed: &Remembered,
@@ -105,7 +105,7 @@ pub async fn remember_claim(
 
 /// Returns the events of the remembered claims whose leases are still valid, in the remembered order. An
 /// expired lease is not valid, even if the delivery has not been reset yet.
-pub async fn load_standing(
+pub(crate) async fn load_standing(
     conn: &mut AsyncPgConnection,
     remembered: &Remembered,
     now: Option<DateTime<Utc>>,

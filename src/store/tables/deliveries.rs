@@ -49,6 +49,7 @@ impl Loaded {
 }
 
 #[derive(QueryableByName)]
+#[expect(clippy::struct_excessive_bools, reason = "the columns of the statement")]
 struct LoadedRow {
     #[diesel(sql_type = BigInt)]
     id: DeliveryId,

@@ -37,7 +37,7 @@ pub struct EndpointGate {
 }
 
 /// Reads whether pushes may be sent to `subscription_ids`.
-pub async fn read_endpoint_gates(
+pub(crate) async fn read_endpoint_gates(
     conn: &mut AsyncPgConnection,
     subscription_ids: &[SubscriptionId],
     now: Option<DateTime<Utc>>,
@@ -53,7 +53,12 @@ pub async fn read_endpoint_gates(
 
 /// Takes the right to probe an endpoint whose breaker is open and whose pause is over. No other server
 /// gets it for `seconds`. Returns whether it was taken.
-pub async fn take_probe(conn: &mut AsyncPgConnection, scope: &Scope, url: &str, seconds: f64) -> QueryResult<bool> {
+pub(crate) async fn take_probe(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    url: &str,
+    seconds: f64,
+) -> QueryResult<bool> {
     let taken = statement!("take_probe")
         .query()
         .bind::<Integer, _>(scope.namespace)
@@ -68,7 +73,7 @@ pub async fn take_probe(conn: &mut AsyncPgConnection, scope: &Scope, url: &str, 
 
 /// Returns the right to probe endpoints, so that the next server may take it. Locks the rows in the byte
 /// order of their URLs, as all statements do, which prevents deadlocks.
-pub async fn return_probes(conn: &mut AsyncPgConnection, scope: &Scope, urls: &[&str]) -> QueryResult<()> {
+pub(crate) async fn return_probes(conn: &mut AsyncPgConnection, scope: &Scope, urls: &[&str]) -> QueryResult<()> {
     statement!("return_probes")
         .query()
         .bind::<Integer, _>(scope.namespace)
@@ -82,7 +87,7 @@ pub async fn return_probes(conn: &mut AsyncPgConnection, scope: &Scope, urls: &[
 
 /// Pauses each of `urls` for its number of `seconds`. A longer pause stays. The URLs must be distinct and
 /// in order, which prevents deadlocks.
-pub async fn pause_endpoints(
+pub(crate) async fn pause_endpoints(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     urls: &[&str],
@@ -123,7 +128,7 @@ struct UrlRow {
 
 /// New failures of one endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Failures {
+pub(crate) struct Failures {
     pub count: i32,
     /// Whether one of them was a failed probe.
     pub has_probe: bool,
@@ -131,7 +136,7 @@ pub struct Failures {
 
 /// Adds failures to endpoints, and opens the breakers of those that reach the limit of `rule`. Returns the
 /// endpoints whose breakers were opened.
-pub async fn record_endpoint_failures(
+pub(crate) async fn record_endpoint_failures(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     failures: &BTreeMap<&str, Failures>,
@@ -155,7 +160,7 @@ pub async fn record_endpoint_failures(
 
 /// Resets the failures of endpoints and closes their breakers. Returns the endpoints whose breakers were
 /// open.
-pub async fn record_endpoint_successes(
+pub(crate) async fn record_endpoint_successes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     urls: &[&str],
@@ -173,7 +178,7 @@ pub async fn record_endpoint_successes(
 
 /// Ends an endpoint's pause, closes its breaker and resets its failures. Returns whether the breaker was
 /// open.
-pub async fn resume_endpoint(conn: &mut AsyncPgConnection, scope: &Scope, url: &str) -> QueryResult<bool> {
+pub(crate) async fn resume_endpoint(conn: &mut AsyncPgConnection, scope: &Scope, url: &str) -> QueryResult<bool> {
     let row: Option<Flag> = statement!("resume_endpoint")
         .query()
         .bind::<Integer, _>(scope.namespace)
@@ -188,7 +193,7 @@ pub async fn resume_endpoint(conn: &mut AsyncPgConnection, scope: &Scope, url: &
 
 /// The state of an endpoint. The migration describes the columns.
 #[derive(Debug, Clone, QueryableByName)]
-pub struct EndpointRow {
+pub(crate) struct EndpointRow {
     #[diesel(sql_type = Text)]
     pub url: String,
     #[diesel(sql_type = Integer)]
@@ -202,7 +207,7 @@ pub struct EndpointRow {
 }
 
 /// Returns the state of endpoints. Endpoints without a row are left out.
-pub async fn load_endpoints(
+pub(crate) async fn load_endpoints(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     urls: &[&str],
@@ -232,7 +237,7 @@ pub struct Grant {
 
 /// Takes requests from the rate limiters of subscriptions. `wanted` has the subscription, its rate per
 /// second, and the maximum number of requests to take.
-pub async fn take_from_rates(
+pub(crate) async fn take_from_rates(
     conn: &mut AsyncPgConnection,
     wanted: &[(SubscriptionId, f64, i64)],
     now: Option<DateTime<Utc>>,
@@ -254,7 +259,7 @@ pub async fn take_from_rates(
 }
 
 /// Returns requests that were taken from a rate limiter and not used.
-pub async fn return_to_rate(
+pub(crate) async fn return_to_rate(
     conn: &mut AsyncPgConnection,
     subscription_id: SubscriptionId,
     rate: f64,

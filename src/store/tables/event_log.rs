@@ -44,7 +44,11 @@ pub struct LogEntry {
 }
 
 /// Appends lines. Returns the entries in the order of the lines.
-pub async fn append_log(conn: &mut AsyncPgConnection, scope: &Scope, lines: &[LogLine]) -> QueryResult<Vec<LogEntry>> {
+pub(crate) async fn append_log(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    lines: &[LogLine],
+) -> QueryResult<Vec<LogEntry>> {
     let pushes: Vec<&PushRecord> = lines.iter().map(|line| &line.push).collect();
     let mut entries: Vec<LogEntry> = statement!("append_log")
         .query()
@@ -75,7 +79,7 @@ pub async fn append_log(conn: &mut AsyncPgConnection, scope: &Scope, lines: &[Lo
 }
 
 /// Returns the entry of a worker's `action` under one claim.
-pub async fn find_entry(
+pub(crate) async fn find_entry(
     conn: &mut AsyncPgConnection,
     event_id: EventId,
     delivery_id: DeliveryId,
@@ -99,7 +103,7 @@ pub async fn find_entry(
 }
 
 /// Returns the lease of a worker's latest claim of a delivery.
-pub async fn find_latest_claim_of(
+pub(crate) async fn find_latest_claim_of(
     conn: &mut AsyncPgConnection,
     event_id: EventId,
     delivery_id: DeliveryId,
@@ -119,14 +123,14 @@ pub async fn find_latest_claim_of(
 
 /// The recorded settlement of a claim.
 #[derive(Debug, Clone)]
-pub struct Settlement {
+pub(crate) struct Settlement {
     pub action: Action,
     /// The worker that made the claim.
     pub worker_id: String,
 }
 
 /// Returns the settlement of a claim, or `None` if it has not been settled.
-pub async fn find_settlement(
+pub(crate) async fn find_settlement(
     conn: &mut AsyncPgConnection,
     event_id: EventId,
     delivery_id: DeliveryId,
@@ -151,7 +155,11 @@ pub async fn find_settlement(
 }
 
 /// Returns the first `limit` log entries of an event, oldest first.
-pub async fn logs_of_event(conn: &mut AsyncPgConnection, event_id: EventId, limit: i64) -> QueryResult<Vec<LogEntry>> {
+pub(crate) async fn logs_of_event(
+    conn: &mut AsyncPgConnection,
+    event_id: EventId,
+    limit: i64,
+) -> QueryResult<Vec<LogEntry>> {
     event_log::table
         .filter(event_log::event_id.eq(event_id))
         .order(event_log::id)
@@ -163,7 +171,7 @@ pub async fn logs_of_event(conn: &mut AsyncPgConnection, event_id: EventId, limi
 
 /// A filter for log entries. Its fields are named as in the API.
 #[derive(Debug, Clone, Default)]
-pub struct LogFilter {
+pub(crate) struct LogFilter {
     pub event_id: Option<EventId>,
     pub worker_id: Option<String>,
     pub action: Option<Action>,
@@ -172,7 +180,7 @@ pub struct LogFilter {
 
 /// Returns a page of the event log in the order of ids, and the position of the next page if there may be
 /// more. A filter without an index is applied to at most `scan` rows.
-pub async fn list_logs(
+pub(crate) async fn list_logs(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     filter: &LogFilter,

@@ -14,7 +14,7 @@ use crate::store::tables::schema::filter_overruns;
 /// The events for which a subscription's filter exceeded its budget. The migration describes the columns.
 #[derive(Debug, Clone, Queryable, Selectable)]
 #[diesel(table_name = filter_overruns, check_for_backend(diesel::pg::Pg))]
-pub struct FilterOverrun {
+pub(crate) struct FilterOverrun {
     pub subscription_id: SubscriptionId,
     pub events: i64,
     pub last_at: DateTime<Utc>,
@@ -22,7 +22,10 @@ pub struct FilterOverrun {
 }
 
 /// Adds overruns to the counts of their subscriptions.
-pub async fn record_filter_overruns(conn: &mut AsyncPgConnection, overruns: &[FilterOverrun]) -> QueryResult<()> {
+pub(crate) async fn record_filter_overruns(
+    conn: &mut AsyncPgConnection,
+    overruns: &[FilterOverrun],
+) -> QueryResult<()> {
     statement!("record_filter_overruns")
         .query()
         .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.subscription_id).collect::<Vec<_>>())
@@ -36,7 +39,7 @@ pub async fn record_filter_overruns(conn: &mut AsyncPgConnection, overruns: &[Fi
 }
 
 /// Returns the overruns of `subscription_ids`. Subscriptions without an overrun are left out.
-pub async fn load_filter_overruns(
+pub(crate) async fn load_filter_overruns(
     conn: &mut AsyncPgConnection,
     subscription_ids: &[SubscriptionId],
 ) -> QueryResult<Vec<FilterOverrun>> {

@@ -22,7 +22,7 @@ use crate::store::tables::latest::{Latest, Load};
 use crate::store::tables::schema::histories;
 
 /// The payload of the notification that a history has begun. `waybill.begin_history` sends it.
-pub const NOTICE: &str = "history";
+pub(crate) const NOTICE: &str = "history";
 
 /// A server's snapshot of the histories, and the detection of new ones.
 #[derive(Default)]
@@ -176,7 +176,7 @@ async fn begin_history(conn: &mut AsyncPgConnection, by_hand: bool) -> QueryResu
 
 /// Begins a history because an operator states that the database was restored. Returns the previous
 /// history and the new one.
-pub async fn begin_by_hand(url: &str) -> Result<(History, History), Error> {
+pub(crate) async fn begin_by_hand(url: &str) -> Result<(History, History), Error> {
     let mut conn = open(url, "SET lock_timeout = '60s'").await?.connection;
     begin_history(&mut conn, true).await?;
     let mut rows = load_histories(&mut conn).await?;

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// The latest snapshot of a value.
 #[derive(Debug, Default)]
-pub struct Latest<T> {
+pub(crate) struct Latest<T> {
     loads_begun: AtomicU64,
     present: RwLock<Present<T>>,
 }
@@ -26,7 +26,7 @@ struct Present<T> {
 
 /// The result of [`Latest::finish`].
 #[derive(Debug)]
-pub struct Finished<T> {
+pub(crate) struct Finished<T> {
     /// The snapshot before this load.
     pub previous: Arc<T>,
     /// Whether the loaded value replaced it.
@@ -39,16 +39,16 @@ pub struct Finished<T> {
 /// A load that has begun.
 #[derive(Debug)]
 #[must_use = "a loaded value is kept by `finish`"]
-pub struct Load(u64);
+pub(crate) struct Load(u64);
 
 impl<T> Latest<T> {
     /// Begins a load. Call it before anything is read.
-    pub fn begin(&self) -> Load {
+    pub(crate) fn begin(&self) -> Load {
         Load(self.loads_begun.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
     /// Keeps the loaded value, unless a load that began later has already finished.
-    pub fn finish(&self, load: Load, value: T) -> Finished<T> {
+    pub(crate) fn finish(&self, load: Load, value: T) -> Finished<T> {
         let mut present = self.present.write().unwrap_or_else(PoisonError::into_inner);
         let previous = present.value.clone();
         let is_kept = load.0 > present.number;
@@ -61,7 +61,7 @@ impl<T> Latest<T> {
     }
 
     /// Returns the latest snapshot.
-    pub fn get(&self) -> Arc<T> {
+    pub(crate) fn get(&self) -> Arc<T> {
         self.present.read().unwrap_or_else(PoisonError::into_inner).value.clone()
     }
 }

@@ -15,7 +15,7 @@ struct Created {
 }
 
 /// Creates the partitions of today and of the next `days_ahead` days. Returns the number of new ones.
-pub fn create_log_partitions(conn: &mut BlockingConnection, days_ahead: i32) -> QueryResult<usize> {
+pub(crate) fn create_log_partitions(conn: &mut BlockingConnection, days_ahead: i32) -> QueryResult<usize> {
     let rows: Vec<Created> = sql_query(
         "SELECT waybill.create_event_log_partition((now() AT TIME ZONE 'UTC')::date + ahead) AS created \
          FROM generate_series(0, $1) AS ahead",
@@ -31,7 +31,7 @@ pub fn create_log_partitions(conn: &mut BlockingConnection, days_ahead: i32) -> 
 /// concurrent reads need more locks than the database provides, they fail, and so do settlements that
 /// look up an earlier entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
-pub struct LockBudget {
+pub(crate) struct LockBudget {
     /// The number of partitions of the event log.
     #[diesel(sql_type = BigInt)]
     pub partitions: i64,
@@ -49,7 +49,7 @@ pub struct LockBudget {
 impl LockBudget {
     /// Returns the `max_locks_per_transaction` that `reads` concurrent reads need, or `None` if the current
     /// setting is sufficient.
-    pub fn needed_for(&self, reads: usize) -> Option<i64> {
+    pub(crate) fn needed_for(&self, reads: usize) -> Option<i64> {
         let needed = self.locks_per_read * reads as i64;
         if needed <= self.capacity {
             return None;
@@ -60,7 +60,7 @@ impl LockBudget {
 }
 
 /// Reads the number of locks that the event log needs and that the database provides.
-pub fn read_lock_budget(conn: &mut BlockingConnection) -> QueryResult<LockBudget> {
+pub(crate) fn read_lock_budget(conn: &mut BlockingConnection) -> QueryResult<LockBudget> {
     sql_query(
         "SELECT count(DISTINCT p.relid) FILTER (WHERE p.isleaf) AS partitions, \
                 count(DISTINCT p.relid) + count(i.indexrelid) AS locks_per_read, \

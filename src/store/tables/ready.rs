@@ -11,17 +11,17 @@ use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
 
 /// Returns the queue of a tag.
-pub fn queue_of_tag(tag: &str) -> String {
+pub(crate) fn queue_of_tag(tag: &str) -> String {
     format!("t:{tag}")
 }
 
 /// Returns the queue of a subscription's pushes.
-pub fn queue_of_subscription(id: SubscriptionId) -> String {
+pub(crate) fn queue_of_subscription(id: SubscriptionId) -> String {
     format!("s:{id}")
 }
 
 /// Returns the subscription to which a queue belongs, or `None` if it is the queue of a tag.
-pub fn subscription_of_queue(queue: &str) -> Option<SubscriptionId> {
+pub(crate) fn subscription_of_queue(queue: &str) -> Option<SubscriptionId> {
     queue.strip_prefix("s:")?.parse().ok()
 }
 
@@ -32,7 +32,7 @@ struct QueueRow {
 }
 
 /// Returns the queues that have an entry at or behind the position (rank and seq) given for each.
-pub async fn find_busy_queues(
+pub(crate) async fn find_busy_queues(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     queues: &[String],
@@ -63,7 +63,7 @@ pub struct QueueHead {
 }
 
 /// Returns the first entry of each of `queues`, read from the beginning instead of a low-water mark.
-pub async fn find_heads_of_queues(
+pub(crate) async fn find_heads_of_queues(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     queues: &[String],

@@ -36,7 +36,7 @@ pub struct ReplayJobRow {
 
 /// A replay to store.
 #[derive(Debug, Clone)]
-pub struct NewReplayJob {
+pub(crate) struct NewReplayJob {
     /// The filter that selects the dead letters, as JSON.
     pub filter: RawJson,
     pub config: ReplayConfig,
@@ -49,7 +49,7 @@ pub struct NewReplayJob {
 }
 
 /// Stores a replay.
-pub async fn insert_replay_job(
+pub(crate) async fn insert_replay_job(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     new: &NewReplayJob,
@@ -69,7 +69,11 @@ pub async fn insert_replay_job(
 }
 
 /// Returns a replay, or `None` if there is none.
-pub async fn get_replay_job(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<Option<ReplayJobRow>> {
+pub(crate) async fn get_replay_job(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    id: i64,
+) -> QueryResult<Option<ReplayJobRow>> {
     replay_jobs::table
         .filter(replay_jobs::namespace_id.eq(scope.namespace))
         .filter(replay_jobs::id.eq(id))
@@ -80,7 +84,7 @@ pub async fn get_replay_job(conn: &mut AsyncPgConnection, scope: &Scope, id: i64
 }
 
 /// Returns a page of replays in the order of ids.
-pub async fn list_replay_jobs(
+pub(crate) async fn list_replay_jobs(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     after: i64,
@@ -97,7 +101,7 @@ pub async fn list_replay_jobs(
 }
 
 /// Locks a running replay that is due and that no other server is working on, until the transaction ends.
-pub async fn take_replay_job(
+pub(crate) async fn take_replay_job(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Option<ReplayJobRow>> {
@@ -112,7 +116,7 @@ pub async fn take_replay_job(
 
 /// The result of one round of a replay.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// The number of dead letters that were replayed in the round.
     pub replayed: i64,
     /// The number of dead letters that could not be replayed.
@@ -125,7 +129,7 @@ pub struct Progress {
 
 /// Saves the result of a round, and sets the time of the next round according to the rate. A round that
 /// began late is made up for by at most one second.
-pub async fn save_replay_progress(
+pub(crate) async fn save_replay_progress(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
     id: i64,
@@ -146,7 +150,7 @@ pub async fn save_replay_progress(
 }
 
 /// Cancels a running replay. Dead letters that have been replayed stay replayed.
-pub async fn cancel_replay_job(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<()> {
+pub(crate) async fn cancel_replay_job(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<()> {
     statement!("cancel_replay_job")
         .query()
         .bind::<Integer, _>(scope.namespace)
@@ -164,7 +168,10 @@ struct Seconds {
 }
 
 /// Returns the seconds until the next round of any replay, or `None` if no replay is running.
-pub async fn next_replay_in(conn: &mut AsyncPgConnection, now: Option<DateTime<Utc>>) -> QueryResult<Option<f64>> {
+pub(crate) async fn next_replay_in(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+) -> QueryResult<Option<f64>> {
     let row: Seconds =
         statement!("next_replay_in").query().bind::<Nullable<Timestamptz>, _>(now).cached().get_result(conn).await?;
     Ok(row.seconds)

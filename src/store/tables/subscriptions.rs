@@ -30,7 +30,7 @@ pub struct SubscriptionRow {
 
 /// The new state of a subscription.
 #[derive(Debug, Clone)]
-pub struct SubscriptionState<'a> {
+pub(crate) struct SubscriptionState<'a> {
     pub url: &'a str,
     /// All settings, as JSON.
     pub spec: &'a RawJson,
@@ -40,7 +40,7 @@ pub struct SubscriptionState<'a> {
 }
 
 /// Stores a new subscription.
-pub async fn insert_subscription(
+pub(crate) async fn insert_subscription(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     state: &SubscriptionState<'_>,
@@ -58,7 +58,7 @@ pub async fn insert_subscription(
 }
 
 /// Changes a subscription and increments its version. The subscription must be locked.
-pub async fn update_subscription(
+pub(crate) async fn update_subscription(
     conn: &mut AsyncPgConnection,
     id: SubscriptionId,
     now: Option<DateTime<Utc>>,
@@ -77,7 +77,7 @@ pub async fn update_subscription(
 }
 
 /// Marks a subscription as deleted. Its row stays, since pushes and dead letters refer to it.
-pub async fn delete_subscription(
+pub(crate) async fn delete_subscription(
     conn: &mut AsyncPgConnection,
     id: SubscriptionId,
     now: Option<DateTime<Utc>>,
@@ -99,7 +99,7 @@ fn existing(namespace: NamespaceId) -> _ {
 }
 
 /// Returns a subscription, or `None` if it does not exist or has been deleted.
-pub async fn get_subscription(
+pub(crate) async fn get_subscription(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     id: SubscriptionId,
@@ -109,7 +109,7 @@ pub async fn get_subscription(
 }
 
 /// Returns a subscription and locks it until the transaction ends.
-pub async fn lock_subscription(
+pub(crate) async fn lock_subscription(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     id: SubscriptionId,
@@ -120,7 +120,7 @@ pub async fn lock_subscription(
 
 /// Returns those of `ids` that have not been deleted, and locks them against deletion until the
 /// transaction ends.
-pub async fn lock_existing_subscriptions(
+pub(crate) async fn lock_existing_subscriptions(
     conn: &mut AsyncPgConnection,
     ids: &[SubscriptionId],
 ) -> QueryResult<Vec<SubscriptionId>> {
@@ -135,7 +135,7 @@ pub async fn lock_existing_subscriptions(
 }
 
 /// Returns a page of subscriptions in the order of ids.
-pub async fn list_subscriptions(
+pub(crate) async fn list_subscriptions(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     is_active: Option<bool>,
@@ -150,12 +150,12 @@ pub async fn list_subscriptions(
 }
 
 /// Returns the number of subscriptions that have not been deleted.
-pub async fn count_subscriptions(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
+pub(crate) async fn count_subscriptions(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
     existing(scope.namespace).count().get_result(conn).await
 }
 
 /// Returns up to `limit` active subscriptions that push to a URL.
-pub async fn active_subscriptions_of(
+pub(crate) async fn active_subscriptions_of(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     url: &str,
@@ -171,7 +171,7 @@ pub async fn active_subscriptions_of(
 }
 
 /// Returns the ids of all active subscriptions that push to a URL.
-pub async fn active_subscription_ids_of(
+pub(crate) async fn active_subscription_ids_of(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     url: &str,
@@ -185,7 +185,7 @@ pub async fn active_subscription_ids_of(
 
 /// Adds a new secret to a subscription. Earlier secrets stay in use for `overlap_seconds` at most, and
 /// expired ones are deleted.
-pub async fn replace_secret(
+pub(crate) async fn replace_secret(
     conn: &mut AsyncPgConnection,
     subscription_id: SubscriptionId,
     secret: &str,
@@ -212,7 +212,7 @@ pub async fn replace_secret(
 }
 
 /// Returns the number of a subscription's secrets that are in use.
-pub async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id: SubscriptionId) -> QueryResult<i64> {
+pub(crate) async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id: SubscriptionId) -> QueryResult<i64> {
     subscription_secrets::table
         .filter(subscription_secrets::subscription_id.eq(subscription_id))
         .count()
@@ -221,7 +221,7 @@ pub async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id: Subscr
 }
 
 /// Returns a deleted subscription of which not all open pushes have been cancelled, if there is one.
-pub async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<SubscriptionId>> {
+pub(crate) async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<SubscriptionId>> {
     subscriptions::table
         .filter(subscriptions::deleted_at.is_not_null().and(subscriptions::drained_at.is_null()))
         .order(subscriptions::id)
@@ -233,7 +233,7 @@ pub async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<
 
 /// The open ones among a range of a subscription's pushes.
 #[derive(Debug, QueryableByName)]
-pub struct OpenDeliveries {
+pub(crate) struct OpenDeliveries {
     /// The pushes that are open and whose cancellation has not been requested.
     #[diesel(sql_type = Array<BigInt>)]
     pub open: Vec<DeliveryId>,
@@ -245,7 +245,7 @@ pub struct OpenDeliveries {
 /// Reads the next `rows` pushes of a subscription behind `after`, open or not, since millions of finished
 /// ones may precede the first open one. The statement selects a range and orders by both columns of the
 /// index: otherwise the planner might walk the whole table by its primary key.
-pub async fn find_open_deliveries(
+pub(crate) async fn find_open_deliveries(
     conn: &mut AsyncPgConnection,
     subscription_id: SubscriptionId,
     after: DeliveryId,
@@ -261,7 +261,7 @@ pub async fn find_open_deliveries(
 }
 
 /// Records that a deleted subscription has no open pushes left.
-pub async fn mark_drained(
+pub(crate) async fn mark_drained(
     conn: &mut AsyncPgConnection,
     id: SubscriptionId,
     now: Option<DateTime<Utc>>,

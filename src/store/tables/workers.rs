@@ -13,7 +13,7 @@ use crate::store::statement::statement;
 
 /// A call of a worker.
 #[derive(Debug, Clone)]
-pub struct Sighting {
+pub(crate) struct Sighting {
     pub worker_id: String,
     /// The tags that it requested, if the call was a claim.
     pub tags: Option<Vec<String>>,
@@ -21,7 +21,11 @@ pub struct Sighting {
 }
 
 /// Records when workers called last.
-pub async fn record_sightings(conn: &mut AsyncPgConnection, scope: &Scope, sightings: &[Sighting]) -> QueryResult<()> {
+pub(crate) async fn record_sightings(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    sightings: &[Sighting],
+) -> QueryResult<()> {
     // Tags contain no commas, so a list of tags is bound as one string.
     statement!("record_sightings")
         .query()
@@ -40,7 +44,7 @@ pub async fn record_sightings(conn: &mut AsyncPgConnection, scope: &Scope, sight
 
 /// A worker, for operators. The fields are named as in the API.
 #[derive(Debug, QueryableByName)]
-pub struct WorkerRow {
+pub(crate) struct WorkerRow {
     #[diesel(sql_type = Text)]
     pub worker_id: String,
     #[diesel(sql_type = Array<Text>)]
@@ -59,7 +63,7 @@ pub struct WorkerRow {
 
 /// Returns a page of workers ordered by name. Each has up to 10 ids of the events that it holds, their
 /// number, and the number of those without a sign of life for `stale_seconds`.
-pub async fn list_workers(
+pub(crate) async fn list_workers(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     stale_seconds: f64,

@@ -58,7 +58,7 @@ fn in_json_strings_are_escaped_and_other_values_are_json() {
         r#"{"text": "Order 7: say \"hi\"\n"}"#
     );
     assert_eq!(json(r#"{"items": {{ payload.items }}}"#), r#"{"items": [{"sku":"x"},{"sku":"y"}]}"#);
-    assert_eq!(json(r#"{{ payload.name|tojson }}"#), r#""say \"hi\"\n""#);
+    assert_eq!(json(r"{{ payload.name|tojson }}"), r#""say \"hi\"\n""#);
     assert_eq!(json("{{ payload.none }} {{ payload.id == 7 }}"), "null true");
 }
 
