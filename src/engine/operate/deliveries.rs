@@ -1,4 +1,4 @@
-//! `retry`, `cancel`, `dead-letter`: an operator's word on pushes.
+//! Operators retry, cancel and dead-letter pushes.
 
 use crate::domain::ids::DeliveryId;
 use crate::domain::scope::Scope;
@@ -9,13 +9,14 @@ use crate::engine::operate::operator_actions::{OperatorAction, operate_on_one};
 use crate::engine::{Engine, transaction};
 
 impl Engine {
-    /// FAILED or CANCELLED → PENDING, counters fresh: sent as its subscription says by now.
+    /// FAILED or CANCELLED → PENDING, with its counters reset. The push is sent with the present
+    /// configuration of its subscription.
     pub async fn retry_delivery(&self, scope: Scope, id: DeliveryId, reason: Option<String>) -> Result<PushRow, Error> {
         self.operate_on_push(scope, id, OperatorAction::Retry { reason }).await
     }
 
-    /// PENDING → CANCELLED; one that is just being sent is marked; one that was given up and keeps
-    /// the rest of its key waiting is passed over.
+    /// PENDING → CANCELLED. For a push that is being sent, only a request is recorded. A failed push that
+    /// blocks its ordering key is cancelled too, which unblocks the key.
     pub async fn cancel_delivery(
         &self,
         scope: Scope,
@@ -25,7 +26,7 @@ impl Engine {
         self.operate_on_push(scope, id, OperatorAction::Cancel { reason }).await
     }
 
-    /// PENDING → FAILED, with the dead letters.
+    /// PENDING → FAILED. The push becomes a dead letter.
     pub async fn dead_letter_delivery(&self, scope: Scope, id: DeliveryId, reason: String) -> Result<PushRow, Error> {
         self.operate_on_push(scope, id, OperatorAction::GiveUp { reason }).await
     }

@@ -1,4 +1,8 @@
-//! `reset`, `retry`, `cancel`: an operator's word on events.
+//! Operators reset, retry and cancel events and pushes, replay dead letters and manage subscriptions.
+//!
+//! An [`OperatorAction`] decides whether it fits the state of a delivery, and changes it. This module
+//! applies actions to events: to one event, to the pushes of an event that is only pushed, and to many
+//! deliveries. Each transaction changes at most [`DELIVERIES_PER_TRANSACTION`] deliveries.
 
 mod deliveries;
 pub mod operator_actions;
@@ -24,65 +28,64 @@ use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::operate::operator_actions::{OperatorAction, RETRIABLE, ResetTarget, SUBSCRIBED, operate_on_one};
 use crate::engine::{Engine, transaction};
 
-/// Deliveries per transaction of an operator's verb, whether it is on one event or on many.
+/// The number of deliveries that one transaction of an operator's action may change, whether the action
+/// is on one event or on many.
 pub(crate) const DELIVERIES_PER_TRANSACTION: usize = 500;
 
-/// Deliveries that one bulk call changes at most.
+/// The number of deliveries that one bulk call may change.
 pub const BULK_LIMIT: usize = 10_000;
 
-/// Workers that the preview of a bulk reset names at most.
+/// The number of workers that the preview of a bulk reset may list.
 const PREVIEW_WORKERS: usize = 100;
 
-/// Events that it names of each of them at most.
+/// The number of events that the preview may list for each worker.
 const PREVIEW_EVENTS: usize = 10;
 
-/// What came of a bulk operation.
+/// The result of a bulk operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BulkOutcome {
-    /// How many were changed, or would have been.
+    /// The number of events that were changed, or would have been in a dry run.
     pub count: usize,
-    /// Whether there may be more.
+    /// Whether more events may match.
     pub more: bool,
 }
 
 /// What a bulk reset would do.
 #[derive(Debug)]
 pub struct ResetPreview {
-    /// How many events it would reset.
     pub outcome: BulkOutcome,
-    /// Whose: at most `PREVIEW_WORKERS`, those with the most events first.
+    /// At most `PREVIEW_WORKERS` workers, those with the most events first.
     pub holders: Vec<Holder>,
 }
 
-/// A worker, and what a bulk reset would take from it.
+/// A worker, with the events that a bulk reset would take from it.
 #[derive(Debug)]
 pub struct Holder {
-    /// The worker.
     pub worker_id: String,
-    /// How many events.
+    /// The number of events.
     pub events: usize,
-    /// At most `PREVIEW_EVENTS` of them, the oldest ids first.
+    /// At most `PREVIEW_EVENTS` of the events, the lowest ids first.
     pub event_ids: Vec<EventId>,
 }
 
 impl Engine {
-    /// PROCESSING → PENDING.
+    /// PROCESSING → PENDING. Takes the event back from its worker.
     pub async fn reset_event(&self, scope: Scope, id: EventId, reason: String) -> Result<EventRow, Error> {
         self.operate_on(scope, id, OperatorAction::Reset { reason, of: ResetTarget::Any }).await
     }
 
-    /// FAILED or CANCELLED → PENDING, counters fresh.
+    /// FAILED or CANCELLED → PENDING, with its counters reset.
     pub async fn retry_event(&self, scope: Scope, id: EventId, reason: Option<String>) -> Result<EventRow, Error> {
         self.operate_on(scope, id, OperatorAction::Retry { reason }).await
     }
 
-    /// PENDING → CANCELLED; what somebody holds is marked.
+    /// PENDING → CANCELLED. For an event that a worker holds, only a request is recorded.
     pub async fn cancel_event(&self, scope: Scope, id: EventId, reason: Option<String>) -> Result<EventRow, Error> {
         self.operate_on(scope, id, OperatorAction::Cancel { reason }).await
     }
 
-    /// Resets everything whose lease has run out or, if `stale_for` is given, whose worker has
-    /// given no sign of life for so many seconds.
+    /// Resets every event whose lease has expired or, if `stale_for` is given, whose worker has given no
+    /// sign of life for `stale_for` seconds.
     pub async fn reset_stale(
         &self,
         scope: Scope,
@@ -110,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Returns what [`Engine::reset_stale`] would reset, and who holds it.
+    /// Returns what [`Engine::reset_stale`] would reset, and which workers hold it.
     pub async fn preview_reset(&self, scope: Scope, stale_for: Option<f64>) -> Result<ResetPreview, Error> {
         let mut held = self.find_stale_deliveries(&scope, stale_for, BULK_LIMIT as i64 + 1).await?;
         let more = held.len() > BULK_LIMIT;
@@ -155,8 +158,9 @@ impl Engine {
         .await
     }
 
-    /// Carries a verb out on an event with more pushes than one transaction takes. If time runs out
-    /// in between, its caller is told so, and may say the same again: it goes on with the rest.
+    /// Applies an action to an event that has more pushes than one transaction may change. If a later
+    /// transaction fails, the error says that a part may have taken effect. The caller may repeat the
+    /// request, which then continues with the remaining pushes.
     async fn operate_in_parts(
         &self,
         scope: &Scope,
@@ -166,7 +170,7 @@ impl Engine {
     ) -> Result<EventRow, Error> {
         let mut changed = 0;
         for (number, part) in pushes.chunks(DELIVERIES_PER_TRANSACTION).enumerate() {
-            let worked = transaction!(self, |conn| {
+            let operated = transaction!(self, |conn| {
                 let mut changes = load(conn, scope, part).await?;
                 if number == 0 {
                     begin_on_pushes(conn, id, action).await?;
@@ -174,7 +178,7 @@ impl Engine {
                 let fitting = carry_out_all(&mut changes, action);
                 Ok((fitting, changes.apply(conn).await?))
             });
-            let (fitting, applied) = worked.map_err(|error| error_after(changed, error))?;
+            let (fitting, applied) = operated.map_err(|error| error_after(changed, error))?;
             self.notify_after_commit(&applied);
             changed += fitting;
         }
@@ -186,8 +190,8 @@ impl Engine {
         Ok(row)
     }
 
-    /// Carries a verb out on deliveries that it fits, passing over the others. Returns whose events
-    /// they are.
+    /// Applies an action to the deliveries whose state it fits and skips the others. Returns the events
+    /// of the changed deliveries.
     pub(crate) async fn operate_on_many(
         &self,
         scope: &Scope,
@@ -213,14 +217,15 @@ impl Engine {
     }
 }
 
+/// Locks and loads deliveries, and finds out which of their subscriptions are deleted.
 async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[DeliveryId]) -> Result<ChangeSet, Error> {
     let mut changes = ChangeSet::load(conn, scope, ids).await?;
     changes.find_orphans(conn).await?;
     Ok(changes)
 }
 
-/// An event that is only pushed has no work of its own: what is meant is its pushes. Its own row is
-/// written by what becomes of them.
+/// Applies an action to the pushes of an event that is only pushed. The event has no work of its own; its
+/// row follows from the state of its pushes.
 async fn operate_on_pushes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -236,8 +241,9 @@ async fn operate_on_pushes(
     changes.apply(conn).await
 }
 
-/// Checks that a verb fits where an event stands, and notes on its own row that its pushes are
-/// called off. Its own row stays locked. Pushes are locked before it, like everywhere.
+/// Checks that an action fits the state of an event that is only pushed. Records a cancellation on the
+/// row of the event. The row stays locked until the transaction ends. The pushes must be locked already:
+/// every transaction locks pushes before their event, to avoid deadlocks.
 async fn begin_on_pushes(conn: &mut AsyncPgConnection, id: EventId, action: &OperatorAction) -> Result<Status, Error> {
     let state = lock_rolled_up(conn, id).await?;
     action.check_rolled_up(id, &state)?;
@@ -247,7 +253,7 @@ async fn begin_on_pushes(conn: &mut AsyncPgConnection, id: EventId, action: &Ope
     Ok(state.status.0)
 }
 
-/// Returns how many pushes of an event a verb was carried out on.
+/// Applies an action to the pushes of an event. Returns the number of pushes it was applied to.
 fn carry_out_all(changes: &mut ChangeSet, action: &OperatorAction) -> usize {
     let fitting = match action {
         OperatorAction::Cancel { .. } => changes.ids_where(|loaded| !loaded.delivery.status.is_finished()),
@@ -268,7 +274,7 @@ async fn read_back(conn: &mut AsyncPgConnection, scope: &Scope, id: EventId) -> 
     get_event(conn, scope, id).await?.ok_or(Error::EventNotFound(id))
 }
 
-/// Groups work by the worker that holds it. The id of an event's own work is that of the event.
+/// Groups held deliveries by worker. The id of an event's own delivery is the id of the event.
 fn holders_of(held: Vec<HeldDelivery>) -> Vec<Holder> {
     let mut by_worker: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
     for HeldDelivery { id, worker_id } in held {
@@ -288,7 +294,8 @@ fn holders_of(held: Vec<HeldDelivery>) -> Vec<Holder> {
     holders
 }
 
-/// What a caller is told of a step that failed, when so many were changed by those before it.
+/// Converts the error of a step before which `changed` events or deliveries were changed: if any were, the
+/// response must not say that the request had no effect.
 pub(crate) fn error_after(changed: usize, error: Error) -> Error {
     if changed == 0 { error } else { error.after_a_part() }
 }

@@ -1,4 +1,4 @@
-//! What operators can do to a delivery, be it an event's own work or a push.
+//! The actions of operators on one delivery, which is an event's own work or a push.
 
 use chrono::TimeDelta;
 use diesel_async::AsyncPgConnection;
@@ -13,19 +13,19 @@ use crate::store::tables::roll_ups::RolledUpState;
 
 use crate::engine::change_set::{Applied, ChangeSet};
 
-/// What a push must be to be sent again.
+/// The state in which a push can be retried.
 pub(crate) const SUBSCRIBED: &str = "for a subscription that is still there";
 
-/// What an event must be to be brought back.
+/// The states in which a delivery can be retried.
 pub(crate) const RETRIABLE: &str = "FAILED or CANCELLED";
 
-/// Which of the work that somebody holds a reset takes back.
+/// The deliveries, among those that workers hold, that a reset takes back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ResetTarget {
-    /// Any: the operator has named it.
+    /// Any delivery, because the operator has named it.
     Any,
-    /// Work whose lease has run out, or whose worker has given no sign of life for this many
-    /// seconds.
+    /// Deliveries whose lease has expired, or whose worker has given no sign of life for
+    /// `silent_seconds`.
     Stale { silent_seconds: Option<f64> },
 }
 
@@ -39,65 +39,66 @@ impl ResetTarget {
     }
 }
 
-/// An operator's verb, applied to one delivery.
+/// An action of an operator on one delivery.
 #[derive(Debug, Clone)]
 pub(crate) enum OperatorAction {
     /// PROCESSING → PENDING.
     Reset { reason: String, of: ResetTarget },
-    /// FAILED or CANCELLED → PENDING, counters fresh.
+    /// FAILED or CANCELLED → PENDING, with its counters reset.
     Retry { reason: Option<String> },
-    /// PENDING → CANCELLED; what somebody holds is marked; what was given up and keeps the rest of
-    /// its key waiting lets go of it.
+    /// PENDING → CANCELLED. If a worker holds the delivery, only a request is recorded. A failed delivery
+    /// that blocks its ordering key is cancelled too, which unblocks the key.
     Cancel { reason: Option<String> },
-    /// PENDING → FAILED: a push is put with the dead letters.
+    /// PENDING → FAILED. The push becomes a dead letter.
     GiveUp { reason: String },
 }
 
 impl OperatorAction {
-    /// Whether it fits where a delivery stands.
+    /// Returns an error if the action does not fit the state of a delivery.
     pub fn check(&self, loaded: &Loaded) -> Result<(), Error> {
         use Status::{Cancelled, Completed, Failed, Pending, Processing};
         let status = loaded.delivery.status;
         let (fits, wanted) = match self {
-            // Checked again under the lock: its worker may have given a sign of life meanwhile.
+            // Checked again under the row lock: the worker may have given a sign of life since the
+            // delivery was found.
             OperatorAction::Reset { of, .. } => (status == Processing && of.includes(loaded), "PROCESSING"),
             OperatorAction::Retry { .. } if loaded.is_orphan => (false, SUBSCRIBED),
             OperatorAction::Retry { .. } => (matches!(status, Failed | Cancelled), RETRIABLE),
             OperatorAction::Cancel { .. } if status == Failed => (loaded.has_order_seq, "PENDING or PROCESSING"),
-            // Cancelling twice is no mistake.
+            // Cancelling twice is allowed.
             OperatorAction::Cancel { .. } => {
                 (matches!(status, Pending | Processing | Cancelled), "PENDING or PROCESSING")
             }
             OperatorAction::GiveUp { .. } => (status == Pending, "PENDING"),
         };
-        // An event that nobody was to get has no work to bring back.
+        // An event without tags and subscribers is completed at once and has no work.
         let has_work = loaded.delivery.subscription_id.is_some() || !loaded.tags.is_empty() || status != Completed;
         if fits && has_work { Ok(()) } else { Err(wrong_state(loaded, wanted)) }
     }
 
-    /// Whether it fits where an event stands that rolls up its pushes.
+    /// Returns an error if the action does not fit the state of an event that rolls up its pushes.
     pub fn check_rolled_up(&self, event_id: EventId, state: &RolledUpState) -> Result<(), Error> {
         use Status::{Cancelled, Failed, Pending};
         let status = state.status.0;
         let (fits, wanted) = match self {
-            // Some of its pushes may have been brought back already, by a retry that was broken off.
+            // A retry that was interrupted may have retried only some of the pushes.
             OperatorAction::Retry { .. } if status == Pending => {
                 (state.failed_deliveries > 0 && !state.cancel_requested, RETRIABLE)
             }
             OperatorAction::Retry { .. } => (matches!(status, Failed | Cancelled), RETRIABLE),
             OperatorAction::Cancel { .. } => (matches!(status, Pending | Cancelled), "PENDING"),
-            // No worker ever holds it.
+            // A worker never holds an event that is only pushed.
             OperatorAction::Reset { .. } | OperatorAction::GiveUp { .. } => (false, "PROCESSING"),
         };
         if fits { Ok(()) } else { Err(Error::WrongState { what: "event", id: event_id.0, status, wanted }) }
     }
 
-    /// All that it fits.
+    /// Returns the deliveries whose state the action fits.
     pub fn fitting(&self, changes: &ChangeSet) -> Vec<DeliveryId> {
         changes.ids_where(|loaded| self.check(loaded).is_ok())
     }
 
-    /// Carries it out on a delivery that it fits.
+    /// Applies the action to a delivery whose state it fits.
     pub fn carry_out(&self, changes: &mut ChangeSet, id: DeliveryId) {
         let Some(loaded) = changes.change(id) else { return };
         let now = loaded.now;
@@ -121,8 +122,8 @@ impl OperatorAction {
     }
 }
 
-/// Carries a verb out on one delivery: a push, or an event's own work. Either is unknown to
-/// those who mean the other.
+/// Applies an action to one delivery: to a push if `is_push` is set, otherwise to an event's own work. An id
+/// of the other kind is reported as not found.
 pub(crate) async fn operate_on_one(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -132,9 +133,9 @@ pub(crate) async fn operate_on_one(
 ) -> Result<Applied, Error> {
     let mut changes = ChangeSet::load(conn, scope, &[id]).await?;
     changes.find_orphans(conn).await?;
-    let is_meant = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == is_push;
-    let unknown = || if is_push { Error::DeliveryNotFound(id) } else { Error::EventNotFound(EventId(id.0)) };
-    action.check(changes.get(id).filter(is_meant).ok_or_else(unknown)?)?;
+    let is_right_kind = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == is_push;
+    let not_found = || if is_push { Error::DeliveryNotFound(id) } else { Error::EventNotFound(EventId(id.0)) };
+    action.check(changes.get(id).filter(is_right_kind).ok_or_else(not_found)?)?;
     action.carry_out(&mut changes, id);
     changes.apply(conn).await
 }

@@ -1,8 +1,8 @@
-//! Many dead letters are sent again, at a pace that their receivers can bear.
+//! Replay jobs: many dead letters are replayed, at a rate that protects their receivers.
 //!
-//! A job knows which dead letters are meant and behind which of them to go on. Both that and the
-//! deliveries are written in one transaction, so that a server which dies in between has done
-//! neither, and another goes on from there.
+//! A job stores a filter of dead letters and a cursor. Each round replays a few dead letters and moves the
+//! cursor in one transaction. If a server dies during a round, neither is recorded, and another server
+//! continues from the cursor.
 
 use diesel_async::AsyncPgConnection;
 
@@ -24,33 +24,31 @@ use crate::engine::operate::replays::{ReplayOrder, replay_many};
 use crate::engine::sweep::SweepOutcome;
 use crate::engine::{Engine, transaction};
 
-/// Dead letters per transaction.
+/// The number of dead letters that one transaction may replay.
 const MAX_PER_ROUND: f64 = 100.0;
 
-/// The rate is spread over so many rounds per second: what is sent trickles, and does not gush.
+/// The number of rounds per second over which the rate of a job is spread, to avoid bursts.
 const ROUNDS_PER_SECOND: f64 = 10.0;
 
-/// Which dead letters are to be sent again, and how.
+/// Which dead letters to replay, and how.
 #[derive(Debug, Clone)]
 pub struct BulkReplay {
-    /// Which: of those that nobody has sent again yet.
+    /// Selects from the dead letters that have not been replayed yet.
     pub filter: DeadLetterFilter,
-    /// By which configuration.
     pub config: ReplayConfig,
-    /// So many per second.
     pub rate_per_second: f64,
 }
 
 impl Engine {
-    /// How many dead letters are meant, as far as a bounded number of rows tells, and whether that
-    /// is all of them.
+    /// Returns the number of dead letters that a replay would include, and whether the number is exact.
+    /// The scan reads a bounded number of rows and may not see all of them.
     pub async fn count_replayable(&self, scope: &Scope, filter: DeadLetterFilter) -> Result<(i64, bool), Error> {
         let mut conn = self.database().connection().await?;
         let (_, matched, is_exact) = self.count_open(&mut conn, scope, filter).await?;
         Ok((matched, is_exact))
     }
 
-    /// Takes a replay of many on; it is worked off in the background.
+    /// Stores a replay job, which is worked off in the background.
     pub async fn start_replay(&self, scope: Scope, replay: BulkReplay) -> Result<ReplayJobRow, Error> {
         let filter = RawJson::of(&replay.filter).map_err(|error| Error::Internal(error.to_string()))?;
         let engine = self.clone();
@@ -71,7 +69,7 @@ impl Engine {
         .await
     }
 
-    /// Stops a replay of many. What is over stays as it is.
+    /// Cancels a replay job. Dead letters that were replayed already stay replayed.
     pub async fn cancel_replay(&self, scope: Scope, id: i64) -> Result<ReplayJobRow, Error> {
         let engine = self.clone();
         self.detached(async move {
@@ -83,7 +81,7 @@ impl Engine {
         .await
     }
 
-    /// Sends the next few dead letters of a replay whose time has come again.
+    /// Replays the next dead letters of one job that is due.
     pub async fn work_off_replays(&self) -> Result<SweepOutcome, Error> {
         let worked_off = transaction!(self, |conn| {
             let Some(job) = take_replay_job(conn, self.now()).await? else { return Ok(None) };
@@ -97,6 +95,8 @@ impl Engine {
         Ok(SweepOutcome { count: 0, more: false, next_in: next_replay_in(&mut conn, self.now()).await? })
     }
 
+    /// Returns the id of the last dead letter, the number of matching ones that have not been replayed,
+    /// and whether that number is exact.
     async fn count_open(
         &self,
         conn: &mut AsyncPgConnection,
@@ -111,7 +111,7 @@ impl Engine {
     }
 }
 
-/// One round of one job, which is locked.
+/// Works off one round of a job. The job must be locked.
 async fn work_off(
     conn: &mut AsyncPgConnection,
     engine: &Engine,

@@ -1,9 +1,9 @@
-//! Dead letters are sent again, one by one.
+//! Replays of single dead letters.
 //!
-//! A replay brings the delivery of a dead letter back to life, in the transaction in which the
-//! dead letter is done with. The delivery remembers the dead letter, and the dispatcher asks it
-//! how to send: what is sent is what was given up, unless it was edited, and the subscription is
-//! the present one or the one of that time.
+//! A replay makes the delivery of a dead letter PENDING again and closes the dead letter, in one
+//! transaction. The delivery refers to the dead letter, from which the dispatcher reads how to send the
+//! push. The payload is the one of the dead letter, unless an operator edited it. The configuration is
+//! that of the present subscription, or that of the subscription when the push was abandoned.
 
 use diesel_async::AsyncPgConnection;
 
@@ -19,27 +19,25 @@ use crate::store::tables::dead_letters::{self, ReplayRow, ReplayTerms};
 use crate::engine::change_set::ChangeSet;
 use crate::engine::{Engine, transaction};
 
-/// What of a push is as a dead letter has it, and not as the event and the subscription do.
+/// The parts of a push that a dead letter overrides. Without an override, the event and the subscription
+/// provide them.
 #[derive(Debug, Clone, Default)]
 pub struct Replay {
-    /// How it is sent.
     pub spec: Option<SubscriptionSpec>,
-    /// The version of the subscription that is.
+    /// The version of the subscription that `spec` comes from.
     pub subscription_version: Option<i32>,
-    /// What is sent.
     pub payload: Option<RawJson>,
-    /// What the receiver knows it by.
+    /// The id by which the receiver recognises the message.
     pub webhook_id: Option<String>,
 }
 
-/// How somebody wants a dead letter sent again.
+/// How an operator wants a dead letter to be replayed.
 #[derive(Debug, Clone)]
 pub struct ReplayOrder {
-    /// By which configuration.
     pub config: ReplayConfig,
-    /// Another body, if it was edited.
+    /// The edited payload, if it was edited.
     pub payload: Option<RawJson>,
-    /// Whether the receiver is to take it for something new.
+    /// Whether the receiver is to treat the replay as a new message.
     pub new_webhook_id: bool,
 }
 
@@ -50,7 +48,7 @@ impl ReplayOrder {
 }
 
 impl Engine {
-    /// Sends a dead letter again.
+    /// Replays a dead letter.
     pub async fn replay_dead_letter(
         &self,
         scope: Scope,
@@ -63,10 +61,12 @@ impl Engine {
                 let delivery_id = find(conn, &scope, id).await?.delivery_id;
                 let mut changes = ChangeSet::load(conn, &scope, &[delivery_id]).await?;
                 changes.find_orphans(conn).await?;
-                // Whoever is done with a dead letter holds its delivery's lock. Now we do: look again.
+                // A transaction that closes a dead letter holds the lock of its delivery. This one holds it
+                // only now, so the dead letter is read again.
                 let letter = find(conn, &scope, id).await?;
                 let webhook_id = match order.new_webhook_id {
-                    // In the present epoch, not the event's: a replay that was lost in a restore may have been seen.
+                    // The id contains the present epoch, not the event's: the receiver may have seen a replay
+                    // that a restore of the database has lost.
                     true => Some(new_webhook_id(&engine.epoch()?, letter.event_id, id)),
                     false => None,
                 };
@@ -81,8 +81,8 @@ impl Engine {
         .await
     }
 
-    /// What a dead letter says of how it is sent again. One that has been forgotten says nothing:
-    /// the push then goes as any other.
+    /// Returns what a dead letter overrides in its replay. If the dead letter has been deleted, nothing is
+    /// overridden and the push is sent like any other.
     pub async fn load_replay(&self, dead_letter_id: i64) -> Result<Replay, Error> {
         let mut conn = self.database().connection().await?;
         let row = dead_letters::load_replay(&mut conn, dead_letter_id).await?;
@@ -94,8 +94,8 @@ async fn find(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> Result<De
     find_dead_letters(conn, scope, &[id]).await?.pop().ok_or(Error::DeadLetterNotFound(id))
 }
 
-/// Brings the deliveries of many dead letters back to life; answers how many could not be. Those
-/// that somebody else was done with meanwhile count as neither.
+/// Replays many dead letters. Returns the number that were replayed and the number that could not be. Dead
+/// letters that another request has replayed in the meantime count as neither.
 pub(crate) async fn replay_many(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -117,7 +117,8 @@ pub(crate) async fn replay_many(
     Ok((replayed, skipped))
 }
 
-/// FAILED or CANCELLED → PENDING, from the dead letters. Its delivery is locked, if it is there.
+/// FAILED or CANCELLED → PENDING, for the delivery of a dead letter. The delivery, if it still exists, must
+/// be locked.
 fn replay(
     changes: &mut ChangeSet,
     letter: &DeadLetterRow,

@@ -1,11 +1,11 @@
-//! `retry` of many events: everything that matches, in transactions of a bounded number of
-//! deliveries.
+//! Retries of all events that match a filter, in transactions of a bounded number of deliveries.
 //!
-//! An event that is only pushed has as many deliveries as there were subscriptions, so events are no
-//! measure of the work. Each is retried whole, in as many transactions as it takes, and counted
-//! once: with the first of its pushes it is PENDING and does not match any more, and a later call
-//! would not find the others. Of a call that is broken off in the middle of an event the rest is
-//! found again when what was brought back has ended, or by a retry of that event alone.
+//! Limits count deliveries, not events: an event that is only pushed has one delivery per subscription
+//! that matched it. An event is always retried as a whole, in as many transactions as it needs, and
+//! counted once. Once its first push is retried, the event is PENDING and no longer matches the filter,
+//! and a later call would not find its other pushes. If a call is interrupted in the middle of an event,
+//! its remaining pushes are found again after the retried ones have ended, or by a retry of that event
+//! alone.
 
 use std::collections::BTreeSet;
 
@@ -19,31 +19,31 @@ use crate::engine::Engine;
 use crate::engine::operate::operator_actions::OperatorAction;
 use crate::engine::operate::{BULK_LIMIT, BulkOutcome, DELIVERIES_PER_TRANSACTION, error_after};
 
-/// Events that are looked for at a time.
+/// The number of events that one query finds.
 const EVENTS_PER_PAGE: i64 = 500;
 
-/// Deliveries that one statement reads at most, unless they are all of one event.
+/// The number of deliveries that one statement may read. The deliveries of a single event may be more.
 const READ_AT_ONCE: i64 = 5_000;
 
-/// An event, and the deliveries of it that can be brought back.
+/// An event, with those of its deliveries that can be retried.
 struct EventToRetry {
     id: EventId,
     deliveries: Vec<DeliveryId>,
 }
 
-/// What a call has done so far.
+/// The progress of one call.
 #[derive(Default)]
 struct Progress {
-    /// Deliveries that it has taken on.
+    /// The number of deliveries that were added so far.
     deliveries: usize,
-    /// Taken on and not yet carried out.
+    /// Deliveries that were added and are not retried yet.
     batch: Vec<DeliveryId>,
-    /// Events that were brought back, or would have been.
+    /// Events that were retried, or would have been in a dry run.
     events: BTreeSet<EventId>,
 }
 
 impl Progress {
-    /// Returns whether an event is too much for what is left of the call. The first never is.
+    /// Returns whether an event would exceed the limit of the call. The first event never does.
     fn is_full_for(&self, event: &EventToRetry) -> bool {
         self.deliveries > 0 && self.deliveries + event.deliveries.len() > BULK_LIMIT
     }
@@ -59,7 +59,7 @@ impl Progress {
 }
 
 impl Engine {
-    /// Retries everything that matches. `filter.status` says which of FAILED and CANCELLED.
+    /// Retries all events that match. `filter.status` selects FAILED, CANCELLED or both.
     pub async fn retry_events(&self, scope: Scope, filter: EventFilter, dry_run: bool) -> Result<BulkOutcome, Error> {
         let mut progress = Progress::default();
         let retried = self.retry_pages(&scope, &filter, dry_run, &mut progress).await;
@@ -68,7 +68,7 @@ impl Engine {
         Ok(BulkOutcome { count, more })
     }
 
-    /// Returns whether there may be more.
+    /// Retries page after page. Returns whether more events may match.
     async fn retry_pages(
         &self,
         scope: &Scope,
@@ -102,10 +102,11 @@ impl Engine {
         }
     }
 
+    /// Retries the next deliveries of the batch, at most one transaction full.
     async fn carry_out(&self, scope: &Scope, progress: &mut Progress) -> Result<(), Error> {
         let full = progress.batch.len().min(DELIVERIES_PER_TRANSACTION);
-        let rest = progress.batch.split_off(full);
-        let batch = std::mem::replace(&mut progress.batch, rest);
+        let remaining = progress.batch.split_off(full);
+        let batch = std::mem::replace(&mut progress.batch, remaining);
         if !batch.is_empty() {
             progress.events.extend(self.operate_on_many(scope, batch, OperatorAction::Retry { reason: None }).await?);
         }
@@ -128,13 +129,13 @@ impl Engine {
         .await
     }
 
-    /// Reads as many of these events as are read at once, at least one.
+    /// Reads the deliveries of the first events, as many as fit into one read but at least one event.
     async fn read_events(&self, ids: &[EventId]) -> Result<Vec<EventToRetry>, Error> {
         let read = self.read_deliveries(ids, READ_AT_ONCE).await?;
         if read.len() < READ_AT_ONCE as usize {
             return Ok(group(ids, &read));
         }
-        // Of the last event more may be there.
+        // The last event may have more deliveries than were read, so it is left to the next read.
         let last = read.last().map(|row| row.event_id);
         let whole = ids.iter().position(|id| Some(*id) == last).unwrap_or(0);
         match whole {
@@ -153,7 +154,7 @@ impl Engine {
     }
 }
 
-/// Groups what was read by event. Rows come in the order of the events.
+/// Groups rows by event. The rows must be in the order of the events.
 fn group(event_ids: &[EventId], read: &[Retriable]) -> Vec<EventToRetry> {
     let mut read = read.iter().peekable();
     let event = |id: &EventId| {

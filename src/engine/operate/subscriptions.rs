@@ -1,8 +1,11 @@
-//! Subscriptions are made, changed, switched off and taken away.
+//! Subscriptions are created, changed, deactivated and deleted.
 //!
-//! Whoever does that gives the catalog another number first, and so takes turns with all others who
-//! do; the row is locked next, which waits for publishers that are just storing something for
-//! this very subscription. What follows is either before all of a publication or after it.
+//! Each change first gives the catalog a new generation. The row lock of the catalog serialises all changes
+//! of subscriptions. The change then locks the row of the subscription, which waits for publishers that are
+//! storing pushes for that subscription. A change therefore happens either before a whole publication or
+//! after it.
+//!
+//! A deleted subscription is *drained* in the background: its open pushes are cancelled.
 
 use diesel_async::AsyncPgConnection;
 use serde_json::{Map, Value};
@@ -31,26 +34,24 @@ use crate::engine::publish::publish_in_order;
 use crate::engine::publish::subscription_cache::SubscriptionSnapshot;
 use crate::engine::{Engine, ReadyEntry, transaction};
 
-/// How often a notice of ours is matched before it is given up.
+/// The number of times that a notice is matched before its publication fails.
 const NOTICE_MATCHES: usize = 5;
 
-/// Deliveries of a subscription that was taken away, called off per transaction.
+/// The number of pushes of a deleted subscription that one transaction cancels.
 const DRAIN_ROWS: usize = 500;
 
-/// Deliveries of such a subscription, over or not, that one statement reads.
+/// The number of pushes of a deleted subscription, open or finished, that one statement reads.
 const DRAIN_READ_ROWS: i64 = 5_000;
 
-/// What a subscriber wants changed.
+/// The changes that a subscriber requests.
 #[derive(Debug, Clone, Default)]
 pub struct SubscriptionChanges {
-    /// Fields and their new values; `null` for the default.
+    /// Fields and their new values. `null` restores the default.
     pub fields: Map<String, Value>,
-    /// Whether to push.
     pub is_active: Option<bool>,
 }
 
 impl Engine {
-    /// Adds a subscription.
     pub async fn create_subscription(
         &self,
         scope: Scope,
@@ -78,7 +79,7 @@ impl Engine {
         Ok(row)
     }
 
-    /// Changes a subscription. What is not yet sent is sent as it says then.
+    /// Changes a subscription. Pushes that are not sent yet are sent with the new configuration.
     pub async fn change_subscription(
         &self,
         scope: Scope,
@@ -91,8 +92,8 @@ impl Engine {
                 renew_generation(conn, &scope).await?;
                 let row = lock(conn, &scope, id).await?;
                 let (spec, json) = read_spec(fields_of(&row)?, changes.fields.clone())?;
-                // One that stays was judged before, and is judged again whenever it is dialled:
-                // it must not keep anybody from switching the subscription off.
+                // An unchanged URL was checked before and is checked again at each connection. Checking it
+                // here could prevent the deactivation of a subscription whose URL is no longer allowed.
                 if changes.fields.contains_key("url") {
                     engine.check_address(&spec)?;
                 }
@@ -107,7 +108,7 @@ impl Engine {
         Ok(row)
     }
 
-    /// Takes a subscription away; what is open of it is called off.
+    /// Deletes a subscription. Its open pushes are cancelled in the background.
     pub async fn delete_subscription(&self, scope: Scope, id: SubscriptionId) -> Result<(), Error> {
         let engine = self.clone();
         let deleted = self.detached(async move {
@@ -123,7 +124,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives a subscription a new secret; the old ones are used along with it for a while.
+    /// Gives a subscription a new secret. Pushes are signed with the old secrets too for
+    /// `overlap_seconds`.
     pub async fn rotate_secret(
         &self,
         scope: Scope,
@@ -148,8 +150,8 @@ impl Engine {
         Ok(row)
     }
 
-    /// Switches a subscription off, because its endpoint said so, and publishes that. An endpoint
-    /// that it does not point at any more has no say.
+    /// Deactivates a subscription because of a response of its endpoint, and publishes a notice. Does nothing
+    /// if the subscription no longer has this URL.
     pub async fn deactivate_subscription(
         &self,
         id: SubscriptionId,
@@ -179,9 +181,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Calls off what is open of a subscription that was taken away; answers whether there was one,
-    /// so that there may be more to do. Nothing is added to it any more and nothing of it is brought
-    /// back to life, so that it is gone through once.
+    /// Cancels the open pushes of one deleted subscription. Returns whether there was one; if so, there may
+    /// be more. One pass is enough: a deleted subscription receives no new pushes, and none of its pushes
+    /// can be retried or replayed.
     pub async fn drain_subscriptions(&self) -> Result<bool, Error> {
         let mut conn = self.database().connection().await?;
         let Some(id) = find_undrained(&mut conn).await? else { return Ok(false) };
@@ -189,14 +191,14 @@ impl Engine {
         let mut after = DeliveryId(0);
         loop {
             let mut conn = self.database().connection().await?;
-            let stretch = find_open_deliveries(&mut conn, id, after, DRAIN_READ_ROWS).await?;
+            let page = find_open_deliveries(&mut conn, id, after, DRAIN_READ_ROWS).await?;
             drop(conn);
-            for open in stretch.open.chunks(DRAIN_ROWS) {
+            for open in page.open.chunks(DRAIN_ROWS) {
                 let began = Instant::now();
-                self.call_off(open).await?;
+                self.cancel_pushes(open).await?;
                 self.yield_to_workers(began.elapsed()).await;
             }
-            let Some(last) = stretch.last else { break };
+            let Some(last) = page.last else { break };
             after = last;
         }
         let mut conn = self.database().connection().await?;
@@ -204,14 +206,15 @@ impl Engine {
         Ok(true)
     }
 
-    /// What is in flight is only marked, and ends by itself.
-    async fn call_off(&self, ids: &[DeliveryId]) -> Result<(), Error> {
-        let call_off = OperatorAction::Cancel { reason: Some("subscription_deleted".into()) };
+    /// Cancels pushes of a deleted subscription. For pushes in flight, only a request is recorded; they end
+    /// with their attempt.
+    async fn cancel_pushes(&self, ids: &[DeliveryId]) -> Result<(), Error> {
+        let cancel = OperatorAction::Cancel { reason: Some("subscription_deleted".into()) };
         let applied = transaction!(self, |conn| {
             let mut changes = ChangeSet::load(conn, &self.scope(), ids).await?;
-            // Some of them may have ended before they were locked.
+            // Some pushes may have ended before they were locked.
             for id in changes.ids_where(|loaded| !loaded.delivery.status.is_finished()) {
-                call_off.carry_out(&mut changes, id);
+                cancel.carry_out(&mut changes, id);
             }
             changes.apply(conn).await
         })?;
@@ -223,15 +226,17 @@ impl Engine {
         check_url(&spec.url, &self.settings().webhook_allow).map_err(|reason| Error::invalid("url", reason))
     }
 
-    /// The copy of this server is made anew at once; other servers find out when they use theirs.
+    /// Reloads the snapshot of this server at once and signals the dispatcher. Other servers notice the new
+    /// generation when they use their snapshot.
     async fn after_change(&self, id: SubscriptionId) {
         if let Err(error) = self.reload_subscribers().await {
-            log::warn!("the subscriptions could not be read again: {error}");
+            log::warn!("the subscriptions could not be reloaded: {error}");
         }
         self.dispatch_signal().signal(Some(id));
     }
 
-    /// Sees to what notices call for. Call it after the commit.
+    /// Wakes waiters and updates due times and metrics after notices were published. Call this after the
+    /// commit.
     pub(crate) fn notify_after_notices(&self, notices: Notices) {
         let Notices { events, fan_out, published, released } = notices;
         self.notify_after_publish(&events.iter().collect::<Vec<_>>(), &fan_out, &published, released);
@@ -251,8 +256,8 @@ fn state_of(row: &SubscriptionRow) -> SubscriptionState<'_> {
     }
 }
 
-/// Reads what a subscription is to say: its present fields, with those that were given in their
-/// place.
+/// Parses the specification that results from the present fields of a subscription and the given ones, which
+/// replace them.
 fn read_spec(
     mut fields: Map<String, Value>,
     mut given: Map<String, Value>,
@@ -261,8 +266,8 @@ fn read_spec(
     fields.extend(given);
     let spec = match (SubscriptionSpec::parse(&fields), masks) {
         (Ok(spec), Ok(())) => spec,
-        (read, masks) => {
-            let errors = [masks.err(), read.err()].into_iter().flatten().flatten();
+        (parsed, masks) => {
+            let errors = [masks.err(), parsed.err()].into_iter().flatten().flatten();
             return Err(Error::Invalid(errors.collect()));
         }
     };
@@ -274,7 +279,8 @@ fn fields_of(row: &SubscriptionRow) -> Result<Map<String, Value>, Error> {
     serde_json::from_str(row.spec.0.as_str()).map_err(|error| Error::Internal(error.to_string()))
 }
 
-/// Events of our own, stored and not yet followed up.
+/// Events about subscriptions that the server itself has published, to be followed by
+/// [`Engine::notify_after_notices`].
 pub(crate) struct Notices {
     events: Vec<NewEvent>,
     fan_out: FanOut,
@@ -282,7 +288,7 @@ pub(crate) struct Notices {
     released: Vec<ReadyEntry>,
 }
 
-/// What people can be told about a subscription: `waybill.subscription.<what>`.
+/// Returns an event about a subscription, of the type `waybill.subscription.<what>`.
 pub(crate) fn notice(what: &str, row: &SubscriptionRow, reason: &str) -> NewEvent {
     let name = fields_of(row).ok().and_then(|fields| fields.get("name").cloned()).unwrap_or_default();
     let payload = serde_json::json!({"subscription_id": row.id, "name": name, "url": row.url, "reason": reason});
@@ -295,8 +301,8 @@ pub(crate) fn notice(what: &str, row: &SubscriptionRow, reason: &str) -> NewEven
     }
 }
 
-/// Publishes events of our own in a transaction under way, matched against what that
-/// transaction sees and nobody else does yet.
+/// Publishes notices in a transaction of the caller's. They are matched against the subscriptions that this
+/// transaction sees, including its own changes that are not committed yet.
 pub(crate) async fn publish_notices(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
@@ -309,8 +315,8 @@ pub(crate) async fn publish_notices(
             engine.time(),
             &mut Allowance::unlimited(),
         );
-        // An allowance without a limit is never used up.
-        let fan_out = fan_out.map_err(|_| Error::Internal("matching was stopped, and nobody stopped it".into()))?;
+        // An unlimited allowance is never used up.
+        let fan_out = fan_out.map_err(|_| Error::Internal("matching stopped without a limit".into()))?;
         if let Some((published, released)) = publish_in_order(conn, engine, &borrowed, &fan_out).await? {
             return Ok(Notices { events, fan_out, published, released });
         }
