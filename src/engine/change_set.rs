@@ -1,15 +1,13 @@
-//! Deliveries under lock, being changed.
+//! Locked deliveries and their pending changes.
 //!
-//! Locks are always taken in the same order, so that no two transactions wait for each other
-//! in a circle: first the ordering keys, then the rows by id. `write` saves what was changed,
-//! appends the lines to the log and, for every ordering key that was changed, lets the head
-//! of the key into `ready` if it waits for nothing but its turn. That last step is the only
-//! way in which keyed work ever enters `ready`.
+//! Every transaction takes locks in the same order, to avoid deadlocks: first the ordering keys, then the
+//! deliveries by id, then the rows of the events that roll up their pushes.
 //!
-//! Pushes that were given up go to the dead letters in the same breath, whatever it was that
-//! ended them; those that come back to life leave them, whatever it was that revived them; and
-//! what became of pushes is counted on their event's own row: after the
-//! deliveries, so that everybody takes these locks in the same order, too.
+//! [`ChangeSet::apply`] saves the changed deliveries and appends the lines to the event log. It turns pushes
+//! that failed into dead letters, closes the dead letters of pushes that are pending again, and updates the
+//! roll-ups of events, regardless of what changed the pushes. For each ordering key that was changed, it
+//! moves the head of the key to `ready` if the head waits only for earlier events of its key. Keyed work
+//! enters `ready` only in that last step.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -36,9 +34,10 @@ use crate::store::tables::subscriptions::lock_existing_subscriptions;
 use crate::engine::ReadyEntry;
 use crate::engine::waiting::low_water_marks;
 
-/// Deliveries under lock.
+/// Locked deliveries with their changes, which are written together.
 pub struct ChangeSet {
     loaded: BTreeMap<DeliveryId, Loaded>,
+    /// In the order of their first change.
     changed: Vec<DeliveryId>,
     is_changed: HashSet<DeliveryId>,
     to_tail: BTreeSet<DeliveryId>,
@@ -49,27 +48,27 @@ pub struct ChangeSet {
     scope: Scope,
 }
 
-/// What was written.
+/// The result of [`ChangeSet::apply`].
 #[derive(Debug, Default)]
 pub struct Applied {
-    /// The log entries, in the order in which the lines were given.
+    /// The log entries, in the order in which the lines were added.
     pub entries: Vec<LogEntry>,
-    /// What entered `ready`.
+    /// The deliveries that entered `ready`.
     pub entered_ready: Vec<ReadyEntry>,
-    /// The first moments that any of it waits for now.
+    /// The earliest times that the changed deliveries wait for.
     pub earliest_times: EarliestTimes,
-    /// Whose pushes were given up.
+    /// The subscriptions of the pushes that became dead letters, once per push.
     pub dead_lettered: Vec<SubscriptionId>,
 }
 
 impl ChangeSet {
-    /// Locks and loads deliveries; ids that do not exist are simply not there.
+    /// Locks and loads deliveries. Ids that do not exist are ignored.
     pub async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[DeliveryId]) -> Result<Self, Error> {
         lock_keys_of_deliveries(conn, ids).await?;
         Self::load_locked(conn, scope, ids).await
     }
 
-    /// Loads deliveries that this transaction has locked already, with their keys.
+    /// Loads deliveries that this transaction has already locked, together with their ordering keys.
     pub async fn load_locked(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[DeliveryId]) -> Result<Self, Error> {
         let loaded: BTreeMap<DeliveryId, Loaded> = load_deliveries(conn, ids, scope.now)
             .await?
@@ -89,44 +88,44 @@ impl ChangeSet {
         })
     }
 
-    /// Finds out which pushes have nobody left to go to. The others keep their subscriptions until
-    /// the transaction ends. To be asked before any is brought back to life: it would wait forever.
+    /// Finds out which pushes belong to deleted subscriptions. Locks the other subscriptions, which then
+    /// cannot be deleted until the transaction ends. Call this before a push is retried or replayed: a
+    /// pending push of a deleted subscription would wait forever.
     pub async fn find_orphans(&mut self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
         let wanted: BTreeSet<SubscriptionId> =
             self.loaded.values().filter_map(|l| l.delivery.subscription_id).collect();
         if wanted.is_empty() {
             return Ok(());
         }
-        let living: BTreeSet<SubscriptionId> =
+        let existing: BTreeSet<SubscriptionId> =
             lock_existing_subscriptions(conn, &wanted.into_iter().collect::<Vec<_>>()).await?.into_iter().collect();
         for loaded in self.loaded.values_mut() {
-            loaded.is_orphan = loaded.delivery.subscription_id.is_some_and(|id| !living.contains(&id));
+            loaded.is_orphan = loaded.delivery.subscription_id.is_some_and(|id| !existing.contains(&id));
         }
         Ok(())
     }
 
-    /// Returns the name that the caller gave, or nothing.
+    /// Returns the name of the actor, or an empty string if the request names none.
     pub fn actor(&self) -> &str {
         self.scope.actor.as_deref().unwrap_or_default()
     }
 
-    /// Looks at a delivery.
     pub fn get(&self, id: DeliveryId) -> Option<&Loaded> {
         self.loaded.get(&id)
     }
 
-    /// All ids that were found.
+    /// Returns the ids of the deliveries that exist.
     pub fn ids(&self) -> Vec<DeliveryId> {
         self.loaded.keys().copied().collect()
     }
 
-    /// The ids of those for which something holds.
+    /// Returns the ids of the deliveries for which `holds` is true.
     pub fn ids_where(&self, holds: impl Fn(&Loaded) -> bool) -> Vec<DeliveryId> {
         self.loaded.iter().filter(|(_, loaded)| holds(loaded)).map(|(id, _)| *id).collect()
     }
 
-    /// Takes a delivery in hand to change it. What enters `ready` does so in the order in
-    /// which it was first changed.
+    /// Returns a delivery that the caller is going to change. Deliveries enter `ready` in the order of their
+    /// first change.
     pub fn change(&mut self, id: DeliveryId) -> Option<&mut Loaded> {
         let loaded = self.loaded.get_mut(&id)?;
         if self.is_changed.insert(id) {
@@ -135,25 +134,25 @@ impl ChangeSet {
         Some(loaded)
     }
 
-    /// Lets a delivery that has lost its place queue up behind its key anew. One that was given up
-    /// and kept its place, so that the rest waits, goes first.
+    /// Moves a delivery to the tail of its ordering key, if it has lost its position there. A failed delivery
+    /// that kept its position, and so blocked the key, stays ahead of the later ones.
     pub fn send_to_tail(&mut self, id: DeliveryId) {
         if self.loaded.get(&id).is_some_and(|loaded| !loaded.has_order_seq) {
             self.to_tail.insert(id);
         }
     }
 
-    /// A push is given up by an operator's word.
+    /// Records that an operator moves a push to the dead letters.
     pub fn move_to_dead_letters(&mut self, id: DeliveryId) {
         self.moved_by_hand.insert(id);
     }
 
-    /// A push is revived from the dead letters.
+    /// Records how the dead letter of a push is replayed.
     pub fn replay(&mut self, id: DeliveryId, terms: ReplayTerms) {
         self.replays.insert(id, terms);
     }
 
-    /// Notes a line for the log; the answer is its index in [`Applied::entries`].
+    /// Adds a line for the event log. Returns its index in [`Applied::entries`].
     pub fn log(&mut self, line: LogLine) -> usize {
         let index = self.lines.len();
         self.lines_by_delivery.entry(line.delivery_id).or_default().push(index);
@@ -161,7 +160,7 @@ impl ChangeSet {
         index
     }
 
-    /// Notes several.
+    /// Adds several lines for the event log. Returns the index of the first.
     pub fn log_all(&mut self, lines: Vec<LogLine>) -> usize {
         let first = self.lines.len();
         for line in lines {
@@ -170,18 +169,18 @@ impl ChangeSet {
         first
     }
 
-    /// The lines noted so far.
+    /// Returns the lines added so far.
     pub fn lines(&self) -> &[LogLine] {
         &self.lines
     }
 
-    /// The lines noted so far of one delivery, each with its index, the latest first.
+    /// Returns the lines added so far for one delivery, each with its index, the latest first.
     pub fn lines_of(&self, delivery_id: DeliveryId) -> impl DoubleEndedIterator<Item = (usize, &LogLine)> {
         let indices = self.lines_by_delivery.get(&delivery_id).map(Vec::as_slice).unwrap_or_default();
         indices.iter().rev().map(|index| (*index, &self.lines[*index]))
     }
 
-    /// Writes everything.
+    /// Writes all changes.
     pub async fn apply(mut self, conn: &mut AsyncPgConnection) -> Result<Applied, Error> {
         let dead_letters = self.find_dead_letters();
         for letter in &dead_letters {
@@ -193,8 +192,9 @@ impl ChangeSet {
             applied.entries = append_log(conn, &self.scope, &self.lines).await?;
         }
         if !dead_letters.is_empty() {
-            let whose = |letter: &NewDeadLetter| self.loaded.get(&letter.delivery_id)?.delivery.subscription_id;
-            applied.dead_lettered = dead_letters.iter().filter_map(whose).collect();
+            let subscription_of =
+                |letter: &NewDeadLetter| self.loaded.get(&letter.delivery_id)?.delivery.subscription_id;
+            applied.dead_lettered = dead_letters.iter().filter_map(subscription_of).collect();
             insert_dead_letters(conn, self.scope.now, &dead_letters).await?;
         }
         let revivals = self.revivals();
@@ -241,9 +241,9 @@ impl ChangeSet {
         self.changed().filter(|loaded| loaded.delivery.subscription_id.is_some())
     }
 
-    /// Those that have just been given up, and why.
+    /// Returns the pushes that this change set lets fail, as new dead letters.
     fn find_dead_letters(&self) -> Vec<NewDeadLetter> {
-        let given_up =
+        let has_failed =
             |loaded: &&Loaded| loaded.previous_status != Status::Failed && loaded.delivery.status == Status::Failed;
         let dead_letter = |loaded: &Loaded| {
             let id = loaded.delivery.id;
@@ -252,7 +252,7 @@ impl ChangeSet {
             }
             NewDeadLetter { delivery_id: id, reason: self.dead_letter_reason(&loaded.delivery), moved_by: None }
         };
-        self.pushes().filter(given_up).map(dead_letter).collect()
+        self.pushes().filter(has_failed).map(dead_letter).collect()
     }
 
     fn dead_letter_reason(&self, delivery: &Delivery) -> &'static str {
@@ -265,7 +265,7 @@ impl ChangeSet {
         }
     }
 
-    /// Those that have just come back to life.
+    /// Returns the finished pushes that this change set makes pending again.
     fn revivals(&self) -> Vec<Revival> {
         let is_revived =
             |loaded: &&Loaded| loaded.previous_status.is_finished() && !loaded.delivery.status.is_finished();
@@ -273,7 +273,7 @@ impl ChangeSet {
         self.pushes().filter(is_revived).map(|loaded| revival(loaded.delivery.id)).collect()
     }
 
-    /// What changed for the pushes of each event.
+    /// Returns the changes in the numbers of open and failed pushes, by event.
     fn roll_ups(&self) -> BTreeMap<EventId, RollUp> {
         let mut roll_ups: BTreeMap<EventId, RollUp> = BTreeMap::new();
         for Loaded { delivery, previous_status, .. } in self.pushes() {
@@ -287,13 +287,13 @@ impl ChangeSet {
     }
 }
 
-/// The key behind which a delivery queues among those of its consumer.
+/// Returns the ordering key of a delivery with its consumer: a subscription or the pull queue.
 fn consumer_key(delivery: &Delivery) -> Option<ConsumerKey> {
     Some((delivery.ordering_key.clone()?, delivery.subscription_id.unwrap_or(PULL_QUEUE)))
 }
 
-/// Lets the heads of keys into `ready`; answers what entered. The keys'
-/// locks must be held.
+/// Moves the heads of ordering keys to `ready`. Returns the deliveries that entered. The caller must hold the
+/// locks of the keys.
 pub async fn advance_keys(
     conn: &mut AsyncPgConnection,
     scope: &Scope,

@@ -59,7 +59,7 @@ impl Progress {
 }
 
 impl Engine {
-    /// Retries all events that match. `filter.status` selects FAILED, CANCELLED or both.
+    /// Retries all events that match. `filter.status` is FAILED or CANCELLED.
     pub async fn retry_events(&self, scope: Scope, filter: EventFilter, dry_run: bool) -> Result<BulkOutcome, Error> {
         let mut progress = Progress::default();
         let retried = self.retry_pages(&scope, &filter, dry_run, &mut progress).await;

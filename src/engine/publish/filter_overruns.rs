@@ -1,7 +1,8 @@
-//! Filters that exceeded their budget, gathered until they are written down.
+//! Filters that exceeded their budget, collected in memory until they are recorded.
 //!
-//! A publisher must not pay for a subscriber's filter, so nothing of this is written in its
-//! transaction. There is one entry per subscription, however many events it missed.
+//! A publisher must not pay for a subscriber's filter, so overruns are not written in the transaction
+//! of the publisher. There is one entry per subscription, regardless of the number of events that its
+//! filter missed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,23 +14,24 @@ use crate::store::tables::filter_overruns::{FilterOverrun, record_filter_overrun
 
 use crate::engine::Engine;
 
-/// More subscriptions than this between two writings are not all recorded.
+/// The number of subscriptions that are collected between two writes. Overruns of further subscriptions are
+/// not recorded.
 const MAX_GATHERED: usize = 10_000;
 
-/// How many subscriptions one statement writes.
+/// The number of subscriptions that one statement writes.
 const ROWS_PER_STATEMENT: usize = 1_000;
 
-/// How many subscriptions are named in the log each time.
+/// The number of subscriptions that are named in the log per statement.
 const NAMED_IN_LOG: usize = 10;
 
-/// Overruns, gathering, by subscription.
+/// The overruns by subscription since they were last recorded.
 #[derive(Default)]
 pub struct FilterOverruns {
     gathered: Mutex<BTreeMap<SubscriptionId, FilterOverrun>>,
 }
 
 impl FilterOverruns {
-    /// Notes the filters that some events exceeded the budget of.
+    /// Adds the filters that exceeded their budget during a publication.
     pub(crate) fn note(&self, fan_out: &FanOut, stored: &[StoredEvent]) {
         if fan_out.over_budget.is_empty() {
             return;
@@ -47,7 +49,7 @@ impl FilterOverruns {
         }
     }
 
-    /// Forgets them: the events that they are about may be gone.
+    /// Drops all overruns. Used after a restore of the database, when their events may no longer exist.
     pub(crate) fn forget(&self) {
         self.lock().clear();
     }
@@ -79,19 +81,20 @@ fn add(gathered: &mut BTreeMap<SubscriptionId, FilterOverrun>, overrun: FilterOv
 }
 
 impl Engine {
-    /// Writes down which filters exceeded their budget since the last time. Returns how many did.
+    /// Records the filters that exceeded their budget since the last call. Returns the number of filters. If
+    /// a statement fails, its overruns and all later ones are kept for the next call.
     pub async fn record_filter_overruns(&self) -> Result<usize, Error> {
         let mut overruns = self.filter_overruns().take();
         let count = overruns.len();
         while !overruns.is_empty() {
-            let rest = overruns.split_off(overruns.len().min(ROWS_PER_STATEMENT));
+            let remaining = overruns.split_off(overruns.len().min(ROWS_PER_STATEMENT));
             if let Err(error) = self.write_filter_overruns(&overruns).await {
                 self.filter_overruns().put_back(overruns);
-                self.filter_overruns().put_back(rest);
+                self.filter_overruns().put_back(remaining);
                 return Err(error);
             }
             log_overruns(&overruns);
-            overruns = rest;
+            overruns = remaining;
         }
         Ok(count)
     }

@@ -1,18 +1,16 @@
-//! Events are matched before they are put into the publish batcher.
+//! Events are matched with subscriptions before they enter the publish batcher.
 //!
-//! A batch of the batcher holds up all publishers in it and behind it, so nothing in it may take long.
-//! Filters may: there may be thousands of them, and they may look at a large payload many times
-//! over. So each request matches its own events, against the copy of the subscriptions that there
-//! is then, and the batch only joins the results.
+//! A slow batch delays all publishers in it and behind it. Filters can be slow: there may be thousands of
+//! them, and each may read a large payload many times. Each request therefore matches its own events
+//! against the present snapshot of the subscriptions, and the batch only joins the results.
 //!
-//! Most events are matched on the spot, within `INLINE_WORK`. What needs more goes to a thread
-//! that may be blocked. There are two kinds of places for that: most work is over within
-//! `SHORT_WORK`, and only what is not waits for one of the few places for long work. So a large
-//! event with cheap filters does not wait for those with expensive ones.
+//! Most events are matched inline, within `INLINE_WORK`. Events that need more work are matched on a
+//! blocking thread, first in a slot for short work. Only those that exceed `SHORT_WORK` wait for one of
+//! the few slots for long work, so a large event with cheap filters does not wait behind expensive ones.
 //!
-//! The copy may be an old one by the time the batch leaves. Then the statement stores nothing, and
-//! the batch matches again what can be matched at once; the rest goes back to its callers, who
-//! match it as before ([`Publishing::Outdated`]).
+//! The snapshot may be outdated when the batch is stored. Then the statement stores nothing, and the batch
+//! matches again the events that can be matched inline. The other events return to their callers
+//! ([`Publishing::Outdated`]), which match them again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,20 +28,21 @@ use crate::store::tables::events::{FanOut, StoredEvent};
 use crate::engine::Engine;
 use crate::engine::publish::{Publication, check_size};
 
-/// Bytes that filters may look at on a thread that serves others. Parsing a byte counts for eight.
+/// The number of bytes that filters may read on a thread that serves other requests. Parsing a byte counts
+/// as 8 bytes.
 const INLINE_WORK: u64 = 256 * 1024;
 
-/// Bytes that filters may look at in a place for short work.
+/// The number of bytes that filters may read in a slot for short work.
 const SHORT_WORK: u64 = 16 * 1024 * 1024;
 
-/// By when events must be matched. The rest of the time is the database's.
+/// The timeout of matching. The remaining time until the deadline of the request is left to the database.
 pub(crate) const MATCH_WITHIN: Duration = Duration::from_secs(3);
 
-/// The places in which events are matched that cannot be matched at once.
+/// The slots in which events are matched that need more than `INLINE_WORK`.
 pub struct MatchingSlots {
-    /// For work that is soon over: one for each core.
+    /// Slots for work within `SHORT_WORK`: one per core.
     pub short: Arc<Semaphore>,
-    /// For all other work: half as many, so that it never takes all cores.
+    /// Slots for all other work: one per two cores, so long work does not occupy all cores.
     pub long: Arc<Semaphore>,
 }
 
@@ -55,22 +54,22 @@ impl Default for MatchingSlots {
     }
 }
 
-/// The events of one request, and who gets them.
+/// The events of one request, with the subscriptions that they are pushed to.
 #[derive(Clone)]
 pub struct MatchedPublication {
     pub(crate) events: Publication,
     pub(crate) fan_out: Arc<FanOut>,
 }
 
-/// What became of a request's events.
+/// The result of publishing the events of one request.
 pub enum Publishing {
-    /// They are stored.
     Stored(Vec<StoredEvent>),
-    /// The subscriptions have changed since they were matched, and matching them again takes long.
+    /// The subscriptions have changed since the events were matched, and matching them again exceeds
+    /// `INLINE_WORK`.
     Outdated,
 }
 
-/// Tells a thread that nobody waits for its result any more.
+/// Stops the matching on a blocking thread when its caller no longer waits for the result.
 #[derive(Default)]
 struct CancelOnDrop(Arc<AtomicBool>);
 
@@ -80,7 +79,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// One of the requests whose matching takes long, for as long as it does.
+/// Counts a request in the gauge of long matchings until it is dropped.
 struct LongMatching(Gauge);
 
 impl LongMatching {
@@ -97,16 +96,15 @@ impl Drop for LongMatching {
 }
 
 impl Engine {
-    /// Matches the events of one request. Returns who gets them, by the copy of the subscriptions
-    /// that this server has.
+    /// Matches the events of one request against the subscription snapshot of this server.
     pub(crate) async fn match_publication(
         &self,
         events: Publication,
         match_by: Instant,
     ) -> Result<MatchedPublication, Error> {
-        let at_once =
+        let inline =
             self.subscription_cache().snapshot().fan_out(&events, self.time(), &mut Allowance::of(INLINE_WORK));
-        let fan_out = match at_once {
+        let fan_out = match inline {
             Ok(fan_out) => fan_out,
             Err(Stopped) => self.match_on_blocking_thread(&events, match_by).await?,
         };
@@ -114,7 +112,8 @@ impl Engine {
         Ok(MatchedPublication { events, fan_out: Arc::new(fan_out) })
     }
 
-    /// Matches events on threads that may be blocked, when there is a place for it.
+    /// Matches events on a blocking thread as soon as a slot is free. Fails with [`Error::Overloaded`] after
+    /// `match_by`.
     async fn match_on_blocking_thread(&self, events: &Publication, match_by: Instant) -> Result<FanOut, Error> {
         let permits = self.matching_slots();
         let matching = async {
@@ -129,13 +128,12 @@ impl Engine {
         match tokio::time::timeout_at(match_by, matching).await {
             Ok(Ok(Some(fan_out))) => Ok(fan_out),
             Ok(Err(error)) => Err(error),
-            Ok(Ok(None)) => Err(Error::Internal("matching was stopped, and nobody stopped it".into())),
+            Ok(Ok(None)) => Err(Error::Internal("matching stopped without a limit".into())),
             Err(_) => Err(Error::Overloaded),
         }
     }
 
-    /// Matches events in one of these places. Returns nothing if that takes more work than is
-    /// allowed there.
+    /// Matches events in one of the slots of `permits`. Returns `None` if that takes more than `work` bytes.
     async fn match_in_slot(
         &self,
         permits: &Arc<Semaphore>,
@@ -154,8 +152,8 @@ impl Engine {
         matching.await.map_err(|panic| Error::Internal(format!("matching panicked: {panic}")))
     }
 
-    /// Joins the results of requests that are to be stored together. What was matched against
-    /// another copy than the present one is matched again, if that can be done at once.
+    /// Joins the results of requests that are stored together. Events that were matched against another
+    /// snapshot than the present one are matched again if `INLINE_WORK` is enough, and left out otherwise.
     pub(crate) fn join_fan_outs<'a>(
         &self,
         publications: impl Iterator<Item = &'a MatchedPublication>,
@@ -167,8 +165,8 @@ impl Engine {
                 joined.add(publication, &publication.fan_out);
                 continue;
             }
-            let again = snapshot.fan_out(&publication.events, self.time(), &mut Allowance::of(INLINE_WORK));
-            match again {
+            let rematched = snapshot.fan_out(&publication.events, self.time(), &mut Allowance::of(INLINE_WORK));
+            match rematched {
                 Ok(fan_out) => joined.add(publication, &fan_out),
                 Err(Stopped) => joined.leave_out(),
             }
@@ -177,13 +175,11 @@ impl Engine {
     }
 }
 
-/// The events of several requests, and who gets them.
+/// The events of several requests, with the subscriptions that they are pushed to.
 pub struct JoinedFanOut<'a> {
-    /// The events of all that are in it.
     pub(crate) events: Vec<&'a NewEvent>,
-    /// Who gets them.
     pub(crate) fan_out: FanOut,
-    /// How many events of each request are in it; none of one that was left out.
+    /// The number of events of each request, or `None` for a request that was left out.
     counts: Vec<Option<usize>>,
 }
 
@@ -203,7 +199,7 @@ impl<'a> JoinedFanOut<'a> {
         self.counts.push(None);
     }
 
-    /// Returns what became of each request, given what was stored.
+    /// Returns the result of each request from the stored events of all.
     pub(crate) fn distribute(self, stored: Vec<StoredEvent>) -> Vec<Publishing> {
         let mut stored = stored.into_iter();
         let publishing = |count: Option<usize>| match count {

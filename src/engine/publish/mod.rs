@@ -1,4 +1,10 @@
-//! `publish_events`: facts are stored, with the work that follows from them.
+//! Publishing: events are stored, with their deliveries.
+//!
+//! [`Engine::publish_events`] is the call. Each request matches its own events against a snapshot of the
+//! subscriptions ([`subscription_cache`], [`matching`]). [`Engine::publish_batch`] then stores the events of
+//! many requests in one transaction. If the subscriptions have changed in the meantime, nothing is stored
+//! and the events are matched again. A batch without ordering keys is stored by a single statement;
+//! ordering keys need locks and thus a transaction of several statements.
 
 pub mod filter_overruns;
 pub mod matching;
@@ -25,17 +31,17 @@ use crate::engine::publish::matching::{MATCH_WITHIN, MatchedPublication, Publish
 use crate::engine::waiting::low_water_marks::QueuePosition;
 use crate::engine::{Engine, ReadyEntry, statement, transaction, weight};
 
-/// How often events are matched before their publisher is told to come back later.
+/// The number of times that events are matched before the publisher receives a retryable error.
 const MATCHES: usize = 20;
 
-/// Deliveries to subscribers that one statement makes at most.
+/// The number of pushes that one statement may create.
 pub(crate) const PUSHES_PER_STATEMENT: usize = 20_000;
 
-/// The events of one request, which are stored together or not at all.
+/// The events of one request. All of them are stored, or none.
 pub type Publication = Arc<Vec<NewEvent>>;
 
 impl Engine {
-    /// Stores events, all or none, in the order given. Returns what the database added.
+    /// Stores all events or none, in the given order. Returns the values that the database has assigned.
     pub async fn publish_events(&self, events: Publication) -> Result<Vec<StoredEvent>, Error> {
         let weight = weight(events.len(), payload_bytes(&events));
         let began = Instant::now();
@@ -67,7 +73,7 @@ impl Engine {
             let stored = match joined.events.is_empty() {
                 true => Some(Vec::new()),
                 false => self.publish_matched(&joined.events, &joined.fan_out).await.inspect_err(|error| {
-                    // If it was stored after all, nobody has been told of it.
+                    // The events may be stored, but no waiter has been notified of them.
                     if matches!(error, Error::OutcomeUnknown(_)) {
                         self.notify_after_unknown_commit();
                     }
@@ -83,8 +89,8 @@ impl Engine {
         Err(subscriptions_keep_changing())
     }
 
-    /// Stores events for those who get them. Returns nothing, and stores nothing, if the
-    /// subscriptions have changed since the events were matched.
+    /// Stores events and their deliveries. Returns `None` and stores nothing if the subscriptions have
+    /// changed since the events were matched.
     async fn publish_matched(&self, events: &[&NewEvent], fan_out: &FanOut) -> Result<Option<Vec<StoredEvent>>, Error> {
         let stored = if keys_of(events, fan_out).is_empty() {
             let published =
@@ -98,7 +104,8 @@ impl Engine {
         Ok(Some(published.events))
     }
 
-    /// Sees to what a publication calls for. Call it after the commit.
+    /// Wakes waiters and updates due times, filter overruns and metrics after a publication. Call this after
+    /// the commit.
     pub(crate) fn notify_after_publish(
         &self,
         events: &[&NewEvent],
@@ -141,7 +148,7 @@ impl Engine {
         for (event, stored) in events.iter().zip(&published.events) {
             if event.tags.is_empty() && stored.enqueued == 0 {
                 self.metrics().events_without_subscriber.inc();
-                log::debug!(event_id = stored.id, event_type = event.event_type.as_deref().unwrap_or_default(); "nobody subscribed to an event");
+                log::debug!(event_id = stored.id, event_type = event.event_type.as_deref().unwrap_or_default(); "an event has no subscriber");
             }
         }
     }
@@ -151,7 +158,8 @@ fn payload_bytes(events: &[NewEvent]) -> usize {
     events.iter().filter_map(|event| event.payload.as_ref()).map(|json| json.as_str().len()).sum()
 }
 
-/// What is too much for one statement is published in parts, if it came in several requests.
+/// Returns an error if the events have more pushes than one statement may create. The batcher then splits a
+/// batch of several requests.
 pub(crate) fn check_size(fan_out: &FanOut) -> Result<(), Error> {
     if fan_out.pushes.len() <= PUSHES_PER_STATEMENT {
         return Ok(());
@@ -164,7 +172,7 @@ fn subscriptions_keep_changing() -> Error {
     Error::outage(OutageKind::Conflict, "the subscriptions keep changing")
 }
 
-/// The keys behind which anything of it queues: of which consumers.
+/// Returns the ordering keys of the events and pushes, each with its consumer.
 fn keys_of(events: &[&NewEvent], fan_out: &FanOut) -> BTreeSet<ConsumerKey> {
     let with_work = events.iter().filter(|event| !event.tags.is_empty());
     let own = with_work.filter_map(|event| Some((event.ordering_key.clone()?, PULL_QUEUE)));
@@ -172,7 +180,8 @@ fn keys_of(events: &[&NewEvent], fan_out: &FanOut) -> BTreeSet<ConsumerKey> {
     own.chain(pushed).collect()
 }
 
-/// Stores events in a transaction of the caller's; nothing, if the subscriptions have changed.
+/// Stores events in a transaction of the caller's and moves the heads of their ordering keys to `ready`.
+/// Returns `None` and stores nothing if the subscriptions have changed.
 pub(crate) async fn publish_in_order(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
@@ -181,7 +190,8 @@ pub(crate) async fn publish_in_order(
 ) -> Result<Option<(Published, Vec<ReadyEntry>)>, Error> {
     let keys = keys_of(events, fan_out);
     let to_lock: BTreeSet<&String> = keys.iter().map(|(key, _)| key).collect();
-    // Taken before the ids: the order of a key must be the order of commits.
+    // The keys are locked before ids are assigned: within a key, the order of ids must be the order of
+    // commits.
     let scope = engine.scope();
     lock_keys(conn, &scope, &to_lock.into_iter().cloned().collect::<Vec<_>>()).await?;
     let published = publish_events(conn, &scope, events, fan_out).await?;

@@ -1,11 +1,11 @@
-//! Who subscribed: this server's copy, against which events are matched.
+//! The snapshot of the subscriptions against which this server matches events.
 //!
-//! The copy has a number, and whoever publishes names it; if it is not the present one any
-//! more, nothing is stored, the copy is made anew and the events are matched again. So the
-//! copy may be as old as it likes, and is never used when it is.
+//! A snapshot has a generation, which each publication names. If the generation is not the present one,
+//! the database stores nothing, the snapshot is reloaded and the events are matched again. A snapshot may
+//! therefore be outdated, but an outdated one never decides which subscriptions receive an event.
 //!
-//! Numbers are random and say nothing of which copy is newer: a restore brings an older one back.
-//! A copy is replaced whenever its number differs.
+//! Generations are random and have no order: after a restore of the database, an older one may be the present
+//! one again. A snapshot is replaced whenever its generation differs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,11 +29,11 @@ use crate::store::tables::ready::queue_of_subscription;
 use crate::engine::Engine;
 use crate::engine::publish::PUSHES_PER_STATEMENT;
 
-/// The copy of the subscriptions that one server has.
+/// Holds the latest subscription snapshot of this server.
 #[derive(Default)]
 pub struct SubscriptionCache(Latest<SubscriptionSnapshot>);
 
-/// The active subscriptions at one time.
+/// The active subscriptions of one generation.
 pub struct SubscriptionSnapshot {
     generation: i64,
     catalog: Catalog,
@@ -41,23 +41,22 @@ pub struct SubscriptionSnapshot {
 }
 
 impl Default for SubscriptionSnapshot {
-    /// Nothing is known yet, under a number that there never is.
+    /// Returns an empty snapshot, with a generation that the database never uses.
     fn default() -> Self {
         SubscriptionSnapshot { generation: -1, catalog: Catalog::new(Vec::new()), by_id: HashMap::new() }
     }
 }
 
-/// Somebody who subscribed.
+/// A subscription with its secrets.
 #[derive(Debug, Clone)]
 pub struct Subscriber {
-    /// To what, and how.
     pub subscription: Arc<Subscription>,
-    /// What to sign with, the present one first, and until when.
+    /// The secrets to sign with, the present one first, each with the time at which it expires.
     secrets: Arc<Vec<(Secret, Option<DateTime<Utc>>)>>,
 }
 
 impl Subscriber {
-    /// What to sign with now.
+    /// Returns the secrets that are in use at `now`, the present one first.
     pub fn secrets_at(&self, now: DateTime<Utc>) -> Vec<Secret> {
         let in_use = |(_, expires_at): &&(Secret, Option<DateTime<Utc>>)| expires_at.is_none_or(|at| at > now);
         self.secrets.iter().filter(in_use).map(|(secret, _)| secret.clone()).collect()
@@ -65,34 +64,33 @@ impl Subscriber {
 }
 
 impl SubscriptionCache {
-    /// The copy.
     pub(crate) fn snapshot(&self) -> Arc<SubscriptionSnapshot> {
         self.0.get()
     }
 
-    /// Forgets them, and whatever is being loaded.
+    /// Drops the snapshot, and any snapshot that is being loaded.
     pub(crate) fn forget(&self) {
         self.0.finish(self.0.begin(), SubscriptionSnapshot::default());
     }
 
-    /// A subscriber, if it is an active one.
+    /// Returns a subscriber, or `None` if there is no active subscription with this id.
     pub fn get(&self, id: SubscriptionId) -> Option<Subscriber> {
         self.snapshot().by_id.get(&id).cloned()
     }
 
-    /// All of their ids.
+    /// Returns the ids of all active subscriptions.
     pub fn ids(&self) -> Vec<SubscriptionId> {
         self.snapshot().by_id.keys().copied().collect()
     }
 
-    /// Their queues.
+    /// Returns the queues of all active subscriptions.
     pub fn queues(&self) -> Vec<String> {
         self.snapshot().by_id.keys().map(|id| queue_of_subscription(*id)).collect()
     }
 }
 
 impl SubscriptionSnapshot {
-    /// Makes a copy of what this connection sees.
+    /// Loads the subscriptions that this connection sees, including uncommitted changes of its transaction.
     pub(crate) async fn load(conn: &mut AsyncPgConnection, scope: &Scope) -> Result<Self, Error> {
         let (generation, rows) = load_catalog(conn, scope).await?;
         let by_id: HashMap<SubscriptionId, Subscriber> =
@@ -101,13 +99,12 @@ impl SubscriptionSnapshot {
         Ok(SubscriptionSnapshot { generation, catalog: Catalog::new(subscriptions), by_id })
     }
 
-    /// Its number.
     pub(crate) fn generation(&self) -> i64 {
         self.generation
     }
 
-    /// Returns who gets what of these events. Ends early if that is more than can be stored in one
-    /// statement.
+    /// Matches events and returns their pushes. Ends early once there are more pushes than one statement may
+    /// create.
     pub(crate) fn fan_out(
         &self,
         events: &[NewEvent],
@@ -129,8 +126,8 @@ impl SubscriptionSnapshot {
                 fan_out.pushes.push(push(index, event, &subject, subscription, allowance)?);
             }
             for Subscription { id, .. } in found.over_budget.into_iter().map(AsRef::as_ref) {
-                let unknown = OverBudget { subscription_id: *id, events: 0, last_event: index };
-                let over = over_budget.entry(*id).or_insert(unknown);
+                let first = OverBudget { subscription_id: *id, events: 0, last_event: index };
+                let over = over_budget.entry(*id).or_insert(first);
                 (over.events, over.last_event) = (over.events + 1, index);
             }
             if fan_out.pushes.len() > PUSHES_PER_STATEMENT {
@@ -166,8 +163,8 @@ fn push(
 }
 
 impl Engine {
-    /// Makes the copy anew if it is an old one: subscriptions may have been changed elsewhere
-    /// that only this server serves.
+    /// Reloads the snapshot if it is outdated. Another server may have changed subscriptions that only this
+    /// server dispatches, and a server that does not publish would not notice.
     pub async fn refresh_subscribers(&self) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
         let present = load_generation(&mut conn, &self.scope()).await?;
@@ -179,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// Makes the copy anew.
+    /// Reloads the snapshot.
     pub async fn reload_subscribers(&self) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
         let load = self.subscription_cache().0.begin();
@@ -187,7 +184,7 @@ impl Engine {
         Ok(())
     }
 
-    /// How a subscription is sent to, and signed with what, whether it is active or not.
+    /// Returns the specification and the secrets of a subscription, whether it is active or not.
     pub async fn load_subscriber(&self, id: SubscriptionId) -> Result<(SubscriptionSpec, Vec<Secret>), Error> {
         let mut conn = self.database().connection().await?;
         let row = load_catalog_row(&mut conn, &self.scope(), id).await?.ok_or(Error::SubscriptionNotFound(id))?;
@@ -198,7 +195,8 @@ impl Engine {
     }
 }
 
-/// A subscription that only a later version can read is left to servers that understand it.
+/// Returns the subscriber of a row, or `None` if this version cannot read it. A subscription that was written
+/// by a later version is left to the servers of that version.
 fn subscriber(row: CatalogRow) -> Option<Subscriber> {
     let Some(spec) = SubscriptionSpec::from_stored(&row.spec.0) else {
         log::error!(subscription_id = row.id; "a subscription cannot be read by this version");
