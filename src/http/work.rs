@@ -102,7 +102,7 @@ async fn settle_event(
     let may_claim_next = matches!(settlement, Settlement::Complete(_) | Settlement::Fail { .. });
     let next = if may_claim_next { read_next(&mut query, &caller.worker_id) } else { None };
     query.finish()?;
-    let settled = settle_one(
+    let settled = settle_single(
         engine,
         SettleCall { delivery_id: event_id.own_delivery(), caller, settlement, push_ended_at: None },
     )
@@ -113,7 +113,7 @@ async fn settle_event(
     }
 }
 
-async fn settle_one(engine: &Engine, call: SettleCall) -> Result<SettleOutcome, Error> {
+async fn settle_single(engine: &Engine, call: SettleCall) -> Result<SettleOutcome, Error> {
     let mut outcomes = engine.settle_deliveries(vec![call]).await?;
     outcomes.pop().unwrap_or_else(|| Err(Error::Internal("a settlement has no outcome".into())))
 }

@@ -143,15 +143,23 @@ logged AS (
     INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)
     SELECT :namespace_id, event_id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
 )
-SELECT c.*,
-       CASE WHEN last.is_gapless THEN last.rank ELSE head.rank END AS next_rank,
-       CASE WHEN last.is_gapless THEN last.seq + 1 ELSE head.seq END AS next_seq,
-       NULL::text AS left_queue, NULL::integer AS left_entries
-FROM claimed c
-CROSS JOIN last
-JOIN (SELECT DISTINCT ON (queue) queue, rank, seq FROM candidates ORDER BY queue, rank, seq) head ON head.queue = c.queue
-UNION ALL
-SELECT c.*, NULL, NULL, l.queue, l.entries
-FROM left_over l
-LEFT JOIN claimed c ON false
+-- The columns are listed, so that a connection can go on with this statement after a column was added to a table.
+SELECT slot, claimed_id, subscription_id, replay_of, queue, next_rank, next_seq, left_queue, left_entries,
+       id, title, description, tags, event_type, labels, payload, priority, max_retries, run_at, expires_at,
+       ordering_key, correlation_id, traceparent, created_at,
+       status, retry_count, lease_id, due_at, worker_id, lease_expires_at, cancel_requested, progress, result,
+       last_error, updated_at
+FROM (
+    SELECT c.*,
+           CASE WHEN last.is_gapless THEN last.rank ELSE head.rank END AS next_rank,
+           CASE WHEN last.is_gapless THEN last.seq + 1 ELSE head.seq END AS next_seq,
+           NULL::text AS left_queue, NULL::integer AS left_entries
+    FROM claimed c
+    CROSS JOIN last
+    JOIN (SELECT DISTINCT ON (queue) queue, rank, seq FROM candidates ORDER BY queue, rank, seq) head ON head.queue = c.queue
+    UNION ALL
+    SELECT c.*, NULL, NULL, l.queue, l.entries
+    FROM left_over l
+    LEFT JOIN claimed c ON false
+) found
 ORDER BY slot

@@ -6,7 +6,7 @@ DELETE FROM waybill.claim_requests
 WHERE (namespace_id, worker_id, request_id) IN (
     SELECT namespace_id, worker_id, request_id
     FROM waybill.claim_requests
-    WHERE claimed_at < coalesce(:now, now()) - make_interval(days => :days)
+    WHERE claimed_at < coalesce(:now, now()) - make_interval(hours => 24 * :days)
     ORDER BY claimed_at
     LIMIT :max_rows
 )

@@ -6,7 +6,7 @@ DELETE FROM waybill.dead_letters
 WHERE id IN (
     SELECT l.id
     FROM waybill.dead_letters l
-    WHERE l.created_at < coalesce(:now, now()) - make_interval(days => :days)
+    WHERE l.created_at < coalesce(:now, now()) - make_interval(hours => 24 * :days)
       AND NOT EXISTS (
           SELECT 1 FROM waybill.deliveries d
           WHERE d.id = l.delivery_id AND d.replay_of = l.id AND d.status IN ('PENDING', 'PROCESSING'))

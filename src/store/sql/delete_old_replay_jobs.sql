@@ -5,7 +5,7 @@ DELETE FROM waybill.replay_jobs
 WHERE id IN (
     SELECT id
     FROM waybill.replay_jobs
-    WHERE status <> 'RUNNING' AND updated_at < coalesce(:now, now()) - make_interval(days => :days)
+    WHERE status <> 'RUNNING' AND updated_at < coalesce(:now, now()) - make_interval(hours => 24 * :days)
     ORDER BY id
     LIMIT :max_rows
 )

@@ -5,7 +5,7 @@ DELETE FROM waybill.workers
 WHERE (namespace_id, worker_id) IN (
     SELECT namespace_id, worker_id
     FROM waybill.workers
-    WHERE last_seen_at < coalesce(:now, now()) - make_interval(days => :days)
+    WHERE last_seen_at < coalesce(:now, now()) - make_interval(hours => 24 * :days)
     ORDER BY last_seen_at
     LIMIT :max_rows
 )

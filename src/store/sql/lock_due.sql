@@ -6,7 +6,7 @@
 -- The condition is checked again on the locked version, as `(…) IS TRUE`, which no index serves, so that the row is
 -- always looked up by its id.
 --
--- Also returns the earliest due_at of all, locked or not. It is never later than :now: another server may store an
+-- Also returns the earliest due_at of all, locked or not. It is at most one microsecond after :now: another server may store an
 -- earlier one than this scan has seen, but only one in the future.
 WITH locked AS MATERIALIZED (
     SELECT d.id
