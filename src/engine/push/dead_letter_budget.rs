@@ -1,41 +1,42 @@
-//! How many dead letters one transaction writes.
+//! The limit on dead letters that one transaction writes.
 //!
-//! Each copies its event, and an event may have thousands of pushes of a megabyte each that end
-//! together. A transaction that wrote them all would hold its locks for as long, among them that of
-//! the row that counts the event's pushes, for which everybody waits who ends another of them.
+//! A dead letter copies its event. Thousands of pushes of one event, with a payload of 1 MB each, may
+//! end at the same time. A transaction that wrote all their dead letters would hold its row locks for
+//! a long time. One of these locks is on the row that counts the event's pushes, and every transaction
+//! that ends another push of the event waits for it.
 
 use crate::store::tables::deliveries::Loaded;
 
-/// Dead letters per transaction.
+/// The maximum number of dead letters per transaction.
 const DEAD_LETTERS: usize = 100;
 
-/// Bytes of payloads that they copy, unless it is a single one.
+/// The maximum number of payload bytes that a transaction copies. A single dead letter may exceed it.
 const COPIED_BYTES: usize = 4 * 1024 * 1024;
 
-/// What is left of the dead letters that a transaction may write.
+/// The dead letters that a transaction may still write.
 #[derive(Debug)]
 pub(crate) struct DeadLetterBudget {
-    letters: usize,
+    remaining: usize,
     bytes: usize,
 }
 
 impl DeadLetterBudget {
     pub fn new() -> Self {
-        DeadLetterBudget { letters: DEAD_LETTERS, bytes: COPIED_BYTES }
+        DeadLetterBudget { remaining: DEAD_LETTERS, bytes: COPIED_BYTES }
     }
 
-    /// Returns whether a delivery may be given up in this transaction. An event's own work leaves no
-    /// dead letter and always may be.
+    /// Returns whether this transaction may fail a delivery permanently, and deducts its dead letter
+    /// from the budget. Pulled work leaves no dead letter and is always admitted.
     pub fn admits(&mut self, loaded: &Loaded) -> bool {
         if loaded.delivery.subscription_id.is_none() {
             return true;
         }
         let bytes = loaded.large_payload_bytes.map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
-        let is_first = self.letters == DEAD_LETTERS;
-        if self.letters == 0 || (bytes > self.bytes && !is_first) {
+        let is_first = self.remaining == DEAD_LETTERS;
+        if self.remaining == 0 || (bytes > self.bytes && !is_first) {
             return false;
         }
-        self.letters -= 1;
+        self.remaining -= 1;
         self.bytes = self.bytes.saturating_sub(bytes);
         true
     }

@@ -1,10 +1,10 @@
-//! What attempts find out about their endpoints is written in batches.
+//! Endpoint notes: the results of attempts, written to the rows of their endpoints in batches.
 //!
-//! When the pushes of an event fail, or their receiver asks to be left alone, thousands of attempts
-//! have something to say of their endpoints within a second. One transaction for each would take
-//! longer than their claims hold. All notes pass through one batcher, one batch at a time, so that
-//! they are written in the order in which they arrive: a success must not overtake failures, or the
-//! breaker would open on an endpoint that has answered since.
+//! An attempt leaves a note if its endpoint failed, recovered, or requested a pause. When the pushes
+//! of an event fail, thousands of notes arrive within a second. One transaction per note would take
+//! longer than the leases of the pushes last. Therefore all notes pass through one batcher, which runs
+//! one batch at a time and writes notes in the order of their arrival. If a success overtook earlier
+//! failures, the breaker would open on an endpoint that has responded since.
 
 use std::collections::BTreeMap;
 
@@ -19,26 +19,26 @@ use crate::engine::batching::{Answers, split};
 use crate::engine::push::publish_notices_about;
 use crate::engine::{Engine, statement, transaction};
 
-/// What one attempt found out about its endpoint.
+/// The result of one attempt, as far as it concerns the endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct EndpointNote {
     pub finding: Option<Finding>,
-    /// For how many seconds the endpoint asked to be left alone.
+    /// The length of the pause that the endpoint requested.
     pub pause_seconds: Option<f64>,
 }
 
 /// Whether an endpoint works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// It has failed. The failure that is too many opens its breaker, and so does one of a probe.
+    /// The endpoint failed. Its breaker opens if it has failed too often in a row, or if the attempt
+    /// was a probe.
     Failed { is_probe: bool },
-    /// It has answered: its failures are forgotten, and its breaker closes.
+    /// The endpoint responded. Its failure count is reset, and its breaker closes.
     Answered,
-    /// It was not tried, though this attempt had the right to.
+    /// The attempt had the right to probe the endpoint, but sent no request.
     ProbeUnused,
 }
 
-/// A note in the queue.
 #[derive(Debug, Clone)]
 pub(crate) struct QueuedNote {
     url: String,
@@ -49,14 +49,14 @@ pub(crate) struct QueuedNote {
 #[derive(Debug, Default, PartialEq)]
 struct Summary {
     has_answered: bool,
-    /// Failures since it last answered.
+    /// The failures since the endpoint last responded.
     failures: Failures,
     has_unused_probe: bool,
     pause_seconds: Option<f64>,
 }
 
 impl Summary {
-    /// Adds a later note.
+    /// Adds a note that is later than all notes before.
     fn add(&mut self, note: EndpointNote) {
         match note.finding {
             Some(Finding::Failed { is_probe }) => {
@@ -74,11 +74,11 @@ impl Summary {
     }
 }
 
-/// The notes of a batch, by URL. Rows are locked in the order of the URLs.
+/// The notes of a batch, by URL. The map is ordered because rows are locked in the order of their URLs.
 type Summaries<'a> = BTreeMap<&'a str, Summary>;
 
 impl Engine {
-    /// Writes what an attempt found out about its endpoint, after the notes that came before it.
+    /// Writes the note of an attempt about its endpoint, after all notes that were queued earlier.
     pub async fn note_endpoint(&self, url: &str, note: EndpointNote) -> Result<(), Error> {
         if note == EndpointNote::default() {
             return Ok(());
@@ -98,9 +98,9 @@ impl Engine {
         .await
     }
 
-    /// Each kind of note is a transaction of its own, which locks rows in order: in a common one,
-    /// two servers could wait for each other's rows. Pauses come last, since they only ever make a
-    /// pause longer, and the others may shorten it.
+    /// Writes each kind of note in a separate transaction, which locks rows in the order of their URLs.
+    /// In one common transaction two servers could deadlock. Pauses come last: they only extend a pause,
+    /// and the other kinds may shorten it.
     async fn write_notes(&self, notes: impl Iterator<Item = &QueuedNote>) -> Result<(), Error> {
         let mut summaries = Summaries::new();
         for QueuedNote { url, note } in notes {
@@ -165,8 +165,8 @@ impl Engine {
         statement!(self, |conn| { Ok(pause_endpoints(conn, &self.scope(), &urls, &seconds).await?) })
     }
 
-    /// Gives the right to try these endpoints back. It does not wait behind the notes of attempts:
-    /// the dispatcher claims nothing for anybody until it returns.
+    /// Returns the right to probe endpoints. Bypasses the queue of notes, because the dispatcher claims
+    /// nothing for any subscription until this call returns.
     pub async fn return_probes(&self, urls: &[&str]) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
         Ok(return_probes(&mut conn, &self.scope(), urls).await?)
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_failures_since_the_last_answer_count_and_the_longest_pause_does() {
+    fn a_summary_counts_failures_since_the_last_success_and_keeps_the_longest_pause() {
         let failed =
             |is_probe, pause_seconds| EndpointNote { finding: Some(Finding::Failed { is_probe }), pause_seconds };
         let mut summary = Summary::default();

@@ -1,7 +1,7 @@
-//! What the dispatcher does: it asks what may be sent, claims it, and says what came of it.
+//! Pushes: the calls with which the dispatcher reads what may be sent, claims it and settles it.
 //!
-//! The dispatcher is a worker like any other, built in. Its claims go by subscription, since
-//! each has its own limits; its words are settled in a batcher of their own.
+//! The dispatcher is a built-in worker. It claims by subscription, because each subscription has its own
+//! limits. Its settlements pass through a batcher of their own.
 
 pub mod dead_letter_budget;
 pub mod dispatch_signal;
@@ -32,64 +32,61 @@ use crate::engine::settle::{SettleCall, SettleOutcome, Settlement};
 use crate::engine::waiting::peer_notifier::Arrivals;
 use crate::engine::{Engine, transaction, weight};
 
-/// Of how many subscriptions that share an endpoint it is told when a breaker opens.
+/// The maximum number of subscriptions per endpoint that receive a notice when its breaker opens or closes.
 const NOTICES: i64 = 100;
 
-/// How much of a subscription's queue to claim.
+/// A claim on the queue of one subscription.
 #[derive(Debug, Clone, Copy)]
 pub struct PushClaim {
-    /// Whose.
     pub subscription_id: SubscriptionId,
-    /// At which version. If it has been changed or switched off meanwhile, nothing is claimed:
-    /// what is published after a change must not be sent as it was before.
+    /// The version of the subscription that the dispatcher knows. Nothing is claimed if the subscription
+    /// has been changed or deactivated since: events that are published after a change must not be sent
+    /// with the old settings.
     pub version: i32,
-    /// At most so many.
+    /// The maximum number of deliveries to claim.
     pub limit: i64,
-    /// For so long.
     pub lease_seconds: i32,
 }
 
-/// A push in the dispatcher's hands.
+/// A push that the dispatcher has claimed.
 #[derive(Debug, Clone)]
 pub struct ClaimedPush {
-    /// The delivery.
     pub delivery_id: DeliveryId,
-    /// Whom it goes to.
     pub subscription_id: SubscriptionId,
-    /// The dead letter that says how, if one does.
+    /// The id of the dead letter that is replayed, if this is a replay. The request is built from it.
     pub replay_of: Option<i64>,
-    /// The event, and where the delivery stands.
+    /// The event and the state of the delivery.
     pub row: EventRow,
 }
 
 impl ClaimedPush {
-    /// How large its payload is.
+    /// Returns the size of the event's payload.
     pub fn payload_bytes(&self) -> usize {
         self.row.event.payload.as_ref().map_or(0, |json| json.0.as_str().len())
     }
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug, Clone)]
 pub enum PushOutcome {
-    /// It was taken.
+    /// The endpoint accepted the push.
     Delivered,
-    /// It was not; try again after so many seconds, if attempts are left.
+    /// The attempt failed. If attempts are left, the push is retried after this number of seconds.
     RetryAfter(f64),
-    /// It was not, and will not be.
+    /// The attempt failed, and the push is abandoned.
     GaveUp,
-    /// It was not even tried, for this reason: whoever asks next gets it.
+    /// No request was sent, for this reason. The push returns to its queue, and the next claim may take it.
     NotSent(&'static str),
 }
 
 impl Engine {
-    /// Whether anything may be sent to these subscriptions now.
+    /// Reads whether pushes may be sent to `subscription_ids` now.
     pub async fn read_endpoint_gates(&self, subscription_ids: &[SubscriptionId]) -> Result<Vec<EndpointGate>, Error> {
         let mut conn = self.database().connection().await?;
         Ok(endpoints::read_endpoint_gates(&mut conn, subscription_ids, self.now()).await?)
     }
 
-    /// Claims pushes.
+    /// Claims pushes of several subscriptions in one statement.
     pub async fn claim_pushes(&self, claims: &[PushClaim]) -> Result<Vec<ClaimedPush>, Error> {
         let queues: Vec<String> = claims.iter().map(|claim| queue_of_subscription(claim.subscription_id)).collect();
         let windows: Vec<i64> = claims.iter().map(|claim| claim.limit).collect();
@@ -97,8 +94,8 @@ impl Engine {
         let leases: Vec<i32> = claims.iter().map(|claim| claim.lease_seconds).collect();
         let subscriptions: Vec<(SubscriptionId, i32)> =
             claims.iter().map(|claim| (claim.subscription_id, claim.version)).collect();
-        let look = self.low_water_marks().scan(&queues);
-        let from: Vec<(i16, i64)> = look.from.iter().map(|mark| (mark.rank, mark.seq)).collect();
+        let scan = self.low_water_marks().scan(&queues);
+        let from: Vec<(i16, i64)> = scan.from.iter().map(|position| (position.rank, position.seq)).collect();
         let mut conn = self.database().connection().await?;
         let query = ClaimQuery {
             scope: self.scope(),
@@ -109,14 +106,14 @@ impl Engine {
             lease_seconds: &[],
             queue_leases: Some(&leases),
             subscriptions: Some(&subscriptions),
-            // The dispatcher has its own bound on what is on its way.
+            // The dispatcher limits the bytes in flight.
             max_bytes: i64::MAX,
         };
         let claimed = claim_deliveries(&mut conn, &query).await?;
         drop(conn);
-        self.note_claim(&look, &claimed);
+        self.note_claim(&scan, &claimed);
         if claimed.is_out_of_reach() {
-            // Expired work stands in the way until it is swept; or others are just taking it.
+            // Expired work blocks the head of the queue until it is swept, or another server is claiming it.
             self.expire_deliveries().await?;
         }
         let push = |claimed: ClaimedEvent| {
@@ -130,7 +127,7 @@ impl Engine {
         Ok(claimed.events.into_iter().filter_map(push).collect())
     }
 
-    /// Puts on record what came of an attempt whose request ended at `ended_at`.
+    /// Records the outcome of an attempt whose request ended at `ended_at`.
     pub async fn settle_push(
         &self,
         push: &ClaimedPush,
@@ -147,33 +144,34 @@ impl Engine {
             PushOutcome::NotSent(reason) => Settlement::Release { delay_seconds: 0.0, reason: Some(reason.to_owned()) },
         };
         let caller = Caller { worker_id: self.instance().to_owned(), lease_id: Some(push.row.work.lease_id) };
-        // A push that fails may be given up, and its payload be copied.
+        // A push that fails may be abandoned, and its dead letter copies the payload.
         let copied_bytes = if matches!(settlement, Settlement::Fail { .. }) { push.payload_bytes() } else { 0 };
         let call = SettleCall { delivery_id: push.delivery_id, caller, settlement, push_ended_at: Some(ended_at) };
         let mut settled = self.0.batchers.settle_pushes.call(Arc::new(vec![call]), weight(1, copied_bytes)).await?;
         settled.pop().unwrap_or_else(|| Err(Error::Internal("a settlement was not answered".into())))
     }
 
-    /// Takes the right to try an endpoint whose breaker is open.
+    /// Takes the right to probe an endpoint whose breaker is open, for `seconds`. Returns whether it was taken.
     pub async fn take_probe(&self, url: &str, seconds: f64) -> Result<bool, Error> {
         let mut conn = self.database().connection().await?;
         Ok(endpoints::take_probe(&mut conn, &self.scope(), url, seconds).await?)
     }
 
-    /// Takes of subscriptions' rates: each with its rate and what is wanted.
+    /// Takes requests from the rate limiters of subscriptions. `wanted` has the subscription, its rate per
+    /// second, and the maximum number of requests to take.
     pub async fn take_from_rates(&self, wanted: &[(SubscriptionId, f64, i64)]) -> Result<Vec<Grant>, Error> {
         let mut conn = self.database().connection().await?;
         Ok(endpoints::take_from_rates(&mut conn, wanted, self.now()).await?)
     }
 
-    /// Gives back what was not used.
+    /// Returns requests that were taken from a rate limiter and not used.
     pub async fn return_to_rate(&self, subscription_id: SubscriptionId, rate: f64, unused: i64) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
         Ok(endpoints::return_to_rate(&mut conn, subscription_id, rate, unused).await?)
     }
 
-    /// Lifts the pause of a subscription's endpoint and closes its breaker. What waits for it is
-    /// sent at once, by whichever server. Returns the subscription.
+    /// Ends the pause of a subscription's endpoint and closes its breaker. Wakes the dispatchers of all
+    /// servers, which then send the waiting pushes at once. Returns the subscription.
     pub async fn resume_subscription(&self, scope: Scope, id: SubscriptionId) -> Result<SubscriptionRow, Error> {
         let engine = self.clone();
         let resumed = self.detached(async move {
@@ -199,7 +197,7 @@ impl Engine {
         resumed.await
     }
 
-    /// Has the dispatchers of all servers look at subscriptions whose queues are as they were.
+    /// Wakes the dispatchers of all servers for subscriptions whose queues have not changed.
     fn wake_dispatchers(&self, subscription_ids: &[SubscriptionId]) {
         for id in subscription_ids {
             self.dispatch_signal().signal(Some(*id));
@@ -209,7 +207,8 @@ impl Engine {
     }
 }
 
-/// One notice for each subscription that shares one of the endpoints, if any does.
+/// Publishes a notice for each active subscription of the endpoints, up to [`NOTICES`] per endpoint. Returns
+/// `None` if no subscription uses them.
 pub(crate) async fn publish_notices_about(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
