@@ -1,16 +1,17 @@
-//! WRITES: the one place through which work changes its state.
+//! The engine: all writes that change the state of work.
 //!
-//! One function per verb, one transaction per call, and in that transaction the lines of
-//! `event_log` that say what was done, so that the log and the state cannot disagree. Every
-//! verb takes many at once: `publish_events`, `claim_deliveries`, `settle_deliveries`.
+//! There is one function per verb and one transaction per call. The same transaction writes the rows of
+//! `event_log` that record the change, which keeps the log and the state consistent. Every verb takes
+//! many items at once: `publish_events`, `claim_deliveries`, `settle_deliveries`.
 //!
-//! The cast: [`change_set::ChangeSet`] is a handful of deliveries under lock, being changed by the
-//! rules of [`crate::domain`]; the [`waiting::hub::Hub`] holds the workers that wait; whatever enters
-//! `ready` wakes one of them after the commit, here and, by way of [`waiting::peer_notifier::PeerNotifier`],
-//! on other servers. [`waiting::worker_sightings::WorkerSightings`] remembers who called.
+//! A [`change_set::ChangeSet`] holds locked deliveries while the rules of [`crate::domain`] change them.
+//! The [`waiting::hub::Hub`] holds the waiting workers. A delivery that enters `ready` wakes one of them
+//! after the commit, on this server directly and on other servers through the
+//! [`waiting::peer_notifier::PeerNotifier`]. [`waiting::worker_sightings::WorkerSightings`] records the
+//! workers that called.
 //!
-//! A caller that goes away must not cut a transaction in two, so writes run as tasks of the
-//! main runtime; only waiting happens in the caller's own future.
+//! A caller that disconnects must not interrupt a transaction. Therefore writes run as tasks of the main
+//! runtime, and the future of the caller only waits.
 
 pub mod batching;
 mod busy_keys;
@@ -62,7 +63,7 @@ use waiting::low_water_marks::{LowWaterMarks, QueuePosition};
 use waiting::peer_notifier::{Arrivals, PeerNotifier};
 use waiting::worker_sightings::WorkerSightings;
 
-/// A caller gets a response within this time, whatever the database does.
+/// A caller gets a response within this time, even if the database does not respond.
 const RESPOND_WITHIN: Duration = Duration::from_millis(4_700);
 
 /// The time between the two scans after a commit whose outcome is unknown.
@@ -71,30 +72,30 @@ const SCAN_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The number of times that a transaction is run again after a conflict.
 const CONFLICT_RETRIES: usize = 3;
 
-/// What the engine has to know about this server.
+/// The settings of the engine.
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
-    /// The wait after a failure, for events that do not say.
+    /// The backoff of events that specify none.
     pub default_backoff: Backoff,
-    /// After how many leases that ran out in a row an event is given up as poison.
+    /// The number of leases that may expire in a row before an event fails as poison.
     pub poison_after: i32,
-    /// How many workers may wait at once.
+    /// The maximum number of workers that wait in long polls at once.
     pub max_waiting: usize,
-    /// How many calls of one verb may wait for the database.
+    /// The maximum number of calls of one verb that wait for the database.
     pub max_queued: usize,
-    /// How many batched batches, of whatever verb, are at the database at a time.
+    /// The number of batches, of all verbs together, that run at once. Slow batches do not count.
     pub batches_at_once: usize,
-    /// How many rows a filter without an index may read.
+    /// The maximum number of rows that a list reads for a filter without an index.
     pub list_scan_rows: i64,
-    /// When nothing is sent to an endpoint any more for a while.
+    /// When the circuit breaker of an endpoint opens, and for how long.
     pub breaker: BreakerRule,
-    /// How many subscriptions there may be.
+    /// The maximum number of subscriptions.
     pub max_subscriptions: i64,
-    /// Which special addresses pushes may go to all the same.
+    /// The private or otherwise special addresses that pushes may go to.
     pub webhook_allow: AllowList,
 }
 
-/// The engine. Cheap to clone; all clones are one.
+/// A handle to the engine. It is cheap to clone, and all clones share their state.
 #[derive(Clone)]
 pub struct Engine(Arc<EngineParts>);
 
@@ -130,7 +131,6 @@ impl Engine {
         &self.0.clock
     }
 
-    /// Returns the settings.
     pub fn settings(&self) -> &EngineSettings {
         &self.0.settings
     }
@@ -180,14 +180,13 @@ impl Engine {
         &self.0.dispatch_signal
     }
 
-    /// Returns the metrics.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 }
 
 impl Engine {
-    /// Puts an engine together. Must be called on the main runtime.
+    /// Creates an engine and starts its batchers. Must be called on the main runtime, which runs all writes.
     pub fn new(database: Database, clock: Clock, settings: EngineSettings) -> Self {
         let runtime = Handle::current();
         let push_pause = Arc::<PushPause>::default();
@@ -219,34 +218,34 @@ impl Engine {
         engine
     }
 
-    /// How many calls wait to be taken to the database.
+    /// Returns the number of calls that wait for the database, by verb.
     pub fn queued(&self) -> Queued {
         self.0.batchers.queued()
     }
 
-    /// This server's name among those on the same database.
+    /// Returns the name of this server process, which is unique among the servers on the same database.
     pub fn instance(&self) -> &str {
         &self.0.instance
     }
 
-    /// The time, where it is not the database's to tell.
+    /// Returns the time to pass to statements as `now`, or `None` for the database's own time.
     pub fn now(&self) -> Option<DateTime<Utc>> {
         self.clock().now()
     }
 
-    /// Returns the scope of work that the server does on its own account or for many callers at once.
+    /// Returns the scope of background work and of statements that serve many callers at once.
     pub fn scope(&self) -> Scope {
         Scope::new(NamespaceId::DEFAULT, self.now())
     }
 
-    /// The time, where no statement asks the database for it.
+    /// Returns the current time without a query: the time of a fixed clock, or this server's own.
     pub fn time(&self) -> DateTime<Utc> {
         self.now().unwrap_or_else(Utc::now)
     }
 
-    /// Runs work as a task of the main runtime, which goes on even if the caller goes away,
-    /// and answers in time even if it does not. Begins at once: a caller that waits for long
-    /// must not carry all that its work needs along.
+    /// Runs work as a task of the main runtime. The task continues if the caller disconnects, and the
+    /// caller gets a result in time even if the task does not end. The task is spawned at once, before the
+    /// returned future is polled. Therefore that future stays small: it does not contain the work.
     fn detached<T, F>(&self, work: F) -> impl Future<Output = Result<T, Error>> + use<T, F>
     where
         T: Send + 'static,
@@ -258,28 +257,28 @@ impl Engine {
             Ok(id) => self.0.runtime.spawn(REQUEST_ID.scope(id, work)),
             Err(_) => self.0.runtime.spawn(work),
         };
-        let ended = move |ended: Result<Result<T, Error>, JoinError>, time: &CallDeadline| match ended {
-            Ok(answer) => answer,
+        let result_of = move |joined: Result<Result<T, Error>, JoinError>, time: &CallDeadline| match joined {
+            Ok(result) => result,
             Err(panic) => {
                 let cause = format!("a task panicked: {panic}");
                 Err(time.without_answer(Error::Internal(cause.clone()), &cause))
             }
         };
         async move {
-            if let Ok(answer) = timeout_at(time.send_by(), &mut task).await {
-                return ended(answer, &time);
+            if let Ok(joined) = timeout_at(time.send_by(), &mut task).await {
+                return result_of(joined, &time);
             }
             if time.cancel() {
                 return Err(too_late());
             }
             match timeout_at(time.respond_by(), task).await {
-                Ok(answer) => ended(answer, &time),
+                Ok(joined) => result_of(joined, &time),
                 Err(_) => Err(Error::OutcomeUnknown("no answer from the database in time".into())),
             }
         }
     }
 
-    /// Sees to what a transaction's changes call for. Call it after the commit.
+    /// Wakes workers, dispatchers and sweeps for the changes of a transaction. Call it after the commit.
     fn notify_after_commit(&self, applied: &Applied) {
         if !applied.entries.is_empty() {
             self.database().note_success();
@@ -291,9 +290,9 @@ impl Engine {
         self.wake(&applied.entered_ready);
     }
 
-    /// Sees to what a transaction may have changed whose outcome is not known: anything may have
-    /// entered any queue, or wait for any moment. The database may still be about to commit it, so
-    /// everybody looks again a little later.
+    /// Wakes all workers, dispatchers and sweeps after a transaction whose outcome is unknown. It may have
+    /// inserted into any queue, or set any due time. The database may commit it only later, so everything
+    /// is scanned a second time after [`SCAN_AGAIN_AFTER`].
     fn notify_after_unknown_commit(&self) {
         let engine = self.clone();
         self.0.runtime.spawn(async move {
@@ -306,8 +305,8 @@ impl Engine {
         });
     }
 
-    /// Tells waiting workers and dispatchers, here and elsewhere, of deliveries that entered
-    /// `ready`. Call it after the commit.
+    /// Notifies waiting workers and dispatchers, on all servers, of deliveries that entered `ready`. Call it
+    /// after the commit.
     fn wake(&self, entered: &[ReadyEntry]) {
         let mut arrivals: HashMap<String, Arrivals> = HashMap::new();
         for ReadyEntry { queues, position } in entered {
@@ -355,13 +354,12 @@ impl Engine {
 /// A delivery that has entered `ready`.
 #[derive(Debug, Clone)]
 pub struct ReadyEntry {
-    /// The queues that it is in.
     pub queues: Queues,
-    /// Its place in each.
+    /// The position of the delivery, the same in each queue.
     pub position: QueuePosition,
 }
 
-/// The answer to a call that was not begun because the server stops.
+/// Returns the error of a call that was not started because the server is stopping.
 fn stopping() -> Error {
     Error::outage(OutageKind::Stopping, "the server is stopping")
 }

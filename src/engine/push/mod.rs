@@ -53,7 +53,7 @@ pub struct PushClaim {
 pub struct ClaimedPush {
     pub delivery_id: DeliveryId,
     pub subscription_id: SubscriptionId,
-    /// The id of the dead letter that is replayed, if this is a replay. The request is built from it.
+    /// The id of the dead letter with the replay settings, if the push is a replay.
     pub replay_of: Option<i64>,
     /// The event and the state of the delivery.
     pub row: EventRow,
