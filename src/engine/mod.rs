@@ -83,7 +83,8 @@ pub struct EngineSettings {
     pub max_waiting: usize,
     /// The maximum number of calls of one verb that wait for the database.
     pub max_queued: usize,
-    /// The number of batches, of all verbs together, that run at once. Slow batches do not count.
+    /// The number of batches, of all verbs together, that run at once. A batch that waits too long for
+    /// its permit runs without one.
     pub batches_at_once: usize,
     /// The maximum number of rows that a list reads for a filter without an index.
     pub list_scan_rows: i64,

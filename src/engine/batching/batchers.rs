@@ -1,10 +1,10 @@
-//! The batchers of this engine: which there are, and how much each may have at the database.
+//! The batchers of the engine, and the number of batches that each may run at once.
 //!
-//! Workers' and publishers' batches share a limit on batches of `--batches-at-once`. Outcomes of pushes
-//! have a batcher and a limit on batches of their own: thousands of pushes of one event can end within a
-//! second, and every one that is given up copies its event. They are recorded in small batches,
-//! one after the other, and never stand in front of a worker's settlement. Neither does what
-//! attempts say of their endpoints.
+//! The batches of workers and publishers share one limiter, which admits `--batches-at-once` of them.
+//! Outcomes of pushes have a batcher and a limiter of their own: thousands of pushes of one event can end
+//! within a second, and each abandoned push copies its event to a dead letter. They are recorded in small
+//! batches, one after the other, and never delay the settlement of a worker. Endpoint notes have their own
+//! batcher and limiter for the same reason.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -26,32 +26,33 @@ use crate::engine::push::yielding::{PushBatchLoad, PushPause};
 use crate::engine::settle::{SettleRequest, SettleResults};
 use crate::engine::{Engine, EngineParts, EngineSettings, stopping};
 
-/// How many rows one batched statement takes at most.
+/// The maximum number of rows of a batched statement.
 const MAX_BATCH_ROWS: usize = 500;
 
-/// Outcomes of pushes that one batch takes at most. Each may become a dead letter.
+/// The maximum number of push outcomes in a batch. Each may write a dead letter.
 const PUSH_OUTCOMES: usize = 100;
 
-/// Notes about endpoints that one batch takes at most. Each may open or close a breaker, of which up
-/// to a hundred subscribers are told.
+/// The maximum number of endpoint notes in a batch. Each may open or close a breaker, and then up to 100
+/// subscriptions receive a notice.
 const ENDPOINT_NOTES: usize = 100;
 
-/// Notes about endpoints that may wait. They are no requests that could be answered 429, so
-/// `--max-queued` is not meant; there are never more than attempts under way or unrecorded.
+/// The maximum number of endpoint notes that wait. `--max-queued` does not apply, because notes are not
+/// requests that could be answered with 429. There are never more notes than attempts that are in flight
+/// or not yet recorded.
 const ENDPOINT_NOTES_QUEUED: usize = 10_000;
 
-/// Bytes that count like one more row of a batched statement, so that a batch has at most
-/// [`MAX_BATCH_ROWS`] times as many, or is a single call.
+/// The number of bytes that weigh as much as one row. This limits a batch to [`MAX_BATCH_ROWS`] times as
+/// many bytes, unless it is a single call.
 const BYTES_PER_ROW: usize = 8 * 1024;
 
-/// A batch that waits for its turn for longer goes all the same.
+/// The time that a batch waits for its permit before it runs without one.
 const SLOW_BATCH: Duration = Duration::from_millis(10);
 
-/// The same for outcomes of pushes. Two batches at once would mostly wait for each other, for the
-/// row that counts the pushes of their event; only one that is held up is not waited for.
+/// The same time for push outcomes. It is longer, because two batches at once would mostly wait for each
+/// other: both lock the row that counts the pushes of their event. Only a batch that is stuck is overtaken.
 const SLOW_PUSH_BATCH: Duration = Duration::from_millis(500);
 
-/// The queues in front of the hot verbs.
+/// The batchers of the frequent verbs.
 pub(crate) struct Batchers {
     pub publish: Batcher<MatchedPublication, Publishing>,
     pub claim: Batcher<ClaimCall, ClaimedBatch>,
@@ -60,9 +61,8 @@ pub(crate) struct Batchers {
     pub endpoint_notes: Batcher<QueuedNote, ()>,
 }
 
-/// How many calls of each verb wait to be taken to the database.
+/// The number of calls that wait for the database, by verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "named like the verbs")]
 pub struct Queued {
     pub publish: usize,
     pub claim: usize,
@@ -71,7 +71,8 @@ pub struct Queued {
 }
 
 impl Batchers {
-    /// A batcher must not keep the engine alive, or neither would ever end.
+    /// Opens all batchers. They hold the engine weakly: the engine owns them, and a strong reference would
+    /// keep both alive forever.
     pub fn open(
         engine: &Weak<EngineParts>,
         runtime: &Handle,
@@ -79,7 +80,7 @@ impl Batchers {
         settings: &EngineSettings,
         pause: Arc<PushPause>,
     ) -> Self {
-        let opening = Opening { engine, runtime };
+        let context = BatcherContext { engine, runtime };
         let limiter = limiter_of(database, settings.batches_at_once, None);
         let shape = BatcherSettings {
             name: "publish",
@@ -90,7 +91,7 @@ impl Batchers {
         };
         let push_shape =
             BatcherSettings { name: "settle_pushes", patience: SLOW_PUSH_BATCH, max_weight: PUSH_OUTCOMES, ..shape };
-        // One batch at a time: a success must not overtake the failures before it.
+        // The width is 1, because a success must not overtake the failures before it.
         let notes_shape = BatcherSettings {
             name: "endpoint_notes",
             capacity: ENDPOINT_NOTES_QUEUED,
@@ -99,21 +100,21 @@ impl Batchers {
             ..push_shape
         };
         Batchers {
-            publish: opening.batcher(shape, &limiter, |engine, calls| async move {
+            publish: context.batcher(shape, &limiter, |engine, calls| async move {
                 split(calls, &|calls: Vec<_>| publish_batch(&engine, calls)).await
             }),
-            // Two claims at once would fight for the same head.
-            claim: opening.batcher(
+            // The width is 1, because two claims at once would compete for the same head of a queue.
+            claim: context.batcher(
                 BatcherSettings { name: "claim", width: 1, ..shape },
                 &limiter,
                 |engine, calls| async move { engine.claim_batch(calls).await },
             ),
-            settle: opening.batcher(
+            settle: context.batcher(
                 BatcherSettings { name: "settle", ..shape },
                 &limiter,
                 |engine, calls| async move { split(calls, &|calls: Vec<_>| settle_batch(&engine, calls)).await },
             ),
-            settle_pushes: opening.batcher(
+            settle_pushes: context.batcher(
                 push_shape,
                 &limiter_of(database, 1, Some(pause)),
                 |engine, calls| async move {
@@ -123,13 +124,13 @@ impl Batchers {
                     answers
                 },
             ),
-            endpoint_notes: opening.batcher(notes_shape, &limiter_of(database, 1, None), |engine, calls| async move {
+            endpoint_notes: context.batcher(notes_shape, &limiter_of(database, 1, None), |engine, calls| async move {
                 engine.run_note_batch(calls).await
             }),
         }
     }
 
-    /// Returns whether workers or publishers are at the database, or wait for it.
+    /// Returns whether workers or publishers use the database or wait for it.
     pub fn have_workers(&self) -> bool {
         self.settle.is_busy() || self.claim.is_busy() || self.publish.is_busy()
     }
@@ -144,6 +145,8 @@ impl Batchers {
     }
 }
 
+/// Returns a limiter that admits `batches_at_once` batches. If there is a `pause`, each batch waits for its
+/// end before it takes a connection.
 fn limiter_of(
     database: &Database,
     batches_at_once: usize,
@@ -177,14 +180,14 @@ async fn settle_batch(
     engine.settle_batch(&calls).await
 }
 
-/// What the batchers have in common.
-struct Opening<'a> {
+/// What all batchers are opened with.
+struct BatcherContext<'a> {
     engine: &'a Weak<EngineParts>,
     runtime: &'a Handle,
 }
 
-impl Opening<'_> {
-    /// A batcher in which the engine carries out one verb, as long as there is an engine.
+impl BatcherContext<'_> {
+    /// Opens a batcher that runs `verb`. Once the engine is dropped, it refuses all calls.
     fn batcher<C, A, Fut>(
         &self,
         shape: BatcherSettings,
@@ -209,7 +212,7 @@ impl Opening<'_> {
     }
 }
 
-/// Returns what a call of `rows` rows with `bytes` bytes counts among those of a batch.
+/// Returns the weight of a call of `rows` rows with `bytes` bytes, in rows.
 pub(crate) fn weight(rows: usize, bytes: usize) -> usize {
     rows.max(bytes / BYTES_PER_ROW)
 }

@@ -1,16 +1,15 @@
-//! The time of calls: by when each must have been sent to the database, and by when its caller is
-//! answered, whatever has happened.
+//! Deadlines of calls: when a call must be sent to the database, and when its caller must get a result.
 //!
-//! The rule is that a caller is never told that nothing was done if something may have been. So a
-//! call is in one of three states ([`CallDeadline`]). While it is *queued* its caller may give it up,
-//! and it is never sent. Once it is *sent*, which is noted just before its first statement, its
-//! caller waits for the outcome, and if that does not come in time it is told that it is unknown.
+//! A caller must never get an error that means "nothing was done" if something may have been done.
+//! Therefore a call is in one of three states ([`CallDeadline`]). While it is *queued*, its caller may
+//! cancel it. A *cancelled* call is never sent. A call becomes *sent* just before its first statement.
+//! From then on its caller waits for the outcome, and gets [`Error::OutcomeUnknown`] if that does not come
+//! in time.
 //!
-//! What is left of the time is also what statements may take, so that an outcome is unknown only
-//! when the database stands still or cannot be reached. See `docs/decisions/0016`.
+//! The time that a call has left also limits its statements. Therefore an outcome is unknown only if the
+//! database hangs or cannot be reached. See `docs/decisions/0016`.
 //!
-//! Work for callers runs in a task that knows its time ([`Work`]); what runs by itself, in the
-//! background, has none.
+//! Work for callers runs in a task that knows its deadline ([`Work`]). Background work has no deadline.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,20 +22,20 @@ use crate::store::connection::database::{Database, PATIENCE, PooledConnection, S
 
 use crate::engine::RESPOND_WITHIN;
 
-/// What is kept back of a caller's time: for the answer's way from the database to the caller.
+/// The part of a caller's time that is reserved for the way of the result from the database to the caller.
 const MARGIN: Duration = Duration::from_millis(200);
 
-// A call that is sent at once needs no limit of its own.
+// A call that is sent at once needs no limit besides the `statement_timeout` of the connection.
 const _: () = assert!(STATEMENT_LIMIT.as_millis() + MARGIN.as_millis() < RESPOND_WITHIN.as_millis());
 
-/// A statement that would have less time than this is not begun.
+/// A statement that would have less time than this is not started.
 const LEAST_LIMIT: Duration = Duration::from_millis(50);
 
 const QUEUED: u8 = 0;
 const SENT: u8 = 1;
 const CANCELLED: u8 = 2;
 
-/// One call: how much time it has, and whether it has been sent to the database.
+/// The deadline of one call, and whether the call has been sent to the database.
 #[derive(Debug)]
 pub struct CallDeadline {
     arrived: Instant,
@@ -44,48 +43,47 @@ pub struct CallDeadline {
 }
 
 impl CallDeadline {
-    /// A call arrives.
+    /// Starts the time of a call that arrives now.
     pub fn start() -> Arc<Self> {
         Self::arrived_at(Instant::now())
     }
 
-    /// A call has arrived.
+    /// Starts the time of a call that arrived at `arrived`.
     pub fn arrived_at(arrived: Instant) -> Arc<Self> {
         Arc::new(CallDeadline { arrived, state: AtomicU8::new(QUEUED) })
     }
 
     #[cfg(test)]
-    pub(crate) fn arrived_before(now: Duration) -> Arc<Self> {
-        Self::arrived_at(Instant::now() - now)
+    pub(crate) fn arrived_before(age: Duration) -> Arc<Self> {
+        Self::arrived_at(Instant::now() - age)
     }
 
-    /// When it arrived.
     pub fn arrived(&self) -> Instant {
         self.arrived
     }
 
-    /// If it has not been sent by then, it never is.
+    /// Returns the time at which the caller cancels the call if it has not been sent.
     pub fn send_by(&self) -> Instant {
         self.arrived + PATIENCE
     }
 
-    /// By then its caller is answered.
+    /// Returns the time by which the caller gets a result.
     pub fn respond_by(&self) -> Instant {
         self.arrived + RESPOND_WITHIN
     }
 
-    /// How long its statements may take from now on.
+    /// Returns the time that the statements of the call may take from now on.
     pub fn left(&self) -> Duration {
         limit_before(self.respond_by())
     }
 
-    /// Whether it may be sent.
+    /// Returns whether the call may be sent: it is not cancelled, and has enough time left.
     pub fn is_wanted(&self) -> bool {
         self.state.load(Ordering::Acquire) != CANCELLED && self.left() >= LEAST_LIMIT
     }
 
-    /// Notes that it is being sent; false if it must not be: its caller has given it up, or its
-    /// time is over.
+    /// Marks the call as sent. Returns false if it must not be sent, because it is cancelled or its time is
+    /// over. A sent call may be sent again.
     pub fn send(&self) -> bool {
         if !self.is_wanted() {
             return false;
@@ -94,40 +92,38 @@ impl CallDeadline {
         matches!(sent, Ok(_) | Err(SENT))
     }
 
-    /// Gives it up; false if it has been sent.
+    /// Cancels the call. Returns false if it has already been sent or cancelled.
     pub fn cancel(&self) -> bool {
         self.state.compare_exchange(QUEUED, CANCELLED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// What its caller is told when its work ended without an answer: nothing was done if it was
-    /// not sent, and otherwise nobody knows.
+    /// Returns the error of a call whose work ended without a result. If the call was not sent, this is
+    /// `if_not_sent`, and it never will be sent. Otherwise the outcome is unknown.
     pub fn without_answer(&self, if_not_sent: Error, why: &str) -> Error {
         if self.cancel() { if_not_sent } else { Error::OutcomeUnknown(why.to_owned()) }
     }
 }
 
-/// A call and its time.
 #[derive(Debug, Clone)]
 pub struct WithDeadline<C> {
-    /// What is asked for.
     pub call: C,
-    /// Its time.
     pub time: Arc<CallDeadline>,
 }
 
-/// The answer to a call that was not sent because its time was over.
+/// Returns the error of a call that was not sent because its time was over.
 pub fn too_late() -> Error {
     Error::outage(OutageKind::TimeUp, "its time was over before it could be sent")
 }
 
+/// Returns the time that statements may take for a result by `respond_by`.
 fn limit_before(respond_by: Instant) -> Duration {
     respond_by.saturating_duration_since(Instant::now()).saturating_sub(MARGIN)
 }
 
-/// What a task works on: for whom, and until when.
+/// The callers and the deadline of a task. Statements read it from the task-local `WORK`.
 #[derive(Default)]
 pub struct Work {
-    /// A call that is sent with the first statement, whatever that is.
+    /// The call to mark as sent before the first write.
     call: Option<Arc<CallDeadline>>,
     respond_by: Mutex<Option<Instant>>,
     connection: Mutex<Option<PooledConnection>>,
@@ -138,49 +134,50 @@ tokio::task_local! {
 }
 
 impl Work {
-    /// One call, in a task of its own.
+    /// Returns the work of a task that serves a single call.
     pub fn on_call(call: Arc<CallDeadline>) -> Self {
         let respond_by = Mutex::new(Some(call.respond_by()));
         Work { call: Some(call), respond_by, ..Work::default() }
     }
 
-    /// A batch of calls, which are sent by those who know what their first statement is
-    /// ([`send_all`]). It runs on this connection first.
+    /// Returns the work of a batch. The code that runs the batch marks its calls as sent ([`send_all`],
+    /// [`send_wanted`]), since it knows their first statement. The first transaction uses `connection`.
     pub fn on_batch(connection: PooledConnection) -> Self {
         Work { connection: Mutex::new(Some(connection)), ..Work::default() }
     }
 
-    /// Runs what is to be done.
-    pub async fn run<F: Future>(self, doing: F) -> F::Output {
-        WORK.scope(self, doing).await
+    /// Runs a future as this work.
+    pub async fn run<F: Future>(self, future: F) -> F::Output {
+        WORK.scope(self, future).await
     }
 }
 
-/// Notes that calls of a batch are being sent, all of them or none; false if one must not be. From
-/// now on statements may take what is left to the first of them.
+/// Marks all calls of a batch as sent, or none. Returns false if one of them must not be sent. From now on
+/// statements are limited to the time that the call with the earliest deadline has left.
 pub fn send_all<C>(calls: &[&WithDeadline<C>]) -> bool {
     let are_wanted = calls.iter().all(|timed| timed.time.is_wanted());
-    // One may be given up between the two, and some of the others be taken for sent. They are, soon.
+    // A call may be cancelled between the check and the sending. Then this returns false although other
+    // calls are marked as sent. That is harmless, because they are sent soon after.
     are_wanted && send_wanted(calls.iter().copied()).len() == calls.len()
 }
 
-/// Notes that those calls of a batch are being sent that may be, and returns them. From now on
-/// statements may take what is left to the first of them.
+/// Marks those calls of a batch as sent that may be sent, and returns them. From now on statements are
+/// limited to the time that the call with the earliest deadline has left.
 pub fn send_wanted<'a, C>(calls: impl IntoIterator<Item = &'a WithDeadline<C>>) -> Vec<&'a WithDeadline<C>> {
     let sent: Vec<&WithDeadline<C>> = calls.into_iter().filter(|timed| timed.time.send()).collect();
     limit_statements(&sent);
     sent
 }
 
-/// From now on statements may take what is left to the first of these calls.
+/// Limits statements from now on to the time that the call with the earliest deadline has left.
 pub fn limit_statements<C>(calls: &[&WithDeadline<C>]) {
-    let first = calls.iter().map(|timed| timed.time.respond_by()).min();
-    // Outside of a batch, in tests, nothing is limited.
-    let _ = WORK.try_with(|work| *lock(&work.respond_by) = first);
+    let earliest = calls.iter().map(|timed| timed.time.respond_by()).min();
+    // Tests call this outside of a task with `WORK`. There nothing is limited.
+    let _ = WORK.try_with(|work| *lock(&work.respond_by) = earliest);
 }
 
-/// An answer for each call of a batch. `sent` are some of them, in the same order; the others were
-/// not sent, since their time was over.
+/// Returns a result for each call of a batch. `sent` is the subset of `calls` that was sent, in the same
+/// order. The other calls get the error [`too_late`].
 pub fn answer_each<C, A>(
     calls: &[WithDeadline<C>],
     sent: &[&WithDeadline<C>],
@@ -194,21 +191,22 @@ pub fn answer_each<C, A>(
     calls.iter().map(answer).collect()
 }
 
-/// How long a statement may take that is begun now; `None` if nobody waits for it.
+/// Returns the time that a statement may take from now on, or `None` if no caller waits for it.
 pub fn statement_limit() -> Option<Duration> {
     let respond_by = WORK.try_with(|work| *lock(&work.respond_by)).ok().flatten();
     respond_by.map(limit_before)
 }
 
-/// A connection to write with: that which the batch was put together for, or one from the pool.
-/// Whoever's call this task works on is asked whether it is still wanted, after the wait.
+/// Returns a connection to write with: the one that the batch was formed for, or one from the pool. If the
+/// task serves a single call, marks it as sent. This happens after the wait for the connection, since the
+/// caller may cancel the call during that wait.
 pub async fn connection_to_write(database: &Database) -> Result<PooledConnection, Error> {
     let limit = statement_limit();
     if limit.is_some_and(|limit| limit < LEAST_LIMIT) {
         return Err(too_late());
     }
-    let handed_on = WORK.try_with(|work| lock(&work.connection).take()).ok().flatten();
-    let connection = match handed_on.filter(|connection| connection.is_open()) {
+    let batch_connection = WORK.try_with(|work| lock(&work.connection).take()).ok().flatten();
+    let connection = match batch_connection.filter(|connection| connection.is_open()) {
         Some(connection) => connection,
         None => database.connection_by(Instant::now() + limit.unwrap_or(PATIENCE).min(PATIENCE)).await?,
     };
@@ -224,30 +222,30 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn timed(ago: Duration) -> WithDeadline<()> {
-        WithDeadline { call: (), time: CallDeadline::arrived_before(ago) }
+    fn timed(age: Duration) -> WithDeadline<()> {
+        WithDeadline { call: (), time: CallDeadline::arrived_before(age) }
     }
 
     #[test]
-    fn a_call_that_was_given_up_is_never_sent() {
+    fn a_cancelled_call_is_never_sent() {
         let time = CallDeadline::start();
         assert!(time.cancel());
         assert!(!time.send());
     }
 
     #[test]
-    fn a_call_that_was_sent_is_not_given_up_any_more() {
+    fn a_sent_call_cannot_be_cancelled() {
         let time = CallDeadline::start();
-        assert!(time.send() && time.send(), "it may be sent again, after a conflict");
+        assert!(time.send() && time.send(), "a call may be sent again after a conflict");
         assert!(!time.cancel());
     }
 
     #[test]
-    fn what_ends_without_an_answer_was_not_done_if_it_was_not_sent_and_is_unknown_otherwise() {
+    fn without_a_result_the_outcome_is_unknown_only_if_the_call_was_sent() {
         let (queued, sent) = (CallDeadline::start(), CallDeadline::start());
         sent.send();
         assert!(matches!(queued.without_answer(Error::Overloaded, ""), Error::Overloaded));
-        assert!(!queued.send(), "nor is it afterwards");
+        assert!(!queued.send(), "it is not sent afterwards either");
         assert!(matches!(sent.without_answer(Error::Overloaded, ""), Error::OutcomeUnknown(_)));
     }
 
@@ -258,28 +256,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn statements_of_a_batch_have_what_is_left_to_its_first_call() {
+    async fn the_earliest_deadline_of_a_batch_limits_its_statements() {
         let (old, young) = (timed(Duration::from_secs(1)), timed(Duration::ZERO));
         let work = Work::default().run(async {
             assert_eq!(statement_limit(), None);
             assert!(send_all(&[&young, &old]));
-            let most = RESPOND_WITHIN - MARGIN - Duration::from_secs(1);
-            assert!(statement_limit().is_some_and(|limit| limit <= most && limit > most / 2));
+            let max = RESPOND_WITHIN - MARGIN - Duration::from_secs(1);
+            assert!(statement_limit().is_some_and(|limit| limit <= max && limit > max / 2));
         });
         work.await;
-        assert_eq!(statement_limit(), None, "outside of it nobody waits");
+        assert_eq!(statement_limit(), None, "no caller waits outside of the work");
     }
 
     #[test]
-    fn none_is_sent_if_one_was_given_up() {
+    fn no_call_is_sent_if_one_is_cancelled() {
         let calls = [timed(Duration::ZERO), timed(Duration::ZERO)];
         calls[1].time.cancel();
         assert!(!send_all(&[&calls[0], &calls[1]]));
-        assert!(calls[0].time.cancel(), "it was not sent either");
+        assert!(calls[0].time.cancel(), "the other call was not sent");
     }
 
     #[test]
-    fn those_that_were_not_sent_are_told_so_and_the_others_get_their_own_answers() {
+    fn sent_calls_get_their_results_and_the_others_an_error() {
         let calls = [1, 2, 3].map(|call| WithDeadline { call, time: CallDeadline::start() });
         calls[1].time.cancel();
         let sent = send_wanted(&calls);

@@ -1,29 +1,26 @@
 //! Batching: concurrent calls of one verb become one statement.
 //!
-//! A [`Batcher`] is the queue in front of a verb. While one batch is at the database the next
-//! one gathers, and leaves the moment the first is back: there is no timer, so a lone call
-//! waits for nobody, and under load batches grow by themselves until the database is the
-//! only thing that anybody waits for. Answers go out after the commit.
+//! A [`Batcher`] is the queue in front of a verb. While one batch runs, the next one gathers, and it
+//! starts when the first has ended. There is no timer: a lone call starts at once, and under load batches
+//! grow until the database is the only bottleneck. Callers get their results after the commit.
 //!
-//! Most of what a small statement costs is the statement itself, so fewer and larger ones win
-//! even if the database could run several at once. So a second batch of a batcher leaves beside
-//! the first only once as many calls have gathered as are away, and all batchers share a [`BatchLimiter`]
-//! that lets a few batches through at a time, in turn. But a batch can be slow (it is large, or
-//! it waits for a row that somebody holds), and must not hold everybody up: whoever has waited
-//! for longer than a batch usually takes goes all the same.
+//! Most of the cost of a small statement is fixed, so fewer and larger statements are faster even if the
+//! database could run several at once. Therefore a batcher starts a second batch beside the first only
+//! when at least as many calls have gathered as are in flight, and batchers share a [`BatchLimiter`], which
+//! admits a few batches at a time. A batch can be slow (it is large, or waits for a row lock) and must not
+//! delay all others: a batch that has waited longer than its `patience` runs without a permit.
 //!
-//! What could go wrong, and where it is dealt with:
-//! - *One caller's bad row fails the others*: calls are checked before they come here, and a
-//!   batch that the database refuses is split until the culprit stands alone ([`split`]).
-//! - *A caller has gone, or its time is over*: its call is dropped before it is run, not after.
-//!   A batch is put together only when there is a connection for it ([`ConnectionSource`]), which goes with
-//!   it. Whoever runs it notes which calls are sent, just before the first statement (see
-//!   [`crate::engine::batching::deadline`]).
-//! - *Too many wait*: the batcher is bounded, and says so at once instead of growing. A call that has
-//!   waited for so long that a batch would hardly be over in time is refused, too.
-//! - *A panic or a lost connection*: everybody in the batch is told, nobody waits for ever.
-//! - *The database stands still*: a batch that is not back after half a minute is given up.
-//! - *One verb starves another*: each has its own batcher, and their turns alternate.
+//! Failures, and what handles them:
+//! - *A bad row of one caller fails the other calls*: calls are validated before they are queued, and a
+//!   batch that the database refuses is split until the bad call is alone ([`split`]).
+//! - *A caller disconnects, or its time is over*: its call is dropped before it runs. A batch is formed
+//!   only when it has a connection ([`ConnectionSource`]), and its calls are marked as sent just before
+//!   the first statement ([`deadline`]).
+//! - *Too many calls wait*: the queue is bounded, and further calls are refused at once. A call with too
+//!   little time left for a batch is refused, too.
+//! - *A panic or a lost connection*: every caller of the batch gets an error.
+//! - *The database hangs*: a batch that has not ended after `GIVE_UP_AFTER` is abandoned.
+//! - *One verb starves another*: each verb has its own batcher, and permits are granted in order.
 
 pub mod batchers;
 pub mod deadline;
@@ -46,82 +43,81 @@ use crate::engine::batching::deadline::{CallDeadline, WithDeadline, too_late};
 use crate::engine::stopping;
 use crate::engine::transaction::GIVE_UP_AFTER;
 
-/// What a batcher runs: many calls in, as many answers out, in the same order.
+/// The results of the calls of a batch, in the order of the calls.
 pub type Answers<A> = Vec<Result<A, Error>>;
-/// Gets the connection that a batch is to run on, or says that there is none.
+/// Returns the connection for a batch, or an error if there is none.
 pub type ConnectionSource<K> = dyn Fn() -> Pin<Box<dyn Future<Output = Result<K, Error>> + Send>> + Send + Sync;
 
-/// What all batches pass on their way to the database.
+/// Limits the number of batches that run at once, and provides their connections.
 pub struct BatchLimiter<K> {
-    /// Lets so many through at a time, first come, first served.
+    /// One permit per batch, granted in the order of the requests.
     pub permits: Arc<Semaphore>,
-    /// Where a batch gets its connection.
     pub connect: Box<ConnectionSource<K>>,
 }
 
+/// Runs the calls of a batch on a connection.
 type Run<C, A, K> = dyn Fn(Vec<WithDeadline<C>>, K) -> Pin<Box<dyn Future<Output = Answers<A>> + Send>> + Send + Sync;
 
-/// However long the last batch took, a call with this much time left is sent.
+/// A call with this much time left is sent, even if the last batch took longer.
 const ENOUGH_TIME: Duration = Duration::from_secs(2);
 
-/// How a batcher behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct BatcherSettings {
-    /// For the log.
+    /// The name in log lines.
     pub name: &'static str,
-    /// How many calls may wait.
+    /// The maximum number of calls that wait.
     pub capacity: usize,
-    /// How many of its batches may be at the database at once.
+    /// The maximum number of batches of this batcher that run at once.
     pub width: usize,
-    /// How long a batch waits for its turn before it goes without one.
+    /// The time that a batch waits for its permit before it runs without one.
     pub patience: Duration,
-    /// How much one batch may weigh.
+    /// The maximum weight of a batch, in rows. A single call may exceed it.
     pub max_weight: usize,
 }
 
 /// The queue in front of one verb.
 pub struct Batcher<C, A> {
-    entrance: mpsc::Sender<QueuedCall<C, A>>,
+    sender: mpsc::Sender<QueuedCall<C, A>>,
     traffic: Arc<BatchTraffic>,
 }
 
-/// How much of a batcher is away, when that, or what has gathered, changes, and how the last batch
-/// that came back fared.
+/// The calls of a batcher that are in flight, and the duration of its last batch.
 #[derive(Default)]
 struct BatchTraffic {
-    calls_away: AtomicUsize,
+    calls_in_flight: AtomicUsize,
+    /// Notified when the number of calls in flight or in the queue changes.
     changed: Notify,
     last: std::sync::Mutex<Option<LastBatch>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct LastBatch {
-    back_at: Instant,
+    ended_at: Instant,
     took: Duration,
     weight: usize,
 }
 
 impl BatchTraffic {
-    /// Waits until at least as many calls have gathered as are away.
+    /// Waits until at least as many calls have gathered as are in flight.
     async fn balance(&self, gathered: impl Fn() -> usize) {
         loop {
             let changed = self.changed.notified();
-            if gathered() >= self.calls_away.load(Ordering::Acquire) {
+            if gathered() >= self.calls_in_flight.load(Ordering::Acquire) {
                 return;
             }
             changed.await;
         }
     }
 
-    fn leave(&self, calls: usize) {
-        self.calls_away.fetch_add(calls, Ordering::AcqRel);
+    fn batch_started(&self, calls: usize) {
+        self.calls_in_flight.fetch_add(calls, Ordering::AcqRel);
     }
 
-    fn come_back(&self, calls: usize, weight: usize, left_at: Instant) {
-        let back_at = Instant::now();
-        let last = LastBatch { back_at, took: back_at - left_at, weight };
+    fn batch_ended(&self, calls: usize, weight: usize, started_at: Instant) {
+        let ended_at = Instant::now();
+        let last = LastBatch { ended_at, took: ended_at - started_at, weight };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
-        self.calls_away.fetch_sub(calls, Ordering::AcqRel);
+        self.calls_in_flight.fetch_sub(calls, Ordering::AcqRel);
         self.changed.notify_one();
     }
 
@@ -129,20 +125,20 @@ impl BatchTraffic {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much time a call must have left to be sent in a batch of this weight: half as much again
-    /// as the last batch took, or less for a lighter one. Otherwise a batcher that is behind would send
-    /// only what is given up before it is done.
+    /// Returns the time that a call must have left to be sent in a batch of this weight: 1.5 times the
+    /// duration of the last batch, scaled down for a lighter batch. Without this rule an overloaded batcher
+    /// would only send calls whose callers stop waiting before the batch ends.
     fn time_needed(&self, weight: usize) -> Duration {
         let Some(last) = self.last() else { return Duration::ZERO };
         let share = (weight as f64 / last.weight.max(1) as f64).min(1.0);
         last.took.mul_f64(1.5 * share).min(ENOUGH_TIME)
     }
 
-    /// The answer to a call that was not sent in time. If batches have come back while it waited,
-    /// the database is well, and there is merely too much to do.
+    /// Returns the error of a call that was not sent in time. If a batch ended while the call waited, the
+    /// database works, and the server is only overloaded.
     fn not_sent(&self, time: &CallDeadline) -> Error {
-        let is_moving = self.last().is_some_and(|last| last.back_at > time.arrived());
-        if is_moving { Error::Overloaded } else { too_late() }
+        let has_progress = self.last().is_some_and(|last| last.ended_at > time.arrived());
+        if has_progress { Error::Overloaded } else { too_late() }
     }
 }
 
@@ -152,7 +148,7 @@ struct QueuedCall<C, A> {
     answer: Answer<A>,
 }
 
-/// A call that is given up when its caller goes away.
+/// Cancels a call when its caller disconnects.
 struct CancelOnDrop(Arc<CallDeadline>);
 
 impl Drop for CancelOnDrop {
@@ -162,45 +158,45 @@ impl Drop for CancelOnDrop {
 }
 
 impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
-    /// Opens a batcher; it closes when it is dropped.
+    /// Opens a batcher and spawns its tasks. They end when the batcher is dropped.
     pub fn open<K, F, Fut>(runtime: &Handle, shape: BatcherSettings, limiter: Arc<BatchLimiter<K>>, run: F) -> Self
     where
         K: Send + 'static,
         F: Fn(Vec<WithDeadline<C>>, K) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Answers<A>> + Send + 'static,
     {
-        let (entrance, queue_end) = mpsc::channel(shape.capacity);
-        let queue_end = Arc::new(Mutex::new(CallQueue { queue: queue_end, held_over: None }));
+        let (sender, receiver) = mpsc::channel(shape.capacity);
+        let queue = Arc::new(Mutex::new(CallQueue { receiver, held_over: None }));
         let run: Arc<Run<C, A, K>> = Arc::new(move |calls, connection| run(calls, connection).boxed());
         let traffic = Arc::new(BatchTraffic::default());
         for _ in 0..shape.width {
-            runtime.spawn(serve(shape, queue_end.clone(), traffic.clone(), limiter.clone(), run.clone()));
+            runtime.spawn(serve(shape, queue.clone(), traffic.clone(), limiter.clone(), run.clone()));
         }
-        Batcher { entrance, traffic }
+        Batcher { sender, traffic }
     }
 
-    /// How many calls wait for the next batch.
+    /// Returns the number of calls that wait for the next batch.
     pub fn queued(&self) -> usize {
-        self.entrance.max_capacity() - self.entrance.capacity()
+        self.sender.max_capacity() - self.sender.capacity()
     }
 
-    /// Whether calls are at the database or wait for it.
+    /// Returns whether calls are in flight or wait.
     pub fn is_busy(&self) -> bool {
-        self.traffic.calls_away.load(Ordering::Acquire) > 0 || self.queued() > 0
+        self.traffic.calls_in_flight.load(Ordering::Acquire) > 0 || self.queued() > 0
     }
 
-    /// Queues a call and waits for its answer. `weight` is its share of a batch, in rows.
+    /// Queues a call and waits for its result. `weight` is its weight in a batch, in rows.
     pub async fn call(&self, call: C, weight: usize) -> Result<A, Error> {
         self.call_since(call, weight, Instant::now()).await
     }
 
-    /// The same for a caller that has arrived earlier, and has less time left.
+    /// Like [`Batcher::call`], for a caller that arrived earlier and has less time left.
     pub async fn call_since(&self, call: C, weight: usize, arrived: Instant) -> Result<A, Error> {
         let (answer, mut answered) = oneshot::channel();
         let time = CallDeadline::arrived_at(arrived);
         let caller = CancelOnDrop(time.clone());
         let call = WithDeadline { call, time };
-        self.entrance.try_send(QueuedCall { call, weight, answer }).map_err(|error| match error {
+        self.sender.try_send(QueuedCall { call, weight, answer }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::Overloaded,
             mpsc::error::TrySendError::Closed(_) => stopping(),
         })?;
@@ -220,33 +216,34 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
     }
 }
 
-/// The end of the queue from which batches are taken, by one taker at a time.
+/// The calls that wait, on the receiving side. One task at a time takes a batch from it.
 struct CallQueue<C, A> {
-    queue: mpsc::Receiver<QueuedCall<C, A>>,
+    receiver: mpsc::Receiver<QueuedCall<C, A>>,
+    /// A call that was received, but is not part of a batch yet.
     held_over: Option<QueuedCall<C, A>>,
 }
 
 impl<C, A> CallQueue<C, A> {
-    /// Waits for a first call; answers whether there will ever be one.
+    /// Waits for a first call. Returns false if the batcher is closed and the queue is empty.
     async fn wait_for_first(&mut self) -> bool {
         if self.held_over.is_none() {
-            self.held_over = self.queue.recv().await;
+            self.held_over = self.receiver.recv().await;
         }
         self.held_over.is_some()
     }
 
-    /// How many calls wait.
+    /// Returns the number of calls that wait.
     fn gathered(&self) -> usize {
-        self.queue.len() + usize::from(self.held_over.is_some())
+        self.receiver.len() + usize::from(self.held_over.is_some())
     }
 
-    /// Takes that call along with what has gathered behind it. Calls that were given up are dropped
-    /// on the way, however many there are: nobody counts the memory that they take any more.
+    /// Takes the first call and the calls behind it, up to `max_weight`. Drops all cancelled calls on the
+    /// way, without a limit, because the memory that they occupy is not counted anywhere any more.
     fn take_batch(&mut self, max_weight: usize) -> Vec<QueuedCall<C, A>> {
         let is_wanted = |waiting: &QueuedCall<C, A>| waiting.call.time.is_wanted();
         let mut batch: Vec<QueuedCall<C, A>> = self.held_over.take().into_iter().filter(is_wanted).collect();
         let mut weight: usize = batch.iter().map(|waiting| waiting.weight).sum();
-        while let Ok(waiting) = self.queue.try_recv() {
+        while let Ok(waiting) = self.receiver.try_recv() {
             if !is_wanted(&waiting) {
                 continue;
             }
@@ -261,32 +258,33 @@ impl<C, A> CallQueue<C, A> {
     }
 }
 
+/// Takes batches from the queue and runs them, until the batcher is closed.
 async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
     shape: BatcherSettings,
-    queue_end: Arc<Mutex<CallQueue<C, A>>>,
+    shared_queue: Arc<Mutex<CallQueue<C, A>>>,
     traffic: Arc<BatchTraffic>,
     limiter: Arc<BatchLimiter<K>>,
     run: Arc<Run<C, A, K>>,
 ) {
     loop {
-        let mut taking = queue_end.lock().await;
-        if !taking.wait_for_first().await {
+        let mut queue = shared_queue.lock().await;
+        if !queue.wait_for_first().await {
             return;
         }
-        let next_turn = async {
-            traffic.balance(|| taking.gathered()).await;
-            // Nobody closes the limit on batches, so there is always a permit to come.
+        let next_permit = async {
+            traffic.balance(|| queue.gathered()).await;
+            // The semaphore is never closed, so this always yields a permit.
             limiter.permits.clone().acquire_owned().await.ok()
         };
-        let turn = tokio::time::timeout(shape.patience, next_turn).await;
+        let permit = tokio::time::timeout(shape.patience, next_permit).await;
         let connect = (limiter.connect)().await;
-        let batch = taking.take_batch(shape.max_weight);
+        let batch = queue.take_batch(shape.max_weight);
         let connection = match connect {
             Ok(connection) => connection,
             Err(error) => {
                 let (_, callers) = take_in_time(batch, Duration::ZERO);
-                let told = callers.iter().map(|_| Err(error.for_another())).collect();
-                answer_all(callers, told);
+                let errors = callers.iter().map(|_| Err(error.for_another())).collect();
+                answer_all(callers, errors);
                 continue;
             }
         };
@@ -295,18 +293,18 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
         if calls.is_empty() {
             continue;
         }
-        let (size, left_at) = (calls.len(), Instant::now());
+        let (size, started_at) = (calls.len(), Instant::now());
         let times: Vec<Arc<CallDeadline>> = calls.iter().map(|timed| timed.time.clone()).collect();
-        traffic.leave(size);
-        drop(taking);
+        traffic.batch_started(size);
+        drop(queue);
         let answers = run_to_result(shape.name, &times, run(calls, connection)).await;
-        drop(turn);
-        traffic.come_back(size, weight, left_at);
+        drop(permit);
+        traffic.batch_ended(size, weight, started_at);
         answer_all(callers, answers);
     }
 }
 
-/// The answers of a batch, even if it panics or does not come back.
+/// Returns the results of a batch. Each call gets an error if the batch panics or does not end.
 async fn run_to_result<A>(
     batcher: &'static str,
     times: &[Arc<CallDeadline>],
@@ -315,14 +313,14 @@ async fn run_to_result<A>(
     let why = match tokio::time::timeout(GIVE_UP_AFTER, AssertUnwindSafe(running).catch_unwind()).await {
         Ok(Ok(answers)) => return answers,
         Ok(Err(_)) => "a batch panicked",
-        Err(_) => "a batch did not come back",
+        Err(_) => "a batch did not end in time",
     };
     log::error!(batcher, callers = times.len(); "{why}");
     times.iter().map(|time| Err(time.without_answer(Error::Internal(why.into()), why))).collect()
 }
 
-/// What can be sent of a batch, and who waits for it. Whoever has too little time left is told so,
-/// and whoever has gone is left out.
+/// Returns the calls of a batch that can be sent, and the channels to their callers. Calls with less time
+/// left than `needed` are refused, and cancelled calls are dropped.
 fn take_in_time<C, A>(batch: Vec<QueuedCall<C, A>>, needed: Duration) -> (Vec<WithDeadline<C>>, Vec<Answer<A>>) {
     let mut in_time = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
     for QueuedCall { call, answer, .. } in batch {
@@ -340,14 +338,14 @@ type Answer<A> = oneshot::Sender<Result<A, Error>>;
 
 fn answer_all<A>(callers: Vec<Answer<A>>, answers: Answers<A>) {
     for (caller, answer) in callers.into_iter().zip(answers) {
-        // Whoever has gone meanwhile leaves the answer to be dropped; claimed work notices.
+        // If the caller has disconnected, the result is dropped. A dropped `ClaimedBatch` undoes its claims.
         let _ = caller.send(answer);
     }
 }
 
-/// Runs calls together. If the database refuses the batch, or it turns out to be too large, runs its
-/// halves, down to the call that is to blame. An outage is not a fault of any call: nothing is split,
-/// and nothing more is sent.
+/// Runs calls together. If the database refuses the batch, or the batch is too large, runs its halves, down
+/// to the single call that causes the error. An outage is not caused by any call: then nothing is split, and
+/// nothing more is sent.
 pub async fn split<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
 where
     C: Clone + Send,
@@ -356,19 +354,19 @@ where
     Fut: Future<Output = Result<Answers<A>, Error>> + Send,
 {
     let mut answers = Vec::with_capacity(calls.len());
-    let mut ahead = if calls.is_empty() { Vec::new() } else { vec![calls] };
-    while let Some(mut calls) = ahead.pop() {
+    let mut pending = if calls.is_empty() { Vec::new() } else { vec![calls] };
+    while let Some(mut calls) = pending.pop() {
         match run(calls.clone()).await {
             Ok(batch) => answers.extend(batch),
             Err(error @ (Error::Internal(_) | Error::Invalid(_))) if calls.len() > 1 => {
                 log::warn!(calls = calls.len(); "a batch was refused and is split: {error}");
                 let second = calls.split_off(calls.len() / 2);
-                ahead.extend([second, calls]);
+                pending.extend([second, calls]);
             }
             Err(error @ (Error::Internal(_) | Error::Invalid(_))) => answers.push(Err(error)),
             Err(outage) => {
                 answers.extend(calls.iter().map(|_| Err(outage.for_another())));
-                answers.extend(ahead.drain(..).flatten().map(|_| Err(unsent())));
+                answers.extend(pending.drain(..).flatten().map(|_| Err(unsent())));
             }
         }
     }
