@@ -13,7 +13,8 @@ type Facts = BTreeMap<String, String>;
 fn facts_of_the_code() -> Facts {
     let mut facts = Facts::new();
     let mut table = "";
-    for line in include_str!("../src/store/tables/schema.rs").lines().map(str::trim) {
+    let tables = [include_str!("../src/store/tables/schema.rs"), include_str!("../src/store/tables/event_columns.rs")];
+    for line in tables.iter().flat_map(|text| text.lines()).map(str::trim) {
         if let Some(head) = line.strip_prefix("waybill.") {
             let (name, key) = head.split_once(" (").expect("a table and its key");
             table = name;

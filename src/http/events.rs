@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::body::{self, path_id, read_json_without_query};
 use super::cursor::{next_cursor, position_of};
 use super::deliveries::DeliveryView;
-use super::new_event::{read_event, traceparent};
+use super::new_event::{Publisher, read_event};
 use super::query::{Query, read_cursor, read_query};
 use super::sliced_body::respond_json;
 use super::view::{EventView, LogView, published, size_of};
@@ -47,7 +47,7 @@ pub(crate) async fn publish_event(
 ) -> Result<HttpResponse, Error> {
     let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
-    let event = read_event(&mut fields, traceparent(&request).as_deref());
+    let event = read_event(&mut fields, &Publisher::of(&request));
     let event = fields.finish_with(event)?;
     // The event owns copies of what it needs. The body is freed before the publish, which may wait.
     let share = body.into_share();
@@ -78,8 +78,8 @@ pub(crate) async fn publish_batch(
     let mut fields = RawFields::of_body(&body)?;
     let items = fields.required("events", Fields::items);
     let items = fields.finish_with(items)?;
-    let traceparent = traceparent(&request);
-    let events = read_items("events", &items, |fields| read_event(fields, traceparent.as_deref()))?;
+    let publisher = Publisher::of(&request);
+    let events = read_items("events", &items, |fields| read_event(fields, &publisher))?;
     let share = body.into_share();
     let events = Arc::new(events);
     let rows = published(events.clone(), engine.publish_events(events).await?);

@@ -9,9 +9,20 @@ use crate::domain::input::RawFields;
 use crate::domain::limits;
 use crate::domain::seconds::Seconds;
 
+/// What the request itself tells about its publisher, besides the body.
+pub(crate) struct Publisher {
+    traceparent: Option<String>,
+}
+
+impl Publisher {
+    pub(crate) fn of(request: &HttpRequest) -> Self {
+        Publisher { traceparent: traceparent(request) }
+    }
+}
+
 /// Reads one event. Errors are collected in `fields`.
 #[expect(clippy::unnecessary_wraps, reason = "readers of batch items return options")]
-pub(crate) fn read_event(fields: &mut RawFields<'_>, traceparent: Option<&str>) -> Option<NewEvent> {
+pub(crate) fn read_event(fields: &mut RawFields<'_>, publisher: &Publisher) -> Option<NewEvent> {
     let title = fields.text("title", limits::TITLE_CHARS);
     let event_type = fields.text("event_type", limits::NAME_CHARS);
     let tags = fields.tags("tags").unwrap_or_default();
@@ -27,7 +38,7 @@ pub(crate) fn read_event(fields: &mut RawFields<'_>, traceparent: Option<&str>) 
         backoff: read_backoff(fields),
         ordering_key: fields.text("ordering_key", limits::NAME_CHARS),
         correlation_id: fields.text("correlation_id", limits::NAME_CHARS),
-        traceparent: traceparent.map(str::to_owned),
+        traceparent: publisher.traceparent.clone(),
         run_at: read_run_at(fields),
         expires_at: fields.timestamp("expires_at"),
     };
@@ -86,7 +97,7 @@ fn read_backoff(fields: &mut RawFields<'_>) -> Option<Backoff> {
 
 /// Returns the W3C `traceparent` of a request. According to the standard, a malformed header is
 /// ignored and not an error.
-pub(crate) fn traceparent(request: &HttpRequest) -> Option<String> {
+fn traceparent(request: &HttpRequest) -> Option<String> {
     let value = request.headers().get("traceparent")?.to_str().ok()?;
     let parts: Vec<&str> = value.split('-').collect();
     let [version, trace, parent, flags] = parts.as_slice() else { return None };

@@ -37,7 +37,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{Error, OutageKind};
+use crate::error::Error;
 
 use crate::engine::batching::deadline::{CallDeadline, WithDeadline, too_late};
 use crate::engine::stopping;
@@ -344,8 +344,7 @@ fn answer_all<A>(callers: Vec<Answer<A>>, answers: Answers<A>) {
 }
 
 /// Runs calls together. If the database refuses the batch, or the batch is too large, runs its halves, down
-/// to the single call that causes the error. An outage is not caused by any call: then nothing is split, and
-/// nothing more is sent.
+/// to the single call that causes the error. An outage is not caused by any call, and splits nothing.
 pub async fn split<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
 where
     C: Clone + Send,
@@ -363,19 +362,11 @@ where
                 let second = calls.split_off(calls.len() / 2);
                 pending.extend([second, calls]);
             }
-            Err(error @ (Error::Internal(_) | Error::Invalid(_))) => answers.push(Err(error)),
-            Err(outage) => {
-                answers.extend(calls.iter().map(|_| Err(outage.for_another())));
-                answers.extend(pending.drain(..).flatten().map(|_| Err(unsent())));
-            }
+            Err(error) if calls.len() == 1 => answers.push(Err(error)),
+            Err(outage) => answers.extend(calls.iter().map(|_| Err(outage.for_another()))),
         }
     }
     answers
-}
-
-/// Returns the error of a call that was not sent, because an earlier statement of its batch failed.
-pub fn unsent() -> Error {
-    Error::outage(OutageKind::Lost, "an earlier statement of the batch failed")
 }
 
 #[cfg(test)]

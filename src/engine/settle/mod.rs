@@ -21,10 +21,10 @@ use crate::domain::delivery::Report;
 use crate::domain::ids::DeliveryId;
 use crate::domain::json::RawJson;
 use crate::domain::lease::Caller;
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 
 use crate::engine::batching::deadline::{WithDeadline, answer_each, send_wanted};
-use crate::engine::batching::{Answers, split, unsent};
+use crate::engine::batching::{Answers, split};
 use crate::engine::settle::judged::settle_all;
 use crate::engine::{Engine, transaction, weight};
 
@@ -141,6 +141,11 @@ impl Engine {
             });
         Ok(answer_each(requests, &sent, |calls| results_of_request(results.by_ref().take(calls.len()).collect())))
     }
+}
+
+/// Returns the error of a call that was not sent, because an earlier statement of its batch failed.
+fn unsent() -> Error {
+    Error::outage(OutageKind::Lost, "an earlier statement of the batch failed")
 }
 
 /// Returns the results of one request, or one error if every call failed for a reason that is not its

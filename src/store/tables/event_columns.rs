@@ -9,7 +9,31 @@ use crate::domain::json::RawJson;
 use crate::domain::status::Status;
 use crate::store::tables::columns::{JsonColumn, StatusColumn};
 use crate::store::tables::events::{LARGE_PAYLOAD, StoredEvent};
-use crate::store::tables::schema::{deliveries, events};
+use crate::store::tables::schema::deliveries;
+
+diesel::table! {
+    /// Published events. They never change.
+    waybill.events (id) {
+        id -> BigInt,
+        namespace_id -> Integer,
+        title -> Text,
+        description -> Nullable<Text>,
+        event_type -> Nullable<Text>,
+        tags -> Array<Text>,
+        labels -> Nullable<Json>,
+        payload -> Nullable<Json>,
+        priority -> SmallInt,
+        max_retries -> Integer,
+        backoff -> Nullable<Json>,
+        ordering_key -> Nullable<Text>,
+        correlation_id -> Nullable<Text>,
+        traceparent -> Nullable<Text>,
+        run_at -> Nullable<Timestamptz>,
+        expires_at -> Nullable<Timestamptz>,
+        created_at -> Timestamptz,
+        payload_bytes -> Nullable<Integer>,
+    }
+}
 
 /// The value of a column, for code that treats all columns alike.
 pub enum ColumnValue<'a> {

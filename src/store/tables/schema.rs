@@ -2,29 +2,7 @@
 //!
 //! Written by hand. `tests/schema.rs` compares every table and column with the migrated database.
 
-diesel::table! {
-    /// Published events. They never change.
-    waybill.events (id) {
-        id -> BigInt,
-        namespace_id -> Integer,
-        title -> Text,
-        description -> Nullable<Text>,
-        event_type -> Nullable<Text>,
-        tags -> Array<Text>,
-        labels -> Nullable<Json>,
-        payload -> Nullable<Json>,
-        priority -> SmallInt,
-        max_retries -> Integer,
-        backoff -> Nullable<Json>,
-        ordering_key -> Nullable<Text>,
-        correlation_id -> Nullable<Text>,
-        traceparent -> Nullable<Text>,
-        run_at -> Nullable<Timestamptz>,
-        expires_at -> Nullable<Timestamptz>,
-        created_at -> Timestamptz,
-        payload_bytes -> Nullable<Integer>,
-    }
-}
+pub(crate) use super::event_columns::events;
 
 diesel::table! {
     /// Deliveries: one row per event, and one per push.
