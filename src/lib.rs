@@ -3,12 +3,12 @@
 //! The main dependencies between the modules are `http → engine → store → domain`,
 //! `background → engine, webhook`, and `http → store` for reads. Where does new code belong?
 //!
-//! - [`domain`]: rules that need neither a database nor a clock.
-//! - [`store`]: SQL.
-//! - [`engine`]: changes of several rows that belong together, in one transaction.
-//! - [`http`]: requests, responses and status codes.
-//! - [`background`]: services that run without a request.
-//! - [`webhook`]: requests to the receivers of subscribers.
+//! - [`domain`] has rules that need neither a database nor a clock.
+//! - [`store`] has all SQL.
+//! - [`engine`] has changes of several rows that belong together, in one transaction.
+//! - [`http`] has requests, responses and status codes.
+//! - [`background`] has services that run without a request.
+//! - [`webhook`] sends requests to the receivers of subscribers.
 //!
 //! `docs/architecture.md` lists all allowed dependencies and follows three requests through the modules.
 

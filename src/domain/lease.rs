@@ -3,8 +3,8 @@
 //! No two claims share a `lease_id`, and each claim of a delivery has a higher one than the claim
 //! before. A caller holds a claim if both its `worker_id` and its `lease_id` are those of the claim.
 //! Neither a clock nor the number of the attempt counts. A caller that gives no `lease_id` means the
-//! latest claim made under its `worker_id`. If that is not the delivery's latest claim, [`judge`]
-//! receives it as a [`PastClaim`].
+//! latest claim made under its `worker_id`. If that is not the delivery's latest claim and the caller
+//! has settled it, [`judge`] receives it as a [`PastClaim`]; otherwise it receives `None`.
 
 use super::{action::Action, delivery::Delivery, status::Status};
 use crate::domain::ids::LeaseId;

@@ -35,7 +35,7 @@ use crate::engine::ReadyEntry;
 use crate::engine::waiting::low_water_marks;
 
 /// Locked deliveries with their changes, which are written together.
-pub struct ChangeSet {
+pub(crate) struct ChangeSet {
     loaded: BTreeMap<DeliveryId, Loaded>,
     /// In the order of their first change.
     changed: Vec<DeliveryId>,
@@ -50,7 +50,7 @@ pub struct ChangeSet {
 
 /// The result of [`ChangeSet::apply`].
 #[derive(Debug, Default)]
-pub struct Applied {
+pub(crate) struct Applied {
     /// The log entries, in the order in which the lines were added.
     pub entries: Vec<LogEntry>,
     /// The deliveries that entered `ready`.
@@ -63,13 +63,17 @@ pub struct Applied {
 
 impl ChangeSet {
     /// Locks and loads deliveries. Ids that do not exist are ignored.
-    pub async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[DeliveryId]) -> Result<Self, Error> {
+    pub(crate) async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[DeliveryId]) -> Result<Self, Error> {
         lock_keys_of_deliveries(conn, ids).await?;
         Self::load_locked(conn, scope, ids).await
     }
 
     /// Loads deliveries that this transaction has already locked, together with their ordering keys.
-    pub async fn load_locked(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[DeliveryId]) -> Result<Self, Error> {
+    pub(crate) async fn load_locked(
+        conn: &mut AsyncPgConnection,
+        scope: &Scope,
+        ids: &[DeliveryId],
+    ) -> Result<Self, Error> {
         let loaded: BTreeMap<DeliveryId, Loaded> = load_deliveries(conn, ids, scope.now)
             .await?
             .into_iter()
@@ -91,7 +95,7 @@ impl ChangeSet {
     /// Finds out which pushes belong to deleted subscriptions. Locks the other subscriptions, which then
     /// cannot be deleted until the transaction ends. Call this before a push is retried or replayed: a
     /// pending push of a deleted subscription would wait forever.
-    pub async fn find_orphans(&mut self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
+    pub(crate) async fn find_orphans(&mut self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
         let wanted: BTreeSet<SubscriptionId> =
             self.loaded.values().filter_map(|l| l.delivery.subscription_id).collect();
         if wanted.is_empty() {
@@ -106,27 +110,27 @@ impl ChangeSet {
     }
 
     /// Returns the name of the actor, or an empty string if the request names none.
-    pub fn actor(&self) -> &str {
+    pub(crate) fn actor(&self) -> &str {
         self.scope.actor.as_deref().unwrap_or_default()
     }
 
-    pub fn get(&self, id: DeliveryId) -> Option<&Loaded> {
+    pub(crate) fn get(&self, id: DeliveryId) -> Option<&Loaded> {
         self.loaded.get(&id)
     }
 
     /// Returns the ids of the deliveries that exist.
-    pub fn ids(&self) -> Vec<DeliveryId> {
+    pub(crate) fn ids(&self) -> Vec<DeliveryId> {
         self.loaded.keys().copied().collect()
     }
 
     /// Returns the ids of the deliveries for which `holds` is true.
-    pub fn ids_where(&self, holds: impl Fn(&Loaded) -> bool) -> Vec<DeliveryId> {
+    pub(crate) fn ids_where(&self, holds: impl Fn(&Loaded) -> bool) -> Vec<DeliveryId> {
         self.loaded.iter().filter(|(_, loaded)| holds(loaded)).map(|(id, _)| *id).collect()
     }
 
     /// Returns a delivery that the caller is going to change. Deliveries enter `ready` in the order of their
     /// first change.
-    pub fn change(&mut self, id: DeliveryId) -> Option<&mut Loaded> {
+    pub(crate) fn change(&mut self, id: DeliveryId) -> Option<&mut Loaded> {
         let loaded = self.loaded.get_mut(&id)?;
         if self.is_changed.insert(id) {
             self.changed.push(id);
@@ -136,24 +140,24 @@ impl ChangeSet {
 
     /// Moves a delivery to the tail of its ordering key, if it has lost its position there. A failed delivery
     /// that kept its position, and so blocked the key, stays ahead of the later ones.
-    pub fn send_to_tail(&mut self, id: DeliveryId) {
+    pub(crate) fn send_to_tail(&mut self, id: DeliveryId) {
         if self.loaded.get(&id).is_some_and(|loaded| !loaded.has_order_seq) {
             self.to_tail.insert(id);
         }
     }
 
     /// Records that an operator moves a push to the dead letters.
-    pub fn move_to_dead_letters(&mut self, id: DeliveryId) {
+    pub(crate) fn move_to_dead_letters(&mut self, id: DeliveryId) {
         self.moved_by_hand.insert(id);
     }
 
     /// Records how the dead letter of a push is replayed.
-    pub fn replay(&mut self, id: DeliveryId, terms: ReplayTerms) {
+    pub(crate) fn replay(&mut self, id: DeliveryId, terms: ReplayTerms) {
         self.replays.insert(id, terms);
     }
 
     /// Adds a line for the event log. Returns its index in [`Applied::entries`].
-    pub fn log(&mut self, line: LogLine) -> usize {
+    pub(crate) fn log(&mut self, line: LogLine) -> usize {
         let index = self.lines.len();
         self.lines_by_delivery.entry(line.delivery_id).or_default().push(index);
         self.lines.push(line);
@@ -161,7 +165,7 @@ impl ChangeSet {
     }
 
     /// Adds several lines for the event log. Returns the index of the first.
-    pub fn log_all(&mut self, lines: Vec<LogLine>) -> usize {
+    pub(crate) fn log_all(&mut self, lines: Vec<LogLine>) -> usize {
         let first = self.lines.len();
         for line in lines {
             self.log(line);
@@ -170,18 +174,18 @@ impl ChangeSet {
     }
 
     /// Returns the lines added so far.
-    pub fn lines(&self) -> &[LogLine] {
+    pub(crate) fn lines(&self) -> &[LogLine] {
         &self.lines
     }
 
     /// Returns the lines added so far for one delivery, each with its index, the latest first.
-    pub fn lines_of(&self, delivery_id: DeliveryId) -> impl DoubleEndedIterator<Item = (usize, &LogLine)> {
+    pub(crate) fn lines_of(&self, delivery_id: DeliveryId) -> impl DoubleEndedIterator<Item = (usize, &LogLine)> {
         let indices = self.lines_by_delivery.get(&delivery_id).map(Vec::as_slice).unwrap_or_default();
         indices.iter().rev().map(|index| (*index, &self.lines[*index]))
     }
 
     /// Writes all changes.
-    pub async fn apply(mut self, conn: &mut AsyncPgConnection) -> Result<Applied, Error> {
+    pub(crate) async fn apply(mut self, conn: &mut AsyncPgConnection) -> Result<Applied, Error> {
         let dead_letters = self.find_dead_letters();
         for letter in &dead_letters {
             let line = self.loaded.get(&letter.delivery_id).map(|l| l.delivery.dead_lettered(letter.reason));
@@ -294,7 +298,7 @@ fn consumer_key(delivery: &Delivery) -> Option<ConsumerKey> {
 
 /// Moves the heads of ordering keys to `ready`. Returns the deliveries that entered. The caller must hold the
 /// locks of the keys.
-pub async fn advance_keys(
+pub(crate) async fn advance_keys(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     keys: BTreeSet<ConsumerKey>,

@@ -13,14 +13,14 @@
 //! A caller that disconnects must not interrupt a transaction. Therefore writes run as tasks of the main
 //! runtime, and the future of the caller only waits.
 
-pub mod batching;
+pub(crate) mod batching;
 mod busy_keys;
-pub mod change_set;
+pub(crate) mod change_set;
 pub mod claim;
 pub mod clock;
-pub mod histories;
-pub mod operate;
-pub mod publish;
+pub(crate) mod histories;
+pub(crate) mod operate;
+pub(crate) mod publish;
 pub mod push;
 pub mod settle;
 pub mod sweep;
@@ -321,7 +321,7 @@ impl Engine {
             }
             match &**queues {
                 [queue] if subscription_of_queue(queue).is_some() => {
-                    self.dispatch_signal().signal(subscription_of_queue(queue))
+                    self.dispatch_signal().signal(subscription_of_queue(queue));
                 }
                 _ => self.hub().notify(queues),
             }

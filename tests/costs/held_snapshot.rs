@@ -28,20 +28,9 @@ const MOST_GROWTH: u64 = 3;
 /// Returns events that are due in a second.
 fn delayed(app: &App) -> Vec<NewEvent> {
     let event = NewEvent {
-        title: "a job".into(),
-        description: None,
-        event_type: None,
         tags: Tags::from_comma_separated("a").expect("a tag"),
-        labels: Default::default(),
-        payload: None,
-        priority: 0,
-        max_retries: 3,
-        backoff: None,
-        ordering_key: None,
-        correlation_id: None,
-        traceparent: None,
         run_at: RunAt::At(app.now() + Duration::from_secs(1)),
-        expires_at: None,
+        ..NewEvent::titled("a job".into())
     };
     vec![event; BATCH]
 }

@@ -73,7 +73,7 @@ pub struct Queued {
 impl Batchers {
     /// Opens all batchers. They hold the engine weakly: the engine owns them, and a strong reference would
     /// keep both alive forever.
-    pub fn open(
+    pub(crate) fn open(
         engine: &Weak<EngineParts>,
         runtime: &Handle,
         database: &Database,
@@ -131,11 +131,11 @@ impl Batchers {
     }
 
     /// Returns whether workers or publishers use the database or wait for it.
-    pub fn have_workers(&self) -> bool {
+    pub(crate) fn have_workers(&self) -> bool {
         self.settle.is_busy() || self.claim.is_busy() || self.publish.is_busy()
     }
 
-    pub fn queued(&self) -> Queued {
+    pub(crate) fn queued(&self) -> Queued {
         Queued {
             publish: self.publish.queued(),
             claim: self.claim.queued(),

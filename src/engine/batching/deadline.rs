@@ -37,19 +37,19 @@ const CANCELLED: u8 = 2;
 
 /// The deadline of one call, and whether the call has been sent to the database.
 #[derive(Debug)]
-pub struct CallDeadline {
+pub(crate) struct CallDeadline {
     arrived: Instant,
     state: AtomicU8,
 }
 
 impl CallDeadline {
     /// Starts the time of a call that arrives now.
-    pub fn start() -> Arc<Self> {
+    pub(crate) fn start() -> Arc<Self> {
         Self::arrived_at(Instant::now())
     }
 
     /// Starts the time of a call that arrived at `arrived`.
-    pub fn arrived_at(arrived: Instant) -> Arc<Self> {
+    pub(crate) fn arrived_at(arrived: Instant) -> Arc<Self> {
         Arc::new(CallDeadline { arrived, state: AtomicU8::new(QUEUED) })
     }
 
@@ -58,33 +58,33 @@ impl CallDeadline {
         Self::arrived_at(Instant::now() - age)
     }
 
-    pub fn arrived(&self) -> Instant {
+    pub(crate) fn arrived(&self) -> Instant {
         self.arrived
     }
 
     /// Returns the time at which the caller cancels the call if it has not been sent.
-    pub fn send_by(&self) -> Instant {
+    pub(crate) fn send_by(&self) -> Instant {
         self.arrived + PATIENCE
     }
 
     /// Returns the time by which the caller gets a result.
-    pub fn respond_by(&self) -> Instant {
+    pub(crate) fn respond_by(&self) -> Instant {
         self.arrived + RESPOND_WITHIN
     }
 
     /// Returns the time that the statements of the call may take from now on.
-    pub fn left(&self) -> Duration {
+    pub(crate) fn left(&self) -> Duration {
         limit_before(self.respond_by())
     }
 
     /// Returns whether the call may be sent: it is not cancelled, and has enough time left.
-    pub fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.state.load(Ordering::Acquire) != CANCELLED && self.left() >= LEAST_LIMIT
     }
 
     /// Marks the call as sent. Returns false if it must not be sent, because it is cancelled or its time is
     /// over. A sent call may be sent again.
-    pub fn send(&self) -> bool {
+    pub(crate) fn send(&self) -> bool {
         if !self.is_wanted() {
             return false;
         }
@@ -93,25 +93,25 @@ impl CallDeadline {
     }
 
     /// Cancels the call. Returns false if it has already been sent or cancelled.
-    pub fn cancel(&self) -> bool {
+    pub(crate) fn cancel(&self) -> bool {
         self.state.compare_exchange(QUEUED, CANCELLED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Returns the error of a call whose work ended without a result. If the call was not sent, this is
     /// `if_not_sent`, and it never will be sent. Otherwise the outcome is unknown.
-    pub fn without_answer(&self, if_not_sent: Error, why: &str) -> Error {
+    pub(crate) fn without_answer(&self, if_not_sent: Error, why: &str) -> Error {
         if self.cancel() { if_not_sent } else { Error::OutcomeUnknown(why.to_owned()) }
     }
 }
 
 #[derive(Debug, Clone)]
-pub struct WithDeadline<C> {
+pub(crate) struct WithDeadline<C> {
     pub call: C,
     pub time: Arc<CallDeadline>,
 }
 
 /// Returns the error of a call that was not sent because its time was over.
-pub fn too_late() -> Error {
+pub(crate) fn too_late() -> Error {
     Error::outage(OutageKind::TimeUp, "its time was over before it could be sent")
 }
 
@@ -122,7 +122,7 @@ fn limit_before(respond_by: Instant) -> Duration {
 
 /// The callers and the deadline of a task. Statements read it from the task-local `WORK`.
 #[derive(Default)]
-pub struct Work {
+pub(crate) struct Work {
     /// The call to mark as sent before the first write.
     call: Option<Arc<CallDeadline>>,
     respond_by: Mutex<Option<Instant>>,
@@ -135,26 +135,26 @@ tokio::task_local! {
 
 impl Work {
     /// Returns the work of a task that serves a single call.
-    pub fn on_call(call: Arc<CallDeadline>) -> Self {
+    pub(crate) fn on_call(call: Arc<CallDeadline>) -> Self {
         let respond_by = Mutex::new(Some(call.respond_by()));
         Work { call: Some(call), respond_by, ..Work::default() }
     }
 
     /// Returns the work of a batch. The code that runs the batch marks its calls as sent ([`send_all`],
     /// [`send_wanted`]), since it knows their first statement. The first transaction uses `connection`.
-    pub fn on_batch(connection: PooledConnection) -> Self {
+    pub(crate) fn on_batch(connection: PooledConnection) -> Self {
         Work { connection: Mutex::new(Some(connection)), ..Work::default() }
     }
 
     /// Runs a future as this work.
-    pub async fn run<F: Future>(self, future: F) -> F::Output {
+    pub(crate) async fn run<F: Future>(self, future: F) -> F::Output {
         WORK.scope(self, future).await
     }
 }
 
 /// Marks all calls of a batch as sent, or none. Returns false if one of them must not be sent. From now on
 /// statements are limited to the time that the call with the earliest deadline has left.
-pub fn send_all<C>(calls: &[&WithDeadline<C>]) -> bool {
+pub(crate) fn send_all<C>(calls: &[&WithDeadline<C>]) -> bool {
     let are_wanted = calls.iter().all(|timed| timed.time.is_wanted());
     // A call may be cancelled between the check and the sending. Then this returns false although other
     // calls are marked as sent. That is harmless, because they are sent soon after.
@@ -163,14 +163,14 @@ pub fn send_all<C>(calls: &[&WithDeadline<C>]) -> bool {
 
 /// Marks those calls of a batch as sent that may be sent, and returns them. From now on statements are
 /// limited to the time that the call with the earliest deadline has left.
-pub fn send_wanted<'a, C>(calls: impl IntoIterator<Item = &'a WithDeadline<C>>) -> Vec<&'a WithDeadline<C>> {
+pub(crate) fn send_wanted<'a, C>(calls: impl IntoIterator<Item = &'a WithDeadline<C>>) -> Vec<&'a WithDeadline<C>> {
     let sent: Vec<&WithDeadline<C>> = calls.into_iter().filter(|timed| timed.time.send()).collect();
     limit_statements(&sent);
     sent
 }
 
 /// Limits statements from now on to the time that the call with the earliest deadline has left.
-pub fn limit_statements<C>(calls: &[&WithDeadline<C>]) {
+pub(crate) fn limit_statements<C>(calls: &[&WithDeadline<C>]) {
     let earliest = calls.iter().map(|timed| timed.time.respond_by()).min();
     // Tests call this outside of a task with `WORK`. There nothing is limited.
     let _ = WORK.try_with(|work| *lock(&work.respond_by) = earliest);
@@ -178,7 +178,7 @@ pub fn limit_statements<C>(calls: &[&WithDeadline<C>]) {
 
 /// Returns a result for each call of a batch. `sent` is the subset of `calls` that was sent, in the same
 /// order. The other calls get the error [`too_late`].
-pub fn answer_each<C, A>(
+pub(crate) fn answer_each<C, A>(
     calls: &[WithDeadline<C>],
     sent: &[&WithDeadline<C>],
     mut answer: impl FnMut(&C) -> Result<A, Error>,
@@ -192,7 +192,7 @@ pub fn answer_each<C, A>(
 }
 
 /// Returns the time that a statement may take from now on, or `None` if no caller waits for it.
-pub fn statement_limit() -> Option<Duration> {
+pub(crate) fn statement_limit() -> Option<Duration> {
     let respond_by = WORK.try_with(|work| *lock(&work.respond_by)).ok().flatten();
     respond_by.map(limit_before)
 }
@@ -200,7 +200,7 @@ pub fn statement_limit() -> Option<Duration> {
 /// Returns a connection to write with: the one that the batch was formed for, or one from the pool. If the
 /// task serves a single call, marks it as sent. This happens after the wait for the connection, since the
 /// caller may cancel the call during that wait.
-pub async fn connection_to_write(database: &Database) -> Result<PooledConnection, Error> {
+pub(crate) async fn connection_to_write(database: &Database) -> Result<PooledConnection, Error> {
     let limit = statement_limit();
     if limit.is_some_and(|limit| limit < LEAST_LIMIT) {
         return Err(too_late());

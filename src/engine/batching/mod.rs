@@ -22,8 +22,8 @@
 //! - *The database hangs*: a batch that has not ended after `GIVE_UP_AFTER` is abandoned.
 //! - *One verb starves another*: each verb has its own batcher, and permits are granted in order.
 
-pub mod batchers;
-pub mod deadline;
+pub(crate) mod batchers;
+pub(crate) mod deadline;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -44,12 +44,12 @@ use crate::engine::stopping;
 use crate::engine::transaction::GIVE_UP_AFTER;
 
 /// The results of the calls of a batch, in the order of the calls.
-pub type Answers<A> = Vec<Result<A, Error>>;
+pub(crate) type Answers<A> = Vec<Result<A, Error>>;
 /// Returns the connection for a batch, or an error if there is none.
-pub type ConnectionSource<K> = dyn Fn() -> Pin<Box<dyn Future<Output = Result<K, Error>> + Send>> + Send + Sync;
+pub(crate) type ConnectionSource<K> = dyn Fn() -> Pin<Box<dyn Future<Output = Result<K, Error>> + Send>> + Send + Sync;
 
 /// Limits the number of batches that run at once, and provides their connections.
-pub struct BatchLimiter<K> {
+pub(crate) struct BatchLimiter<K> {
     /// One permit per batch, granted in the order of the requests.
     pub permits: Arc<Semaphore>,
     pub connect: Box<ConnectionSource<K>>,
@@ -62,7 +62,7 @@ type Run<C, A, K> = dyn Fn(Vec<WithDeadline<C>>, K) -> Pin<Box<dyn Future<Output
 const ENOUGH_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy)]
-pub struct BatcherSettings {
+pub(crate) struct BatcherSettings {
     /// The name in log lines.
     pub name: &'static str,
     /// The maximum number of calls that wait.
@@ -76,7 +76,7 @@ pub struct BatcherSettings {
 }
 
 /// The queue in front of one verb.
-pub struct Batcher<C, A> {
+pub(crate) struct Batcher<C, A> {
     sender: mpsc::Sender<QueuedCall<C, A>>,
     traffic: Arc<BatchTraffic>,
 }
@@ -159,7 +159,12 @@ impl Drop for CancelOnDrop {
 
 impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
     /// Opens a batcher and spawns its tasks. They end when the batcher is dropped.
-    pub fn open<K, F, Fut>(runtime: &Handle, shape: BatcherSettings, limiter: Arc<BatchLimiter<K>>, run: F) -> Self
+    pub(crate) fn open<K, F, Fut>(
+        runtime: &Handle,
+        shape: BatcherSettings,
+        limiter: Arc<BatchLimiter<K>>,
+        run: F,
+    ) -> Self
     where
         K: Send + 'static,
         F: Fn(Vec<WithDeadline<C>>, K) -> Fut + Send + Sync + 'static,
@@ -176,22 +181,22 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
     }
 
     /// Returns the number of calls that wait for the next batch.
-    pub fn queued(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.sender.max_capacity() - self.sender.capacity()
     }
 
     /// Returns whether calls are in flight or wait.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.traffic.calls_in_flight.load(Ordering::Acquire) > 0 || self.queued() > 0
     }
 
     /// Queues a call and waits for its result. `weight` is its weight in a batch, in rows.
-    pub async fn call(&self, call: C, weight: usize) -> Result<A, Error> {
+    pub(crate) async fn call(&self, call: C, weight: usize) -> Result<A, Error> {
         self.call_since(call, weight, Instant::now()).await
     }
 
     /// Like [`Batcher::call`], for a caller that arrived earlier and has less time left.
-    pub async fn call_since(&self, call: C, weight: usize, arrived: Instant) -> Result<A, Error> {
+    pub(crate) async fn call_since(&self, call: C, weight: usize, arrived: Instant) -> Result<A, Error> {
         let (answer, mut answered) = oneshot::channel();
         let time = CallDeadline::arrived_at(arrived);
         let caller = CancelOnDrop(time.clone());
@@ -345,7 +350,7 @@ fn answer_all<A>(callers: Vec<Answer<A>>, answers: Answers<A>) {
 
 /// Runs calls together. If the database refuses the batch, or the batch is too large, runs its halves, down
 /// to the single call that causes the error. An outage is not caused by any call, and splits nothing.
-pub async fn split<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
+pub(crate) async fn split<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
 where
     C: Clone + Send,
     A: Send,

@@ -25,7 +25,7 @@ async fn a_call_that_is_dropped_during_the_wait_for_a_connection_does_not_run() 
     let (may_connect_in, ran_in) = (may_connect.clone(), ran.clone());
     let connect: Box<ConnectionSource<()>> = Box::new(move || {
         let may_connect = may_connect_in.clone();
-        async move { may_connect.acquire().await.map(|permit| permit.forget()).map_err(|_| Error::Overloaded) }.boxed()
+        async move { may_connect.acquire().await.map(tokio::sync::SemaphorePermit::forget).map_err(|_| Error::Overloaded) }.boxed()
     });
     let batcher: Batcher<u32, ()> =
         Batcher::open(&Handle::current(), SHAPE, limiter(connect), move |calls: Vec<WithDeadline<u32>>, ()| {

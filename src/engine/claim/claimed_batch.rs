@@ -127,7 +127,7 @@ async fn undo_claims(
         match engine.release_claims(&calls, request.as_ref()).await {
             Ok(()) => return,
             Err(error) => {
-                log::warn!(attempt, claims = calls.len(); "could not release the claims of a worker that has disconnected: {error}")
+                log::warn!(attempt, claims = calls.len(); "could not release the claims of a worker that has disconnected: {error}");
             }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -100,7 +100,7 @@ impl Engine {
                     Ok(_) => {}
                     // A worker that already waits survives a restart of the database.
                     Err(Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Overloaded) if has_waited => {
-                        scan_again_at = deadline.min(Instant::now() + SCAN_PAUSE)
+                        scan_again_at = deadline.min(Instant::now() + SCAN_PAUSE);
                     }
                     Err(error) => return Err(error),
                 }

@@ -16,7 +16,7 @@ pub(super) struct Slots<'a> {
 
 impl<'a> Slots<'a> {
     /// Returns the slots of workers that ask for the same queues, in the order of the workers.
-    pub fn of(calls: &[&'a ClaimCall], scan: &QueueScan<'_>, slack: i64) -> Self {
+    pub(super) fn of(calls: &[&'a ClaimCall], scan: &QueueScan<'_>, slack: i64) -> Self {
         let slots = || calls.iter().flat_map(|call| std::iter::repeat_n(*call, call.max));
         let worker_ids: Vec<&str> = slots().map(|call| call.worker_id.as_str()).collect();
         let from: Vec<(i16, i64)> = scan.from.iter().map(|mark| (mark.rank, mark.seq)).collect();
@@ -24,7 +24,7 @@ impl<'a> Slots<'a> {
         Slots { worker_ids, lease_seconds: slots().map(|call| call.lease_seconds).collect(), from, windows }
     }
 
-    pub fn query<'q>(&'q self, scope: Scope, queues: &'q [String]) -> ClaimQuery<'q> {
+    pub(super) fn query<'q>(&'q self, scope: Scope, queues: &'q [String]) -> ClaimQuery<'q> {
         ClaimQuery {
             scope,
             queues,

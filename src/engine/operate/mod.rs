@@ -5,11 +5,11 @@
 //! deliveries. Each transaction changes at most [`DELIVERIES_PER_TRANSACTION`] deliveries.
 
 mod deliveries;
-pub mod operator_actions;
-pub mod replay_jobs;
-pub mod replays;
+pub(crate) mod operator_actions;
+pub(crate) mod replay_jobs;
+pub(crate) mod replays;
 mod retry_events;
-pub mod subscriptions;
+pub(crate) mod subscriptions;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ use crate::engine::{Engine, transaction};
 pub(crate) const DELIVERIES_PER_TRANSACTION: usize = 500;
 
 /// The number of deliveries that one bulk call may change.
-pub const BULK_LIMIT: usize = 10_000;
+pub(crate) const BULK_LIMIT: usize = 10_000;
 
 /// The number of workers that the preview of a bulk reset may list.
 const PREVIEW_WORKERS: usize = 100;

@@ -55,7 +55,7 @@ pub(crate) enum OperatorAction {
 
 impl OperatorAction {
     /// Returns an error if the action does not fit the state of a delivery.
-    pub fn check(&self, loaded: &Loaded) -> Result<(), Error> {
+    pub(crate) fn check(&self, loaded: &Loaded) -> Result<(), Error> {
         use Status::{Cancelled, Completed, Failed, Pending, Processing};
         let status = loaded.delivery.status;
         let (fits, wanted) = match self {
@@ -77,7 +77,7 @@ impl OperatorAction {
     }
 
     /// Returns an error if the action does not fit the state of an event that rolls up its pushes.
-    pub fn check_rolled_up(&self, event_id: EventId, state: &RolledUpState) -> Result<(), Error> {
+    pub(crate) fn check_rolled_up(&self, event_id: EventId, state: &RolledUpState) -> Result<(), Error> {
         use Status::{Cancelled, Failed, Pending};
         let status = state.status.0;
         let (fits, wanted) = match self {
@@ -94,12 +94,12 @@ impl OperatorAction {
     }
 
     /// Returns the deliveries whose state the action fits.
-    pub fn fitting(&self, changes: &ChangeSet) -> Vec<DeliveryId> {
+    pub(crate) fn fitting(&self, changes: &ChangeSet) -> Vec<DeliveryId> {
         changes.ids_where(|loaded| self.check(loaded).is_ok())
     }
 
     /// Applies the action to a delivery whose state it fits.
-    pub fn carry_out(&self, changes: &mut ChangeSet, id: DeliveryId) {
+    pub(crate) fn carry_out(&self, changes: &mut ChangeSet, id: DeliveryId) {
         let Some(loaded) = changes.change(id) else { return };
         let now = loaded.now;
         let lines: Vec<LogLine> = match self {

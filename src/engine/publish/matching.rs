@@ -56,13 +56,13 @@ impl Default for MatchingSlots {
 
 /// The events of one request, with the subscriptions that they are pushed to.
 #[derive(Clone)]
-pub struct MatchedPublication {
+pub(crate) struct MatchedPublication {
     pub(crate) events: Publication,
     pub(crate) fan_out: Arc<FanOut>,
 }
 
 /// The result of publishing the events of one request.
-pub enum Publishing {
+pub(crate) enum Publishing {
     Stored(Vec<StoredEvent>),
     /// The subscriptions have changed since the events were matched, and matching them again exceeds
     /// `INLINE_WORK`.
@@ -117,12 +117,11 @@ impl Engine {
     async fn match_on_blocking_thread(&self, events: &Publication, match_by: Instant) -> Result<FanOut, Error> {
         let permits = self.matching_slots();
         let matching = async {
-            match self.match_in_slot(&permits.short, SHORT_WORK, events).await? {
-                Some(fan_out) => Ok(Some(fan_out)),
-                None => {
-                    let _counted = LongMatching::begin(&self.metrics().long_matchings);
-                    self.match_in_slot(&permits.long, u64::MAX, events).await
-                }
+            if let Some(fan_out) = self.match_in_slot(&permits.short, SHORT_WORK, events).await? {
+                Ok(Some(fan_out))
+            } else {
+                let _counted = LongMatching::begin(&self.metrics().long_matchings);
+                self.match_in_slot(&permits.long, u64::MAX, events).await
             }
         };
         match tokio::time::timeout_at(match_by, matching).await {
@@ -176,7 +175,7 @@ impl Engine {
 }
 
 /// The events of several requests, with the subscriptions that they are pushed to.
-pub struct JoinedFanOut<'a> {
+pub(crate) struct JoinedFanOut<'a> {
     pub(crate) events: Vec<&'a NewEvent>,
     pub(crate) fan_out: FanOut,
     /// The number of events of each request, or `None` for a request that was left out.

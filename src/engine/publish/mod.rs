@@ -6,9 +6,9 @@
 //! and the events are matched again. A batch without ordering keys is stored by a single statement;
 //! ordering keys need locks and thus a transaction of several statements.
 
-pub mod filter_overruns;
-pub mod matching;
-pub mod subscription_cache;
+pub(crate) mod filter_overruns;
+pub(crate) mod matching;
+pub(crate) mod subscription_cache;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ const MATCHES: usize = 20;
 pub(crate) const PUSHES_PER_STATEMENT: usize = 20_000;
 
 /// The events of one request. All of them are stored, or none.
-pub type Publication = Arc<Vec<NewEvent>>;
+pub(crate) type Publication = Arc<Vec<NewEvent>>;
 
 impl Engine {
     /// Stores all events or none, in the given order. Returns the values that the database has assigned.

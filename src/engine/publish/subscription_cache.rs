@@ -34,7 +34,7 @@ use crate::engine::publish::PUSHES_PER_STATEMENT;
 pub struct SubscriptionCache(Latest<SubscriptionSnapshot>);
 
 /// The active subscriptions of one generation.
-pub struct SubscriptionSnapshot {
+pub(crate) struct SubscriptionSnapshot {
     generation: i64,
     catalog: Catalog,
     by_id: HashMap<SubscriptionId, Subscriber>,

@@ -21,13 +21,13 @@ pub(crate) struct DeadLetterBudget {
 }
 
 impl DeadLetterBudget {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         DeadLetterBudget { remaining: DEAD_LETTERS, bytes: COPIED_BYTES }
     }
 
     /// Returns whether this transaction may fail a delivery permanently, and deducts its dead letter
     /// from the budget. Pulled work leaves no dead letter and is always admitted.
-    pub fn admits(&mut self, loaded: &Loaded) -> bool {
+    pub(crate) fn admits(&mut self, loaded: &Loaded) -> bool {
         if loaded.delivery.subscription_id.is_none() {
             return true;
         }

@@ -3,10 +3,10 @@
 //! The dispatcher is a built-in worker. It claims by subscription, because each subscription has its own
 //! limits. Its settlements pass through a batcher of their own.
 
-pub mod dead_letter_budget;
-pub mod dispatch_signal;
+pub(crate) mod dead_letter_budget;
+pub(crate) mod dispatch_signal;
 pub mod endpoint_notes;
-pub mod yielding;
+pub(crate) mod yielding;
 
 use std::sync::Arc;
 

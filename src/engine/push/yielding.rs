@@ -33,7 +33,7 @@ pub(crate) struct PushPause(Mutex<Option<Instant>>);
 
 impl PushPause {
     /// Waits for the end of the pause.
-    pub async fn over(&self) {
+    pub(crate) async fn over(&self) {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(until) = until {
             tokio::time::sleep_until(until).await;
@@ -54,7 +54,7 @@ pub(crate) struct PushBatchLoad {
 }
 
 impl PushBatchLoad {
-    pub fn of(requests: &[WithDeadline<SettleRequest>]) -> Self {
+    pub(crate) fn of(requests: &[WithDeadline<SettleRequest>]) -> Self {
         let calls = || requests.iter().flat_map(|timed| timed.call.iter());
         PushBatchLoad {
             began: Instant::now(),

@@ -2,15 +2,16 @@
 //!
 //! [`Engine::settle_deliveries`] is the call. Calls of many requests are settled together by
 //! [`Engine::settle_batch`], in two steps. A completion by the worker that holds the delivery takes
-//! the *fast path* ([`fast_path`]): one guarded statement for all of them. Everything else is
+//! the *fast path* ([`fast_path`]): one guarded statement for all of them, unless the delivery has an
+//! ordering key or several calls. Everything else is
 //! *judged* ([`judged`]): the rows are locked, [`crate::domain::lease`] decides about each call
 //! against the state that the calls before it left (an event may come twice in a batch), and all
 //! changes are written at once. A refused call does not affect the others.
 
 mod fast_path;
-pub mod judged;
+pub(crate) mod judged;
 mod outcome;
-pub mod repeats;
+pub(crate) mod repeats;
 
 use std::sync::Arc;
 

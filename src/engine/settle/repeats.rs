@@ -51,7 +51,7 @@ pub(crate) enum EarlierSettlement {
 
 impl EarlierSettlement {
     /// Finds the record of a caller's `action` under a claim.
-    pub async fn find(
+    pub(crate) async fn find(
         conn: &mut AsyncPgConnection,
         changes: &ChangeSet,
         delivery: &Delivery,
@@ -73,7 +73,7 @@ impl EarlierSettlement {
     }
 
     /// Returns whether a settlement has the same content as the recorded one.
-    pub fn has_content_of(&self, settlement: &Settlement, changes: &ChangeSet, delivery: &Delivery) -> bool {
+    pub(crate) fn has_content_of(&self, settlement: &Settlement, changes: &ChangeSet, delivery: &Delivery) -> bool {
         let line = match self {
             EarlierSettlement::Line(index) => Some(RecordedLine::from(&changes.lines()[*index])),
             EarlierSettlement::Entry(entry) => Some(RecordedLine {
@@ -92,7 +92,7 @@ impl EarlierSettlement {
     }
 
     /// Returns the log entry, now that the lines are written.
-    pub fn entry(self, entries: &[LogEntry]) -> SettlementEntry {
+    pub(crate) fn entry(self, entries: &[LogEntry]) -> SettlementEntry {
         match self {
             EarlierSettlement::Line(index) => SettlementEntry::Logged(entries[index].clone()),
             EarlierSettlement::Entry(entry) => SettlementEntry::Logged(*entry),

@@ -5,7 +5,7 @@
 //! [`worker_sightings`] collects the workers that called.
 
 pub mod due_times;
-pub mod hub;
+pub(crate) mod hub;
 pub mod low_water_marks;
-pub mod peer_notifier;
-pub mod worker_sightings;
+pub(crate) mod peer_notifier;
+pub(crate) mod worker_sightings;

@@ -31,13 +31,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::engine::waiting::hub::scans::QueueState;
-pub use crate::engine::waiting::hub::scans::{ClaimScan, ScanResult};
-pub use crate::engine::waiting::hub::waiters::Waiter;
+pub(crate) use crate::engine::waiting::hub::scans::{ClaimScan, ScanResult};
+pub(crate) use crate::engine::waiting::hub::waiters::Waiter;
 use crate::engine::waiting::hub::waiters::WaiterState;
 use crate::error::Error;
 
 /// The names of the queues of one event, or of the queues that one worker takes events from.
-pub type Queues = Arc<[String]>;
+pub(crate) type Queues = Arc<[String]>;
 
 /// The waiters of one server.
 pub struct Hub {
