@@ -22,7 +22,7 @@ check:
 	scripts/deny
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items
 
 prepare:
 	@scripts/prepare

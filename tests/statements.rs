@@ -42,6 +42,30 @@ async fn every_file_can_be_prepared() {
     }
 }
 
+/// A server of the previous version goes on while a migration adds columns: PostgreSQL refuses to run a
+/// prepared statement whose result would have other columns than when it was prepared.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_prepared_statement_survives_new_columns() {
+    let mut conn = database::connection(&database::migrated().await).await;
+    for (name, source) in statements() {
+        let types = parameter_types(&source);
+        let types = if types.is_empty() { types } else { format!("({types})") };
+        conn.batch_execute(&format!("PREPARE {name} {types} AS {}", numbered(&source))).await.expect("a statement");
+    }
+    let add_columns = "DO $$ DECLARE name regclass; BEGIN \
+        FOR name IN SELECT oid FROM pg_class WHERE relnamespace = 'waybill'::regnamespace \
+            AND relkind IN ('r', 'p') AND NOT relispartition LOOP \
+            EXECUTE format('ALTER TABLE %s ADD COLUMN added_later text', name); END LOOP; END $$";
+    conn.batch_execute(add_columns).await.expect("new columns");
+    for (name, source) in statements() {
+        let types = parameter_types(&source);
+        let nulls = vec!["NULL"; if types.is_empty() { 0 } else { types.split(',').count() }].join(", ");
+        let call = if nulls.is_empty() { name.clone() } else { format!("{name}({nulls})") };
+        let explain = format!("EXPLAIN EXECUTE {call}");
+        conn.batch_execute(&explain).await.unwrap_or_else(|error| panic!("{name}.sql: {error}"));
+    }
+}
+
 #[test]
 fn every_file_is_used_by_its_name() {
     let folders = [store(), store().join("connection"), store().join("tables"), store().join("lists")];

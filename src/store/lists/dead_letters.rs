@@ -210,7 +210,8 @@ pub async fn get_dead_letter(
     scope: &Scope,
     id: i64,
 ) -> QueryResult<Option<WholeDeadLetter>> {
-    sql_query("SELECT * FROM waybill.dead_letters WHERE namespace_id = $1 AND id = $2")
+    statement!("get_dead_letter")
+        .query()
         .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
         .cached()

@@ -3,4 +3,4 @@
 -- Stores a new subscription.
 INSERT INTO waybill.subscriptions (namespace_id, url, spec, is_active, inactive_reason, created_at, updated_at)
 VALUES (:namespace_id, :url, :spec, :is_active, :inactive_reason, coalesce(:now, now()), coalesce(:now, now()))
-RETURNING *
+RETURNING id, version, url, spec, is_active, inactive_reason, created_at, updated_at
