@@ -105,7 +105,7 @@ pub(crate) async fn list_dead_letters(
     let filter = DeadLetterFilter {
         event_id: query.id("event_id"),
         subscription_id: query.id("subscription_id"),
-        reason: query.word("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
+        reason: query.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
         since: query.timestamp("since"),
         replayed: query.boolean("replayed"),
     };
@@ -144,7 +144,7 @@ pub(crate) async fn replay_dead_letter(
     let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
-    let config = fields.word("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
+    let config = fields.choice("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
     let payload = fields.json("payload", limits::PAYLOAD_BYTES);
     let new_webhook_id = fields.boolean("new_webhook_id").unwrap_or(false);
     let by = fields.finish_with(by)?;

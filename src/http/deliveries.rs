@@ -125,7 +125,7 @@ pub(crate) async fn list_deliveries(
     let filter = PushFilter {
         event_id: query.id("event_id"),
         subscription_id: query.id("subscription_id"),
-        status: query.word("status", Status::parse, STATES),
+        status: query.choice("status", Status::parse, STATES),
     };
     let (after, limit) = read_page(&mut query);
     query.finish()?;

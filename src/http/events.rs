@@ -137,7 +137,7 @@ pub(crate) async fn list_events(
     let filter = read_filter(&mut query);
     let after = read_cursor(&mut query);
     let mut page = Page {
-        descending: query.word("order", parse_order, "asc, desc").unwrap_or(false),
+        descending: query.choice("order", parse_order, "asc, desc").unwrap_or(false),
         after: None,
         offset: query.integer("offset", 0..=MAX_OFFSET).unwrap_or(0),
         limit: query.integer("limit", limits::PAGE).unwrap_or(20),
@@ -160,7 +160,7 @@ pub(crate) async fn list_events(
 /// Reads the filters of lists and bulk operations.
 pub(crate) fn read_filter(query: &mut Query) -> EventFilter {
     EventFilter {
-        status: query.word("status", Status::parse, STATES),
+        status: query.choice("status", Status::parse, STATES),
         tags: query.some_tags("tags").unwrap_or_default().as_slice().to_vec(),
         event_type: query.text("event_type", limits::NAME_CHARS),
         worker_id: query.worker_id("worker_id"),

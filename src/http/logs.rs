@@ -27,7 +27,7 @@ pub(crate) async fn list_logs(engine: Data<Engine>, scope: Scope, request: HttpR
     let filter = LogFilter {
         event_id: query.id("event_id"),
         worker_id: query.worker_id("worker_id"),
-        action: query.word("action", Action::parse, &actions),
+        action: query.choice("action", Action::parse, &actions),
         since: query.timestamp("since"),
     };
     let (after, limit) = read_page(&mut query);

@@ -103,7 +103,7 @@ impl Code {
                 (StatusCode::CONFLICT, "already_finished", "It was finished, and not by this claim")
             }
             Code::WrongState => (StatusCode::CONFLICT, "wrong_state", "Its state does not allow that"),
-            Code::NotReplayable => (StatusCode::CONFLICT, "not_replayable", "It cannot be sent again"),
+            Code::NotReplayable => (StatusCode::CONFLICT, "not_replayable", "It cannot be replayed"),
             Code::TooManySubscriptions => {
                 (StatusCode::CONFLICT, "too_many_subscriptions", "There are too many subscriptions")
             }
@@ -130,7 +130,7 @@ impl Code {
     }
 
     /// Returns the stable name, which is `code` in a problem document.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         self.row().1
     }
 
@@ -201,11 +201,11 @@ impl Problem {
     /// Creates a problem. `detail` describes this occurrence.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let mut fields = Map::new();
-        fields.insert("type".into(), format!("/problems/{}", code.word()).into());
+        fields.insert("type".into(), format!("/problems/{}", code.name()).into());
         fields.insert("title".into(), code.title().into());
         fields.insert("status".into(), code.status().as_u16().into());
         fields.insert("detail".into(), detail.into().into());
-        fields.insert("code".into(), code.word().into());
+        fields.insert("code".into(), code.name().into());
         fields.insert("error".into(), code.title().into());
         Problem { code, fields }
     }

@@ -82,7 +82,7 @@ fn read_replay(body: &[u8]) -> Result<(BulkReplay, String, bool), Error> {
     // Required: all dead letters are replayed only for an explicit `{}`.
     let filter = fields.required("filter", |fields, name| fields.object(name, |filter| Some(read_filter(filter))));
     let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
-    let config = fields.word("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
+    let config = fields.choice("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
     let rate_per_second =
         fields.number("rate_per_second", limits::REPLAYS_PER_SECOND).unwrap_or(limits::DEFAULT_REPLAYS_PER_SECOND);
     let dry_run = fields.boolean("dry_run").unwrap_or(false);
@@ -94,7 +94,7 @@ fn read_filter(fields: &mut RawFields<'_>) -> DeadLetterFilter {
     DeadLetterFilter {
         event_id: fields.id("event_id"),
         subscription_id: fields.id("subscription_id"),
-        reason: fields.word("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
+        reason: fields.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
         since: fields.timestamp("since"),
         replayed: None,
     }

@@ -21,13 +21,13 @@ fn every_route_is_documented_and_every_documented_route_exists() {
 #[test]
 fn every_error_code_is_documented_with_its_status_and_no_other_is() {
     let document = Document::load();
-    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.word()).collect();
+    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
     assert_eq!(document.strings("/components/schemas/ErrorCode/enum"), codes);
     let meanings = document.at("/components/schemas/ErrorCode/x-enumDescriptions").as_object().expect("meanings");
     assert_eq!(meanings.len(), codes.len());
     for code in Code::ALL {
-        let meaning = meanings[code.word()].as_str().expect("a meaning");
-        assert!(meaning.starts_with(&format!("`{}` ", code.status().as_u16())), "{}: {meaning}", code.word());
+        let meaning = meanings[code.name()].as_str().expect("a meaning");
+        assert!(meaning.starts_with(&format!("`{}` ", code.status().as_u16())), "{}: {meaning}", code.name());
     }
 }
 
@@ -41,7 +41,7 @@ fn every_error_code_is_documented_under_its_own_status() {
             collect_codes(&document, schema, &mut documented);
         }
     }
-    let known = Code::ALL.map(|code| (code.word().to_owned(), BTreeSet::from([u64::from(code.status().as_u16())])));
+    let known = Code::ALL.map(|code| (code.name().to_owned(), BTreeSet::from([u64::from(code.status().as_u16())])));
     assert_eq!(documented, BTreeMap::from(known));
 }
 

@@ -193,7 +193,7 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     }
 
     /// Takes one of a fixed set of strings; `list` names them in the error.
-    pub(crate) fn word<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>, list: &str) -> Option<T> {
+    pub(crate) fn choice<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>, list: &str) -> Option<T> {
         let expected = format!("one of {list}");
         let value: String = self.value(name, &expected)?;
         self.check(name, parse(&value).ok_or_else(|| format!("must be {expected}")))

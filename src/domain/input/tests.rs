@@ -88,7 +88,7 @@ fn an_error_says_what_is_expected() {
     let reasons = |body: &str| {
         let mut fields = RawFields::of_body(body.as_bytes()).unwrap();
         fields.labels("labels");
-        fields.word("config", |_| None::<()>, "current, original");
+        fields.choice("config", |_| None::<()>, "current, original");
         match fields.finish() {
             Err(InputError::Invalid(errors)) => errors.into_iter().map(|e| e.reason).collect(),
             other => vec![format!("{other:?}")],

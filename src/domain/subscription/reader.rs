@@ -15,7 +15,7 @@ pub(super) type SpecFields<'a> = Fields<'a, &'a Value>;
 pub(super) fn take_choice<T: Choice>(fields: &mut SpecFields<'_>, name: &str) -> Option<T> {
     let names: Vec<&str> = T::NAMES.iter().map(|(_, name)| *name).collect();
     let parse = |given: &str| T::NAMES.iter().find(|(_, name)| *name == given).map(|(choice, _)| *choice);
-    fields.word(name, parse, &names.join(", "))
+    fields.choice(name, parse, &names.join(", "))
 }
 
 /// Takes patterns of event types, as a string or a list of strings, and removes duplicates.

@@ -128,14 +128,14 @@ fn replay(
     let id = letter.delivery_id;
     let refused = |why| Error::NotReplayable { id: letter.id, why };
     if letter.replayed_at.is_some() {
-        return Err(refused("it was sent again already"));
+        return Err(refused("it was already replayed"));
     }
-    let Some(loaded) = changes.get(id) else { return Err(refused("its delivery is gone")) };
+    let Some(loaded) = changes.get(id) else { return Err(refused("its delivery was deleted")) };
     if loaded.is_orphan {
-        return Err(refused("its subscription is gone"));
+        return Err(refused("its subscription was deleted"));
     }
     if !matches!(loaded.delivery.status, Status::Failed | Status::Cancelled) {
-        return Err(refused("its delivery is alive"));
+        return Err(refused("its delivery is not finished"));
     }
     let by = changes.actor().to_owned();
     let Some(loaded) = changes.change(id) else { return Ok(()) };

@@ -2,9 +2,9 @@
 //! generation number that identifies the current set.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryDsl, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::SubscriptionId;
@@ -18,9 +18,8 @@ use crate::store::tables::schema::subscription_catalog;
 /// after a restore, with other subscriptions. Call this first: its row lock serialises all changes of
 /// subscriptions.
 pub(crate) async fn renew_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<()> {
-    let renew =
-        "UPDATE waybill.subscription_catalog SET generation = waybill.random_generation() WHERE namespace_id = $1";
-    sql_query(renew).bind::<Integer, _>(scope.namespace).execute(conn).await.map(drop)
+    let renew = statement!("renew_generation").query();
+    renew.bind::<Integer, _>(scope.namespace).execute(conn).await.map(drop)
 }
 
 /// A subscription with what is needed to match events and to send pushes.

@@ -1,9 +1,9 @@
 //! Loads deliveries under lock, and saves them.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::backoff::Backoff;
@@ -268,12 +268,5 @@ pub struct EarliestTimes {
 
 /// Returns the earliest times, read from the beginning of each index instead of a low-water mark.
 pub async fn find_earliest_times(conn: &mut AsyncPgConnection) -> QueryResult<EarliestTimes> {
-    sql_query(
-        "SELECT (SELECT due_at FROM waybill.deliveries WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1), \
-                (SELECT expires_at FROM waybill.deliveries WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1), \
-                (SELECT look_at FROM waybill.lease_watch ORDER BY look_at, id LIMIT 1)",
-    )
-    .cached()
-    .get_result(conn)
-    .await
+    statement!("find_earliest_times").query().cached().get_result(conn).await
 }

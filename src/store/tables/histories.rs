@@ -18,6 +18,7 @@ use crate::domain::ids::EventId;
 use crate::error::Error;
 use crate::store::connection::connect::open;
 use crate::store::connection::sqlstate::SqlState;
+use crate::store::statement::statement;
 use crate::store::tables::latest::{Latest, Load};
 use crate::store::tables::schema::histories;
 
@@ -145,13 +146,7 @@ impl HistoryWatch {
 }
 
 async fn read_present(conn: &mut AsyncPgConnection) -> QueryResult<Present> {
-    sql_query(
-        "SELECT epoch, waybill.has_gone_back() AS has_gone_back, \
-                current_setting('transaction_read_only')::boolean AS is_read_only \
-         FROM waybill.histories ORDER BY first_id DESC LIMIT 1",
-    )
-    .get_result(conn)
-    .await
+    statement!("read_present_history").query().get_result(conn).await
 }
 
 /// Returns all histories, the oldest first.

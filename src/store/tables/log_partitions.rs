@@ -2,11 +2,12 @@
 //!
 //! These statements run on their own blocking connection, from a plain thread.
 
+use diesel::QueryResult;
 use diesel::prelude::{QueryableByName, RunQueryDsl};
 use diesel::sql_types::{BigInt, Bool, Integer};
-use diesel::{QueryResult, sql_query};
 
 use crate::store::connection::blocking::BlockingConnection;
+use crate::store::statement::statement;
 
 #[derive(QueryableByName)]
 struct Created {
@@ -16,12 +17,7 @@ struct Created {
 
 /// Creates the partitions of today and of the next `days_ahead` days. Returns the number of new ones.
 pub(crate) fn create_log_partitions(conn: &mut BlockingConnection, days_ahead: i32) -> QueryResult<usize> {
-    let rows: Vec<Created> = sql_query(
-        "SELECT waybill.create_event_log_partition((now() AT TIME ZONE 'UTC')::date + ahead) AS created \
-         FROM generate_series(0, $1) AS ahead",
-    )
-    .bind::<Integer, _>(days_ahead)
-    .load(conn)?;
+    let rows: Vec<Created> = statement!("create_log_partitions").query().bind::<Integer, _>(days_ahead).load(conn)?;
     Ok(rows.iter().filter(|row| row.created).count())
 }
 
@@ -61,16 +57,7 @@ impl LockBudget {
 
 /// Reads the number of locks that the event log needs and that the database provides.
 pub(crate) fn read_lock_budget(conn: &mut BlockingConnection) -> QueryResult<LockBudget> {
-    sql_query(
-        "SELECT count(DISTINCT p.relid) FILTER (WHERE p.isleaf) AS partitions, \
-                count(DISTINCT p.relid) + count(i.indexrelid) AS locks_per_read, \
-                current_setting('max_locks_per_transaction')::bigint AS per_transaction, \
-                current_setting('max_locks_per_transaction')::bigint \
-                * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint) \
-                    AS capacity \
-         FROM pg_partition_tree('waybill.event_log') p LEFT JOIN pg_index i ON i.indrelid = p.relid",
-    )
-    .get_result(conn)
+    statement!("read_lock_budget").query().get_result(conn)
 }
 
 #[cfg(test)]

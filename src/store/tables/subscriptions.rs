@@ -1,10 +1,10 @@
 //! Subscriptions and their secrets.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::{DeliveryId, NamespaceId, SubscriptionId};
@@ -192,18 +192,15 @@ pub(crate) async fn replace_secret(
     overlap_seconds: f64,
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<()> {
-    let expire = "UPDATE waybill.subscription_secrets \
-                  SET expires_at = least(expires_at, coalesce($2, now()) + make_interval(secs => $3)) \
-                  WHERE subscription_id = $1";
-    sql_query(expire)
+    statement!("expire_secrets")
+        .query()
         .bind::<BigInt, _>(subscription_id)
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Double, _>(overlap_seconds)
         .execute(conn)
         .await?;
-    let delete = "DELETE FROM waybill.subscription_secrets \
-                  WHERE subscription_id = $1 AND expires_at <= coalesce($2, now())";
-    sql_query(delete).bind::<BigInt, _>(subscription_id).bind::<Nullable<Timestamptz>, _>(now).execute(conn).await?;
+    let delete = statement!("delete_expired_secrets").query();
+    delete.bind::<BigInt, _>(subscription_id).bind::<Nullable<Timestamptz>, _>(now).execute(conn).await?;
     diesel::insert_into(subscription_secrets::table)
         .values((subscription_secrets::subscription_id.eq(subscription_id), subscription_secrets::secret.eq(secret)))
         .execute(conn)

@@ -61,7 +61,7 @@ async fn a_dead_letter_that_was_retried_or_whose_subscription_is_deleted_cannot_
     app.delete(&format!("/subscriptions/{}", subscription["id"])).await.expect(204);
     subscription_drainer::run_once(app.engine()).await.expect("a round");
     let problem = app.replay(&letters[1]["id"], json!({})).await.problem(409, "not_replayable");
-    assert!(problem["detail"].as_str().unwrap().contains("its subscription is gone"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("its subscription was deleted"), "{problem}");
     assert_eq!(app.delivery(retried).await["status"], "CANCELLED", "it was cancelled with its subscription");
     ledger::check(&app).await;
 }
