@@ -14,7 +14,6 @@ use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::error::Error;
 use crate::store::connection::database::{Database, PooledConnection};
 
 use crate::engine::batching::deadline::{WithDeadline, Work};
@@ -101,7 +100,7 @@ impl Batchers {
         };
         Batchers {
             publish: context.batcher(shape, &limiter, |engine, calls| async move {
-                split(calls, &|calls: Vec<_>| publish_batch(&engine, calls)).await
+                split(calls, &|calls| engine.publish_batch(calls)).await
             }),
             // The width is 1, because two claims at once would compete for the same head of a queue.
             claim: context.batcher(
@@ -112,14 +111,14 @@ impl Batchers {
             settle: context.batcher(
                 BatcherSettings { name: "settle", ..shape },
                 &limiter,
-                |engine, calls| async move { split(calls, &|calls: Vec<_>| settle_batch(&engine, calls)).await },
+                |engine, calls| async move { split(calls, &|calls| engine.settle_batch(calls)).await },
             ),
             settle_pushes: context.batcher(
                 push_shape,
                 &limiter_of(database, 1, Some(pause)),
                 |engine, calls| async move {
                     let load = PushBatchLoad::of(&calls);
-                    let answers = split(calls, &|calls: Vec<_>| settle_batch(&engine, calls)).await;
+                    let answers = split(calls, &|calls| engine.settle_batch(calls)).await;
                     engine.pause_push_outcomes(load);
                     answers
                 },
@@ -164,20 +163,6 @@ fn limiter_of(
         .boxed()
     });
     Arc::new(BatchLimiter { permits: Arc::new(Semaphore::new(batches_at_once)), connect })
-}
-
-async fn publish_batch(
-    engine: &Engine,
-    calls: Vec<WithDeadline<MatchedPublication>>,
-) -> Result<Answers<Publishing>, Error> {
-    engine.publish_batch(&calls).await
-}
-
-async fn settle_batch(
-    engine: &Engine,
-    calls: Vec<WithDeadline<SettleRequest>>,
-) -> Result<Answers<SettleResults>, Error> {
-    engine.settle_batch(&calls).await
 }
 
 /// What all batchers are opened with.

@@ -60,7 +60,7 @@ impl Engine {
     /// meantime, the events are matched again.
     pub(crate) async fn publish_batch(
         &self,
-        publications: &[WithDeadline<MatchedPublication>],
+        publications: Vec<WithDeadline<MatchedPublication>>,
     ) -> Result<Answers<Publishing>, Error> {
         for _ in 0..MATCHES {
             let wanted: Vec<&WithDeadline<MatchedPublication>> =
@@ -82,7 +82,7 @@ impl Engine {
             if let Some(stored) = stored {
                 let mut outcomes = joined.distribute(stored).into_iter();
                 let unanswered = || Error::Internal("a publication was not answered".into());
-                return Ok(answer_each(publications, &wanted, |_| outcomes.next().ok_or_else(unanswered)));
+                return Ok(answer_each(&publications, &wanted, |_| outcomes.next().ok_or_else(unanswered)));
             }
             self.reload_subscribers().await?;
         }

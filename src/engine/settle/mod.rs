@@ -110,9 +110,9 @@ impl Engine {
     /// only those others are split.
     pub(crate) async fn settle_batch(
         &self,
-        requests: &[WithDeadline<SettleRequest>],
+        requests: Vec<WithDeadline<SettleRequest>>,
     ) -> Result<Answers<SettleResults>, Error> {
-        let sent = send_wanted(requests);
+        let sent = send_wanted(&requests);
         let calls: Vec<&SettleCall> = sent.iter().flat_map(|timed| timed.call.iter()).collect();
         let completed = self.complete_held(&calls).await?;
         let is_usable = !completed.iter().flatten().any(Result::is_err);
@@ -140,7 +140,7 @@ impl Engine {
                     self.metrics().count_settlement(record.entry.action().as_str());
                 }
             });
-        Ok(answer_each(requests, &sent, |calls| results_of_request(results.by_ref().take(calls.len()).collect())))
+        Ok(answer_each(&requests, &sent, |calls| results_of_request(results.by_ref().take(calls.len()).collect())))
     }
 }
 
