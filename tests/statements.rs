@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use diesel_async::SimpleAsyncConnection;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use waybill::store::statement::{numbered, parameter_types};
 
 use crate::support::database;
@@ -29,29 +29,30 @@ fn statements() -> BTreeMap<String, String> {
     files(&store().join("sql"), "sql")
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_file_can_be_prepared() {
+/// Returns a connection on which every file is prepared under its name.
+async fn prepared() -> AsyncPgConnection {
     let mut conn = database::connection(&database::migrated().await).await;
-    let statements = statements();
-    assert!(statements.len() > 15, "only {} files were found", statements.len());
-    for (name, source) in statements {
+    for (name, source) in statements() {
         let types = parameter_types(&source);
         let types = if types.is_empty() { types } else { format!("({types})") };
         let prepare = format!("PREPARE {name} {types} AS {}", numbered(&source));
         conn.batch_execute(&prepare).await.unwrap_or_else(|error| panic!("{name}.sql: {error}\n{prepare}"));
     }
+    conn
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_file_can_be_prepared() {
+    let statements = statements();
+    assert!(statements.len() > 15, "only {} files were found", statements.len());
+    prepared().await;
 }
 
 /// A server of the previous version goes on while a migration adds columns: PostgreSQL refuses to run a
 /// prepared statement whose result would have other columns than when it was prepared.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_prepared_statement_survives_new_columns() {
-    let mut conn = database::connection(&database::migrated().await).await;
-    for (name, source) in statements() {
-        let types = parameter_types(&source);
-        let types = if types.is_empty() { types } else { format!("({types})") };
-        conn.batch_execute(&format!("PREPARE {name} {types} AS {}", numbered(&source))).await.expect("a statement");
-    }
+    let mut conn = prepared().await;
     let add_columns = "DO $$ DECLARE name regclass; BEGIN \
         FOR name IN SELECT oid FROM pg_class WHERE relnamespace = 'waybill'::regnamespace \
             AND relkind IN ('r', 'p') AND NOT relispartition LOOP \

@@ -1,4 +1,4 @@
-//! Creates the partitions of the audit log ahead of time.
+//! Creates the partitions of the event log ahead of time.
 //!
 //! Attaching a partition may take long and must never hold a connection that a request waits for, so
 //! it has a pool of its own (one connection, r2d2) and a plain thread.
@@ -41,7 +41,7 @@ pub(crate) fn run_once(engine: &Engine, pool: &r2d2::Pool<BlockingConnections>) 
     Ok(())
 }
 
-/// Warns before reads of trails fail because the event log has too many partitions.
+/// Warns before reads of the event log fail because the event log has too many partitions.
 fn check_locks(engine: &Engine, budget: LockBudget) {
     engine.metrics().event_log_partitions.set(budget.partitions);
     let reads = engine.database().max_connections();

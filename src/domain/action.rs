@@ -1,4 +1,4 @@
-//! The actions of the audit log.
+//! The actions of the event log.
 
 use serde::Serialize;
 

@@ -74,7 +74,7 @@ pub struct LastSettlement {
     pub action: Action,
 }
 
-/// An entry of the audit log that is about to be written.
+/// An entry of the event log that is about to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     pub event_id: EventId,

@@ -1,4 +1,4 @@
-//! `/logs`: the audit log of all events.
+//! `/logs`: the event log of all events.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};

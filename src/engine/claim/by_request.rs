@@ -1,6 +1,5 @@
 //! Claims that can be repeated: the response of one that got lost is returned again.
 
-use crate::domain::ids::NamespaceId;
 use crate::error::Error;
 use crate::store::tables::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
 use crate::store::tables::claims::{Claimed, claim_deliveries};
@@ -57,7 +56,7 @@ impl Engine {
         request_id: &str,
         slack: i64,
     ) -> Result<Outcome, Error> {
-        let key = RequestKey { namespace: NamespaceId::DEFAULT, worker_id: &call.worker_id, request_id };
+        let key = RequestKey { namespace: self.scope().namespace, worker_id: &call.worker_id, request_id };
         transaction!(self, |conn| {
             let locked = lock_request(conn, key).await?;
             let standing = load_standing(conn, &locked.remembered, self.now()).await?;

@@ -1,8 +1,10 @@
 //! `GET /workers`.
 
+use chrono::TimeDelta;
 use serde_json::{Value, json};
+use waybill::background::retention;
 
-use crate::support::{App, database};
+use crate::support::{App, HeldTable, database};
 
 async fn workers(app: &App) -> Vec<Value> {
     app.get("/workers").await.expect(200).json()["workers"].as_array().expect("workers").clone()
@@ -162,4 +164,35 @@ async fn workers_are_listed_in_pages_with_none_skipped_or_repeated() {
         seen.sort();
         assert_eq!(seen, wanted, "limit {limit}");
     }
+}
+
+/// Stores workers that were last seen 6 days and 8 days ago.
+async fn insert_old_workers(app: &App) {
+    for days in [6, 8] {
+        let seen = app.now() - TimeDelta::days(days);
+        let insert = format!(
+            "INSERT INTO waybill.workers (namespace_id, worker_id, tags, first_seen_at, last_seen_at)
+             VALUES (1, 'w:{days}', '{{}}', '{seen}', '{seen}')"
+        );
+        database::execute(&app.url, &insert).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_deleted_a_week_after_its_last_call() {
+    let app = App::with_fixed_clock().await;
+    insert_old_workers(&app).await;
+    retention::run_once(app.engine(), 30).await.expect("a round");
+    assert_eq!(app.count("SELECT count(*) FROM waybill.workers WHERE worker_id = 'w:6'").await, 1);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.workers WHERE worker_id = 'w:8'").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_table_does_not_keep_the_others_from_being_cleaned_up() {
+    let app = App::with_fixed_clock().await;
+    insert_old_workers(&app).await;
+    let held = HeldTable::lock(&app.url, "waybill.claim_requests").await;
+    retention::run_once(app.engine(), 30).await.expect_err("the table is locked");
+    held.unlock().await;
+    assert_eq!(app.count("SELECT count(*) FROM waybill.workers WHERE worker_id = 'w:8'").await, 0);
 }
