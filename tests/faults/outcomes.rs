@@ -37,10 +37,17 @@ async fn stored(app: &App, title: &str) -> i64 {
 
 /// Asserts a response that reports an unknown outcome and when to retry.
 #[track_caller]
-fn assert_outcome_unknown(reply: Reply, says: &str) {
+fn assert_outcome_unknown(reply: Reply, request: Repeat) {
     assert_eq!(reply.header("retry-after"), Some("1"));
-    let detail = reply.problem(503, "outcome_unknown")["detail"].as_str().expect("a text").to_owned();
-    assert!(detail.contains(says), "{says} in {detail}");
+    let problem = reply.problem(503, "outcome_unknown");
+    assert_eq!((&problem["effect"], &problem["retryable"]), (&json!("unknown"), &json!(request == Repeat::Safe)));
+}
+
+/// Whether a request whose outcome is unknown may be sent again.
+#[derive(PartialEq)]
+enum Repeat {
+    Safe,
+    Unsafe,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +55,7 @@ async fn a_publish_whose_response_is_lost_has_an_unknown_outcome() {
     let (app, proxy) = app_behind_a_proxy().await;
     app.publish(event("before")).await;
     proxy.cut_at(PUBLISH, Cut::After);
-    assert_outcome_unknown(app.post("/events", &event("lost")).await, "may or may not");
+    assert_outcome_unknown(app.post("/events", &event("lost")).await, Repeat::Unsafe);
     assert!(proxy.was_cut());
     assert_eq!(stored(&app, "lost").await, 1, "stored once, and not repeated by the server");
     ledger::check(&app).await;
@@ -73,10 +80,10 @@ async fn a_commit_whose_response_is_lost_has_an_unknown_outcome() {
     let (app, proxy) = app_behind_a_proxy().await;
     app.publish(keyed("before")).await;
     proxy.cut_at("COMMIT", Cut::After);
-    assert_outcome_unknown(app.post("/events", &keyed("lost")).await, "may or may not");
+    assert_outcome_unknown(app.post("/events", &keyed("lost")).await, Repeat::Unsafe);
     assert_eq!(stored(&app, "lost").await, 1);
     proxy.cut_at("COMMIT", Cut::Before);
-    assert_outcome_unknown(app.post("/events", &keyed("never arrived")).await, "may or may not");
+    assert_outcome_unknown(app.post("/events", &keyed("never arrived")).await, Repeat::Unsafe);
     assert_eq!(stored(&app, "never arrived").await, 0);
     ledger::check(&app).await;
 }
@@ -87,7 +94,7 @@ async fn a_completion_whose_response_is_lost_can_be_repeated() {
     app.publish(event("a job")).await;
     let claim = Claim::of(&app.claim("a", "w:1").await.expect("an event"));
     proxy.cut_at(COMPLETE, Cut::After);
-    assert_outcome_unknown(app.settle(&claim, "complete", Naming::Lease).await, "settle it again");
+    assert_outcome_unknown(app.settle(&claim, "complete", Naming::Lease).await, Repeat::Safe);
     app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     assert_eq!(app.actions(claim.event_id).await, ["PICKED", "COMPLETED"]);
 }
@@ -111,7 +118,7 @@ async fn recorded_completions_are_reported_although_the_rest_of_the_batch_is_los
     assert_eq!(app.actions(claims[1].event_id).await, ["PICKED"]);
     // Both are recorded by now, and take the slow path.
     proxy.cut_at("COMMIT", Cut::After);
-    assert_outcome_unknown(app.post("/events/settle", &results).await, "settle it again");
+    assert_outcome_unknown(app.post("/events/settle", &results).await, Repeat::Safe);
     let outcomes = app.post("/events/settle", &results).await.expect(200).json()["results"].clone();
     assert_eq!((&outcomes[0]["status"], &outcomes[1]["status"]), (&json!(200), &json!(200)), "{outcomes}");
     assert_eq!(app.actions(claims[0].event_id).await, ["PICKED", "COMPLETED"]);
@@ -133,7 +140,7 @@ async fn after_a_lost_response_nothing_more_of_the_batch_is_sent() {
         {"event_id": completed, "action": "complete"}, {"event_id": failed, "action": "fail"},
     ]});
     proxy.cut_at(COMPLETE, Cut::After);
-    assert_outcome_unknown(app.post("/events/settle", &results).await, "settle it again");
+    assert_outcome_unknown(app.post("/events/settle", &results).await, Repeat::Safe);
     assert_eq!(app.actions(completed).await, ["PICKED", "COMPLETED"]);
     assert_eq!(app.actions(failed).await, ["PICKED"], "it was not sent");
     app.post(&format!("/events/{completed}/complete"), &complete).await.expect(200);
@@ -146,7 +153,7 @@ async fn a_claim_whose_response_is_lost_has_an_unknown_outcome() {
     let (app, proxy) = app_behind_a_proxy().await;
     let id = app.publish(event("a job")).await;
     proxy.cut_at(CLAIM, Cut::After);
-    assert_outcome_unknown(app.get("/events/subscribe?tags=a&worker_id=w:1").await, "lease");
+    assert_outcome_unknown(app.get("/events/subscribe?tags=a&worker_id=w:1").await, Repeat::Safe);
     assert_eq!(app.event(id).await["worker_id"], "w:1", "for as long as the lease runs");
 }
 
@@ -159,7 +166,7 @@ async fn an_operators_call_is_refused_if_lost_before_the_commit_and_unknown_afte
     assert!(proxy.was_cut());
     assert_eq!(app.event(id).await["status"], "PENDING");
     proxy.cut_at("COMMIT", Cut::After);
-    assert_outcome_unknown(app.post_empty(&format!("/events/{id}/cancel")).await, "may or may not");
+    assert_outcome_unknown(app.post_empty(&format!("/events/{id}/cancel")).await, Repeat::Safe);
     assert_eq!(app.event(id).await["status"], "CANCELLED");
 }
 
@@ -180,7 +187,7 @@ async fn a_bulk_operation_that_is_lost_halfway_has_an_unknown_outcome() {
     app.post_empty("/events/retry").await.problem(503, "database_unavailable");
     assert_eq!(retried().await, 0);
     proxy.cut_after(1, "BEGIN", Cut::Before);
-    assert_outcome_unknown(app.post_empty("/events/retry").await, "may or may not");
+    assert_outcome_unknown(app.post_empty("/events/retry").await, Repeat::Unsafe);
     assert_eq!(retried().await, 500, "the first step is done");
     app.post_empty("/events/retry").await.expect(200);
     assert_eq!(retried().await, EVENTS);

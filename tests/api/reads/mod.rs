@@ -1,5 +1,6 @@
 mod health;
 mod logs;
 mod metrics;
+mod problems;
 mod tags;
 mod workers;
