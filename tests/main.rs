@@ -5,6 +5,7 @@ mod support;
 
 mod api;
 mod chaos;
+mod clients;
 mod concurrency;
 mod configuration;
 mod contract;
