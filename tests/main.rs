@@ -18,6 +18,7 @@ mod faults;
 mod long_poll;
 mod memory;
 mod migrations;
+mod old_names;
 mod ordering;
 mod pgbouncer;
 mod push;
