@@ -28,6 +28,7 @@ pub(crate) mod request_id;
 pub(crate) mod scope;
 pub(crate) mod sent_claims;
 pub(crate) mod server;
+pub(crate) mod settle;
 pub(crate) mod sliced_body;
 pub(crate) mod subscriptions;
 pub(crate) mod tags;
@@ -68,17 +69,17 @@ pub fn routes() -> Vec<Endpoint> {
         post("/events", events::publish_event),
         read("/events", events::list_events),
         post("/events/batch", events::publish_batch),
-        get_with_effect("/events/subscribe", claims::subscribe),
-        post("/events/claim", claims::claim),
-        post("/events/settle", work::settle),
+        get_with_effect("/events/subscribe", claims::claim_event),
+        post("/events/claim", claims::claim_events),
+        post("/events/settle", settle::settle_events),
         post("/events/reset", operate::reset_stale),
         post("/events/retry", operate::retry_events),
-        post("/events/{id}/complete", work::complete),
-        post("/events/{id}/heartbeat", work::heartbeat),
-        post("/events/{id}/start", work::start),
-        post("/events/{id}/fail", work::fail),
+        post("/events/{id}/complete", work::complete_event),
+        post("/events/{id}/heartbeat", work::extend_lease),
+        post("/events/{id}/start", work::start_event),
+        post("/events/{id}/fail", work::fail_event),
         read("/events/{id}", events::get_event),
-        post("/events/{id}/release", work::release),
+        post("/events/{id}/release", work::release_event),
         post("/events/{id}/reset", operate::reset_event),
         post("/events/{id}/retry", operate::retry_event),
         post("/events/{id}/cancel", operate::cancel_event),

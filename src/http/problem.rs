@@ -284,11 +284,16 @@ impl ResponseError for Error {
     }
 
     fn error_response(&self) -> HttpResponse {
-        match self {
-            Error::Internal(cause) => log::error!("{cause}"),
-            Error::Unavailable(_) | Error::OutcomeUnknown(_) => log::warn!("{self}"),
-            _ => {}
-        }
+        log_cause(self);
         Problem::from(self).respond()
+    }
+}
+
+/// Logs what the problem of an error does not tell the client.
+pub(crate) fn log_cause(error: &Error) {
+    match error {
+        Error::Internal(cause) => log::error!("{cause}"),
+        Error::Unavailable(_) | Error::OutcomeUnknown(_) => log::warn!("{error}"),
+        _ => {}
     }
 }
