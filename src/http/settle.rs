@@ -67,9 +67,7 @@ pub(crate) async fn settle_events(
     let held = RequestMemory::of(&request)?.try_hold_results(results.get().len());
     let claimed = match claim {
         // Too many results wait already. The next call of the worker, without them, may wait.
-        Some(claim) if held.is_none() => {
-            engine.claim_deliveries(ClaimRequest { wait: Duration::ZERO, ..claim }).await
-        }
+        Some(claim) if held.is_none() => engine.claim_deliveries(ClaimRequest { wait: Duration::ZERO, ..claim }).await,
         Some(claim) => engine.claim_deliveries(claim).await,
         None => Ok(ClaimedBatch::empty()),
     };

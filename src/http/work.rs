@@ -20,7 +20,11 @@ use crate::engine::settle::{RecordedSettlement, SettleCall, SettleOutcome, Settl
 use crate::error::Error;
 
 /// `POST /events/{id}/start`: records that the worker has started.
-pub(crate) async fn start_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub(crate) async fn start_event(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     settle_event(&engine, &request, payload, |_| Some(Settlement::Start)).await
 }
 
@@ -57,7 +61,11 @@ pub(crate) async fn complete_event(
 }
 
 /// `POST /events/{id}/fail`: schedules a retry, or makes the event FAILED.
-pub(crate) async fn fail_event(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+pub(crate) async fn fail_event(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     settle_event(&engine, &request, payload, |fields| Some(read_fail(fields))).await
 }
 

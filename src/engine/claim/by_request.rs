@@ -22,7 +22,11 @@ enum Outcome {
 
 impl Engine {
     /// Claims on behalf of a request that may be repeated.
-    pub(super) async fn claim_by_request(&self, call: &ClaimCall, idempotency_key: &str) -> Result<ClaimedBatch, Error> {
+    pub(super) async fn claim_by_request(
+        &self,
+        call: &ClaimCall,
+        idempotency_key: &str,
+    ) -> Result<ClaimedBatch, Error> {
         let (engine, call, idempotency_key) = (self.clone(), call.clone(), idempotency_key.to_owned());
         self.detached(async move {
             let hub_scan = engine.hub().begin_scan(call.queues.clone(), call.waiter.into_iter().collect());

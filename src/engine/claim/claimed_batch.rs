@@ -56,7 +56,11 @@ pub(crate) struct RepeatedRequest {
 
 impl RepeatedRequest {
     fn key(&self) -> RequestKey<'_> {
-        RequestKey { namespace: NamespaceId::DEFAULT, worker_id: &self.worker_id, idempotency_key: &self.idempotency_key }
+        RequestKey {
+            namespace: NamespaceId::DEFAULT,
+            worker_id: &self.worker_id,
+            idempotency_key: &self.idempotency_key,
+        }
     }
 }
 
