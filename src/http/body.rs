@@ -89,7 +89,7 @@ async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Result<B
     if length.is_some_and(|length| length > limit) {
         return Err(too_large());
     }
-    let memory = request.app_data::<RequestMemory>().ok_or_else(|| Error::Internal("no memory for bodies".into()))?;
+    let memory = RequestMemory::of(request)?;
     let mut reading = Reading { payload, bytes: BytesMut::with_capacity(length.unwrap_or(0).min(SMALL_BODY)) };
     let reader = reading.read(memory, length.unwrap_or(limit), limit);
     match tokio::time::timeout(Duration::from_secs(TIMEOUT_SECONDS), reader).await {

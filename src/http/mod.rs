@@ -31,6 +31,7 @@ pub(crate) mod request_id;
 pub(crate) mod scope;
 pub(crate) mod sent_claims;
 pub(crate) mod server;
+pub(crate) mod settle;
 pub(crate) mod sliced_body;
 pub(crate) mod subscriptions;
 pub(crate) mod tags;
@@ -72,17 +73,17 @@ pub fn routes() -> Vec<Endpoint> {
         post("/events", events::publish_event),
         read("/events", events::list_events),
         post("/events/batch", events::publish_events),
-        get_with_effect("/events/subscribe", repeatable(claims::subscribe)),
-        repeatable_post("/events/claim", claims::claim),
-        repeatable_post("/events/settle", work::settle),
+        get_with_effect("/events/subscribe", repeatable(claims::claim_event)),
+        repeatable_post("/events/claim", claims::claim_events),
+        repeatable_post("/events/settle", settle::settle_events),
         post("/events/reset", operate::reset_stale),
         post("/events/retry", operate::retry_events),
-        repeatable_post("/events/{id}/complete", work::complete),
-        repeatable_post("/events/{id}/heartbeat", work::heartbeat),
-        repeatable_post("/events/{id}/start", work::start),
-        repeatable_post("/events/{id}/fail", work::fail),
+        repeatable_post("/events/{id}/complete", work::complete_event),
+        repeatable_post("/events/{id}/heartbeat", work::extend_lease),
+        repeatable_post("/events/{id}/start", work::start_event),
+        repeatable_post("/events/{id}/fail", work::fail_event),
         read("/events/{id}", events::get_event),
-        repeatable_post("/events/{id}/release", work::release),
+        repeatable_post("/events/{id}/release", work::release_event),
         post("/events/{id}/reset", operate::reset_event),
         post("/events/{id}/retry", operate::retry_event),
         repeatable_post("/events/{id}/cancel", operate::cancel_event),

@@ -180,7 +180,8 @@ pub(crate) fn respond_to_repeatable(error: Error) -> HttpResponse {
     }
 }
 
-fn log_cause(error: &Error) {
+/// Logs what the problem of an error does not tell the client.
+pub(crate) fn log_cause(error: &Error) {
     match error {
         Error::Internal(cause) => log::error!("{cause}"),
         Error::Unavailable(_) | Error::OutcomeUnknown(_) => log::warn!("{error}"),

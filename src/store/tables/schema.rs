@@ -85,10 +85,10 @@ diesel::table! {
 
 diesel::table! {
     /// Claims that a worker may repeat.
-    waybill.claim_requests (namespace_id, worker_id, request_id) {
+    waybill.claim_requests (namespace_id, worker_id, idempotency_key) {
         namespace_id -> Integer,
         worker_id -> Text,
-        request_id -> Text,
+        idempotency_key -> Text,
         delivery_ids -> Array<BigInt>,
         lease_ids -> Array<BigInt>,
         asks -> Integer,
