@@ -35,6 +35,7 @@ pub enum Code {
     NotReplayable,
     TooManySubscriptions,
     TooManySecrets,
+    PreconditionFailed,
     PayloadTooLarge,
     UnsupportedMediaType,
     UnsupportedContentEncoding,
@@ -46,7 +47,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 29] = [
+    pub const ALL: [Code; 30] = [
         Code::MalformedJson,
         Code::InvalidRequest,
         Code::MaxRetriesExceeded,
@@ -68,6 +69,7 @@ impl Code {
         Code::NotReplayable,
         Code::TooManySubscriptions,
         Code::TooManySecrets,
+        Code::PreconditionFailed,
         Code::PayloadTooLarge,
         Code::UnsupportedMediaType,
         Code::UnsupportedContentEncoding,
@@ -108,6 +110,9 @@ impl Code {
                 (StatusCode::CONFLICT, "too_many_subscriptions", "There are too many subscriptions")
             }
             Code::TooManySecrets => (StatusCode::CONFLICT, "too_many_secrets", "Too many secrets are in use"),
+            Code::PreconditionFailed => {
+                (StatusCode::PRECONDITION_FAILED, "precondition_failed", "It has another version")
+            }
             Code::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", "Too large"),
             Code::UnsupportedMediaType => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "Not application/json")
@@ -155,6 +160,7 @@ pub fn code_of(error: &Error) -> Code {
         Error::NotReplayable { .. } => Code::NotReplayable,
         Error::TooManySubscriptions(_) => Code::TooManySubscriptions,
         Error::TooManySecrets(_) => Code::TooManySecrets,
+        Error::VersionMismatch { .. } => Code::PreconditionFailed,
         Error::Refused(Refusal::NotClaimed) => Code::NotClaimed,
         Error::Refused(Refusal::LeaseLost) => Code::LeaseLost,
         Error::Refused(Refusal::AlreadySettled) => Code::AlreadySettled,
@@ -252,8 +258,8 @@ impl From<&Error> for Problem {
                 Problem::new(code, format!("{field} {reason}"))
                     .with("errors", json!([Invalid::new(field.as_str(), reason)]))
             }
-            Error::WrongState { what, status, .. } => {
-                Problem::new(code, error.to_string()).with(&format!("{what}_status"), status.as_str())
+            Error::WrongState { status, .. } => {
+                Problem::new(code, error.to_string()).with("current_status", status.as_str())
             }
             Error::Unavailable(outage) => {
                 Problem::new(code, format!("{} Nothing was changed; try again later.", outage_reason(outage.kind)))
@@ -271,6 +277,7 @@ impl From<&Error> for Problem {
             | Error::NotReplayable { .. }
             | Error::TooManySubscriptions(_)
             | Error::TooManySecrets(_)
+            | Error::VersionMismatch { .. }
             | Error::NoMemory
             | Error::ContentEncoding
             | Error::BodyTimeout(_) => Problem::new(code, error.to_string()),

@@ -5,10 +5,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ::url::{Host, Url};
 
 use super::{AllowList, refusal};
+use crate::domain::{limits, text};
 
 /// Checks a URL without resolving its host name. An address in the URL is checked in every spelling
 /// that a URL parser reads as an address. The error is the reason for refusal.
 pub(crate) fn check_url(url: &str, allow: &AllowList) -> Result<(), String> {
+    match check_syntax(url)?.host() {
+        None => Err("must name a host".into()),
+        Some(Host::Ipv4(ip)) => check_address(ip.into(), allow),
+        Some(Host::Ipv6(ip)) => check_address(ip.into(), allow),
+        Some(Host::Domain(name)) => check_name(name, allow),
+    }
+}
+
+/// Checks everything about a URL except whether its host may be reached, which depends on the settings
+/// of the server.
+pub(crate) fn check_syntax(url: &str) -> Result<Url, String> {
+    text::check(url, limits::URL_CHARS)?;
     // The parser would drop some of these silently.
     if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err("must not contain spaces or control characters".into());
@@ -20,12 +33,7 @@ pub(crate) fn check_url(url: &str, allow: &AllowList) -> Result<(), String> {
     }
     let url = Url::parse(url).map_err(|why| format!("must be a URL such as https://example.com/hook: {why}"))?;
     check_parts(&url)?;
-    match url.host() {
-        None => Err("must name a host".into()),
-        Some(Host::Ipv4(ip)) => check_address(ip.into(), allow),
-        Some(Host::Ipv6(ip)) => check_address(ip.into(), allow),
-        Some(Host::Domain(name)) => check_name(name, allow),
-    }
+    Ok(url)
 }
 
 fn check_parts(url: &Url) -> Result<(), String> {

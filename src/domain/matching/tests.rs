@@ -93,7 +93,7 @@ fn an_event_must_have_all_tags_and_labels() {
 #[test]
 fn a_payload_is_parsed_only_for_a_filter_that_reads_it() {
     let catalog = catalog([
-        json!({"filter": {"type": "b"}}),
+        json!({"filter": {"event_type": "b"}}),
         json!({"event_types": "a", "filter": {"payload.n": 1}}),
         json!({"tags": "none", "filter": {"payload.n": 1}}),
     ]);
