@@ -26,9 +26,12 @@ pub(crate) fn check_syntax(url: &str) -> Result<Url, String> {
     if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err("must not contain spaces or control characters".into());
     }
+    let (scheme, remainder) = url.split_once("://").unwrap_or_default();
+    if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        return Err("must begin with https:// or http://".into());
+    }
     // The parser would skip extra slashes and read `http:///x` as `http://x`.
-    let after_scheme = url.split_once("://").map(|(_, remainder)| remainder);
-    if after_scheme.is_some_and(|remainder| remainder.starts_with(['/', '\\'])) {
+    if remainder.starts_with(['/', '\\']) {
         return Err("must name a host after the //".into());
     }
     let url = Url::parse(url).map_err(|why| format!("must be a URL such as https://example.com/hook: {why}"))?;
@@ -37,9 +40,6 @@ pub(crate) fn check_syntax(url: &str) -> Result<Url, String> {
 }
 
 fn check_parts(url: &Url) -> Result<(), String> {
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err("must begin with https:// or http://".into());
-    }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("must not contain a user name or password; send a header instead".into());
     }
@@ -165,6 +165,8 @@ mod tests {
             "ftp://example.com/",
             "file:///etc/passwd",
             "javascript:alert(1)",
+            "http:/example.com/",
+            "http:example.com/?a=://b",
             "https://",
             "http:///x",
             "https:////example.com/",
