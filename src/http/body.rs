@@ -61,6 +61,14 @@ pub(crate) async fn read_json_without_query(
     read_json(request, payload, limit).await
 }
 
+/// Reads a JSON body of at most `limit` bytes, which may be left out, and refuses query parameters. Returns an
+/// empty body if there is none.
+pub(crate) async fn read_optional_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
+    expect_no_query(request)?;
+    let body = read(request, payload, limit).await?;
+    if body.is_empty() || is_json(request) { Ok(body) } else { Err(Error::UnsupportedMediaType) }
+}
+
 /// Refuses query parameters and a body.
 pub(crate) async fn expect_no_input(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
     expect_no_query(request)?;

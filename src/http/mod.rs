@@ -17,6 +17,7 @@ pub mod docs;
 pub(crate) mod events;
 pub(crate) mod framing;
 pub(crate) mod health;
+pub(crate) mod if_match;
 pub(crate) mod logs;
 pub(crate) mod memory;
 pub(crate) mod metrics;
@@ -90,9 +91,9 @@ pub fn routes() -> Vec<Endpoint> {
         post("/subscriptions", subscriptions::create_subscription),
         read("/subscriptions", subscriptions::list_subscriptions),
         read("/subscriptions/{id}", subscriptions::get_subscription),
-        patch("/subscriptions/{id}", subscriptions::change_subscription),
+        patch("/subscriptions/{id}", subscriptions::update_subscription),
         delete("/subscriptions/{id}", repeatable(subscriptions::delete_subscription)),
-        post("/subscriptions/{id}/rotate-secret", subscriptions::rotate_secret),
+        post("/subscriptions/{id}/rotate-secret", subscriptions::rotate_subscription_secret),
         post("/subscriptions/{id}/test", subscriptions::test_subscription),
         repeatable_post("/subscriptions/{id}/resume", subscriptions::resume_subscription),
         read("/deliveries", deliveries::list_deliveries),

@@ -28,6 +28,7 @@ pub fn code_of(error: &Error) -> Code {
         Error::NotReplayable { .. } => Code::NotReplayable,
         Error::TooManySubscriptions(_) => Code::TooManySubscriptions,
         Error::TooManySecrets(_) => Code::TooManySecrets,
+        Error::VersionMismatch { .. } => Code::PreconditionFailed,
         Error::Refused(Refusal::NotClaimed) => Code::NotClaimed,
         Error::Refused(Refusal::LeaseLost) => Code::LeaseLost,
         Error::Refused(Refusal::AlreadySettled) => Code::AlreadySettled,
@@ -132,8 +133,8 @@ impl From<&Error> for Problem {
                 Problem::new(code, format!("{field} {reason}"))
                     .with("errors", json!([Invalid::new(field.as_str(), reason)]))
             }
-            Error::WrongState { what, status, .. } => {
-                Problem::new(code, error.to_string()).with(&format!("{what}_status"), status.as_str())
+            Error::WrongState { status, .. } => {
+                Problem::new(code, error.to_string()).with("current_status", status.as_str())
             }
             Error::Unavailable(outage) => {
                 Problem::new(code, format!("{} Nothing was changed; try again later.", outage_reason(outage.kind)))
@@ -151,6 +152,7 @@ impl From<&Error> for Problem {
             | Error::NotReplayable { .. }
             | Error::TooManySubscriptions(_)
             | Error::TooManySecrets(_)
+            | Error::VersionMismatch { .. }
             | Error::NoMemory
             | Error::ContentEncoding
             | Error::BodyTimeout(_) => Problem::new(code, error.to_string()),

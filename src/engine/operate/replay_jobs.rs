@@ -136,5 +136,6 @@ async fn work_off(
 }
 
 fn order_of(job: &ReplayJobRow) -> ReplayOrder {
-    ReplayOrder { config: ReplayConfig::parse(&job.config).unwrap_or_default(), payload: None, new_webhook_id: false }
+    let config = ReplayConfig::parse(&job.config).unwrap_or_default();
+    ReplayOrder { reason: None, config, payload: None, new_webhook_id: false }
 }

@@ -36,13 +36,15 @@ pub struct DeadLetterRow {
     #[diesel(sql_type = Nullable<Text>)]
     pub detail: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
-    pub moved_by: Option<String>,
+    pub actor: Option<String>,
     #[diesel(sql_type = Timestamptz)]
     pub created_at: DateTime<Utc>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub replayed_at: Option<DateTime<Utc>>,
     #[diesel(sql_type = Nullable<Text>)]
-    pub replayed_by: Option<String>,
+    pub replay_actor: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub replay_reason: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub replay_config: Option<String>,
 }
@@ -112,7 +114,7 @@ pub struct Range {
 }
 
 const COLUMNS: &str = "l.id, l.delivery_id, l.event_id, l.subscription_id, l.subscription_version, l.reason, l.detail, \
-     l.moved_by, l.created_at, l.replayed_at, l.replayed_by, l.replay_config";
+     l.actor, l.created_at, l.replayed_at, l.replay_actor, l.replay_reason, l.replay_config";
 
 /// Returns a page of dead letters in the order of ids, and the position of the next page if there may
 /// be more.

@@ -30,10 +30,10 @@ async fn a_reset_makes_the_event_pending_and_logs_the_reason() {
 async fn only_a_held_event_can_be_reset() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
-    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["event_status"], "PENDING");
+    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["current_status"], "PENDING");
     app.claim_one("a", W1).await;
     app.complete(id, W1).await.expect(200);
-    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["event_status"], "COMPLETED");
+    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["current_status"], "COMPLETED");
     app.operate(4_711, "reset").await.problem(404, "event_not_found");
     let push_only = app.publish(json!({"event_type": "order.paid"})).await;
     app.operate(push_only, "reset").await.problem(409, "wrong_state");
