@@ -16,6 +16,7 @@ use crate::error::{Error, OutageKind};
 pub enum Code {
     MalformedJson,
     InvalidRequest,
+    CursorMismatch,
     MaxRetriesExceeded,
     NotRetryable,
     OriginNotAllowed,
@@ -46,9 +47,10 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 29] = [
+    pub const ALL: [Code; 30] = [
         Code::MalformedJson,
         Code::InvalidRequest,
+        Code::CursorMismatch,
         Code::MaxRetriesExceeded,
         Code::NotRetryable,
         Code::OriginNotAllowed,
@@ -83,6 +85,7 @@ impl Code {
         match self {
             Code::MalformedJson => (StatusCode::BAD_REQUEST, "malformed_json", "Malformed JSON"),
             Code::InvalidRequest => (StatusCode::BAD_REQUEST, "invalid_request", "Invalid request"),
+            Code::CursorMismatch => (StatusCode::BAD_REQUEST, "cursor_mismatch", "The cursor is not of this list"),
             Code::MaxRetriesExceeded => (StatusCode::BAD_REQUEST, "max_retries_exceeded", "Max retries exceeded"),
             Code::NotRetryable => (StatusCode::BAD_REQUEST, "not_retryable", "Not retryable"),
             Code::OriginNotAllowed => {
@@ -143,6 +146,7 @@ pub fn code_of(error: &Error) -> Code {
     match error {
         Error::MalformedJson(_) => Code::MalformedJson,
         Error::Invalid(_) => Code::InvalidRequest,
+        Error::CursorMismatch(_) => Code::CursorMismatch,
         Error::TooLarge { .. } => Code::PayloadTooLarge,
         Error::UnsupportedMediaType => Code::UnsupportedMediaType,
         Error::ContentEncoding => Code::UnsupportedContentEncoding,
@@ -246,6 +250,10 @@ impl From<&Error> for Problem {
             Error::Invalid(errors) => {
                 let reasons: Vec<String> = errors.iter().map(|e| format!("{} {}", e.field, e.reason)).collect();
                 Problem::new(code, reasons.join("; ")).with("errors", json!(errors))
+            }
+            Error::CursorMismatch(reason) => {
+                let detail = format!("{error}; begin again at the first page");
+                Problem::new(code, detail).with("errors", json!([Invalid::new("after", *reason)]))
             }
             Error::TooLarge { field, limit } => {
                 let reason = format!("must be at most {limit} bytes");
