@@ -1,6 +1,10 @@
 //! `GET /logs`.
 
 use serde_json::{Value, json};
+use waybill::domain::ids::{EventId, NamespaceId};
+use waybill::domain::scope::Scope;
+use waybill::store::lists::log_entries::{LogFilter, list_log_entries};
+use waybill::store::lists::pages::Page;
 
 use crate::support::work::entry_of;
 use crate::support::{App, Options, database};
@@ -191,4 +195,25 @@ async fn today_has_its_partition_before_the_first_request() {
     let app = App::start().await;
     let today = "to_regclass('waybill.event_log_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD'))";
     assert_eq!(app.count(&format!("SELECT count({today})")).await, 1);
+}
+
+/// One entry in 10,000 belongs to the event, and the planner's statistics do not tell it where.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_entries_of_an_event_and_the_first_page_are_read_cheaply_in_both_orders() {
+    let app = App::start().await;
+    let history = "INSERT INTO waybill.event_log (event_id, delivery_id, action, lease_id, attempt, created_at) \
+                   SELECT CASE WHEN n % 10000 = 0 THEN 7 ELSE 8 END, 1, 'PICKED', 1, 1, now() - n % 3 * interval '1 day' \
+                   FROM generate_series(1, 50000) AS n; ANALYZE waybill.event_log";
+    database::execute(&app.url, history).await;
+    let of_event = LogFilter { event_id: Some(EventId(7)), ..LogFilter::default() };
+    let scope = Scope::new(NamespaceId::DEFAULT, None);
+    for (filter, expected) in [(of_event, 5), (LogFilter::default(), 20)] {
+        for descending in [false, true] {
+            let page = Page { descending, after: None, max_id: None, limit: 20, scan: 500 };
+            let list = async |conn: &mut _| list_log_entries(conn, &scope, &filter, page).await;
+            let ((entries, _), buffers) = app.buffers_of(list).await;
+            assert_eq!(entries.len(), expected);
+            assert!(buffers < 100, "{buffers} buffers for {filter:?}, descending: {descending}");
+        }
+    }
 }
