@@ -16,6 +16,9 @@ pub enum Error {
     /// Fields are missing, unknown or invalid.
     #[error("{} invalid field(s)", .0.len())]
     Invalid(Vec<Invalid>),
+    /// The cursor `after` does not fit the request, for this reason.
+    #[error("after {0}")]
+    CursorMismatch(&'static str),
     /// A field or the body is too large.
     #[error("{field} is larger than {limit} bytes")]
     TooLarge {

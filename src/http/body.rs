@@ -1,5 +1,6 @@
 //! Reads request bodies, with a check of their type and a limit on their size.
 
+use std::num::IntErrorKind;
 use std::time::Duration;
 
 use actix_web::http::header;
@@ -174,9 +175,13 @@ fn is_json(request: &HttpRequest) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Reads the id of a path such as `/events/{id}`.
+/// Reads the id of a path such as `/events/{id}`. Larger numbers than any id are read too, and not
+/// found.
 pub(crate) async fn path_id<Id: From<i64>>(request: &HttpRequest) -> Result<Id, Error> {
     let text = actix_web::web::Path::<String>::extract(request).await;
-    let id = text.ok().and_then(|text| text.parse::<i64>().ok()).filter(|id| *id > 0);
-    id.map(Id::from).ok_or_else(|| Error::invalid("id", "must be a positive 64-bit integer"))
+    let id = text.ok().and_then(|text| match text.parse::<i64>() {
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Some(i64::MAX),
+        parsed => parsed.ok(),
+    });
+    id.filter(|id| *id > 0).map(Id::from).ok_or_else(|| Error::invalid("id", "must be a positive integer"))
 }

@@ -6,8 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::body::{self, path_id, read_optional_json};
-use super::cursor::{next_cursor, position_of};
-use super::query::{expect_no_query, read_page, read_query};
+use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::Timestamp;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::history::Numbers;
@@ -20,7 +19,7 @@ use crate::domain::subscription::headers;
 use crate::engine::Engine;
 use crate::engine::operate::replays::ReplayOrder;
 use crate::error::Error;
-use crate::store::lists::dead_letters::{self, DeadLetterFilter, DeadLetterRow, Range, WholeDeadLetter};
+use crate::store::lists::dead_letters::{self, DeadLetterFilter, DeadLetterRow, WholeDeadLetter};
 
 /// The values of `config` in a request, for error texts.
 pub(crate) const CONFIGS: &str = "current, original";
@@ -112,21 +111,23 @@ pub(crate) async fn list_dead_letters(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
+    let (since, until) = query.time_range();
     let filter = DeadLetterFilter {
         event_id: query.id("event_id"),
         subscription_id: query.id("subscription_id"),
         reason: query.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
-        since: query.timestamp("since"),
+        since,
+        until,
         replayed: query.boolean("replayed"),
     };
-    let (after, limit) = read_page(&mut query);
+    let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
-    let range = Range { after, until: i64::MAX, limit, scan: engine.settings().list_scan_rows };
+    let (page, cursors) = page.by_id(&engine, "dead-letters", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let (rows, next) = dead_letters::list_dead_letters(&mut conn, &scope, &filter, range).await?;
+    let (rows, end) = dead_letters::list_dead_letters(&mut conn, &scope, &filter, page).await?;
+    drop(conn);
     let dead_letters = rows.iter().map(DeadLetterView::of).collect();
-    Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: next_cursor(next, &engine, Numbers::Ids).await? }))
+    Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: cursors.next(end).await? }))
 }
 
 /// `GET /dead-letters/{id}`: returns a dead letter with its snapshots.

@@ -6,10 +6,9 @@ use chrono::TimeDelta;
 use serde::Serialize;
 
 use super::body::{expect_empty_body, path_id};
-use super::cursor::{next_cursor, position_of};
 use super::events::STATES;
 use super::operate::read_reason;
-use super::query::{expect_no_query, read_page, read_query};
+use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
 use crate::domain::history::Numbers;
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
@@ -121,19 +120,22 @@ pub(crate) async fn list_deliveries(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
+    let (since, until) = query.time_range();
     let filter = PushFilter {
         event_id: query.id("event_id"),
         subscription_id: query.id("subscription_id"),
         status: query.choice("status", Status::parse, STATES),
+        since,
+        until,
     };
-    let (after, limit) = read_page(&mut query);
+    let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
+    let (page, cursors) = page.by_id(&engine, "deliveries", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let scan = engine.settings().list_scan_rows;
-    let (rows, next) = list_pushes(&mut conn, &scope, &filter, after, limit, scan).await?;
+    let (rows, end) = list_pushes(&mut conn, &scope, &filter, page).await?;
+    drop(conn);
     let deliveries = rows.iter().map(DeliveryView::of).collect();
-    Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: next_cursor(next, &engine, Numbers::Ids).await? }))
+    Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: cursors.next(end).await? }))
 }
 
 /// `GET /deliveries/{id}`: returns a push with its attempts.

@@ -108,7 +108,7 @@ pub fn routes() -> Vec<Endpoint> {
         read("/replays", replays::list_replays),
         read("/replays/{id}", replays::get_replay),
         repeatable_post("/replays/{id}/cancel", replays::cancel_replay),
-        read("/logs", logs::list_logs),
+        read("/logs", logs::list_log_entries),
         read("/workers", workers::list_workers),
         read("/tags", tags::list_tags),
         read("/metrics", metrics::get_metrics),

@@ -16,6 +16,7 @@ pub fn code_of(error: &Error) -> Code {
     match error {
         Error::MalformedJson(_) => Code::MalformedJson,
         Error::Invalid(_) => Code::InvalidRequest,
+        Error::CursorMismatch(_) => Code::CursorMismatch,
         Error::TooLarge { .. } => Code::PayloadTooLarge,
         Error::UnsupportedMediaType => Code::UnsupportedMediaType,
         Error::ContentEncoding => Code::UnsupportedContentEncoding,
@@ -127,6 +128,10 @@ impl From<&Error> for Problem {
             Error::Invalid(errors) => {
                 let reasons: Vec<String> = errors.iter().map(|e| format!("{} {}", e.field, e.reason)).collect();
                 Problem::new(code, reasons.join("; ")).with("errors", json!(errors))
+            }
+            Error::CursorMismatch(reason) => {
+                let detail = format!("{error}; begin again at the first page");
+                Problem::new(code, detail).with("errors", json!([Invalid::new("after", *reason)]))
             }
             Error::TooLarge { field, limit } => {
                 let reason = format!("must be at most {limit} bytes");

@@ -7,9 +7,8 @@ use chrono::Utc;
 use serde_json::{Map, Value, json};
 
 use super::body::{expect_no_input, path_id, read_json_without_query};
-use super::cursor::{next_cursor, position_of};
 use super::if_match::{etag, read_if_match};
-use super::query::{expect_no_query, read_page, read_query};
+use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
 use crate::domain::history::Numbers;
 use crate::domain::ids::SubscriptionId;
@@ -25,7 +24,7 @@ use crate::error::Error;
 use crate::store::lists::pages::page_end;
 use crate::store::tables::endpoints::{EndpointRow, load_endpoints};
 use crate::store::tables::filter_overruns::{FilterOverrun, load_filter_overruns};
-use crate::store::tables::subscriptions::{self, SubscriptionRow};
+use crate::store::tables::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
 use crate::webhook::{Client, OutboundMessage};
 
 /// The maximum size of a body with a subscription: the largest filter and template, plus other fields.
@@ -68,22 +67,23 @@ pub(crate) async fn list_subscriptions(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let is_active = query.boolean("is_active");
-    let (after, limit) = read_page(&mut query);
+    let filter = SubscriptionFilter { is_active: query.boolean("is_active") };
+    let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
+    let (page, cursors) = page.by_id(&engine, "subscriptions", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let rows = subscriptions::list_subscriptions(&mut conn, &scope, is_active, after, limit).await?;
+    let rows = subscriptions::list_subscriptions(&mut conn, &scope, &filter, page).await?;
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();
     let endpoints = load_endpoints(&mut conn, &scope, &urls).await?;
     let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
     let overruns = load_filter_overruns(&mut conn, &ids).await?;
+    drop(conn);
     let views = rows.iter().map(|row| {
         let overrun = overruns.iter().find(|overrun| overrun.subscription_id == row.id);
         view(row, endpoints.iter().find(|e| e.url == row.url), overrun)
     });
     let views: Vec<_> = views.collect();
-    let next = next_cursor(page_end(&rows, limit, |row| row.id.0), &engine, Numbers::Ids).await?;
+    let next = cursors.next(page_end(&rows, page.limit, |row| row.id.0)).await?;
     Ok(HttpResponse::Ok().json(json!({"subscriptions": views, "next": next})))
 }
 

@@ -62,17 +62,15 @@ async fn after_each_restore_of_a_dump_no_id_lease_or_webhook_id_is_handed_out_ag
     continue_work(&server.app, &receiver, &mut witness).await;
     server.stop().await;
 
-    let (mut lost_cursor, mut new_names) = (None, Vec::new());
+    let (mut lost_cursor, mut new_names) = (None::<String>, Vec::new());
     for _ in 0..2 {
         restore(&url, dump.path()).await;
         let server = serve(&url);
         continue_work(&server.app, &receiver, &mut witness).await;
         if let Some(cursor) = &lost_cursor {
-            server.app.get(&format!("/events?after={cursor}")).await.names(&["after"]);
+            server.app.get_after("/events", cursor).await.problem(400, "cursor_mismatch");
         }
-        let page = server.app.get("/events?limit=1").await.expect(200).json();
-        lost_cursor = page["next"].as_str().map(str::to_owned);
-        assert!(lost_cursor.is_some());
+        lost_cursor = Some(server.app.next_of("/events?limit=1").await);
 
         // What was published before the dump keeps its `webhook-id`.
         let letter = server.app.open_dead_letter(refused).await["id"].clone();

@@ -182,9 +182,9 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         self.ranged(name, "a whole number", range)
     }
 
-    /// Takes an identifier: a whole number from 1 on.
+    /// Takes an identifier.
     pub(crate) fn id<Id: From<i64>>(&mut self, name: &str) -> Option<Id> {
-        self.integer(name, 1..=i64::MAX).map(Id::from)
+        self.integer(name, limits::ID).map(Id::from)
     }
 
     /// Takes a number within a range.
@@ -221,6 +221,15 @@ impl<'a, V: FieldValue> Fields<'a, V> {
             name,
             value.ok_or_else(|| "must be an RFC 3339 timestamp".into()).and_then(|text| timestamp::parse(&text)),
         )
+    }
+
+    /// Takes a time range, `since` ≤ t < `until`.
+    pub(crate) fn time_range(&mut self) -> (Option<DateTime<Utc>>, Option<DateTime<Utc>>) {
+        let (since, until) = (self.timestamp("since"), self.timestamp("until"));
+        if since.zip(until).is_some_and(|(since, until)| since >= until) {
+            self.refuse("until", "must be later than since");
+        }
+        (since, until)
     }
 
     /// Takes tags, as a comma-separated string or a list of strings.
