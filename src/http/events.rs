@@ -9,10 +9,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::body::{self, path_id, read_json_without_query};
-use super::cursor::{next_cursor, position_of};
 use super::deliveries::DeliveryView;
 use super::new_event::{Publisher, read_event};
-use super::query::{Query, read_cursor, read_query};
+use super::query::{Query, read_page, read_query};
 use super::sliced_body::respond_json;
 use super::view::{EventView, LogView, Receipt, size_of};
 use crate::domain::history::Numbers;
@@ -22,7 +21,7 @@ use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::lists::events::{EventFilter, Page, list_events as load_page};
+use crate::store::lists::events::{EventFilter, EventPage, list_events as load_page};
 use crate::store::lists::pushes::pushes_of_event;
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::event_log::logs_of_event;
@@ -33,6 +32,9 @@ const LOGS_PER_EVENT: i64 = 1_000;
 
 /// The maximum number of deliveries in the view of an event. `/deliveries` has all.
 const DELIVERIES_PER_EVENT: i64 = 100;
+
+/// The number of events of a page, if the request does not say.
+const DEFAULT_EVENTS_PAGE: i64 = 20;
 
 /// The maximum `offset`. Later pages are reached by cursor.
 const MAX_OFFSET: i64 = 10_000;
@@ -133,54 +135,47 @@ struct EventList<'a> {
     next: Option<String>,
 }
 
-/// `GET /events`: lists events without their payloads.
+/// `GET /events`: lists events without payload, result and progress.
 pub(crate) async fn list_events(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let filter = read_filter(&mut query);
-    let after = read_cursor(&mut query);
-    let mut page = Page {
-        descending: query.choice("order", parse_order, "asc, desc").unwrap_or(false),
-        after: None,
-        offset: query.integer("offset", 0..=MAX_OFFSET).unwrap_or(0),
-        limit: query.integer("limit", limits::PAGE).unwrap_or(20),
-        scan: engine.settings().list_scan_rows,
-    };
+    let mut filter = read_filter(&mut query);
+    // In another order the tags are the same filter, with the same cursors.
+    filter.tags.sort_unstable();
+    let page = read_page(&mut query, DEFAULT_EVENTS_PAGE);
+    let offset = query.integer("offset", 0..=MAX_OFFSET);
+    if page.after.is_some() && offset.is_some() {
+        query.refuse("offset", "cannot be combined with after");
+    }
     query.finish()?;
-    page.after = position_of(after, &engine, Numbers::Ids).await?;
+    let offset = offset.unwrap_or(0);
+    let (page, cursors) = page.by_id(&engine, "events", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let page_rows = load_page(&mut conn, &scope, &filter, page).await?;
+    let EventPage { events, end, total, total_is_exact } = load_page(&mut conn, &scope, &filter, page, offset).await?;
+    drop(conn);
     Ok(HttpResponse::Ok().json(EventList {
-        events: page_rows.events.iter().map(EventView::without_payload).collect(),
-        total: page_rows.total,
-        total_is_exact: page_rows.total_is_exact,
+        events: events.iter().map(EventView::listed).collect(),
+        total,
+        total_is_exact,
         limit: page.limit,
-        offset: page.offset,
-        next: next_cursor(page_rows.next, &engine, Numbers::Ids).await?,
+        offset,
+        next: cursors.next(end).await?,
     }))
 }
 
 /// Reads the filters of lists and bulk operations.
 pub(crate) fn read_filter(query: &mut Query) -> EventFilter {
+    let (since, until) = query.time_range();
     EventFilter {
         status: query.choice("status", Status::parse, STATES),
         tags: query.some_tags("tags").unwrap_or_default().as_slice().to_vec(),
         event_type: query.text("event_type", limits::NAME_CHARS),
         worker_id: query.worker_id("worker_id"),
         correlation_id: query.text("correlation_id", limits::NAME_CHARS),
-        created_after: query.timestamp("created_after"),
-        created_before: query.timestamp("created_before"),
-    }
-}
-
-/// Returns whether an order is descending.
-fn parse_order(text: &str) -> Option<bool> {
-    match text {
-        "asc" => Some(false),
-        "desc" => Some(true),
-        _ => None,
+        since,
+        until,
     }
 }

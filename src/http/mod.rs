@@ -17,6 +17,7 @@ pub mod docs;
 pub(crate) mod events;
 pub(crate) mod framing;
 pub(crate) mod health;
+pub(crate) mod if_match;
 pub(crate) mod logs;
 pub(crate) mod memory;
 pub(crate) mod metrics;
@@ -31,6 +32,7 @@ pub(crate) mod request_id;
 pub(crate) mod scope;
 pub(crate) mod sent_claims;
 pub(crate) mod server;
+pub(crate) mod settle;
 pub(crate) mod sliced_body;
 pub(crate) mod subscriptions;
 pub(crate) mod tags;
@@ -72,26 +74,26 @@ pub fn routes() -> Vec<Endpoint> {
         post("/events", events::publish_event),
         read("/events", events::list_events),
         post("/events/batch", events::publish_events),
-        get_with_effect("/events/subscribe", repeatable(claims::subscribe)),
-        repeatable_post("/events/claim", claims::claim),
-        repeatable_post("/events/settle", work::settle),
+        get_with_effect("/events/subscribe", repeatable(claims::claim_event)),
+        repeatable_post("/events/claim", claims::claim_events),
+        repeatable_post("/events/settle", settle::settle_events),
         post("/events/reset", operate::reset_stale),
         post("/events/retry", operate::retry_events),
-        repeatable_post("/events/{id}/complete", work::complete),
-        repeatable_post("/events/{id}/heartbeat", work::heartbeat),
-        repeatable_post("/events/{id}/start", work::start),
-        repeatable_post("/events/{id}/fail", work::fail),
+        repeatable_post("/events/{id}/complete", work::complete_event),
+        repeatable_post("/events/{id}/heartbeat", work::extend_lease),
+        repeatable_post("/events/{id}/start", work::start_event),
+        repeatable_post("/events/{id}/fail", work::fail_event),
         read("/events/{id}", events::get_event),
-        repeatable_post("/events/{id}/release", work::release),
+        repeatable_post("/events/{id}/release", work::release_event),
         post("/events/{id}/reset", operate::reset_event),
         post("/events/{id}/retry", operate::retry_event),
         repeatable_post("/events/{id}/cancel", operate::cancel_event),
         post("/subscriptions", subscriptions::create_subscription),
         read("/subscriptions", subscriptions::list_subscriptions),
         read("/subscriptions/{id}", subscriptions::get_subscription),
-        patch("/subscriptions/{id}", subscriptions::change_subscription),
+        patch("/subscriptions/{id}", subscriptions::update_subscription),
         delete("/subscriptions/{id}", repeatable(subscriptions::delete_subscription)),
-        post("/subscriptions/{id}/rotate-secret", subscriptions::rotate_secret),
+        post("/subscriptions/{id}/rotate-secret", subscriptions::rotate_subscription_secret),
         post("/subscriptions/{id}/test", subscriptions::test_subscription),
         repeatable_post("/subscriptions/{id}/resume", subscriptions::resume_subscription),
         read("/deliveries", deliveries::list_deliveries),
@@ -106,7 +108,7 @@ pub fn routes() -> Vec<Endpoint> {
         read("/replays", replays::list_replays),
         read("/replays/{id}", replays::get_replay),
         repeatable_post("/replays/{id}/cancel", replays::cancel_replay),
-        read("/logs", logs::list_logs),
+        read("/logs", logs::list_log_entries),
         read("/workers", workers::list_workers),
         read("/tags", tags::list_tags),
         read("/metrics", metrics::get_metrics),

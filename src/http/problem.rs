@@ -16,6 +16,7 @@ pub fn code_of(error: &Error) -> Code {
     match error {
         Error::MalformedJson(_) => Code::MalformedJson,
         Error::Invalid(_) => Code::InvalidRequest,
+        Error::CursorMismatch(_) => Code::CursorMismatch,
         Error::TooLarge { .. } => Code::PayloadTooLarge,
         Error::UnsupportedMediaType => Code::UnsupportedMediaType,
         Error::ContentEncoding => Code::UnsupportedContentEncoding,
@@ -28,6 +29,7 @@ pub fn code_of(error: &Error) -> Code {
         Error::NotReplayable { .. } => Code::NotReplayable,
         Error::TooManySubscriptions(_) => Code::TooManySubscriptions,
         Error::TooManySecrets(_) => Code::TooManySecrets,
+        Error::VersionMismatch { .. } => Code::PreconditionFailed,
         Error::Refused(Refusal::NotClaimed) => Code::NotClaimed,
         Error::Refused(Refusal::LeaseLost) => Code::LeaseLost,
         Error::Refused(Refusal::AlreadySettled) => Code::AlreadySettled,
@@ -127,13 +129,17 @@ impl From<&Error> for Problem {
                 let reasons: Vec<String> = errors.iter().map(|e| format!("{} {}", e.field, e.reason)).collect();
                 Problem::new(code, reasons.join("; ")).with("errors", json!(errors))
             }
+            Error::CursorMismatch(reason) => {
+                let detail = format!("{error}; begin again at the first page");
+                Problem::new(code, detail).with("errors", json!([Invalid::new("after", *reason)]))
+            }
             Error::TooLarge { field, limit } => {
                 let reason = format!("must be at most {limit} bytes");
                 Problem::new(code, format!("{field} {reason}"))
                     .with("errors", json!([Invalid::new(field.as_str(), reason)]))
             }
-            Error::WrongState { what, status, .. } => {
-                Problem::new(code, error.to_string()).with(&format!("{what}_status"), status.as_str())
+            Error::WrongState { status, .. } => {
+                Problem::new(code, error.to_string()).with("current_status", status.as_str())
             }
             Error::Unavailable(outage) => {
                 Problem::new(code, format!("{} Nothing was changed; try again later.", outage_reason(outage.kind)))
@@ -151,6 +157,7 @@ impl From<&Error> for Problem {
             | Error::NotReplayable { .. }
             | Error::TooManySubscriptions(_)
             | Error::TooManySecrets(_)
+            | Error::VersionMismatch { .. }
             | Error::NoMemory
             | Error::ContentEncoding
             | Error::BodyTimeout(_) => Problem::new(code, error.to_string()),
@@ -180,7 +187,8 @@ pub(crate) fn respond_to_repeatable(error: Error) -> HttpResponse {
     }
 }
 
-fn log_cause(error: &Error) {
+/// Logs what the problem of an error does not tell the client.
+pub(crate) fn log_cause(error: &Error) {
     match error {
         Error::Internal(cause) => log::error!("{cause}"),
         Error::Unavailable(_) | Error::OutcomeUnknown(_) => log::warn!("{error}"),

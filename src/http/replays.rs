@@ -7,9 +7,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::body::{self, expect_no_input, path_id, read_json_without_query};
-use super::cursor::{next_cursor, position_of};
 use super::dead_letters::CONFIGS;
-use super::query::{expect_no_query, read_page, read_query};
+use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::Timestamp;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::history::Numbers;
@@ -96,6 +95,7 @@ fn read_filter(fields: &mut RawFields<'_>) -> DeadLetterFilter {
         subscription_id: fields.id("subscription_id"),
         reason: fields.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
         since: fields.timestamp("since"),
+        until: None,
         replayed: None,
     }
 }
@@ -113,12 +113,13 @@ pub(crate) async fn list_replays(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let (after, limit) = read_page(&mut query);
+    let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
+    let (page, cursors) = page.by_id(&engine, "replays", Numbers::Ids, &()).await?;
     let mut conn = engine.database().connection().await?;
-    let rows = list_replay_jobs(&mut conn, &scope, after, limit).await?;
-    let next = next_cursor(page_end(&rows, limit, |row| row.id), &engine, Numbers::Ids).await?;
+    let rows = list_replay_jobs(&mut conn, &scope, page.after.unwrap_or(0), page.limit).await?;
+    drop(conn);
+    let next = cursors.next(page_end(&rows, page.limit, |row| row.id)).await?;
     Ok(HttpResponse::Ok().json(Replays { replays: rows.iter().map(ReplayView::of).collect(), next }))
 }
 

@@ -40,8 +40,9 @@ pub(crate) struct EventView<'a> {
     /// Only of a single event, if a reason was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_reason: Option<&'a str>,
-    progress: Option<&'a RawJson>,
-    result: Option<&'a RawJson>,
+    /// Omitted in lists.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    reports: Option<Reports<'a>>,
     last_error: Option<&'a str>,
     updated_at: Timestamp,
     /// Only in the response to a claim.
@@ -90,6 +91,13 @@ struct PublishedView {
     repeated: bool,
 }
 
+/// What workers reported about an event.
+#[derive(Serialize)]
+struct Reports<'a> {
+    progress: Option<&'a RawJson>,
+    result: Option<&'a RawJson>,
+}
+
 /// What a claim adds to an event.
 #[derive(Serialize)]
 struct LeaseView {
@@ -99,15 +107,19 @@ struct LeaseView {
 }
 
 impl<'a> EventView<'a> {
-    /// Returns the event with its payload.
+    /// Returns the event with payload, progress and result.
     pub(crate) fn whole(row: &'a EventRow) -> Self {
-        let mut view = Self::without_payload(row);
+        let mut view = Self::listed(row);
         view.event.has_payload = true;
+        view.reports = Some(Reports {
+            progress: row.work.progress.as_ref().map(|json| &json.0),
+            result: row.work.result.as_ref().map(|json| &json.0),
+        });
         view
     }
 
-    /// Returns the event as an element of a list.
-    pub(crate) fn without_payload(row: &'a EventRow) -> Self {
+    /// Returns the event as an element of a list, without payload, progress and result.
+    pub(crate) fn listed(row: &'a EventRow) -> Self {
         let EventRow { event, work } = row;
         EventView {
             event: EventFields { event, has_payload: false },
@@ -117,8 +129,7 @@ impl<'a> EventView<'a> {
             worker_id: work.worker_id.as_deref(),
             cancel_requested: work.cancel_requested,
             cancel_reason: None,
-            progress: work.progress.as_ref().map(|json| &json.0),
-            result: work.result.as_ref().map(|json| &json.0),
+            reports: None,
             last_error: work.last_error.as_deref(),
             updated_at: Timestamp(work.updated_at),
             lease: None,

@@ -106,21 +106,21 @@ async fn recorded_completions_are_reported_although_the_rest_of_the_batch_is_los
     app.publish(event("one")).await;
     app.publish(event("other")).await;
     let claims: Vec<Claim> = app.claim_batch("a", "w:1", 2).await.iter().map(Claim::of).collect();
-    let results = json!({"worker_id": "w:1", "results": [
+    let results = json!({"worker_id": "w:1", "settlements": [
         {"event_id": claims[0].event_id, "lease_id": claims[0].lease_id, "action": "complete"},
         {"event_id": claims[1].event_id, "lease_id": claims[1].lease_id, "action": "fail"},
     ]});
     proxy.cut_at("COMMIT", Cut::Before);
     let outcomes = app.post("/events/settle", &results).await.expect(200).json()["results"].clone();
-    assert_eq!(outcomes[0]["status"], 200, "{outcomes}");
-    assert_eq!((&outcomes[1]["status"], &outcomes[1]["code"]), (&json!(503), &json!("outcome_unknown")));
+    assert_eq!((&outcomes[0]["accepted"], &outcomes[1]["accepted"]), (&json!(true), &json!(false)), "{outcomes}");
+    assert_eq!(outcomes[1]["problem"]["code"], "outcome_unknown");
     assert_eq!(app.actions(claims[0].event_id).await, ["PICKED", "COMPLETED"]);
     assert_eq!(app.actions(claims[1].event_id).await, ["PICKED"]);
     // Both are recorded by now, and take the slow path.
     proxy.cut_at("COMMIT", Cut::After);
     assert_outcome_unknown(app.post("/events/settle", &results).await, Repeat::Safe);
     let outcomes = app.post("/events/settle", &results).await.expect(200).json()["results"].clone();
-    assert_eq!((&outcomes[0]["status"], &outcomes[1]["status"]), (&json!(200), &json!(200)), "{outcomes}");
+    assert_eq!((&outcomes[0]["accepted"], &outcomes[1]["accepted"]), (&json!(true), &json!(true)), "{outcomes}");
     assert_eq!(app.actions(claims[0].event_id).await, ["PICKED", "COMPLETED"]);
     assert_eq!(app.actions(claims[1].event_id).await, ["PICKED", "FAILED"]);
     ledger::check(&app).await;
@@ -136,7 +136,7 @@ async fn after_a_lost_response_nothing_more_of_the_batch_is_sent() {
     let claims: Vec<Claim> = app.claim_batch("a", "w:1", 2).await.iter().map(Claim::of).collect();
     let [completed, failed] = [claims[0].event_id, claims[1].event_id];
     let (complete, fail) = (json!({"worker_id": "w:1"}), json!({"worker_id": "w:1", "error_message": "x"}));
-    let results = json!({"worker_id": "w:1", "results": [
+    let results = json!({"worker_id": "w:1", "settlements": [
         {"event_id": completed, "action": "complete"}, {"event_id": failed, "action": "fail"},
     ]});
     proxy.cut_at(COMPLETE, Cut::After);
@@ -155,6 +155,41 @@ async fn a_claim_whose_response_is_lost_has_an_unknown_outcome() {
     proxy.cut_at(CLAIM, Cut::After);
     assert_outcome_unknown(app.get("/events/subscribe?tags=a&worker_id=w:1").await, Repeat::Safe);
     assert_eq!(app.event(id).await["worker_id"], "w:1", "for as long as the lease runs");
+}
+
+/// Completes an event and claims another in one call, which loses its connection at the claim. Returns
+/// the other event and the problem of the claim.
+async fn settle_and_lose_the_claim(claim: Value) -> (App, DatabaseProxy, i64, Value) {
+    let (app, proxy) = app_behind_a_proxy().await;
+    let settled = app.publish(event("one")).await;
+    app.claim("a", "w:1").await.expect("an event");
+    let next = app.publish(event("other")).await;
+    let body = json!({
+        "worker_id": "w:1", "settlements": [{"event_id": settled, "action": "complete"}], "claim": claim,
+    });
+    proxy.cut_at(CLAIM, Cut::After);
+    let answer = app.post("/events/settle", &body).await.expect(200).json();
+    assert!(proxy.was_cut());
+    assert_eq!((&answer["results"][0]["accepted"], &answer["events"]), (&json!(true), &json!([])), "{answer}");
+    assert_eq!(app.actions(settled).await, ["PICKED", "COMPLETED"]);
+    let problem = answer["claim_problem"].clone();
+    assert_eq!(problem.get("status"), None, "{problem}");
+    (app, proxy, next, problem)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_stand_if_the_response_to_their_claim_is_lost() {
+    let (app, _proxy, next, problem) = settle_and_lose_the_claim(json!({"tags": ["a"]})).await;
+    assert_eq!(problem["code"], "outcome_unknown");
+    assert_eq!(app.event(next).await["worker_id"], "w:1", "for as long as the lease runs");
+}
+
+/// A claim with a key has a transaction of its own, which is lost before its commit.
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_stand_if_the_database_is_lost_before_their_claim_commits() {
+    let (app, _proxy, next, problem) = settle_and_lose_the_claim(json!({"tags": ["a"], "idempotency_key": "k1"})).await;
+    assert_eq!(problem["code"], "database_unavailable");
+    assert_eq!(app.event(next).await["status"], "PENDING");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -180,7 +215,7 @@ async fn a_bulk_operation_that_is_lost_halfway_has_an_unknown_outcome() {
     app.post("/events/batch", &json!({"events": events})).await.expect(201);
     let failed = app.claim_batch("a", "w:1", EVENTS as usize).await;
     let failed = failed.iter().map(|event| json!({"event_id": event["id"], "action": "fail", "retryable": false}));
-    let results = json!({"worker_id": "w:1", "results": failed.collect::<Vec<_>>()});
+    let results = json!({"worker_id": "w:1", "settlements": failed.collect::<Vec<_>>()});
     app.post("/events/settle", &results).await.expect(200);
     let retried = async || app.count("SELECT count(*) FROM waybill.deliveries WHERE status = 'PENDING'").await;
     proxy.cut_at("BEGIN", Cut::Before);

@@ -11,9 +11,8 @@ use crate::domain::ids::DeliveryId;
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::lists::dead_letters::{
-    DeadLetterFilter, Range, count_dead_letters, last_dead_letter_id, list_dead_letters,
-};
+use crate::store::lists::dead_letters::{DeadLetterFilter, count_dead_letters, last_dead_letter_id, list_dead_letters};
+use crate::store::lists::pages::Page;
 use crate::store::tables::replay_jobs::{
     NewReplayJob, Progress, ReplayJobRow, cancel_replay_job, get_replay_job, insert_replay_job, next_replay_in,
     save_replay_progress, take_replay_job,
@@ -104,9 +103,10 @@ impl Engine {
         filter: DeadLetterFilter,
     ) -> Result<(i64, i64, bool), Error> {
         let until = last_dead_letter_id(conn).await?;
-        let range = Range { after: 0, until, limit: 1, scan: self.settings().list_scan_rows };
+        let scan = self.settings().list_scan_rows;
+        let page = Page { descending: false, after: None, max_id: Some(until), limit: 1, scan };
         let open = DeadLetterFilter { replayed: Some(false), ..filter };
-        let (matched, is_exact) = count_dead_letters(conn, scope, &open, range).await?;
+        let (matched, is_exact) = count_dead_letters(conn, scope, &open, page).await?;
         Ok((until, matched, is_exact))
     }
 }
@@ -121,9 +121,10 @@ async fn work_off(
     let filter: DeadLetterFilter = serde_json::from_str(job.filter.0.as_str()).map_err(|_| unreadable())?;
     let filter = DeadLetterFilter { replayed: Some(false), ..filter };
     let limit = (job.rate_per_second / ROUNDS_PER_SECOND).ceil().clamp(1.0, MAX_PER_ROUND) as i64;
-    let range = Range { after: job.last_id, until: job.until_id, limit, scan: engine.settings().list_scan_rows };
+    let scan = engine.settings().list_scan_rows;
+    let page = Page { descending: false, after: Some(job.last_id), max_id: Some(job.until_id), limit, scan };
     let scope = Scope { actor: job.requested_by.clone(), ..engine.scope() };
-    let (letters, next) = list_dead_letters(conn, &scope, &filter, range).await?;
+    let (letters, next) = list_dead_letters(conn, &scope, &filter, page).await?;
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
     let deliveries: Vec<DeliveryId> = letters.iter().map(|letter| letter.delivery_id).collect();
     let mut changes = ChangeSet::load(conn, &scope, &deliveries).await?;
@@ -136,5 +137,6 @@ async fn work_off(
 }
 
 fn order_of(job: &ReplayJobRow) -> ReplayOrder {
-    ReplayOrder { config: ReplayConfig::parse(&job.config).unwrap_or_default(), payload: None, new_webhook_id: false }
+    let config = ReplayConfig::parse(&job.config).unwrap_or_default();
+    ReplayOrder { reason: None, config, payload: None, new_webhook_id: false }
 }

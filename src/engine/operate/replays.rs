@@ -34,6 +34,8 @@ pub struct Replay {
 /// How an operator wants a dead letter to be replayed.
 #[derive(Debug, Clone)]
 pub struct ReplayOrder {
+    /// Why the operator replays it.
+    pub reason: Option<String>,
     pub config: ReplayConfig,
     /// The edited payload, if it was edited.
     pub payload: Option<RawJson>,
@@ -42,8 +44,8 @@ pub struct ReplayOrder {
 }
 
 impl ReplayOrder {
-    fn terms(&self, letter: &DeadLetterRow, by: String, webhook_id: Option<String>) -> ReplayTerms {
-        ReplayTerms { dead_letter_id: letter.id, by, config: self.config, payload: self.payload.clone(), webhook_id }
+    fn terms(&self, letter: &DeadLetterRow, webhook_id: Option<String>) -> ReplayTerms {
+        ReplayTerms { dead_letter_id: letter.id, config: self.config, payload: self.payload.clone(), webhook_id }
     }
 }
 
@@ -137,13 +139,12 @@ fn replay(
     if !matches!(loaded.delivery.status, Status::Failed | Status::Cancelled) {
         return Err(refused("its delivery is not finished"));
     }
-    let by = changes.actor().to_owned();
     let Some(loaded) = changes.change(id) else { return Ok(()) };
-    let line = loaded.delivery.replay(Some(&by), loaded.now);
+    let line = loaded.delivery.replay(order.reason.as_deref(), loaded.now);
     loaded.forget_past_expiry();
     changes.send_to_tail(id);
     changes.log(line);
-    changes.replay(id, order.terms(letter, by, webhook_id));
+    changes.replay(id, order.terms(letter, webhook_id));
     Ok(())
 }
 

@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use crate::domain::ids::{DeliveryId, EventId};
 use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::lists::events::{EventFilter, Page, find_events};
+use crate::store::lists::events::{EventFilter, find_events};
+use crate::store::lists::pages::Page;
 use crate::store::tables::roll_ups::{Retriable, read_retriable};
 
 use crate::engine::Engine;
@@ -120,7 +121,7 @@ impl Engine {
         after: Option<i64>,
     ) -> Result<(Vec<EventId>, Option<i64>), Error> {
         let scan = self.settings().list_scan_rows;
-        let page = Page { descending: false, after, offset: 0, limit: EVENTS_PER_PAGE, scan };
+        let page = Page { descending: false, after, max_id: None, limit: EVENTS_PER_PAGE, scan };
         let (engine, scope) = (self.clone(), scope.clone());
         self.detached(async move {
             let mut conn = engine.database().connection().await?;

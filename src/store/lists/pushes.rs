@@ -8,13 +8,14 @@ use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use serde::Serialize;
 
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::store::connection::cached::CachedExt;
 use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
-use crate::store::lists::pages::{IdRow, page_end};
+use crate::store::lists::pages::{IdRow, Page, page_end};
 use crate::store::statement::statement;
 use crate::store::tables::columns::StatusColumn;
 
@@ -55,11 +56,14 @@ pub struct PushRow {
 }
 
 /// A filter for pushes. Its fields are named as in the API.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct PushFilter {
     pub event_id: Option<EventId>,
     pub subscription_id: Option<SubscriptionId>,
     pub status: Option<Status>,
+    /// The time range of the publication of their events.
+    pub since: Option<DateTime<Utc>>,
+    pub until: Option<DateTime<Utc>>,
 }
 
 impl PushFilter {
@@ -76,9 +80,11 @@ impl PushFilter {
     /// Returns whether rows must be read and discarded. An event has at most one push per subscription,
     /// so the pushes of an event are always all read.
     fn needs_scan(&self) -> bool {
+        let has_time = self.since.is_some() || self.until.is_some();
         match self.index() {
-            Index::OfEvent(_) | Index::Unhappy(_) => false,
-            Index::OfSubscription(_) => self.status.is_some(),
+            Index::OfEvent(_) => false,
+            Index::Unhappy(_) => has_time,
+            Index::OfSubscription(_) => has_time || self.status.is_some(),
             Index::ById => true,
         }
     }
@@ -94,16 +100,16 @@ enum Index {
     ById,
 }
 
-const OF_SUBSCRIPTION: IndexRange = IndexRange { column: "d.subscription_id", id: "d.id", descending: false };
-const UNHAPPY: IndexRange = IndexRange { column: "d.unhappy_status", id: "d.id", descending: false };
+const OF_SUBSCRIPTION: IndexRange = IndexRange { column: "d.subscription_id", id: "d.id" };
+const UNHAPPY: IndexRange = IndexRange { column: "d.unhappy_status", id: "d.id" };
 
 impl Index {
     /// Returns the `ORDER BY` expression for the order of ids that follows the index.
-    fn order(self) -> String {
+    fn order(self, page: &Page) -> String {
         match self {
-            Index::OfEvent(_) | Index::ById => "d.id".to_owned(),
-            Index::OfSubscription(_) => OF_SUBSCRIPTION.order(),
-            Index::Unhappy(_) => UNHAPPY.order(),
+            Index::OfEvent(_) | Index::ById => format!("d.id {}", page.direction()),
+            Index::OfSubscription(_) => OF_SUBSCRIPTION.order(page),
+            Index::Unhappy(_) => UNHAPPY.order(page),
         }
     }
 }
@@ -115,30 +121,17 @@ const COLUMNS: &str = "d.id, d.event_id, d.subscription_id, d.status, d.retry_co
 const JOIN_EVENT: &str =
     " CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE id = d.event_id OFFSET 0) e WHERE true";
 
-/// Returns a page of pushes in the order of ids, and the position of the next page if there may be more.
-/// A filter without an index reads at most `scan` rows.
+/// Returns a page of pushes, and the position of the next page if there may be more.
 pub async fn list_pushes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     filter: &PushFilter,
-    after: i64,
-    limit: i64,
-    scan: i64,
+    page: Page,
 ) -> QueryResult<(Vec<PushRow>, Option<i64>)> {
-    let scan_end = if filter.needs_scan() { scan_end(conn, scope, filter, after, scan).await? } else { None };
-    let mut statement = indexed(COLUMNS, JOIN_EVENT, scope, filter, after);
-    statement = statement.sql(" AND d.subscription_id IS NOT NULL");
-    if let Some(end) = scan_end {
-        statement = statement.and::<BigInt, _>("d.id <=", end);
-    }
-    if let (Some(_), Some(subscription_id)) = (filter.event_id, filter.subscription_id) {
-        statement = statement.and::<BigInt, _>("d.subscription_id =", subscription_id);
-    }
-    if let Some(status) = filter.status {
-        statement = statement.and::<Text, _>("d.status =", status.as_str());
-    }
-    let rows: Vec<PushRow> = statement.load(conn, &filter.index().order(), 0, limit).await?;
-    let next = page_end(&rows, limit, |row| row.id.0).or(scan_end);
+    let scan_end = scan_end(conn, scope, filter, page).await?;
+    let statement = filtered(scope, filter, page, scan_end);
+    let rows: Vec<PushRow> = statement.load(conn, &filter.index().order(&page), 0, page.limit).await?;
+    let next = page_end(&rows, page.limit, |row| row.id.0).or(scan_end);
     Ok((rows, next))
 }
 
@@ -150,7 +143,8 @@ pub async fn pushes_of_event(
     limit: i64,
 ) -> QueryResult<Vec<PushRow>> {
     let filter = PushFilter { event_id: Some(event_id), ..PushFilter::default() };
-    Ok(list_pushes(conn, scope, &filter, 0, limit, limit).await?.0)
+    let page = Page { descending: false, after: None, max_id: None, limit, scan: limit };
+    Ok(list_pushes(conn, scope, &filter, page).await?.0)
 }
 
 /// Returns the last id that a bounded scan may read, or `None` if it may read to the end of the table.
@@ -158,16 +152,18 @@ async fn scan_end(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     filter: &PushFilter,
-    after: i64,
-    scan: i64,
+    page: Page,
 ) -> QueryResult<Option<i64>> {
-    let rows: Vec<IdRow> =
-        indexed("d.id", " WHERE true", scope, filter, after).load(conn, &filter.index().order(), scan - 1, 1).await?;
+    if !filter.needs_scan() {
+        return Ok(None);
+    }
+    let statement = indexed("d.id", " WHERE true", scope, filter, page);
+    let rows: Vec<IdRow> = statement.load(conn, &filter.index().order(&page), page.scan - 1, 1).await?;
     Ok(rows.last().map(|row| row.id))
 }
 
 /// Returns the query with the conditions that an index serves.
-fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, after: i64) -> FilteredQuery<'a> {
+fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, page: Page) -> FilteredQuery<'a> {
     let select = format!("SELECT {columns} FROM ");
     let statement = match filter.index() {
         // `OFFSET 0` is a fence: without it the planner may walk all ids in search of these few.
@@ -180,10 +176,31 @@ fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, af
     };
     let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", scope.namespace);
     match filter.index() {
-        Index::OfSubscription(id) => statement.and_range::<BigInt, _>(&OF_SUBSCRIPTION, id, Some(after)),
-        Index::Unhappy(status) => statement.and_range::<Text, _>(&UNHAPPY, status.as_str(), Some(after)),
-        Index::OfEvent(_) | Index::ById => statement.and::<BigInt, _>("d.id >", after),
+        Index::OfSubscription(id) => statement.and_range::<BigInt, _>(&OF_SUBSCRIPTION, id, &page),
+        Index::Unhappy(status) => statement.and_range::<Text, _>(&UNHAPPY, status.as_str(), &page),
+        Index::OfEvent(_) | Index::ById => statement.and_page("d.id", &page),
     }
+}
+
+/// Returns the query with all conditions, up to the end of the scan.
+fn filtered<'a>(scope: &Scope, filter: &PushFilter, page: Page, scan_end: Option<i64>) -> FilteredQuery<'a> {
+    let mut statement = indexed(COLUMNS, JOIN_EVENT, scope, filter, page).sql(" AND d.subscription_id IS NOT NULL");
+    if let Some(end) = scan_end {
+        statement = statement.and::<BigInt, _>(&format!("d.id {}", page.up_to()), end);
+    }
+    if let (Some(_), Some(subscription_id)) = (filter.event_id, filter.subscription_id) {
+        statement = statement.and::<BigInt, _>("d.subscription_id =", subscription_id);
+    }
+    if let Some(status) = filter.status {
+        statement = statement.and::<Text, _>("d.status =", status.as_str());
+    }
+    if let Some(since) = filter.since {
+        statement = statement.and::<Timestamptz, _>("e.created_at >=", since);
+    }
+    if let Some(until) = filter.until {
+        statement = statement.and::<Timestamptz, _>("e.created_at <", until);
+    }
+    statement
 }
 
 /// Returns a push, or `None` if there is none. The event's own delivery is not a push.

@@ -48,7 +48,8 @@ async fn the_response_to_a_batch_stays_small_however_large_its_payloads_are() {
 async fn the_events_of_a_batch_are_handed_out_in_their_order() {
     let app = App::start().await;
     let reply = app.post("/events/batch", &json!({"events": jobs(20)})).await.expect(201).json();
-    let claimed = app.get("/events/subscribe?tags=bulk&worker_id=w:1&max=20").await.expect(200).json();
+    let claimed = app.post("/events/claim", &json!({"tags": ["bulk"], "worker_id": "w:1", "max": 20})).await;
+    let claimed = claimed.expect(200).json();
     let ids = |reply: &Value| -> Vec<i64> {
         let events = reply["events"].as_array().expect("events");
         events.iter().map(|event| event["id"].as_i64().expect("an id")).collect()

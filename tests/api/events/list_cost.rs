@@ -4,7 +4,8 @@ use chrono::DateTime;
 use waybill::domain::ids::NamespaceId;
 use waybill::domain::scope::Scope;
 use waybill::domain::status::Status;
-use waybill::store::lists::events::{EventFilter, EventPage, Page, list_events};
+use waybill::store::lists::events::{EventFilter, EventPage, list_events};
+use waybill::store::lists::pages::Page;
 
 use crate::support::{App, database};
 
@@ -51,17 +52,17 @@ fn filters() -> Vec<(&'static str, EventFilter)> {
         ("type", EventFilter { event_type: Some("rare".into()), ..any() }),
         ("worker", EventFilter { worker_id: Some("rare:1".into()), ..any() }),
         ("pending", EventFilter { status: Some(Status::Pending), ..any() }),
-        ("created", EventFilter { created_before: Some(DateTime::UNIX_EPOCH), ..any() }),
+        ("created", EventFilter { until: Some(DateTime::UNIX_EPOCH), ..any() }),
     ]
 }
 
 fn page(after: Option<i64>, descending: bool) -> Page {
-    Page { descending, after, offset: 0, limit: 20, scan: 500 }
+    Page { descending, after, max_id: None, limit: 20, scan: 500 }
 }
 
 /// Lists events. Returns the page and the number of buffers that it took.
 async fn cost(app: &App, filter: &EventFilter, page: Page) -> (EventPage, i64) {
-    app.buffers_of(async |conn| list_events(conn, &Scope::new(NamespaceId::DEFAULT, None), filter, page).await).await
+    app.buffers_of(async |conn| list_events(conn, &Scope::new(NamespaceId::DEFAULT, None), filter, page, 0).await).await
 }
 
 /// Returns the buffers of the first page under each filter, in both orders.

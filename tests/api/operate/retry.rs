@@ -97,12 +97,10 @@ async fn a_bulk_retry_takes_all_events_that_match_a_filter() {
     assert_eq!((&answer["retried"], &answer["more"]), (&2.into(), &false.into()));
     assert_eq!(app.drain("email", W2).await, emails);
     assert_eq!(app.status(sms).await, "FAILED");
-    for query in
-        ["?event_type=none", "?correlation_id=none", "?worker_id=other:1", "?created_before=2020-01-01T00:00:00Z"]
-    {
+    for query in ["?event_type=none", "?correlation_id=none", "?worker_id=other:1", "?until=2020-01-01T00:00:00Z"] {
         assert_eq!(retry_all(&app, query).await["retried"], 0, "{query}");
     }
-    let query = format!("?event_type=sent&correlation_id=c1&worker_id={W1}&created_after=2020-01-01T00:00:00Z");
+    let query = format!("?event_type=sent&correlation_id=c1&worker_id={W1}&since=2020-01-01T00:00:00Z");
     assert_eq!(retry_all(&app, &query).await["retried"], 1);
     assert_eq!(retry_all(&app, "?status=CANCELLED").await["retried"], 1);
     ledger::check(&app).await;
@@ -120,7 +118,7 @@ async fn more_events_than_one_transaction_takes_are_all_retried() {
             .iter()
             .map(|event| json!({"event_id": event["id"], "action": "fail", "retryable": false}))
             .collect();
-        app.post("/events/settle", &json!({"worker_id": W1, "results": results})).await.expect(200);
+        app.post("/events/settle", &json!({"worker_id": W1, "settlements": results})).await.expect(200);
     }
     assert_eq!(retry_all(&app, "?dry_run=true").await["retried"], 1200);
     assert_eq!(retry_all(&app, "").await["retried"], 1200);
@@ -137,7 +135,7 @@ async fn the_parameters_of_a_retry_are_checked() {
         ("?status=failed", "status"),
         ("?dry_run=1", "dry_run"),
         ("?reason=x", "reason"),
-        ("?created_after=yesterday", "created_after"),
+        ("?since=yesterday", "since"),
     ] {
         app.post_empty(&format!("/events/retry{query}")).await.names(&[field]);
     }

@@ -1,3 +1,4 @@
+mod cursors;
 mod health;
 mod logs;
 mod metrics;
