@@ -26,7 +26,7 @@ use crate::store::lists::dead_letters::{self, DeadLetterFilter, DeadLetterRow, R
 pub(crate) const CONFIGS: &str = "current, original";
 
 #[derive(Serialize)]
-struct DeadLetterView<'a> {
+pub(crate) struct DeadLetterView<'a> {
     id: i64,
     delivery_id: DeliveryId,
     event_id: EventId,
@@ -53,7 +53,7 @@ struct Snapshots<'a> {
 }
 
 impl<'a> DeadLetterView<'a> {
-    fn of(row: &'a DeadLetterRow) -> Self {
+    pub(crate) fn of(row: &'a DeadLetterRow) -> Self {
         DeadLetterView {
             id: row.id,
             delivery_id: row.delivery_id,
@@ -107,6 +107,7 @@ pub(crate) async fn list_dead_letters(
         subscription_id: query.id("subscription_id"),
         reason: query.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
         since: query.timestamp("since"),
+        until: query.timestamp("until"),
         replayed: query.boolean("replayed"),
     };
     let (after, limit) = read_page(&mut query);
@@ -148,7 +149,7 @@ pub(crate) async fn replay_dead_letter(
     let payload = fields.json("payload", limits::PAYLOAD_BYTES);
     let new_webhook_id = fields.boolean("new_webhook_id").unwrap_or(false);
     let by = fields.finish_with(by)?;
-    let order = ReplayOrder { config, payload, new_webhook_id };
+    let order = ReplayOrder { config, payload, new_webhook_id, reason: None };
     let dead_letter = engine.replay_dead_letter(scope.with_actor(by), id, order).await?;
     Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter)))
 }

@@ -126,6 +126,8 @@ pub(crate) async fn list_deliveries(
         event_id: query.id("event_id"),
         subscription_id: query.id("subscription_id"),
         status: query.choice("status", Status::parse, STATES),
+        since: query.timestamp("since"),
+        until: query.timestamp("until"),
     };
     let (after, limit) = read_page(&mut query);
     query.finish()?;

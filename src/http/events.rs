@@ -157,21 +157,21 @@ pub(crate) async fn list_events(
     }))
 }
 
-/// Reads the filters of lists and bulk operations.
-pub(crate) fn read_filter(query: &mut Query) -> EventFilter {
+/// Reads the filters of a list.
+fn read_filter(query: &mut Query) -> EventFilter {
     EventFilter {
         status: query.choice("status", Status::parse, STATES),
         tags: query.some_tags("tags").unwrap_or_default().as_slice().to_vec(),
         event_type: query.text("event_type", limits::NAME_CHARS),
         worker_id: query.worker_id("worker_id"),
         correlation_id: query.text("correlation_id", limits::NAME_CHARS),
-        created_after: query.timestamp("created_after"),
-        created_before: query.timestamp("created_before"),
+        since: query.timestamp("since"),
+        until: query.timestamp("until"),
     }
 }
 
 /// Returns whether an order is descending.
-fn parse_order(text: &str) -> Option<bool> {
+pub(crate) fn parse_order(text: &str) -> Option<bool> {
     match text {
         "asc" => Some(false),
         "desc" => Some(true),

@@ -24,7 +24,7 @@ pub enum Code {
     SubscriptionNotFound,
     DeliveryNotFound,
     DeadLetterNotFound,
-    ReplayNotFound,
+    OperationNotFound,
     MethodNotAllowed,
     RequestTimeout,
     NotClaimed,
@@ -35,6 +35,7 @@ pub enum Code {
     NotReplayable,
     TooManySubscriptions,
     TooManySecrets,
+    TooManyOperations,
     PayloadTooLarge,
     UnsupportedMediaType,
     UnsupportedContentEncoding,
@@ -46,7 +47,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 29] = [
+    pub const ALL: [Code; 30] = [
         Code::MalformedJson,
         Code::InvalidRequest,
         Code::MaxRetriesExceeded,
@@ -57,7 +58,7 @@ impl Code {
         Code::SubscriptionNotFound,
         Code::DeliveryNotFound,
         Code::DeadLetterNotFound,
-        Code::ReplayNotFound,
+        Code::OperationNotFound,
         Code::MethodNotAllowed,
         Code::RequestTimeout,
         Code::NotClaimed,
@@ -68,6 +69,7 @@ impl Code {
         Code::NotReplayable,
         Code::TooManySubscriptions,
         Code::TooManySecrets,
+        Code::TooManyOperations,
         Code::PayloadTooLarge,
         Code::UnsupportedMediaType,
         Code::UnsupportedContentEncoding,
@@ -93,7 +95,7 @@ impl Code {
             Code::SubscriptionNotFound => (StatusCode::NOT_FOUND, "subscription_not_found", "No such subscription"),
             Code::DeliveryNotFound => (StatusCode::NOT_FOUND, "delivery_not_found", "No such delivery"),
             Code::DeadLetterNotFound => (StatusCode::NOT_FOUND, "dead_letter_not_found", "No such dead letter"),
-            Code::ReplayNotFound => (StatusCode::NOT_FOUND, "replay_not_found", "No such replay"),
+            Code::OperationNotFound => (StatusCode::NOT_FOUND, "operation_not_found", "No such operation"),
             Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
             Code::RequestTimeout => (StatusCode::REQUEST_TIMEOUT, "request_timeout", "The body took too long"),
             Code::NotClaimed => (StatusCode::CONFLICT, "not_claimed", "Nobody has claimed it"),
@@ -108,6 +110,7 @@ impl Code {
                 (StatusCode::CONFLICT, "too_many_subscriptions", "There are too many subscriptions")
             }
             Code::TooManySecrets => (StatusCode::CONFLICT, "too_many_secrets", "Too many secrets are in use"),
+            Code::TooManyOperations => (StatusCode::CONFLICT, "too_many_operations", "There are too many operations"),
             Code::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", "Too large"),
             Code::UnsupportedMediaType => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "Not application/json")
@@ -151,10 +154,11 @@ pub fn code_of(error: &Error) -> Code {
         Error::SubscriptionNotFound(_) => Code::SubscriptionNotFound,
         Error::DeliveryNotFound(_) => Code::DeliveryNotFound,
         Error::DeadLetterNotFound(_) => Code::DeadLetterNotFound,
-        Error::ReplayNotFound(_) => Code::ReplayNotFound,
+        Error::OperationNotFound(_) => Code::OperationNotFound,
         Error::NotReplayable { .. } => Code::NotReplayable,
         Error::TooManySubscriptions(_) => Code::TooManySubscriptions,
         Error::TooManySecrets(_) => Code::TooManySecrets,
+        Error::TooManyOperations(_) => Code::TooManyOperations,
         Error::Refused(Refusal::NotClaimed) => Code::NotClaimed,
         Error::Refused(Refusal::LeaseLost) => Code::LeaseLost,
         Error::Refused(Refusal::AlreadySettled) => Code::AlreadySettled,
@@ -267,7 +271,8 @@ impl From<&Error> for Problem {
             | Error::SubscriptionNotFound(_)
             | Error::DeliveryNotFound(_)
             | Error::DeadLetterNotFound(_)
-            | Error::ReplayNotFound(_)
+            | Error::OperationNotFound(_)
+            | Error::TooManyOperations(_)
             | Error::NotReplayable { .. }
             | Error::TooManySubscriptions(_)
             | Error::TooManySecrets(_)

@@ -229,7 +229,13 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     /// Takes at least one tag: an empty list would match every event.
     pub(crate) fn some_tags(&mut self, name: &str) -> Option<Tags> {
         let tags = self.tags(name)?;
-        self.check(name, if tags.is_empty() { Err("must not be empty".into()) } else { Ok(tags) })
+        self.check(name, not_empty(tags))
+    }
+
+    /// Takes at least one tag, as a list of strings.
+    pub(crate) fn tag_list(&mut self, name: &str) -> Option<Tags> {
+        let words: Vec<String> = self.value(name, "a list of strings")?;
+        self.check(name, Tags::from_words(words.iter().map(String::as_str)).and_then(not_empty))
     }
 
     /// Takes labels: an object whose values are strings.
@@ -311,6 +317,10 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     fn check<T>(&mut self, name: &str, outcome: Result<T, String>) -> Option<T> {
         outcome.map_err(|reason| self.refuse(name, reason)).ok()
     }
+}
+
+fn not_empty(tags: Tags) -> Result<Tags, String> {
+    if tags.is_empty() { Err("must not be empty".into()) } else { Ok(tags) }
 }
 
 fn check_label(label: &str, value: Option<String>) -> Result<String, String> {

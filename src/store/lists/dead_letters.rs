@@ -4,9 +4,9 @@
 //! rows.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +71,8 @@ pub struct DeadLetterFilter {
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
     #[serde(skip)]
     pub replayed: Option<bool>,
 }
@@ -79,7 +81,8 @@ impl DeadLetterFilter {
     /// Returns whether rows must be read and discarded. An event has few dead letters, so its own are
     /// always all read.
     fn needs_scan(&self) -> bool {
-        let is_narrowed = self.reason.is_some() || self.since.is_some() || self.replayed.is_some();
+        let is_narrowed =
+            self.reason.is_some() || self.since.is_some() || self.until.is_some() || self.replayed.is_some();
         self.event_id.is_none() && is_narrowed
     }
 
@@ -129,27 +132,6 @@ pub async fn list_dead_letters(
     Ok((rows, next))
 }
 
-/// Counts the matching dead letters within a bounded number of rows. Returns the count, and whether it is
-/// exact.
-pub async fn count_dead_letters(
-    conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    filter: &DeadLetterFilter,
-    range: Range,
-) -> QueryResult<(i64, bool)> {
-    let scan_end = scan_end(conn, scope, filter, range).await?;
-    let statement = filtered("l.id", scope, filter, range, scan_end);
-    let rows: Vec<IdRow> = statement.load(conn, &filter.order(), 0, range.scan + 1).await?;
-    let counted = rows.len() as i64;
-    Ok((counted.min(range.scan), scan_end.is_none() && counted <= range.scan))
-}
-
-/// Returns the highest id of all dead letters, or 0 if there are none.
-pub async fn last_dead_letter_id(conn: &mut AsyncPgConnection) -> QueryResult<i64> {
-    let row: IdRow = sql_query("SELECT coalesce(max(id), 0) AS id FROM waybill.dead_letters").get_result(conn).await?;
-    Ok(row.id)
-}
-
 /// Returns the last id that a bounded scan may read, or `None` if it may read to the end.
 async fn scan_end(
     conn: &mut AsyncPgConnection,
@@ -196,6 +178,9 @@ fn filtered<'a>(
     }
     if let Some(since) = filter.since {
         statement = statement.and::<Timestamptz, _>("l.created_at >=", since);
+    }
+    if let Some(until) = filter.until {
+        statement = statement.and::<Timestamptz, _>("l.created_at <", until);
     }
     match filter.replayed {
         Some(true) => statement.sql(" AND l.replayed_at IS NOT NULL"),

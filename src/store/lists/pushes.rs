@@ -8,6 +8,7 @@ use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
@@ -55,11 +56,18 @@ pub struct PushRow {
 }
 
 /// A filter for pushes. Its fields are named as in the API.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PushFilter {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub subscription_id: Option<SubscriptionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
 }
 
 impl PushFilter {
@@ -77,8 +85,9 @@ impl PushFilter {
     /// so the pushes of an event are always all read.
     fn needs_scan(&self) -> bool {
         match self.index() {
-            Index::OfEvent(_) | Index::Unhappy(_) => false,
-            Index::OfSubscription(_) => self.status.is_some(),
+            Index::OfEvent(_) => false,
+            Index::Unhappy(_) => self.since.is_some() || self.until.is_some(),
+            Index::OfSubscription(_) => self.status.is_some() || self.since.is_some() || self.until.is_some(),
             Index::ById => true,
         }
     }
@@ -136,6 +145,12 @@ pub async fn list_pushes(
     }
     if let Some(status) = filter.status {
         statement = statement.and::<Text, _>("d.status =", status.as_str());
+    }
+    if let Some(since) = filter.since {
+        statement = statement.and::<Timestamptz, _>("e.created_at >=", since);
+    }
+    if let Some(until) = filter.until {
+        statement = statement.and::<Timestamptz, _>("e.created_at <", until);
     }
     let rows: Vec<PushRow> = statement.load(conn, &filter.index().order(), 0, limit).await?;
     let next = page_end(&rows, limit, |row| row.id.0).or(scan_end);
