@@ -40,7 +40,7 @@ async fn a_cursor_of_a_lost_history_is_refused() {
     database::execute(&app.url, "DELETE FROM waybill.histories WHERE first_id > 0").await;
     pretend_to_be_restored(&app.url).await;
     app.engine().check_history().await.expect("it is noticed");
-    for list in ["/events", "/deliveries", "/logs", "/dead-letters", "/subscriptions", "/replays"] {
+    for list in ["/events", "/deliveries", "/logs", "/dead-letters", "/subscriptions", "/operations"] {
         let reply = app.get(&format!("{list}?after={lost}")).await;
         assert!(reply.text.contains("the database was restored"), "{reply:?}");
         reply.names(&["after"]);

@@ -21,7 +21,7 @@ use crate::store::statement::statement;
 
 /// The rows that an operation is about.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target<'a> {
+pub enum Target<'a> {
     /// Events with one of `statuses`.
     Events { filter: &'a EventFilter, statuses: &'a [Status] },
     /// Events that workers hold, and whose lease has expired or whose worker has given no sign of life for
@@ -35,7 +35,7 @@ pub(crate) enum Target<'a> {
 
 /// The part of a table to search.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Walk {
+pub struct Walk {
     /// The first row has a higher id.
     pub after: i64,
     /// The highest id to return.
@@ -48,7 +48,7 @@ pub(crate) struct Walk {
 
 /// The result of a search.
 #[derive(Debug, Default)]
-pub(crate) struct Candidates {
+pub struct Candidates {
     /// In ascending order.
     pub ids: Vec<i64>,
     /// The position of the next search. `None` if there are no more rows.
@@ -66,7 +66,7 @@ pub(crate) async fn last_id(conn: &mut AsyncPgConnection, target: Target<'_>) ->
 }
 
 /// Searches for the next rows that an operation is about.
-pub(crate) async fn find_candidates(
+pub async fn find_candidates(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     target: Target<'_>,

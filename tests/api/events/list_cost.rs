@@ -51,7 +51,7 @@ fn filters() -> Vec<(&'static str, EventFilter)> {
         ("type", EventFilter { event_type: Some("rare".into()), ..any() }),
         ("worker", EventFilter { worker_id: Some("rare:1".into()), ..any() }),
         ("pending", EventFilter { status: Some(Status::Pending), ..any() }),
-        ("created", EventFilter { created_before: Some(DateTime::UNIX_EPOCH), ..any() }),
+        ("created", EventFilter { until: Some(DateTime::UNIX_EPOCH), ..any() }),
     ]
 }
 
