@@ -143,7 +143,12 @@ pub(crate) const SECRETS: i64 = 10;
 pub(crate) const SECRET_OVERLAP_SECONDS: i64 = 604_800;
 /// The default time that an old secret stays in use beside the new one, in seconds: 1 day.
 pub(crate) const DEFAULT_SECRET_OVERLAP_SECONDS: i64 = 86_400;
-/// The allowed rate of a bulk replay, in dead letters per second.
-pub(crate) const REPLAYS_PER_SECOND: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
-/// The default rate of a bulk replay, in dead letters per second.
-pub(crate) const DEFAULT_REPLAYS_PER_SECOND: f64 = 10.0;
+
+// Limits and defaults of operations.
+
+/// The allowed rate of an operation, in deliveries or dead letters per second.
+pub(crate) const OPERATION_PER_SECOND: std::ops::RangeInclusive<f64> = 0.1..=10_000.0;
+/// The default rate of an operation, in deliveries or dead letters per second.
+pub(crate) const DEFAULT_OPERATION_PER_SECOND: f64 = 500.0;
+/// The maximum number of operations of a namespace that run at once.
+pub(crate) const RUNNING_OPERATIONS: i64 = 100;

@@ -8,7 +8,7 @@ use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
@@ -56,13 +56,18 @@ pub struct PushRow {
 }
 
 /// A filter for pushes. Its fields are named as in the API.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PushFilter {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub subscription_id: Option<SubscriptionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
     /// The time range of the publication of their events.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
 }
 

@@ -1,7 +1,7 @@
 //! Pushes that succeed, fail and are replayed.
 
 use serde_json::{Value, json};
-use waybill::background::replayer;
+use waybill::background::operation_runner;
 
 use crate::contract::witness::CheckedServer;
 use crate::support::receiver::{Receiver, Reply};
@@ -69,7 +69,7 @@ async fn replay_many(server: &CheckedServer<'_>, receiver: &Receiver) {
     server.post("/dead-letters/replay", &count).await.expect(200);
     let order = json!({"filter": {"since": "2020-01-01T00:00:00Z"}, "by": "night shift", "rate_per_second": 0.1});
     let id = server.post("/dead-letters/replay", &order).await.expect(202).json()["id"].clone();
-    replayer::run_once(server.app.engine()).await.expect("a round");
+    operation_runner::run_once(server.app.engine()).await.expect("a round");
     let replay = server.get(&format!("/replays/{id}")).await.expect(200).json();
     assert_eq!((&replay["status"], &replay["replayed"]), (&json!("RUNNING"), &json!(1)));
     server.post_empty(&format!("/replays/{id}/cancel")).await.expect(200);
