@@ -104,7 +104,7 @@ impl Engine {
     ) -> Result<(i64, i64, bool), Error> {
         let until = last_dead_letter_id(conn).await?;
         let scan = self.settings().list_scan_rows;
-        let page = Page { descending: false, after: None, max_id: Some(until), limit: 1, scan };
+        let page = Page { descending: false, after: None, limit: 1, scan };
         let open = DeadLetterFilter { replayed: Some(false), ..filter };
         let (matched, is_exact) = count_dead_letters(conn, scope, &open, page).await?;
         Ok((until, matched, is_exact))
@@ -122,9 +122,11 @@ async fn work_off(
     let filter = DeadLetterFilter { replayed: Some(false), ..filter };
     let limit = (job.rate_per_second / ROUNDS_PER_SECOND).ceil().clamp(1.0, MAX_PER_ROUND) as i64;
     let scan = engine.settings().list_scan_rows;
-    let page = Page { descending: false, after: Some(job.last_id), max_id: Some(job.until_id), limit, scan };
+    let page = Page { descending: false, after: Some(job.last_id), limit, scan };
     let scope = Scope { actor: job.requested_by.clone(), ..engine.scope() };
-    let (letters, next) = list_dead_letters(conn, &scope, &filter, page).await?;
+    let (mut letters, next) = list_dead_letters(conn, &scope, &filter, page).await?;
+    letters.retain(|letter| letter.id <= job.until_id);
+    let next = next.filter(|next| *next < job.until_id);
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
     let deliveries: Vec<DeliveryId> = letters.iter().map(|letter| letter.delivery_id).collect();
     let mut changes = ChangeSet::load(conn, &scope, &deliveries).await?;

@@ -121,7 +121,7 @@ impl Engine {
         after: Option<i64>,
     ) -> Result<(Vec<EventId>, Option<i64>), Error> {
         let scan = self.settings().list_scan_rows;
-        let page = Page { descending: false, after, max_id: None, limit: EVENTS_PER_PAGE, scan };
+        let page = Page { descending: false, after, limit: EVENTS_PER_PAGE, scan };
         let (engine, scope) = (self.clone(), scope.clone());
         self.detached(async move {
             let mut conn = engine.database().connection().await?;

@@ -14,7 +14,7 @@ use diesel::pg::Pg;
 use diesel::serialize::ToSql;
 use diesel::sql_types::{Array, BigInt, HasSqlType, Integer, Text, Timestamptz};
 use diesel_async::AsyncPgConnection;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
@@ -24,14 +24,21 @@ use crate::store::lists::pages::{IdRow, Page, page_end};
 use crate::store::tables::event_columns::{EventColumns, EventRow, WorkColumns};
 
 /// A filter for events. Its fields are named as in the API.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventFilter {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub event_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
 }
 
@@ -204,11 +211,11 @@ impl<'a> Listing<'a> {
         if let Some(worker_id) = &filter.worker_id {
             listing = listing.and::<Text, _>("d.worker_id =", worker_id.as_str());
         }
-        if let Some(since) = filter.since {
-            listing = listing.and::<Timestamptz, _>("e.created_at >=", since);
+        if let Some(time) = filter.since {
+            listing = listing.and::<Timestamptz, _>("e.created_at >=", time);
         }
-        if let Some(until) = filter.until {
-            listing = listing.and::<Timestamptz, _>("e.created_at <", until);
+        if let Some(time) = filter.until {
+            listing = listing.and::<Timestamptz, _>("e.created_at <", time);
         }
         listing
     }
