@@ -44,7 +44,7 @@ pub(crate) const DEFAULT_LEASE_SECONDS: i64 = 300;
 /// No sequence of the database goes further.
 pub(crate) const ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
 /// The allowed lease ids.
-pub(crate) const LEASE_ID: std::ops::RangeInclusive<i64> = ID;
+pub(crate) const LEASE_ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
 /// How long a claim may wait for an event, in seconds.
 pub(crate) const WAIT_SECONDS: std::ops::RangeInclusive<i64> = 0..=60;
 /// The maximum number of events in a batch: published, claimed or settled.

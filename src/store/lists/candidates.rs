@@ -48,8 +48,8 @@ pub struct Walk {
 
 impl Walk {
     fn page(&self) -> Page {
-        let Walk { after, until, limit, scan } = *self;
-        Page { descending: false, after: Some(after), max_id: Some(until), limit, scan }
+        let Walk { after, limit, scan, .. } = *self;
+        Page { descending: false, after: Some(after), limit, scan }
     }
 }
 
@@ -220,12 +220,12 @@ fn event_rows<'a>(
     match (&filter.correlation_id, unhappy) {
         (Some(correlation_id), _) => {
             let range = IndexRange { column: "e.correlation_id", id: "e.id" };
-            let query = select(query, &range, EVENT_COLUMNS, &from_events);
+            let query = select(query, &range, EVENT_COLUMNS, &from_events, walk);
             along(query.and_range::<Text, _>(&range, correlation_id.clone(), &walk.page()), &range, walk)
         }
         (None, Some(status)) => {
             let range = IndexRange { column: "d.unhappy_status", id: "d.id" };
-            let query = select(query, &range, EVENT_COLUMNS, &from_unhappy);
+            let query = select(query, &range, EVENT_COLUMNS, &from_unhappy, walk);
             along(query.and_range::<Text, _>(&range, status.as_str(), &walk.page()), &range, walk)
         }
         (None, None) => by_id(query, "e.id", EVENT_COLUMNS, &from_events, walk),
@@ -241,6 +241,7 @@ fn held_rows(query: FilteredQuery<'_>, walk: Walk) -> FilteredQuery<'_> {
              FROM waybill.lease_watch, unnest(delivery_ids) AS watched(id) WHERE true"
         ))
         .and_page("watched.id", &walk.page())
+        .and::<BigInt, _>("watched.id <=", walk.until)
         .sql(" ORDER BY watched.id LIMIT ")
         .bind::<BigInt, _>(walk.scan)
         .sql(&format!(
@@ -267,15 +268,16 @@ fn push_rows<'a>(
                 " AND subscription_id IS NOT NULL OFFSET 0) d CROSS JOIN LATERAL {EVENT_OF_DELIVERY} WHERE true"
             ))
             .and_page("d.id", &walk.page())
+        .and::<BigInt, _>("d.id <=", walk.until)
             .sql(" ORDER BY d.id"),
         (None, Some(subscription_id), _) => {
             let range = IndexRange { column: "d.subscription_id", id: "d.id" };
-            let query = select(query, &range, PUSH_COLUMNS, &from);
+            let query = select(query, &range, PUSH_COLUMNS, &from, walk);
             along(query.and_range::<BigInt, _>(&range, subscription_id, &walk.page()), &range, walk)
         }
         (None, None, Some(status)) => {
             let range = IndexRange { column: "d.unhappy_status", id: "d.id" };
-            let query = select(query, &range, PUSH_COLUMNS, &from).sql(" AND d.subscription_id IS NOT NULL");
+            let query = select(query, &range, PUSH_COLUMNS, &from, walk).sql(" AND d.subscription_id IS NOT NULL");
             along(query.and_range::<Text, _>(&range, status.as_str(), &walk.page()), &range, walk)
         }
         (None, None, None) => by_id(query, "d.id", PUSH_COLUMNS, &from, walk),
@@ -289,13 +291,21 @@ fn dead_letter_rows<'a>(query: FilteredQuery<'a>, filter: &DeadLetterFilter, wal
         (None, None) => return by_id(query, "l.id", DEAD_LETTER_COLUMNS, "waybill.dead_letters l", walk),
     };
     let range = IndexRange { column, id: "l.id" };
-    let query = select(query, &range, DEAD_LETTER_COLUMNS, "waybill.dead_letters l");
+    let query = select(query, &range, DEAD_LETTER_COLUMNS, "waybill.dead_letters l", walk);
     along(query.and_range::<BigInt, _>(&range, value, &walk.page()), &range, walk)
 }
 
-fn select<'a>(query: FilteredQuery<'a>, range: &IndexRange, columns: &str, from: &str) -> FilteredQuery<'a> {
+fn select<'a>(
+    query: FilteredQuery<'a>,
+    range: &IndexRange,
+    columns: &str,
+    from: &str,
+    walk: Walk,
+) -> FilteredQuery<'a> {
     let IndexRange { column, id } = range;
-    query.sql(&format!("SELECT {id}, {column} AS range_key, {columns} FROM {from} WHERE true"))
+    query
+        .sql(&format!("SELECT {id}, {column} AS range_key, {columns} FROM {from} WHERE true"))
+        .and::<BigInt, _>(&format!("{id} <="), walk.until)
 }
 
 /// Appends the order of an index range.
@@ -307,6 +317,7 @@ fn by_id<'a>(query: FilteredQuery<'a>, id: &str, columns: &str, from: &str, walk
     query
         .sql(&format!("SELECT {id}, {id} AS range_key, {columns} FROM {from} WHERE true"))
         .and_page(id, &walk.page())
+        .and::<BigInt, _>(&format!("{id} <="), walk.until)
         .sql(&format!(" ORDER BY {id}"))
 }
 

@@ -83,8 +83,9 @@ impl DeadLetterFilter {
     /// Returns whether rows must be read and discarded. An event has few dead letters, so its own are
     /// always all read.
     fn needs_scan(&self) -> bool {
-        let has_time = self.since.is_some() || self.until.is_some();
-        self.event_id.is_none() && (has_time || self.reason.is_some() || self.replayed.is_some())
+        let is_narrowed =
+            self.reason.is_some() || self.since.is_some() || self.until.is_some() || self.replayed.is_some();
+        self.event_id.is_none() && is_narrowed
     }
 
     /// Returns the index range to read and its value, or `None` for the index by id.

@@ -210,11 +210,11 @@ impl<'a> Listing<'a> {
         if let Some(worker_id) = &filter.worker_id {
             listing = listing.and::<Text, _>("d.worker_id =", worker_id.as_str());
         }
-        if let Some(since) = filter.since {
-            listing = listing.and::<Timestamptz, _>("e.created_at >=", since);
+        if let Some(time) = filter.since {
+            listing = listing.and::<Timestamptz, _>("e.created_at >=", time);
         }
-        if let Some(until) = filter.until {
-            listing = listing.and::<Timestamptz, _>("e.created_at <", until);
+        if let Some(time) = filter.until {
+            listing = listing.and::<Timestamptz, _>("e.created_at <", time);
         }
         listing
     }

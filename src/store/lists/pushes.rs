@@ -64,7 +64,6 @@ pub struct PushFilter {
     pub subscription_id: Option<SubscriptionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
-    /// The time range of the publication of their events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,11 +84,10 @@ impl PushFilter {
     /// Returns whether rows must be read and discarded. An event has at most one push per subscription,
     /// so the pushes of an event are always all read.
     fn needs_scan(&self) -> bool {
-        let has_time = self.since.is_some() || self.until.is_some();
         match self.index() {
             Index::OfEvent(_) => false,
-            Index::Unhappy(_) => has_time,
-            Index::OfSubscription(_) => has_time || self.status.is_some(),
+            Index::Unhappy(_) => self.since.is_some() || self.until.is_some(),
+            Index::OfSubscription(_) => self.status.is_some() || self.since.is_some() || self.until.is_some(),
             Index::ById => true,
         }
     }
@@ -148,7 +146,7 @@ pub async fn pushes_of_event(
     limit: i64,
 ) -> QueryResult<Vec<PushRow>> {
     let filter = PushFilter { event_id: Some(event_id), ..PushFilter::default() };
-    let page = Page { descending: false, after: None, max_id: None, limit, scan: limit };
+    let page = Page { descending: false, after: None, limit, scan: limit };
     Ok(list_pushes(conn, scope, &filter, page).await?.0)
 }
 
