@@ -133,8 +133,8 @@ async fn interfere(app: &App, ids: i64, rounds: u64) {
             0 | 1 => expect_one_of(app.operate(id, "reset").await.status, &[200, 409]),
             2 => expect_one_of(app.operate(id, "retry").await.status, &[200, 409]),
             3 => expect_one_of(app.operate(id, "cancel").await.status, &[200, 409]),
-            4 => expect_one_of(app.post_empty("/events/reset?stale_for=1").await.status, &[200]),
-            5 => expect_one_of(app.post_empty("/events/retry").await.status, &[200]),
+            4 => drop(app.operate_on_all("/events/reset", json!({"stale_for_seconds": 1})).await),
+            5 => drop(app.operate_on_all("/events/retry", json!({})).await),
             6 => {
                 app.advance(1);
                 app.reap().await;
@@ -162,7 +162,7 @@ async fn run_with_interference(app: &App, rounds: u64) {
     ledger::check(app).await;
     let picked = app.count("SELECT count(*) FROM waybill.event_log WHERE action = 'PICKED'").await;
     assert_eq!(picked as u64, claims.load(Ordering::Relaxed), "every claim is logged, and nothing else");
-    app.post_empty("/events/reset?stale_for=0").await.expect(200);
+    app.operate_on_all("/events/reset", json!({"stale_for_seconds": 0})).await;
     finish_all(app).await;
     assert_eq!(app.count("SELECT count(*) FROM waybill.ready").await, 0);
     let open = "SELECT count(*) FROM waybill.deliveries WHERE status IN ('PENDING', 'PROCESSING')";

@@ -30,6 +30,7 @@ pub(crate) mod json;
 pub mod lease;
 pub(crate) mod limits;
 pub(crate) mod matching;
+pub mod operation;
 pub(crate) mod path;
 pub(crate) mod raw_entries;
 pub(crate) mod repeat;

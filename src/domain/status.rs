@@ -1,9 +1,9 @@
 //! The states of a delivery.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The state of a delivery. The transitions are in `docs/state-machine.md`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Status {
     /// The delivery waits for a worker, for its due time, or behind an earlier event of its key.

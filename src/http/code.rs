@@ -34,7 +34,7 @@ pub struct CodeInfo {
     /// The text for people, which is `title` and `error` in a problem.
     pub title: &'static str,
     /// Whether the same request may be sent again. Some requests decide this for themselves; see
-    /// [`super::problem::Problem::may_be_repeated`].
+    /// [`super::problem::Problem::of_repeatable`].
     pub retryable: bool,
     pub effect: Effect,
     /// When the code occurs.

@@ -25,7 +25,7 @@ use crate::store::lists::dead_letters::{self, DeadLetterFilter, DeadLetterRow, W
 pub(crate) const CONFIGS: &str = "current, original";
 
 #[derive(Serialize)]
-struct DeadLetterView<'a> {
+pub(crate) struct DeadLetterView<'a> {
     id: i64,
     delivery_id: DeliveryId,
     event_id: EventId,
@@ -59,7 +59,7 @@ struct Snapshots<'a> {
 }
 
 impl<'a> DeadLetterView<'a> {
-    fn of(row: &'a DeadLetterRow) -> Self {
+    pub(crate) fn of(row: &'a DeadLetterRow) -> Self {
         DeadLetterView {
             id: row.id,
             delivery_id: row.delivery_id,

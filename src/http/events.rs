@@ -166,8 +166,8 @@ pub(crate) async fn list_events(
     }))
 }
 
-/// Reads the filters of lists and bulk operations.
-pub(crate) fn read_filter(query: &mut Query) -> EventFilter {
+/// Reads the filters of a list.
+fn read_filter(query: &mut Query) -> EventFilter {
     let (since, until) = query.time_range();
     EventFilter {
         status: query.choice("status", Status::parse, STATES),

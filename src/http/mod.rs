@@ -24,10 +24,10 @@ pub(crate) mod metrics;
 pub(crate) mod new_event;
 pub(crate) mod openapi_json;
 pub(crate) mod operate;
+pub(crate) mod operations;
 pub mod problem;
 pub(crate) mod problem_pages;
 pub(crate) mod query;
-pub(crate) mod replays;
 pub(crate) mod request_id;
 pub(crate) mod scope;
 pub(crate) mod sent_claims;
@@ -77,8 +77,9 @@ pub fn routes() -> Vec<Endpoint> {
         get_with_effect("/events/subscribe", repeatable(claims::claim_event)),
         repeatable_post("/events/claim", claims::claim_events),
         repeatable_post("/events/settle", settle::settle_events),
-        post("/events/reset", operate::reset_stale),
-        post("/events/retry", operate::retry_events),
+        post("/events/reset", operations::reset_events),
+        post("/events/retry", operations::retry_events),
+        post("/events/cancel", operations::cancel_events),
         repeatable_post("/events/{id}/complete", work::complete_event),
         repeatable_post("/events/{id}/heartbeat", work::extend_lease),
         repeatable_post("/events/{id}/start", work::start_event),
@@ -97,17 +98,19 @@ pub fn routes() -> Vec<Endpoint> {
         post("/subscriptions/{id}/test", subscriptions::test_subscription),
         repeatable_post("/subscriptions/{id}/resume", subscriptions::resume_subscription),
         read("/deliveries", deliveries::list_deliveries),
+        post("/deliveries/retry", operations::retry_deliveries),
+        post("/deliveries/cancel", operations::cancel_deliveries),
         read("/deliveries/{id}", deliveries::get_delivery),
         post("/deliveries/{id}/retry", deliveries::retry_delivery),
         repeatable_post("/deliveries/{id}/cancel", deliveries::cancel_delivery),
         post("/deliveries/{id}/dead-letter", deliveries::dead_letter_delivery),
         read("/dead-letters", dead_letters::list_dead_letters),
-        post("/dead-letters/replay", replays::start_replay),
+        post("/dead-letters/replay", operations::replay_dead_letters),
         read("/dead-letters/{id}", dead_letters::get_dead_letter),
         post("/dead-letters/{id}/replay", dead_letters::replay_dead_letter),
-        read("/replays", replays::list_replays),
-        read("/replays/{id}", replays::get_replay),
-        repeatable_post("/replays/{id}/cancel", replays::cancel_replay),
+        read("/operations", operations::list_operations),
+        read("/operations/{id}", operations::get_operation),
+        repeatable_post("/operations/{id}/cancel", operations::cancel_operation),
         read("/logs", logs::list_log_entries),
         read("/workers", workers::list_workers),
         read("/tags", tags::list_tags),

@@ -25,10 +25,11 @@ pub fn code_of(error: &Error) -> Code {
         Error::SubscriptionNotFound(_) => Code::SubscriptionNotFound,
         Error::DeliveryNotFound(_) => Code::DeliveryNotFound,
         Error::DeadLetterNotFound(_) => Code::DeadLetterNotFound,
-        Error::ReplayNotFound(_) => Code::OperationNotFound,
+        Error::OperationNotFound(_) => Code::OperationNotFound,
         Error::NotReplayable { .. } => Code::NotReplayable,
         Error::TooManySubscriptions(_) => Code::TooManySubscriptions,
         Error::TooManySecrets(_) => Code::TooManySecrets,
+        Error::TooManyOperations(_) => Code::TooManyOperations,
         Error::VersionMismatch { .. } => Code::PreconditionFailed,
         Error::Refused(Refusal::NotClaimed) => Code::NotClaimed,
         Error::Refused(Refusal::LeaseLost) => Code::LeaseLost,
@@ -86,10 +87,14 @@ impl Problem {
         Problem { code, fields }
     }
 
-    /// Allows the client to send the same request again, whatever its outcome was.
-    #[must_use]
-    pub fn may_be_repeated(self) -> Self {
-        self.with("retryable", true)
+    /// Returns the problem of a request that has the same effect if it is sent twice: it may be sent again
+    /// even if its outcome is unknown.
+    pub(crate) fn of_repeatable(error: &Error) -> Self {
+        let problem = Problem::from(error);
+        match error {
+            Error::OutcomeUnknown(_) => problem.with("retryable", true),
+            _ => problem,
+        }
     }
 
     /// Adds a field.
@@ -153,7 +158,8 @@ impl From<&Error> for Problem {
             | Error::SubscriptionNotFound(_)
             | Error::DeliveryNotFound(_)
             | Error::DeadLetterNotFound(_)
-            | Error::ReplayNotFound(_)
+            | Error::OperationNotFound(_)
+            | Error::TooManyOperations(_)
             | Error::NotReplayable { .. }
             | Error::TooManySubscriptions(_)
             | Error::TooManySecrets(_)
@@ -176,15 +182,10 @@ impl ResponseError for Error {
     }
 }
 
-/// Returns the response to a request that has the same effect if it is sent twice, with its error: it may
-/// be sent again even if its outcome is unknown.
+/// Logs the error of a request that has the same effect if it is sent twice, and returns its response.
 pub(crate) fn respond_to_repeatable(error: Error) -> HttpResponse {
     log_cause(&error);
-    let problem = Problem::from(&error);
-    match error {
-        Error::OutcomeUnknown(_) => problem.may_be_repeated().respond(),
-        _ => problem.respond(),
-    }
+    Problem::of_repeatable(&error).respond()
 }
 
 /// Logs what the problem of an error does not tell the client.

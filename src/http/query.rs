@@ -72,7 +72,7 @@ impl PageQuery {
         let PageQuery { after, limit, descending } = self;
         let cursors = ListCursors::new(engine, list, numbers, descending, filter)?;
         let after = cursors.position(after).await?;
-        Ok((Page { descending, after, max_id: None, limit, scan: engine.settings().list_scan_rows }, cursors))
+        Ok((Page { descending, after, limit, scan: engine.settings().list_scan_rows }, cursors))
     }
 
     /// Returns the page of a list that is in the order of names, and the cursors of that list.

@@ -105,7 +105,7 @@ impl<'a> ResultView<'a> {
 /// Returns the problem of an error for a place inside a response, which has a status of its own.
 fn problem_fields(error: &Error) -> Map<String, Value> {
     log_cause(error);
-    let mut fields = Problem::from(error).into_fields();
+    let mut fields = Problem::of_repeatable(error).into_fields();
     fields.remove("status");
     fields
 }

@@ -162,13 +162,14 @@ impl Worker<'_> {
     async fn operate(&mut self) {
         let ids: Vec<i64> = self.promises.published.lock().expect("no panic").iter().rev().take(50).copied().collect();
         let Some(id) = self.rng.pick(&ids).copied() else { return };
-        let path = match self.rng.below(4) {
-            0 => format!("/events/{id}/reset"),
-            1 => format!("/events/{id}/cancel"),
-            2 => format!("/events/{id}/retry"),
-            _ => "/events/reset?stale_for=1".to_owned(),
+        let (path, body) = match self.rng.below(5) {
+            0 => (format!("/events/{id}/reset"), json!({})),
+            1 => (format!("/events/{id}/cancel"), json!({})),
+            2 => (format!("/events/{id}/retry"), json!({})),
+            3 => ("/events/retry".to_owned(), json!({"filter": {}})),
+            _ => ("/events/reset".to_owned(), json!({"filter": {"stale_for_seconds": 1}})),
         };
         let server = self.any_server();
-        self.servers.post(server, &path, &json!({})).await;
+        self.servers.post(server, &path, &body).await;
     }
 }

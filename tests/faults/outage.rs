@@ -37,13 +37,16 @@ fn calls(id: i64) -> Vec<(&'static str, String, Option<Value>)> {
         ("POST", of_event("reset"), None),
         ("POST", of_event("retry"), None),
         ("POST", of_event("cancel"), None),
-        ("POST", "/events/reset".into(), None),
-        ("POST", "/events/retry".into(), None),
+        post("/events/reset".into(), &json!({"filter": {}})),
+        post("/events/retry".into(), &json!({"filter": {}})),
+        post("/events/cancel".into(), &json!({"filter": {}, "dry_run": true})),
+        post("/operations/1/cancel".into(), &json!({})),
         get(&format!("/events/{id}")),
         get("/events"),
         get("/logs"),
         get("/workers"),
         get("/tags"),
+        get("/operations"),
         get("/ready"),
     ]
 }

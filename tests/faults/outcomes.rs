@@ -2,7 +2,9 @@
 //! may have had one is reported as `outcome_unknown`.
 
 use serde_json::{Value, json};
+use waybill::background::operation_runner;
 
+use crate::support::operations::all_that_match;
 use crate::support::wire::{Cut, DatabaseProxy};
 use crate::support::work::{Claim, Naming};
 use crate::support::{App, Options, Reply, database, ledger};
@@ -205,25 +207,36 @@ async fn an_operators_call_is_refused_if_lost_before_the_commit_and_unknown_afte
     assert_eq!(app.event(id).await["status"], "CANCELLED");
 }
 
-/// Bulk operations work in steps. When a later step fails, the response does not deny what the
-/// earlier steps did.
+/// What a step changes and what it counts are committed together.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bulk_operation_that_is_lost_halfway_has_an_unknown_outcome() {
+async fn a_step_of_an_operation_that_is_lost_is_repeated_and_counted_once() {
     const EVENTS: i64 = 700;
+    for (part, cut) in [("BEGIN", Cut::Before), (SAVE, Cut::After), ("COMMIT", Cut::Before), ("COMMIT", Cut::After)] {
+        let (app, proxy) = app_behind_a_proxy().await;
+        let events: Vec<Value> = (0..EVENTS).map(|_| event("a job")).collect();
+        app.post("/events/batch", &json!({"events": events})).await.expect(201);
+        let started = app.start_operation("/events/cancel", &all_that_match(&json!({}))).await;
+        proxy.cut_at(part, cut);
+        operation_runner::run_once(app.engine()).await.expect_err("the connection is lost");
+        assert!(proxy.was_cut(), "{part}");
+        let over = app.until_complete(&started).await;
+        assert_eq!(
+            (&over["done"], &over["skipped"], &over["failed"]),
+            (&json!(EVENTS), &json!(0), &json!(0)),
+            "{part}"
+        );
+        let lines = "SELECT count(*) FROM waybill.event_log WHERE action = 'CANCELLED'";
+        assert_eq!(app.count(lines).await, EVENTS, "{part}");
+        ledger::check(&app).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_whose_start_is_lost_after_the_commit_has_an_unknown_outcome() {
     let (app, proxy) = app_behind_a_proxy().await;
-    let events: Vec<Value> = (0..EVENTS).map(|_| event("a job")).collect();
-    app.post("/events/batch", &json!({"events": events})).await.expect(201);
-    let failed = app.claim_batch("a", "w:1", EVENTS as usize).await;
-    let failed = failed.iter().map(|event| json!({"event_id": event["id"], "action": "fail", "retryable": false}));
-    let results = json!({"worker_id": "w:1", "settlements": failed.collect::<Vec<_>>()});
-    app.post("/events/settle", &results).await.expect(200);
-    let retried = async || app.count("SELECT count(*) FROM waybill.deliveries WHERE status = 'PENDING'").await;
-    proxy.cut_at("BEGIN", Cut::Before);
-    app.post_empty("/events/retry").await.problem(503, "database_unavailable");
-    assert_eq!(retried().await, 0);
-    proxy.cut_after(1, "BEGIN", Cut::Before);
-    assert_outcome_unknown(app.post_empty("/events/retry").await, Repeat::Unsafe);
-    assert_eq!(retried().await, 500, "the first step is done");
-    app.post_empty("/events/retry").await.expect(200);
-    assert_eq!(retried().await, EVENTS);
+    proxy.cut_at("-- insert_operation", Cut::After);
+    app.post("/events/retry", &json!({"filter": {}})).await.problem(503, "database_unavailable");
+    proxy.cut_at("COMMIT", Cut::After);
+    assert_outcome_unknown(app.post("/events/retry", &json!({"filter": {}})).await, Repeat::Unsafe);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.operations").await, 1);
 }

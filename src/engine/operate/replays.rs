@@ -96,27 +96,17 @@ async fn find(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> Result<De
     find_dead_letters(conn, scope, &[id]).await?.pop().ok_or(Error::DeadLetterNotFound(id))
 }
 
-/// Replays many dead letters. Returns the number that were replayed and the number that could not be. Dead
-/// letters that another request has replayed in the meantime count as neither.
+/// Replays many dead letters. Returns the number that were replayed.
 pub(crate) async fn replay_many(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     changes: &mut ChangeSet,
     ids: &[i64],
     order: &ReplayOrder,
-) -> Result<(i64, i64), Error> {
+) -> Result<usize, Error> {
     changes.find_orphans(conn).await?;
-    let (mut replayed, mut skipped) = (0, 0);
-    for letter in find_dead_letters(conn, scope, ids).await? {
-        if letter.replayed_at.is_some() {
-            continue;
-        }
-        match replay(changes, &letter, order, None) {
-            Ok(()) => replayed += 1,
-            Err(_) => skipped += 1,
-        }
-    }
-    Ok((replayed, skipped))
+    let letters = find_dead_letters(conn, scope, ids).await?;
+    Ok(letters.iter().filter(|letter| replay(changes, letter, order, None).is_ok()).count())
 }
 
 /// FAILED or CANCELLED → PENDING, for the delivery of a dead letter. The delivery, if it still exists, must

@@ -4,9 +4,9 @@
 //! rows.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use serde::{Deserialize, Serialize};
 
@@ -83,8 +83,9 @@ impl DeadLetterFilter {
     /// Returns whether rows must be read and discarded. An event has few dead letters, so its own are
     /// always all read.
     fn needs_scan(&self) -> bool {
-        let has_time = self.since.is_some() || self.until.is_some();
-        self.event_id.is_none() && (has_time || self.reason.is_some() || self.replayed.is_some())
+        let is_narrowed =
+            self.reason.is_some() || self.since.is_some() || self.until.is_some() || self.replayed.is_some();
+        self.event_id.is_none() && is_narrowed
     }
 
     /// Returns the index range to read and its value, or `None` for the index by id.
@@ -117,27 +118,6 @@ pub async fn list_dead_letters(
     let rows: Vec<DeadLetterRow> = statement.load(conn, &filter.order(&page), 0, page.limit).await?;
     let next = page_end(&rows, page.limit, |row| row.id).or(scan_end);
     Ok((rows, next))
-}
-
-/// Counts the matching dead letters within a bounded number of rows. Returns the count, and whether it is
-/// exact.
-pub async fn count_dead_letters(
-    conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    filter: &DeadLetterFilter,
-    page: Page,
-) -> QueryResult<(i64, bool)> {
-    let scan_end = scan_end(conn, scope, filter, page).await?;
-    let statement = filtered("l.id", scope, filter, page, scan_end);
-    let rows: Vec<IdRow> = statement.load(conn, &filter.order(&page), 0, page.scan + 1).await?;
-    let counted = rows.len() as i64;
-    Ok((counted.min(page.scan), scan_end.is_none() && counted <= page.scan))
-}
-
-/// Returns the highest id of all dead letters, or 0 if there are none.
-pub async fn last_dead_letter_id(conn: &mut AsyncPgConnection) -> QueryResult<i64> {
-    let row: IdRow = sql_query("SELECT coalesce(max(id), 0) AS id FROM waybill.dead_letters").get_result(conn).await?;
-    Ok(row.id)
 }
 
 /// Returns the last id that a bounded scan may read, or `None` if it may read to the end.

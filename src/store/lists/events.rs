@@ -14,9 +14,8 @@ use diesel::pg::Pg;
 use diesel::serialize::ToSql;
 use diesel::sql_types::{Array, BigInt, HasSqlType, Integer, Text, Timestamptz};
 use diesel_async::AsyncPgConnection;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
@@ -24,14 +23,21 @@ use crate::store::lists::pages::{IdRow, Page, page_end};
 use crate::store::tables::event_columns::{EventColumns, EventRow, WorkColumns};
 
 /// A filter for events. Its fields are named as in the API.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventFilter {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub event_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
 }
 
@@ -103,18 +109,18 @@ pub async fn list_events(
     Ok(EventPage { events, end, total, total_is_exact })
 }
 
-/// Returns the ids of matching events, and the position of the next page if there may be
-/// more.
-pub async fn find_events(
+/// Returns the events `ids` without their payloads, ordered by id.
+pub(crate) async fn load_events(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
-    filter: &EventFilter,
-    page: Page,
-) -> QueryResult<(Vec<EventId>, Option<i64>)> {
-    let scan_end = scan_end(conn, scope, filter, page).await?;
-    let rows: Vec<IdRow> = Listing::filtered(IDS, scope, filter, page, scan_end).load(conn, 0, page.limit).await?;
-    let next = page_end(&rows, page.limit, |row| row.id).or(scan_end);
-    Ok((IdRow::ids(rows, EventId), next))
+    ids: &[i64],
+) -> QueryResult<Vec<EventRow>> {
+    let statement = FilteredQuery::new(format!("SELECT {} FROM {FROM_EVENTS} WHERE true", rows()))
+        .and::<Integer, _>("e.namespace_id =", scope.namespace)
+        .sql(" AND e.id = ANY(")
+        .bind::<Array<BigInt>, _>(ids)
+        .sql(")");
+    statement.load(conn, "e.id", 0, ids.len() as i64).await
 }
 
 /// Counts the matching events from the first page on and reads at most `scan` rows. Returns the count,
@@ -204,11 +210,11 @@ impl<'a> Listing<'a> {
         if let Some(worker_id) = &filter.worker_id {
             listing = listing.and::<Text, _>("d.worker_id =", worker_id.as_str());
         }
-        if let Some(since) = filter.since {
-            listing = listing.and::<Timestamptz, _>("e.created_at >=", since);
+        if let Some(time) = filter.since {
+            listing = listing.and::<Timestamptz, _>("e.created_at >=", time);
         }
-        if let Some(until) = filter.until {
-            listing = listing.and::<Timestamptz, _>("e.created_at <", until);
+        if let Some(time) = filter.until {
+            listing = listing.and::<Timestamptz, _>("e.created_at <", time);
         }
         listing
     }

@@ -71,13 +71,12 @@ impl<'a> FilteredQuery<'a> {
         self.sql(&format!(" AND {condition} ")).bind::<T, _>(value)
     }
 
-    /// Appends the condition that a row is behind the beginning of the page, and not above its `max_id`.
+    /// Appends the condition that a row is behind the beginning of the page.
     pub(crate) fn and_page(self, id: &str, page: &Page) -> Self {
         match page.after {
             Some(after) => self.and::<BigInt, _>(&format!("{id} {}", page.behind()), after),
             None => self,
         }
-        .and_max_id(id, page)
     }
 
     /// Appends the conditions of an index range: rows of the page with `value`.
@@ -98,14 +97,7 @@ impl<'a> FilteredQuery<'a> {
                 .sql(")"),
             None => self.and::<T, _>(&format!("{column} {behind}="), value.clone()),
         };
-        lower_bound.and::<T, _>(&format!("{column} {up_to}"), value).and_max_id(id, page)
-    }
-
-    fn and_max_id(self, id: &str, page: &Page) -> Self {
-        match page.max_id {
-            Some(max_id) => self.and::<BigInt, _>(&format!("{id} <="), max_id),
-            None => self,
-        }
+        lower_bound.and::<T, _>(&format!("{column} {up_to}"), value)
     }
 
     /// Runs the query. Skips `offset` rows and returns up to `limit` rows.

@@ -76,9 +76,6 @@ fn indexed(scope: &Scope, filter: &LogFilter, page: Page) -> event_log::BoxedQue
         (Some(after), true) => query.filter(event_log::id.lt(after)),
         (None, _) => query,
     };
-    if let Some(max_id) = page.max_id {
-        query = query.filter(event_log::id.le(max_id));
-    }
     match page.descending {
         false => query.then_order_by(event_log::id),
         true => query.then_order_by(event_log::id.desc()),

@@ -10,8 +10,6 @@ pub struct Page {
     pub descending: bool,
     /// The id behind which the page begins. `None` means the beginning of the list.
     pub after: Option<i64>,
-    /// The highest id to return, for work that leaves out what was added later.
-    pub max_id: Option<i64>,
     /// The maximum number of rows to return.
     pub limit: i64,
     /// The maximum number of rows to read for a filter without an index.

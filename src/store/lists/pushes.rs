@@ -8,7 +8,7 @@ use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
@@ -56,13 +56,17 @@ pub struct PushRow {
 }
 
 /// A filter for pushes. Its fields are named as in the API.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PushFilter {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub subscription_id: Option<SubscriptionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
-    /// The time range of the publication of their events.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
 }
 
@@ -80,11 +84,10 @@ impl PushFilter {
     /// Returns whether rows must be read and discarded. An event has at most one push per subscription,
     /// so the pushes of an event are always all read.
     fn needs_scan(&self) -> bool {
-        let has_time = self.since.is_some() || self.until.is_some();
         match self.index() {
             Index::OfEvent(_) => false,
-            Index::Unhappy(_) => has_time,
-            Index::OfSubscription(_) => has_time || self.status.is_some(),
+            Index::Unhappy(_) => self.since.is_some() || self.until.is_some(),
+            Index::OfSubscription(_) => self.status.is_some() || self.since.is_some() || self.until.is_some(),
             Index::ById => true,
         }
     }
@@ -143,7 +146,7 @@ pub async fn pushes_of_event(
     limit: i64,
 ) -> QueryResult<Vec<PushRow>> {
     let filter = PushFilter { event_id: Some(event_id), ..PushFilter::default() };
-    let page = Page { descending: false, after: None, max_id: None, limit, scan: limit };
+    let page = Page { descending: false, after: None, limit, scan: limit };
     Ok(list_pushes(conn, scope, &filter, page).await?.0)
 }
 

@@ -189,23 +189,31 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Replays of many dead letters.
-    waybill.replay_jobs (id) {
+    /// Operators' work on many rows.
+    waybill.operations (id) {
         id -> BigInt,
         namespace_id -> Integer,
+        kind -> Text,
         status -> Text,
         filter -> Json,
-        config -> Text,
-        rate_per_second -> Double,
-        requested_by -> Nullable<Text>,
+        config -> Nullable<Text>,
+        reason -> Nullable<Text>,
+        per_second -> Double,
+        actor -> Nullable<Text>,
         matched -> BigInt,
-        replayed -> BigInt,
+        matched_is_exact -> Bool,
+        done -> BigInt,
         skipped -> BigInt,
+        failed -> BigInt,
         last_id -> BigInt,
         until_id -> BigInt,
+        part_of -> Nullable<BigInt>,
+        part_last_id -> Nullable<BigInt>,
+        part_is_changed -> Bool,
         next_at -> Timestamptz,
         created_at -> Timestamptz,
-        updated_at -> Timestamptz,
+        started_at -> Nullable<Timestamptz>,
+        finished_at -> Nullable<Timestamptz>,
     }
 }
 

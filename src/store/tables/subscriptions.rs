@@ -158,9 +158,6 @@ pub(crate) async fn list_subscriptions(
         (Some(after), true) => query.filter(subscriptions::id.lt(after)),
         (None, _) => query,
     };
-    if let Some(max_id) = page.max_id {
-        query = query.filter(subscriptions::id.le(max_id));
-    }
     query = match page.descending {
         false => query.order(subscriptions::id),
         true => query.order(subscriptions::id.desc()),

@@ -123,7 +123,7 @@ async fn a_few_dead_letters_of_a_quiet_subscription_are_found_cheaply_beside_a_b
         (DeadLetterFilter { event_id: Some(EventId(2)), subscription_id: Some(SubscriptionId(7)), ..any() }, 5),
     ] {
         for descending in [false, true] {
-            let page = Page { descending, after: None, max_id: None, limit: 20, scan: 500 };
+            let page = Page { descending, after: None, limit: 20, scan: 500 };
             let scope = Scope::new(NamespaceId::DEFAULT, None);
             let list = async |conn: &mut _| list_dead_letters(conn, &scope, &filter, page).await;
             let ((rows, _), buffers) = app.buffers_of(list).await;

@@ -134,7 +134,7 @@ async fn a_few_deliveries_of_a_quiet_subscription_are_found_cheaply_beside_a_bus
     for (subscription_id, expected) in [(7, 5), (8, 20)] {
         let filter = PushFilter { subscription_id: Some(SubscriptionId(subscription_id)), ..PushFilter::default() };
         for descending in [false, true] {
-            let page = Page { descending, after: None, max_id: None, limit: 20, scan: 500 };
+            let page = Page { descending, after: None, limit: 20, scan: 500 };
             let scope = Scope::new(NamespaceId::DEFAULT, None);
             let list = async |conn: &mut _| list_pushes(conn, &scope, &filter, page).await;
             let ((rows, _), buffers) = app.buffers_of(list).await;

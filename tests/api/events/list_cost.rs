@@ -57,7 +57,7 @@ fn filters() -> Vec<(&'static str, EventFilter)> {
 }
 
 fn page(after: Option<i64>, descending: bool) -> Page {
-    Page { descending, after, max_id: None, limit: 20, scan: 500 }
+    Page { descending, after, limit: 20, scan: 500 }
 }
 
 /// Lists events. Returns the page and the number of buffers that it took.

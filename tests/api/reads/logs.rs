@@ -209,7 +209,7 @@ async fn the_entries_of_an_event_and_the_first_page_are_read_cheaply_in_both_ord
     let scope = Scope::new(NamespaceId::DEFAULT, None);
     for (filter, expected) in [(of_event, 5), (LogFilter::default(), 20)] {
         for descending in [false, true] {
-            let page = Page { descending, after: None, max_id: None, limit: 20, scan: 500 };
+            let page = Page { descending, after: None, limit: 20, scan: 500 };
             let list = async |conn: &mut _| list_log_entries(conn, &scope, &filter, page).await;
             let ((entries, _), buffers) = app.buffers_of(list).await;
             assert_eq!(entries.len(), expected);
