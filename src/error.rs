@@ -42,8 +42,11 @@ pub enum Error {
     DeliveryNotFound(DeliveryId),
     #[error("there is no dead letter {0}")]
     DeadLetterNotFound(i64),
-    #[error("there is no replay {0}")]
-    ReplayNotFound(i64),
+    #[error("there is no operation {0}")]
+    OperationNotFound(i64),
+    /// The maximum number of operations is running.
+    #[error("{0} operations are running already; wait until some have ended, or cancel some")]
+    TooManyOperations(i64),
     /// The dead letter was already replayed, or its subscription was deleted.
     #[error("dead letter {id} cannot be replayed: {why}")]
     NotReplayable { id: i64, why: &'static str },
@@ -53,6 +56,9 @@ pub enum Error {
     /// A subscription has the maximum number of secrets in use, because it was rotated too often.
     #[error("{0} secrets are in use already; wait until some have expired")]
     TooManySecrets(i64),
+    /// The client's `If-Match` does not name the present version of a subscription.
+    #[error("subscription {id} has version {version}, which If-Match does not name")]
+    VersionMismatch { id: SubscriptionId, version: i32 },
     /// A worker's settlement is refused.
     #[error("refused: {0:?}")]
     Refused(Refusal),

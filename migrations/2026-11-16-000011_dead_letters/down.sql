@@ -1,2 +1,1 @@
-DROP TABLE waybill.replay_jobs;
 DROP TABLE waybill.dead_letters;

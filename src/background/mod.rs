@@ -14,10 +14,10 @@ pub mod lease_reaper;
 pub(crate) mod listener;
 pub(crate) mod maintenance;
 pub(crate) mod notifier;
+pub mod operation_runner;
 pub(crate) mod overrun_recorder;
 pub mod promoter;
 pub(crate) mod queue_poller;
-pub mod replayer;
 pub mod retention;
 pub(crate) mod sighting_recorder;
 pub mod subscription_drainer;
@@ -65,7 +65,7 @@ pub fn start(
         tasks.spawn(lease_reaper::run(engine.clone(), settings.auto_reset, shutdown.clone()));
         tasks.spawn(unwatched::run(engine.clone(), shutdown.clone()));
         tasks.spawn(busy_keys::run(engine.clone(), settings.auto_reset, shutdown.clone()));
-        tasks.spawn(replayer::run(engine.clone(), shutdown.clone()));
+        tasks.spawn(operation_runner::run(engine.clone(), shutdown.clone()));
         tasks.spawn(subscription_drainer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(retention::run(engine.clone(), settings.dead_letter_days, shutdown.clone()));
     }

@@ -5,8 +5,8 @@
 pub(crate) const TITLE_CHARS: usize = 255;
 /// The maximum length of a description in characters.
 pub(crate) const DESCRIPTION_CHARS: usize = 10_000;
-/// The maximum length of an event type, ordering key, correlation id, request id or reason in
-/// characters.
+/// The maximum length of an event type, ordering key, correlation id, idempotency key of a
+/// claim or reason in characters.
 pub(crate) const NAME_CHARS: usize = 255;
 /// The maximum length of a worker id, `{hostname}:{pid}`, in characters.
 pub(crate) const WORKER_ID_CHARS: usize = 255;
@@ -37,16 +37,16 @@ pub(crate) const PRIORITY: std::ops::RangeInclusive<i16> = -100..=100;
 /// The maximum delay or backoff in seconds: 30 days.
 pub(crate) const DELAY_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// The allowed duration of a lease in seconds.
-pub(crate) const LEASE_SECONDS: std::ops::RangeInclusive<i32> = 1..=43_200;
+pub(crate) const LEASE_SECONDS: std::ops::RangeInclusive<i64> = 1..=43_200;
 /// The default duration of a lease in seconds, for claims and heartbeats.
-pub(crate) const DEFAULT_LEASE_SECONDS: i32 = 300;
+pub(crate) const DEFAULT_LEASE_SECONDS: i64 = 300;
 /// The allowed ids. The maximum, 2^53 - 1, is the largest integer that JavaScript represents exactly.
 /// No sequence of the database goes further.
 pub(crate) const ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
 /// The allowed lease ids.
 pub(crate) const LEASE_ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
 /// How long a claim may wait for an event, in seconds.
-pub(crate) const WAIT_SECONDS: std::ops::RangeInclusive<i32> = 0..=60;
+pub(crate) const WAIT_SECONDS: std::ops::RangeInclusive<i64> = 0..=60;
 /// The maximum number of events in a batch: published, claimed or settled.
 pub(crate) const BATCH: usize = 1000;
 /// The maximum number of steps of a backoff schedule.
@@ -143,7 +143,12 @@ pub(crate) const SECRETS: i64 = 10;
 pub(crate) const SECRET_OVERLAP_SECONDS: i64 = 604_800;
 /// The default time that an old secret stays in use beside the new one, in seconds: 1 day.
 pub(crate) const DEFAULT_SECRET_OVERLAP_SECONDS: i64 = 86_400;
-/// The allowed rate of a bulk replay, in dead letters per second.
-pub(crate) const REPLAYS_PER_SECOND: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
-/// The default rate of a bulk replay, in dead letters per second.
-pub(crate) const DEFAULT_REPLAYS_PER_SECOND: f64 = 10.0;
+
+// Limits and defaults of operations.
+
+/// The allowed rate of an operation, in deliveries or dead letters per second.
+pub(crate) const OPERATION_PER_SECOND: std::ops::RangeInclusive<f64> = 0.1..=10_000.0;
+/// The default rate of an operation, in deliveries or dead letters per second.
+pub(crate) const DEFAULT_OPERATION_PER_SECOND: f64 = 500.0;
+/// The maximum number of operations of a namespace that run at once.
+pub(crate) const RUNNING_OPERATIONS: i64 = 100;

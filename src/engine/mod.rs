@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::JoinError;
 use tokio::time::timeout_at;
 
@@ -114,6 +115,7 @@ pub struct EngineParts {
     matching_slots: MatchingSlots,
     filter_overruns: FilterOverruns,
     dispatch_signal: DispatchSignal,
+    operation_started: Notify,
     metrics: Metrics,
     instance: String,
     runtime: Handle,
@@ -181,6 +183,11 @@ impl Engine {
         &self.0.dispatch_signal
     }
 
+    /// Returns the signal that wakes the runner of operations.
+    pub fn operation_started(&self) -> &Notify {
+        &self.0.operation_started
+    }
+
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
@@ -205,6 +212,7 @@ impl Engine {
             matching_slots: MatchingSlots::default(),
             filter_overruns: FilterOverruns::default(),
             dispatch_signal: DispatchSignal::default(),
+            operation_started: Notify::default(),
             metrics: Metrics::new(),
             settings,
             instance: format!(

@@ -62,6 +62,14 @@ pub(crate) async fn read_json_without_query(
     read_json(request, payload, limit).await
 }
 
+/// Reads a JSON body of at most `limit` bytes, which may be left out, and refuses query parameters. Returns an
+/// empty body if there is none.
+pub(crate) async fn read_optional_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
+    expect_no_query(request)?;
+    let body = read(request, payload, limit).await?;
+    if body.is_empty() || is_json(request) { Ok(body) } else { Err(Error::UnsupportedMediaType) }
+}
+
 /// Refuses query parameters and a body.
 pub(crate) async fn expect_no_input(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
     expect_no_query(request)?;
@@ -90,7 +98,7 @@ async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Result<B
     if length.is_some_and(|length| length > limit) {
         return Err(too_large());
     }
-    let memory = request.app_data::<RequestMemory>().ok_or_else(|| Error::Internal("no memory for bodies".into()))?;
+    let memory = RequestMemory::of(request)?;
     let mut reading = Reading { payload, bytes: BytesMut::with_capacity(length.unwrap_or(0).min(SMALL_BODY)) };
     let reader = reading.read(memory, length.unwrap_or(limit), limit);
     match tokio::time::timeout(Duration::from_secs(TIMEOUT_SECONDS), reader).await {

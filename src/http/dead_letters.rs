@@ -5,9 +5,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::body::{self, path_id, read_json_without_query};
+use super::body::{self, path_id, read_optional_json};
 use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
-use super::view::{Timestamp, timestamp};
+use super::view::Timestamp;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::history::Numbers;
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
@@ -25,7 +25,7 @@ use crate::store::lists::dead_letters::{self, DeadLetterFilter, DeadLetterRow, W
 pub(crate) const CONFIGS: &str = "current, original";
 
 #[derive(Serialize)]
-struct DeadLetterView<'a> {
+pub(crate) struct DeadLetterView<'a> {
     id: i64,
     delivery_id: DeliveryId,
     event_id: EventId,
@@ -33,14 +33,21 @@ struct DeadLetterView<'a> {
     subscription_version: i32,
     reason: &'a str,
     detail: Option<&'a str>,
-    moved_by: Option<&'a str>,
+    actor: Option<&'a str>,
     created_at: Timestamp,
-    replayed_at: Option<Timestamp>,
-    replayed_by: Option<&'a str>,
-    replay_config: Option<&'a str>,
+    replay: Option<ReplayView<'a>>,
     /// Omitted in lists.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     snapshots: Option<Snapshots<'a>>,
+}
+
+/// How a dead letter was replayed.
+#[derive(Serialize)]
+struct ReplayView<'a> {
+    replayed_at: Timestamp,
+    actor: Option<&'a str>,
+    config: Option<&'a str>,
+    reason: Option<&'a str>,
 }
 
 /// The event, the subscription and the attempts at the time when the delivery became a dead letter.
@@ -52,7 +59,7 @@ struct Snapshots<'a> {
 }
 
 impl<'a> DeadLetterView<'a> {
-    fn of(row: &'a DeadLetterRow) -> Self {
+    pub(crate) fn of(row: &'a DeadLetterRow) -> Self {
         DeadLetterView {
             id: row.id,
             delivery_id: row.delivery_id,
@@ -61,11 +68,14 @@ impl<'a> DeadLetterView<'a> {
             subscription_version: row.subscription_version,
             reason: &row.reason,
             detail: row.detail.as_deref(),
-            moved_by: row.moved_by.as_deref(),
+            actor: row.actor.as_deref(),
             created_at: Timestamp(row.created_at),
-            replayed_at: timestamp(row.replayed_at),
-            replayed_by: row.replayed_by.as_deref(),
-            replay_config: row.replay_config.as_deref(),
+            replay: row.replayed_at.map(|replayed_at| ReplayView {
+                replayed_at: Timestamp(replayed_at),
+                actor: row.replay_actor.as_deref(),
+                config: row.replay_config.as_deref(),
+                reason: row.replay_reason.as_deref(),
+            }),
             snapshots: None,
         }
     }
@@ -81,10 +91,10 @@ impl<'a> DeadLetterView<'a> {
     }
 }
 
-/// Returns the snapshot of a subscription with the values of its headers masked. It contains no secret.
+/// Returns the snapshot of a subscription with the names of its headers only. It contains no secret.
 fn without_header_values(subscription: &RawJson) -> Map<String, Value> {
     let mut fields: Map<String, Value> = serde_json::from_str(subscription.as_str()).unwrap_or_default();
-    headers::mask(&mut fields);
+    headers::hide_values(&mut fields);
     fields
 }
 
@@ -142,14 +152,14 @@ pub(crate) async fn replay_dead_letter(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
-    let mut fields = RawFields::of_body(&body)?;
-    let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
+    let body = read_optional_json(&request, payload, body::MAX_EVENT_BYTES).await?;
+    let mut fields = RawFields::of_body(if body.is_empty() { b"{}" } else { &body })?;
+    let reason = fields.text("reason", limits::NAME_CHARS);
     let config = fields.choice("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
     let payload = fields.json("payload", limits::PAYLOAD_BYTES);
     let new_webhook_id = fields.boolean("new_webhook_id").unwrap_or(false);
-    let by = fields.finish_with(by)?;
-    let order = ReplayOrder { config, payload, new_webhook_id };
-    let dead_letter = engine.replay_dead_letter(scope.with_actor(by), id, order).await?;
+    fields.finish()?;
+    let order = ReplayOrder { reason, config, payload, new_webhook_id };
+    let dead_letter = engine.replay_dead_letter(scope, id, order).await?;
     Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter)))
 }

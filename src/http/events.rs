@@ -13,7 +13,7 @@ use super::deliveries::DeliveryView;
 use super::new_event::{Publisher, read_event};
 use super::query::{Query, read_page, read_query};
 use super::sliced_body::respond_json;
-use super::view::{EventView, LogView, published, size_of};
+use super::view::{EventView, LogView, Receipt, size_of};
 use crate::domain::history::Numbers;
 use crate::domain::input::{Fields, RawFields, read_items};
 use crate::domain::limits;
@@ -23,6 +23,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::lists::events::{EventFilter, EventPage, list_events as load_page};
 use crate::store::lists::pushes::pushes_of_event;
+use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::event_log::logs_of_event;
 use crate::store::tables::events::{get_cancel_reason as load_cancel_reason, get_event as load_event};
 
@@ -55,23 +56,28 @@ pub(crate) async fn publish_event(
     let share = body.into_share();
     let events = Arc::new(vec![event]);
     let stored = engine.publish_events(events.clone()).await?;
-    let Some(row) = published(events, stored).pop() else {
+    // The engine has usually dropped its reference by now; otherwise the event is copied.
+    let mut events = Arc::try_unwrap(events).unwrap_or_else(|shared| shared.as_ref().clone());
+    let (Some(event), Some(stored)) = (events.pop(), stored.first()) else {
         return Err(Error::Internal("publishing an event returned no row".into()));
     };
-    let mut response = respond_json(StatusCode::CREATED, size_of([&row.0]), &EventView::published(&row), Some(share))?;
-    let location = HeaderValue::from_str(&format!("/events/{}", row.0.event.id));
+    let row = EventRow::published(event, stored);
+    let view = EventView::published(&row, stored.enqueued);
+    let mut response = respond_json(StatusCode::CREATED, size_of([&row]), &view, Some(share))?;
+    let location = HeaderValue::from_str(&format!("/events/{}", row.event.id));
     // Cannot fail: the path is ASCII.
     response.headers_mut().insert(header::LOCATION, location.map_err(|error| Error::Internal(error.to_string()))?);
     Ok(response)
 }
 
 #[derive(Serialize)]
-struct Events<'a> {
-    events: Vec<EventView<'a>>,
+struct Receipts {
+    events: Vec<Receipt>,
 }
 
-/// `POST /events/batch`: publishes all events of a batch, or none.
-pub(crate) async fn publish_batch(
+/// `POST /events/batch`: publishes all events of a batch, or none. The publisher has the events, so the
+/// response does not repeat them.
+pub(crate) async fn publish_events(
     engine: Data<Engine>,
     request: HttpRequest,
     payload: Payload,
@@ -82,12 +88,12 @@ pub(crate) async fn publish_batch(
     let items = fields.finish_with(items)?;
     let publisher = Publisher::of(&request);
     let events = read_items("events", &items, |fields| read_event(fields, &publisher))?;
-    let share = body.into_share();
+    // The body is freed before the publish, which may wait. Its share of the memory is kept for the events.
+    let _share = body.into_share();
     let events = Arc::new(events);
-    let rows = published(events.clone(), engine.publish_events(events).await?);
-    let size = size_of(rows.iter().map(|(row, _)| row));
-    let events = Events { events: rows.iter().map(EventView::published).collect() };
-    respond_json(StatusCode::CREATED, size, &events, Some(share))
+    let stored = engine.publish_events(events.clone()).await?;
+    let receipts = events.iter().zip(&stored).map(|(new, stored)| Receipt::of(new, stored)).collect();
+    Ok(HttpResponse::Created().json(Receipts { events: receipts }))
 }
 
 /// `GET /events/{id}`: returns an event, with its logs and deliveries if requested.
@@ -160,8 +166,8 @@ pub(crate) async fn list_events(
     }))
 }
 
-/// Reads the filters of lists and bulk operations.
-pub(crate) fn read_filter(query: &mut Query) -> EventFilter {
+/// Reads the filters of a list.
+fn read_filter(query: &mut Query) -> EventFilter {
     let (since, until) = query.time_range();
     EventFilter {
         status: query.choice("status", Status::parse, STATES),

@@ -16,6 +16,9 @@ const CLAIM_REQUEST_DAYS: i32 = 1;
 /// Days for which a worker is listed after its last call.
 const WORKER_DAYS: i32 = 7;
 
+/// Days for which an operation is listed after its end.
+const OPERATION_DAYS: i32 = 30;
+
 /// A table, and the age at which its rows are deleted.
 pub(crate) struct RetentionRule {
     pub table: &'static str,
@@ -23,7 +26,7 @@ pub(crate) struct RetentionRule {
     statement: Statement,
 }
 
-/// Returns the rules of all tables. `dead_letter_days` applies to dead letters and to replays.
+/// Returns the rules of all tables. `dead_letter_days` applies to dead letters.
 pub(crate) fn rules(dead_letter_days: i32) -> [RetentionRule; 4] {
     [
         RetentionRule {
@@ -37,7 +40,7 @@ pub(crate) fn rules(dead_letter_days: i32) -> [RetentionRule; 4] {
             days: dead_letter_days,
             statement: statement!("delete_old_dead_letters"),
         },
-        RetentionRule { table: "replay_jobs", days: dead_letter_days, statement: statement!("delete_old_replay_jobs") },
+        RetentionRule { table: "operations", days: OPERATION_DAYS, statement: statement!("delete_old_operations") },
     ]
 }
 

@@ -10,16 +10,22 @@ mod routes;
 use crate::support::{App, Reply};
 
 /// Paths that take a JSON body, each with a body that it accepts.
-const JSON_ROUTES: [(&str, &str); 9] = [
+const JSON_ROUTES: [(&str, &str); 15] = [
     ("/events", r#"{"title":"a job","tags":"email"}"#),
     ("/events/batch", r#"{"events":[{"title":"a job","tags":"email"}]}"#),
-    ("/events/claim", r#"{"tags":"email","worker_id":"w:1"}"#),
-    ("/events/settle", r#"{"worker_id":"w:1","results":[{"event_id":1,"action":"complete"}]}"#),
+    ("/events/claim", r#"{"tags":["email"],"worker_id":"w:1"}"#),
+    ("/events/settle", r#"{"worker_id":"w:1","settlements":[{"event_id":1,"action":"complete"}]}"#),
     ("/events/1/start", r#"{"worker_id":"w:1"}"#),
     ("/events/1/heartbeat", r#"{"worker_id":"w:1"}"#),
     ("/events/1/complete", r#"{"worker_id":"w:1"}"#),
     ("/events/1/fail", r#"{"worker_id":"w:1"}"#),
     ("/events/1/release", r#"{"worker_id":"w:1"}"#),
+    ("/events/retry", r#"{"filter":{}}"#),
+    ("/events/cancel", r#"{"filter":{}}"#),
+    ("/events/reset", r#"{"filter":{}}"#),
+    ("/deliveries/retry", r#"{"filter":{}}"#),
+    ("/deliveries/cancel", r#"{"filter":{}}"#),
+    ("/dead-letters/replay", r#"{"filter":{}}"#),
 ];
 
 /// Sends a request with any method, and with a JSON body if there is one.

@@ -5,6 +5,7 @@ mod durations;
 mod errors;
 mod events;
 mod operate;
+mod operations;
 mod reads;
 mod subscriptions;
 mod work;

@@ -104,21 +104,36 @@ refused! {
     dead_letters_replay_is_whole:
         "INSERT INTO waybill.dead_letters (delivery_id, event_id, subscription_id, subscription_version, reason, event, \
          subscription, attempts, created_at, replayed_at) VALUES (1, 1, 1, 1, 'manual', '{}', '{}', '[]', now(), now())";
-    replay_jobs_status_is_known:
-        "INSERT INTO waybill.replay_jobs (status, filter, config, rate_per_second, matched, until_id, next_at, \
-         created_at, updated_at) VALUES ('LOST', '{}', 'current', 1, 0, 0, now(), now(), now())";
-    replay_jobs_config_is_known:
-        "INSERT INTO waybill.replay_jobs (filter, config, rate_per_second, matched, until_id, next_at, created_at, \
-         updated_at) VALUES ('{}', 'guessed', 1, 0, 0, now(), now(), now())";
-    replay_jobs_rate_is_positive:
-        "INSERT INTO waybill.replay_jobs (filter, config, rate_per_second, matched, until_id, next_at, created_at, \
-         updated_at) VALUES ('{}', 'current', 0, 0, 0, now(), now(), now())";
+    operations_kind_is_known:
+        "INSERT INTO waybill.operations (kind, filter, per_second, matched, matched_is_exact, until_id, next_at, created_at) \
+         VALUES ('eat_events', '{}', 1, 0, true, 0, now(), now())";
+    operations_status_is_known:
+        "INSERT INTO waybill.operations (kind, filter, per_second, matched, matched_is_exact, until_id, next_at, created_at, status, finished_at) \
+         VALUES ('retry_events', '{}', 1, 0, true, 0, now(), now(), 'LOST', now())";
+    operations_config_is_known:
+        "INSERT INTO waybill.operations (kind, filter, per_second, matched, matched_is_exact, until_id, next_at, created_at, config) \
+         VALUES ('replay_dead_letters', '{}', 1, 0, true, 0, now(), now(), 'guessed')";
+    operations_config_is_of_replays:
+        "INSERT INTO waybill.operations (kind, filter, per_second, matched, matched_is_exact, until_id, next_at, created_at, config) \
+         VALUES ('retry_events', '{}', 1, 0, true, 0, now(), now(), 'current')";
+    operations_rate_is_positive:
+        "INSERT INTO waybill.operations (kind, filter, per_second, matched, matched_is_exact, until_id, next_at, created_at) \
+         VALUES ('retry_events', '{}', 0, 0, true, 0, now(), now())";
+    operations_counts_are_not_negative:
+        "INSERT INTO waybill.operations (kind, filter, per_second, matched, matched_is_exact, until_id, next_at, created_at, done) \
+         VALUES ('retry_events', '{}', 1, 0, true, 0, now(), now(), -1)";
+    operations_part_is_whole:
+        "INSERT INTO waybill.operations (kind, filter, per_second, matched, matched_is_exact, until_id, next_at, created_at, part_of) \
+         VALUES ('retry_events', '{}', 1, 0, true, 0, now(), now(), 1)";
+    operations_finished_exactly_when_over:
+        "INSERT INTO waybill.operations (kind, filter, per_second, matched, matched_is_exact, until_id, next_at, created_at, finished_at) \
+         VALUES ('retry_events', '{}', 1, 0, true, 0, now(), now(), now())";
     event_log_action_is_known:
         "INSERT INTO waybill.event_log (event_id, delivery_id, action, lease_id, attempt) VALUES (1, 1, 'EATEN', 1, 1)";
     histories_epoch_is_short: "UPDATE waybill.histories SET epoch = '12345678'";
     histories_reason_is_known: "UPDATE waybill.histories SET reason = 'boredom'";
     claim_requests_pair_up:
-        "INSERT INTO waybill.claim_requests (worker_id, request_id, delivery_ids, claimed_at) \
+        "INSERT INTO waybill.claim_requests (worker_id, idempotency_key, delivery_ids, claimed_at) \
          VALUES ('w:1', 'r', '{1}', now())";
 }
 

@@ -65,8 +65,8 @@ async fn a_replay_with_the_current_configuration_is_sent_like_a_new_event() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_attempt_of_a_replay_sends_its_edited_body_and_new_id() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
-    let retry = json!({"strategy": "fixed", "seconds": 0});
-    let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 2, "retry": retry})).await;
+    let backoff = json!({"strategy": "fixed", "seconds": 0});
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 2, "backoff": backoff})).await;
     receiver.next(Reply::status(500));
     receiver.next(Reply::status(500));
     receiver.next(Reply::status(500));
@@ -74,7 +74,7 @@ async fn every_attempt_of_a_replay_sends_its_edited_body_and_new_id() {
     let id = app.only_delivery(event).await;
     app.until_delivery(id, "FAILED").await;
     let letter = app.open_dead_letter(event).await["id"].clone();
-    let order = r#"{"by": "b", "payload": {"n" :  2.0}, "new_webhook_id": true}"#;
+    let order = r#"{"payload": {"n" :  2.0}, "new_webhook_id": true}"#;
     app.post_text(&format!("/dead-letters/{letter}/replay"), order).await.expect(200);
     app.until_delivery(id, "COMPLETED").await;
     let requests = receiver.so_far();
@@ -164,7 +164,7 @@ async fn a_restart_in_the_middle_of_a_bulk_replay_neither_skips_nor_repeats() {
     let open = "SELECT count(*) FROM waybill.dead_letters WHERE replayed_at IS NULL";
     until("all pushes have failed", async || app.count(open).await == COUNT as i64).await;
     receiver.always(Reply::ok());
-    let order = json!({"filter": {}, "by": "an operator", "rate_per_second": 5});
+    let order = json!({"filter": {}, "per_second": 5});
     let job = app.post("/dead-letters/replay", &order).await.expect(202).json()["id"].clone();
     until("some were sent again", async || app.count(open).await <= COUNT as i64 - 3).await;
     let url = app.url.clone();
@@ -173,12 +173,12 @@ async fn a_restart_in_the_middle_of_a_bulk_replay_neither_skips_nor_repeats() {
     // Two servers at once, which must not disturb each other.
     let options = || Options { url: Some(url.clone()), flags: flags(), ..Options::default() };
     let (app, other) = (App::start_with(options()).await, App::start_with(options()).await);
-    let job = async || app.get(&format!("/replays/{job}")).await.expect(200).json();
+    let job = async || app.get(&format!("/operations/{job}")).await.expect(200).json();
     let before = job().await;
     assert_eq!(before["status"], "RUNNING", "the restart came in the middle: {before}");
-    until("the replay is over", async || job().await["status"] == "DONE").await;
+    until("the replay is over", async || job().await["status"] == "COMPLETED").await;
     let done = job().await;
-    assert_eq!((&done["replayed"], &done["skipped"]), (&json!(COUNT), &json!(0)));
+    assert_eq!((&done["done"], &done["skipped"]), (&json!(COUNT), &json!(0)));
     let completed =
         "SELECT count(*) FROM waybill.deliveries WHERE subscription_id IS NOT NULL AND status = 'COMPLETED'";
     until("all were taken", async || app.count(completed).await == COUNT as i64).await;

@@ -11,6 +11,7 @@ pub(crate) mod foreign;
 mod held_table;
 pub(crate) mod ledger;
 pub(crate) mod locks;
+pub(crate) mod operations;
 mod pages;
 mod place;
 pub(crate) mod process;

@@ -138,6 +138,11 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         !self.errors.is_empty() || self.too_large.is_some()
     }
 
+    /// Returns whether a field is present and not `null`.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.entries.iter().any(|(known, value)| known == name && !value.is_null())
+    }
+
     /// Takes a field without parsing it. Returns `None` if it is absent or `null`.
     pub(crate) fn take(&mut self, name: &str) -> Option<V> {
         let index = self.entries.iter().position(|(known, _)| known == name)?;
@@ -192,6 +197,11 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         self.ranged(name, "a number of seconds", Seconds::ZERO..=max)
     }
 
+    /// Takes a duration within a range of whole seconds, fractions allowed.
+    pub(crate) fn seconds_within(&mut self, name: &str, range: RangeInclusive<i64>) -> Option<Seconds> {
+        self.ranged(name, "a number of seconds", Seconds::whole(*range.start())..=Seconds::whole(*range.end()))
+    }
+
     /// Takes one of a fixed set of strings; `list` names them in the error.
     pub(crate) fn choice<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>, list: &str) -> Option<T> {
         let expected = format!("one of {list}");
@@ -238,7 +248,13 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     /// Takes at least one tag: an empty list would match every event.
     pub(crate) fn some_tags(&mut self, name: &str) -> Option<Tags> {
         let tags = self.tags(name)?;
-        self.check(name, if tags.is_empty() { Err("must not be empty".into()) } else { Ok(tags) })
+        self.check(name, not_empty(tags))
+    }
+
+    /// Takes at least one tag, as a list of strings.
+    pub(crate) fn tag_list(&mut self, name: &str) -> Option<Tags> {
+        let words: Vec<String> = self.value(name, "a list of strings")?;
+        self.check(name, Tags::from_words(words.iter().map(String::as_str)).and_then(not_empty))
     }
 
     /// Takes labels: an object whose values are strings.
@@ -271,7 +287,7 @@ impl<'a, V: FieldValue> Fields<'a, V> {
 
     /// Takes a field that must be present. `take` records its own error if the field is invalid.
     pub(crate) fn required<T>(&mut self, name: &str, take: impl FnOnce(&mut Self, &str) -> Option<T>) -> Option<T> {
-        if self.entries.iter().any(|(known, value)| known == name && !value.is_null()) {
+        if self.is_given(name) {
             return take(self, name);
         }
         self.take(name);
@@ -320,6 +336,10 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     fn check<T>(&mut self, name: &str, outcome: Result<T, String>) -> Option<T> {
         outcome.map_err(|reason| self.refuse(name, reason)).ok()
     }
+}
+
+fn not_empty(tags: Tags) -> Result<Tags, String> {
+    if tags.is_empty() { Err("must not be empty".into()) } else { Ok(tags) }
 }
 
 fn check_label(label: &str, value: Option<String>) -> Result<String, String> {

@@ -77,7 +77,7 @@ impl OperatorAction {
     }
 
     /// Returns an error if the action does not fit the state of an event that rolls up its pushes.
-    pub(crate) fn check_rolled_up(&self, event_id: EventId, state: &RolledUpState) -> Result<(), Error> {
+    pub(crate) fn check_rolled_up(&self, state: &RolledUpState) -> Result<(), Error> {
         use Status::{Cancelled, Failed, Pending};
         let status = state.status.0;
         let (fits, wanted) = match self {
@@ -90,12 +90,15 @@ impl OperatorAction {
             // A worker never holds an event that is only pushed.
             OperatorAction::Reset { .. } | OperatorAction::GiveUp { .. } => (false, "PROCESSING"),
         };
-        if fits { Ok(()) } else { Err(Error::WrongState { what: "event", id: event_id.0, status, wanted }) }
+        if fits { Ok(()) } else { Err(Error::WrongState { what: "event", id: state.id.0, status, wanted }) }
     }
 
-    /// Returns the deliveries whose state the action fits.
-    pub(crate) fn fitting(&self, changes: &ChangeSet) -> Vec<DeliveryId> {
-        changes.ids_where(|loaded| self.check(loaded).is_ok())
+    /// Returns whether an action on an event that is only pushed changes one of its pushes.
+    pub(crate) fn fits_push_of_event(&self, loaded: &Loaded) -> bool {
+        match self {
+            OperatorAction::Cancel { .. } => !loaded.delivery.status.is_finished(),
+            _ => self.check(loaded).is_ok(),
+        }
     }
 
     /// Applies the action to a delivery whose state it fits.

@@ -34,6 +34,8 @@ pub struct Replay {
 /// How an operator wants a dead letter to be replayed.
 #[derive(Debug, Clone)]
 pub struct ReplayOrder {
+    /// Why the operator replays it.
+    pub reason: Option<String>,
     pub config: ReplayConfig,
     /// The edited payload, if it was edited.
     pub payload: Option<RawJson>,
@@ -42,8 +44,8 @@ pub struct ReplayOrder {
 }
 
 impl ReplayOrder {
-    fn terms(&self, letter: &DeadLetterRow, by: String, webhook_id: Option<String>) -> ReplayTerms {
-        ReplayTerms { dead_letter_id: letter.id, by, config: self.config, payload: self.payload.clone(), webhook_id }
+    fn terms(&self, letter: &DeadLetterRow, webhook_id: Option<String>) -> ReplayTerms {
+        ReplayTerms { dead_letter_id: letter.id, config: self.config, payload: self.payload.clone(), webhook_id }
     }
 }
 
@@ -94,27 +96,17 @@ async fn find(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> Result<De
     find_dead_letters(conn, scope, &[id]).await?.pop().ok_or(Error::DeadLetterNotFound(id))
 }
 
-/// Replays many dead letters. Returns the number that were replayed and the number that could not be. Dead
-/// letters that another request has replayed in the meantime count as neither.
+/// Replays many dead letters. Returns the number that were replayed.
 pub(crate) async fn replay_many(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     changes: &mut ChangeSet,
     ids: &[i64],
     order: &ReplayOrder,
-) -> Result<(i64, i64), Error> {
+) -> Result<usize, Error> {
     changes.find_orphans(conn).await?;
-    let (mut replayed, mut skipped) = (0, 0);
-    for letter in find_dead_letters(conn, scope, ids).await? {
-        if letter.replayed_at.is_some() {
-            continue;
-        }
-        match replay(changes, &letter, order, None) {
-            Ok(()) => replayed += 1,
-            Err(_) => skipped += 1,
-        }
-    }
-    Ok((replayed, skipped))
+    let letters = find_dead_letters(conn, scope, ids).await?;
+    Ok(letters.iter().filter(|letter| replay(changes, letter, order, None).is_ok()).count())
 }
 
 /// FAILED or CANCELLED → PENDING, for the delivery of a dead letter. The delivery, if it still exists, must
@@ -137,13 +129,12 @@ fn replay(
     if !matches!(loaded.delivery.status, Status::Failed | Status::Cancelled) {
         return Err(refused("its delivery is not finished"));
     }
-    let by = changes.actor().to_owned();
     let Some(loaded) = changes.change(id) else { return Ok(()) };
-    let line = loaded.delivery.replay(Some(&by), loaded.now);
+    let line = loaded.delivery.replay(order.reason.as_deref(), loaded.now);
     loaded.forget_past_expiry();
     changes.send_to_tail(id);
     changes.log(line);
-    changes.replay(id, order.terms(letter, by, webhook_id));
+    changes.replay(id, order.terms(letter, webhook_id));
     Ok(())
 }
 

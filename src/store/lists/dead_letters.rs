@@ -4,9 +4,9 @@
 //! rows.
 
 use chrono::{DateTime, Utc};
+use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
-use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use serde::{Deserialize, Serialize};
 
@@ -36,13 +36,15 @@ pub struct DeadLetterRow {
     #[diesel(sql_type = Nullable<Text>)]
     pub detail: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
-    pub moved_by: Option<String>,
+    pub actor: Option<String>,
     #[diesel(sql_type = Timestamptz)]
     pub created_at: DateTime<Utc>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub replayed_at: Option<DateTime<Utc>>,
     #[diesel(sql_type = Nullable<Text>)]
-    pub replayed_by: Option<String>,
+    pub replay_actor: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub replay_reason: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub replay_config: Option<String>,
 }
@@ -102,7 +104,7 @@ impl DeadLetterFilter {
 }
 
 const COLUMNS: &str = "l.id, l.delivery_id, l.event_id, l.subscription_id, l.subscription_version, l.reason, l.detail, \
-     l.moved_by, l.created_at, l.replayed_at, l.replayed_by, l.replay_config";
+     l.actor, l.created_at, l.replayed_at, l.replay_actor, l.replay_reason, l.replay_config";
 
 /// Returns a page of dead letters, and the position of the next page if there may be more.
 pub async fn list_dead_letters(
@@ -116,27 +118,6 @@ pub async fn list_dead_letters(
     let rows: Vec<DeadLetterRow> = statement.load(conn, &filter.order(&page), 0, page.limit).await?;
     let next = page_end(&rows, page.limit, |row| row.id).or(scan_end);
     Ok((rows, next))
-}
-
-/// Counts the matching dead letters within a bounded number of rows. Returns the count, and whether it is
-/// exact.
-pub async fn count_dead_letters(
-    conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    filter: &DeadLetterFilter,
-    page: Page,
-) -> QueryResult<(i64, bool)> {
-    let scan_end = scan_end(conn, scope, filter, page).await?;
-    let statement = filtered("l.id", scope, filter, page, scan_end);
-    let rows: Vec<IdRow> = statement.load(conn, &filter.order(&page), 0, page.scan + 1).await?;
-    let counted = rows.len() as i64;
-    Ok((counted.min(page.scan), scan_end.is_none() && counted <= page.scan))
-}
-
-/// Returns the highest id of all dead letters, or 0 if there are none.
-pub async fn last_dead_letter_id(conn: &mut AsyncPgConnection) -> QueryResult<i64> {
-    let row: IdRow = sql_query("SELECT coalesce(max(id), 0) AS id FROM waybill.dead_letters").get_result(conn).await?;
-    Ok(row.id)
 }
 
 /// Returns the last id that a bounded scan may read, or `None` if it may read to the end.

@@ -16,7 +16,6 @@ use diesel::sql_types::{Array, BigInt, HasSqlType, Integer, Text, Timestamptz};
 use diesel_async::AsyncPgConnection;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
@@ -110,18 +109,18 @@ pub async fn list_events(
     Ok(EventPage { events, end, total, total_is_exact })
 }
 
-/// Returns the ids of matching events, and the position of the next page if there may be
-/// more.
-pub async fn find_events(
+/// Returns the events `ids` without their payloads, ordered by id.
+pub(crate) async fn load_events(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
-    filter: &EventFilter,
-    page: Page,
-) -> QueryResult<(Vec<EventId>, Option<i64>)> {
-    let scan_end = scan_end(conn, scope, filter, page).await?;
-    let rows: Vec<IdRow> = Listing::filtered(IDS, scope, filter, page, scan_end).load(conn, 0, page.limit).await?;
-    let next = page_end(&rows, page.limit, |row| row.id).or(scan_end);
-    Ok((IdRow::ids(rows, EventId), next))
+    ids: &[i64],
+) -> QueryResult<Vec<EventRow>> {
+    let statement = FilteredQuery::new(format!("SELECT {} FROM {FROM_EVENTS} WHERE true", rows()))
+        .and::<Integer, _>("e.namespace_id =", scope.namespace)
+        .sql(" AND e.id = ANY(")
+        .bind::<Array<BigInt>, _>(ids)
+        .sql(")");
+    statement.load(conn, "e.id", 0, ids.len() as i64).await
 }
 
 /// Counts the matching events from the first page on and reads at most `scan` rows. Returns the count,

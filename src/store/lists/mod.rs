@@ -1,5 +1,6 @@
 //! Lists for operators. Their cost is bounded, whatever the size of the tables.
 
+pub mod candidates;
 pub mod dead_letters;
 pub mod events;
 pub(crate) mod filtered_query;

@@ -1,5 +1,5 @@
--- :event_id bigint
+-- :event_ids bigint[]
 --
--- Locks the roll-up of an event that is only pushed, and returns its state.
-SELECT status, cancel_requested, coalesce(failed_deliveries, 0) AS failed_deliveries
-FROM waybill.deliveries WHERE id = :event_id FOR UPDATE
+-- Locks the roll-ups of events that are only pushed, in the order of their ids, and returns their state.
+SELECT id, status, cancel_requested, coalesce(failed_deliveries, 0) AS failed_deliveries
+FROM waybill.deliveries WHERE id = ANY(:event_ids) ORDER BY id FOR UPDATE

@@ -1,5 +1,5 @@
--- :event_id bigint, :reason text
+-- :event_ids bigint[], :reason text
 --
--- Records on the roll-up of an event that its pushes are being cancelled.
+-- Records on the roll-ups of events that their pushes are being cancelled. The rows are locked already.
 UPDATE waybill.deliveries SET cancel_requested = true, cancel_reason = coalesce(:reason, cancel_reason)
-WHERE id = :event_id AND open_deliveries > 0
+WHERE id = ANY(:event_ids) AND open_deliveries > 0

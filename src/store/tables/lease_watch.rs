@@ -6,11 +6,10 @@
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Bool, Double, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::DeliveryId;
-use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 
@@ -129,33 +128,5 @@ pub async fn watch_unwatched_leases(
         .bind::<Double, _>(overdue_seconds)
         .cached()
         .get_result(conn)
-        .await
-}
-
-/// A delivery that a worker holds.
-#[derive(Debug, QueryableByName)]
-pub struct HeldDelivery {
-    #[diesel(sql_type = BigInt)]
-    pub id: DeliveryId,
-    #[diesel(sql_type = Text)]
-    pub worker_id: String,
-}
-
-/// Returns at most `limit` deliveries whose lease has expired, or whose worker has given no sign of life
-/// for `silent_seconds`.
-pub async fn find_stale_deliveries(
-    conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    silent_seconds: Option<f64>,
-    limit: i64,
-) -> QueryResult<Vec<HeldDelivery>> {
-    statement!("find_stale_deliveries")
-        .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Nullable<Double>, _>(silent_seconds)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .bind::<BigInt, _>(limit)
-        .cached()
-        .load(conn)
         .await
 }

@@ -57,29 +57,33 @@ pub async fn find_rolled_up(conn: &mut AsyncPgConnection, event_id: EventId) -> 
     Ok(row.map(|row| row.pushes))
 }
 
-/// A delivery that a retry of its event may reset.
+/// A delivery that an operator's action on its event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
-pub struct Retriable {
+pub struct EventWork {
     #[diesel(sql_type = BigInt)]
     pub event_id: EventId,
     /// The delivery. The event's own delivery has the id of the event.
     #[diesel(sql_type = BigInt)]
     pub id: DeliveryId,
-    /// Whether it can be retried: it failed or was cancelled, and its subscription still exists.
+    /// Whether the event is only pushed, so that the delivery is one of its pushes.
     #[diesel(sql_type = Bool)]
-    pub is_retriable: bool,
+    pub is_rolled_up: bool,
 }
 
-/// Reads at most `rows` deliveries of events that are to be retried, event by event in the order given.
-/// Deliveries that cannot be retried are included and count towards `rows`.
-pub async fn read_retriable(
+/// Reads at most `rows` deliveries that an action on events is about, event by event in the order given. Of
+/// an event that is only pushed, these are the pushes behind `after` with one of `statuses`.
+pub async fn read_work_of_events(
     conn: &mut AsyncPgConnection,
     event_ids: &[EventId],
+    after: DeliveryId,
+    statuses: &[&'static str],
     rows: i64,
-) -> QueryResult<Vec<Retriable>> {
-    statement!("read_retriable")
+) -> QueryResult<Vec<EventWork>> {
+    statement!("read_work_of_events")
         .query()
         .bind::<Array<BigInt>, _>(event_ids)
+        .bind::<BigInt, _>(after)
+        .bind::<Array<Text>, _>(statuses)
         .bind::<BigInt, _>(rows)
         .cached()
         .load(conn)
@@ -89,6 +93,8 @@ pub async fn read_retriable(
 /// The state of an event's roll-up. The migrations describe the columns.
 #[derive(Debug, Clone, Copy, QueryableByName)]
 pub struct RolledUpState {
+    #[diesel(sql_type = BigInt)]
+    pub id: EventId,
     #[diesel(sql_type = Text)]
     pub status: StatusColumn,
     #[diesel(sql_type = Bool)]
@@ -97,17 +103,21 @@ pub struct RolledUpState {
     pub failed_deliveries: i32,
 }
 
-/// Locks the roll-up of an event and returns its state. Transactions that end one of its pushes wait until
-/// this transaction ends.
-pub async fn lock_rolled_up(conn: &mut AsyncPgConnection, event_id: EventId) -> QueryResult<RolledUpState> {
-    statement!("lock_rolled_up").query().bind::<BigInt, _>(event_id).cached().get_result(conn).await
+/// Locks the roll-ups of events and returns their state, ordered by id. Transactions that end one of their
+/// pushes wait until this transaction ends.
+pub async fn lock_rolled_up(conn: &mut AsyncPgConnection, event_ids: &[EventId]) -> QueryResult<Vec<RolledUpState>> {
+    statement!("lock_rolled_up").query().bind::<Array<BigInt>, _>(event_ids).cached().load(conn).await
 }
 
-/// Records on the roll-up of an event that its pushes are being cancelled.
-pub async fn request_cancel(conn: &mut AsyncPgConnection, event_id: EventId, reason: Option<&str>) -> QueryResult<()> {
+/// Records on the roll-ups of events that their pushes are being cancelled.
+pub async fn request_cancel(
+    conn: &mut AsyncPgConnection,
+    event_ids: &[EventId],
+    reason: Option<&str>,
+) -> QueryResult<()> {
     statement!("request_cancel")
         .query()
-        .bind::<BigInt, _>(event_id)
+        .bind::<Array<BigInt>, _>(event_ids)
         .bind::<Nullable<Text>, _>(reason)
         .cached()
         .execute(conn)

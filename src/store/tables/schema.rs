@@ -85,10 +85,10 @@ diesel::table! {
 
 diesel::table! {
     /// Claims that a worker may repeat.
-    waybill.claim_requests (namespace_id, worker_id, request_id) {
+    waybill.claim_requests (namespace_id, worker_id, idempotency_key) {
         namespace_id -> Integer,
         worker_id -> Text,
-        request_id -> Text,
+        idempotency_key -> Text,
         delivery_ids -> Array<BigInt>,
         lease_ids -> Array<BigInt>,
         asks -> Integer,
@@ -174,13 +174,14 @@ diesel::table! {
         subscription_version -> Integer,
         reason -> Text,
         detail -> Nullable<Text>,
-        moved_by -> Nullable<Text>,
+        actor -> Nullable<Text>,
         event -> Json,
         subscription -> Json,
         attempts -> Json,
         created_at -> Timestamptz,
         replayed_at -> Nullable<Timestamptz>,
-        replayed_by -> Nullable<Text>,
+        replay_actor -> Nullable<Text>,
+        replay_reason -> Nullable<Text>,
         replay_config -> Nullable<Text>,
         replay_payload -> Nullable<Json>,
         replay_webhook_id -> Nullable<Text>,
@@ -188,23 +189,31 @@ diesel::table! {
 }
 
 diesel::table! {
-    /// Replays of many dead letters.
-    waybill.replay_jobs (id) {
+    /// Operators' work on many rows.
+    waybill.operations (id) {
         id -> BigInt,
         namespace_id -> Integer,
+        kind -> Text,
         status -> Text,
         filter -> Json,
-        config -> Text,
-        rate_per_second -> Double,
-        requested_by -> Nullable<Text>,
+        config -> Nullable<Text>,
+        reason -> Nullable<Text>,
+        per_second -> Double,
+        actor -> Nullable<Text>,
         matched -> BigInt,
-        replayed -> BigInt,
+        matched_is_exact -> Bool,
+        done -> BigInt,
         skipped -> BigInt,
+        failed -> BigInt,
         last_id -> BigInt,
         until_id -> BigInt,
+        part_of -> Nullable<BigInt>,
+        part_last_id -> Nullable<BigInt>,
+        part_is_changed -> Bool,
         next_at -> Timestamptz,
         created_at -> Timestamptz,
-        updated_at -> Timestamptz,
+        started_at -> Nullable<Timestamptz>,
+        finished_at -> Nullable<Timestamptz>,
     }
 }
 

@@ -69,8 +69,7 @@ async fn a_list_of_dead_letters_is_paged_and_leaves_out_events_and_attempts() {
 async fn give_up(app: &App, n: i64) -> i64 {
     let event = app.publish_typed("order.paid", json!(n)).await;
     let id = app.only_delivery(event).await;
-    let body = json!({"by": "night shift", "reason": "a test"});
-    app.post(&format!("/deliveries/{id}/dead-letter"), &body).await.expect(200);
+    app.dead_letter(id, "a_test").await.expect(200);
     event
 }
 

@@ -1,4 +1,4 @@
-//! `/dead-letters` and `/replays`.
+//! `/dead-letters`.
 
 mod bulk;
 mod get;

@@ -1,7 +1,7 @@
 //! Dead letters are deleted after their retention time.
 
 use serde_json::json;
-use waybill::background::{replayer, retention};
+use waybill::background::retention;
 
 use crate::support::App;
 use crate::support::receiver::Receiver;
@@ -11,27 +11,23 @@ use crate::support::records::one_attempt;
 const DAY: i64 = 24 * 60 * 60;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_letters_and_finished_replays_are_deleted_after_their_retention_time() {
+async fn dead_letters_are_deleted_after_their_retention_time() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     app.subscribe(&receiver.url("/hook"), one_attempt()).await;
     app.publish_and_fail(&receiver, "order.paid", json!("old")).await;
-    let order = json!({"filter": {"reason": "poison"}, "by": "an operator"});
-    app.post("/dead-letters/replay", &order).await.expect(202);
-    replayer::run_once(app.engine()).await.expect("a round");
     app.advance(5 * DAY);
     let young = app.publish_and_fail(&receiver, "order.paid", json!("young")).await;
     app.advance(26 * DAY);
     assert_eq!(retention::run_once(app.engine(), 30).await.expect("a round")["dead_letters"], 1);
     let left = app.dead_letters("").await;
     assert_eq!((left.len(), &left[0]["event_id"]), (1, &json!(young)));
-    assert_eq!(app.get("/replays").await.expect(200).json()["replays"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_letter_is_kept_while_its_replay_is_in_progress() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
-    let retry = json!({"strategy": "fixed", "seconds": 60});
-    let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1, "retry": retry})).await;
+    let backoff = json!({"strategy": "fixed", "seconds": 60});
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1, "backoff": backoff})).await;
     let event = app.publish_and_fail(&receiver, "order.paid", json!("old")).await;
     let path = format!("/subscriptions/{}", subscription["id"]);
     app.patch(&path, &json!({"is_active": false})).await.expect(200);

@@ -22,8 +22,7 @@ async fn verbs_of_events_refuse_delivery_ids_and_verbs_of_deliveries_refuse_even
     for verb in ["cancel", "retry"] {
         app.operate_on_delivery(event, verb).await.problem(404, "delivery_not_found");
     }
-    let body = json!({"by": "b", "reason": "r"});
-    app.post(&format!("/deliveries/{event}/dead-letter"), &body).await.problem(404, "delivery_not_found");
+    app.dead_letter(event, "r").await.problem(404, "delivery_not_found");
     app.operate(event, "cancel").await.expect(200);
     assert_eq!(app.delivery(delivery).await["status"], "PENDING", "only the event's own work was cancelled");
     ledger::check(&app).await;
@@ -111,10 +110,8 @@ async fn a_bulk_retry_includes_events_that_are_only_pushed() {
     let pulled = app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1})).await;
     app.claim("a", "w:1").await.expect("an event");
     app.fail(pulled, "w:1").await.expect(400);
-    let dry = app.post_empty("/events/retry?dry_run=true").await.expect(200).json();
-    assert_eq!(dry["retried"], 2);
-    let bulk = app.post_empty("/events/retry").await.expect(200).json();
-    assert_eq!(bulk["retried"], 2);
+    assert_eq!(app.dry_run("/events/retry", json!({})).await["matched"], 2);
+    assert_eq!(app.operate_on_all("/events/retry", json!({})).await, 2);
     assert_eq!(app.status(pulled).await, "PENDING");
     until("it was taken", async || app.status(pushed).await == "COMPLETED").await;
     ledger::check(&app).await;

@@ -1,16 +1,15 @@
 //! Operators' verbs on events with very many pushes run in transactions of bounded size.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::locks::HeldRow;
 use crate::support::records::app_that_sends_nothing;
-use crate::support::{App, ledger};
+use crate::support::{App, Options, ledger};
 
 const NOWHERE: &str = "http://127.0.0.1:9/hook";
 
-/// The number of deliveries that one transaction and one bulk call may change.
+/// The number of deliveries that one transaction may change.
 const PER_TRANSACTION: i64 = 500;
-const PER_CALL: i64 = 10_000;
 
 /// Returns the most log lines of an action that one transaction has written, and their total.
 async fn lines(app: &App, action: &str) -> (i64, i64) {
@@ -20,33 +19,66 @@ async fn lines(app: &App, action: &str) -> (i64, i64) {
     (most, app.count(&format!("SELECT coalesce(sum(n), 0) FROM {by_transaction}")).await)
 }
 
-async fn retry_cancelled(app: &App, more: &str) -> Value {
-    app.post_empty(&format!("/events/retry?status=CANCELLED{more}")).await.expect(200).json()
+/// Retries all cancelled events. Returns their number.
+async fn retry_cancelled(app: &App) -> i64 {
+    app.operate_on_all("/events/retry", json!({"status": "CANCELLED"})).await
+}
+
+async fn count_pushes(app: &App, status: &str) -> i64 {
+    let pushes = "SELECT count(*) FROM waybill.deliveries WHERE subscription_id IS NOT NULL";
+    app.count(&format!("{pushes} AND status = '{status}'")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bulk_retry_is_bounded_by_deliveries_and_counts_events() {
-    let (events, pushes) = (40, 300);
-    let in_one_call = PER_CALL / pushes;
+async fn steps_of_bulk_work_are_bounded_by_deliveries_and_count_events() {
+    let (events, pushes) = (6, 300);
     let app = app_that_sends_nothing().await;
     app.subscribe_many(pushes as usize, NOWHERE, json!({})).await;
     for _ in 0..events {
-        let id = app.publish(json!({"event_type": "order.paid"})).await;
-        app.operate(id, "cancel").await.expect(200);
+        app.publish(json!({"event_type": "order.paid"})).await;
     }
-    let dry = retry_cancelled(&app, "&dry_run=true").await;
-    assert_eq!((dry["retried"].as_i64(), &dry["more"]), (Some(in_one_call), &json!(true)));
-    assert_eq!(lines(&app, "RETRIED").await, (0, 0));
+    assert_eq!(app.dry_run("/events/cancel", json!({})).await["matched"], events);
+    assert_eq!(app.operate_on_all("/events/cancel", json!({})).await, events);
+    assert_eq!(lines(&app, "CANCELLED").await, (pushes, events * pushes), "one event fits into a step");
+    assert_eq!(retry_cancelled(&app).await, events);
+    assert_eq!(lines(&app, "RETRIED").await, (pushes, events * pushes));
+    assert_eq!(retry_cancelled(&app).await, 0);
+    assert_eq!(count_pushes(&app, "PENDING").await, events * pushes);
+    ledger::check(&app).await;
+}
 
-    let first = retry_cancelled(&app, "").await;
-    assert_eq!((first["retried"].as_i64(), &first["more"]), (Some(in_one_call), &json!(true)));
-    assert_eq!(lines(&app, "RETRIED").await, (PER_TRANSACTION, in_one_call * pushes));
-    let second = retry_cancelled(&app, "").await;
-    assert_eq!((second["retried"].as_i64(), &second["more"]), (Some(events - in_one_call), &json!(false)));
-    assert_eq!(lines(&app, "RETRIED").await, (PER_TRANSACTION, events * pushes));
-    assert_eq!(retry_cancelled(&app, "").await["retried"], 0);
-    let open = "SELECT count(*) FROM waybill.deliveries WHERE subscription_id IS NOT NULL AND status = 'PENDING'";
-    assert_eq!(app.count(open).await, events * pushes);
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_with_more_pushes_than_a_step_takes_is_counted_once() {
+    let pushes = 1_200;
+    let app = app_that_sends_nothing().await;
+    app.subscribe_many(pushes as usize, NOWHERE, json!({})).await;
+    let big = app.publish(json!({"event_type": "order.paid"})).await;
+    let pulled = app.publish_tagged("a").await;
+    assert_eq!(app.operate_on_all("/events/cancel", json!({})).await, 2);
+    assert_eq!((app.status(big).await, app.status(pulled).await), ("CANCELLED".into(), "CANCELLED".into()));
+    assert_eq!(lines(&app, "CANCELLED").await, (PER_TRANSACTION, pushes + 1));
+    assert_eq!(retry_cancelled(&app).await, 2);
+    assert_eq!(lines(&app, "RETRIED").await, (PER_TRANSACTION, pushes + 1));
+    assert_eq!(count_pushes(&app, "PENDING").await, pushes);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_is_cancelled_while_it_is_being_retried_stays_cancelled() {
+    let pushes = 30;
+    let app =
+        App::start_with(Options { flags: vec!["--dispatch=false".into()], fixed_clock: true, ..Options::default() })
+            .await;
+    app.subscribe_many(pushes as usize, NOWHERE, json!({})).await;
+    let id = app.publish(json!({"event_type": "order.paid"})).await;
+    app.operate(id, "cancel").await.expect(200);
+    let started = app.start_operation("/events/retry", &json!({"filter": {}, "per_second": 100})).await;
+    assert_eq!(app.run_steps().await, 10);
+    assert_eq!((app.status(id).await, count_pushes(&app, "PENDING").await), ("PENDING".into(), 10));
+    app.operate(id, "cancel").await.expect(200);
+    let over = app.until_complete(&started).await;
+    assert_eq!((&over["done"], &over["skipped"]), (&json!(1), &json!(0)), "a part was retried");
+    assert_eq!((app.status(id).await, count_pushes(&app, "CANCELLED").await), ("CANCELLED".into(), pushes));
     ledger::check(&app).await;
 }
 
@@ -66,7 +98,7 @@ async fn an_event_with_many_pushes_is_cancelled_and_retried_in_several_transacti
     assert_eq!(lines(&app, "RETRIED").await, (PER_TRANSACTION, pushes));
     app.operate(id, "retry").await.problem(409, "wrong_state");
     app.operate(id, "cancel").await.expect(200);
-    assert_eq!(retry_cancelled(&app, "").await["retried"], 1);
+    assert_eq!(retry_cancelled(&app).await, 1);
     assert_eq!(lines(&app, "RETRIED").await, (PER_TRANSACTION, 2 * pushes));
     ledger::check(&app).await;
 }

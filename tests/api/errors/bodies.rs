@@ -137,7 +137,7 @@ async fn a_body_of_another_content_type_is_refused_on_every_route() {
 async fn a_compressed_body_is_refused_on_every_route() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
-    let bodiless = [("/events/reset", ""), (&*format!("/events/{id}/cancel"), "")];
+    let bodiless = [(&*format!("/events/{id}/cancel"), "")];
     for (path, good) in JSON_ROUTES.into_iter().chain(bodiless) {
         for encoding in ["gzip", "br", "deflate", "identity, gzip"] {
             let request = app.client.post(format!("{}{path}", app.base)).header("content-type", "application/json");

@@ -3,11 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::support::locks::HeldRow;
+use crate::support::operations::all_that_match;
 use crate::support::work::{Naming, W1, W2};
 use crate::support::{App, ledger};
 
-async fn reset_all(app: &App, query: &str) -> Value {
-    app.post_empty(&format!("/events/reset{query}")).await.expect(200).json()
+/// Resets all events that match a filter. Returns their number.
+async fn reset_all(app: &App, filter: Value) -> i64 {
+    app.operate_on_all("/events/reset", filter).await
+}
+
+async fn would_reset(app: &App, filter: Value) -> Value {
+    app.dry_run("/events/reset", filter).await["matched"].clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,10 +36,10 @@ async fn a_reset_makes_the_event_pending_and_logs_the_reason() {
 async fn only_a_held_event_can_be_reset() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
-    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["event_status"], "PENDING");
+    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["current_status"], "PENDING");
     app.claim_one("a", W1).await;
     app.complete(id, W1).await.expect(200);
-    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["event_status"], "COMPLETED");
+    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["current_status"], "COMPLETED");
     app.operate(4_711, "reset").await.problem(404, "event_not_found");
     let push_only = app.publish(json!({"event_type": "order.paid"})).await;
     app.operate(push_only, "reset").await.problem(409, "wrong_state");
@@ -48,11 +54,6 @@ async fn the_parameters_of_a_reset_are_checked() {
         ("/events/1/reset?why=x", "why"),
         ("/events/0/reset", "id"),
         ("/events/x/reset", "id"),
-        ("/events/reset?stale_for=-1", "stale_for"),
-        ("/events/reset?stale_for=NaN", "stale_for"),
-        ("/events/reset?stale_for=x", "stale_for"),
-        ("/events/reset?dry_run=yes", "dry_run"),
-        ("/events/reset?status=PROCESSING", "status"),
     ] {
         app.post_empty(path).await.names(&[field]);
     }
@@ -70,102 +71,103 @@ async fn a_bulk_reset_resets_stale_claims_and_no_others() {
     app.settle(&alive, "heartbeat", Naming::Lease).await.expect(200);
     let fresh = app.claim_one("a", W2).await;
     app.advance(10);
-    assert_eq!(reset_all(&app, "?stale_for=30&reason=deploy").await["reset"], 2);
+    let order = json!({"filter": {"stale_for_seconds": 30}, "reason": "deploy"});
+    let started = app.start_operation("/events/reset", &order).await;
+    assert_eq!(app.until_complete(&started).await["done"], 2);
     for orphan in &orphans {
         assert_eq!(app.status(orphan.event_id).await, "PENDING");
         assert_eq!(app.event(orphan.event_id).await["logs"][1]["reason"], "deploy");
     }
     assert_eq!(app.status(alive.event_id).await, "PROCESSING");
     assert_eq!(app.status(fresh.event_id).await, "PROCESSING");
-    assert_eq!(reset_all(&app, "?stale_for=30").await["reset"], 0);
+    assert_eq!(reset_all(&app, json!({"stale_for_seconds": 30})).await, 0);
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_stale_for_only_expired_leases_are_reset() {
+async fn without_stale_for_seconds_only_expired_leases_are_reset() {
     let app = App::with_fixed_clock().await;
     let short = app.publish_tagged("short").await;
     let long = app.publish_tagged("long").await;
-    app.get(&format!("/events/subscribe?tags=short&worker_id={W1}&lease=60")).await.expect(200);
+    app.get(&format!("/events/subscribe?tags=short&worker_id={W1}&lease_seconds=60")).await.expect(200);
     app.claim_one("long", W2).await;
     app.advance(59);
-    assert_eq!(reset_all(&app, "").await["reset"], 0);
+    assert_eq!(reset_all(&app, json!({})).await, 0);
     app.advance(1);
-    assert_eq!(reset_all(&app, "?dry_run=true").await["reset"], 1);
-    assert_eq!(reset_all(&app, "").await["reset"], 1);
+    assert_eq!(would_reset(&app, json!({})).await, 1);
+    assert_eq!(reset_all(&app, json!({})).await, 1);
     assert_eq!((app.status(short).await, app.status(long).await), ("PENDING".into(), "PROCESSING".into()));
     ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expired_lease_is_reset_whatever_stale_for_is() {
+async fn an_expired_lease_is_reset_whatever_stale_for_seconds_is() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
-    app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease=60")).await.expect(200);
+    app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease_seconds=60")).await.expect(200);
     app.advance(60);
-    assert_eq!(reset_all(&app, "?stale_for=3600").await["reset"], 1);
+    assert_eq!(reset_all(&app, json!({"stale_for_seconds": 3600})).await, 1);
     assert_eq!(app.status(id).await, "PENDING");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stale_for_counts_in_seconds() {
+async fn stale_for_seconds_may_be_a_fraction_and_zero_means_all() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
     app.claim_one("a", W1).await;
-    assert_eq!(reset_all(&app, "?stale_for=100&dry_run=true").await["reset"], 0);
+    assert_eq!(would_reset(&app, json!({"stale_for_seconds": 99.5})).await, 0);
     app.advance(99);
-    assert_eq!(reset_all(&app, "?stale_for=100").await["reset"], 0);
+    assert_eq!(reset_all(&app, json!({"stale_for_seconds": 99.5})).await, 0);
     app.advance(1);
-    assert_eq!(reset_all(&app, "?stale_for=100").await["reset"], 1);
+    assert_eq!(reset_all(&app, json!({"stale_for_seconds": 99.5})).await, 1);
     app.claim_one("a", W1).await;
-    assert_eq!(reset_all(&app, "?stale_for=0").await["reset"], 1);
+    assert_eq!(reset_all(&app, json!({"stale_for_seconds": 0})).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_counts_and_changes_nothing() {
+async fn a_bulk_reset_is_narrowed_by_its_filter() {
     let app = App::with_fixed_clock().await;
-    let id = app.publish_tagged("a").await;
-    app.claim_one("a", W1).await;
-    app.advance(30);
-    let answer = reset_all(&app, "?stale_for=30&dry_run=true").await;
-    assert_eq!((&answer["reset"], &answer["dry_run"], &answer["more"]), (&1.into(), &true.into(), &false.into()));
-    assert_eq!(app.actions(id).await, ["PICKED"]);
+    let mut ids = Vec::new();
+    for (tags, worker) in [("a", W1), ("a", W2), ("b", W1)] {
+        ids.push(app.publish_tagged(tags).await);
+        app.claim_one(tags, worker).await;
+    }
+    let all = json!({"stale_for_seconds": 0});
+    let with = |field: &str, value: Value| {
+        let mut filter = all.clone();
+        filter[field] = value;
+        filter
+    };
+    assert_eq!(would_reset(&app, all.clone()).await, 3);
+    assert_eq!(would_reset(&app, with("status", json!("PROCESSING"))).await, 3);
+    assert_eq!(would_reset(&app, with("worker_id", json!(W1))).await, 2);
+    assert_eq!(would_reset(&app, with("until", json!("2020-01-01T00:00:00Z"))).await, 0);
+    assert_eq!(reset_all(&app, with("tags", json!(["b"]))).await, 1);
+    assert_eq!(app.status(ids[2]).await, "PENDING");
+    assert_eq!(reset_all(&app, with("worker_id", json!(W2))).await, 1);
+    assert_eq!((app.status(ids[0]).await, app.status(ids[1]).await), ("PROCESSING".into(), "PENDING".into()));
+    ledger::check(&app).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_names_the_workers_whose_events_it_would_reset() {
+async fn the_dry_run_of_a_reset_shows_the_first_events_and_who_holds_them() {
     let app = App::with_fixed_clock().await;
     let mut ids = Vec::new();
     for _ in 0..14 {
-        ids.push(app.publish_tagged("a").await);
+        ids.push(app.publish(json!({"title": "a job", "tags": "a", "payload": {"big": "data"}})).await);
     }
-    app.claim_batch("a", W1, 1).await;
-    app.claim_batch("a", W2, 13).await;
+    app.claim_batch("a", W2, 14).await;
     app.advance(40);
-    let answer = reset_all(&app, "?stale_for=40&dry_run=true").await;
-    let whose = json!([
-        {"worker_id": W2, "events": 13, "event_ids": &ids[1..11]},
-        {"worker_id": W1, "events": 1, "event_ids": [ids[0]]},
-    ]);
-    assert_eq!((&answer["reset"], &answer["workers"]), (&14.into(), &whose));
-    let wet = reset_all(&app, "?stale_for=40").await;
-    assert_eq!(wet, json!({"reset": 14, "more": false, "dry_run": false}));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_names_at_most_a_hundred_workers() {
-    let app = App::with_fixed_clock().await;
-    let events: Vec<Value> = (0..130).map(|_| json!({"title": "a job", "tags": "a"})).collect();
-    app.post("/events/batch", &json!({"events": events})).await.expect(201);
-    app.claim_batch("a", "host:100", 2).await;
-    for pid in 1..=128 {
-        app.claim_one("a", &format!("host:{pid}")).await;
+    let answer = app.dry_run("/events/reset", json!({"stale_for_seconds": 40})).await;
+    assert_eq!((&answer["matched"], &answer["matched_is_exact"]), (&json!(14), &json!(true)));
+    let sample = answer["sample"].as_array().expect("a sample");
+    assert_eq!(crate::support::work::ids(sample), ids[..10]);
+    for event in sample {
+        assert_eq!((&event["worker_id"], &event["status"]), (&json!(W2), &json!("PROCESSING")));
+        assert_eq!(event.get("payload"), None);
     }
-    let answer = reset_all(&app, "?stale_for=0&dry_run=true").await;
-    assert_eq!(answer["reset"], 130);
-    let workers = answer["workers"].as_array().expect("workers");
-    assert_eq!(workers.len(), 100);
-    assert_eq!((&workers[0]["worker_id"], &workers[0]["events"]), (&"host:100".into(), &3.into()));
+    assert_eq!(app.actions(ids[0]).await, ["PICKED"]);
+    assert_eq!(app.get("/operations").await.expect(200).json(), json!({"operations": [], "next": null}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,8 +179,7 @@ async fn more_stale_claims_than_one_transaction_takes_are_all_reset() {
         assert_eq!(app.claim_batch("a", W1, 1000).await.len(), 600);
     }
     app.advance(300);
-    let answer = reset_all(&app, "").await;
-    assert_eq!((&answer["reset"], &answer["more"]), (&1200.into(), &false.into()));
+    assert_eq!(reset_all(&app, json!({})).await, 1200);
     ledger::check(&app).await;
 }
 
@@ -194,8 +195,11 @@ async fn a_heartbeat_during_a_bulk_reset_saves_the_claim() {
         row.execute(&format!("UPDATE waybill.deliveries SET updated_at = '{}'", app.now())).await;
         row.unlock().await;
     };
-    let (answer, ()) = tokio::join!(reset_all(&app, "?stale_for=30"), sign_of_life);
-    assert_eq!(answer["reset"], 0);
+    let all = json!({"stale_for_seconds": 30});
+    let started = app.start_operation("/events/reset", &all_that_match(&all)).await;
+    tokio::join!(app.run_steps(), sign_of_life);
+    let over = app.operation(&started).await;
+    assert_eq!((&over["status"], &over["done"], &over["skipped"]), (&json!("COMPLETED"), &json!(0), &json!(1)));
     app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200);
 }
 
@@ -212,7 +216,9 @@ async fn a_lease_extended_during_a_bulk_reset_is_kept() {
         row.execute(&format!("UPDATE waybill.deliveries SET lease_expires_at = '{extended}'")).await;
         row.unlock().await;
     };
-    let (answer, ()) = tokio::join!(reset_all(&app, ""), extension);
-    assert_eq!(answer["reset"], 0);
+    let started = app.start_operation("/events/reset", &all_that_match(&json!({}))).await;
+    tokio::join!(app.run_steps(), extension);
+    let over = app.operation(&started).await;
+    assert_eq!((&over["status"], &over["done"], &over["skipped"]), (&json!("COMPLETED"), &json!(0), &json!(1)));
     app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200);
 }

@@ -14,8 +14,9 @@ async fn failed(app: &App, event: Value) -> i64 {
     id
 }
 
-async fn retry_all(app: &App, query: &str) -> Value {
-    app.post_empty(&format!("/events/retry{query}")).await.expect(200).json()
+/// Retries all events that match a filter. Returns their number.
+async fn retry_all(app: &App, filter: Value) -> i64 {
+    app.operate_on_all("/events/retry", filter).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,19 +91,45 @@ async fn a_bulk_retry_takes_all_events_that_match_a_filter() {
     let sms = failed(&app, json!({"title": "s", "tags": "sms", "event_type": "sent", "correlation_id": "c1"})).await;
     let cancelled = app.publish_tagged("email").await;
     app.operate(cancelled, "cancel").await.expect(200);
-    let dry = retry_all(&app, "?tags=email&dry_run=true").await;
-    assert_eq!((&dry["retried"], &dry["dry_run"]), (&2.into(), &true.into()));
+    let failed_emails = json!({"tags": ["email"], "status": "FAILED"});
+    let dry = app.dry_run("/events/retry", failed_emails.clone()).await;
+    assert_eq!(
+        (&dry["matched"], crate::support::work::ids(dry["sample"].as_array().expect("a sample"))),
+        (&json!(2), emails.to_vec())
+    );
     assert_eq!(app.status(emails[0]).await, "FAILED");
-    let answer = retry_all(&app, "?tags=email").await;
-    assert_eq!((&answer["retried"], &answer["more"]), (&2.into(), &false.into()));
+    assert_eq!(retry_all(&app, failed_emails).await, 2);
     assert_eq!(app.drain("email", W2).await, emails);
     assert_eq!(app.status(sms).await, "FAILED");
-    for query in ["?event_type=none", "?correlation_id=none", "?worker_id=other:1", "?until=2020-01-01T00:00:00Z"] {
-        assert_eq!(retry_all(&app, query).await["retried"], 0, "{query}");
+    for filter in [
+        json!({"event_type": "none"}),
+        json!({"correlation_id": "none"}),
+        json!({"worker_id": "other:1"}),
+        json!({"until": "2020-01-01T00:00:00Z"}),
+        json!({"since": "2120-01-01T00:00:00Z"}),
+    ] {
+        assert_eq!(retry_all(&app, filter.clone()).await, 0, "{filter}");
     }
-    let query = format!("?event_type=sent&correlation_id=c1&worker_id={W1}&since=2020-01-01T00:00:00Z");
-    assert_eq!(retry_all(&app, &query).await["retried"], 1);
-    assert_eq!(retry_all(&app, "?status=CANCELLED").await["retried"], 1);
+    let filter =
+        json!({"event_type": "sent", "correlation_id": "c1", "worker_id": W1, "since": "2020-01-01T00:00:00Z"});
+    assert_eq!(retry_all(&app, filter).await, 1);
+    assert_eq!(retry_all(&app, json!({"status": "CANCELLED"})).await, 1);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_retry_of_all_takes_failed_and_cancelled_events_in_the_order_of_their_ids() {
+    let app = App::start().await;
+    let first = failed(&app, json!({"title": "f", "tags": "a"})).await;
+    let second = app.publish_tagged("a").await;
+    app.operate(second, "cancel").await.expect(200);
+    let third = failed(&app, json!({"title": "f", "tags": "a"})).await;
+    let order = json!({"filter": {}, "reason": "fixed"});
+    let started = app.start_operation("/events/retry", &order).await;
+    assert_eq!(app.until_complete(&started).await["done"], 3);
+    let line = app.event(second).await["logs"][1].clone();
+    assert_eq!((&line["action"], &line["reason"]), (&json!("RETRIED"), &json!("fixed")));
+    assert_eq!(app.drain("a", W2).await, [first, second, third]);
     ledger::check(&app).await;
 }
 
@@ -118,25 +145,10 @@ async fn more_events_than_one_transaction_takes_are_all_retried() {
             .iter()
             .map(|event| json!({"event_id": event["id"], "action": "fail", "retryable": false}))
             .collect();
-        app.post("/events/settle", &json!({"worker_id": W1, "results": results})).await.expect(200);
+        app.post("/events/settle", &json!({"worker_id": W1, "settlements": results})).await.expect(200);
     }
-    assert_eq!(retry_all(&app, "?dry_run=true").await["retried"], 1200);
-    assert_eq!(retry_all(&app, "").await["retried"], 1200);
-    assert_eq!(retry_all(&app, "").await["retried"], 0);
+    assert_eq!(app.dry_run("/events/retry", json!({})).await["matched"], 1200);
+    assert_eq!(retry_all(&app, json!({})).await, 1200);
+    assert_eq!(retry_all(&app, json!({})).await, 0);
     ledger::check(&app).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_parameters_of_a_retry_are_checked() {
-    let app = App::start().await;
-    for (query, field) in [
-        ("?status=PENDING", "status"),
-        ("?status=COMPLETED", "status"),
-        ("?status=failed", "status"),
-        ("?dry_run=1", "dry_run"),
-        ("?reason=x", "reason"),
-        ("?since=yesterday", "since"),
-    ] {
-        app.post_empty(&format!("/events/retry{query}")).await.names(&[field]);
-    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{NOWHERE, change, path_of};
+use super::{NOWHERE, path_of, update};
 use crate::support::App;
 use crate::support::work::ids;
 
@@ -32,7 +32,7 @@ async fn subscriptions_are_filtered_by_active_and_deleted_ones_are_not_listed() 
     let on = app.subscribe(NOWHERE, json!({})).await;
     let off = app.subscribe(NOWHERE, json!({"is_active": false})).await;
     let switched = app.subscribe(NOWHERE, json!({})).await;
-    change(&app, &switched, json!({"is_active": false})).await.expect(200);
+    update(&app, &switched, json!({"is_active": false})).await.expect(200);
     let deleted = app.subscribe(NOWHERE, json!({})).await;
     app.delete(&path_of(&deleted)).await.expect(204);
     assert_eq!(list(&app, "is_active=true").await.0, ids(std::slice::from_ref(&on)));

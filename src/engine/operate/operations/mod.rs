@@ -1,0 +1,170 @@
+//! Operations: an operator's action on all rows that match a filter, done in the background.
+//!
+//! An operation is a row. It says what to do, with which rows and how fast, how far it has come and what has
+//! come of it. It walks through its table in the order of ids, up to the highest id at its start, and does
+//! its work in steps. A step is one transaction: it locks the operation, finds the next rows, changes those
+//! that still fit, writes their log lines and saves the progress. If a server dies, its step has not
+//! happened, and another server goes on from the saved position. So every row is counted exactly once.
+//!
+//! [`step`] is what all kinds of operations share. [`events`] changes events, which may have more pushes than
+//! one transaction may change; [`rows`] changes pushes and dead letters. [`runner`] decides what happens next
+//! when a step has ended or failed.
+
+mod events;
+pub(crate) mod filter;
+mod rows;
+mod runner;
+mod step;
+
+use diesel_async::AsyncPgConnection;
+
+use crate::domain::dead_letter::ReplayConfig;
+use crate::domain::limits;
+use crate::domain::operation::OperationKind;
+use crate::domain::scope::Scope;
+use crate::error::Error;
+use crate::store::lists::candidates::{Walk, find_candidates, last_id};
+use crate::store::lists::dead_letters::{DeadLetterRow, find_dead_letters};
+use crate::store::lists::events::load_events;
+use crate::store::lists::pushes::{PushRow, get_push};
+use crate::store::tables::event_columns::EventRow;
+use crate::store::tables::operations::{
+    NewOperationRow, OperationRow, cancel_operation, get_operation, insert_operation,
+};
+
+use crate::engine::{Engine, transaction};
+use filter::OperationFilter;
+
+/// The number of rows that a dry run returns.
+const SAMPLE_ROWS: i64 = 10;
+
+/// What an operator wants to be done.
+#[derive(Debug, Clone)]
+pub struct NewOperation {
+    pub kind: OperationKind,
+    pub filter: OperationFilter,
+    /// The settings with which dead letters are replayed. `None` for other kinds.
+    pub config: Option<ReplayConfig>,
+    pub reason: Option<String>,
+    /// The number of deliveries or dead letters to deal with in a second.
+    pub per_second: f64,
+}
+
+/// What an operation would do.
+#[derive(Debug)]
+pub struct OperationPreview {
+    pub matches: Matches,
+    pub sample: Sample,
+}
+
+/// The number of rows that match a filter.
+#[derive(Debug, Clone, Copy)]
+pub struct Matches {
+    /// Counted within a bounded number of rows.
+    pub count: i64,
+    /// Whether `count` includes all matching rows.
+    pub is_exact: bool,
+}
+
+/// The first rows that match a filter.
+#[derive(Debug)]
+pub enum Sample {
+    Events(Vec<EventRow>),
+    Deliveries(Vec<PushRow>),
+    DeadLetters(Vec<DeadLetterRow>),
+}
+
+impl Engine {
+    /// Returns what an operation would do. Changes nothing.
+    pub async fn preview_operation(&self, scope: Scope, new: NewOperation) -> Result<OperationPreview, Error> {
+        let engine = self.clone();
+        self.detached(async move {
+            let mut conn = engine.database().connection().await?;
+            let (_, matches) = engine.count_matches(&mut conn, &scope, &new).await?;
+            let sample = engine.read_sample(&mut conn, &scope, &new).await?;
+            Ok(OperationPreview { matches, sample })
+        })
+        .await
+    }
+
+    /// Stores an operation. Its steps run in the background.
+    pub async fn start_operation(&self, scope: Scope, new: NewOperation) -> Result<OperationRow, Error> {
+        let filter = new.filter.to_json().map_err(|error| Error::Internal(error.to_string()))?;
+        let engine = self.clone();
+        self.detached(async move {
+            let row = transaction!(engine, |conn| {
+                let (until_id, matches) = engine.count_matches(conn, &scope, &new).await?;
+                let row = NewOperationRow {
+                    kind: new.kind,
+                    filter: filter.clone(),
+                    config: new.config,
+                    reason: new.reason.clone(),
+                    per_second: new.per_second,
+                    matched: matches.count,
+                    matched_is_exact: matches.is_exact,
+                    until_id,
+                };
+                let max_running = limits::RUNNING_OPERATIONS;
+                let id = insert_operation(conn, &scope, &row, max_running).await?;
+                let id = id.ok_or(Error::TooManyOperations(max_running))?;
+                get_operation(conn, &scope, id).await?.ok_or(Error::OperationNotFound(id))
+            })?;
+            engine.operation_started().notify_one();
+            Ok(row)
+        })
+        .await
+    }
+
+    /// Cancels an operation. What it has done stays done, and a step that is running is finished. An operation
+    /// that is over stays as it is.
+    pub async fn cancel_operation(&self, scope: Scope, id: i64) -> Result<OperationRow, Error> {
+        let engine = self.clone();
+        self.detached(async move {
+            transaction!(engine, |conn| {
+                cancel_operation(conn, &scope, id).await?;
+                get_operation(conn, &scope, id).await?.ok_or(Error::OperationNotFound(id))
+            })
+        })
+        .await
+    }
+
+    /// Returns the highest id that an operation started now is about, and the number of rows that match.
+    async fn count_matches(
+        &self,
+        conn: &mut AsyncPgConnection,
+        scope: &Scope,
+        new: &NewOperation,
+    ) -> Result<(i64, Matches), Error> {
+        let statuses = new.filter.statuses(new.kind);
+        let target = new.filter.target(new.kind, &statuses);
+        let until = last_id(conn, target).await?;
+        let walk = Walk { after: 0, until, limit: i64::MAX, scan: self.settings().list_scan_rows };
+        let found = find_candidates(conn, scope, target, walk).await?;
+        Ok((until, Matches { count: found.ids.len() as i64, is_exact: found.next.is_none() }))
+    }
+
+    async fn read_sample(
+        &self,
+        conn: &mut AsyncPgConnection,
+        scope: &Scope,
+        new: &NewOperation,
+    ) -> Result<Sample, Error> {
+        let statuses = new.filter.statuses(new.kind);
+        let target = new.filter.target(new.kind, &statuses);
+        let walk = Walk { after: 0, until: i64::MAX, limit: SAMPLE_ROWS, scan: self.settings().list_scan_rows };
+        let ids = find_candidates(conn, scope, target, walk).await?.ids;
+        Ok(match new.filter {
+            OperationFilter::Events(_) | OperationFilter::Held(_) => {
+                Sample::Events(load_events(conn, scope, &ids).await?)
+            }
+            OperationFilter::Deliveries(_) => {
+                let mut pushes = Vec::new();
+                for id in ids {
+                    pushes.extend(get_push(conn, scope, id.into()).await?);
+                }
+                Sample::Deliveries(pushes)
+            }
+            OperationFilter::DeadLetters(_) => Sample::DeadLetters(find_dead_letters(conn, scope, &ids).await?),
+        })
+    }
+}

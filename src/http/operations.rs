@@ -1,0 +1,306 @@
+//! Operators' work on many rows: `/events/retry`, `/events/cancel`, `/events/reset`, `/deliveries/retry`,
+//! `/deliveries/cancel` and `/dead-letters/replay` start operations; `/operations` shows and cancels them.
+
+use actix_web::http::header;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+
+use super::body::{self, expect_no_input, path_id, read_json_without_query};
+use super::dead_letters::{CONFIGS, DeadLetterView};
+use super::deliveries::DeliveryView;
+use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
+use super::view::{EventView, Timestamp, timestamp};
+use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
+use crate::domain::history::Numbers;
+use crate::domain::input::RawFields;
+use crate::domain::json::RawJson;
+use crate::domain::limits;
+use crate::domain::operation::{OperationKind, OperationStatus};
+use crate::domain::scope::Scope;
+use crate::domain::status::Status;
+use crate::engine::Engine;
+use crate::engine::operate::operations::filter::{HeldFilter, OperationFilter};
+use crate::engine::operate::operations::{NewOperation, OperationPreview, Sample};
+use crate::error::Error;
+use crate::store::lists::dead_letters::DeadLetterFilter;
+use crate::store::lists::events::EventFilter;
+use crate::store::lists::pages::page_end;
+use crate::store::lists::pushes::PushFilter;
+use crate::store::tables::operations::{
+    OperationListFilter, OperationRow, get_operation as load_operation, list_operations as load_page,
+};
+
+/// An operation in a response.
+#[derive(Serialize)]
+struct OperationView<'a> {
+    id: i64,
+    kind: &'a str,
+    status: &'a str,
+    filter: &'a RawJson,
+    /// Only of replays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<&'a str>,
+    reason: Option<&'a str>,
+    per_second: f64,
+    matched: i64,
+    matched_is_exact: bool,
+    done: i64,
+    skipped: i64,
+    failed: i64,
+    actor: Option<&'a str>,
+    created_at: Timestamp,
+    started_at: Option<Timestamp>,
+    finished_at: Option<Timestamp>,
+}
+
+impl<'a> OperationView<'a> {
+    fn of(row: &'a OperationRow) -> Self {
+        OperationView {
+            id: row.id,
+            kind: &row.kind,
+            status: &row.status,
+            filter: &row.filter.0,
+            config: row.config.as_deref(),
+            reason: row.reason.as_deref(),
+            per_second: row.per_second,
+            matched: row.matched,
+            matched_is_exact: row.matched_is_exact,
+            done: row.done,
+            skipped: row.skipped,
+            failed: row.failed,
+            actor: row.actor.as_deref(),
+            created_at: Timestamp(row.created_at),
+            started_at: timestamp(row.started_at),
+            finished_at: timestamp(row.finished_at),
+        }
+    }
+}
+
+/// What an operation would do, in a response.
+#[derive(Serialize)]
+struct PreviewView<'a> {
+    matched: i64,
+    matched_is_exact: bool,
+    sample: SampleView<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum SampleView<'a> {
+    Events(Vec<EventView<'a>>),
+    Deliveries(Vec<DeliveryView<'a>>),
+    DeadLetters(Vec<DeadLetterView<'a>>),
+}
+
+impl<'a> PreviewView<'a> {
+    fn of(preview: &'a OperationPreview) -> Self {
+        PreviewView {
+            matched: preview.matches.count,
+            matched_is_exact: preview.matches.is_exact,
+            sample: match &preview.sample {
+                Sample::Events(rows) => SampleView::Events(rows.iter().map(EventView::listed).collect()),
+                Sample::Deliveries(rows) => SampleView::Deliveries(rows.iter().map(DeliveryView::of).collect()),
+                Sample::DeadLetters(rows) => SampleView::DeadLetters(rows.iter().map(DeadLetterView::of).collect()),
+            },
+        }
+    }
+}
+
+/// `POST /events/retry`: returns FAILED and CANCELLED events to PENDING.
+pub(crate) async fn retry_events(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    start(&engine, scope, &request, payload, OperationKind::RetryEvents).await
+}
+
+/// `POST /events/cancel`: cancels events that are not finished.
+pub(crate) async fn cancel_events(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    start(&engine, scope, &request, payload, OperationKind::CancelEvents).await
+}
+
+/// `POST /events/reset`: returns events to PENDING whose lease has expired or whose worker is silent.
+pub(crate) async fn reset_events(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    start(&engine, scope, &request, payload, OperationKind::ResetEvents).await
+}
+
+/// `POST /deliveries/retry`: returns FAILED and CANCELLED pushes to PENDING.
+pub(crate) async fn retry_deliveries(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    start(&engine, scope, &request, payload, OperationKind::RetryDeliveries).await
+}
+
+/// `POST /deliveries/cancel`: cancels pushes that are not finished, or that failed and block their key.
+pub(crate) async fn cancel_deliveries(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    start(&engine, scope, &request, payload, OperationKind::CancelDeliveries).await
+}
+
+/// `POST /dead-letters/replay`: sends dead letters again.
+pub(crate) async fn replay_dead_letters(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    start(&engine, scope, &request, payload, OperationKind::ReplayDeadLetters).await
+}
+
+/// Starts an operation, or returns what it would do.
+async fn start(
+    engine: &Engine,
+    scope: Scope,
+    request: &HttpRequest,
+    payload: Payload,
+    kind: OperationKind,
+) -> Result<HttpResponse, Error> {
+    let body = read_json_without_query(request, payload, body::MAX_EVENT_BYTES).await?;
+    let (new, dry_run) = read_operation(&body, kind)?;
+    if dry_run {
+        let preview = engine.preview_operation(scope, new).await?;
+        return Ok(HttpResponse::Ok().json(PreviewView::of(&preview)));
+    }
+    let row = engine.start_operation(scope, new).await?;
+    let location = (header::LOCATION, format!("/operations/{}", row.id));
+    Ok(HttpResponse::Accepted().insert_header(location).json(OperationView::of(&row)))
+}
+
+fn read_operation(body: &[u8], kind: OperationKind) -> Result<(NewOperation, bool), Error> {
+    let mut fields = RawFields::of_body(body)?;
+    // Required: all rows are meant only for an explicit `{}`.
+    let filter =
+        fields.required("filter", |fields, name| fields.object(name, |filter| Some(read_filter(filter, kind))));
+    let config = match kind {
+        OperationKind::ReplayDeadLetters => {
+            Some(fields.choice("config", ReplayConfig::parse, CONFIGS).unwrap_or_default())
+        }
+        _ => None,
+    };
+    let reason = fields.text("reason", limits::NAME_CHARS);
+    let per_second = fields.number("per_second", limits::OPERATION_PER_SECOND);
+    let per_second = per_second.unwrap_or(limits::DEFAULT_OPERATION_PER_SECOND);
+    let dry_run = fields.boolean("dry_run").unwrap_or(false);
+    let filter = fields.finish_with(filter)?;
+    Ok((NewOperation { kind, filter, config, reason, per_second }, dry_run))
+}
+
+fn read_filter(fields: &mut RawFields<'_>, kind: OperationKind) -> OperationFilter {
+    match kind {
+        OperationKind::RetryEvents | OperationKind::CancelEvents => {
+            OperationFilter::Events(read_event_filter(fields, kind))
+        }
+        OperationKind::ResetEvents => OperationFilter::Held(HeldFilter {
+            events: read_event_filter(fields, kind),
+            stale_for_seconds: fields.number("stale_for_seconds", 0.0..=limits::DELAY_SECONDS as f64),
+        }),
+        OperationKind::RetryDeliveries | OperationKind::CancelDeliveries => OperationFilter::Deliveries(PushFilter {
+            event_id: fields.id("event_id"),
+            subscription_id: fields.id("subscription_id"),
+            status: read_status(fields, kind),
+            since: fields.timestamp("since"),
+            until: fields.timestamp("until"),
+        }),
+        OperationKind::ReplayDeadLetters => OperationFilter::DeadLetters(DeadLetterFilter {
+            event_id: fields.id("event_id"),
+            subscription_id: fields.id("subscription_id"),
+            reason: fields.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
+            since: fields.timestamp("since"),
+            until: fields.timestamp("until"),
+            replayed: None,
+        }),
+    }
+}
+
+fn read_event_filter(fields: &mut RawFields<'_>, kind: OperationKind) -> EventFilter {
+    EventFilter {
+        status: read_status(fields, kind),
+        tags: fields.tag_list("tags").unwrap_or_default().as_slice().to_vec(),
+        event_type: fields.text("event_type", limits::NAME_CHARS),
+        worker_id: fields.worker_id("worker_id"),
+        correlation_id: fields.text("correlation_id", limits::NAME_CHARS),
+        since: fields.timestamp("since"),
+        until: fields.timestamp("until"),
+    }
+}
+
+/// Reads a status that the action applies to.
+fn read_status(fields: &mut RawFields<'_>, kind: OperationKind) -> Option<Status> {
+    let allowed = kind.allowed_statuses();
+    let names: Vec<&str> = allowed.iter().map(|status| status.as_str()).collect();
+    let parse = |name: &str| Status::parse(name).filter(|status| allowed.contains(status));
+    fields.choice("status", parse, &names.join(", "))
+}
+
+#[derive(Serialize)]
+struct Operations<'a> {
+    operations: Vec<OperationView<'a>>,
+    next: Option<String>,
+}
+
+/// `GET /operations`: lists operations.
+pub(crate) async fn list_operations(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
+    let mut query = read_query(&request)?;
+    let statuses = OperationStatus::ALL.map(OperationStatus::as_str).join(", ");
+    let kinds = OperationKind::ALL.map(OperationKind::as_str).join(", ");
+    let status = query.choice("status", OperationStatus::parse, &statuses);
+    let kind = query.choice("kind", OperationKind::parse, &kinds);
+    let filter = OperationListFilter { status, kind };
+    let page = read_page(&mut query, DEFAULT_PAGE);
+    query.finish()?;
+    let (page, cursors) = page.by_id(&engine, "operations", Numbers::Ids, &filter).await?;
+    let mut conn = engine.database().connection().await?;
+    let rows = load_page(&mut conn, &scope, filter, page).await?;
+    let next = cursors.next(page_end(&rows, page.limit, |row| row.id)).await?;
+    Ok(HttpResponse::Ok().json(Operations { operations: rows.iter().map(OperationView::of).collect(), next }))
+}
+
+/// `GET /operations/{id}`: returns an operation with its progress.
+pub(crate) async fn get_operation(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    expect_no_query(&request)?;
+    let mut conn = engine.database().connection().await?;
+    let row = load_operation(&mut conn, &scope, id).await?.ok_or(Error::OperationNotFound(id))?;
+    Ok(HttpResponse::Ok().json(OperationView::of(&row)))
+}
+
+/// `POST /operations/{id}/cancel`: stops an operation.
+pub(crate) async fn cancel_operation(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    expect_no_input(&request, payload).await?;
+    let row = engine.cancel_operation(scope, id).await?;
+    Ok(HttpResponse::Ok().json(OperationView::of(&row)))
+}

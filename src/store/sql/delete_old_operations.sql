@@ -1,0 +1,11 @@
+-- :now timestamptz, :days int, :max_rows bigint
+--
+-- Deletes up to :max_rows operations that ended more than :days days ago, the oldest first.
+DELETE FROM waybill.operations
+WHERE id IN (
+    SELECT id
+    FROM waybill.operations
+    WHERE finished_at < coalesce(:now, now()) - make_interval(hours => 24 * :days)
+    ORDER BY finished_at
+    LIMIT :max_rows
+)

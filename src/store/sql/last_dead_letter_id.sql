@@ -1,0 +1,2 @@
+-- Returns the highest id of all dead letters, or 0.
+SELECT coalesce(max(id), 0) AS id FROM waybill.dead_letters

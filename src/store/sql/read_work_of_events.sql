@@ -1,0 +1,24 @@
+-- :event_ids bigint[], :after_id bigint, :statuses text[], :max_rows bigint
+--
+-- Returns the deliveries that an operator's action on :event_ids is about: the pushes with one of :statuses and an id
+-- above :after_id of an event that is only pushed, and the own delivery of any other event. At most :max_rows, event
+-- by event in the order given, the pushes of an event in the order of their ids.
+SELECT a.event_id, w.id, o.is_rolled_up
+FROM unnest(:event_ids) AS a(event_id)
+CROSS JOIN LATERAL (
+    SELECT open_deliveries IS NOT NULL AS is_rolled_up FROM waybill.deliveries WHERE id = a.event_id OFFSET 0
+) o
+CROSS JOIN LATERAL (
+    SELECT a.event_id AS id WHERE NOT o.is_rolled_up
+    UNION ALL
+    (
+        SELECT d.id
+        FROM waybill.deliveries d
+        WHERE o.is_rolled_up AND d.event_id = a.event_id AND d.subscription_id IS NOT NULL
+          AND d.id > :after_id AND d.status = ANY(:statuses)
+        ORDER BY d.id
+        LIMIT :max_rows
+    )
+    OFFSET 0
+) w
+LIMIT :max_rows

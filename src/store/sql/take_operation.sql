@@ -1,0 +1,9 @@
+-- :now timestamptz
+--
+-- Locks the running operation that is due for the longest time and that no other server works on.
+SELECT id
+FROM waybill.operations
+WHERE status = 'RUNNING' AND next_at <= coalesce(:now, now())
+ORDER BY next_at
+LIMIT 1
+FOR UPDATE SKIP LOCKED

@@ -1,0 +1,78 @@
+//! What a search for the rows of an operation costs, measured in buffers.
+
+use waybill::domain::ids::NamespaceId;
+use waybill::domain::scope::Scope;
+use waybill::domain::status::Status;
+use waybill::store::lists::candidates::{Target, Walk, find_candidates};
+use waybill::store::lists::dead_letters::DeadLetterFilter;
+use waybill::store::lists::events::EventFilter;
+use waybill::store::lists::pushes::PushFilter;
+
+use crate::support::{App, database};
+
+const SCAN: i64 = 500;
+
+/// Starts a server with a history of completed events, each with a push. Every 1,000th of both has failed.
+async fn with_history(events: i64) -> App {
+    let app = App::start().await;
+    let status = "CASE WHEN n % 1000 = 0 THEN 'FAILED' ELSE 'COMPLETED' END";
+    let sql = format!(
+        "INSERT INTO waybill.events (id, title, tags) SELECT n, 'a job', ARRAY['bulk'] FROM generate_series(1, {events}) n; \
+         INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries) \
+             SELECT n, n, {status}, 0, 3 FROM generate_series(1, {events}) n; \
+         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
+             SELECT {events} + n, n, 1 + n % 2, {status}, 0, 3 FROM generate_series(1, {events}) n; \
+         SELECT setval('waybill.ids', 2 * {events}); \
+         ANALYZE waybill.events; ANALYZE waybill.deliveries"
+    );
+    database::execute(&app.url, &sql).await;
+    app
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_costs_the_same_in_a_long_history_as_in_a_short_one() {
+    let (events, tagged) =
+        (EventFilter::default(), EventFilter { tags: vec!["rare".into()], ..EventFilter::default() });
+    let (pushes, letters) = (PushFilter::default(), DeadLetterFilter::default());
+    let of_one = PushFilter { subscription_id: Some(1.into()), ..PushFilter::default() };
+    let (unhappy, open) = ([Status::Failed, Status::Cancelled], [Status::Pending, Status::Processing]);
+    let targets = [
+        Target::Events { filter: &events, statuses: &unhappy },
+        Target::Events { filter: &tagged, statuses: &unhappy },
+        Target::Events { filter: &events, statuses: &open },
+        Target::HeldEvents { filter: &events, silent_seconds: Some(0.0) },
+        Target::Pushes { filter: &pushes, statuses: &unhappy, failed_must_block: false },
+        Target::Pushes { filter: &pushes, statuses: &open, failed_must_block: true },
+        Target::Pushes { filter: &of_one, statuses: &open, failed_must_block: true },
+        Target::DeadLetters { filter: &letters },
+    ];
+    let (short, long) = (with_history(5_000).await, with_history(40_000).await);
+    let scope = Scope::new(NamespaceId::DEFAULT, None);
+    for target in targets {
+        let mut costs = Vec::new();
+        for (app, after) in [(&short, 0), (&long, 0), (&long, 30_000)] {
+            let walk = Walk { after, until: i64::MAX, limit: 20, scan: SCAN };
+            let search = async |conn: &mut _| find_candidates(conn, &scope, target, walk).await;
+            costs.push(app.buffers_of(search).await.1);
+        }
+        let cheapest = costs.iter().min().expect("costs");
+        assert!(costs.iter().all(|cost| *cost <= 2 * cheapest + 200), "{target:?}: {costs:?}");
+        assert!(costs.iter().all(|cost| *cost <= 12 * SCAN), "{target:?}: {costs:?}");
+    }
+}
+
+/// A search stops as soon as it has found enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_that_finds_enough_does_not_read_on() {
+    let app = with_history(5_000).await;
+    let filter = EventFilter { tags: vec!["bulk".into()], ..EventFilter::default() };
+    let scope = Scope::new(NamespaceId::DEFAULT, None);
+    let target = Target::Events { filter: &filter, statuses: &[Status::Completed] };
+    let walk = |limit| Walk { after: 0, until: i64::MAX, limit, scan: 2_000 };
+    let (few, cost_of_few) = app.buffers_of(async |conn| find_candidates(conn, &scope, target, walk(10)).await).await;
+    let (many, cost_of_many) =
+        app.buffers_of(async |conn| find_candidates(conn, &scope, target, walk(5_000)).await).await;
+    assert_eq!((few.ids, few.next), ((1..=10).collect(), Some(10)));
+    assert_eq!((many.ids.len(), many.next), (1_998, Some(2_000)));
+    assert!(cost_of_few * 20 < cost_of_many, "{cost_of_few} and {cost_of_many}");
+}

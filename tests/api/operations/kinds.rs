@@ -1,0 +1,139 @@
+//! What each kind of operation does. Retries and resets of events and replays of dead letters have tests of
+//! their own, beside those of the single actions.
+
+use serde_json::{Value, json};
+
+use super::{assert_counts, lines};
+use crate::support::receiver::{Receiver, Reply};
+use crate::support::records::{app_that_sends_nothing, one_attempt};
+use crate::support::work::{Naming, W1};
+use crate::support::{App, ledger, until};
+
+const NOWHERE: &str = "http://127.0.0.1:9/hook";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_cancellation_ends_waiting_events_and_requests_the_end_of_held_ones() {
+    let app = App::with_fixed_clock().await;
+    let held = app.publish_tagged("a").await;
+    let claim = app.claim_one("a", W1).await;
+    let waiting = app.publish_tagged("a").await;
+    let delayed = app.publish(json!({"title": "a job", "tags": "b", "delay_seconds": 60})).await;
+    let done = app.publish_tagged("c").await;
+    app.claim_one("c", W1).await;
+    app.complete(done, W1).await.expect(200);
+    let started = app.start_operation("/events/cancel", &json!({"filter": {}, "reason": "obsolete"})).await;
+    assert_eq!((&started["kind"], &started["status"]), (&json!("cancel_events"), &json!("RUNNING")));
+    assert_eq!((&started["matched"], &started["started_at"]), (&json!(3), &json!(null)));
+    let over = app.until_complete(&started).await;
+    assert_counts(&over, 3, 0, 0);
+    assert_eq!((&over["reason"], &over["finished_at"]), (&json!("obsolete"), &over["started_at"]));
+    for id in [waiting, delayed] {
+        let event = app.event(id).await;
+        assert_eq!((&event["status"], &event["logs"][0]["reason"]), (&json!("CANCELLED"), &json!("obsolete")));
+    }
+    assert_eq!(app.event(held).await["cancel_requested"], true);
+    app.settle(&claim, "release", Naming::Lease).await.expect(200);
+    assert_eq!((app.status(held).await, app.status(done).await), ("CANCELLED".into(), "COMPLETED".into()));
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_cancellation_takes_only_events_that_match_and_that_existed_when_it_began() {
+    let app = App::with_fixed_clock().await;
+    let mut ids = Vec::new();
+    for tags in ["a", "b", "a"] {
+        ids.push(app.publish_tagged(tags).await);
+    }
+    app.claim_one("b", W1).await;
+    assert_eq!(app.dry_run("/events/cancel", json!({"status": "PROCESSING"})).await["matched"], 1);
+    let started = app.start_operation("/events/cancel", &json!({"filter": {"tags": ["a"]}, "per_second": 1})).await;
+    let later = app.publish_tagged("a").await;
+    assert_counts(&app.until_complete(&started).await, 2, 0, 0);
+    let states =
+        [app.status(ids[0]).await, app.status(ids[1]).await, app.status(ids[2]).await, app.status(later).await];
+    assert_eq!(states, ["CANCELLED", "PROCESSING", "CANCELLED", "PENDING"]);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_was_finished_before_its_turn_is_skipped() {
+    let app = App::with_fixed_clock().await;
+    let ids = super::waiting(&app, 2).await;
+    let started = app.start_operation("/events/cancel", &json!({"filter": {}, "per_second": 1})).await;
+    assert_eq!(app.run_steps().await, 1);
+    app.operate(ids[1], "cancel").await.expect(200);
+    assert_counts(&app.until_complete(&started).await, 1, 0, 0);
+    assert_eq!(lines(&app, "CANCELLED").await, 2);
+}
+
+/// Publishes an event for each of two subscriptions and waits until both pushes have failed. Returns the
+/// subscription that is meant and its delivery.
+async fn with_two_failed(app: &App, receiver: &Receiver) -> (Value, i64) {
+    receiver.always(Reply::status(500));
+    app.subscribe(&receiver.url("/other"), one_attempt()).await;
+    let meant = app.subscribe(&receiver.url("/meant"), one_attempt()).await;
+    let event = app.publish_typed("order.paid", json!(1)).await;
+    until("both have failed", async || app.dead_letters("").await.len() == 2).await;
+    receiver.always(Reply::ok());
+    let deliveries = app.deliveries_of(event).await;
+    let of_meant = deliveries.iter().find(|delivery| delivery["subscription_id"] == meant["id"]);
+    (meant, of_meant.expect("a delivery")["id"].as_i64().expect("an id"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_retry_of_deliveries_sends_those_that_match_again() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    let (meant, delivery) = with_two_failed(&app, &receiver).await;
+    let filter = json!({"subscription_id": meant["id"], "since": "2020-01-01T00:00:00Z"});
+    let dry = app.dry_run("/deliveries/retry", filter.clone()).await;
+    assert_eq!((&dry["matched"], &dry["sample"][0]["id"]), (&json!(1), &json!(delivery)));
+    assert_eq!(dry["sample"][0]["status"], "FAILED");
+    let started = app.start_operation("/deliveries/retry", &json!({"filter": filter, "reason": "fixed"})).await;
+    assert_eq!((&started["kind"], &started["filter"]), (&json!("retry_deliveries"), &filter));
+    assert_counts(&app.until_complete(&started).await, 1, 0, 0);
+    app.until_delivery(delivery, "COMPLETED").await;
+    assert_eq!((receiver.count(), lines(&app, "RETRIED").await), (3, 1));
+    assert_eq!(app.dry_run("/deliveries/retry", json!({})).await["matched"], 1, "the other one");
+    assert_eq!(app.dry_run("/deliveries/retry", json!({"until": "2020-01-01T00:00:00Z"})).await["matched"], 0);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_cancellation_of_deliveries_ends_those_that_wait() {
+    let app = app_that_sends_nothing().await;
+    app.subscribe_many(3, NOWHERE, json!({})).await;
+    let events = [app.publish_typed("order.paid", json!(1)).await, app.publish_typed("order.paid", json!(2)).await];
+    let filter = json!({"event_id": events[0]});
+    assert_eq!(app.operate_on_all("/deliveries/cancel", filter).await, 3);
+    assert_eq!((app.status(events[0]).await, app.status(events[1]).await), ("COMPLETED".into(), "PENDING".into()));
+    assert_eq!(app.operate_on_all("/deliveries/cancel", json!({})).await, 3);
+    assert_eq!(lines(&app, "CANCELLED").await, 6);
+    assert_eq!(app.operate_on_all("/deliveries/retry", json!({"event_id": events[1]})).await, 3);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_deliveries_are_cancelled_only_if_asked_for_and_if_they_block_their_key() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    receiver.always(Reply::status(500));
+    let ordered = json!({"max_attempts": 1, "ordering": "by_key", "on_exhausted": "block"});
+    app.subscribe(&receiver.url("/ordered"), ordered).await;
+    app.subscribe(&receiver.url("/plain"), one_attempt()).await;
+    let event = app.publish(json!({"event_type": "order.paid", "ordering_key": "k"})).await;
+    until("both have failed", async || app.dead_letters("").await.len() == 2).await;
+    assert_eq!(app.dry_run("/deliveries/cancel", json!({})).await["matched"], 0);
+    assert_eq!(app.operate_on_all("/deliveries/cancel", json!({"status": "FAILED"})).await, 1);
+    let states: Vec<Value> =
+        app.deliveries_of(event).await.into_iter().map(|delivery| delivery["status"].clone()).collect();
+    assert!(states.contains(&json!("CANCELLED")) && states.contains(&json!("FAILED")), "{states:?}");
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_that_is_started_begins_at_once() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    let started = app.start_operation("/events/cancel", &json!({"filter": {}})).await;
+    assert_counts(&app.until_complete(&started).await, 1, 0, 0);
+    assert_eq!(app.status(id).await, "CANCELLED");
+}
