@@ -103,9 +103,8 @@ fn no_file_speaks_an_old_name_of_the_api() {
         let name = path.strip_prefix(root()).expect("a file of ours").display().to_string();
         for (number, line) in text.lines().enumerate() {
             for (old, new) in OLD_NAMES.iter().filter(|(old, _)| has_name(line, old)) {
-                let is_exception = |(place, allowed, _): &(&str, &str, &str)| {
-                    name.starts_with(place) && old.contains(allowed)
-                };
+                let is_exception =
+                    |(place, allowed, _): &(&str, &str, &str)| name.starts_with(place) && old.contains(allowed);
                 if !EXCEPTIONS.iter().any(is_exception) {
                     found.push(format!("{name}:{}: {old} is now {new}", number + 1));
                 }

@@ -28,7 +28,13 @@ async fn a_generated_python_client_is_fully_typed_and_lives_an_events_life() {
     let sources = ("MYPYPATH", ".generated/python");
     let generated = run(
         ".venv/bin/openapi-python-client",
-        &["generate", "--path=../../openapi.yaml", "--config=python.yaml", "--overwrite", "--output-path=.generated/python"],
+        &[
+            "generate",
+            "--path=../../openapi.yaml",
+            "--config=python.yaml",
+            "--overwrite",
+            "--output-path=.generated/python",
+        ],
         &[],
     );
     // It omits what it does not understand, with a warning.

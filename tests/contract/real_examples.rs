@@ -148,7 +148,9 @@ async fn work(recorder: &mut Recorder) {
     recorder.record("already_settled", "POST", &of("complete"), Some(other), 409).await;
     recorder.get("get_event", &format!("/events/{id}?include_logs=true")).await;
     let (id, lease) = recorder.hold().await;
-    recorder.post("release_event", &format!("/events/{id}/release"), "in_a_while", json!({"lease_id": lease}), 200).await;
+    recorder
+        .post("release_event", &format!("/events/{id}/release"), "in_a_while", json!({"lease_id": lease}), 200)
+        .await;
 }
 
 async fn settle(recorder: &mut Recorder) {
@@ -198,7 +200,11 @@ async fn operate(recorder: &mut Recorder) {
 
 async fn push(recorder: &mut Recorder, receiver: &Receiver) {
     let app = &recorder.app;
-    let basic = recorder.request("create_subscription", "basic", json!({"url": receiver.url("/hooks/orders"), "max_attempts": 1}));
+    let basic = recorder.request(
+        "create_subscription",
+        "basic",
+        json!({"url": receiver.url("/hooks/orders"), "max_attempts": 1}),
+    );
     let subscription = app.post("/subscriptions", &basic).await.expect(201).json()["id"].clone();
     receiver.next(Answer::status(204));
     let path = format!("/subscriptions/{subscription}/test");
@@ -220,7 +226,12 @@ async fn push(recorder: &mut Recorder, receiver: &Receiver) {
     recorder.act("cancel_delivery", &format!("/deliveries/{delivery}/cancel?reason=obsolete")).await;
     let event = recorder.app.publish(later.clone()).await;
     let delivery = recorder.app.only_delivery(event).await;
-    recorder.act("dead_letter_delivery", &format!("/deliveries/{delivery}/dead-letter?reason=the+receiver+cannot+read+this+one")).await;
+    recorder
+        .act(
+            "dead_letter_delivery",
+            &format!("/deliveries/{delivery}/dead-letter?reason=the+receiver+cannot+read+this+one"),
+        )
+        .await;
     recorder.act("retry_delivery", &format!("/deliveries/{delivery}/retry?reason=the+receiver+is+back")).await;
     recorder.app.publish(later).await;
     recorder.app.publish_and_fail(receiver, "order.refunded", json!({"order": 17})).await;

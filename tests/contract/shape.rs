@@ -10,16 +10,8 @@ use super::document::{Document, Operation, escape};
 const IN_BOTH: [&str; 5] = ["FixedBackoff", "ExponentialBackoff", "ScheduleBackoff", "Filter", "Transform"];
 
 /// Keywords that generators turn into empty models or unions, and what they say is better said in prose.
-const FOR_VALIDATORS_ONLY: [&str; 8] = [
-    "anyOf",
-    "not",
-    "if",
-    "then",
-    "else",
-    "dependentRequired",
-    "patternProperties",
-    "unevaluatedProperties",
-];
+const FOR_VALIDATORS_ONLY: [&str; 8] =
+    ["anyOf", "not", "if", "then", "else", "dependentRequired", "patternProperties", "unevaluatedProperties"];
 
 /// Returns the locations of all objects at a location, below it, and behind references.
 fn reachable(document: &Document, pointer: &str) -> BTreeSet<String> {

@@ -50,5 +50,5 @@ async fn a_restore_skips_less_than_2_to_the_37th_ids() {
         assert!(id - before < restores * (2 * JUMP + 10), "{id} after {restores} restores");
     }
     // So there is room for tens of thousands of restores.
-    assert!(LAST / (2 * JUMP) > 60_000);
+    const { assert!(LAST / (2 * JUMP) > 60_000) };
 }

@@ -38,7 +38,8 @@ async fn create(server: &CheckedServer<'_>, receiver: &Receiver) -> (Value, Valu
         server.post("/subscriptions", &more).await.expect(201);
     }
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    let last = json!({"url": receiver.url("/watched"), "event_types": ["watched"], "secret": secret, "max_attempts": 1});
+    let last =
+        json!({"url": receiver.url("/watched"), "event_types": ["watched"], "secret": secret, "max_attempts": 1});
     let watched = server.post("/subscriptions", &last).await.expect(201).json();
     server.post("/subscriptions", &last).await.problem(409, "too_many_subscriptions");
     (created["id"].clone(), watched["id"].clone())

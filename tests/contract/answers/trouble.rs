@@ -38,7 +38,10 @@ async fn with_too_many_waiters(coverage: &Coverage) {
     let claim = json!({"tags": ["none"], "wait_seconds": 1});
     let body = json!({"worker_id": "w:1", "settlements": settlements, "claim": claim});
     let reply = server.post("/events/settle", &body).await.expect(200).json();
-    assert_eq!((&reply["results"][0]["accepted"], &reply["claim_problem"]["code"]), (&json!(true), &json!("overloaded")));
+    assert_eq!(
+        (&reply["results"][0]["accepted"], &reply["claim_problem"]["code"]),
+        (&json!(true), &json!("overloaded"))
+    );
 }
 
 /// For each verb two batches are blocked at the database and a third call is queued, which fills
