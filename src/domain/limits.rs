@@ -97,10 +97,10 @@ pub(crate) const MAX_ATTEMPTS: std::ops::RangeInclusive<i32> = 1..=100;
 /// The default number of webhook requests for one event.
 pub(crate) const DEFAULT_MAX_ATTEMPTS: i32 = 4;
 /// The default waits between webhook requests for one event, in seconds.
-pub(crate) const DEFAULT_RETRY_SECONDS: [i64; 3] = [5, 30, 300];
+pub(crate) const DEFAULT_BACKOFF_SECONDS: [i64; 3] = [5, 30, 300];
 /// The minimum wait of a subscription with jitter and no floor, in seconds. If its `base_seconds` is
 /// less, that is the minimum.
-pub(crate) const RETRY_FLOOR_SECONDS: i64 = 1;
+pub(crate) const BACKOFF_FLOOR_SECONDS: i64 = 1;
 /// The maximum number of items of `retry_on`.
 pub(crate) const RETRY_ON: usize = 100;
 /// The allowed number of concurrent webhook requests of a subscription.

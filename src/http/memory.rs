@@ -111,8 +111,8 @@ mod tests {
         assert!(matches!(memory.take_within(MIB, Duration::ZERO).await, Err(Error::NoMemory)));
     }
 
-    #[test]
-    fn results_that_wait_for_a_claim_take_no_memory_from_bodies_and_have_a_limit() {
+    #[tokio::test]
+    async fn results_that_wait_for_a_claim_take_no_memory_from_bodies_and_have_a_limit() {
         let memory = RequestMemory::new(4);
         let all = memory.try_hold_results(WAITING_RESULT_BYTES);
         assert!(all.is_some() && memory.try_hold_results(1).is_none());

@@ -3,12 +3,13 @@
 //! The settlements are committed first, and then the claim waits. Whatever happens to the claim, the
 //! response contains the results of the settlements.
 
+use std::time::Duration;
+
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
-use std::time::Duration;
 
 use super::body::{self, read_json_without_query};
 use super::claim_body;
@@ -115,7 +116,7 @@ fn read_settle(body: &[u8]) -> Result<SettleBody, InputError> {
     let worker_id = fields.required("worker_id", Fields::worker_id);
     // If the worker's id is invalid, the request is refused, and this name is not used.
     let worker = worker_id.unwrap_or_default();
-    let least = if fields.is_given("claim") { 0 } else { 1 };
+    let least = usize::from(!fields.is_given("claim"));
     let items = fields.required("settlements", |fields, name| fields.items_within(name, least));
     let settlements = items.and_then(|items| {
         let settlements = read_items("settlements", &items, |item| read_settlement(item, &worker));

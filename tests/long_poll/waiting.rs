@@ -24,7 +24,7 @@ async fn a_wait_may_be_a_fraction_of_a_second() {
     let sent_at = Instant::now();
     app.get("/events/subscribe?tags=a&worker_id=w:1&wait_seconds=0.25").await.expect(204);
     let body = json!({"tags": ["a"], "worker_id": "w:1", "wait_seconds": 0.25});
-    assert_eq!(app.claim_by(&body).await, [json!({}); 0]);
+    assert!(app.claim_by(&body).await.is_empty());
     let elapsed = sent_at.elapsed();
     assert!(elapsed >= Duration::from_millis(500) && elapsed < Duration::from_secs(2), "{elapsed:?}");
 }

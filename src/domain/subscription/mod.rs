@@ -88,7 +88,7 @@ impl SubscriptionSpec {
             headers: BTreeMap::new(),
             timeout_ms: limits::DEFAULT_TIMEOUT_MS,
             max_attempts: limits::DEFAULT_MAX_ATTEMPTS,
-            backoff: Backoff::Schedule { seconds: limits::DEFAULT_RETRY_SECONDS.map(Seconds::whole).to_vec() },
+            backoff: Backoff::Schedule { seconds: limits::DEFAULT_BACKOFF_SECONDS.map(Seconds::whole).to_vec() },
             retry_on: RetryOn::default(),
             ordering: Ordering::default(),
             on_exhausted: OnExhausted::default(),

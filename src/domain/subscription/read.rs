@@ -52,7 +52,7 @@ fn parse_backoff(value: &Value) -> Result<Backoff, Invalid> {
         "must be an object with a strategy (fixed, exponential or schedule) and its numbers, and nothing else";
     let backoff: Backoff = serde_json::from_value(value.clone()).map_err(|_| Invalid::new("", EXPECTED))?;
     backoff.check()?;
-    Ok(backoff.with_floor(Seconds::whole(limits::RETRY_FLOOR_SECONDS)))
+    Ok(backoff.with_floor(Seconds::whole(limits::BACKOFF_FLOOR_SECONDS)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! `POST /deliveries/{id}/dead-letter`.
 
 use serde_json::json;
+use waybill::domain::ids::DeliveryId;
+use waybill::domain::scope::Scope;
 
 use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::records::app_that_sends_nothing;
@@ -25,6 +27,20 @@ async fn an_operator_can_dead_letter_a_pending_push() {
     let problem = app.dead_letter(id, "again").await.problem(409, "wrong_state");
     assert_eq!(problem["current_status"], "FAILED");
     ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_names_who_moved_it_and_who_retried_it() {
+    let app = app_that_sends_nothing().await;
+    app.subscribe("http://127.0.0.1:9/hook", json!({})).await;
+    let event = app.publish_typed("order.paid", json!(1)).await;
+    let id = DeliveryId(app.only_delivery(event).await);
+    let by = |actor: &str| Scope { actor: Some(actor.to_owned()), ..app.engine().scope() };
+    app.engine().dead_letter_delivery(by("ada"), id, "left".into()).await.expect("a dead letter");
+    assert_eq!(app.open_dead_letter(event).await["actor"], "ada");
+    app.engine().retry_delivery(by("grace"), id, None).await.expect("a retry");
+    let letter = app.dead_letters(&format!("event_id={event}")).await.remove(0);
+    assert_eq!((&letter["actor"], &letter["replay"]["actor"]), (&json!("ada"), &json!("grace")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
