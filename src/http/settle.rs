@@ -19,10 +19,9 @@ use super::problem::{Problem, log_cause};
 use super::sliced_body::to_bytes;
 use super::view::{EventView, size_of};
 use super::work::{RecordView, read_complete, read_fail, read_release};
-use crate::domain::ids::{EventId, LeaseId};
+use crate::domain::ids::EventId;
 use crate::domain::input::{Fields, InputError, RawFields, read_items};
 use crate::domain::lease::Caller;
-use crate::domain::limits;
 use crate::engine::Engine;
 use crate::engine::claim::{ClaimRequest, ClaimedBatch};
 use crate::engine::settle::{SettleCall, SettleOutcome};
@@ -129,7 +128,7 @@ fn read_settle(body: &[u8]) -> Result<SettleBody, InputError> {
 
 fn read_settlement(fields: &mut RawFields<'_>, worker_id: &str) -> Option<(EventId, SettleCall)> {
     let event_id: Option<EventId> = fields.required("event_id", Fields::id);
-    let lease_id = fields.integer("lease_id", limits::LEASE_ID).map(LeaseId);
+    let lease_id = fields.id("lease_id");
     let action: Option<String> = fields.required("action", |fields, name| fields.value(name, "a string"));
     let settlement = match action.as_deref()? {
         "complete" => read_complete(fields),

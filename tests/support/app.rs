@@ -153,11 +153,6 @@ impl App {
         format!("evt_{}_{event_id}", self.engine().epoch().expect("an epoch"))
     }
 
-    /// Returns the cursor that continues after this id.
-    pub(crate) fn cursor(&self, id: i64) -> String {
-        format!("{}_{id}", self.engine().epoch().expect("an epoch"))
-    }
-
     /// Runs a query that returns one number.
     pub(crate) async fn count(&self, sql: &str) -> i64 {
         database::count(&self.url, sql).await
