@@ -1,5 +1,5 @@
 -- The tables of the raw SQL measurements. `naive_*` is the obvious design: one table that is updated
--- in place, and an audit trail. The other tables are split, so the life of a batch rewrites few rows.
+-- in place, and a log. The other tables are split, so the life of a batch rewrites few rows.
 
 create table naive_events (
     id bigint generated always as identity primary key,

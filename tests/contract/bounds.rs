@@ -89,16 +89,13 @@ async fn send_with_parameter(
     name: &str,
     value: &Value,
 ) -> Reply {
-    let mut query = vec![(name.to_owned(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))];
-    let mut needed = vec![];
-    if operation.path == "/events/subscribe" {
-        needed.extend([("tags", "nobody"), ("worker_id", "w:1")]);
-    }
-    if operation.path.ends_with("/dead-letter") {
-        needed.push(("reason", "broken"));
-    }
-    query.extend(needed.into_iter().filter(|(other, _)| *other != name).map(|(n, v)| (n.to_owned(), v.to_owned())));
-    let url = Url::parse_with_params(&format!("{}{}", app.base, operation.with_id(7)), query).expect("a URL");
+    let base = format!("{}{}{}", app.base, operation.with_id(7), operation.required_query());
+    let base = Url::parse(&base).expect("a URL");
+    let others = base.query_pairs().filter(|(other, _)| other != name);
+    let mut query: Vec<(String, String)> = others.map(|(name, value)| (name.into(), value.into())).collect();
+    query.push((name.to_owned(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+    let mut url = base.clone();
+    url.query_pairs_mut().clear().extend_pairs(query);
     let mut request = app.client.request(operation.method.parse().expect("a method"), url);
     if let Some(body) = document.request_example(operation) {
         request = request.json(body);
@@ -112,7 +109,7 @@ async fn subscription(app: &App) -> i64 {
 }
 
 async fn send(app: &App, operation: &Operation, id: i64, body: &Value) -> Reply {
-    let url = format!("{}{}", app.base, operation.with_id(id));
+    let url = format!("{}{}{}", app.base, operation.with_id(id), operation.required_query());
     let request = app.client.request(operation.method.parse().expect("a method"), url).json(body);
     Reply::of(request.send().await.expect("a response")).await
 }

@@ -189,7 +189,6 @@ async fn operate(server: &CheckedServer<'_>) {
     server.app.advance(40);
     for (path, filter) in [
         ("/events/reset", json!({"stale_for_seconds": 30})),
-        ("/events/reset", json!({})),
         ("/events/retry", json!({"tags": ["work"]})),
         ("/events/cancel", json!({"tags": ["untouched"], "status": "PENDING"})),
     ] {

@@ -25,11 +25,11 @@ pub(super) async fn run(coverage: &Coverage) {
         }
         if operation.path.contains("{id}") {
             let code = not_found_code(&operation.path);
-            let query = needed_query(&operation.path);
-            server.send(server.example_of(&operation, UNKNOWN, query)).await.problem(404, code);
+            let request = server.example_of(&operation, UNKNOWN, operation.required_query());
+            server.send(request).await.problem(404, code);
         }
         if operation.method != "GET" {
-            let path = format!("{}{}", operation.with_id(UNKNOWN), needed_query(&operation.path));
+            let path = format!("{}{}", operation.with_id(UNKNOWN), operation.required_query());
             let write = || server.request(&operation.method, &path);
             let json = || write().header("content-type", "application/json");
             server.send(json().body("{")).await.problem(400, "malformed_json");
@@ -55,9 +55,4 @@ fn not_found_code(path: &str) -> &'static str {
         Some("subscriptions") => "subscription_not_found",
         _ => "event_not_found",
     }
-}
-
-/// Returns the query that a path with an id requires.
-fn needed_query(path: &str) -> &'static str {
-    if path.ends_with("/dead-letter") { "?reason=broken" } else { "" }
 }
