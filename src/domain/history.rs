@@ -17,7 +17,7 @@ pub const EPOCH_CHARS: usize = 8;
 pub struct History {
     /// A random name.
     pub epoch: String,
-    /// The first id of events, deliveries, subscriptions, dead letters and replays.
+    /// The first id of events, deliveries, subscriptions, dead letters and operations.
     pub first_id: i64,
     /// The first id of log entries.
     pub first_log_id: i64,
@@ -26,7 +26,7 @@ pub struct History {
 /// The sequence that the position of a cursor belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbers {
-    /// Ids of events, deliveries, subscriptions, dead letters and replays.
+    /// Ids of events, deliveries, subscriptions, dead letters and operations.
     Ids,
     /// Ids of log entries.
     LogIds,

@@ -40,11 +40,9 @@ pub(crate) const DELAY_SECONDS: i64 = 30 * 24 * 60 * 60;
 pub(crate) const LEASE_SECONDS: std::ops::RangeInclusive<i64> = 1..=43_200;
 /// The default duration of a lease in seconds, for claims and heartbeats.
 pub(crate) const DEFAULT_LEASE_SECONDS: i64 = 300;
-/// The allowed ids. The maximum, 2^53 - 1, is the largest integer that JavaScript represents exactly.
+/// The allowed ids, of leases too. The maximum, 2^53 - 1, is the largest integer that JavaScript represents exactly.
 /// No sequence of the database goes further.
 pub(crate) const ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
-/// The allowed lease ids.
-pub(crate) const LEASE_ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
 /// How long a claim may wait for an event, in seconds.
 pub(crate) const WAIT_SECONDS: std::ops::RangeInclusive<i64> = 0..=60;
 /// The maximum number of events in a batch: published, claimed or settled.

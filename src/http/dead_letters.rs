@@ -111,13 +111,12 @@ pub(crate) async fn list_dead_letters(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let (since, until) = query.time_range();
     let filter = DeadLetterFilter {
         event_id: query.id("event_id"),
         subscription_id: query.id("subscription_id"),
         reason: query.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
-        since,
-        until,
+        since: query.timestamp("since"),
+        until: query.timestamp("until"),
         replayed: query.boolean("replayed"),
     };
     let page = read_page(&mut query, DEFAULT_PAGE);

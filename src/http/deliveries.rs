@@ -120,13 +120,12 @@ pub(crate) async fn list_deliveries(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let (since, until) = query.time_range();
     let filter = PushFilter {
         event_id: query.id("event_id"),
         subscription_id: query.id("subscription_id"),
         status: query.choice("status", Status::parse, STATES),
-        since,
-        until,
+        since: query.timestamp("since"),
+        until: query.timestamp("until"),
     };
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;

@@ -168,14 +168,13 @@ pub(crate) async fn list_events(
 
 /// Reads the filters of a list.
 fn read_filter(query: &mut Query) -> EventFilter {
-    let (since, until) = query.time_range();
     EventFilter {
         status: query.choice("status", Status::parse, STATES),
         tags: query.some_tags("tags").unwrap_or_default().as_slice().to_vec(),
         event_type: query.text("event_type", limits::NAME_CHARS),
         worker_id: query.worker_id("worker_id"),
         correlation_id: query.text("correlation_id", limits::NAME_CHARS),
-        since,
-        until,
+        since: query.timestamp("since"),
+        until: query.timestamp("until"),
     }
 }

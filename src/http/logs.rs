@@ -27,13 +27,12 @@ pub(crate) async fn list_log_entries(
 ) -> Result<HttpResponse, Error> {
     let actions = Action::ALL.map(Action::as_str).join(", ");
     let mut query = read_query(&request)?;
-    let (since, until) = query.time_range();
     let filter = LogFilter {
         event_id: query.id("event_id"),
         worker_id: query.worker_id("worker_id"),
         action: query.choice("action", Action::parse, &actions),
-        since,
-        until,
+        since: query.timestamp("since"),
+        until: query.timestamp("until"),
     };
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;

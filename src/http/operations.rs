@@ -275,6 +275,7 @@ pub(crate) async fn list_operations(
     let (page, cursors) = page.by_id(&engine, "operations", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
     let rows = load_page(&mut conn, &scope, filter, page).await?;
+    drop(conn);
     let next = cursors.next(page_end(&rows, page.limit, |row| row.id)).await?;
     Ok(HttpResponse::Ok().json(Operations { operations: rows.iter().map(OperationView::of).collect(), next }))
 }

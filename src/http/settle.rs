@@ -15,14 +15,13 @@ use super::body::{self, read_json_without_query};
 use super::claim_body;
 use super::claims::{claimed_views, read_batch_claim};
 use super::memory::RequestMemory;
-use super::problem::{Problem, log_cause};
+use super::problem::{Problem, code_of, log_cause};
 use super::sliced_body::to_bytes;
 use super::view::{EventView, size_of};
 use super::work::{RecordView, read_complete, read_fail, read_release};
-use crate::domain::ids::{EventId, LeaseId};
+use crate::domain::ids::EventId;
 use crate::domain::input::{Fields, InputError, RawFields, read_items};
 use crate::domain::lease::Caller;
-use crate::domain::limits;
 use crate::engine::Engine;
 use crate::engine::claim::{ClaimRequest, ClaimedBatch};
 use crate::engine::settle::{SettleCall, SettleOutcome};
@@ -74,7 +73,10 @@ pub(crate) async fn settle_events(
     };
     let (claimed, claim_problem) = match claimed {
         Ok(claimed) => (claimed, None),
-        Err(error) => (ClaimedBatch::empty(), Some(problem_fields(&error))),
+        Err(error) => {
+            log_cause(&error);
+            (ClaimedBatch::empty(), Some(problem_fields(&error)))
+        }
     };
     claim_body::respond(&request, claimed, |claimed| {
         let size = results.get().len() + size_of(claimed.events());
@@ -86,6 +88,11 @@ pub(crate) async fn settle_events(
 async fn settle(engine: &Engine, settlements: Vec<(EventId, SettleCall)>) -> Result<Box<RawValue>, Error> {
     let (ids, calls): (Vec<EventId>, Vec<SettleCall>) = settlements.into_iter().unzip();
     let outcomes = if calls.is_empty() { Vec::new() } else { engine.settle_deliveries(calls).await? };
+    // Settlements that fail together have the same cause: it is logged once.
+    let mut failures = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+    if let Some(failure) = failures.find(|error| code_of(error).status().is_server_error()) {
+        log_cause(failure);
+    }
     let results: Vec<ResultView<'_>> =
         ids.into_iter().zip(&outcomes).map(|(id, outcome)| ResultView::of(id, outcome)).collect();
     to_raw_value(&results).map_err(|error| Error::Internal(error.to_string()))
@@ -105,7 +112,6 @@ impl<'a> ResultView<'a> {
 
 /// Returns the problem of an error for a place inside a response, which has a status of its own.
 fn problem_fields(error: &Error) -> Map<String, Value> {
-    log_cause(error);
     let mut fields = Problem::of_repeatable(error).into_fields();
     fields.remove("status");
     fields
@@ -129,7 +135,7 @@ fn read_settle(body: &[u8]) -> Result<SettleBody, InputError> {
 
 fn read_settlement(fields: &mut RawFields<'_>, worker_id: &str) -> Option<(EventId, SettleCall)> {
     let event_id: Option<EventId> = fields.required("event_id", Fields::id);
-    let lease_id = fields.integer("lease_id", limits::LEASE_ID).map(LeaseId);
+    let lease_id = fields.id("lease_id");
     let action: Option<String> = fields.required("action", |fields, name| fields.value(name, "a string"));
     let settlement = match action.as_deref()? {
         "complete" => read_complete(fields),

@@ -93,7 +93,7 @@ async fn settle_single(engine: &Engine, call: SettleCall) -> Result<SettleOutcom
 
 fn read_caller(fields: &mut RawFields<'_>) -> Option<Caller> {
     let worker_id = fields.required("worker_id", Fields::worker_id);
-    let lease_id = fields.integer("lease_id", limits::LEASE_ID).map(LeaseId);
+    let lease_id = fields.id("lease_id");
     Some(Caller { worker_id: worker_id?, lease_id })
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::noticing::{pretend_to_be_restored, simulate_restore};
-use crate::support::records::app_that_sends_nothing;
+use crate::support::pages::{LISTS, app_with_rows};
 use crate::support::{App, database};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,24 +26,12 @@ async fn a_list_can_be_read_on_after_a_failover() {
     assert_eq!(rest["logs"].as_array().expect("logs").len(), 1);
 }
 
-/// Returns a server with at least one row in every list.
-async fn with_rows() -> App {
-    let app = app_that_sends_nothing().await;
-    app.subscribe("http://127.0.0.1:9/hook", json!({"event_types": ["order.paid"]})).await;
-    app.publish_tagged("a").await;
-    app.claim_one("a", "w:1").await;
-    let event = app.publish_typed("order.paid", json!(1)).await;
-    let delivery = app.only_delivery(event).await;
-    app.post_empty(&format!("/deliveries/{delivery}/dead-letter?reason=a+test")).await.expect(200);
-    app
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_of_a_lost_history_is_refused_by_every_list() {
-    let app = with_rows().await;
+    let app = app_with_rows().await;
     simulate_restore(&app).await;
     let mut lost = Vec::new();
-    for list in ["/events", "/deliveries", "/logs", "/dead-letters", "/subscriptions", "/workers", "/tags"] {
+    for (list, _) in LISTS {
         lost.push((list, app.next_of(&format!("{list}?limit=1")).await));
     }
     // The same backup again, which does not have the history that began after it.

@@ -1,8 +1,36 @@
-//! Follows the cursors of a list.
+//! Lists and their cursors.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::records::app_that_sends_nothing;
 use super::{App, Reply};
+
+/// All lists, each with the field that identifies its rows.
+pub(crate) const LISTS: [(&str, &str); 8] = [
+    ("/events", "id"),
+    ("/logs", "id"),
+    ("/subscriptions", "id"),
+    ("/deliveries", "id"),
+    ("/dead-letters", "id"),
+    ("/operations", "id"),
+    ("/workers", "worker_id"),
+    ("/tags", "tag"),
+];
+
+/// Returns a server with at least three rows in every list.
+pub(crate) async fn app_with_rows() -> App {
+    let app = app_that_sends_nothing().await;
+    for n in 0..3 {
+        app.subscribe("http://127.0.0.1:9/hook", json!({"event_types": [format!("order.{n}")]})).await;
+        app.publish_tagged(&format!("tag-{n}")).await;
+        app.claim_one(&format!("tag-{n}"), &format!("w:{n}")).await;
+        let event = app.publish_typed(&format!("order.{n}"), json!(n)).await;
+        let delivery = app.only_delivery(event).await;
+        app.operate_on_delivery(delivery, "dead-letter?reason=a%20test").await.expect(200);
+        app.start_operation("/events/cancel", &json!({"filter": {"tags": ["unused"]}})).await;
+    }
+    app
+}
 
 impl App {
     /// Requests the page of a list that a cursor leads to. `list` is a path with or without a query.

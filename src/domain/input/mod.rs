@@ -223,15 +223,6 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         )
     }
 
-    /// Takes a time range, `since` ≤ t < `until`.
-    pub(crate) fn time_range(&mut self) -> (Option<DateTime<Utc>>, Option<DateTime<Utc>>) {
-        let (since, until) = (self.timestamp("since"), self.timestamp("until"));
-        if since.zip(until).is_some_and(|(since, until)| since >= until) {
-            self.refuse("until", "must be later than since");
-        }
-        (since, until)
-    }
-
     /// Takes tags, as a comma-separated string or a list of strings.
     pub(crate) fn tags(&mut self, name: &str) -> Option<Tags> {
         let value = self.take(name)?;

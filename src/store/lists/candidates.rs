@@ -117,7 +117,8 @@ struct Read {
 }
 
 /// Reads rows along one index. The inner query reads up to `scan` rows; the outer one stops it as soon as
-/// `limit` of them match. The row at which the scan ends is returned even if it does not match.
+/// `limit` of them match, since all parts have the order of the index. The row at which the scan ends is
+/// returned even if it does not match.
 async fn search(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -127,7 +128,7 @@ async fn search(
 ) -> QueryResult<Candidates> {
     let begin = FilteredQuery::new("SELECT id, fits, n = ")
         .bind::<BigInt, _>(walk.scan)
-        .sql(" AS is_end FROM (SELECT r.id, r.range_key, row_number() OVER () AS n, (true");
+        .sql(" AS is_end FROM (SELECT r.id, r.range_key, row_number() OVER (ORDER BY r.range_key, r.id) AS n, (true");
     let conditions = target.conditions(begin, scope);
     let rows = target.rows(conditions.sql(") IS TRUE AS fits FROM ("), unhappy, walk);
     let statement = rows.sql(" LIMIT ").bind::<BigInt, _>(walk.scan).sql(") r) r WHERE (fits OR n = ");

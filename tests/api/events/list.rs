@@ -183,6 +183,8 @@ async fn events_are_found_by_when_they_were_created() {
     zoo.finds(&format!("?until={with_offset}"), &[zoo.failed, zoo.completed]).await;
     let first = zoo.app.event(zoo.failed).await["created_at"].as_str().expect("a time").to_owned();
     zoo.finds(&format!("?since={first}&until={created}"), &[zoo.failed, zoo.completed]).await;
+    zoo.finds(&format!("?since={created}&until={created}"), &[]).await;
+    zoo.finds(&format!("?since={created}&until={first}"), &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

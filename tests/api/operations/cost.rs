@@ -46,11 +46,11 @@ async fn a_search_costs_the_same_in_a_long_history_as_in_a_short_one() {
         Target::Pushes { filter: &of_one, statuses: &open, failed_must_block: true },
         Target::DeadLetters { filter: &letters },
     ];
-    let (short, long) = (with_history(5_000).await, with_history(40_000).await);
+    let (short, long) = (with_history(2_000).await, with_history(12_000).await);
     let scope = Scope::new(NamespaceId::DEFAULT, None);
     for target in targets {
         let mut costs = Vec::new();
-        for (app, after) in [(&short, 0), (&long, 0), (&long, 30_000)] {
+        for (app, after) in [(&short, 0), (&long, 0), (&long, 9_000)] {
             let walk = Walk { after, until: i64::MAX, limit: 20, scan: SCAN };
             let search = async |conn: &mut _| find_candidates(conn, &scope, target, walk).await;
             costs.push(app.buffers_of(search).await.1);
@@ -64,7 +64,7 @@ async fn a_search_costs_the_same_in_a_long_history_as_in_a_short_one() {
 /// A search stops as soon as it has found enough.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_that_finds_enough_does_not_read_on() {
-    let app = with_history(5_000).await;
+    let app = with_history(2_500).await;
     let filter = EventFilter { tags: vec!["bulk".into()], ..EventFilter::default() };
     let scope = Scope::new(NamespaceId::DEFAULT, None);
     let target = Target::Events { filter: &filter, statuses: &[Status::Completed] };

@@ -186,3 +186,18 @@ async fn the_lease_of_the_claim_may_be_a_fraction() {
     let answer = settle_and_claim(&app, &[], json!({"tags": ["a"], "lease_seconds": 2.25})).await.expect(200).json();
     assert_eq!(app.microseconds_ahead(&answer["events"][0]["lease_expires_at"]), 2_250_000);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_claims_at_most_16_mib_of_payloads() {
+    let app = App::start().await;
+    let payload = "x".repeat(1_000_000);
+    for _ in 0..18 {
+        app.publish(json!({"title": "a job", "tags": "a", "payload": payload})).await;
+    }
+    let claim = json!({"tags": ["a"], "max": 1000});
+    let first = settle_and_claim(&app, &[], claim.clone()).await.expect(200).json();
+    let first: Vec<Claim> = first["events"].as_array().expect("events").iter().map(Claim::of).collect();
+    assert_eq!(first.len(), 16);
+    let rest = settle_and_claim(&app, &completed(&first), claim).await.expect(200).json();
+    assert_eq!(rest["events"].as_array().map(Vec::len), Some(2));
+}

@@ -11,6 +11,7 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::ids::{DeliveryId, EventId};
 use crate::error::Error;
+use crate::store::lists::candidates::Candidates;
 use crate::store::tables::operations::{Part, Progress};
 use crate::store::tables::roll_ups::{EventWork, RolledUpState, lock_rolled_up, read_work_of_events, request_cancel};
 
@@ -37,21 +38,18 @@ pub(super) async fn change_events(
     first: &mut Option<i64>,
 ) -> Result<(Progress, Applied), Error> {
     let begun = begun_event(step);
-    let (ids, next) = match begun {
-        Some(part) => (vec![part.event_id], Some(part.event_id)),
-        None => {
-            let found = step.find(conn).await?;
-            (found.ids, found.next)
-        }
+    let found = match begun {
+        Some(part) => Candidates { ids: vec![part.event_id], next: Some(part.event_id) },
+        None => step.find(conn).await?,
     };
-    *first = ids.first().copied();
-    let event_ids: Vec<EventId> = ids.iter().copied().map(EventId).collect();
+    *first = found.ids.first().copied();
+    let event_ids: Vec<EventId> = found.ids.into_iter().map(EventId).collect();
     let after = DeliveryId(begun.map_or(0, |part| part.last_id));
     let rows = step.limit + 1;
     let read = read_work_of_events(conn, &event_ids, after, statuses_of_pushes(action), rows as i64).await?;
     let batch = compose(&event_ids, read, step.limit);
     let (changed, applied) = change_batch(conn, step, action, begun, &batch.work).await?;
-    Ok((progress(step, begun, &event_ids, next, &batch, &changed), applied))
+    Ok((progress(step, begun, &event_ids, found.next, &batch, &changed), applied))
 }
 
 fn begun_event(step: &Step<'_>) -> Option<Part> {
@@ -182,12 +180,10 @@ fn progress(
     let goes_on = last_push.filter(|push| !changed.refused.contains(&push.event_id));
     let ended = if last_push.is_some() && goes_on.is_none() { batch.whole + 1 } else { batch.whole };
     let done = ids[..ended].iter().filter(|id| is_changed(**id)).count();
+    let last_ended = ids[..ended].last().map_or(step.operation.last_id, |id| id.0);
     let reached = match ended == ids.len() {
         true => step.progress_to(next),
-        false => {
-            let last_id = ended.checked_sub(1).map_or(step.operation.last_id, |last| ids[last].0);
-            Progress { last_id, ..Progress::default() }
-        }
+        false => Progress { last_id: last_ended, ..Progress::default() },
     };
     Progress {
         handled: batch.work.len() as i64,
