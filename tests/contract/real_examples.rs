@@ -219,6 +219,8 @@ async fn push(recorder: &mut Recorder, receiver: &Receiver) {
     let path = format!("/dead-letters/{letter}/replay");
     recorder.post("replay_dead_letter", &path, "as_it_is_now", json!({}), 200).await;
     recorder.record("not_replayable", "POST", &path, Some(json!({})), 409).await;
+    // Before the next answer of the receiver is set.
+    recorder.app.until_delivery(delivery, "COMPLETED").await;
     let later = json!({"event_type": "order.paid", "delay_seconds": 3600});
     let event = recorder.app.publish(later.clone()).await;
     let delivery = recorder.app.only_delivery(event).await;
@@ -232,6 +234,7 @@ async fn push(recorder: &mut Recorder, receiver: &Receiver) {
         )
         .await;
     recorder.act("retry_delivery", &format!("/deliveries/{delivery}/retry?reason=the+receiver+is+back")).await;
+    recorder.app.until_delivery(delivery, "COMPLETED").await;
     recorder.app.publish(later).await;
     recorder.app.publish_and_fail(receiver, "order.refunded", json!({"order": 17})).await;
     recorder.start("replay_dead_letters", "/dead-letters/replay", ["of_a_subscription", "count_all"], json!({})).await;

@@ -3,6 +3,7 @@
 Schemathesis takes a request that fits the schemas for one that must be accepted, so it has to know them.
 """
 
+import re
 from datetime import datetime
 from typing import Any
 
@@ -38,6 +39,7 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
     restrict_settlements(schemas)
     describe_filters(schemas)
     restrict_statuses(raw_schema)
+    leave_out_cursors(raw_schema)
 
 
 def close_settings(schemas: dict[str, Any]) -> None:
@@ -114,6 +116,15 @@ def restrict_statuses(document: dict[str, Any]) -> None:
         body["schema"] = ref(f"{name}_request")
 
 
+def leave_out_cursors(document: dict[str, Any]) -> None:
+    """A cursor is opaque: no text that is made up is one, whatever its schema says."""
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            if isinstance(operation, dict) and "parameters" in operation:
+                parameters = operation["parameters"]
+                parameters[:] = [each for each in parameters if not each.get("$ref", "").endswith("/After")]
+
+
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Keeps claims from waiting."""
@@ -130,15 +141,21 @@ def is_number(value: Any) -> bool:
 
 
 @schemathesis.hook
-def filter_query(context: Any, query: Any) -> bool:
-    """A cursor is opaque, so one that fits its schema is still none; and an offset excludes a cursor."""
-    return not (isinstance(query, dict) and "after" in query)
+def filter_body(context: Any, body: Any) -> bool:
+    """Times and waits must be in order, and URLs must not lead to addresses that are not public."""
+    return all(is_in_order(each) and is_public(each.get("url")) for each in objects(body))
 
 
 @schemathesis.hook
-def filter_body(context: Any, body: Any) -> bool:
-    """Times and waits must be in order."""
-    return all(is_in_order(each) for each in objects(body))
+def filter_query(context: Any, query: Any) -> bool:
+    return not isinstance(query, dict) or is_in_order(query)
+
+
+def is_public(url: Any) -> bool:
+    """Returns whether a URL has a host name that the server need not resolve. Only such ones are sent."""
+    if not isinstance(url, str) or "://" not in url:
+        return True
+    return re.match(r"^[a-z]+://[a-z][a-z-]*\.[a-z]+(/|$)", url, re.IGNORECASE) is not None
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
@@ -156,12 +173,18 @@ def is_in_order(value: dict[str, Any]) -> bool:
         return False
     if is_number(floor) and is_number(highest) and floor > highest:
         return False
-    run_at, expires_at = as_time(value.get("run_at")), as_time(value.get("expires_at"))
-    return run_at is None or expires_at is None or expires_at > run_at
+    return is_before(value.get("run_at"), value.get("expires_at")) and is_before(value.get("since"), value.get("until"))
+
+
+def is_before(first: Any, second: Any) -> bool:
+    """Returns whether two times are in order. Others are not compared."""
+    one, other = as_time(first), as_time(second)
+    return one is None or other is None or one < other
 
 
 def as_time(value: Any) -> datetime | None:
     try:
-        return datetime.fromisoformat(value)
+        time = datetime.fromisoformat(value)
+        return time if time.tzinfo else None
     except (TypeError, ValueError):
         return None
