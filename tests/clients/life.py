@@ -78,10 +78,10 @@ def live(client: Client) -> None:
     again = claim_event.sync(client=client, tags="python", worker_id=WORKER, wait_seconds=10)
     assert isinstance(again, ClaimedEvent), again
     assert again.lease_id > claimed.lease_id
-    late = CompleteRequest(worker_id=WORKER, lease_id=claimed.lease_id)
+    late = CompleteRequest(worker_id=WORKER, lease_id=claimed.lease_id)  # the claim that failed
     refused = complete_event.sync(event.id, client=client, body=late)
     assert isinstance(refused, Problem), refused
-    assert (refused.code, refused.retryable, refused.effect) == ("lease_lost", False, Effect.NONE)
+    assert (refused.code, refused.retryable, refused.effect) == ("already_settled", False, Effect.NONE)
     done = CompleteRequest(worker_id=WORKER, lease_id=again.lease_id, result={"files": 2})
     assert expect(complete_event.sync(event.id, client=client, body=done)).action == Action.COMPLETED
     nothing = claim_event.sync_detailed(client=client, tags="python", worker_id=WORKER)

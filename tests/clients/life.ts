@@ -41,7 +41,7 @@ async function live(): Promise<void> {
   const again = expect(await client.GET("/events/subscribe", { params: ask }));
   assert.ok(again.lease_id > claimed.lease_id);
   const { error } = await client.POST("/events/{id}/complete", { params, body: lease });
-  assert.deepEqual([error?.code, error?.retryable, error?.effect], ["lease_lost", false, "none"]);
+  assert.deepEqual([error?.code, error?.retryable, error?.effect], ["already_settled", false, "none"]);
   const body = { worker_id: WORKER, lease_id: again.lease_id, result: { files: 2 } };
   const done = expect(await client.POST("/events/{id}/complete", { params, body }));
   assert.equal(done.action, "COMPLETED");

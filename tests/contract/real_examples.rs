@@ -95,6 +95,11 @@ async fn the_examples_of_responses_are_real() {
     let start = app.now();
     let mut recorder = Recorder { app, document: Document::load(), examples: BTreeMap::new() };
     let receiver = Receiver::start().await;
+    // The first of all, so that its id is the one in the requests.
+    let settings = json!({"url": receiver.url("/hooks/orders"), "max_attempts": 1});
+    let subscription = recorder.request("create_subscription", "basic", settings);
+    let subscription = recorder.app.post("/subscriptions", &subscription).await.expect(201).json();
+    assert_eq!(subscription["id"], 1);
     work(&mut recorder).await;
     settle(&mut recorder).await;
     operate(&mut recorder).await;
@@ -110,6 +115,8 @@ async fn the_examples_of_responses_are_real() {
     for (name, real) in &examples {
         let example = documented.get(name).unwrap_or_else(|| panic!("{name} has no example"));
         assert_eq!(shape(&example["value"]), shape(&real.value), "{name}: {:#}", real.value);
+        // A problem is named after its code.
+        assert_eq!(real.value["code"].as_str().unwrap_or(name), name);
     }
     for name in documented.keys() {
         assert!(examples.contains_key(name), "{name} is not recorded");
@@ -137,12 +144,12 @@ async fn work(recorder: &mut Recorder) {
     let of = |verb: &str| format!("/events/{id}/{verb}");
     recorder.post("start_event", &of("start"), "exact", lease.clone(), 200).await;
     recorder.post("extend_lease", &of("heartbeat"), "with_progress", lease.clone(), 200).await;
-    recorder.post("fail_event", &of("fail"), "retry_by_backoff", lease.clone(), 200).await;
+    recorder.post("fail_event", &of("fail"), "retry_by_backoff", lease, 200).await;
     recorder.app.advance(301);
     promoter::run_once(recorder.app.engine()).await.expect("a sweep");
     let again = recorder.app.claim("thumbnails", WORKER).await.expect("the same event");
-    let body = recorder.request("complete_event", "with_result", lease);
-    recorder.record("lease_lost", "POST", &of("complete"), Some(body), 409).await;
+    let other = recorder.request("complete_event", "with_result", json!({"lease_id": 4711}));
+    recorder.record("lease_lost", "POST", &of("complete"), Some(other), 409).await;
     recorder.post("complete_event", &of("complete"), "with_result", json!({"lease_id": again["lease_id"]}), 200).await;
     let other = json!({"worker_id": WORKER, "lease_id": again["lease_id"], "result": null, "status_code": 1});
     recorder.record("already_settled", "POST", &of("complete"), Some(other), 409).await;
@@ -165,9 +172,9 @@ async fn settle(recorder: &mut Recorder) {
     assert_eq!(ids.take(3).collect::<Vec<_>>(), held.iter().map(|id| json!(id)).collect::<Vec<_>>(), "in the document");
     recorder.record("settle_events", "POST", "/events/settle", Some(body), 200).await;
     recorder.app.publish(recorder.request("publish_event", "typed", json!({}))).await;
-    recorder.post("claim_events", "/events/claim", "batch", json!({}), 200).await;
+    let claimed = recorder.post("claim_events", "/events/claim", "batch", json!({}), 200).await;
     let fail_all = json!({"worker_id": WORKER, "retryable": false, "error_message": "the photo is gone"});
-    let (id, _) = recorder.hold().await;
+    let id = &claimed["events"][0]["id"];
     recorder.record("not_retryable", "POST", &format!("/events/{id}/fail"), Some(fail_all), 400).await;
     let last = json!({"title": "Thumbnails for photo 7044", "tags": "last", "max_retries": 1});
     let id = recorder.app.publish(last).await;
@@ -199,16 +206,8 @@ async fn operate(recorder: &mut Recorder) {
 }
 
 async fn push(recorder: &mut Recorder, receiver: &Receiver) {
-    let app = &recorder.app;
-    let basic = recorder.request(
-        "create_subscription",
-        "basic",
-        json!({"url": receiver.url("/hooks/orders"), "max_attempts": 1}),
-    );
-    let subscription = app.post("/subscriptions", &basic).await.expect(201).json()["id"].clone();
     receiver.next(Answer::status(204));
-    let path = format!("/subscriptions/{subscription}/test");
-    recorder.act("test_subscription", &path).await;
+    recorder.act("test_subscription", "/subscriptions/1/test").await;
     let app = &recorder.app;
     let event = app.publish_and_fail(receiver, "order.paid", json!({"order": 17})).await;
     let delivery = app.only_delivery(event).await;
@@ -295,7 +294,7 @@ fn write(examples: &BTreeMap<String, Recorded>, start: DateTime<Utc>, receiver: 
     let mut text = format!("{before}{SECTION}");
     for (name, recorded) in examples {
         let _ = write!(text, "    {name}:\n      value:");
-        append_yaml(&mut text, &tidy(&recorded.value, start, receiver), &recorded.text, 8);
+        append_yaml(&mut text, &tidy(&recorded.value, start, receiver), &mut recorded.text.as_str(), 8);
     }
     fs::write(path, text).expect("the document is ours");
 }
@@ -324,24 +323,28 @@ fn tidy(value: &Value, start: DateTime<Utc>, receiver: &Receiver) -> Value {
     }
 }
 
-/// Appends a value in YAML, after a colon or a dash, with the fields in the order of the response.
-fn append_yaml(text: &mut String, value: &Value, response: &str, indent: usize) {
+/// Appends a value in YAML, after a colon. The fields have the order of the response, of which `rest` has not
+/// been reached yet.
+fn append_yaml(text: &mut String, value: &Value, rest: &mut &str, indent: usize) {
     let space = " ".repeat(indent);
     match value {
         Value::Object(members) if !members.is_empty() => {
+            let place = |rest: &str, name: &str| rest.find(&format!("\"{name}\":")).unwrap_or_default();
             let mut members: Vec<_> = members.iter().collect();
-            members.sort_by_key(|(name, _)| response.find(&format!("\"{name}\":")));
+            members.sort_by_key(|(name, _)| place(rest, name));
             text.push('\n');
             for (name, value) in members {
+                *rest = &rest[place(rest, name)..];
                 let _ = write!(text, "{space}{name}:");
-                append_yaml(text, value, response, indent + 2);
+                append_yaml(text, value, rest, indent + 2);
             }
         }
         Value::Array(items) if !items.is_empty() => {
             text.push('\n');
             for item in items {
-                let _ = write!(text, "{space}-");
-                append_yaml(text, item, response, indent + 2);
+                let mut inner = String::new();
+                append_yaml(&mut inner, item, rest, indent + 2);
+                let _ = write!(text, "{space}- {}", inner.trim_start());
             }
         }
         // JSON is YAML.

@@ -15,7 +15,7 @@ pub(super) async fn run(coverage: &Coverage) {
     rotate(&server, &id).await;
     test(&server, &receiver, &id).await;
     watch(&server, &receiver, &format!("/subscriptions/{watched}")).await;
-    let page = server.get("/subscriptions?limit=1").await.expect(200).json();
+    let page = server.get("/subscriptions?is_active=true&limit=1").await.expect(200).json();
     let next = page["next"].as_str().expect("a cursor");
     server.get(&format!("/subscriptions?is_active=true&after={next}")).await.expect(200);
     server.send(server.request("DELETE", &format!("/subscriptions/{id}"))).await.expect(204);
