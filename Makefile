@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` and `make test`.
 
-.PHONY: run test chaos prepare check bench bench-soak bench-push bench-waiting
+.PHONY: run test chaos fuzz prepare check bench bench-soak bench-push bench-waiting
 
 # Builds and serves. The first start creates an embedded database.
 run: prepare
@@ -16,6 +16,10 @@ test:
 chaos:
 	@scripts/prepare --tests
 	WAYBILL_CHAOS_ROUNDS=$${WAYBILL_CHAOS_ROUNDS:-100} cargo test --test waybill chaos:: -- --nocapture
+
+# Fuzzes a server by openapi.yaml, about 5 minutes. WAYBILL_FUZZ_SECONDS=… changes that.
+fuzz: prepare
+	scripts/fuzz
 
 # Checks formatting, lints, documentation and dependencies, as CI does.
 check:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A complete worker. WAYBILL_URL, TAGS and LEASE (seconds) may be set in the environment."""
-import http.client, json, os, random, signal, socket, sys, threading, time
-from urllib.parse import urlencode, urlsplit
+"""A complete worker. WAYBILL_URL, TAGS, BATCH and LEASE (seconds) may be set in the environment."""
+import http.client, json, os, random, signal, socket, sys, threading, time, uuid
+from urllib.parse import urlsplit
 
 SERVER = urlsplit(os.environ.get("WAYBILL_URL", "http://127.0.0.1:8080")).netloc
-TAGS, LEASE = os.environ.get("TAGS", "images"), int(os.environ.get("LEASE", "60"))
+TAGS = os.environ.get("TAGS", "images").split(",")
+BATCH, LEASE = int(os.environ.get("BATCH", "5")), float(os.environ.get("LEASE", "60"))
 WORKER = f"{socket.gethostname()}:{os.getpid()}"
 stopping = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stopping.set())
@@ -18,14 +19,14 @@ class Server:
     def __init__(self):
         self.connection = http.client.HTTPConnection(SERVER, timeout=90)  # stays open between calls
 
-    def call(self, method, path, body=None):
+    def call(self, path, body):
         """Repeats a call until it is answered; every call of a worker may be repeated."""
         pause = 0.1
         while True:
             try:
-                self.connection.request(method, path, body and json.dumps(body), {"Content-Type": "application/json"})
+                self.connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
                 response = self.connection.getresponse()
-                answer = json.loads(response.read() or "null")
+                answer = json.loads(response.read())
                 if response.status not in (429, 503):  # too busy, or without its database
                     return response.status, answer
                 pause = max(pause, float(response.headers.get("Retry-After", 0)))
@@ -35,26 +36,37 @@ class Server:
                 sys.exit()  # whatever is held comes back when its lease ends
             pause = min(pause * 2, 10)
 
-def handle(server, event):
-    path, claim = f"/events/{event['id']}", {"worker_id": WORKER, "lease_id": event["lease_id"]}
-    done = threading.Event()
-    def extend_lease(own=Server()):
-        while not done.wait(LEASE / 3):
-            own.call("POST", f"{path}/heartbeat", claim | {"lease": LEASE})
-    threading.Thread(target=extend_lease, daemon=True).start()
-    try:
-        verb, report = "complete", {"result": work(event["payload"])}
-    except Exception as error:
-        verb, report = "fail", {"error_message": repr(error)}
-    done.set()
-    status, answer = server.call("POST", f"{path}/{verb}", claim | report)
-    print(verb, event["id"], status, flush=True)  # 409: the lease was lost, and the work is somebody else's
+def extend_leases(events, done):
+    server = Server()
+    while not done.wait(LEASE / 3):
+        for event in events:
+            beat = {"worker_id": WORKER, "lease_id": event["lease_id"], "lease_seconds": LEASE}
+            server.call(f"/events/{event['id']}/heartbeat", beat)
 
-server = Server()
-query = urlencode({"tags": TAGS, "worker_id": WORKER, "wait": 10, "lease": LEASE})
-while not stopping.is_set():
-    status, event = server.call("GET", f"/events/subscribe?{query}")
-    if status == 200:
-        handle(server, event)
-    elif status != 204:
-        sys.exit(f"{status}: {event}")
+def handle(event):
+    """Does the work of one event, and returns how it ended."""
+    settlement = {"event_id": event["id"], "lease_id": event["lease_id"]}
+    if stopping.is_set():
+        return settlement | {"action": "release"}  # for another worker
+    try:
+        return settlement | {"action": "complete", "result": work(event["payload"])}
+    except Exception as error:
+        return settlement | {"action": "fail", "error_message": repr(error)}
+
+server, settlements = Server(), []
+while settlements or not stopping.is_set():
+    request = {"worker_id": WORKER, "settlements": settlements}
+    if not stopping.is_set():  # the key: a call that is repeated gets the same events again
+        request["claim"] = {"tags": TAGS, "max": BATCH, "wait_seconds": 10, "lease_seconds": LEASE,
+                            "idempotency_key": str(uuid.uuid4())}
+    status, answer = server.call("/events/settle", request)
+    if status != 200:
+        sys.exit(f"{status}: {answer}")
+    for result in answer["results"]:  # not accepted: the lease was lost, and the work is somebody else's
+        print(result["event_id"], result.get("entry", result.get("problem")), flush=True)
+    if "claim_problem" in answer:
+        stopping.wait(1)
+    done = threading.Event()
+    threading.Thread(target=extend_leases, args=(answer["events"], done), daemon=True).start()
+    settlements = [handle(event) for event in answer["events"]]
+    done.set()

@@ -267,7 +267,7 @@ pub struct BenchArgs {
 
     /// Seconds that each claim of `life` and `drain` waits for events, 0 to 60.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60))]
-    pub wait: u32,
+    pub wait_seconds: u32,
 
     /// Number of tags over which the events of `drain` are spread.
     #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]

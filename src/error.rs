@@ -16,6 +16,9 @@ pub enum Error {
     /// Fields are missing, unknown or invalid.
     #[error("{} invalid field(s)", .0.len())]
     Invalid(Vec<Invalid>),
+    /// The cursor `after` does not fit the request, for this reason.
+    #[error("after {0}")]
+    CursorMismatch(&'static str),
     /// A field or the body is too large.
     #[error("{field} is larger than {limit} bytes")]
     TooLarge {
@@ -53,6 +56,9 @@ pub enum Error {
     /// A subscription has the maximum number of secrets in use, because it was rotated too often.
     #[error("{0} secrets are in use already; wait until some have expired")]
     TooManySecrets(i64),
+    /// The client's `If-Match` does not name the present version of a subscription.
+    #[error("subscription {id} has version {version}, which If-Match does not name")]
+    VersionMismatch { id: SubscriptionId, version: i32 },
     /// A worker's settlement is refused.
     #[error("refused: {0:?}")]
     Refused(Refusal),

@@ -181,7 +181,7 @@ async fn finish_all(app: &App) {
         }
         let results: Vec<Value> =
             events.iter().map(|event| json!({"event_id": event["id"], "action": "complete"})).collect();
-        app.post("/events/settle", &json!({"worker_id": W1, "results": results})).await.expect(200);
+        app.post("/events/settle", &json!({"worker_id": W1, "settlements": results})).await.expect(200);
     }
 }
 
@@ -259,15 +259,15 @@ async fn of_two_workers_that_settle_at_once_the_later_claim_wins() {
     ledger::check(&app).await;
 }
 
-/// The engine's form of a `POST /events/claim` with a `request_id`.
+/// The engine's form of a `POST /events/claim` with an `idempotency_key`.
 fn repeatable_request() -> ClaimRequest {
     ClaimRequest {
         tags: Tags::from_comma_separated("a").expect("a tag"),
         worker_id: W1.into(),
         max: 1,
         wait: Duration::ZERO,
-        lease_seconds: 300,
-        request_id: Some("r1".into()),
+        lease_seconds: 300.0,
+        idempotency_key: Some("r1".into()),
     }
 }
 
@@ -303,7 +303,7 @@ async fn a_claim_whose_response_is_lost_and_not_requested_again_is_undone() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     drop(app.engine().claim_deliveries(repeatable_request()).await.expect("a claim"));
-    let event = app.get(&format!("/events/subscribe?tags=a&worker_id={W2}&wait=60")).await.expect(200).json();
+    let event = app.get(&format!("/events/subscribe?tags=a&worker_id={W2}&wait_seconds=60")).await.expect(200).json();
     assert_eq!(event["id"], id);
     assert_eq!(app.actions(id).await, ["PICKED", "RELEASED", "PICKED"]);
     ledger::check(&app).await;

@@ -5,6 +5,7 @@ mod support;
 
 mod api;
 mod chaos;
+mod clients;
 mod concurrency;
 mod configuration;
 mod contract;
@@ -17,6 +18,7 @@ mod faults;
 mod long_poll;
 mod memory;
 mod migrations;
+mod old_names;
 mod ordering;
 mod pgbouncer;
 mod push;

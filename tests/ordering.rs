@@ -278,7 +278,7 @@ async fn a_batch_of_settlements_releases_the_next_event_of_every_key() {
     assert_eq!(claimed.len(), 20);
     let results: Vec<Value> =
         claimed.iter().map(|event| json!({"event_id": event["id"], "action": "complete"})).collect();
-    app.post("/events/settle", &json!({"worker_id": W1, "results": results})).await.expect(200);
+    app.post("/events/settle", &json!({"worker_id": W1, "settlements": results})).await.expect(200);
     let mut released = ids(&app.claim_batch("a", W1, 100).await);
     released.sort_unstable();
     assert_eq!(released, nexts);
@@ -336,7 +336,7 @@ async fn concurrent_publishers_and_workers_of_a_few_keys_keep_the_order_and_lose
             let worker_id = format!("worker:{worker}");
             let mut done = 0;
             while done < EACH {
-                let query = format!("/events/subscribe?tags=a&worker_id={worker_id}&wait=1");
+                let query = format!("/events/subscribe?tags=a&worker_id={worker_id}&wait_seconds=1");
                 let reply = app.get(&query).await;
                 if reply.status == 204 {
                     break;

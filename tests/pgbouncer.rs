@@ -150,7 +150,7 @@ async fn publish_and_complete_many(one: &App, other: &App) {
         let mut finished = 0;
         // Another worker may hold the last event of a key: a worker that waits without result is
         // done.
-        let path = format!("/events/subscribe?tags=a&worker_id=w:{caller}&wait=2");
+        let path = format!("/events/subscribe?tags=a&worker_id=w:{caller}&wait_seconds=2");
         while let (app, 200, event) = claim(servers[(caller + finished) % 2], &path).await {
             app.settle(&Claim::of(&event), "complete", Naming::Lease).await.expect(200);
             finished += 1;
@@ -170,7 +170,7 @@ async fn claim<'a>(app: &'a App, path: &str) -> (&'a App, u16, Value) {
 
 /// Asserts that a waiting worker on one server gets work that is published on the other.
 async fn deliver_across(one: &App, other: &App) {
-    let request = other.client.get(format!("{}/events/subscribe?tags=b&worker_id=w:1&wait=60", other.base));
+    let request = other.client.get(format!("{}/events/subscribe?tags=b&worker_id=w:1&wait_seconds=60", other.base));
     let waiter = tokio::spawn(async move { request.send().await.expect("a response").json::<Value>().await });
     until("the worker waits", async || other.engine().hub().asleep() == 1).await;
     let id = one.publish_tagged("b").await;

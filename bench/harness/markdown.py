@@ -165,7 +165,7 @@ def waiting_part(waiting):
     body = [[name.replace("_", " "), f"{value:.2f}", asked(name)] for name, value in waiting["summary"].items()]
     stolen = ", ".join(f"{one['steal_percent']} %" for one in waiting["rounds"])
     return ("\n## Waiting workers\n\n"
-            "Backlogs drained one by one: the rate with `wait=30` divided by the rate without it, measured one after the other. Then "
+            "Backlogs drained one by one: the rate with `wait_seconds=30` divided by the rate without it, measured one after the other. Then "
             f"{waiting['rate']:,} events per second from 32 publishers to 32 waiting workers; latency is measured from the time "
             f"at which an event was due to the response to its completion. Medians of {len(waiting['rounds'])} rounds on "
             f"{waiting['conditions']['cores']} cores. Measured on {waiting['conditions']['date']}; other guests of the host took "

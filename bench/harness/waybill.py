@@ -87,7 +87,7 @@ def measure(binary, cluster, options):
     plan = [
         ("publish-64", "publish", 64, {}),
         ("publish-16", "publish", 16, {}),
-        ("life-64", "life", 64, {"wait": 5}),
+        ("life-64", "life", 64, {"wait_seconds": 5}),
         ("batch-publish-100", "batch-publish", options.batch_connections, {"batch": 100}),
         ("batch-life-100", "batch-life", options.batch_connections, {"batch": 100}),
         ("pickup", "pickup", 2, {}),
@@ -117,11 +117,11 @@ def queue_depth(binary, cluster, options, database, suffix):
         # A first drain, which is not measured, gives the planner statistics, as every queue in use has
         # them. The peers' jobs are analysed as well.
         server.bench("drain", options.seconds * 6, options.drain_connections,
-                     wait=30, batch=options.drain_batch, prefill=5_000)
+                     wait_seconds=30, batch=options.drain_batch, prefill=5_000)
         cluster.settle(database)
         yield f"drain{suffix}", server.bench(
             "drain", options.seconds * 6, options.drain_connections,
-            wait=30, batch=options.drain_batch, prefill=options.drain_events)
+            wait_seconds=30, batch=options.drain_batch, prefill=options.drain_events)
         cluster.settle(database)
         # One connection, one event at a time: measures a claim and its completion.
         yield f"claim-one{suffix}", server.bench("drain", max(1, options.seconds // 2), 1, batch=1,

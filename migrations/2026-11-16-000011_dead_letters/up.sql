@@ -11,13 +11,14 @@ CREATE TABLE waybill.dead_letters (
     subscription_version integer     NOT NULL,
     reason               text        NOT NULL,
     detail               text,
-    moved_by             text,                  -- who moved it here by hand
+    actor                text,                  -- who moved it here by hand
     event                json        NOT NULL,
     subscription         json        NOT NULL,
     attempts             json        NOT NULL,
     created_at           timestamptz NOT NULL,
     replayed_at          timestamptz,
-    replayed_by          text,
+    replay_actor         text,
+    replay_reason        text,
     replay_config        text,                  -- `original` or `current`
     replay_payload       json,
     replay_webhook_id    text,

@@ -125,7 +125,7 @@ impl Worker<'_> {
         while self.is_running() {
             let since = Instant::now();
             self.publish().await?;
-            if let Some(claimed) = self.claim(self.plan.args.wait).await? {
+            if let Some(claimed) = self.claim(self.plan.args.wait_seconds).await? {
                 self.complete(&claimed).await?;
                 self.done(since, 1);
             }
@@ -134,7 +134,7 @@ impl Worker<'_> {
     }
 
     async fn claim(&mut self, wait: u32) -> Result<Option<Claimed>, String> {
-        let path = format!("/events/subscribe?tags={}&worker_id={}&wait={wait}", self.tags, self.id);
+        let path = format!("/events/subscribe?tags={}&worker_id={}&wait_seconds={wait}", self.tags, self.id);
         self.tally.requests += 1;
         let response = self.connection.get(&path).await?;
         if response.status == 204 {
@@ -189,22 +189,25 @@ impl Worker<'_> {
         if self.plan.args.batch > 1 {
             return self.claim_and_settle_batch().await;
         }
-        let Some(claimed) = self.claim(self.plan.args.wait).await? else { return Ok(0) };
+        let Some(claimed) = self.claim(self.plan.args.wait_seconds).await? else { return Ok(0) };
         self.complete(&claimed).await?;
         Ok(1)
     }
 
     async fn claim_and_settle_batch(&mut self) -> Result<u64, String> {
         let Plan { args, .. } = self.plan;
-        let path =
-            format!("/events/subscribe?tags={}&worker_id={}&max={}&wait={}", self.tags, self.id, args.batch, args.wait);
+        let tags = self.tags.replace(',', "\",\"");
+        let body = format!(
+            "{{\"tags\":[\"{tags}\"],\"worker_id\":\"{}\",\"max\":{},\"wait_seconds\":{}}}",
+            self.id, args.batch, args.wait_seconds
+        );
         self.tally.requests += 1;
-        let response = self.connection.get(&path).await?;
-        if response.status == 204 {
-            return Ok(0);
-        }
+        let response = self.connection.post("/events/claim", body.as_bytes()).await?;
         expect(response.status, 200)?;
         let (body, count) = settle_body(response.body, &self.id)?;
+        if count == 0 {
+            return Ok(0);
+        }
         self.tally.requests += 1;
         expect(self.connection.post("/events/settle", body.as_bytes()).await?.status, 200)?;
         Ok(count)
@@ -235,7 +238,7 @@ impl Worker<'_> {
     }
 
     async fn wait_for_pickup(&mut self) -> Result<(), String> {
-        let path = format!("/events/subscribe?tags={}&worker_id={}&wait=30", self.tags, self.id);
+        let path = format!("/events/subscribe?tags={}&worker_id={}&wait_seconds=30", self.tags, self.id);
         while self.is_running() {
             self.plan.worker_waits.notify_one();
             let response = self.connection.get(&path).await?;
@@ -274,12 +277,13 @@ fn settle_body(claimed: &[u8], worker_id: &str) -> Result<(String, u64), String>
         lease_id: i64,
     }
     let batch: Batch = serde_json::from_slice(claimed).map_err(|error| error.to_string())?;
-    let results: Vec<String> = batch
+    let settlements: Vec<String> = batch
         .events
         .iter()
         .map(|event| format!("{{\"event_id\":{},\"lease_id\":{},\"action\":\"complete\"}}", event.id, event.lease_id))
         .collect();
-    Ok((format!("{{\"worker_id\":\"{worker_id}\",\"results\":[{}]}}", results.join(",")), batch.events.len() as u64))
+    let body = format!("{{\"worker_id\":\"{worker_id}\",\"settlements\":[{}]}}", settlements.join(","));
+    Ok((body, batch.events.len() as u64))
 }
 
 #[cfg(test)]

@@ -311,8 +311,8 @@ impl Delivery {
     }
 
     /// FAILED → PENDING, with its counters reset: a dead letter is replayed.
-    pub fn replay(&mut self, by: Option<&str>, now: DateTime<Utc>) -> LogLine {
-        let mut line = self.retry(by, now);
+    pub fn replay(&mut self, reason: Option<&str>, now: DateTime<Utc>) -> LogLine {
+        let mut line = self.retry(reason, now);
         line.action = Action::Replayed;
         line
     }

@@ -5,8 +5,8 @@
 pub(crate) const TITLE_CHARS: usize = 255;
 /// The maximum length of a description in characters.
 pub(crate) const DESCRIPTION_CHARS: usize = 10_000;
-/// The maximum length of an event type, ordering key, correlation id, request id or reason in
-/// characters.
+/// The maximum length of an event type, ordering key, correlation id, idempotency key of a
+/// claim or reason in characters.
 pub(crate) const NAME_CHARS: usize = 255;
 /// The maximum length of a worker id, `{hostname}:{pid}`, in characters.
 pub(crate) const WORKER_ID_CHARS: usize = 255;
@@ -37,13 +37,16 @@ pub(crate) const PRIORITY: std::ops::RangeInclusive<i16> = -100..=100;
 /// The maximum delay or backoff in seconds: 30 days.
 pub(crate) const DELAY_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// The allowed duration of a lease in seconds.
-pub(crate) const LEASE_SECONDS: std::ops::RangeInclusive<i32> = 1..=43_200;
+pub(crate) const LEASE_SECONDS: std::ops::RangeInclusive<i64> = 1..=43_200;
 /// The default duration of a lease in seconds, for claims and heartbeats.
-pub(crate) const DEFAULT_LEASE_SECONDS: i32 = 300;
-/// The allowed lease ids. The maximum is the largest integer that JavaScript represents exactly.
+pub(crate) const DEFAULT_LEASE_SECONDS: i64 = 300;
+/// The allowed ids. The maximum, 2^53 - 1, is the largest integer that JavaScript represents exactly.
+/// No sequence of the database goes further.
+pub(crate) const ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
+/// The allowed lease ids.
 pub(crate) const LEASE_ID: std::ops::RangeInclusive<i64> = 1..=9_007_199_254_740_991;
 /// How long a claim may wait for an event, in seconds.
-pub(crate) const WAIT_SECONDS: std::ops::RangeInclusive<i32> = 0..=60;
+pub(crate) const WAIT_SECONDS: std::ops::RangeInclusive<i64> = 0..=60;
 /// The maximum number of events in a batch: published, claimed or settled.
 pub(crate) const BATCH: usize = 1000;
 /// The maximum number of steps of a backoff schedule.
@@ -96,10 +99,10 @@ pub(crate) const MAX_ATTEMPTS: std::ops::RangeInclusive<i32> = 1..=100;
 /// The default number of webhook requests for one event.
 pub(crate) const DEFAULT_MAX_ATTEMPTS: i32 = 4;
 /// The default waits between webhook requests for one event, in seconds.
-pub(crate) const DEFAULT_RETRY_SECONDS: [i64; 3] = [5, 30, 300];
+pub(crate) const DEFAULT_BACKOFF_SECONDS: [i64; 3] = [5, 30, 300];
 /// The minimum wait of a subscription with jitter and no floor, in seconds. If its `base_seconds` is
 /// less, that is the minimum.
-pub(crate) const RETRY_FLOOR_SECONDS: i64 = 1;
+pub(crate) const BACKOFF_FLOOR_SECONDS: i64 = 1;
 /// The maximum number of items of `retry_on`.
 pub(crate) const RETRY_ON: usize = 100;
 /// The allowed number of concurrent webhook requests of a subscription.

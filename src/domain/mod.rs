@@ -19,6 +19,7 @@ pub(crate) mod dead_letter;
 pub mod delivery;
 pub mod event;
 pub(crate) mod event_pattern;
+pub(crate) mod expected_version;
 pub(crate) mod filter;
 pub mod history;
 pub(crate) mod hosts;

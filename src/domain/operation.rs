@@ -1,9 +1,11 @@
 //! Operations: an operator's work on many rows, done in the background.
 
+use serde::Serialize;
+
 use crate::domain::status::Status;
 
 /// What an operation does, and with which rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum OperationKind {
     RetryEvents,
     CancelEvents,
@@ -67,7 +69,7 @@ impl OperationKind {
 }
 
 /// The state of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum OperationStatus {
     Running,
     Completed,

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -42,6 +43,11 @@ impl Seconds {
     /// Returns the number of seconds.
     pub fn as_f64(self) -> f64 {
         self.micros as f64 / MICROS_PER_SECOND as f64
+    }
+
+    /// Returns the duration of a timer. A negative one is zero.
+    pub fn as_duration(self) -> Duration {
+        Duration::from_micros(u64::try_from(self.micros).unwrap_or(0))
     }
 
     /// Returns the number of seconds if it is whole.

@@ -109,11 +109,6 @@ impl ChangeSet {
         Ok(())
     }
 
-    /// Returns the name of the actor, or an empty string if the request names none.
-    pub(crate) fn actor(&self) -> &str {
-        self.scope.actor.as_deref().unwrap_or_default()
-    }
-
     pub(crate) fn get(&self, id: DeliveryId) -> Option<&Loaded> {
         self.loaded.get(&id)
     }
@@ -188,7 +183,7 @@ impl ChangeSet {
     pub(crate) async fn apply(mut self, conn: &mut AsyncPgConnection) -> Result<Applied, Error> {
         let dead_letters = self.find_dead_letters();
         for letter in &dead_letters {
-            let line = self.loaded.get(&letter.delivery_id).map(|l| l.delivery.dead_lettered(letter.reason));
+            let line = self.loaded.get(&letter.delivery_id).map(|l| self.dead_lettered(&l.delivery, letter.reason));
             self.log_all(line.into_iter().collect());
         }
         let mut applied = self.save(conn).await?;
@@ -252,11 +247,17 @@ impl ChangeSet {
         let dead_letter = |loaded: &Loaded| {
             let id = loaded.delivery.id;
             if self.moved_by_hand.contains(&id) {
-                return NewDeadLetter { delivery_id: id, reason: "manual", moved_by: Some(self.actor().to_owned()) };
+                return NewDeadLetter { delivery_id: id, reason: "manual", actor: self.scope.actor.clone() };
             }
-            NewDeadLetter { delivery_id: id, reason: self.dead_letter_reason(&loaded.delivery), moved_by: None }
+            NewDeadLetter { delivery_id: id, reason: self.dead_letter_reason(&loaded.delivery), actor: None }
         };
         self.pushes().filter(has_failed).map(dead_letter).collect()
+    }
+
+    /// Returns the log entry of a new dead letter. Its reason is that of the operator, if one moved the push.
+    fn dead_lettered(&self, delivery: &Delivery, reason: &str) -> LogLine {
+        let given = delivery.last_error.as_deref().filter(|_| self.moved_by_hand.contains(&delivery.id));
+        delivery.dead_lettered(given.unwrap_or(reason))
     }
 
     fn dead_letter_reason(&self, delivery: &Delivery) -> &'static str {
@@ -273,7 +274,13 @@ impl ChangeSet {
     fn revivals(&self) -> Vec<Revival> {
         let is_revived =
             |loaded: &&Loaded| loaded.previous_status.is_finished() && !loaded.delivery.status.is_finished();
-        let revival = |id: DeliveryId| Revival { delivery_id: id, replay: self.replays.get(&id).cloned() };
+        let revival = |id: DeliveryId| Revival {
+            delivery_id: id,
+            actor: self.scope.actor.clone(),
+            // The operator's reason is that of the RETRIED or REPLAYED line.
+            reason: self.lines_of(id).next().and_then(|(_, line)| line.reason.clone()),
+            replay: self.replays.get(&id).cloned(),
+        };
         self.pushes().filter(is_revived).map(|loaded| revival(loaded.delivery.id)).collect()
     }
 

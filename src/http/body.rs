@@ -1,5 +1,6 @@
 //! Reads request bodies, with a check of their type and a limit on their size.
 
+use std::num::IntErrorKind;
 use std::time::Duration;
 
 use actix_web::http::header;
@@ -61,6 +62,14 @@ pub(crate) async fn read_json_without_query(
     read_json(request, payload, limit).await
 }
 
+/// Reads a JSON body of at most `limit` bytes, which may be left out, and refuses query parameters. Returns an
+/// empty body if there is none.
+pub(crate) async fn read_optional_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
+    expect_no_query(request)?;
+    let body = read(request, payload, limit).await?;
+    if body.is_empty() || is_json(request) { Ok(body) } else { Err(Error::UnsupportedMediaType) }
+}
+
 /// Refuses query parameters and a body.
 pub(crate) async fn expect_no_input(request: &HttpRequest, payload: Payload) -> Result<(), Error> {
     expect_no_query(request)?;
@@ -89,7 +98,7 @@ async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Result<B
     if length.is_some_and(|length| length > limit) {
         return Err(too_large());
     }
-    let memory = request.app_data::<RequestMemory>().ok_or_else(|| Error::Internal("no memory for bodies".into()))?;
+    let memory = RequestMemory::of(request)?;
     let mut reading = Reading { payload, bytes: BytesMut::with_capacity(length.unwrap_or(0).min(SMALL_BODY)) };
     let reader = reading.read(memory, length.unwrap_or(limit), limit);
     match tokio::time::timeout(Duration::from_secs(TIMEOUT_SECONDS), reader).await {
@@ -166,9 +175,13 @@ fn is_json(request: &HttpRequest) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Reads the id of a path such as `/events/{id}`.
+/// Reads the id of a path such as `/events/{id}`. Larger numbers than any id are read too, and not
+/// found.
 pub(crate) async fn path_id<Id: From<i64>>(request: &HttpRequest) -> Result<Id, Error> {
     let text = actix_web::web::Path::<String>::extract(request).await;
-    let id = text.ok().and_then(|text| text.parse::<i64>().ok()).filter(|id| *id > 0);
-    id.map(Id::from).ok_or_else(|| Error::invalid("id", "must be a positive 64-bit integer"))
+    let id = text.ok().and_then(|text| match text.parse::<i64>() {
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Some(i64::MAX),
+        parsed => parsed.ok(),
+    });
+    id.filter(|id| *id > 0).map(Id::from).ok_or_else(|| Error::invalid("id", "must be a positive integer"))
 }

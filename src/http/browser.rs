@@ -14,7 +14,8 @@ use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::http::{Method, header};
 use actix_web::web::Data;
 
-use super::problem::{Code, Problem};
+use super::code::Code;
+use super::problem::Problem;
 use crate::domain::hosts::AllowedHosts;
 
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -10,14 +10,18 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use actix_web::body::{BodySize, BoxBody, MessageBody};
-use actix_web::http::header;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderValue};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::sent_claims::SentClaims;
-use super::sliced_body::SLICE;
+use super::sliced_body::{SLICE, respond_bytes};
 use crate::engine::claim::{ClaimedBatch, SentClaim};
 use crate::error::Error;
+
+/// The value of `Cache-Control` in responses to claims.
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Serialised events with their claim.
 pub struct ClaimBody {
@@ -68,19 +72,25 @@ impl MessageBody for ClaimBody {
     }
 }
 
-/// Returns a 200 response with the claimed events, serialised by `view`.
+/// Returns a 200 response with the claimed events, serialised by `view`. A response without events is
+/// sent as any other: there is no claim to undo.
 pub fn respond(
     request: &HttpRequest,
     claimed: ClaimedBatch,
     view: impl FnOnce(&ClaimedBatch) -> Result<Vec<u8>, Error>,
 ) -> Result<HttpResponse, Error> {
     let bytes = view(&claimed)?;
+    if claimed.events().is_empty() {
+        let mut response = respond_bytes(StatusCode::OK, bytes, None)?;
+        response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+        return Ok(response);
+    }
     let connection = request.conn_data::<Rc<SentClaims>>().cloned();
     let length = bytes.len() as u64;
     let body = ClaimBody { length, content: Content::Unsent(bytes.into(), claimed.send()), connection };
     HttpResponse::Ok()
         .content_type("application/json")
-        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .insert_header((header::CACHE_CONTROL, NO_STORE))
         .message_body(BoxBody::new(body))
         .map_err(|error| Error::Internal(error.to_string()))
 }

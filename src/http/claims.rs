@@ -1,7 +1,5 @@
 //! `/events/subscribe` and `/events/claim`: workers request events.
 
-use std::time::Duration;
-
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -14,6 +12,8 @@ use super::sliced_body::to_bytes;
 use super::view::{EventView, size_of};
 use crate::domain::input::{FieldValue, Fields, RawFields};
 use crate::domain::limits;
+use crate::domain::seconds::Seconds;
+use crate::domain::tags::Tags;
 use crate::engine::Engine;
 use crate::engine::claim::{ClaimRequest, ClaimedBatch};
 use crate::error::Error;
@@ -23,62 +23,68 @@ struct ClaimedEvents<'a> {
     events: Vec<EventView<'a>>,
 }
 
-/// `GET /events/subscribe`: claims one event, or a batch if `max` is given.
-pub(crate) async fn subscribe(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+/// `GET /events/subscribe`: claims one event.
+pub(crate) async fn claim_event(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let max = query.integer("max", 1..=limits::BATCH);
     let worker_id = query.required("worker_id", Fields::worker_id);
-    let claim = read_claim(&mut query, worker_id, max.unwrap_or(1));
+    let tags = query.required("tags", Fields::some_tags);
+    let claim = read_claim(&mut query, worker_id, tags);
     let claimed = engine.claim_deliveries(query.finish_with(claim)?).await?;
     if claimed.events().is_empty() {
-        return Ok(respond_empty());
+        return Ok(HttpResponse::NoContent().insert_header((header::CACHE_CONTROL, "no-store")).finish());
     }
-    claim_body::respond(&request, claimed, |claimed| match (max, claimed.events().first()) {
-        (None, Some(row)) => to_bytes(size_of(claimed.events()), &EventView::claimed(row)),
-        _ => to_bytes(size_of(claimed.events()), &batch_view(claimed)),
+    claim_body::respond(&request, claimed, |claimed| {
+        to_bytes(size_of(claimed.events()), &claimed.events().first().map(EventView::claimed))
     })
 }
 
-/// `POST /events/claim`: claims a batch. A request with the same `request_id` may be repeated.
-pub(crate) async fn claim(engine: Data<Engine>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, Error> {
+/// `POST /events/claim`: claims a batch. A request with the same `idempotency_key` may be repeated.
+pub(crate) async fn claim_events(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
     let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let worker_id = fields.required("worker_id", Fields::worker_id);
-    let max = fields.integer("max", 1..=limits::BATCH);
-    let request_id = fields.text("request_id", limits::NAME_CHARS);
-    let claim = read_claim(&mut fields, worker_id, max.unwrap_or(1));
-    let claim = claim.map(|claim| ClaimRequest { request_id, ..claim });
-    let claimed = engine.claim_deliveries(fields.finish_with(claim)?).await?;
-    if claimed.events().is_empty() {
-        return Ok(respond_empty());
-    }
-    claim_body::respond(&request, claimed, |claimed| to_bytes(size_of(claimed.events()), &batch_view(claimed)))
-}
-
-/// Reads `tags`, `wait` and `lease`, which all claims have. Reads all of them even if `worker_id` is
-/// invalid, because fields that are not read are reported as unknown.
-pub(crate) fn read_claim<V: FieldValue>(
-    fields: &mut Fields<'_, V>,
-    worker_id: Option<String>,
-    max: usize,
-) -> Option<ClaimRequest> {
-    let tags = fields.required("tags", Fields::some_tags);
-    let wait = fields.integer("wait", limits::WAIT_SECONDS).unwrap_or(0);
-    let lease = fields.integer("lease", limits::LEASE_SECONDS);
-    Some(ClaimRequest {
-        tags: tags?,
-        worker_id: worker_id?,
-        max,
-        wait: Duration::from_secs(wait.unsigned_abs().into()),
-        lease_seconds: lease.unwrap_or(limits::DEFAULT_LEASE_SECONDS),
-        request_id: None,
+    let claim = read_batch_claim(&mut fields, worker_id);
+    let claim = fields.finish_with(claim)?;
+    // A claim may wait for long: it must not keep the memory of its body.
+    drop(body);
+    let claimed = engine.claim_deliveries(claim).await?;
+    claim_body::respond(&request, claimed, |claimed| {
+        to_bytes(size_of(claimed.events()), &ClaimedEvents { events: claimed_views(claimed) })
     })
 }
 
-fn batch_view(claimed: &ClaimedBatch) -> ClaimedEvents<'_> {
-    ClaimedEvents { events: claimed.events().iter().map(EventView::claimed).collect() }
+/// Reads the fields of a claim of several events.
+pub(crate) fn read_batch_claim(fields: &mut RawFields<'_>, worker_id: Option<String>) -> Option<ClaimRequest> {
+    let tags = fields.required("tags", Fields::tag_list);
+    let max = fields.integer("max", 1..=limits::BATCH).unwrap_or(1);
+    let idempotency_key = fields.text("idempotency_key", limits::NAME_CHARS);
+    Some(ClaimRequest { max, idempotency_key, ..read_claim(fields, worker_id, tags)? })
 }
 
-fn respond_empty() -> HttpResponse {
-    HttpResponse::NoContent().insert_header((header::CACHE_CONTROL, "no-store")).finish()
+/// Reads `wait_seconds` and `lease_seconds`, which all claims have. Reads them even if the other
+/// parameters are invalid, because fields that are not read are reported as unknown.
+fn read_claim<V: FieldValue>(
+    fields: &mut Fields<'_, V>,
+    worker_id: Option<String>,
+    tags: Option<Tags>,
+) -> Option<ClaimRequest> {
+    let wait = fields.seconds_within("wait_seconds", limits::WAIT_SECONDS).unwrap_or_default();
+    let lease = fields.seconds_within("lease_seconds", limits::LEASE_SECONDS);
+    Some(ClaimRequest {
+        tags: tags?,
+        worker_id: worker_id?,
+        max: 1,
+        wait: wait.as_duration(),
+        lease_seconds: lease.unwrap_or(Seconds::whole(limits::DEFAULT_LEASE_SECONDS)).as_f64(),
+        idempotency_key: None,
+    })
+}
+
+/// Returns the events of a claim for its worker.
+pub(crate) fn claimed_views(claimed: &ClaimedBatch) -> Vec<EventView<'_>> {
+    claimed.events().iter().map(EventView::claimed).collect()
 }

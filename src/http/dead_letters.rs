@@ -5,10 +5,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::body::{self, path_id, read_json_without_query};
-use super::cursor::{next_cursor, position_of};
-use super::query::{expect_no_query, read_page, read_query};
-use super::view::{Timestamp, timestamp};
+use super::body::{self, path_id, read_optional_json};
+use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
+use super::view::Timestamp;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::history::Numbers;
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
@@ -20,7 +19,7 @@ use crate::domain::subscription::headers;
 use crate::engine::Engine;
 use crate::engine::operate::replays::ReplayOrder;
 use crate::error::Error;
-use crate::store::lists::dead_letters::{self, DeadLetterFilter, DeadLetterRow, Range, WholeDeadLetter};
+use crate::store::lists::dead_letters::{self, DeadLetterFilter, DeadLetterRow, WholeDeadLetter};
 
 /// The values of `config` in a request, for error texts.
 pub(crate) const CONFIGS: &str = "current, original";
@@ -34,14 +33,21 @@ pub(crate) struct DeadLetterView<'a> {
     subscription_version: i32,
     reason: &'a str,
     detail: Option<&'a str>,
-    moved_by: Option<&'a str>,
+    actor: Option<&'a str>,
     created_at: Timestamp,
-    replayed_at: Option<Timestamp>,
-    replayed_by: Option<&'a str>,
-    replay_config: Option<&'a str>,
+    replay: Option<ReplayView<'a>>,
     /// Omitted in lists.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     snapshots: Option<Snapshots<'a>>,
+}
+
+/// How a dead letter was replayed.
+#[derive(Serialize)]
+struct ReplayView<'a> {
+    replayed_at: Timestamp,
+    actor: Option<&'a str>,
+    config: Option<&'a str>,
+    reason: Option<&'a str>,
 }
 
 /// The event, the subscription and the attempts at the time when the delivery became a dead letter.
@@ -62,11 +68,14 @@ impl<'a> DeadLetterView<'a> {
             subscription_version: row.subscription_version,
             reason: &row.reason,
             detail: row.detail.as_deref(),
-            moved_by: row.moved_by.as_deref(),
+            actor: row.actor.as_deref(),
             created_at: Timestamp(row.created_at),
-            replayed_at: timestamp(row.replayed_at),
-            replayed_by: row.replayed_by.as_deref(),
-            replay_config: row.replay_config.as_deref(),
+            replay: row.replayed_at.map(|replayed_at| ReplayView {
+                replayed_at: Timestamp(replayed_at),
+                actor: row.replay_actor.as_deref(),
+                config: row.replay_config.as_deref(),
+                reason: row.replay_reason.as_deref(),
+            }),
             snapshots: None,
         }
     }
@@ -82,10 +91,10 @@ impl<'a> DeadLetterView<'a> {
     }
 }
 
-/// Returns the snapshot of a subscription with the values of its headers masked. It contains no secret.
+/// Returns the snapshot of a subscription with the names of its headers only. It contains no secret.
 fn without_header_values(subscription: &RawJson) -> Map<String, Value> {
     let mut fields: Map<String, Value> = serde_json::from_str(subscription.as_str()).unwrap_or_default();
-    headers::mask(&mut fields);
+    headers::hide_values(&mut fields);
     fields
 }
 
@@ -102,22 +111,23 @@ pub(crate) async fn list_dead_letters(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
+    let (since, until) = query.time_range();
     let filter = DeadLetterFilter {
         event_id: query.id("event_id"),
         subscription_id: query.id("subscription_id"),
         reason: query.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
-        since: query.timestamp("since"),
-        until: query.timestamp("until"),
+        since,
+        until,
         replayed: query.boolean("replayed"),
     };
-    let (after, limit) = read_page(&mut query);
+    let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
-    let range = Range { after, until: i64::MAX, limit, scan: engine.settings().list_scan_rows };
+    let (page, cursors) = page.by_id(&engine, "dead-letters", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let (rows, next) = dead_letters::list_dead_letters(&mut conn, &scope, &filter, range).await?;
+    let (rows, end) = dead_letters::list_dead_letters(&mut conn, &scope, &filter, page).await?;
+    drop(conn);
     let dead_letters = rows.iter().map(DeadLetterView::of).collect();
-    Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: next_cursor(next, &engine, Numbers::Ids).await? }))
+    Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: cursors.next(end).await? }))
 }
 
 /// `GET /dead-letters/{id}`: returns a dead letter with its snapshots.
@@ -142,14 +152,14 @@ pub(crate) async fn replay_dead_letter(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
-    let mut fields = RawFields::of_body(&body)?;
-    let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
+    let body = read_optional_json(&request, payload, body::MAX_EVENT_BYTES).await?;
+    let mut fields = RawFields::of_body(if body.is_empty() { b"{}" } else { &body })?;
+    let reason = fields.text("reason", limits::NAME_CHARS);
     let config = fields.choice("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
     let payload = fields.json("payload", limits::PAYLOAD_BYTES);
     let new_webhook_id = fields.boolean("new_webhook_id").unwrap_or(false);
-    let by = fields.finish_with(by)?;
-    let order = ReplayOrder { config, payload, new_webhook_id, reason: None };
-    let dead_letter = engine.replay_dead_letter(scope.with_actor(by), id, order).await?;
+    fields.finish()?;
+    let order = ReplayOrder { reason, config, payload, new_webhook_id };
+    let dead_letter = engine.replay_dead_letter(scope, id, order).await?;
     Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter)))
 }

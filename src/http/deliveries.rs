@@ -5,15 +5,13 @@ use actix_web::{HttpRequest, HttpResponse};
 use chrono::TimeDelta;
 use serde::Serialize;
 
-use super::body::{self, expect_empty_body, path_id, read_json_without_query};
-use super::cursor::{next_cursor, position_of};
+use super::body::{expect_empty_body, path_id};
 use super::events::STATES;
 use super::operate::read_reason;
-use super::query::{expect_no_query, read_page, read_query};
+use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
 use crate::domain::history::Numbers;
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
-use crate::domain::input::RawFields;
 use crate::domain::limits;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
@@ -36,7 +34,7 @@ pub(crate) struct DeliveryView<'a> {
     /// The number of attempts since the push was published, retried or replayed, whichever came last.
     pub attempts_made: i32,
     pub max_attempts: i32,
-    pub next_due: Option<Timestamp>,
+    pub next_attempt_at: Option<Timestamp>,
     pub lease_expires_at: Option<Timestamp>,
     pub cancel_requested: bool,
     /// Omitted if the operator gave no reason.
@@ -64,7 +62,7 @@ impl<'a> DeliveryView<'a> {
             // `retry_count` counts failures only, so a successful attempt is added.
             attempts_made: row.retry_count + i32::from(status == Status::Completed),
             max_attempts: row.max_retries,
-            next_due: timestamp(row.due_at),
+            next_attempt_at: timestamp(row.due_at),
             lease_expires_at: timestamp(row.lease_expires_at),
             cancel_requested: row.cancel_requested,
             cancel_reason: row.cancel_reason.as_deref(),
@@ -89,7 +87,7 @@ pub(crate) struct AttemptView<'a> {
     pub error: Option<&'a str>,
     pub response_excerpt: Option<&'a str>,
     pub subscription_version: Option<i32>,
-    pub next_due: Option<Timestamp>,
+    pub next_attempt_at: Option<Timestamp>,
 }
 
 impl<'a> AttemptView<'a> {
@@ -104,7 +102,7 @@ impl<'a> AttemptView<'a> {
             error: entry.error_message.as_deref(),
             response_excerpt: entry.response_excerpt.as_deref(),
             subscription_version: entry.subscription_version,
-            next_due: timestamp(entry.next_retry_at),
+            next_attempt_at: timestamp(entry.next_retry_at),
         }
     }
 }
@@ -122,21 +120,22 @@ pub(crate) async fn list_deliveries(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
+    let (since, until) = query.time_range();
     let filter = PushFilter {
         event_id: query.id("event_id"),
         subscription_id: query.id("subscription_id"),
         status: query.choice("status", Status::parse, STATES),
-        since: query.timestamp("since"),
-        until: query.timestamp("until"),
+        since,
+        until,
     };
-    let (after, limit) = read_page(&mut query);
+    let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
+    let (page, cursors) = page.by_id(&engine, "deliveries", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let scan = engine.settings().list_scan_rows;
-    let (rows, next) = list_pushes(&mut conn, &scope, &filter, after, limit, scan).await?;
+    let (rows, end) = list_pushes(&mut conn, &scope, &filter, page).await?;
+    drop(conn);
     let deliveries = rows.iter().map(DeliveryView::of).collect();
-    Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: next_cursor(next, &engine, Numbers::Ids).await? }))
+    Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: cursors.next(end).await? }))
 }
 
 /// `GET /deliveries/{id}`: returns a push with its attempts.
@@ -191,11 +190,10 @@ pub(crate) async fn dead_letter_delivery(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
-    let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
-    let mut fields = RawFields::of_body(&body)?;
-    let by = fields.required("by", |fields, name| fields.text(name, limits::NAME_CHARS));
-    let reason = fields.required("reason", |fields, name| fields.text(name, limits::NAME_CHARS));
-    let (by, reason) = fields.finish_with(by.zip(reason))?;
-    let row = engine.dead_letter_delivery(scope.with_actor(by), id, reason).await?;
+    let mut query = read_query(&request)?;
+    let reason = query.required("reason", |query, name| query.text(name, limits::NAME_CHARS));
+    let reason = query.finish_with(reason)?;
+    expect_empty_body(&request, payload).await?;
+    let row = engine.dead_letter_delivery(scope, id, reason).await?;
     Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
 }

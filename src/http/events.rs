@@ -9,12 +9,11 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::body::{self, path_id, read_json_without_query};
-use super::cursor::{next_cursor, position_of};
 use super::deliveries::DeliveryView;
 use super::new_event::{Publisher, read_event};
-use super::query::{Query, read_cursor, read_query};
+use super::query::{Query, read_page, read_query};
 use super::sliced_body::respond_json;
-use super::view::{EventView, LogView, published, size_of};
+use super::view::{EventView, LogView, Receipt, size_of};
 use crate::domain::history::Numbers;
 use crate::domain::input::{Fields, RawFields, read_items};
 use crate::domain::limits;
@@ -22,8 +21,9 @@ use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::lists::events::{EventFilter, Page, list_events as load_page};
+use crate::store::lists::events::{EventFilter, EventPage, list_events as load_page};
 use crate::store::lists::pushes::pushes_of_event;
+use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::event_log::logs_of_event;
 use crate::store::tables::events::{get_cancel_reason as load_cancel_reason, get_event as load_event};
 
@@ -32,6 +32,9 @@ const LOGS_PER_EVENT: i64 = 1_000;
 
 /// The maximum number of deliveries in the view of an event. `/deliveries` has all.
 const DELIVERIES_PER_EVENT: i64 = 100;
+
+/// The number of events of a page, if the request does not say.
+const DEFAULT_EVENTS_PAGE: i64 = 20;
 
 /// The maximum `offset`. Later pages are reached by cursor.
 const MAX_OFFSET: i64 = 10_000;
@@ -53,23 +56,28 @@ pub(crate) async fn publish_event(
     let share = body.into_share();
     let events = Arc::new(vec![event]);
     let stored = engine.publish_events(events.clone()).await?;
-    let Some(row) = published(events, stored).pop() else {
+    // The engine has usually dropped its reference by now; otherwise the event is copied.
+    let mut events = Arc::try_unwrap(events).unwrap_or_else(|shared| shared.as_ref().clone());
+    let (Some(event), Some(stored)) = (events.pop(), stored.first()) else {
         return Err(Error::Internal("publishing an event returned no row".into()));
     };
-    let mut response = respond_json(StatusCode::CREATED, size_of([&row.0]), &EventView::published(&row), Some(share))?;
-    let location = HeaderValue::from_str(&format!("/events/{}", row.0.event.id));
+    let row = EventRow::published(event, stored);
+    let view = EventView::published(&row, stored.enqueued);
+    let mut response = respond_json(StatusCode::CREATED, size_of([&row]), &view, Some(share))?;
+    let location = HeaderValue::from_str(&format!("/events/{}", row.event.id));
     // Cannot fail: the path is ASCII.
     response.headers_mut().insert(header::LOCATION, location.map_err(|error| Error::Internal(error.to_string()))?);
     Ok(response)
 }
 
 #[derive(Serialize)]
-struct Events<'a> {
-    events: Vec<EventView<'a>>,
+struct Receipts {
+    events: Vec<Receipt>,
 }
 
-/// `POST /events/batch`: publishes all events of a batch, or none.
-pub(crate) async fn publish_batch(
+/// `POST /events/batch`: publishes all events of a batch, or none. The publisher has the events, so the
+/// response does not repeat them.
+pub(crate) async fn publish_events(
     engine: Data<Engine>,
     request: HttpRequest,
     payload: Payload,
@@ -80,12 +88,12 @@ pub(crate) async fn publish_batch(
     let items = fields.finish_with(items)?;
     let publisher = Publisher::of(&request);
     let events = read_items("events", &items, |fields| read_event(fields, &publisher))?;
-    let share = body.into_share();
+    // The body is freed before the publish, which may wait. Its share of the memory is kept for the events.
+    let _share = body.into_share();
     let events = Arc::new(events);
-    let rows = published(events.clone(), engine.publish_events(events).await?);
-    let size = size_of(rows.iter().map(|(row, _)| row));
-    let events = Events { events: rows.iter().map(EventView::published).collect() };
-    respond_json(StatusCode::CREATED, size, &events, Some(share))
+    let stored = engine.publish_events(events.clone()).await?;
+    let receipts = events.iter().zip(&stored).map(|(new, stored)| Receipt::of(new, stored)).collect();
+    Ok(HttpResponse::Created().json(Receipts { events: receipts }))
 }
 
 /// `GET /events/{id}`: returns an event, with its logs and deliveries if requested.
@@ -127,54 +135,47 @@ struct EventList<'a> {
     next: Option<String>,
 }
 
-/// `GET /events`: lists events without their payloads.
+/// `GET /events`: lists events without payload, result and progress.
 pub(crate) async fn list_events(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let filter = read_filter(&mut query);
-    let after = read_cursor(&mut query);
-    let mut page = Page {
-        descending: query.choice("order", parse_order, "asc, desc").unwrap_or(false),
-        after: None,
-        offset: query.integer("offset", 0..=MAX_OFFSET).unwrap_or(0),
-        limit: query.integer("limit", limits::PAGE).unwrap_or(20),
-        scan: engine.settings().list_scan_rows,
-    };
+    let mut filter = read_filter(&mut query);
+    // In another order the tags are the same filter, with the same cursors.
+    filter.tags.sort_unstable();
+    let page = read_page(&mut query, DEFAULT_EVENTS_PAGE);
+    let offset = query.integer("offset", 0..=MAX_OFFSET);
+    if page.after.is_some() && offset.is_some() {
+        query.refuse("offset", "cannot be combined with after");
+    }
     query.finish()?;
-    page.after = position_of(after, &engine, Numbers::Ids).await?;
+    let offset = offset.unwrap_or(0);
+    let (page, cursors) = page.by_id(&engine, "events", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let page_rows = load_page(&mut conn, &scope, &filter, page).await?;
+    let EventPage { events, end, total, total_is_exact } = load_page(&mut conn, &scope, &filter, page, offset).await?;
+    drop(conn);
     Ok(HttpResponse::Ok().json(EventList {
-        events: page_rows.events.iter().map(EventView::without_payload).collect(),
-        total: page_rows.total,
-        total_is_exact: page_rows.total_is_exact,
+        events: events.iter().map(EventView::listed).collect(),
+        total,
+        total_is_exact,
         limit: page.limit,
-        offset: page.offset,
-        next: next_cursor(page_rows.next, &engine, Numbers::Ids).await?,
+        offset,
+        next: cursors.next(end).await?,
     }))
 }
 
 /// Reads the filters of a list.
 fn read_filter(query: &mut Query) -> EventFilter {
+    let (since, until) = query.time_range();
     EventFilter {
         status: query.choice("status", Status::parse, STATES),
         tags: query.some_tags("tags").unwrap_or_default().as_slice().to_vec(),
         event_type: query.text("event_type", limits::NAME_CHARS),
         worker_id: query.worker_id("worker_id"),
         correlation_id: query.text("correlation_id", limits::NAME_CHARS),
-        since: query.timestamp("since"),
-        until: query.timestamp("until"),
-    }
-}
-
-/// Returns whether an order is descending.
-pub(crate) fn parse_order(text: &str) -> Option<bool> {
-    match text {
-        "asc" => Some(false),
-        "desc" => Some(true),
-        _ => None,
+        since,
+        until,
     }
 }

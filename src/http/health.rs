@@ -17,14 +17,14 @@ use crate::store::connection::migrate::pending;
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// `GET /health`: reports that the process is alive. Does not use the database.
-pub(crate) async fn health(request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn get_health(request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
     Ok(HttpResponse::Ok().json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") })))
 }
 
 /// `GET /ready`: reports that the database responds, has the schema of this version, and accepts
 /// writes as far as is known.
-pub(crate) async fn ready(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn get_readiness(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
     let mut conn = engine.database().connection_by(Instant::now() + READY_TIMEOUT).await?;
     let pending = pending(&mut conn).await?;

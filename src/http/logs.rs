@@ -4,15 +4,14 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
-use super::cursor::{next_cursor, position_of};
-use super::query::{read_page, read_query};
+use super::query::{DEFAULT_PAGE, read_page, read_query};
 use super::view::LogView;
 use crate::domain::action::Action;
 use crate::domain::history::Numbers;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::tables::event_log::{LogFilter, list_logs as load_page};
+use crate::store::lists::log_entries::{LogFilter, list_log_entries as load_page};
 
 #[derive(Serialize)]
 struct Logs<'a> {
@@ -21,21 +20,27 @@ struct Logs<'a> {
 }
 
 /// `GET /logs`: lists log entries.
-pub(crate) async fn list_logs(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn list_log_entries(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let actions = Action::ALL.map(Action::as_str).join(", ");
     let mut query = read_query(&request)?;
+    let (since, until) = query.time_range();
     let filter = LogFilter {
         event_id: query.id("event_id"),
         worker_id: query.worker_id("worker_id"),
         action: query.choice("action", Action::parse, &actions),
-        since: query.timestamp("since"),
+        since,
+        until,
     };
-    let (after, limit) = read_page(&mut query);
+    let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let after = position_of(after, &engine, Numbers::LogIds).await?.unwrap_or(0);
+    let (page, cursors) = page.by_id(&engine, "logs", Numbers::LogIds, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let scan = engine.settings().list_scan_rows;
-    let (entries, next) = load_page(&mut conn, &scope, &filter, after, limit, scan).await?;
-    let next = next_cursor(next, &engine, Numbers::LogIds).await?;
-    Ok(HttpResponse::Ok().json(Logs { logs: entries.iter().map(LogView::of).collect(), next }))
+    let (entries, end) = load_page(&mut conn, &scope, &filter, page).await?;
+    drop(conn);
+    let logs = entries.iter().map(LogView::of).collect();
+    Ok(HttpResponse::Ok().json(Logs { logs, next: cursors.next(end).await? }))
 }

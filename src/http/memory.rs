@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::HttpRequest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Error;
@@ -22,11 +23,15 @@ pub(crate) const SMALL_BODY: usize = 64 * 1024;
 /// The time that a request waits for memory.
 const MAX_WAIT: Duration = Duration::from_secs(4);
 
-/// The memory for bodies of one server.
+/// The maximum number of bytes of results that `POST /events/settle` holds while its claims wait.
+const WAITING_RESULT_BYTES: usize = 64 * 1024 * 1024;
+
+/// The memory for bodies of one server, and for results whose response waits for a claim.
 #[derive(Clone)]
 pub(crate) struct RequestMemory {
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
+    waiting_results: Arc<Semaphore>,
 }
 
 /// A request's share of the memory. Dropping it frees the share.
@@ -36,7 +41,24 @@ impl RequestMemory {
     /// Creates a memory of `megabytes`, half of it for small bodies.
     pub(crate) fn new(megabytes: usize) -> Self {
         let bytes = megabytes * 1024 * 1024;
-        RequestMemory { small: Arc::new(Semaphore::new(bytes / 2)), large: Arc::new(Semaphore::new(bytes / 2)) }
+        RequestMemory {
+            small: Arc::new(Semaphore::new(bytes / 2)),
+            large: Arc::new(Semaphore::new(bytes / 2)),
+            waiting_results: Arc::new(Semaphore::new(WAITING_RESULT_BYTES)),
+        }
+    }
+
+    /// Returns the memory of a request.
+    pub(crate) fn of(request: &HttpRequest) -> Result<&Self, Error> {
+        request.app_data::<RequestMemory>().ok_or_else(|| Error::Internal("no memory for bodies".into()))
+    }
+
+    /// Takes a share for `bytes` of results whose response waits for a claim. Returns `None` if there
+    /// is not enough memory. These are not taken from the memory for bodies: a claim waits for up to a
+    /// minute, and waiting workers must not keep others from sending bodies.
+    pub(crate) fn try_hold_results(&self, bytes: usize) -> Option<Share> {
+        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.waiting_results.clone().try_acquire_many_owned(permits).ok().map(Share)
     }
 
     /// Takes a share for a body of up to `bytes`.
@@ -87,6 +109,16 @@ mod tests {
         let memory = RequestMemory::new(4);
         let _all = memory.take(2 * MIB).await.unwrap();
         assert!(matches!(memory.take_within(MIB, Duration::ZERO).await, Err(Error::NoMemory)));
+    }
+
+    #[tokio::test]
+    async fn results_that_wait_for_a_claim_take_no_memory_from_bodies_and_have_a_limit() {
+        let memory = RequestMemory::new(4);
+        let all = memory.try_hold_results(WAITING_RESULT_BYTES);
+        assert!(all.is_some() && memory.try_hold_results(1).is_none());
+        assert!(memory.take(2 * MIB).now_or_never().is_some());
+        drop(all);
+        assert!(memory.try_hold_results(1).is_some());
     }
 
     #[tokio::test]

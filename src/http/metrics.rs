@@ -12,7 +12,7 @@ use crate::store::lists::gauges::read_gauges;
 const MAX_QUEUES: usize = 1_000;
 
 /// `GET /metrics`: returns the metrics. While the database is unavailable, gauges keep their last values.
-pub(crate) async fn show_metrics(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn get_metrics(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
     if let Err(error) = refresh(&engine).await {
         log::warn!("the gauges could not be read: {error}");

@@ -8,6 +8,7 @@ pub(crate) mod browser;
 pub mod claim_body;
 pub(crate) mod claims;
 pub(crate) mod client_socket;
+pub mod code;
 pub(crate) mod connection;
 pub(crate) mod cursor;
 pub(crate) mod dead_letters;
@@ -16,18 +17,22 @@ pub mod docs;
 pub(crate) mod events;
 pub(crate) mod framing;
 pub(crate) mod health;
+pub(crate) mod if_match;
 pub(crate) mod logs;
 pub(crate) mod memory;
 pub(crate) mod metrics;
 pub(crate) mod new_event;
+pub(crate) mod openapi_json;
 pub(crate) mod operate;
 pub(crate) mod operations;
 pub mod problem;
+pub(crate) mod problem_pages;
 pub(crate) mod query;
 pub(crate) mod request_id;
 pub(crate) mod scope;
 pub(crate) mod sent_claims;
 pub(crate) mod server;
+pub(crate) mod settle;
 pub(crate) mod sliced_body;
 pub(crate) mod subscriptions;
 pub(crate) mod tags;
@@ -42,7 +47,8 @@ use actix_web::http::{Method, header};
 use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder, Route, guard, web};
 
 use crate::error::{Error, OutageKind};
-use problem::{Code, Problem};
+use code::Code;
+use problem::{Problem, respond_to_repeatable};
 
 /// The time after which a read fails, even if the database hangs. Writes have their own timeouts, in
 /// the engine.
@@ -67,36 +73,36 @@ pub fn routes() -> Vec<Endpoint> {
     vec![
         post("/events", events::publish_event),
         read("/events", events::list_events),
-        post("/events/batch", events::publish_batch),
-        get_with_effect("/events/subscribe", claims::subscribe),
-        post("/events/claim", claims::claim),
-        post("/events/settle", work::settle),
+        post("/events/batch", events::publish_events),
+        get_with_effect("/events/subscribe", repeatable(claims::claim_event)),
+        repeatable_post("/events/claim", claims::claim_events),
+        repeatable_post("/events/settle", settle::settle_events),
         post("/events/reset", operations::reset_events),
         post("/events/retry", operations::retry_events),
         post("/events/cancel", operations::cancel_events),
-        post("/events/{id}/complete", work::complete),
-        post("/events/{id}/heartbeat", work::heartbeat),
-        post("/events/{id}/start", work::start),
-        post("/events/{id}/fail", work::fail),
+        repeatable_post("/events/{id}/complete", work::complete_event),
+        repeatable_post("/events/{id}/heartbeat", work::extend_lease),
+        repeatable_post("/events/{id}/start", work::start_event),
+        repeatable_post("/events/{id}/fail", work::fail_event),
         read("/events/{id}", events::get_event),
-        post("/events/{id}/release", work::release),
+        repeatable_post("/events/{id}/release", work::release_event),
         post("/events/{id}/reset", operate::reset_event),
         post("/events/{id}/retry", operate::retry_event),
-        post("/events/{id}/cancel", operate::cancel_event),
+        repeatable_post("/events/{id}/cancel", operate::cancel_event),
         post("/subscriptions", subscriptions::create_subscription),
         read("/subscriptions", subscriptions::list_subscriptions),
         read("/subscriptions/{id}", subscriptions::get_subscription),
-        patch("/subscriptions/{id}", subscriptions::change_subscription),
-        delete("/subscriptions/{id}", subscriptions::delete_subscription),
-        post("/subscriptions/{id}/rotate-secret", subscriptions::rotate_secret),
+        patch("/subscriptions/{id}", subscriptions::update_subscription),
+        delete("/subscriptions/{id}", repeatable(subscriptions::delete_subscription)),
+        post("/subscriptions/{id}/rotate-secret", subscriptions::rotate_subscription_secret),
         post("/subscriptions/{id}/test", subscriptions::test_subscription),
-        post("/subscriptions/{id}/resume", subscriptions::resume_subscription),
+        repeatable_post("/subscriptions/{id}/resume", subscriptions::resume_subscription),
         read("/deliveries", deliveries::list_deliveries),
         post("/deliveries/retry", operations::retry_deliveries),
         post("/deliveries/cancel", operations::cancel_deliveries),
         read("/deliveries/{id}", deliveries::get_delivery),
         post("/deliveries/{id}/retry", deliveries::retry_delivery),
-        post("/deliveries/{id}/cancel", deliveries::cancel_delivery),
+        repeatable_post("/deliveries/{id}/cancel", deliveries::cancel_delivery),
         post("/deliveries/{id}/dead-letter", deliveries::dead_letter_delivery),
         read("/dead-letters", dead_letters::list_dead_letters),
         post("/dead-letters/replay", operations::replay_dead_letters),
@@ -104,17 +110,19 @@ pub fn routes() -> Vec<Endpoint> {
         post("/dead-letters/{id}/replay", dead_letters::replay_dead_letter),
         read("/operations", operations::list_operations),
         read("/operations/{id}", operations::get_operation),
-        post("/operations/{id}/cancel", operations::cancel_operation),
-        read("/logs", logs::list_logs),
+        repeatable_post("/operations/{id}/cancel", operations::cancel_operation),
+        read("/logs", logs::list_log_entries),
         read("/workers", workers::list_workers),
         read("/tags", tags::list_tags),
-        read("/metrics", metrics::show_metrics),
-        get("/health", health::health),
-        read("/ready", health::ready),
-        get("/", docs::root),
-        get("/openapi.yaml", docs::openapi),
-        get("/docs", docs::page),
-        get("/docs/scalar.js", docs::script),
+        read("/metrics", metrics::get_metrics),
+        get("/health", health::get_health),
+        read("/ready", health::get_readiness),
+        get("/problems/{code}", problem_pages::get_problem_page),
+        get("/", docs::get_root),
+        get("/openapi.yaml", docs::get_openapi_yaml),
+        get("/openapi.json", docs::get_openapi_json),
+        get("/docs", docs::get_docs),
+        get("/docs/scalar.js", docs::get_docs_script),
     ]
 }
 
@@ -173,6 +181,27 @@ fn post<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'stat
     handler: F,
 ) -> Endpoint {
     endpoint(Method::POST, path, handler)
+}
+
+/// Returns an endpoint for a `POST` that has the same effect if it is sent twice: a client whose response
+/// says that the outcome is unknown may send it again.
+fn repeatable_post<F, Args>(path: &'static str, handler: F) -> Endpoint
+where
+    F: Handler<Args, Output = Result<HttpResponse, Error>>,
+    Args: FromRequest + 'static,
+{
+    endpoint(Method::POST, path, repeatable(handler))
+}
+
+fn repeatable<F, Args>(handler: F) -> impl Handler<(Args,), Output = HttpResponse>
+where
+    F: Handler<Args, Output = Result<HttpResponse, Error>>,
+    Args: FromRequest + 'static,
+{
+    move |args: Args| {
+        let response = handler.call(args);
+        async move { response.await.unwrap_or_else(respond_to_repeatable) }
+    }
 }
 
 fn patch<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(

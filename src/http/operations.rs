@@ -7,11 +7,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::body::{self, expect_no_input, path_id, read_json_without_query};
-use super::cursor::{next_cursor, position_of};
 use super::dead_letters::{CONFIGS, DeadLetterView};
 use super::deliveries::DeliveryView;
-use super::events::parse_order;
-use super::query::{expect_no_query, read_page, read_query};
+use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::{EventView, Timestamp, timestamp};
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::history::Numbers;
@@ -30,7 +28,7 @@ use crate::store::lists::events::EventFilter;
 use crate::store::lists::pages::page_end;
 use crate::store::lists::pushes::PushFilter;
 use crate::store::tables::operations::{
-    OperationPage, OperationRow, get_operation as load_operation, list_operations as load_page,
+    OperationListFilter, OperationRow, get_operation as load_operation, list_operations as load_page,
 };
 
 /// An operation in a response.
@@ -101,7 +99,7 @@ impl<'a> PreviewView<'a> {
             matched: preview.matches.count,
             matched_is_exact: preview.matches.is_exact,
             sample: match &preview.sample {
-                Sample::Events(rows) => SampleView::Events(rows.iter().map(EventView::without_payload).collect()),
+                Sample::Events(rows) => SampleView::Events(rows.iter().map(EventView::listed).collect()),
                 Sample::Deliveries(rows) => SampleView::Deliveries(rows.iter().map(DeliveryView::of).collect()),
                 Sample::DeadLetters(rows) => SampleView::DeadLetters(rows.iter().map(DeadLetterView::of).collect()),
             },
@@ -271,13 +269,13 @@ pub(crate) async fn list_operations(
     let kinds = OperationKind::ALL.map(OperationKind::as_str).join(", ");
     let status = query.choice("status", OperationStatus::parse, &statuses);
     let kind = query.choice("kind", OperationKind::parse, &kinds);
-    let descending = query.choice("order", parse_order, "asc, desc").unwrap_or(false);
-    let (after, limit) = read_page(&mut query);
+    let filter = OperationListFilter { status, kind };
+    let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let after = position_of(after, &engine, Numbers::Ids).await?;
+    let (page, cursors) = page.by_id(&engine, "operations", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let rows = load_page(&mut conn, &scope, OperationPage { status, kind, descending, after, limit }).await?;
-    let next = next_cursor(page_end(&rows, limit, |row| row.id), &engine, Numbers::Ids).await?;
+    let rows = load_page(&mut conn, &scope, filter, page).await?;
+    let next = cursors.next(page_end(&rows, page.limit, |row| row.id)).await?;
     Ok(HttpResponse::Ok().json(Operations { operations: rows.iter().map(OperationView::of).collect(), next }))
 }
 

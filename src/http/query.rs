@@ -1,12 +1,17 @@
-//! Decodes query parameters for [`Fields`].
+//! Query parameters: their decoding for [`Fields`], and those that all lists have.
 
 use std::borrow::Cow;
 
 use actix_web::HttpRequest;
+use serde::Serialize;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, ListCursors, NOT_A_CURSOR};
+use crate::domain::history::Numbers;
 use crate::domain::input::{Fields, InputError, MAX_FIELDS, QueryValue, shown};
 use crate::domain::limits;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::lists::pages::{NamePage, Page};
 
 const NOT_UTF_8: &str = "must be UTF-8, URL-encoded";
 
@@ -35,16 +40,61 @@ fn read_pair(pair: &str) -> Result<(Cow<'static, str>, QueryValue), InputError> 
     Ok((name.into(), QueryValue(value)))
 }
 
-/// Reads `after` and `limit` of a list that is sorted by id.
-pub(crate) fn read_page(query: &mut Query) -> (Option<Cursor>, i64) {
-    (read_cursor(query), query.integer("limit", limits::PAGE).unwrap_or(100))
+/// The number of rows of a page, if the request does not say.
+pub(crate) const DEFAULT_PAGE: i64 = 100;
+
+/// The parameters `after`, `limit` and `order` of a list.
+#[derive(Debug)]
+pub(crate) struct PageQuery {
+    pub after: Option<Cursor>,
+    pub limit: i64,
+    pub descending: bool,
 }
 
-/// Reads `after` of a list that is sorted by id.
-pub(crate) fn read_cursor(query: &mut Query) -> Option<Cursor> {
-    query.parse_text("after", |text| {
-        Cursor::parse(text).ok_or_else(|| "must be the `next` of an earlier page".to_owned())
-    })
+/// Reads `after`, `limit` and `order` of a list.
+pub(crate) fn read_page(query: &mut Query, default_limit: i64) -> PageQuery {
+    PageQuery {
+        after: query.parse_text("after", |text| Cursor::parse(text).ok_or_else(|| NOT_A_CURSOR.to_owned())),
+        limit: query.integer("limit", limits::PAGE).unwrap_or(default_limit),
+        descending: query.choice("order", parse_order, "asc, desc").unwrap_or(false),
+    }
+}
+
+impl PageQuery {
+    /// Returns the page of a list that is in the order of ids, and the cursors of that list.
+    pub(crate) async fn by_id<'a>(
+        self,
+        engine: &'a Engine,
+        list: &str,
+        numbers: Numbers,
+        filter: &impl Serialize,
+    ) -> Result<(Page, ListCursors<'a>), Error> {
+        let PageQuery { after, limit, descending } = self;
+        let cursors = ListCursors::new(engine, list, numbers, descending, filter)?;
+        let after = cursors.position(after).await?;
+        Ok((Page { descending, after, limit, scan: engine.settings().list_scan_rows }, cursors))
+    }
+
+    /// Returns the page of a list that is in the order of names, and the cursors of that list.
+    pub(crate) async fn by_name<'a>(
+        self,
+        engine: &'a Engine,
+        list: &str,
+    ) -> Result<(NamePage, ListCursors<'a>), Error> {
+        let PageQuery { after, limit, descending } = self;
+        let cursors = ListCursors::new(engine, list, Numbers::Ids, descending, &())?;
+        let after = cursors.position(after).await?;
+        Ok((NamePage { descending, after, limit }, cursors))
+    }
+}
+
+/// Returns whether an order is descending.
+fn parse_order(text: &str) -> Option<bool> {
+    match text {
+        "asc" => Some(false),
+        "desc" => Some(true),
+        _ => None,
+    }
 }
 
 /// Decodes URL encoding. Returns `None` if the result is not UTF-8; common decoders would insert

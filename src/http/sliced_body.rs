@@ -51,7 +51,12 @@ pub(crate) fn respond_json(
     view: &impl Serialize,
     share: Option<Share>,
 ) -> Result<HttpResponse, Error> {
-    let bytes = to_bytes(size, view)?;
+    respond_bytes(status, to_bytes(size, view)?, share)
+}
+
+/// Returns a response with a serialised JSON body. A large body keeps the request's share of the
+/// memory until it is sent.
+pub(crate) fn respond_bytes(status: StatusCode, bytes: Vec<u8>, share: Option<Share>) -> Result<HttpResponse, Error> {
     let mut response = HttpResponse::build(status);
     response.content_type("application/json");
     if bytes.len() <= SLICE {

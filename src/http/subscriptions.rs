@@ -7,8 +7,8 @@ use chrono::Utc;
 use serde_json::{Map, Value, json};
 
 use super::body::{expect_no_input, path_id, read_json_without_query};
-use super::cursor::{next_cursor, position_of};
-use super::query::{expect_no_query, read_page, read_query};
+use super::if_match::{etag, read_if_match};
+use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
 use crate::domain::history::Numbers;
 use crate::domain::ids::SubscriptionId;
@@ -19,12 +19,12 @@ use crate::domain::signature::Secret;
 use crate::domain::subscription::{SubscriptionSpec, headers};
 use crate::domain::{limits, text};
 use crate::engine::Engine;
-use crate::engine::operate::subscriptions::SubscriptionChanges;
+use crate::engine::operate::subscriptions::{SecretRotation, SubscriptionChanges};
 use crate::error::Error;
 use crate::store::lists::pages::page_end;
 use crate::store::tables::endpoints::{EndpointRow, load_endpoints};
 use crate::store::tables::filter_overruns::{FilterOverrun, load_filter_overruns};
-use crate::store::tables::subscriptions::{self, SubscriptionRow};
+use crate::store::tables::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
 use crate::webhook::{Client, OutboundMessage};
 
 /// The maximum size of a body with a subscription: the largest filter and template, plus other fields.
@@ -57,7 +57,7 @@ pub(crate) async fn create_subscription(
     let mut view = view(&row, None, None);
     view.insert("secret".into(), secret.as_text().into());
     let location = (header::LOCATION, format!("/subscriptions/{}", row.id));
-    Ok(HttpResponse::Created().insert_header(location).json(view))
+    Ok(HttpResponse::Created().insert_header(location).insert_header(etag(row.version)).json(view))
 }
 
 /// `GET /subscriptions`: lists subscriptions.
@@ -67,22 +67,23 @@ pub(crate) async fn list_subscriptions(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let is_active = query.boolean("is_active");
-    let (after, limit) = read_page(&mut query);
+    let filter = SubscriptionFilter { is_active: query.boolean("is_active") };
+    let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let after = position_of(after, &engine, Numbers::Ids).await?.unwrap_or(0);
+    let (page, cursors) = page.by_id(&engine, "subscriptions", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let rows = subscriptions::list_subscriptions(&mut conn, &scope, is_active, after, limit).await?;
+    let rows = subscriptions::list_subscriptions(&mut conn, &scope, &filter, page).await?;
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();
     let endpoints = load_endpoints(&mut conn, &scope, &urls).await?;
     let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
     let overruns = load_filter_overruns(&mut conn, &ids).await?;
+    drop(conn);
     let views = rows.iter().map(|row| {
         let overrun = overruns.iter().find(|overrun| overrun.subscription_id == row.id);
         view(row, endpoints.iter().find(|e| e.url == row.url), overrun)
     });
     let views: Vec<_> = views.collect();
-    let next = next_cursor(page_end(&rows, limit, |row| row.id.0), &engine, Numbers::Ids).await?;
+    let next = cursors.next(page_end(&rows, page.limit, |row| row.id.0)).await?;
     Ok(HttpResponse::Ok().json(json!({"subscriptions": views, "next": next})))
 }
 
@@ -101,13 +102,14 @@ pub(crate) async fn get_subscription(
 }
 
 /// `PATCH /subscriptions/{id}`: changes the given fields of a subscription.
-pub(crate) async fn change_subscription(
+pub(crate) async fn update_subscription(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
+    let expected = read_if_match(&request)?;
     let body = read_json_without_query(&request, payload, MAX_SUBSCRIPTION_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let is_active = fields.boolean("is_active");
@@ -116,7 +118,8 @@ pub(crate) async fn change_subscription(
     }
     let spec_fields = fields.rest();
     fields.finish()?;
-    let row = engine.change_subscription(scope, id, SubscriptionChanges { fields: spec_fields, is_active }).await?;
+    let changes = SubscriptionChanges { fields: spec_fields, is_active };
+    let row = engine.update_subscription(scope, id, expected, changes).await?;
     respond(&engine, &row).await
 }
 
@@ -128,19 +131,21 @@ pub(crate) async fn delete_subscription(
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
+    let expected = read_if_match(&request)?;
     expect_no_input(&request, payload).await?;
-    engine.delete_subscription(scope, id).await?;
+    engine.delete_subscription(scope, id, expected).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /subscriptions/{id}/rotate-secret`: sets a new secret. The old one stays valid for a while.
-pub(crate) async fn rotate_secret(
+pub(crate) async fn rotate_subscription_secret(
     engine: Data<Engine>,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
+    let expected = read_if_match(&request)?;
     let body = read_json_without_query(&request, payload, MAX_SUBSCRIPTION_BYTES).await?;
     let mut fields = RawFields::of_body(&body)?;
     let secret = read_secret(&mut fields);
@@ -149,8 +154,9 @@ pub(crate) async fn rotate_secret(
         .unwrap_or(Seconds::whole(limits::DEFAULT_SECRET_OVERLAP_SECONDS));
     fields.finish()?;
     let secret = or_generate(secret)?;
-    let row = engine.rotate_secret(scope, id, secret.clone(), overlap.as_f64()).await?;
-    Ok(HttpResponse::Ok().json(json!({
+    let rotation = SecretRotation { secret: secret.clone(), overlap_seconds: overlap.as_f64() };
+    let row = engine.rotate_subscription_secret(scope, id, expected, rotation).await?;
+    Ok(HttpResponse::Ok().insert_header(etag(row.version)).json(json!({
         "id": row.id, "version": row.version, "secret": secret.as_text(), "overlap_seconds": overlap,
     })))
 }
@@ -201,9 +207,10 @@ fn test_message(id: SubscriptionId) -> Result<OutboundMessage, Error> {
     let number = getrandom::u64().map_err(|error| Error::Internal(error.to_string()))?;
     Ok(OutboundMessage {
         webhook_id: format!("test_{number:016x}"),
+        event_id: None,
         event_type: Some(TEST_EVENT.into()),
         title: "a test".into(),
-        time: Utc::now(),
+        created_at: Utc::now(),
         tags: Vec::new(),
         labels: [("subscription_id".to_owned(), id.to_string())].into(),
         payload: json!({"test": true, "subscription_id": id}).to_string(),
@@ -219,7 +226,8 @@ async fn respond(engine: &Engine, row: &SubscriptionRow) -> Result<HttpResponse,
     let mut conn = engine.database().connection().await?;
     let endpoints = load_endpoints(&mut conn, &engine.scope(), &[&row.url]).await?;
     let overruns = load_filter_overruns(&mut conn, &[row.id]).await?;
-    Ok(HttpResponse::Ok().json(view(row, endpoints.first(), overruns.first())))
+    let view = view(row, endpoints.first(), overruns.first());
+    Ok(HttpResponse::Ok().insert_header(etag(row.version)).json(view))
 }
 
 fn read_secret(fields: &mut RawFields<'_>) -> Option<Secret> {
@@ -241,7 +249,7 @@ fn view(row: &SubscriptionRow, endpoint: Option<&EndpointRow>, overrun: Option<&
     view.insert("is_active".into(), row.is_active.into());
     view.insert("inactive_reason".into(), row.inactive_reason.clone().into());
     let mut spec: Map<String, Value> = serde_json::from_str(row.spec.0.as_str()).unwrap_or_default();
-    headers::mask(&mut spec);
+    headers::hide_values(&mut spec);
     view.extend(spec);
     view.insert("endpoint".into(), endpoint_view(endpoint));
     view.insert("filter_over_budget".into(), overrun_view(overrun));
@@ -261,17 +269,17 @@ fn overrun_view(overrun: Option<&FilterOverrun>) -> Value {
 
 fn endpoint_view(endpoint: Option<&EndpointRow>) -> Value {
     let Some(endpoint) = endpoint else {
-        return json!({"state": "closed", "failures_in_row": 0, "paused_until": null});
+        return json!({"breaker": "closed", "failures_in_row": 0, "paused_until": null});
     };
     let is_paused = endpoint.paused_until.is_some_and(|until| until > endpoint.now);
-    let state = match (endpoint.opened_at.is_some(), is_paused) {
+    // An endpoint may also be paused because it asked for that. Its breaker is closed then.
+    let breaker = match (endpoint.opened_at.is_some(), is_paused) {
         (true, true) => "open",
         (true, false) => "half_open",
-        (false, true) => "paused",
-        (false, false) => "closed",
+        (false, _) => "closed",
     };
     json!({
-        "state": state,
+        "breaker": breaker,
         "failures_in_row": endpoint.failures_in_row,
         "paused_until": timestamp(endpoint.paused_until.filter(|_| is_paused)),
     })

@@ -4,9 +4,8 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
-use super::query::read_query;
+use super::query::{DEFAULT_PAGE, read_page, read_query};
 use super::view::{Timestamp, timestamp};
-use crate::domain::limits;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -37,14 +36,15 @@ struct TagView {
 /// `GET /tags`: lists tags.
 pub(crate) async fn list_tags(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let after = query.text("after", limits::TAG_CHARS).unwrap_or_default();
-    let limit = query.integer("limit", limits::PAGE).unwrap_or(100);
+    let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
+    let (page, cursors) = page.by_name(&engine, "tags").await?;
     // The response includes sightings that this server has not stored yet.
     engine.record_sightings().await?;
     let mut conn = engine.database().connection().await?;
-    let rows = load_page(&mut conn, &scope, &after, limit, COUNT_CAP).await?;
-    let next = page_end(&rows, limit, |row| row.tag.clone());
+    let rows = load_page(&mut conn, &scope, &page, COUNT_CAP).await?;
+    drop(conn);
+    let next = cursors.next(page_end(&rows, page.limit, |row| row.tag.clone())).await?;
     let tags = rows
         .into_iter()
         .map(|row| TagView {

@@ -1,7 +1,5 @@
 //! Events and log entries as JSON.
 
-use std::sync::Arc;
-
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -42,16 +40,17 @@ pub(crate) struct EventView<'a> {
     /// Only of a single event, if a reason was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_reason: Option<&'a str>,
-    progress: Option<&'a RawJson>,
-    result: Option<&'a RawJson>,
+    /// Omitted in lists.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    reports: Option<Reports<'a>>,
     last_error: Option<&'a str>,
     updated_at: Timestamp,
     /// Only in the response to a claim.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     lease: Option<LeaseView>,
     /// Only in the response to the publisher.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    enqueued: Option<i32>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    receipt: Option<PublishedView>,
     /// Only on request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logs: Option<Vec<LogView<'a>>>,
@@ -85,6 +84,20 @@ impl Serialize for EventFields<'_> {
     }
 }
 
+/// What a publish adds to an event.
+#[derive(Serialize)]
+struct PublishedView {
+    enqueued: i32,
+    repeated: bool,
+}
+
+/// What workers reported about an event.
+#[derive(Serialize)]
+struct Reports<'a> {
+    progress: Option<&'a RawJson>,
+    result: Option<&'a RawJson>,
+}
+
 /// What a claim adds to an event.
 #[derive(Serialize)]
 struct LeaseView {
@@ -94,15 +107,19 @@ struct LeaseView {
 }
 
 impl<'a> EventView<'a> {
-    /// Returns the event with its payload.
+    /// Returns the event with payload, progress and result.
     pub(crate) fn whole(row: &'a EventRow) -> Self {
-        let mut view = Self::without_payload(row);
+        let mut view = Self::listed(row);
         view.event.has_payload = true;
+        view.reports = Some(Reports {
+            progress: row.work.progress.as_ref().map(|json| &json.0),
+            result: row.work.result.as_ref().map(|json| &json.0),
+        });
         view
     }
 
-    /// Returns the event as an element of a list.
-    pub(crate) fn without_payload(row: &'a EventRow) -> Self {
+    /// Returns the event as an element of a list, without payload, progress and result.
+    pub(crate) fn listed(row: &'a EventRow) -> Self {
         let EventRow { event, work } = row;
         EventView {
             event: EventFields { event, has_payload: false },
@@ -112,21 +129,20 @@ impl<'a> EventView<'a> {
             worker_id: work.worker_id.as_deref(),
             cancel_requested: work.cancel_requested,
             cancel_reason: None,
-            progress: work.progress.as_ref().map(|json| &json.0),
-            result: work.result.as_ref().map(|json| &json.0),
+            reports: None,
             last_error: work.last_error.as_deref(),
             updated_at: Timestamp(work.updated_at),
             lease: None,
-            enqueued: None,
+            receipt: None,
             logs: None,
             deliveries: None,
         }
     }
 
-    /// Returns the event for its publisher. If it is pushed, with the number of its subscribers.
-    pub(crate) fn published((row, enqueued): &'a (EventRow, i32)) -> Self {
+    /// Returns the event for its publisher, with the number of subscriptions that it is pushed to.
+    pub(crate) fn published(row: &'a EventRow, enqueued: i32) -> Self {
         let mut view = Self::whole(row);
-        view.enqueued = Some(*enqueued).filter(|enqueued| *enqueued > 0 || row.event.tags.is_empty());
+        view.receipt = Some(PublishedView { enqueued, repeated: false });
         view
     }
 
@@ -205,10 +221,24 @@ impl<'a> LogView<'a> {
     }
 }
 
-/// Returns events that were just published, each with the number of its subscribers.
-pub(crate) fn published(events: Arc<Vec<NewEvent>>, stored: Vec<StoredEvent>) -> Vec<(EventRow, i32)> {
-    // The engine has usually dropped its reference by now; otherwise the events are copied.
-    let events = Arc::try_unwrap(events).unwrap_or_else(|shared| shared.as_ref().clone());
-    let row = |(new, stored): (NewEvent, StoredEvent)| (EventRow::published(new, &stored), stored.enqueued);
-    events.into_iter().zip(stored).map(row).collect()
+/// The response about one event of a batch to its publisher, who has the event itself.
+#[derive(Serialize)]
+pub(crate) struct Receipt {
+    id: EventId,
+    status: &'static str,
+    created_at: Timestamp,
+    enqueued: i32,
+    repeated: bool,
+}
+
+impl Receipt {
+    pub(crate) fn of(new: &NewEvent, stored: &StoredEvent) -> Self {
+        Receipt {
+            id: stored.id,
+            status: stored.status(new).as_str(),
+            created_at: Timestamp(stored.created_at),
+            enqueued: stored.enqueued,
+            repeated: false,
+        }
+    }
 }

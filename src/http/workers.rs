@@ -5,10 +5,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::operate::STALE_SECONDS;
-use super::query::read_query;
+use super::query::{DEFAULT_PAGE, read_page, read_query};
 use super::view::Timestamp;
 use crate::domain::ids::EventId;
-use crate::domain::limits;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -24,7 +23,7 @@ struct Workers {
 #[derive(Serialize)]
 struct WorkerView {
     worker_id: String,
-    tags: String,
+    tags: Vec<String>,
     first_seen_at: Timestamp,
     last_seen_at: Timestamp,
     holding: i64,
@@ -40,19 +39,20 @@ pub(crate) async fn list_workers(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let after = query.text("after", limits::WORKER_ID_CHARS).unwrap_or_default();
-    let limit = query.integer("limit", limits::PAGE).unwrap_or(100);
+    let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
+    let (page, cursors) = page.by_name(&engine, "workers").await?;
     // The response includes sightings that this server has not stored yet.
     engine.record_sightings().await?;
     let mut conn = engine.database().connection().await?;
-    let rows = load_page(&mut conn, &scope, STALE_SECONDS, &after, limit).await?;
-    let next = page_end(&rows, limit, |row| row.worker_id.clone());
+    let rows = load_page(&mut conn, &scope, STALE_SECONDS, &page).await?;
+    drop(conn);
+    let next = cursors.next(page_end(&rows, page.limit, |row| row.worker_id.clone())).await?;
     let workers = rows
         .into_iter()
         .map(|row| WorkerView {
             worker_id: row.worker_id,
-            tags: row.tags.join(","),
+            tags: row.tags,
             first_seen_at: Timestamp(row.first_seen_at),
             last_seen_at: Timestamp(row.last_seen_at),
             holding: row.holding,

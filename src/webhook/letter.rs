@@ -20,10 +20,12 @@ const SOURCE: &str = "urn:waybill";
 pub struct OutboundMessage {
     /// The id by which the receiver identifies the event; the same in every attempt.
     pub webhook_id: String,
+    /// `None` for a test, which has no event.
+    pub event_id: Option<EventId>,
     pub event_type: Option<String>,
     pub title: String,
     /// The time of publishing.
-    pub time: DateTime<Utc>,
+    pub created_at: DateTime<Utc>,
     pub tags: Vec<String>,
     pub labels: BTreeMap<String, String>,
     /// The payload as JSON text.
@@ -60,6 +62,7 @@ impl OutboundMessage {
         ];
         let optional = [
             ("webhook-id", Some(self.webhook_id)),
+            ("waybill-event-id", self.event_id.map(|id| id.to_string())),
             ("waybill-event-type", self.event_type),
             ("waybill-correlation-id", self.correlation_id),
             ("traceparent", self.traceparent),
@@ -81,7 +84,7 @@ impl OutboundMessage {
             webhook_id: &self.webhook_id,
             event_type: self.event_type.as_deref(),
             title: &self.title,
-            time: self.time,
+            created_at: self.created_at,
             tags: &self.tags,
             labels: &self.labels,
             payload: &self.payload,

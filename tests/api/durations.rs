@@ -85,25 +85,25 @@ async fn the_delay_of_an_event_may_be_a_fraction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_retry_waits_of_a_subscription_are_shown_as_they_were_given() {
+async fn the_backoff_of_a_subscription_is_shown_as_it_was_given() {
     let app = App::start().await;
-    for retry in [
+    for backoff in [
         r#"{"strategy":"fixed","seconds":0.5}"#,
         r#"{"strategy":"fixed","seconds":5}"#,
         r#"{"strategy":"schedule","seconds":[0,0.1,2.000001,2592000]}"#,
     ] {
-        let body = format!(r#"{{"url": "https://shop.example/hook", "retry": {retry}}}"#);
+        let body = format!(r#"{{"url": "https://shop.example/hook", "backoff": {backoff}}}"#);
         let created = app.post_text("/subscriptions", &body).await.expect(201);
         let read = app.get(&format!("/subscriptions/{}", created.json()["id"])).await.expect(200);
         for reply in [created, read] {
-            let text = retry.replacen(r#"{"strategy":"fixed","#, "{", 1);
+            let text = backoff.replacen(r#"{"strategy":"fixed","#, "{", 1);
             let text = text.replacen(r#"{"strategy":"schedule","#, "{", 1);
             assert!(reply.text.contains(text.trim_matches(['{', '}'])), "{text} in {}", reply.text);
         }
     }
     let full = json!({"strategy": "exponential", "base_seconds": 0.5, "max_seconds": 60, "jitter": "full"});
-    let view = app.subscribe("https://shop.example/hook", json!({"retry": full})).await;
-    assert_eq!(view["retry"]["floor_seconds"], 0.5, "the floor is not above the base");
+    let view = app.subscribe("https://shop.example/hook", json!({"backoff": full})).await;
+    assert_eq!(view["backoff"]["floor_seconds"], 0.5, "the floor is not above the base");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +135,7 @@ async fn an_invalid_duration_is_refused() {
         let backoff = format!(r#""strategy": "fixed", "seconds": {value}"#);
         let body = format!(r#"{{"title": "a job", "tags": "a", "backoff": {{{backoff}}}}}"#);
         app.post_text("/events", &body).await.names(&["backoff.seconds"]);
-        let body = format!(r#"{{"url": "https://shop.example/hook", "retry": {{{backoff}}}}}"#);
-        app.post_text("/subscriptions", &body).await.names(&["retry.seconds"]);
+        let body = format!(r#"{{"url": "https://shop.example/hook", "backoff": {{{backoff}}}}}"#);
+        app.post_text("/subscriptions", &body).await.names(&["backoff.seconds"]);
     }
 }

@@ -13,8 +13,8 @@ use crate::support::{App, Reply};
 const JSON_ROUTES: [(&str, &str); 15] = [
     ("/events", r#"{"title":"a job","tags":"email"}"#),
     ("/events/batch", r#"{"events":[{"title":"a job","tags":"email"}]}"#),
-    ("/events/claim", r#"{"tags":"email","worker_id":"w:1"}"#),
-    ("/events/settle", r#"{"worker_id":"w:1","results":[{"event_id":1,"action":"complete"}]}"#),
+    ("/events/claim", r#"{"tags":["email"],"worker_id":"w:1"}"#),
+    ("/events/settle", r#"{"worker_id":"w:1","settlements":[{"event_id":1,"action":"complete"}]}"#),
     ("/events/1/start", r#"{"worker_id":"w:1"}"#),
     ("/events/1/heartbeat", r#"{"worker_id":"w:1"}"#),
     ("/events/1/complete", r#"{"worker_id":"w:1"}"#),

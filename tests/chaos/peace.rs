@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::servers::Servers;
 use super::work::{BUSY_TAGS, Promises};
+use crate::support::work::Claim;
 use crate::support::{PATIENCE, database, ledger};
 
 /// The longest time for which work may be overdue, or wait to be handed out.
@@ -83,16 +84,17 @@ pub(super) async fn wait_through_faults(servers: &Servers, server: usize, tag: &
 
 /// Waits for work and completes it. Returns whether the server answered.
 async fn complete_next(servers: &Servers, server: usize, tags: &str, worker_id: &str) -> bool {
-    let path = format!("/events/subscribe?tags={tags}&worker_id={worker_id}&lease=1&wait=60&max=10");
-    let Some(answer) = servers.get(server, &path).await.filter(|answer| answer.status < 300) else { return false };
+    let tags: Vec<&str> = tags.split(',').collect();
+    let claim = json!({"tags": tags, "worker_id": worker_id, "lease_seconds": 1, "wait_seconds": 60, "max": 10});
+    let answer = servers.post(server, "/events/claim", &claim).await;
+    let Some(answer) = answer.filter(|answer| answer.status == 200) else { return false };
     let events = answer.body["events"].as_array().cloned().unwrap_or_default();
-    let complete =
-        |event: &Value| json!({"event_id": event["id"], "lease_id": event["lease_id"], "action": "complete"});
-    let results: Vec<Value> = events.iter().map(complete).collect();
-    if results.is_empty() {
+    let settlements: Vec<Value> =
+        events.iter().map(|event| Claim::of(event).settlement("complete", json!({}))).collect();
+    if settlements.is_empty() {
         return true;
     }
-    let body = json!({"worker_id": worker_id, "results": results});
+    let body = json!({"worker_id": worker_id, "settlements": settlements});
     servers.post(server, "/events/settle", &body).await.is_some_and(|answer| answer.status == 200)
 }
 

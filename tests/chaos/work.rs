@@ -42,10 +42,11 @@ pub(super) async fn work_erratically(servers: &Servers, promises: &Promises, num
         match worker.rng.below(20) {
             0..=4 => worker.publish().await,
             5..=9 => worker.claim().await,
-            10..=12 => worker.complete().await,
+            10..=11 => worker.complete().await,
+            12 => worker.complete_and_claim().await,
             13 => worker.settle("fail", json!({"retry_after_seconds": 0.25})).await,
             14 => worker.settle("release", json!({"delay_seconds": 0.1})).await,
-            15 => worker.settle("heartbeat", json!({"lease": 1})).await,
+            15 => worker.settle("heartbeat", json!({"lease_seconds": 1})).await,
             16 => worker.settle("start", json!({})).await,
             17 => worker.held.clear(),
             18 => worker.operate().await,
@@ -91,25 +92,46 @@ impl Worker<'_> {
         }
     }
 
-    fn claim_path(&mut self) -> String {
-        let (first, second) = (self.any_tag(), self.any_tag());
-        let (wait, max) = (self.rng.below(2), 1 + self.rng.below(4));
-        format!("/events/subscribe?tags={first},{second}&worker_id={}&lease=1&wait={wait}&max={max}", self.worker_id)
+    fn any_request(&mut self) -> Value {
+        let tags = [self.any_tag(), self.any_tag()];
+        let (wait, max) = (0.5 * self.rng.below(3) as f64, 1 + self.rng.below(4));
+        json!({"tags": tags, "lease_seconds": 1, "wait_seconds": wait, "max": max})
+    }
+
+    fn hold(&mut self, answer: &Value) {
+        self.held.extend(answer["events"].as_array().expect("events").iter().map(Claim::of));
     }
 
     async fn claim(&mut self) {
-        let (server, path) = (self.any_server(), self.claim_path());
-        if let Some(answer) = self.servers.get(server, &path).await.filter(|answer| answer.status == 200) {
-            let events = answer.body["events"].as_array().cloned().unwrap_or_else(|| vec![answer.body.clone()]);
-            self.held.extend(events.iter().map(Claim::of));
+        let (server, mut request) = (self.any_server(), self.any_request());
+        request["worker_id"] = json!(self.worker_id);
+        let answer = self.servers.post(server, "/events/claim", &request).await;
+        if let Some(answer) = answer.filter(|answer| answer.status == 200) {
+            self.hold(&answer.body);
+        }
+    }
+
+    /// Completes one event and claims others in the same call.
+    async fn complete_and_claim(&mut self) {
+        let Some(claim) = self.any_claim() else { return };
+        let (server, request) = (self.any_server(), self.any_request());
+        let settlements = [claim.settlement("complete", json!({}))];
+        let body = json!({"worker_id": self.worker_id, "settlements": settlements, "claim": request});
+        let answer = self.servers.post(server, "/events/settle", &body).await;
+        if let Some(answer) = answer.filter(|answer| answer.status == 200) {
+            self.hold(&answer.body);
+            if answer.body["results"][0]["accepted"] == true {
+                self.promises.completed.lock().expect("no panic").insert(claim.event_id);
+            }
         }
     }
 
     /// Polls for work and disconnects before or while the response arrives.
     async fn hang_up(&mut self) {
-        let (server, path) = (self.any_server(), self.claim_path());
+        let (server, mut request) = (self.any_server(), self.any_request());
+        request["worker_id"] = json!(self.worker_id);
         let patience = Duration::from_millis(self.rng.below(40));
-        let _ = tokio::time::timeout(patience, self.servers.get(server, &path)).await;
+        let _ = tokio::time::timeout(patience, self.servers.post(server, "/events/claim", &request)).await;
     }
 
     fn any_claim(&mut self) -> Option<Claim> {

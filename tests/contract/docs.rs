@@ -12,6 +12,16 @@ async fn the_document_is_served_unchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_document_is_also_served_as_json_in_the_same_order() {
+    let app = App::start().await;
+    let reply = app.get("/openapi.json").await.expect(200);
+    assert_eq!(reply.header("content-type"), Some("application/json"));
+    let yaml: serde_json::Value = serde_saphyr::from_str(waybill::http::docs::OPENAPI).expect("YAML");
+    assert_eq!(reply.json(), yaml);
+    assert!(reply.text.starts_with(r#"{"openapi":"3.1"#), "the order of the document is kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_page_may_load_and_call_nothing_but_this_server() {
     let app = App::start().await;
     let page = app.get("/docs").await.expect(200);

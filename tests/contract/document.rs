@@ -6,9 +6,13 @@ use std::sync::{Arc, Mutex};
 use jsonschema::{Draft, Validator};
 use serde_json::Value;
 
+use super::strictness::closed;
+
 /// `openapi.yaml`, parsed.
 pub(super) struct Document {
     root: Value,
+    /// The same with closed schemas, for validation.
+    closed: Value,
     validators: Mutex<HashMap<String, Arc<Validator>>>,
 }
 
@@ -27,16 +31,16 @@ impl Operation {
         format!("/paths/{}/{}", escape(&self.path), self.method.to_lowercase())
     }
 
-    /// Returns the path with this id.
+    /// Returns the path with this id, and with a code that exists.
     pub(super) fn with_id(&self, id: i64) -> String {
-        self.path.replace("{id}", &id.to_string())
+        self.path.replace("{id}", &id.to_string()).replace("{code}", "lease_lost")
     }
 }
 
 impl Document {
     pub(super) fn load() -> Self {
-        let root = serde_saphyr::from_str(waybill::http::docs::OPENAPI).expect("openapi.yaml is YAML");
-        Document { root, validators: Mutex::default() }
+        let root: Value = serde_saphyr::from_str(waybill::http::docs::OPENAPI).expect("openapi.yaml is YAML");
+        Document { closed: closed(&root), root, validators: Mutex::default() }
     }
 
     pub(super) fn operations(&self) -> Vec<Operation> {
@@ -48,6 +52,25 @@ impl Document {
             }
         }
         operations
+    }
+
+    /// Returns the operation with this id.
+    #[track_caller]
+    pub(super) fn operation(&self, operation_id: &str) -> Operation {
+        let has_id = |operation: &Operation| self.at(&operation.pointer())["operationId"] == operation_id;
+        self.operations().into_iter().find(has_id).unwrap_or_else(|| panic!("openapi.yaml has no {operation_id}"))
+    }
+
+    /// Returns the error codes, each with its status and its meaning, from the table in the description.
+    pub(super) fn error_codes(&self) -> Vec<(&str, u16, &str)> {
+        let table = self.at("/components/schemas/ErrorCode/description").as_str().expect("a description");
+        let rows = table.lines().filter(|line| line.starts_with("| `"));
+        rows.map(|row| {
+            let mut cells = row.trim_matches('|').splitn(3, " | ").map(|cell| cell.trim().trim_matches('`'));
+            let mut cell = || cells.next().expect("three cells");
+            (cell(), cell().parse().expect("a status"), cell())
+        })
+        .collect()
     }
 
     /// Returns the value at a location, or `None`.
@@ -115,7 +138,7 @@ impl Document {
         names.iter().filter_map(|name| self.inside(&pointer, name)).map(|example| &self.at(&example)["value"]).collect()
     }
 
-    /// Asserts that a value fits the schema at a location.
+    /// Asserts that a value fits the schema at a location, and has no field that the schema lacks.
     #[track_caller]
     pub(super) fn validate(&self, schema: &str, value: &Value) {
         let complaints: Vec<String> = self
@@ -130,7 +153,7 @@ impl Document {
         let mut validators = self.validators.lock().expect("no panic under this lock");
         let made = validators.entry(schema.to_owned()).or_insert_with(|| {
             // The whole document is around the schema, because references need their targets.
-            let mut root = self.root.clone();
+            let mut root = self.closed.clone();
             root["$ref"] = format!("#{}", schema.replace('{', "%7B").replace('}', "%7D")).into();
             let options = jsonschema::options().with_draft(Draft::Draft202012).should_validate_formats(true);
             Arc::new(options.build(&root).unwrap_or_else(|error| panic!("{schema}: {error}")))

@@ -1,12 +1,12 @@
 //! Closed lists: routes, error codes, actions, statuses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 use waybill::domain::action::Action;
 use waybill::domain::attempt::ErrorKind;
 use waybill::domain::status::Status;
-use waybill::http::problem::Code;
+use waybill::http::code::Code;
 
 use super::document::{Document, Operation};
 
@@ -19,63 +19,25 @@ fn every_route_is_documented_and_every_documented_route_exists() {
 }
 
 #[test]
-fn every_error_code_is_documented_with_its_status_and_no_other_is() {
+fn every_operation_is_named_after_its_handler() {
     let document = Document::load();
-    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
-    assert_eq!(document.strings("/components/schemas/ErrorCode/enum"), codes);
-    let meanings = document.at("/components/schemas/ErrorCode/x-enumDescriptions").as_object().expect("meanings");
-    assert_eq!(meanings.len(), codes.len());
-    for code in Code::ALL {
-        let meaning = meanings[code.name()].as_str().expect("a meaning");
-        assert!(meaning.starts_with(&format!("`{}` ", code.status().as_u16())), "{}: {meaning}", code.name());
-    }
-}
-
-#[test]
-fn every_error_code_is_documented_under_its_own_status() {
-    let document = Document::load();
-    let mut documented: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
-    for name in document.keys("/components/responses") {
-        let schema = format!("/components/responses/{name}/content/application~1problem+json/schema");
-        if document.get(&schema).is_some() {
-            collect_codes(&document, schema, &mut documented);
-        }
-    }
-    let known = Code::ALL.map(|code| (code.name().to_owned(), BTreeSet::from([u64::from(code.status().as_u16())])));
-    assert_eq!(documented, BTreeMap::from(known));
-}
-
-/// Collects the codes that a problem's schema allows, each with its status.
-fn collect_codes(document: &Document, schema: String, codes: &mut BTreeMap<String, BTreeSet<u64>>) {
-    let schema = document.follow(schema);
-    if let Some(choices) = document.at(&schema).get("oneOf") {
-        for index in 0..choices.as_array().expect("choices").len() {
-            collect_codes(document, format!("{schema}/oneOf/{index}"), codes);
-        }
-        return;
-    }
-    let properties = &document.at(&schema)["properties"];
-    let status = properties["status"]["const"].as_u64().expect("a status");
-    let code = &properties["code"];
-    let strings = code["enum"].as_array().cloned().unwrap_or_else(|| vec![code["const"].clone()]);
-    for word in strings {
-        codes.entry(word.as_str().expect("a code").to_owned()).or_default().insert(status);
-    }
-}
-
-#[test]
-fn problems_are_documented_under_the_status_that_they_name() {
-    let document = Document::load();
+    let table = include_str!("../../src/http/mod.rs");
     for operation in document.operations() {
-        let responses = format!("{}/responses", operation.pointer());
-        for status in document.keys(&responses).iter().filter(|status| status.as_str() >= "400") {
-            let response = document.inside(&responses, status).expect("a response");
-            let mut codes = BTreeMap::new();
-            collect_codes(&document, format!("{response}/content/application~1problem+json/schema"), &mut codes);
-            let statuses: BTreeSet<String> = codes.values().flatten().map(u64::to_string).collect();
-            assert_eq!(statuses, BTreeSet::from([status.clone()]), "{operation:?}");
-        }
+        let id = document.at(&operation.pointer())["operationId"].as_str().expect("a name");
+        let ending = format!("::{id}");
+        let path = format!("\"{}\"", operation.path);
+        let is_its_route = |line: &str| {
+            let names_it = line.contains(&format!("{ending})")) || line.contains(&format!("{ending},"));
+            line.contains(&path) && names_it
+        };
+        assert!(table.lines().any(is_its_route), "{operation:?} is not served by {id}");
     }
+}
+
+#[test]
+fn every_error_code_is_documented_with_its_status_and_its_meaning_and_no_other_is() {
+    let codes: Vec<_> = Code::ALL.iter().map(|code| code.info()).map(|it| (it.name, it.status, it.meaning)).collect();
+    assert_eq!(Document::load().error_codes(), codes);
 }
 
 #[test]

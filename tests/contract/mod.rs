@@ -8,4 +8,7 @@ mod document;
 mod examples;
 mod lists;
 mod parameters;
+mod real_examples;
+mod shape;
+mod strictness;
 mod witness;

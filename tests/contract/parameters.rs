@@ -6,30 +6,26 @@ use super::document::{Document, Operation};
 use crate::support::{App, Reply};
 
 /// Returns a value that a parameter accepts.
-fn fitting_value(app: &App, document: &Document, parameter: &str) -> String {
+fn fitting_value(document: &Document, parameter: &str) -> String {
     let described = document.at(parameter);
-    let name = described["name"].as_str().expect("a name");
     let schema = document.at(&document.follow(format!("{parameter}/schema")));
     let known = [&described["example"], &schema["default"], &schema["enum"][0]];
-    match (known.into_iter().find(|value| !value.is_null()), name) {
-        (_, "next") => "true".into(),
-        (Some(value), _) => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
-        (None, "after") if schema["pattern"].is_string() => app.cursor(7),
-        (None, "worker_id") => "render-3:4127".into(),
-        (None, _) if schema["format"] == "date-time" => "2026-03-09T08:15:02Z".into(),
-        (None, _) => schema["minimum"].as_i64().unwrap_or(7).to_string(),
+    match known.into_iter().find(|value| !value.is_null()) {
+        Some(value) => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        None if schema["format"] == "date-time" => "2026-03-09T08:15:02Z".into(),
+        None => schema["minimum"].as_i64().unwrap_or(7).to_string(),
     }
 }
 
-/// Returns all query parameters of an operation, with values that it accepts.
-fn whole_query(app: &App, document: &Document, operation: &Operation) -> Vec<(String, String)> {
+/// Returns the query parameters of an operation, with values that it accepts. All but `after`: a cursor
+/// belongs to one list and its filters, and only a list can give one.
+fn whole_query(document: &Document, operation: &Operation) -> Vec<(String, String)> {
     let parameters = document.parameters(operation);
     let of_query = parameters.iter().filter(|pointer| document.at(pointer)["in"] == "query");
-    of_query
-        .map(|pointer| {
-            (document.at(pointer)["name"].as_str().expect("a name").to_owned(), fitting_value(app, document, pointer))
-        })
-        .collect()
+    let named = of_query.map(|pointer| {
+        (document.at(pointer)["name"].as_str().expect("a name").to_owned(), fitting_value(document, pointer))
+    });
+    named.filter(|(name, _)| name != "after").collect()
 }
 
 async fn send_query(app: &App, document: &Document, operation: &Operation, query: &[(String, String)]) -> Reply {
@@ -46,7 +42,7 @@ async fn every_documented_parameter_is_accepted() {
     let document = Document::load();
     let app = App::start().await;
     for operation in document.operations() {
-        let query = whole_query(&app, &document, &operation);
+        let query = whole_query(&document, &operation);
         let reply = send_query(&app, &document, &operation, &query).await;
         assert_ne!(reply.status, 400, "{operation:?} {query:?}: {}", reply.text);
     }
@@ -57,7 +53,7 @@ async fn a_parameter_that_is_not_documented_is_refused_by_name() {
     let document = Document::load();
     let app = App::start().await;
     for operation in document.operations() {
-        let mut query = whole_query(&app, &document, &operation);
+        let mut query = whole_query(&document, &operation);
         query.push(("colour".into(), "red".into()));
         send_query(&app, &document, &operation, &query).await.names(&["colour"]);
     }

@@ -9,16 +9,18 @@ use serde_json::Value;
 use super::document::{Document, Operation};
 use crate::support::{App, Reply};
 
-/// Headers of HTTP itself.
-const OF_HTTP: [&str; 5] = ["connection", "content-length", "content-type", "date", "transfer-encoding"];
+/// Headers of HTTP itself, and the one that every response has.
+const OF_HTTP: [&str; 6] =
+    ["connection", "content-length", "content-type", "date", "transfer-encoding", "x-request-id"];
 
-/// Responses that every operation may give and none lists.
-const EDGE: [(u16, &str); 2] = [(403, "OriginNotAllowed"), (421, "HostNotAllowed")];
+/// The headers that a status requires.
+const REQUIRED: [(u16, &str); 3] = [(405, "allow"), (429, "retry-after"), (503, "retry-after")];
 
 /// The responses and codes given so far, by all servers of a test.
 pub(super) struct Coverage {
     pub document: Document,
-    answers: Mutex<BTreeSet<(Operation, u16)>>,
+    /// The operations, each with a documented status or `default`.
+    answers: Mutex<BTreeSet<(Operation, String)>>,
     codes: Mutex<BTreeSet<String>>,
 }
 
@@ -28,11 +30,11 @@ impl Coverage {
     }
 
     /// Returns the documented responses that were not given.
-    pub(super) fn unseen_responses(&self) -> Vec<(Operation, u16)> {
+    pub(super) fn unseen_responses(&self) -> Vec<(Operation, String)> {
         let seen = self.answers.lock().expect("no panic");
         let documented = self.document.operations().into_iter().flat_map(|operation| {
             let statuses = self.document.keys(&format!("{}/responses", operation.pointer()));
-            statuses.into_iter().map(move |status| (operation.clone(), status.parse().expect("a status")))
+            statuses.into_iter().map(move |status| (operation.clone(), status))
         });
         documented.filter(|answer| !seen.contains(answer)).collect()
     }
@@ -40,13 +42,22 @@ impl Coverage {
     /// Returns the documented codes that were not given.
     pub(super) fn unseen_codes(&self) -> Vec<&str> {
         let seen = self.codes.lock().expect("no panic");
-        let codes = self.document.strings("/components/schemas/ErrorCode/enum");
-        codes.into_iter().filter(|code| !seen.contains(*code)).collect()
+        let codes = self.document.error_codes().into_iter().map(|(code, ..)| code);
+        codes.filter(|code| !seen.contains(*code)).collect()
     }
 
     /// Checks a response.
     #[track_caller]
     fn check(&self, method: &str, path: &str, reply: &Reply) {
+        assert!(reply.header("x-request-id").is_some(), "{method} {path}: {reply:?}");
+        for (_, name) in REQUIRED.iter().filter(|(status, _)| *status == reply.status) {
+            assert!(reply.header(name).is_some(), "{name} is missing in {reply:?}");
+        }
+        if method == "OPTIONS" {
+            assert_eq!((reply.status, reply.text.as_str()), (204, ""), "{path}");
+            assert!(reply.header("allow").is_some(), "{path}");
+            return;
+        }
         let response = self.response_for(method, path, reply.status);
         self.check_headers(&response, reply);
         let content_type = reply.header("content-type").unwrap_or_default();
@@ -59,55 +70,80 @@ impl Coverage {
         let media = media.unwrap_or_else(|| panic!("{method} {path} answers {essence:?}: {reply:?}"));
         let body = match essence.rsplit(['/', '+']).next() {
             Some("json") => reply.json(),
-            Some("yaml") => serde_saphyr::from_str(&reply.text).expect("YAML"),
             _ => Value::from(reply.text.as_str()),
         };
         self.document.validate(&format!("{media}/schema"), &body);
-        if let Some(code) = body["code"].as_str() {
-            self.codes.lock().expect("no panic").insert(code.to_owned());
+        if essence == "application/problem+json" {
+            assert_eq!(body["status"], reply.status, "{body}");
+            self.check_code(&body, Some(reply.status));
         }
+        self.check_problems_inside(&body);
+    }
+
+    /// Checks the problems in a body: they have a code, but no status, because no response had it.
+    #[track_caller]
+    fn check_problems_inside(&self, body: &Value) {
+        let of_results = body["results"].as_array().into_iter().flatten().map(|result| &result["problem"]);
+        for problem in of_results.chain([&body["claim_problem"]]).filter(|problem| !problem.is_null()) {
+            assert_eq!(problem.get("status"), None, "{problem}");
+            self.check_code(problem, None);
+        }
+    }
+
+    /// Checks the code of a problem, and that it is documented for the status of the response.
+    #[track_caller]
+    fn check_code(&self, problem: &Value, status: Option<u16>) {
+        let code = problem["code"].as_str().expect("a code");
+        assert_eq!(problem["type"], format!("/problems/{code}"), "{problem}");
+        let known = self.document.error_codes().into_iter().find(|(name, ..)| *name == code);
+        let (_, documented, _) = known.unwrap_or_else(|| panic!("{code} is not documented"));
+        assert_eq!(status.unwrap_or(documented), documented, "{problem}");
+        self.codes.lock().expect("no panic").insert(code.to_owned());
     }
 
     /// Returns where the document describes this response.
     #[track_caller]
     fn response_for(&self, method: &str, path: &str, status: u16) -> String {
+        let any_problem = "/components/responses/Problem".to_owned();
         let Some(documented) = self.path_for(path) else {
             assert_eq!(status, 404, "{path} is in no document");
-            return "/components/responses/RouteNotFound".into();
+            return any_problem;
         };
         let operation = Operation { method: method.to_owned(), path: documented };
         if self.document.get(&operation.pointer()).is_none() {
-            let response = if method == "OPTIONS" { (204, "Options") } else { (405, "MethodNotAllowed") };
-            assert_eq!(status, response.0, "{operation:?} is not documented");
-            return format!("/components/responses/{}", response.1);
+            assert_eq!(status, 405, "{operation:?} is not documented");
+            return any_problem;
         }
         let responses = format!("{}/responses", operation.pointer());
-        // Decided before routing, and therefore the same for all routes.
-        if let Some((_, edge)) = EDGE.iter().find(|(code, _)| *code == status) {
-            return format!("/components/responses/{edge}");
-        }
-        let response = self.document.inside(&responses, &status.to_string());
-        let response = response.unwrap_or_else(|| panic!("{operation:?} answers {status}, which is not documented"));
-        self.answers.lock().expect("no panic").insert((operation, status));
+        let (name, response) = match self.document.inside(&responses, &status.to_string()) {
+            Some(response) => (status.to_string(), response),
+            None => {
+                assert!(status >= 400, "{operation:?} answers {status}, which is not documented");
+                let response = self.document.inside(&responses, "default").expect("a default response");
+                ("default".to_owned(), response)
+            }
+        };
+        self.answers.lock().expect("no panic").insert((operation, name));
         response
     }
 
     /// Returns the documented path that a real path matches; fixed paths come first.
     fn path_for(&self, path: &str) -> Option<String> {
         let documented = self.document.keys("/paths");
-        let stands_for = |pattern: &&String| {
+        let matches = |pattern: &&String| {
             let (ours, theirs): (Vec<_>, Vec<_>) = (path.split('/').collect(), pattern.split('/').collect());
-            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(our, their)| *our == their || their == "{id}")
+            let fits = |(our, their): (&&str, &&str)| our == their || ["{id}", "{code}"].contains(their);
+            ours.len() == theirs.len() && ours.iter().zip(&theirs).all(fits)
         };
-        documented.iter().find(|known| *known == path).or_else(|| documented.iter().find(stands_for)).cloned()
+        documented.iter().find(|known| *known == path).or_else(|| documented.iter().find(matches)).cloned()
     }
 
     #[track_caller]
     fn check_headers(&self, response: &str, reply: &Reply) {
-        let headers = self.document.inside(response, "headers").expect("every answer has headers");
-        let documented = self.document.keys(&headers);
+        let headers = self.document.inside(response, "headers");
+        let documented = headers.as_ref().map(|headers| self.document.keys(headers)).unwrap_or_default();
         for name in &documented {
-            let header = self.document.inside(&headers, name).expect("a header");
+            let header = headers.as_ref().and_then(|headers| self.document.inside(headers, name)).expect("a header");
             match reply.header(name) {
                 Some(value) => {
                     let schema = format!("{header}/schema");
@@ -118,8 +154,8 @@ impl Coverage {
                 None => assert_ne!(self.document.at(&header)["required"], true, "{name} is missing in {reply:?}"),
             }
         }
-        for name in reply.headers.keys().map(reqwest::header::HeaderName::as_str).filter(|name| !OF_HTTP.contains(name))
-        {
+        let names = reply.headers.keys().map(reqwest::header::HeaderName::as_str);
+        for name in names.filter(|name| !OF_HTTP.contains(name)) {
             assert!(documented.iter().any(|known| known.eq_ignore_ascii_case(name)), "{name} is not in {response}");
         }
     }

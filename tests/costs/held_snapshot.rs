@@ -48,8 +48,8 @@ async fn pass_through(app: &App) {
             worker_id: "host:1".into(),
             max: BATCH / 10,
             wait: Duration::ZERO,
-            lease_seconds: 5,
-            request_id: None,
+            lease_seconds: 5.0,
+            idempotency_key: None,
         };
         let mut claimed = engine.claim_deliveries(request).await.expect("work");
         let calls: Vec<SettleCall> = claimed

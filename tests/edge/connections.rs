@@ -121,7 +121,7 @@ async fn bodies_of_any_kind_may_be_followed_by_another_request() {
 async fn a_pipelined_request_does_not_delay_the_claim_before_it() {
     let app = App::start().await;
     let mut raw = RawConnection::to(&app).await;
-    let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait=60"), "");
+    let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait_seconds=60"), "");
     raw.send(claim + &request("GET", "/health", "")).await;
     until("it waits", async || app.engine().hub().len() == 1).await;
     let id = app.publish_tagged("a").await;
@@ -134,7 +134,7 @@ async fn a_pipelined_request_does_not_delay_the_claim_before_it() {
 async fn the_hang_up_of_a_worker_with_a_pipelined_request_is_noticed() {
     let app = App::start().await;
     let mut raw = RawConnection::to(&app).await;
-    let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait=60"), "");
+    let claim = request("GET", &format!("/events/subscribe?tags=a&worker_id={W1}&wait_seconds=60"), "");
     raw.send(claim + &request("GET", "/health", "")).await;
     until("it waits", async || app.engine().hub().len() == 1).await;
     drop(raw);

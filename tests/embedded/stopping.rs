@@ -18,7 +18,7 @@ fn in_background(request: reqwest::RequestBuilder) -> tokio::task::JoinHandle<Re
 
 /// Starts a long poll, and returns once the server has seen the worker.
 async fn wait_for_work(server: &Process, worker_id: &str) -> tokio::task::JoinHandle<Reply> {
-    let path = format!("{}/events/subscribe?tags=a&worker_id={worker_id}&wait=60", server.app.base);
+    let path = format!("{}/events/subscribe?tags=a&worker_id={worker_id}&wait_seconds=60", server.app.base);
     let waiter = in_background(server.app.client.get(path));
     until("the worker is seen", async || server.app.get("/workers").await.text.contains(worker_id)).await;
     waiter

@@ -378,12 +378,12 @@ async fn completions_that_lose_a_deadlock_are_retried() {
         .iter()
         .map(|claim| json!({"event_id": claim.event_id, "lease_id": claim.lease_id, "action": "complete"}))
         .collect();
-    let settling = post(&app, "/events/settle", json!({"worker_id": W1, "results": results}));
+    let settling = post(&app, "/events/settle", json!({"worker_id": W1, "settlements": results}));
     app.until_blocked_calls(1).await;
     held.execute(&format!("SELECT 1 FROM waybill.deliveries WHERE id = {} FOR UPDATE", claims[0].event_id)).await;
     held.unlock().await;
     let outcomes = reply_to(settling).await.expect(200).json()["results"].clone();
-    assert_eq!((&outcomes[0]["status"], &outcomes[1]["status"]), (&200.into(), &200.into()));
+    assert_eq!((&outcomes[0]["accepted"], &outcomes[1]["accepted"]), (&true.into(), &true.into()));
     assert_eq!(
         database::count(&app.url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").await,
         1

@@ -159,7 +159,7 @@ async fn a_statement_that_waits_for_several_locks_is_cancelled_when_its_callers_
     let [first, second] =
         [HeldRow::lock(&app, claims[0].event_id).await, HeldRow::lock(&app, claims[1].event_id).await];
     let fail = |claim: &Claim| json!({"event_id": claim.event_id, "lease_id": claim.lease_id, "action": "fail"});
-    let results = json!({"worker_id": "w:1", "results": claims.iter().map(fail).collect::<Vec<_>>()});
+    let results = json!({"worker_id": "w:1", "settlements": claims.iter().map(fail).collect::<Vec<_>>()});
     let sent_at = Instant::now();
     let call = post(&app, "/events/settle", &results);
     until("half of the time is over", async || sent_at.elapsed() > Duration::from_secs(2)).await;

@@ -36,7 +36,8 @@ struct Waiting(tokio::task::JoinHandle<Reply>);
 
 impl Waiting {
     async fn at(app: &App, tag: &str) -> Self {
-        let request = app.client.get(format!("{}/events/subscribe?tags={tag}&worker_id=waiter:1&wait=60", app.base));
+        let request =
+            app.client.get(format!("{}/events/subscribe?tags={tag}&worker_id=waiter:1&wait_seconds=60", app.base));
         let waiting = Self(tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await }));
         let hub = app.engine().hub().clone();
         until("it waits", async || hub.len() == 1 && hub.asleep() == 1).await;

@@ -19,19 +19,21 @@ fn calls(id: i64) -> Vec<(&'static str, String, Option<Value>)> {
     let get = |path: &str| ("GET", path.to_owned(), None);
     let post = |path: String, body: &Value| ("POST", path, Some(body.clone()));
     let of_event = |verb: &str| format!("/events/{id}/{verb}");
+    let settlements = json!([{"event_id": id, "action": "fail"}]);
+    let claim = json!({"tags": ["a"], "wait_seconds": 60});
     vec![
         post("/events".into(), &event),
         post("/events/batch".into(), &json!({"events": [event]})),
         get("/events/subscribe?tags=a&worker_id=w:2"),
-        get("/events/subscribe?tags=a&worker_id=w:2&wait=60"),
-        post("/events/claim".into(), &json!({"tags": "a", "worker_id": "w:2", "request_id": "r"})),
+        get("/events/subscribe?tags=a&worker_id=w:2&wait_seconds=60"),
+        post("/events/claim".into(), &json!({"tags": ["a"], "worker_id": "w:2", "idempotency_key": "r"})),
         post(of_event("start"), &by_worker),
         post(of_event("heartbeat"), &by_worker),
         post(of_event("complete"), &by_worker),
         post(of_event("fail"), &by_worker),
         post(of_event("release"), &by_worker),
-        post(of_event("complete?next=true&tags=a&wait=60"), &by_worker),
-        post("/events/settle".into(), &json!({"worker_id": "w:1", "results": [{"event_id": id, "action": "fail"}]})),
+        post("/events/settle".into(), &json!({"worker_id": "w:1", "settlements": settlements})),
+        post("/events/settle".into(), &json!({"worker_id": "w:1", "settlements": settlements, "claim": claim})),
         ("POST", of_event("reset"), None),
         ("POST", of_event("retry"), None),
         ("POST", of_event("cancel"), None),
@@ -137,7 +139,8 @@ async fn while_the_database_hangs_every_caller_gets_a_503_in_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_poll_outlives_a_restart_of_the_database() {
     let mut fragile = Fragile::start().await;
-    let request = fragile.app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1&wait=60", fragile.app.base));
+    let request =
+        fragile.app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1&wait_seconds=60", fragile.app.base));
     let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await });
     until("the worker waits", async || fragile.app.engine().hub().asleep() == 1).await;
     fragile.stop_database();
@@ -149,7 +152,8 @@ async fn a_long_poll_outlives_a_restart_of_the_database() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_poll_that_ends_while_the_database_is_stopped_is_a_204() {
     let mut fragile = Fragile::start().await;
-    let request = fragile.app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1&wait=2", fragile.app.base));
+    let request =
+        fragile.app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:1&wait_seconds=2", fragile.app.base));
     let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await });
     until("the worker waits", async || fragile.app.engine().hub().asleep() == 1).await;
     fragile.stop_database();

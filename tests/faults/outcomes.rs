@@ -39,10 +39,17 @@ async fn stored(app: &App, title: &str) -> i64 {
 
 /// Asserts a response that reports an unknown outcome and when to retry.
 #[track_caller]
-fn assert_outcome_unknown(reply: Reply, says: &str) {
+fn assert_outcome_unknown(reply: Reply, request: Repeat) {
     assert_eq!(reply.header("retry-after"), Some("1"));
-    let detail = reply.problem(503, "outcome_unknown")["detail"].as_str().expect("a text").to_owned();
-    assert!(detail.contains(says), "{says} in {detail}");
+    let problem = reply.problem(503, "outcome_unknown");
+    assert_eq!((&problem["effect"], &problem["retryable"]), (&json!("unknown"), &json!(request == Repeat::Safe)));
+}
+
+/// Whether a request whose outcome is unknown may be sent again.
+#[derive(PartialEq)]
+enum Repeat {
+    Safe,
+    Unsafe,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,7 +57,7 @@ async fn a_publish_whose_response_is_lost_has_an_unknown_outcome() {
     let (app, proxy) = app_behind_a_proxy().await;
     app.publish(event("before")).await;
     proxy.cut_at(PUBLISH, Cut::After);
-    assert_outcome_unknown(app.post("/events", &event("lost")).await, "may or may not");
+    assert_outcome_unknown(app.post("/events", &event("lost")).await, Repeat::Unsafe);
     assert!(proxy.was_cut());
     assert_eq!(stored(&app, "lost").await, 1, "stored once, and not repeated by the server");
     ledger::check(&app).await;
@@ -75,10 +82,10 @@ async fn a_commit_whose_response_is_lost_has_an_unknown_outcome() {
     let (app, proxy) = app_behind_a_proxy().await;
     app.publish(keyed("before")).await;
     proxy.cut_at("COMMIT", Cut::After);
-    assert_outcome_unknown(app.post("/events", &keyed("lost")).await, "may or may not");
+    assert_outcome_unknown(app.post("/events", &keyed("lost")).await, Repeat::Unsafe);
     assert_eq!(stored(&app, "lost").await, 1);
     proxy.cut_at("COMMIT", Cut::Before);
-    assert_outcome_unknown(app.post("/events", &keyed("never arrived")).await, "may or may not");
+    assert_outcome_unknown(app.post("/events", &keyed("never arrived")).await, Repeat::Unsafe);
     assert_eq!(stored(&app, "never arrived").await, 0);
     ledger::check(&app).await;
 }
@@ -89,7 +96,7 @@ async fn a_completion_whose_response_is_lost_can_be_repeated() {
     app.publish(event("a job")).await;
     let claim = Claim::of(&app.claim("a", "w:1").await.expect("an event"));
     proxy.cut_at(COMPLETE, Cut::After);
-    assert_outcome_unknown(app.settle(&claim, "complete", Naming::Lease).await, "settle it again");
+    assert_outcome_unknown(app.settle(&claim, "complete", Naming::Lease).await, Repeat::Safe);
     app.settle(&claim, "complete", Naming::Lease).await.expect(200);
     assert_eq!(app.actions(claim.event_id).await, ["PICKED", "COMPLETED"]);
 }
@@ -101,21 +108,21 @@ async fn recorded_completions_are_reported_although_the_rest_of_the_batch_is_los
     app.publish(event("one")).await;
     app.publish(event("other")).await;
     let claims: Vec<Claim> = app.claim_batch("a", "w:1", 2).await.iter().map(Claim::of).collect();
-    let results = json!({"worker_id": "w:1", "results": [
+    let results = json!({"worker_id": "w:1", "settlements": [
         {"event_id": claims[0].event_id, "lease_id": claims[0].lease_id, "action": "complete"},
         {"event_id": claims[1].event_id, "lease_id": claims[1].lease_id, "action": "fail"},
     ]});
     proxy.cut_at("COMMIT", Cut::Before);
     let outcomes = app.post("/events/settle", &results).await.expect(200).json()["results"].clone();
-    assert_eq!(outcomes[0]["status"], 200, "{outcomes}");
-    assert_eq!((&outcomes[1]["status"], &outcomes[1]["code"]), (&json!(503), &json!("outcome_unknown")));
+    assert_eq!((&outcomes[0]["accepted"], &outcomes[1]["accepted"]), (&json!(true), &json!(false)), "{outcomes}");
+    assert_eq!(outcomes[1]["problem"]["code"], "outcome_unknown");
     assert_eq!(app.actions(claims[0].event_id).await, ["PICKED", "COMPLETED"]);
     assert_eq!(app.actions(claims[1].event_id).await, ["PICKED"]);
     // Both are recorded by now, and take the slow path.
     proxy.cut_at("COMMIT", Cut::After);
-    assert_outcome_unknown(app.post("/events/settle", &results).await, "settle it again");
+    assert_outcome_unknown(app.post("/events/settle", &results).await, Repeat::Safe);
     let outcomes = app.post("/events/settle", &results).await.expect(200).json()["results"].clone();
-    assert_eq!((&outcomes[0]["status"], &outcomes[1]["status"]), (&json!(200), &json!(200)), "{outcomes}");
+    assert_eq!((&outcomes[0]["accepted"], &outcomes[1]["accepted"]), (&json!(true), &json!(true)), "{outcomes}");
     assert_eq!(app.actions(claims[0].event_id).await, ["PICKED", "COMPLETED"]);
     assert_eq!(app.actions(claims[1].event_id).await, ["PICKED", "FAILED"]);
     ledger::check(&app).await;
@@ -131,11 +138,11 @@ async fn after_a_lost_response_nothing_more_of_the_batch_is_sent() {
     let claims: Vec<Claim> = app.claim_batch("a", "w:1", 2).await.iter().map(Claim::of).collect();
     let [completed, failed] = [claims[0].event_id, claims[1].event_id];
     let (complete, fail) = (json!({"worker_id": "w:1"}), json!({"worker_id": "w:1", "error_message": "x"}));
-    let results = json!({"worker_id": "w:1", "results": [
+    let results = json!({"worker_id": "w:1", "settlements": [
         {"event_id": completed, "action": "complete"}, {"event_id": failed, "action": "fail"},
     ]});
     proxy.cut_at(COMPLETE, Cut::After);
-    assert_outcome_unknown(app.post("/events/settle", &results).await, "settle it again");
+    assert_outcome_unknown(app.post("/events/settle", &results).await, Repeat::Safe);
     assert_eq!(app.actions(completed).await, ["PICKED", "COMPLETED"]);
     assert_eq!(app.actions(failed).await, ["PICKED"], "it was not sent");
     app.post(&format!("/events/{completed}/complete"), &complete).await.expect(200);
@@ -148,8 +155,43 @@ async fn a_claim_whose_response_is_lost_has_an_unknown_outcome() {
     let (app, proxy) = app_behind_a_proxy().await;
     let id = app.publish(event("a job")).await;
     proxy.cut_at(CLAIM, Cut::After);
-    assert_outcome_unknown(app.get("/events/subscribe?tags=a&worker_id=w:1").await, "lease");
+    assert_outcome_unknown(app.get("/events/subscribe?tags=a&worker_id=w:1").await, Repeat::Safe);
     assert_eq!(app.event(id).await["worker_id"], "w:1", "for as long as the lease runs");
+}
+
+/// Completes an event and claims another in one call, which loses its connection at the claim. Returns
+/// the other event and the problem of the claim.
+async fn settle_and_lose_the_claim(claim: Value) -> (App, DatabaseProxy, i64, Value) {
+    let (app, proxy) = app_behind_a_proxy().await;
+    let settled = app.publish(event("one")).await;
+    app.claim("a", "w:1").await.expect("an event");
+    let next = app.publish(event("other")).await;
+    let body = json!({
+        "worker_id": "w:1", "settlements": [{"event_id": settled, "action": "complete"}], "claim": claim,
+    });
+    proxy.cut_at(CLAIM, Cut::After);
+    let answer = app.post("/events/settle", &body).await.expect(200).json();
+    assert!(proxy.was_cut());
+    assert_eq!((&answer["results"][0]["accepted"], &answer["events"]), (&json!(true), &json!([])), "{answer}");
+    assert_eq!(app.actions(settled).await, ["PICKED", "COMPLETED"]);
+    let problem = answer["claim_problem"].clone();
+    assert_eq!(problem.get("status"), None, "{problem}");
+    (app, proxy, next, problem)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_stand_if_the_response_to_their_claim_is_lost() {
+    let (app, _proxy, next, problem) = settle_and_lose_the_claim(json!({"tags": ["a"]})).await;
+    assert_eq!(problem["code"], "outcome_unknown");
+    assert_eq!(app.event(next).await["worker_id"], "w:1", "for as long as the lease runs");
+}
+
+/// A claim with a key has a transaction of its own, which is lost before its commit.
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_stand_if_the_database_is_lost_before_their_claim_commits() {
+    let (app, _proxy, next, problem) = settle_and_lose_the_claim(json!({"tags": ["a"], "idempotency_key": "k1"})).await;
+    assert_eq!(problem["code"], "database_unavailable");
+    assert_eq!(app.event(next).await["status"], "PENDING");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,7 +203,7 @@ async fn an_operators_call_is_refused_if_lost_before_the_commit_and_unknown_afte
     assert!(proxy.was_cut());
     assert_eq!(app.event(id).await["status"], "PENDING");
     proxy.cut_at("COMMIT", Cut::After);
-    assert_outcome_unknown(app.post_empty(&format!("/events/{id}/cancel")).await, "may or may not");
+    assert_outcome_unknown(app.post_empty(&format!("/events/{id}/cancel")).await, Repeat::Safe);
     assert_eq!(app.event(id).await["status"], "CANCELLED");
 }
 
@@ -195,6 +237,6 @@ async fn an_operation_whose_start_is_lost_after_the_commit_has_an_unknown_outcom
     proxy.cut_at("-- insert_operation", Cut::After);
     app.post("/events/retry", &json!({"filter": {}})).await.problem(503, "database_unavailable");
     proxy.cut_at("COMMIT", Cut::After);
-    assert_outcome_unknown(app.post("/events/retry", &json!({"filter": {}})).await, "may or may not");
+    assert_outcome_unknown(app.post("/events/retry", &json!({"filter": {}})).await, Repeat::Unsafe);
     assert_eq!(app.count("SELECT count(*) FROM waybill.operations").await, 1);
 }

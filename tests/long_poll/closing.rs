@@ -137,7 +137,7 @@ async fn claim_all(app: &App, client: Client, case: Case) -> Vec<i64> {
     if !case.waiting {
         app.post("/events/batch", &json!({"events": vec![&event; case.claims]})).await.expect(201);
     }
-    let wait = if case.waiting { "&wait=60" } else { "" };
+    let wait = if case.waiting { "&wait_seconds=60" } else { "" };
     let workers: Vec<_> = (0..case.workers)
         .map(|worker| {
             let (address, query) = (address.clone(), format!("tags=a&worker_id=w:{worker}{wait}"));

@@ -73,7 +73,7 @@ impl Crowd {
     fn enter(&mut self, tag: &str) {
         let address = self.address().parse().expect("an address");
         let mut socket = TcpStream::connect_timeout(&address, PATIENCE).expect("a connection");
-        let path = format!("/events/subscribe?tags={tag}&worker_id=crowd:{}&wait=60", self.waiting.len() + 1);
+        let path = format!("/events/subscribe?tags={tag}&worker_id=crowd:{}&wait_seconds=60", self.waiting.len() + 1);
         let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address());
         socket.write_all(request.as_bytes()).expect("the request is sent");
         socket.set_nonblocking(true).expect("a socket");

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 use waybill::domain::tags::Tags;
 use waybill::engine::claim::ClaimRequest;
@@ -31,9 +31,15 @@ impl RawWorker {
         Self::send(app, &format!("GET /events/subscribe?{query} HTTP/1.1\r\nhost: localhost\r\n\r\n"))
     }
 
+    fn post(app: &App, path: &str, body: &Value) -> Self {
+        let body = body.to_string();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
+        Self::send(app, &format!("{head}content-length: {}\r\n\r\n{body}", body.len()))
+    }
+
     async fn waiting(app: &App, worker_id: &str) -> Self {
         let before = app.engine().hub().len();
-        let worker = Self::subscribe(app, &format!("tags=a&worker_id={worker_id}&wait=60"));
+        let worker = Self::subscribe(app, &format!("tags=a&worker_id={worker_id}&wait_seconds=60"));
         until_asleep(app, before + 1).await;
         worker
     }
@@ -90,14 +96,12 @@ async fn the_claim_of_a_worker_that_hangs_up_while_it_is_made_is_undone_at_once(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_hung_up_and_repeats_its_request_id_holds_the_events_it_gets() {
+async fn a_worker_that_hung_up_and_repeats_its_idempotency_key_holds_the_events_it_gets() {
     let app = quiet_app().await;
     let id = app.publish_tagged("a").await;
-    let body = json!({"tags": "a", "worker_id": "w:1", "request_id": "r1", "wait": 60});
-    let text = body.to_string();
-    let head = "POST /events/claim HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
+    let body = json!({"tags": ["a"], "worker_id": "w:1", "idempotency_key": "r1", "wait_seconds": 60});
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
-    let worker = RawWorker::send(&app, &format!("{head} {}\r\n\r\n{text}", text.len()));
+    let worker = RawWorker::post(&app, "/events/claim", &body);
     held.until_blocked().await;
     worker.hang_up(&app).await;
     held.unlock().await;
@@ -106,6 +110,55 @@ async fn a_worker_that_hung_up_and_repeats_its_request_id_holds_the_events_it_ge
     // The claim was either undone before, or is kept for the repeated request.
     let body = json!({"worker_id": "w:1", "lease_id": again["events"][0]["lease_id"]});
     app.post(&format!("/events/{id}/complete"), &body).await.expect(200);
+}
+
+/// A call that completes an event and then waits for the next.
+async fn settling_and_waiting(app: &App) -> (i64, Value) {
+    let settled = app.publish_tagged("a").await;
+    app.claim("a", "w:1").await.expect("an event");
+    let settlements = json!([{"event_id": settled, "action": "complete"}]);
+    let claim = json!({"tags": ["a"], "wait_seconds": 60});
+    (settled, json!({"worker_id": "w:1", "settlements": settlements, "claim": claim}))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_settles_and_hangs_up_while_waiting_has_settled_and_claims_nothing() {
+    let app = quiet_app().await;
+    let (settled, body) = settling_and_waiting(&app).await;
+    let worker = RawWorker::post(&app, "/events/settle", &body);
+    until_asleep(&app, 1).await;
+    worker.hang_up(&app).await;
+    let id = app.publish_tagged("a").await;
+    assert_eq!(app.event(settled).await["status"], "COMPLETED");
+    assert_eq!(app.event(id).await["status"], "PENDING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_claim_of_a_worker_that_settled_and_hangs_up_while_it_is_made_is_undone_at_once() {
+    let app = quiet_app().await;
+    let (settled, body) = settling_and_waiting(&app).await;
+    let worker = RawWorker::post(&app, "/events/settle", &body);
+    until_asleep(&app, 1).await;
+    let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
+    let id = app.publish_tagged("a").await;
+    held.until_blocked().await;
+    worker.hang_up(&app).await;
+    held.unlock().await;
+    assert_handed_to_another(&app, id).await;
+    assert_eq!(app.actions(settled).await, ["PICKED", "COMPLETED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_settled_and_resets_its_connection_unread_keeps_no_claim() {
+    let app = quiet_app().await;
+    let (settled, body) = settling_and_waiting(&app).await;
+    let id = publish_half_a_megabyte(&app, "a").await;
+    let worker = RawWorker::post(&app, "/events/settle", &body);
+    worker.0.peek(&mut [0]).expect("the response begins");
+    // A socket that is closed with unread bytes in its buffer resets the connection.
+    drop(worker);
+    assert_handed_to_another(&app, id).await;
+    assert_eq!(app.actions(settled).await, ["PICKED", "COMPLETED"]);
 }
 
 /// A batch that takes long to read, and is refused in the end.
@@ -155,13 +208,13 @@ async fn the_claims_of_a_worker_that_hangs_up_in_the_middle_of_its_response_are_
     for _ in 0..EVENTS {
         app.publish(json!({"title": "t", "tags": "a", "payload": payload})).await;
     }
-    let mut worker = RawWorker::subscribe(&app, &format!("tags=a&worker_id=w:1&max={EVENTS}"));
+    let mut claim = json!({"tags": ["a"], "worker_id": "w:1", "max": EVENTS, "wait_seconds": 60});
+    let mut worker = RawWorker::post(&app, "/events/claim", &claim);
     worker.0.read_exact(&mut [0; 12]).expect("the response begins");
     assert_eq!(app.claim("a", "w:2").await, None);
     drop(worker);
-    let path = format!("/events/subscribe?tags=a&worker_id=w:9&wait=60&max={EVENTS}");
-    let events = within_patience(app.get(&path)).await.expect(200).json();
-    assert_eq!(events["events"].as_array().expect("events").len(), EVENTS);
+    claim["worker_id"] = json!("w:9");
+    assert_eq!(within_patience(app.claim_by(&claim)).await.len(), EVENTS);
     assert_eq!(app.count(UNDONE).await, EVENTS as i64);
 }
 
@@ -175,8 +228,8 @@ async fn a_response_that_is_dropped_before_it_is_sent_undoes_the_claim() {
         worker_id: "w:1".into(),
         max: 1,
         wait: Duration::ZERO,
-        lease_seconds: 300,
-        request_id: None,
+        lease_seconds: 300.0,
+        idempotency_key: None,
     };
     let claimed = app.engine().claim_deliveries(request).await.expect("a claim");
     let response = claim_body::respond(&TestRequest::default().to_http_request(), claimed, |_| Ok(b"{}".to_vec()))
@@ -307,7 +360,9 @@ async fn a_client_that_reads_slowly_keeps_its_claim_while_it_reads() {
     for _ in 0..EVENTS {
         ids.push(publish_half_a_megabyte(&app, "a").await);
     }
-    let request = format!("{SUBSCRIBE}&max={EVENTS} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n");
+    let body = json!({"tags": ["a"], "worker_id": "w:1", "max": EVENTS}).to_string();
+    let head = "POST /events/claim HTTP/1.0\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
     let mut worker = RawWorker::send(&app, &request);
     let mut response = Vec::new();
     let mut buffer = vec![0; 100_000];

@@ -46,13 +46,13 @@ struct Waiter(JoinHandle<Reply>);
 impl Waiter {
     /// Polls with a wait of a minute, and returns once the worker is waiting.
     async fn enter(app: &App, tags: &str, worker_id: &str) -> Self {
-        Self::enter_by(app, &format!("/events/subscribe?tags={tags}&worker_id={worker_id}&wait=60")).await
+        let path = format!("/events/subscribe?tags={tags}&worker_id={worker_id}&wait_seconds=60");
+        Self::send(app, app.client.get(format!("{}{path}", app.base))).await
     }
 
-    /// Does the same with any path.
-    async fn enter_by(app: &App, path: &str) -> Self {
-        let request = app.client.get(format!("{}{path}", app.base));
-        Self::send(app, request).await
+    /// Sends a `POST` that waits, and returns once the worker is waiting.
+    async fn post(app: &App, path: &str, body: &Value) -> Self {
+        Self::send(app, app.client.post(format!("{}{path}", app.base)).json(body)).await
     }
 
     async fn send(app: &App, request: reqwest::RequestBuilder) -> Self {

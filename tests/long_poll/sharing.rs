@@ -28,7 +28,7 @@ async fn publish_many(app: &App, events: usize) {
 
 /// Polls with a wait of a minute, in the background.
 fn poll(app: &App, worker: usize) -> tokio::task::JoinHandle<Reply> {
-    let request = app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:{worker}&wait=60", app.base));
+    let request = app.client.get(format!("{}/events/subscribe?tags=a&worker_id=w:{worker}&wait_seconds=60", app.base));
     tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await })
 }
 

@@ -133,7 +133,7 @@ refused! {
     histories_epoch_is_short: "UPDATE waybill.histories SET epoch = '12345678'";
     histories_reason_is_known: "UPDATE waybill.histories SET reason = 'boredom'";
     claim_requests_pair_up:
-        "INSERT INTO waybill.claim_requests (worker_id, request_id, delivery_ids, claimed_at) \
+        "INSERT INTO waybill.claim_requests (worker_id, idempotency_key, delivery_ids, claimed_at) \
          VALUES ('w:1', 'r', '{1}', now())";
 }
 

@@ -16,11 +16,11 @@ const FORTH: [&str; 2] = [
     include_str!("../../migrations/2026-11-16-000015_cancel_reason/up.sql"),
 ];
 
-/// Claims two events, one of them with a `request_id`.
+/// Claims two events, one of them with an `idempotency_key`.
 async fn two_claims(app: &App) -> [Claim; 2] {
     app.publish_tagged("a").await;
     app.publish_tagged("a").await;
-    let again = json!({"worker_id": W1, "tags": ["a"], "request_id": "r1"});
+    let again = json!({"worker_id": W1, "tags": ["a"], "idempotency_key": "r1"});
     let claimed = app.post("/events/claim", &again).await.expect(200).json();
     [Claim::of(&claimed["events"][0]), app.claim_one("a", W1).await]
 }

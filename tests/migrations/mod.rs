@@ -4,6 +4,7 @@
 mod checks;
 mod event_log;
 mod leases;
+mod sequences;
 
 use std::process::Command;
 

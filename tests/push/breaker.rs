@@ -52,7 +52,7 @@ impl OpenBreaker {
     }
 
     async fn state(&self) -> Value {
-        endpoint(&self.app, &self.subscription).await["state"].clone()
+        endpoint(&self.app, &self.subscription).await["breaker"].clone()
     }
 
     /// Returns the types of the events that the server itself published.
@@ -77,7 +77,7 @@ async fn the_breaker_opens_at_the_twentieth_failure_in_a_row() {
         attempt(&app, id, 1).await;
         let known = endpoint(&app, &subscription).await;
         assert_eq!(known["failures_in_row"], number);
-        assert_eq!(known["state"], if number < 20 { "closed" } else { "open" }, "{known}");
+        assert_eq!(known["breaker"], if number < 20 { "closed" } else { "open" }, "{known}");
     }
     assert_eq!(app.seconds_ahead(&endpoint(&app, &subscription).await["paused_until"]), 30);
     assert_eq!(notices(&app).await, ["waybill.subscription.breaker_opened"]);
@@ -124,7 +124,7 @@ async fn a_failure_in_flight_when_the_breaker_opened_does_not_keep_it_open_longe
     }
     receiver.until_in_flight(4).await;
     first.open();
-    until("it is open", async || endpoint(&app, &subscription).await["state"] == "open").await;
+    until("it is open", async || endpoint(&app, &subscription).await["breaker"] == "open").await;
     app.advance(10);
     last.open();
     until("all have failed", async || endpoint(&app, &subscription).await["failures_in_row"] == 4).await;
@@ -274,8 +274,8 @@ async fn subscribers_to_breaker_events_are_notified_and_others_are_not() {
     let (failing, watching, everything) = (Receiver::start().await, Receiver::start().await, Receiver::start().await);
     failing.next(Reply::status(500));
     failing.next(Reply::status(500));
-    let retry = json!({"strategy": "fixed", "seconds": 0});
-    let name = json!({"name": "billing", "event_types": ["bill"], "retry": retry});
+    let backoff = json!({"strategy": "fixed", "seconds": 0});
+    let name = json!({"name": "billing", "event_types": ["bill"], "backoff": backoff});
     let subscription = app.subscribe(&failing.url("/hook"), name).await;
     app.subscribe(&watching.url("/"), json!({"event_types": ["waybill.*"]})).await;
     app.subscribe(&everything.url("/"), json!({"event_types": ["*"]})).await;

@@ -83,7 +83,7 @@ async fn an_outcome_is_recorded_once_the_database_is_back() {
     let gate = Gate::closed();
     receiver.next(Reply::ok().held_by(&gate));
     receiver.next(Reply::status(500).held_by(&gate));
-    app.subscribe(&receiver.url("/"), json!({"retry": super::at_once()})).await;
+    app.subscribe(&receiver.url("/"), json!({"backoff": super::at_once()})).await;
     let ids = [publish_id(&app, "a").await, publish_id(&app, "a").await];
     receiver.until_in_flight(2).await;
     tokio::task::block_in_place(|| cluster.stop()).expect("PostgreSQL stops");

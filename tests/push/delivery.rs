@@ -25,8 +25,8 @@ async fn an_event_is_pushed_to_subscribers_of_its_type() {
 async fn a_failing_push_is_retried_and_then_fails_permanently() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     receiver.always(Reply::status(500));
-    let retry = json!({"strategy": "fixed", "seconds": 0});
-    app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 2, "retry": retry})).await;
+    let backoff = json!({"strategy": "fixed", "seconds": 0});
+    app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 2, "backoff": backoff})).await;
     let id = publish(&app, "user.created", json!(1)).await["id"].as_i64().unwrap();
     until("the event has failed", async || app.event(id).await["status"] == "FAILED").await;
     assert_eq!(app.actions(id).await, ["PICKED", "FAILED", "PICKED", "FAILED", "DEAD_LETTERED"]);

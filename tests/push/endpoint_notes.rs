@@ -97,7 +97,7 @@ async fn a_success_does_not_overtake_the_failures_before_it() {
         tokio::join!(failures, succeed(&app, &url), held.unlock());
     };
     tokio::join!(first, later);
-    let closed = json!({"state": "closed", "failures_in_row": 0, "paused_until": null});
+    let closed = json!({"breaker": "closed", "failures_in_row": 0, "paused_until": null});
     assert_eq!(endpoint(&app, &subscription).await, closed);
     ledger::check(&app).await;
 }
@@ -143,7 +143,7 @@ async fn the_dispatcher_does_not_wait_for_notes_about_other_endpoints() {
         _ = notes => panic!("the row was not held"),
         () = round => {}
     }
-    assert_eq!(endpoint(&app, &subscription).await["state"], "half_open", "the probe is returned");
+    assert_eq!(endpoint(&app, &subscription).await["breaker"], "half_open", "the probe is returned");
     held.unlock().await;
     ledger::check(&app).await;
 }

@@ -40,7 +40,7 @@ async fn an_event_goes_to_subscriptions_whose_every_condition_it_meets() {
         json!({"name": "star", "event_types": ["*"]}),
         json!({"name": "exact", "event_types": ["order.paid"]}),
         json!({"name": "prefix", "event_types": ["user.*", "order.*"]}),
-        json!({"name": "tags", "tags": "eu,urgent"}),
+        json!({"name": "tags", "tags": ["eu", "urgent"]}),
         json!({"name": "labels", "labels": {"tenant": "acme"}}),
         json!({"name": "filter", "filter": {"payload.amount": {"$gt": 100}}}),
         json!({"name": "both", "event_types": ["order.*"], "labels": {"tenant": "acme"}, "filter": {"payload.amount": 5}}),

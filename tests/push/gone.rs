@@ -58,7 +58,7 @@ async fn subscribers_to_disabling_events_are_notified_of_a_410() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_server_sends_parked_pushes_when_the_subscription_is_enabled_again() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
-    let subscription = app.subscribe(&receiver.url("/hook"), json!({"retry": super::at_once()})).await;
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"backoff": super::at_once()})).await;
     let path = format!("/subscriptions/{}", id_of(&subscription));
     let gate = Gate::closed();
     receiver.next(Reply::status(500).held_by(&gate));

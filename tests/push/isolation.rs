@@ -212,7 +212,7 @@ async fn a_deleted_subscription_gets_no_further_requests() {
     let (app, receiver, other) = (App::start().await, Receiver::start().await, Receiver::start().await);
     let gate = Gate::closed();
     receiver.always(Reply::status(500).held_by(&gate));
-    let fields = json!({"event_types": ["a"], "max_concurrency": 1, "retry": super::at_once()});
+    let fields = json!({"event_types": ["a"], "max_concurrency": 1, "backoff": super::at_once()});
     let subscription = app.subscribe(&receiver.url("/hook"), fields).await;
     app.subscribe(&other.url("/"), json!({"event_types": ["b"]})).await;
     publish_many(&app, "a", 5).await;

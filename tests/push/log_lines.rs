@@ -42,7 +42,7 @@ async fn every_attempt_is_one_line_of_the_log() {
     let (app, url) = (&server.app, receiver.url("/hook"));
     let with_token = format!("{url}?token=s3cret");
     let headers = json!({"Authorization": "Bearer s3cret"});
-    let fields = json!({"event_types": ["t"], "retry": at_once(), "max_attempts": 2, "headers": headers});
+    let fields = json!({"event_types": ["t"], "backoff": at_once(), "max_attempts": 2, "headers": headers});
     let subscription = app.subscribe(&with_token, fields).await;
     let taken = push(app, &receiver, vec![Reply::ok()], "COMPLETED").await;
     let refused = push(app, &receiver, vec![Reply::status(503), Reply::status(400)], "FAILED").await;
@@ -63,9 +63,9 @@ async fn every_attempt_is_one_line_of_the_log() {
         let logged = (&line["attempt"], &line["outcome"], &line["state"]);
         assert_eq!(logged, (&json!(attempt), &json!(outcome), &json!(state)));
         assert!(line["duration_ms"].is_u64(), "{line}");
-        let next_due = line["next_due"].as_str().expect("a string");
-        assert_eq!(DateTime::parse_from_rfc3339(next_due).is_ok(), state == "retry", "{line}");
-        assert_eq!(next_due.is_empty(), state != "retry", "{line}");
+        let next_attempt_at = line["next_attempt_at"].as_str().expect("a string");
+        assert_eq!(DateTime::parse_from_rfc3339(next_attempt_at).is_ok(), state == "retry", "{line}");
+        assert_eq!(next_attempt_at.is_empty(), state != "retry", "{line}");
     }
     let secret = subscription["secret"].as_str().expect("a secret");
     for kept in ["s3cret", "p4yload", "4nswer", &secret[6..]] {

@@ -12,7 +12,7 @@ const BREAKER_NEVER_OPENS: &str = "--breaker-failures=10000";
 const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 fn by_key() -> Value {
-    json!({"ordering": "by_key", "retry": at_once(), "max_attempts": 100})
+    json!({"ordering": "by_key", "backoff": at_once(), "max_attempts": 100})
 }
 
 async fn publish(app: &App, key: &str, n: u64) -> i64 {

@@ -170,7 +170,7 @@ async fn a_final_error_in_the_last_attempt_is_terminal_and_not_exhausted() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     receiver.next(Reply::status(500));
     receiver.next(Reply::status(400));
-    let id = send_to(&app, &receiver.url("/hook"), json!({"max_attempts": 2, "retry": at_once()})).await;
+    let id = send_to(&app, &receiver.url("/hook"), json!({"max_attempts": 2, "backoff": at_once()})).await;
     until_status(&app, id, "FAILED").await;
     assert_eq!(dead_letter(&app, id).await["reason"], "terminal");
     ledger::check(&app).await;

@@ -67,7 +67,9 @@ async fn a_pause_covers_the_whole_endpoint_and_no_other() {
     let first = publish_id(&app, "one").await;
     assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 1);
     for subscription in [&one, &two] {
-        assert_eq!(endpoint(&app, subscription).await["state"], "paused");
+        let paused = endpoint(&app, subscription).await;
+        assert_eq!(app.seconds_ahead(&paused["paused_until"]), 120);
+        assert_eq!(paused["breaker"], "closed", "the endpoint asked for the pause");
     }
 
     let waiting = [publish_id(&app, "one").await, publish_id(&app, "two").await];
@@ -83,7 +85,7 @@ async fn a_pause_covers_the_whole_endpoint_and_no_other() {
     for id in [first, waiting[0], waiting[1]] {
         assert_eq!(app.status(id).await, "COMPLETED");
     }
-    assert_eq!(endpoint(&app, &two).await, json!({"state": "closed", "failures_in_row": 0, "paused_until": null}));
+    assert_eq!(endpoint(&app, &two).await, json!({"breaker": "closed", "failures_in_row": 0, "paused_until": null}));
     ledger::check(&app).await;
 }
 
@@ -111,6 +113,6 @@ async fn a_running_server_sends_again_when_a_pause_ends() {
     advance_and_dispatch(&app, 30).await;
     until_status(&app, id, "COMPLETED").await;
     assert_eq!(receiver.count(), 2);
-    assert_eq!(endpoint(&app, &subscription).await["state"], "closed");
+    assert_eq!(endpoint(&app, &subscription).await["paused_until"], json!(null));
     ledger::check(&app).await;
 }

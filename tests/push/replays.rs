@@ -65,8 +65,8 @@ async fn a_replay_with_the_current_configuration_is_sent_like_a_new_event() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_attempt_of_a_replay_sends_its_edited_body_and_new_id() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
-    let retry = json!({"strategy": "fixed", "seconds": 0});
-    let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 2, "retry": retry})).await;
+    let backoff = json!({"strategy": "fixed", "seconds": 0});
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 2, "backoff": backoff})).await;
     receiver.next(Reply::status(500));
     receiver.next(Reply::status(500));
     receiver.next(Reply::status(500));
@@ -74,7 +74,7 @@ async fn every_attempt_of_a_replay_sends_its_edited_body_and_new_id() {
     let id = app.only_delivery(event).await;
     app.until_delivery(id, "FAILED").await;
     let letter = app.open_dead_letter(event).await["id"].clone();
-    let order = r#"{"by": "b", "payload": {"n" :  2.0}, "new_webhook_id": true}"#;
+    let order = r#"{"payload": {"n" :  2.0}, "new_webhook_id": true}"#;
     app.post_text(&format!("/dead-letters/{letter}/replay"), order).await.expect(200);
     app.until_delivery(id, "COMPLETED").await;
     let requests = receiver.so_far();

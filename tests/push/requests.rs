@@ -63,6 +63,7 @@ async fn a_request_is_signed_and_has_headers_that_describe_it() {
         ("content-type", "application/json"),
         ("user-agent", concat!("Waybill/", env!("CARGO_PKG_VERSION"))),
         ("webhook-id", &app.webhook_id(id)),
+        ("waybill-event-id", &id.to_string()),
         ("waybill-event-type", "user.created"),
         ("waybill-correlation-id", "Bestellung%207%20f%C3%BCr%20%C3%9C"),
         ("waybill-attempt", "1"),
@@ -84,12 +85,13 @@ async fn a_request_is_signed_and_has_headers_that_describe_it() {
 async fn every_attempt_is_signed_anew_and_keeps_its_id() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
     let secret = format!("whsec_{}", STANDARD.encode([7; 32]));
-    app.subscribe(&receiver.url("/"), json!({"secret": secret, "retry": at_once()})).await;
+    app.subscribe(&receiver.url("/"), json!({"secret": secret, "backoff": at_once()})).await;
     receiver.next(Reply::status(500));
     let id = publish_id(&app, "a").await;
     let requests = receiver.received(2).await;
     for (number, request) in requests.iter().enumerate() {
         assert_eq!(header(request, "webhook-id"), app.webhook_id(id));
+        assert_eq!(header(request, "waybill-event-id"), id.to_string());
         assert_eq!(header(request, "waybill-attempt"), (number + 1).to_string());
         assert_eq!(header(request, "webhook-signature"), signature(&secret, request));
     }
@@ -148,7 +150,7 @@ async fn every_kind_of_transform_reaches_the_receiver() {
     let drop = transformed("drop", json!({"drop": ["user.password"]})).await;
     assert_eq!(drop.text(), r#"{"user":{"id":7.0,"name":"Ada \"A\""},"amount":1e2}"#);
 
-    let template = json!({"template": "{\"text\": \"{{ payload.user.name }}\", \"type\": \"{{ type }}\"}"});
+    let template = json!({"template": "{\"text\": \"{{ payload.user.name }}\", \"type\": \"{{ event_type }}\"}"});
     let template = transformed("template", template).await;
     assert_eq!(template.json(), json!({"text": "Ada \"A\"", "type": "template"}));
     let plain = json!({"template": "Hello {{ payload.user.name }}", "content_type": "text/plain"});
@@ -159,6 +161,9 @@ async fn every_kind_of_transform_reaches_the_receiver() {
     assert!(envelope.text().ends_with(r#""payload":{"amount":1e2}}"#), "{}", envelope.text());
     assert_eq!(envelope.json()["id"], header(&envelope, "webhook-id"));
     assert_eq!(envelope.json()["labels"], json!({"tenant": "acme"}));
+    assert_eq!(envelope.json()["event_type"], "envelope");
+    let published = app.event(header(&envelope, "waybill-event-id").parse().expect("an id")).await;
+    assert_eq!(envelope.json()["created_at"], published["created_at"]);
 
     let structured = transformed("structured", json!({"cloudevents": "structured", "keep": ["user.id"]})).await;
     assert_eq!(header(&structured, "content-type"), "application/cloudevents+json");
@@ -189,7 +194,7 @@ async fn an_edit_applies_to_pushes_not_yet_sent_and_its_version_is_recorded() {
     let (app, before, after) = (App::start().await, Receiver::start().await, Receiver::start().await);
     let gate = Gate::closed();
     before.always(Reply::status(500).held_by(&gate));
-    let subscription = app.subscribe(&before.url("/"), json!({"max_concurrency": 1, "retry": at_once()})).await;
+    let subscription = app.subscribe(&before.url("/"), json!({"max_concurrency": 1, "backoff": at_once()})).await;
     let (under_way, waiting) = (publish_id(&app, "a").await, publish_id(&app, "a").await);
     before.until_in_flight(1).await;
     let edit =

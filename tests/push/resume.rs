@@ -18,15 +18,15 @@ async fn resume(app: &App, subscription: &Value) -> Value {
 /// refused event.
 async fn paused(app: &App, receiver: &Receiver) -> (Value, i64) {
     receiver.next(Reply::too_many_requests("99999999999"));
-    let subscription = app.subscribe(&receiver.url("/hook"), json!({"retry": at_once()})).await;
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"backoff": at_once()})).await;
     let turned_away = publish_id(app, "a").await;
     attempt(app, turned_away, 1).await;
-    assert_eq!(endpoint(app, &subscription).await["state"], "paused");
+    assert!(endpoint(app, &subscription).await["paused_until"].is_string());
     (subscription, turned_away)
 }
 
 fn closed() -> Value {
-    json!({"state": "closed", "failures_in_row": 0, "paused_until": null})
+    json!({"breaker": "closed", "failures_in_row": 0, "paused_until": null})
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn a_pause_outlives_its_subscription_and_another_subscription_can_resume_i
     let (subscription, _) = paused(&app, &receiver).await;
     app.delete(&format!("/subscriptions/{}", id_of(&subscription))).await.expect(204);
     let next = app.subscribe(&receiver.url("/hook"), json!({})).await;
-    assert_eq!(endpoint(&app, &next).await["state"], "paused");
+    assert!(endpoint(&app, &next).await["paused_until"].is_string());
     let id = publish_id(&app, "a").await;
     resume(&app, &next).await;
     until_status(&app, id, "COMPLETED").await;
@@ -92,7 +92,7 @@ async fn a_resume_closes_the_breaker_and_notifies_subscribers() {
         publish_id(&app, "a").await;
     }
     assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 0);
-    assert_eq!(endpoint(&app, &subscription).await["state"], "open");
+    assert_eq!(endpoint(&app, &subscription).await["breaker"], "open");
     assert_eq!(resume(&app, &subscription).await["endpoint"], closed());
     assert_eq!(dispatch_and_finish(&app, &mut dispatcher).await, 3, "no probe is sent first");
     let notices = "SELECT event_type FROM waybill.events WHERE event_type LIKE 'waybill.%' ORDER BY id";
@@ -128,7 +128,7 @@ async fn a_resume_resets_the_count_of_failures() {
     fails().await;
     assert_eq!(resume(&app, &subscription).await["endpoint"], closed());
     fails().await;
-    assert_eq!(endpoint(&app, &subscription).await["state"], "closed");
+    assert_eq!(endpoint(&app, &subscription).await["breaker"], "closed");
     fails().await;
-    until("it is open", async || endpoint(&app, &subscription).await["state"] == "open").await;
+    until("it is open", async || endpoint(&app, &subscription).await["breaker"] == "open").await;
 }

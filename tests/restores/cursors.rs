@@ -1,13 +1,10 @@
 //! Cursors across histories.
 
-use serde_json::Value;
+use serde_json::json;
 
 use super::noticing::{pretend_to_be_restored, simulate_restore};
+use crate::support::records::app_that_sends_nothing;
 use crate::support::{App, database};
-
-fn cursor_of(page: &Value) -> String {
-    page["next"].as_str().expect("a cursor").to_owned()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_can_be_read_on_after_a_failover() {
@@ -18,45 +15,60 @@ async fn a_list_can_be_read_on_after_a_failover() {
     }
     app.claim_one("a", "w:1").await;
     app.claim_one("a", "w:1").await;
-    let events = cursor_of(&app.get("/events?limit=2").await.expect(200).json());
-    let logs = cursor_of(&app.get("/logs?limit=1").await.expect(200).json());
+    let events = app.next_of("/events?limit=2").await;
+    let logs = app.next_of("/logs?limit=1").await;
     simulate_restore(&app).await;
     published.push(app.publish_tagged("a").await);
-    let rest = app.get(&format!("/events?after={events}")).await.expect(200).json();
+    let rest = app.get_after("/events", &events).await.expect(200).json();
     let ids: Vec<i64> = rest["events"].as_array().expect("events").iter().map(|e| e["id"].as_i64().unwrap()).collect();
     assert_eq!(ids, published[2..]);
-    let rest = app.get(&format!("/logs?after={logs}")).await.expect(200).json();
+    let rest = app.get_after("/logs", &logs).await.expect(200).json();
     assert_eq!(rest["logs"].as_array().expect("logs").len(), 1);
 }
 
+/// Returns a server with at least one row in every list.
+async fn with_rows() -> App {
+    let app = app_that_sends_nothing().await;
+    app.subscribe("http://127.0.0.1:9/hook", json!({"event_types": ["order.paid"]})).await;
+    app.publish_tagged("a").await;
+    app.claim_one("a", "w:1").await;
+    let event = app.publish_typed("order.paid", json!(1)).await;
+    let delivery = app.only_delivery(event).await;
+    let body = json!({"by": "me", "reason": "a test"});
+    app.post(&format!("/deliveries/{delivery}/dead-letter"), &body).await.expect(200);
+    app
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cursor_of_a_lost_history_is_refused() {
-    let app = App::start().await;
-    app.publish_tagged("a").await;
+async fn a_cursor_of_a_lost_history_is_refused_by_every_list() {
+    let app = with_rows().await;
     simulate_restore(&app).await;
-    app.publish_tagged("a").await;
-    let lost = cursor_of(&app.get("/events?limit=1").await.expect(200).json());
+    let mut lost = Vec::new();
+    for list in ["/events", "/deliveries", "/logs", "/dead-letters", "/subscriptions", "/workers", "/tags"] {
+        lost.push((list, app.next_of(&format!("{list}?limit=1")).await));
+    }
     // The same backup again, which does not have the history that began after it.
     database::execute(&app.url, "DELETE FROM waybill.histories WHERE first_id > 0").await;
     pretend_to_be_restored(&app.url).await;
     app.engine().check_history().await.expect("it is noticed");
-    for list in ["/events", "/deliveries", "/logs", "/dead-letters", "/subscriptions", "/operations"] {
-        let reply = app.get(&format!("{list}?after={lost}")).await;
-        assert!(reply.text.contains("the database was restored"), "{reply:?}");
-        reply.names(&["after"]);
+    for (list, cursor) in lost {
+        let problem = app.get_after(list, &cursor).await.problem(400, "cursor_mismatch");
+        let error = json!({"field": "after", "reason": "is from before the database was restored"});
+        assert_eq!(problem["errors"], json!([error]), "{list}");
     }
 }
 
-/// Another server has noticed first.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_of_a_history_unknown_to_this_server_is_accepted() {
     let app = crate::push::with_flags(&["--notify=false"]).await;
-    app.publish_tagged("a").await;
+    let other = crate::push::second_server(&app, &["--notify=false"]).await;
+    let published = [app.publish_tagged("a").await, app.publish_tagged("a").await];
     database::execute(&app.url, "BEGIN; SELECT waybill.begin_history(true); COMMIT").await;
-    let epoch = crate::push::rows(&app, "SELECT epoch FROM waybill.histories ORDER BY first_id DESC LIMIT 1").await;
-    let cursor = format!("{}_0", epoch[0]["epoch"].as_str().expect("a text"));
-    let page = app.get(&format!("/events?after={cursor}")).await.expect(200).json();
-    assert_eq!(page["events"].as_array().expect("events").len(), 1);
+    other.engine().check_history().await.expect("it is noticed");
+    assert_ne!(app.engine().epoch().expect("an epoch"), other.engine().epoch().expect("an epoch"));
+    let cursor = other.next_of("/events?limit=1").await;
+    let page = app.get_after("/events", &cursor).await.expect(200).json();
+    assert_eq!(page["events"][0]["id"], published[1]);
 }
 
 /// Another server has noticed first, and the list already has ids of the new history.
@@ -71,9 +83,9 @@ async fn a_cursor_to_rows_of_a_history_unknown_to_this_server_stays_valid() {
             app.claim_one("a", "w:1").await;
         }
         assert_eq!(app.engine().epoch().expect("an epoch"), before, "it has not noticed the new history");
-        let cursor = cursor_of(&app.get(&format!("/{list}?limit=1")).await.expect(200).json());
+        let cursor = app.next_of(&format!("/{list}?limit=1")).await;
         app.engine().check_history().await.expect("it is noticed by now");
-        let page = app.get(&format!("/{list}?after={cursor}")).await.expect(200).json();
+        let page = app.get_after(&format!("/{list}"), &cursor).await.expect(200).json();
         assert_eq!(page[list].as_array().expect("a list").len(), 2, "{list}");
     }
 }

@@ -62,30 +62,28 @@ async fn after_each_restore_of_a_dump_no_id_lease_or_webhook_id_is_handed_out_ag
     continue_work(&server.app, &receiver, &mut witness).await;
     server.stop().await;
 
-    let (mut lost_cursor, mut new_names) = (None, Vec::new());
+    let (mut lost_cursor, mut new_names) = (None::<String>, Vec::new());
     for _ in 0..2 {
         restore(&url, dump.path()).await;
         let server = serve(&url);
         continue_work(&server.app, &receiver, &mut witness).await;
         if let Some(cursor) = &lost_cursor {
-            server.app.get(&format!("/events?after={cursor}")).await.names(&["after"]);
+            server.app.get_after("/events", cursor).await.problem(400, "cursor_mismatch");
         }
-        let page = server.app.get("/events?limit=1").await.expect(200).json();
-        lost_cursor = page["next"].as_str().map(str::to_owned);
-        assert!(lost_cursor.is_some());
+        lost_cursor = Some(server.app.next_of("/events?limit=1").await);
 
         // What was published before the dump keeps its `webhook-id`.
         let letter = server.app.open_dead_letter(refused).await["id"].clone();
         receiver.next(Reply::ok());
         let sent = receiver.count();
-        server.app.post(&format!("/dead-letters/{letter}/replay"), &json!({"by": "me"})).await.expect(200);
+        server.app.post(&format!("/dead-letters/{letter}/replay"), &json!({})).await.expect(200);
         let again = receiver.received(sent + 1).await.pop().expect("a request");
         assert_eq!(again.header("webhook-id").map(str::to_owned), first_name);
 
         // An event that the receiver has not seen has another `webhook-id` in each history.
         let letter = server.app.open_dead_letter(renamed).await["id"].clone();
         receiver.next(Reply::ok());
-        let order = json!({"by": "me", "new_webhook_id": true});
+        let order = json!({"new_webhook_id": true});
         server.app.post(&format!("/dead-letters/{letter}/replay"), &order).await.expect(200);
         let named = receiver.received(sent + 2).await.pop().expect("a request");
         new_names.push(named.header("webhook-id").map(str::to_owned));

@@ -128,8 +128,8 @@ async fn work_made_due_earlier_by_a_restore_is_found_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subscription_that_has_the_same_version_after_a_restore_and_a_change_gets_its_current_settings() {
     let (app, receiver) = (fixed(&["--poll-interval-ms=60000"]).await, Receiver::start().await);
-    let retry = json!({"strategy": "fixed", "seconds": 60});
-    let subscription = app.subscribe(&receiver.url("/before"), json!({"event_types": ["a"], "retry": retry})).await;
+    let backoff = json!({"strategy": "fixed", "seconds": 60});
+    let subscription = app.subscribe(&receiver.url("/before"), json!({"event_types": ["a"], "backoff": backoff})).await;
     receiver.next(Reply::status(500));
     let id = publish(&app, "a", json!({})).await["id"].as_i64().expect("an id");
     attempt(&app, id, 1).await;

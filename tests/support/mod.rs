@@ -12,6 +12,7 @@ mod held_table;
 pub(crate) mod ledger;
 pub(crate) mod locks;
 pub(crate) mod operations;
+mod pages;
 mod place;
 pub(crate) mod process;
 pub(crate) mod receiver;

@@ -73,9 +73,12 @@ impl App {
     }
 
     /// Replays a dead letter.
-    pub(crate) async fn replay(&self, dead_letter_id: &Value, more: Value) -> super::Reply {
-        let mut order = json!({"by": "an operator"});
-        order.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    pub(crate) async fn replay(&self, dead_letter_id: &Value, order: Value) -> super::Reply {
         self.post(&format!("/dead-letters/{dead_letter_id}/replay"), &order).await
+    }
+
+    /// Moves a push to the dead letters.
+    pub(crate) async fn dead_letter(&self, delivery_id: i64, reason: &str) -> super::Reply {
+        self.post_empty(&format!("/deliveries/{delivery_id}/dead-letter?reason={reason}")).await
     }
 }

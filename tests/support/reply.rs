@@ -44,6 +44,8 @@ impl Reply {
         for member in ["title", "detail", "error"] {
             assert!(body[member].is_string(), "{member} in {body}");
         }
+        assert!(body["retryable"].is_boolean(), "{body}");
+        assert!(["none", "recorded", "unknown"].map(Value::from).contains(&body["effect"]), "{body}");
         body
     }
 

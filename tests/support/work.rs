@@ -36,6 +36,13 @@ impl Claim {
         }
     }
 
+    /// Returns an item of `POST /events/settle` for the claim, with further fields.
+    pub(crate) fn settlement(&self, action: &str, more: Value) -> Value {
+        let mut item = json!({"event_id": self.event_id, "lease_id": self.lease_id, "action": action});
+        item.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        item
+    }
+
     /// Returns a request body that identifies the claim.
     pub(crate) fn body(&self, naming: Naming) -> Value {
         match naming {
@@ -58,11 +65,20 @@ impl App {
 
     /// Claims a batch, which is empty if there are no events.
     pub(crate) async fn claim_batch(&self, tags: &str, worker_id: &str, max: usize) -> Vec<Value> {
-        let reply = self.get(&format!("/events/subscribe?tags={tags}&worker_id={worker_id}&max={max}")).await;
-        match reply.status {
-            204 => Vec::new(),
-            _ => reply.expect(200).json()["events"].as_array().expect("events").clone(),
-        }
+        let tags: Vec<&str> = tags.split(',').collect();
+        self.claim_by(&json!({"tags": tags, "worker_id": worker_id, "max": max})).await
+    }
+
+    /// Claims a batch with any request.
+    pub(crate) async fn claim_by(&self, body: &Value) -> Vec<Value> {
+        let reply = self.post("/events/claim", body).await.expect(200);
+        reply.json()["events"].as_array().expect("events").clone()
+    }
+
+    /// Settles a batch. Returns the results.
+    pub(crate) async fn settle_batch(&self, worker_id: &str, settlements: &[Value]) -> Vec<Value> {
+        let body = json!({"worker_id": worker_id, "settlements": settlements});
+        self.post("/events/settle", &body).await.expect(200).json()["results"].as_array().expect("results").clone()
     }
 
     /// Claims events until there are none left. Returns their ids.
@@ -115,6 +131,12 @@ impl App {
     pub(crate) async fn advance_and_promote(&self, seconds: i64) -> usize {
         self.advance(seconds);
         self.promote().await
+    }
+
+    /// Returns how far a timestamp lies ahead of the fixed clock, in microseconds.
+    pub(crate) fn microseconds_ahead(&self, timestamp: &Value) -> i64 {
+        // The clock is finer than the database.
+        time(timestamp).timestamp_micros() - self.now().timestamp_micros()
     }
 
     /// Returns how far a timestamp lies ahead of the fixed clock, in seconds.

@@ -23,7 +23,7 @@ async fn a_lease_extended_after_the_reaper_saw_it_expired_stays_in_the_lease_wat
     let holder = HeldRow::with_uncommitted(&app, "SELECT pg_advisory_xact_lock(1)").await;
     let extend = async {
         app.until_blocked_calls(1).await;
-        app.settle_with(&claim, "heartbeat", json!({"lease": 60})).await.expect(200);
+        app.settle_with(&claim, "heartbeat", json!({"lease_seconds": 60})).await.expect(200);
         holder.unlock().await;
     };
     let (rescued, ()) = tokio::join!(app.reap(), extend);

@@ -90,7 +90,7 @@ async fn a_running_server_sweeps_locked_work_once_it_is_unlocked() {
     let due = app.publish(json!({"title": "due", "tags": "a", "delay_seconds": 0.5})).await;
     let expired = app.publish(json!({"title": "expired", "tags": "b", "expires_at": expires_at})).await;
     let lost = app.publish_tagged("c").await;
-    app.get(&format!("/events/subscribe?tags=c&worker_id={W1}&lease=1")).await.expect(200);
+    app.get(&format!("/events/subscribe?tags=c&worker_id={W1}&lease_seconds=1")).await.expect(200);
     let held = lock_rows(&app, &[due, expired, lost]).await;
     // A second event of each kind, overdue later: once it is swept, the locked one has been
     // skipped.
@@ -98,7 +98,7 @@ async fn a_running_server_sweeps_locked_work_once_it_is_unlocked() {
     let expires_at = json!(Utc::now() + TimeDelta::milliseconds(600));
     let behind_expired = app.publish(json!({"title": "expired", "tags": "e", "expires_at": expires_at})).await;
     let behind_lost = app.publish_tagged("f").await;
-    app.get(&format!("/events/subscribe?tags=f&worker_id={W1}&lease=2")).await.expect(200);
+    app.get(&format!("/events/subscribe?tags=f&worker_id={W1}&lease_seconds=2")).await.expect(200);
     let is_ready =
         async |id: i64| app.count(&format!("SELECT count(*) FROM waybill.ready WHERE delivery_id = {id}")).await == 1;
     until("the work behind is swept", async || {

@@ -47,9 +47,8 @@ impl Kind {
             published.extend(ids(stored["events"].as_array().expect("events")));
         }
         if self == Kind::LostLeases {
-            let path = format!("/events/subscribe?tags=a&worker_id={W1}&max=1000&lease={UNTIL_OVERDUE}");
-            let claimed = app.get(&path).await.expect(200).json();
-            assert_eq!(claimed["events"].as_array().expect("events").len(), count);
+            let body = json!({"tags": ["a"], "worker_id": W1, "max": 1000, "lease_seconds": UNTIL_OVERDUE});
+            assert_eq!(app.claim_by(&body).await.len(), count);
         }
         published
     }

@@ -149,7 +149,7 @@ impl Attempt {
     }
 
     fn backoff_seconds(&self, spec: &SubscriptionSpec) -> f64 {
-        spec.retry.seconds_after(self.push.row.work.retry_count + 1, chance())
+        spec.backoff.seconds_after(self.push.row.work.retry_count + 1, chance())
     }
 
     /// Records what the attempt shows about its endpoint. Returns whether that succeeded.
@@ -254,7 +254,7 @@ impl Attempt {
             Ok(response) => response.status.to_string(),
             Err(error) => error.kind.to_string(),
         };
-        let (state, next_due) = match &settled {
+        let (state, next_attempt_at) = match &settled {
             Ok(SettleOutcome::Recorded(record)) => (state_name(record.status), record.entry.next_retry_at()),
             Ok(SettleOutcome::Extended { .. }) => ("", None),
             Err(Error::Refused(_)) => ("lost", None),
@@ -272,7 +272,7 @@ impl Attempt {
             outcome = outcome.as_str(),
             state,
             duration_ms = exchange.duration.as_millis() as u64,
-            next_due = next_due.map(|at: DateTime<Utc>| at.to_rfc3339()).unwrap_or_default().as_str();
+            next_attempt_at = next_attempt_at.map(|at: DateTime<Utc>| at.to_rfc3339()).unwrap_or_default().as_str();
             "push"
         );
     }

@@ -41,9 +41,10 @@ pub(super) fn message_of(push: &ClaimedPush, replay: &Replay, epoch: &str) -> Ou
     let own_payload = || event.payload.as_ref().map_or("null", |json| json.0.as_str()).to_owned();
     OutboundMessage {
         webhook_id: replay.webhook_id.clone().unwrap_or_else(|| OutboundMessage::webhook_id(epoch, event.id)),
+        event_id: Some(event.id),
         event_type: event.event_type.clone(),
         title: event.title.clone(),
-        time: event.created_at,
+        created_at: event.created_at,
         tags: event.tags.clone(),
         labels: event.labels.as_ref().and_then(|json| serde_json::from_str(json.0.as_str()).ok()).unwrap_or_default(),
         payload: replay.payload.as_ref().map_or_else(own_payload, |json| json.as_str().to_owned()),

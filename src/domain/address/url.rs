@@ -5,22 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ::url::{Host, Url};
 
 use super::{AllowList, refusal};
+use crate::domain::{limits, text};
 
 /// Checks a URL without resolving its host name. An address in the URL is checked in every spelling
 /// that a URL parser reads as an address. The error is the reason for refusal.
 pub(crate) fn check_url(url: &str, allow: &AllowList) -> Result<(), String> {
-    // The parser would drop some of these silently.
-    if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err("must not contain spaces or control characters".into());
-    }
-    // The parser would skip extra slashes and read `http:///x` as `http://x`.
-    let after_scheme = url.split_once("://").map(|(_, remainder)| remainder);
-    if after_scheme.is_some_and(|remainder| remainder.starts_with(['/', '\\'])) {
-        return Err("must name a host after the //".into());
-    }
-    let url = Url::parse(url).map_err(|why| format!("must be a URL such as https://example.com/hook: {why}"))?;
-    check_parts(&url)?;
-    match url.host() {
+    match check_syntax(url)?.host() {
         None => Err("must name a host".into()),
         Some(Host::Ipv4(ip)) => check_address(ip.into(), allow),
         Some(Host::Ipv6(ip)) => check_address(ip.into(), allow),
@@ -28,10 +18,28 @@ pub(crate) fn check_url(url: &str, allow: &AllowList) -> Result<(), String> {
     }
 }
 
-fn check_parts(url: &Url) -> Result<(), String> {
-    if !matches!(url.scheme(), "http" | "https") {
+/// Checks everything about a URL except whether its host may be reached, which depends on the settings
+/// of the server.
+pub(crate) fn check_syntax(url: &str) -> Result<Url, String> {
+    text::check(url, limits::URL_CHARS)?;
+    // The parser would drop some of these silently.
+    if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err("must not contain spaces or control characters".into());
+    }
+    let (scheme, remainder) = url.split_once("://").unwrap_or_default();
+    if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
         return Err("must begin with https:// or http://".into());
     }
+    // The parser would skip extra slashes and read `http:///x` as `http://x`.
+    if remainder.starts_with(['/', '\\']) {
+        return Err("must name a host after the //".into());
+    }
+    let url = Url::parse(url).map_err(|why| format!("must be a URL such as https://example.com/hook: {why}"))?;
+    check_parts(&url)?;
+    Ok(url)
+}
+
+fn check_parts(url: &Url) -> Result<(), String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("must not contain a user name or password; send a header instead".into());
     }
@@ -157,6 +165,8 @@ mod tests {
             "ftp://example.com/",
             "file:///etc/passwd",
             "javascript:alert(1)",
+            "http:/example.com/",
+            "http:example.com/?a=://b",
             "https://",
             "http:///x",
             "https:////example.com/",

@@ -13,8 +13,8 @@ use crate::domain::{limits, text};
 /// A field of an event that a filter may test.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Field {
-    Type,
-    Time,
+    EventType,
+    CreatedAt,
     Tags,
     Label(String),
     Payload,
@@ -25,8 +25,8 @@ impl Field {
     /// Parses a field's name. A label's name is everything after `labels.`, including dots.
     pub(super) fn parse(name: &str) -> Result<Self, String> {
         match name {
-            "type" => Ok(Self::Type),
-            "time" => Ok(Self::Time),
+            "event_type" => Ok(Self::EventType),
+            "created_at" => Ok(Self::CreatedAt),
             "tags" => Ok(Self::Tags),
             "payload" => Ok(Self::Payload),
             _ => Self::parse_dotted(name),
@@ -40,7 +40,10 @@ impl Field {
         }
         match name.strip_prefix("payload.") {
             Some(path) => JsonPath::parse(path).map(Self::PayloadAt),
-            None => Err("is neither type, time, tags, labels.<name>, payload, payload.<path>, nor an operator".into()),
+            None => {
+                Err("is neither event_type, created_at, tags, labels.<name>, payload, payload.<path>, nor an operator"
+                    .into())
+            }
         }
     }
 
@@ -49,8 +52,8 @@ impl Field {
         let text = |found: Option<&'a str>| found.map_or(EventValue::Missing, EventValue::Text);
         let json = |found: Option<&'a Value>| found.map_or(EventValue::Missing, EventValue::Json);
         Ok(match self {
-            Self::Type => text(subject.event_type),
-            Self::Time => EventValue::Time(subject.time),
+            Self::EventType => text(subject.event_type),
+            Self::CreatedAt => EventValue::Time(subject.created_at),
             Self::Tags => EventValue::Tags(subject.tags),
             Self::Label(name) => {
                 work.charge(name.len())?;

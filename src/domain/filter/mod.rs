@@ -4,13 +4,13 @@
 //! {"payload.amount": {"$gt": 10}, "labels.region": {"$in": ["eu", "us"]}}
 //! ```
 //!
-//! A field is `type`, `time`, `tags`, `labels.<name>`, `payload` or `payload.<path>`. A bare
+//! A field is `event_type`, `created_at`, `tags`, `labels.<name>`, `payload` or `payload.<path>`. A bare
 //! value means `$eq`. All fields of an object and all operators of a field must hold. `$and` and
 //! `$or` take lists of filters; `$not` takes a filter, or operators on a field.
 //!
 //! How values are compared:
 //! - Numbers are compared with numbers, by value: 1 equals 1.0, and integers are exact at any size
-//!   that JSON carries as an integer. Strings are compared with strings, by code point. `time` is
+//!   that JSON carries as an integer. Strings are compared with strings, by code point. `created_at` is
 //!   compared as a point in time. All other pairs have no order, so `$gt`, `$gte`, `$lt` and `$lte`
 //!   are false for them.
 //! - `tags` equal a list if they have the same items in the same order. They equal a string if one

@@ -118,7 +118,7 @@ fn ordered(field: &Field, relation: Relation, value: &Value) -> Result<Test, Inv
 }
 
 fn affix(field: &Field, value: &Value) -> Result<String, Invalid> {
-    if matches!(field, Field::Tags | Field::Time) {
+    if matches!(field, Field::Tags | Field::CreatedAt) {
         return Err(invalid_here("can be asked of strings only"));
     }
     check_value(value, 1)?;
@@ -126,8 +126,8 @@ fn affix(field: &Field, value: &Value) -> Result<String, Invalid> {
 }
 
 fn part(field: &Field, value: &Value) -> Result<Value, Invalid> {
-    if matches!(field, Field::Time) {
-        return Err(invalid_here("cannot be asked of time"));
+    if matches!(field, Field::CreatedAt) {
+        return Err(invalid_here("cannot be asked of created_at"));
     }
     check_value(value, 1)?;
     if !matches!(field, Field::Payload | Field::PayloadAt(_)) && !value.is_string() {
@@ -148,11 +148,11 @@ enum Use {
 fn operand(field: &Field, value: &Value, purpose: Use) -> Result<Operand, Invalid> {
     check_value(value, 1)?;
     match field {
-        Field::Time => {
+        Field::CreatedAt => {
             let time = timestamp::parse(value.as_str().unwrap_or_default()).map_err(invalid_here)?;
             return Ok(Operand::Time(time));
         }
-        Field::Type | Field::Label(_) if !value.is_string() => return Err(invalid_here("must be a string")),
+        Field::EventType | Field::Label(_) if !value.is_string() => return Err(invalid_here("must be a string")),
         Field::Tags if !is_string_or_strings(value) => {
             return Err(invalid_here("must be a string or a list of strings"));
         }

@@ -41,7 +41,7 @@ fn invalid_field(filter: Value) -> String {
 fn a_bare_value_must_be_equal() {
     assert!(matches(json!({"payload.amount": 15})));
     assert!(matches(json!({"payload.amount": 15.0})));
-    assert!(matches(json!({"type": "order.paid"})));
+    assert!(matches(json!({"event_type": "order.paid"})));
     assert!(matches(json!({"labels.a.b": ""})));
     assert!(matches(json!({"payload.user.mail": null})));
     assert!(matches(json!({"payload.7": true})));
@@ -70,7 +70,7 @@ fn values_of_different_types_are_not_ordered() {
     assert!(matches(json!({"payload.amount": {"$gte": 14.5}})));
     assert!(matches(json!({"payload.big": {"$gt": 9_007_199_254_740_992u64}})));
     assert!(matches(json!({"payload.name": {"$gt": "Zoe"}})));
-    assert!(matches(json!({"type": {"$lt": "p"}})));
+    assert!(matches(json!({"event_type": {"$lt": "p"}})));
     assert!(!matches(json!({"payload.amount": {"$gt": "1"}})));
     assert!(!matches(json!({"payload.items": {"$gt": 0}})));
     assert!(!matches(json!({"payload.none": {"$lt": 0}})));
@@ -78,13 +78,13 @@ fn values_of_different_types_are_not_ordered() {
 
 #[test]
 fn time_is_compared_as_a_point_in_time() {
-    assert!(matches(json!({"time": "2026-03-01T13:00:00+01:00"})));
-    assert!(matches(json!({"time": {"$gte": "2026-03-01T12:00:00Z", "$lt": "2026-03-01T12:00:00.000001Z"}})));
-    assert!(!matches(json!({"time": {"$gt": "2026-03-01T12:00:00Z"}})));
-    assert!(matches(json!({"time": {"$in": ["2026-03-01T12:00:00Z"]}})));
-    assert_eq!(invalid_field(json!({"time": {"$gt": "yesterday"}})), "time.$gt");
-    assert_eq!(invalid_field(json!({"time": 5})), "time");
-    assert_eq!(invalid_field(json!({"time": {"$startsWith": "2026"}})), "time.$startsWith");
+    assert!(matches(json!({"created_at": "2026-03-01T13:00:00+01:00"})));
+    assert!(matches(json!({"created_at": {"$gte": "2026-03-01T12:00:00Z", "$lt": "2026-03-01T12:00:00.000001Z"}})));
+    assert!(!matches(json!({"created_at": {"$gt": "2026-03-01T12:00:00Z"}})));
+    assert!(matches(json!({"created_at": {"$in": ["2026-03-01T12:00:00Z"]}})));
+    assert_eq!(invalid_field(json!({"created_at": {"$gt": "yesterday"}})), "created_at.$gt");
+    assert_eq!(invalid_field(json!({"created_at": 5})), "created_at");
+    assert_eq!(invalid_field(json!({"created_at": {"$startsWith": "2026"}})), "created_at.$startsWith");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn tags_equal_a_single_tag_or_the_whole_list() {
 
 #[test]
 fn contains_searches_strings_and_lists() {
-    assert!(matches(json!({"type": {"$startsWith": "order.", "$endsWith": ".paid", "$contains": "er.p"}})));
+    assert!(matches(json!({"event_type": {"$startsWith": "order.", "$endsWith": ".paid", "$contains": "er.p"}})));
     assert!(matches(json!({"payload.name": {"$contains": "oë"}})));
     assert!(matches(json!({"payload.items": {"$contains": [2]}})));
     assert!(matches(json!({"payload.items": {"$contains": 1.0}})));
@@ -130,7 +130,7 @@ fn a_missing_field_matches_only_negative_conditions() {
         assert!(!matches(json!({"payload.none": operators})), "{operators}");
     }
     assert!(matches(json!({"payload.user.mail": {"$exists": true}})));
-    assert!(matches_bare_event(json!({"type": {"$exists": false}, "labels.x": {"$neq": "y"}})));
+    assert!(matches_bare_event(json!({"event_type": {"$exists": false}, "labels.x": {"$neq": "y"}})));
 }
 
 #[test]
@@ -141,10 +141,10 @@ fn a_missing_payload_is_null() {
 
 #[test]
 fn filters_combine_with_and_or_and_not() {
-    assert!(matches(json!({"$or": [{"type": "x"}, {"payload.amount": 15}]})));
-    assert!(!matches(json!({"$or": [{"type": "x"}, {"payload.amount": 1}]})));
-    assert!(!matches(json!({"$and": [{"type": "order.paid"}, {"payload.amount": 1}]})));
-    assert!(matches(json!({"$not": {"type": "x", "payload.amount": 15}})));
+    assert!(matches(json!({"$or": [{"event_type": "x"}, {"payload.amount": 15}]})));
+    assert!(!matches(json!({"$or": [{"event_type": "x"}, {"payload.amount": 1}]})));
+    assert!(!matches(json!({"$and": [{"event_type": "order.paid"}, {"payload.amount": 1}]})));
+    assert!(matches(json!({"$not": {"event_type": "x", "payload.amount": 15}})));
     assert!(!matches(json!({"$not": {}})));
     assert!(matches(json!({"payload.amount": {"$not": {"$gt": 15, "$lt": 100}}})));
 }
@@ -179,7 +179,7 @@ fn an_error_names_the_position_in_the_filter() {
 
 #[test]
 fn filters_have_limits() {
-    let nested = |depth: usize| (1..depth).fold(json!({"type": "a"}), |inner, _| json!({ "$not": inner }));
+    let nested = |depth: usize| (1..depth).fold(json!({"event_type": "a"}), |inner, _| json!({ "$not": inner }));
     assert!(Filter::parse(&nested(8)).is_ok());
     assert!(Filter::parse(&nested(9)).is_err());
     let nots = |depth: usize| (1..depth).fold(json!({"$gt": 1}), |inner, _| json!({ "$not": inner }));
@@ -188,13 +188,13 @@ fn filters_have_limits() {
     let lists = |depth: usize| (1..depth).fold(json!(1), |inner, _| json!([inner]));
     assert!(Filter::parse(&json!({"payload.a": {"$eq": lists(8)}})).is_ok());
     assert!(Filter::parse(&json!({"payload.a": {"$eq": lists(9)}})).is_err());
-    let many = |count: usize| json!({"$and": [{"$or": vec![json!({"type": "a"}); count / 2]}, {"$or": vec![json!({"type": "b"}); count.div_ceil(2)]}]});
+    let many = |count: usize| json!({"$and": [{"$or": vec![json!({"event_type": "a"}); count / 2]}, {"$or": vec![json!({"event_type": "b"}); count.div_ceil(2)]}]});
     assert!(Filter::parse(&many(100)).is_ok());
     assert!(Filter::parse(&many(101)).is_err());
     assert!(Filter::parse(&json!({"payload.a": {"$in": vec![1; 100]}})).is_ok());
     assert!(Filter::parse(&json!({"payload.a": {"$in": vec![1; 101]}})).is_err());
-    assert!(Filter::parse(&json!({"type": "x".repeat(1000)})).is_ok());
-    assert!(Filter::parse(&json!({"type": "x".repeat(1001)})).is_err());
+    assert!(Filter::parse(&json!({"event_type": "x".repeat(1000)})).is_ok());
+    assert!(Filter::parse(&json!({"event_type": "x".repeat(1001)})).is_err());
     assert!(Filter::parse(&json!({"payload.a": {"$in": vec!["x".repeat(160); 100]}})).is_ok());
     assert!(Filter::parse(&json!({"payload.a": {"$in": vec!["x".repeat(170); 100]}})).is_err());
 }
@@ -273,9 +273,9 @@ fn filter_like() -> impl Strategy<Value = Value> {
         "[a-z]{0,4}".prop_map(Value::from),
     ];
     let key = prop::sample::select(vec![
-        "type",
+        "event_type",
         "tags",
-        "time",
+        "created_at",
         "labels.region",
         "payload",
         "payload.a",

@@ -138,6 +138,11 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         !self.errors.is_empty() || self.too_large.is_some()
     }
 
+    /// Returns whether a field is present and not `null`.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.entries.iter().any(|(known, value)| known == name && !value.is_null())
+    }
+
     /// Takes a field without parsing it. Returns `None` if it is absent or `null`.
     pub(crate) fn take(&mut self, name: &str) -> Option<V> {
         let index = self.entries.iter().position(|(known, _)| known == name)?;
@@ -177,9 +182,9 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         self.ranged(name, "a whole number", range)
     }
 
-    /// Takes an identifier: a whole number from 1 on.
+    /// Takes an identifier.
     pub(crate) fn id<Id: From<i64>>(&mut self, name: &str) -> Option<Id> {
-        self.integer(name, 1..=i64::MAX).map(Id::from)
+        self.integer(name, limits::ID).map(Id::from)
     }
 
     /// Takes a number within a range.
@@ -190,6 +195,11 @@ impl<'a, V: FieldValue> Fields<'a, V> {
     /// Takes a duration of 0 to `max` seconds, fractions allowed.
     pub(crate) fn seconds(&mut self, name: &str, max: Seconds) -> Option<Seconds> {
         self.ranged(name, "a number of seconds", Seconds::ZERO..=max)
+    }
+
+    /// Takes a duration within a range of whole seconds, fractions allowed.
+    pub(crate) fn seconds_within(&mut self, name: &str, range: RangeInclusive<i64>) -> Option<Seconds> {
+        self.ranged(name, "a number of seconds", Seconds::whole(*range.start())..=Seconds::whole(*range.end()))
     }
 
     /// Takes one of a fixed set of strings; `list` names them in the error.
@@ -211,6 +221,15 @@ impl<'a, V: FieldValue> Fields<'a, V> {
             name,
             value.ok_or_else(|| "must be an RFC 3339 timestamp".into()).and_then(|text| timestamp::parse(&text)),
         )
+    }
+
+    /// Takes a time range, `since` ≤ t < `until`.
+    pub(crate) fn time_range(&mut self) -> (Option<DateTime<Utc>>, Option<DateTime<Utc>>) {
+        let (since, until) = (self.timestamp("since"), self.timestamp("until"));
+        if since.zip(until).is_some_and(|(since, until)| since >= until) {
+            self.refuse("until", "must be later than since");
+        }
+        (since, until)
     }
 
     /// Takes tags, as a comma-separated string or a list of strings.
@@ -268,7 +287,7 @@ impl<'a, V: FieldValue> Fields<'a, V> {
 
     /// Takes a field that must be present. `take` records its own error if the field is invalid.
     pub(crate) fn required<T>(&mut self, name: &str, take: impl FnOnce(&mut Self, &str) -> Option<T>) -> Option<T> {
-        if self.entries.iter().any(|(known, value)| known == name && !value.is_null()) {
+        if self.is_given(name) {
             return take(self, name);
         }
         self.take(name);

@@ -61,12 +61,17 @@ impl<'a> RawFields<'a> {
 
     /// Takes a list of 1 to [`limits::BATCH`] values without parsing them.
     pub(crate) fn items(&mut self, name: &str) -> Option<Vec<&'a RawValue>> {
+        self.items_within(name, 1)
+    }
+
+    /// Takes a list of `min` to [`limits::BATCH`] values without parsing them.
+    pub(crate) fn items_within(&mut self, name: &str, min: usize) -> Option<Vec<&'a RawValue>> {
         let Ok(items) = serde_json::from_str::<Vec<&'a RawValue>>(self.take(name)?.get()) else {
             self.refuse(name, "must be a list");
             return None;
         };
-        if items.is_empty() || items.len() > limits::BATCH {
-            self.refuse(name, format!("must hold 1 to {} items", limits::BATCH));
+        if !(min..=limits::BATCH).contains(&items.len()) {
+            self.refuse(name, format!("must hold {min} to {} items", limits::BATCH));
             return None;
         }
         Some(items)

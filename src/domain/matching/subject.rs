@@ -15,7 +15,7 @@ pub struct Subject<'a> {
     pub tags: &'a [String],
     pub labels: &'a BTreeMap<String, String>,
     /// The time of publishing.
-    pub time: DateTime<Utc>,
+    pub created_at: DateTime<Utc>,
     raw_payload: &'a str,
     payload: OnceCell<Option<Value>>,
 }
@@ -27,9 +27,9 @@ impl<'a> Subject<'a> {
         tags: &'a [String],
         labels: &'a BTreeMap<String, String>,
         payload: Option<&'a str>,
-        time: DateTime<Utc>,
+        created_at: DateTime<Utc>,
     ) -> Self {
-        Self { event_type, tags, labels, time, raw_payload: payload.unwrap_or("null"), payload: OnceCell::new() }
+        Self { event_type, tags, labels, created_at, raw_payload: payload.unwrap_or("null"), payload: OnceCell::new() }
     }
 
     /// Returns the parsed payload, or `None` if it cannot be parsed. Some payloads can be stored and

@@ -62,13 +62,13 @@ fn ids(catalog: &Catalog, event: &Event) -> Vec<i64> {
 #[test]
 fn types_match_by_name_by_prefix_and_by_star() {
     let catalog = catalog([
-        json!({"event_types": "user.created"}),
-        json!({"event_types": "user.*"}),
-        json!({"event_types": "*"}),
+        json!({"event_types": ["user.created"]}),
+        json!({"event_types": ["user.*"]}),
+        json!({"event_types": ["*"]}),
         json!({}),
         json!({"event_types": ["user.created", "user.*", "*"]}),
-        json!({"event_types": "order.*"}),
-        json!({"event_types": "waybill.*"}),
+        json!({"event_types": ["order.*"]}),
+        json!({"event_types": ["waybill.*"]}),
     ]);
     assert_eq!(ids(&catalog, &Event::new(Some("user.created"), &[], &[])), [1, 2, 3, 4, 5]);
     assert_eq!(ids(&catalog, &Event::new(Some("user.address.changed"), &[], &[])), [2, 3, 4, 5]);
@@ -80,9 +80,9 @@ fn types_match_by_name_by_prefix_and_by_star() {
 #[test]
 fn an_event_must_have_all_tags_and_labels() {
     let catalog = catalog([
-        json!({"tags": "a,b"}),
+        json!({"tags": ["a", "b"]}),
         json!({"labels": {"x": "1", "y": "2"}}),
-        json!({"tags": "a", "labels": {"x": "1"}}),
+        json!({"tags": ["a"], "labels": {"x": "1"}}),
     ]);
     assert_eq!(ids(&catalog, &Event::new(None, &["c", "b", "a"], &[])), [1]);
     assert_eq!(ids(&catalog, &Event::new(None, &["a"], &[("x", "1")])), [3]);
@@ -93,9 +93,9 @@ fn an_event_must_have_all_tags_and_labels() {
 #[test]
 fn a_payload_is_parsed_only_for_a_filter_that_reads_it() {
     let catalog = catalog([
-        json!({"filter": {"type": "b"}}),
-        json!({"event_types": "a", "filter": {"payload.n": 1}}),
-        json!({"tags": "none", "filter": {"payload.n": 1}}),
+        json!({"filter": {"event_type": "b"}}),
+        json!({"event_types": ["a"], "filter": {"payload.n": 1}}),
+        json!({"tags": ["none"], "filter": {"payload.n": 1}}),
     ]);
     let other = Event::new(Some("b"), &[], &[]);
     let subject = other.subject();
@@ -120,10 +120,10 @@ fn an_unparsable_payload_matches_no_payload_filter() {
 #[test]
 fn an_event_tests_few_of_a_thousand_subscriptions() {
     let catalog = catalog((0..1000).map(|n| match n % 4 {
-        0 => json!({"event_types": format!("type.{n}")}),
-        1 => json!({"event_types": format!("group.{n}.*")}),
+        0 => json!({"event_types": [format!("type.{n}")]}),
+        1 => json!({"event_types": [format!("group.{n}.*")]}),
         2 => json!({"labels": {"env": "prod", "tenant": n.to_string()}}),
-        _ => json!({"event_types": "*", "tags": ["all", format!("tag-{n}")]}),
+        _ => json!({"event_types": ["*"], "tags": ["all", format!("tag-{n}")]}),
     }));
     assert_eq!(catalog.subscriptions.len(), 1000);
     let labels = [("env", "prod"), ("tenant", "6")];
@@ -136,7 +136,7 @@ fn an_event_tests_few_of_a_thousand_subscriptions() {
 
 #[test]
 fn matches_are_sorted_by_id() {
-    let all = [9, 3, 7].map(|id| subscription(id, json!({"tags": "a"})));
+    let all = [9, 3, 7].map(|id| subscription(id, json!({"tags": ["a"]})));
     assert_eq!(ids(&Catalog::new(all.to_vec()), &Event::new(None, &["a"], &[])), [3, 7, 9]);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::domain::invalid::Invalid;
 use crate::domain::limits;
@@ -29,32 +29,20 @@ const RESERVED: [&str; 14] = [
 /// Prefixes of header names that a subscriber must not set.
 const RESERVED_PREFIXES: [&str; 4] = ["ce-", "proxy-", "waybill-", "webhook-"];
 
-/// Replaces the values of headers in responses, because they may be secrets.
-const MASK: &str = "***";
-
-/// Replaces the header values in the fields of a subscription with a mask.
-pub(crate) fn mask(fields: &mut Map<String, Value>) {
-    if let Some(headers) = fields.get_mut("headers").and_then(Value::as_object_mut) {
-        headers.values_mut().for_each(|value| *value = MASK.into());
-    }
+/// Replaces the headers in the fields of a subscription with their names, for responses: the values may be
+/// secrets.
+pub(crate) fn hide_values(fields: &mut Map<String, Value>) {
+    let headers = fields.remove("headers");
+    let names: Vec<&String> = headers.as_ref().and_then(Value::as_object).into_iter().flat_map(Map::keys).collect();
+    fields.insert("header_names".into(), json!(names));
 }
 
-/// Replaces masks with the current values of the headers. A client that sends a response back
-/// unchanged therefore changes nothing. A mask for a header that does not exist is an error.
-pub(crate) fn unmask(changed: &mut Map<String, Value>, current: &Map<String, Value>) -> Result<(), Vec<Invalid>> {
-    let Some(headers) = changed.get_mut("headers").and_then(Value::as_object_mut) else { return Ok(()) };
-    let current = current.get("headers").and_then(Value::as_object);
-    let mut errors = Vec::new();
-    for (name, value) in headers.iter_mut().filter(|(_, value)| *value == MASK) {
-        let found = current.and_then(|headers| headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)));
-        match found {
-            Some((_, hidden)) => *value = hidden.clone(),
-            None => {
-                errors.push(invalid_header(name, "must be a value, and not the mask of one".into()).inside("headers"));
-            }
-        }
-    }
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+/// Merges changed headers into the present ones. A name matches in any case. A value adds or replaces a header,
+/// and `null` removes one.
+pub(crate) fn merge(present: &mut Map<String, Value>, changes: Map<String, Value>) {
+    let is_changed = |name: &String| changes.keys().any(|changed| changed.eq_ignore_ascii_case(name));
+    present.retain(|name, _| !is_changed(name));
+    present.extend(changes.into_iter().filter(|(_, value)| !value.is_null()));
 }
 
 /// Parses headers. The fields named in errors are relative to the headers.
@@ -110,8 +98,6 @@ fn is_token(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn read(value: Value) -> Result<BTreeMap<String, String>, Vec<String>> {
@@ -149,6 +135,34 @@ mod tests {
             assert!(read(json!({ name: value })).is_err(), "{name:?}: {value:?}");
         }
         assert!(read(json!({"x": 5})).is_err());
+    }
+
+    fn merged(mut present: Value, changes: Value) -> Value {
+        merge(present.as_object_mut().unwrap(), changes.as_object().cloned().unwrap());
+        present
+    }
+
+    #[test]
+    fn changes_are_merged_by_name_in_any_case() {
+        let present = json!({"Authorization": "a", "X-Other": "b"});
+        assert_eq!(merged(present.clone(), json!({})), present);
+        assert_eq!(merged(present.clone(), json!({"X-New": "c", "X-Unknown": null}))["X-New"], "c");
+        assert_eq!(merged(present.clone(), json!({"AUTHORIZATION": null})), json!({"X-Other": "b"}));
+        let replaced = merged(present, json!({"authorization": "c"}));
+        assert_eq!(replaced, json!({"authorization": "c", "X-Other": "b"}));
+    }
+
+    #[test]
+    fn a_header_that_is_changed_under_two_spellings_is_refused() {
+        let merged = merged(json!({"X-A": "1"}), json!({"X-A": "2", "x-a": "3"}));
+        assert_eq!(read(merged).unwrap_err(), ["x-a"]);
+    }
+
+    #[test]
+    fn only_the_names_of_headers_are_left() {
+        let mut fields = json!({"url": "http://a", "headers": {"X-B": "secret", "Authorization": "secret"}});
+        hide_values(fields.as_object_mut().unwrap());
+        assert_eq!(fields, json!({"url": "http://a", "header_names": ["Authorization", "X-B"]}));
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub struct SubscriptionSpec {
     /// The maximum number of requests for one event.
     pub max_attempts: i32,
     /// The waits between attempts.
-    pub retry: Backoff,
+    pub backoff: Backoff,
     /// The failures after which a request is retried.
     pub retry_on: RetryOn,
     /// Whether events with the same ordering key are sent one after another.
@@ -88,7 +88,7 @@ impl SubscriptionSpec {
             headers: BTreeMap::new(),
             timeout_ms: limits::DEFAULT_TIMEOUT_MS,
             max_attempts: limits::DEFAULT_MAX_ATTEMPTS,
-            retry: Backoff::Schedule { seconds: limits::DEFAULT_RETRY_SECONDS.map(Seconds::whole).to_vec() },
+            backoff: Backoff::Schedule { seconds: limits::DEFAULT_BACKOFF_SECONDS.map(Seconds::whole).to_vec() },
             retry_on: RetryOn::default(),
             ordering: Ordering::default(),
             on_exhausted: OnExhausted::default(),

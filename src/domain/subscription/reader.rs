@@ -7,6 +7,9 @@ use crate::domain::event_pattern::EventPattern;
 use crate::domain::input::Fields;
 use crate::domain::invalid::Invalid;
 use crate::domain::limits;
+use crate::domain::tags::Tags;
+
+const STRINGS: &str = "must be a list of strings";
 
 /// The fields of a subscription.
 pub(super) type SpecFields<'a> = Fields<'a, &'a Value>;
@@ -18,15 +21,22 @@ pub(super) fn take_choice<T: Choice>(fields: &mut SpecFields<'_>, name: &str) ->
     fields.choice(name, parse, &names.join(", "))
 }
 
-/// Takes patterns of event types, as a string or a list of strings, and removes duplicates.
+/// Takes patterns of event types, as a list of strings, and removes duplicates.
 pub(super) fn take_patterns(fields: &mut SpecFields<'_>, name: &str) -> Option<Vec<EventPattern>> {
-    fields.parse_all(name, |value| match value {
-        Value::String(pattern) => {
-            EventPattern::parse(pattern).map(|pattern| vec![pattern]).map_err(|reason| error_of_field(&reason))
-        }
-        Value::Array(items) => parse_patterns(items),
-        _ => Err(error_of_field("must be a string or a list of strings")),
+    fields.parse_all(name, |value| parse_patterns(list(value)?))
+}
+
+/// Takes tags, as a list of strings.
+pub(super) fn take_tags(fields: &mut SpecFields<'_>, name: &str) -> Option<Tags> {
+    fields.parse_all(name, |value| {
+        let words: Option<Vec<&str>> = list(value)?.iter().map(Value::as_str).collect();
+        let words = words.ok_or_else(|| error_of_field(STRINGS))?;
+        Tags::from_words(words).map_err(|reason| error_of_field(&reason))
     })
+}
+
+fn list(value: &Value) -> Result<&[Value], Vec<Invalid>> {
+    value.as_array().map(Vec::as_slice).ok_or_else(|| error_of_field(STRINGS))
 }
 
 fn parse_patterns(items: &[Value]) -> Result<Vec<EventPattern>, Vec<Invalid>> {

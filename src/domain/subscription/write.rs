@@ -22,7 +22,7 @@ impl SubscriptionSpec {
             ("headers", json!(self.headers)),
             ("timeout_ms", json!(self.timeout_ms)),
             ("max_attempts", json!(self.max_attempts)),
-            ("retry", json!(self.retry)),
+            ("backoff", json!(self.backoff)),
             ("retry_on", self.retry_on.to_json()),
             ("ordering", json!(self.ordering.as_str())),
             ("on_exhausted", json!(self.on_exhausted.as_str())),
@@ -51,12 +51,12 @@ mod tests {
             filter in prop_oneof![
                 Just(Value::Null),
                 any::<i64>().prop_map(|n| json!({"payload.a": {"$gt": n}, "$not": {"tags": "x"}})),
-                any::<String>().prop_map(|s| json!({"$or": [{"type": s.replace('\0', "")}, {}]})),
+                any::<String>().prop_map(|s| json!({"$or": [{"event_type": s.replace('\0', "")}, {}]})),
             ],
             header in prop::option::of("[ -~]{0,20}"),
             timeout_ms in 100..=60_000i32,
             max_attempts in 1..=100i32,
-            retry in prop_oneof![
+            backoff in prop_oneof![
                 Just(Value::Null),
                 (0..1000i64).prop_map(|n| json!({"strategy": "fixed", "seconds": n})),
                 (0.0..1000.0f64).prop_map(|n| json!({"strategy": "schedule", "seconds": [n, 0.5]})),
@@ -79,7 +79,7 @@ mod tests {
             let fields = json!({
                 "url": "https://a.example", "name": name, "method": method, "event_types": event_types, "tags": tags,
                 "labels": labels, "filter": filter, "headers": headers, "timeout_ms": timeout_ms,
-                "max_attempts": max_attempts, "retry": retry, "ordering": ordering, "ordering_key_path": path,
+                "max_attempts": max_attempts, "backoff": backoff, "ordering": ordering, "ordering_key_path": path,
                 "rate_per_second": rate, "transform": transform,
             });
             fields.as_object().cloned().unwrap()
@@ -101,7 +101,7 @@ mod tests {
         let expected = json!({
             "name": null, "url": "http://a", "method": "POST", "event_types": [], "tags": [], "labels": {},
             "filter": null, "headers": {}, "timeout_ms": 10_000, "max_attempts": 4,
-            "retry": {"strategy": "schedule", "seconds": [5, 30, 300]},
+            "backoff": {"strategy": "schedule", "seconds": [5, 30, 300]},
             "retry_on": [408, 425, 429, "5xx", "timeout", "connection"], "ordering": "none", "on_exhausted": "skip",
             "ordering_key_path": null, "max_concurrency": 16, "rate_per_second": null, "transform": null,
         });

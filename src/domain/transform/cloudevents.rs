@@ -32,7 +32,7 @@ pub(super) fn render_structured(input: &TransformInput<'_>, payload: &str) -> Re
         id: input.webhook_id,
         source: input.source,
         event_type: input.event_type.unwrap_or(UNTYPED),
-        time: format_time(input.time),
+        time: format_time(input.created_at),
         partitionkey: input.ordering_key,
         datacontenttype: JSON,
         data: verbatim(payload)?,
@@ -43,7 +43,7 @@ pub(super) fn render_structured(input: &TransformInput<'_>, payload: &str) -> Re
 /// Renders binary mode: the payload is in the body, the other attributes in headers. The
 /// `Content-Type` header stands for `datacontenttype`, so there is no `ce-datacontenttype`.
 pub(super) fn render_binary(input: &TransformInput<'_>, payload: &str) -> Rendered {
-    let time = format_time(input.time);
+    let time = format_time(input.created_at);
     let attributes = [
         ("ce-specversion", Some(VERSION)),
         ("ce-id", Some(input.webhook_id)),

@@ -1,4 +1,4 @@
-//! Rendering of the envelope: an object with the payload and the event's id, type, time and labels.
+//! Rendering of the envelope: an object with the payload and the event's id, type, creation time and labels.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,8 @@ use super::{JSON, Rendered, TransformInput};
 #[derive(Serialize)]
 struct Envelope<'a> {
     id: &'a str,
-    #[serde(rename = "type")]
     event_type: Option<&'a str>,
-    time: String,
+    created_at: String,
     labels: &'a BTreeMap<String, String>,
     payload: &'a RawValue,
 }
@@ -23,7 +22,7 @@ pub(super) fn render(input: &TransformInput<'_>, payload: &str) -> Result<Render
     let envelope = Envelope {
         id: input.webhook_id,
         event_type: input.event_type,
-        time: format_time(input.time),
+        created_at: format_time(input.created_at),
         labels: input.labels,
         payload: verbatim(payload)?,
     };

@@ -45,7 +45,7 @@ impl Transform {
 enum Shape {
     /// The payload alone.
     Payload,
-    /// An object with the payload and the event's id, type, time and labels.
+    /// An object with the payload and the event's id, type, creation time and labels.
     Envelope,
     /// CloudEvents in structured mode: everything is in the body.
     CloudEventsStructured,
@@ -63,7 +63,7 @@ pub(crate) struct TransformInput<'a> {
     pub event_type: Option<&'a str>,
     pub title: &'a str,
     /// The time of publishing.
-    pub time: DateTime<Utc>,
+    pub created_at: DateTime<Utc>,
     pub tags: &'a [String],
     pub labels: &'a BTreeMap<String, String>,
     /// The payload as JSON text; `null` if the event has none.

@@ -25,7 +25,7 @@ fn render_with(payload: &str, transform: Value) -> Result<Rendered, String> {
         webhook_id: "msg_1",
         event_type: Some("order.paid"),
         title: "An order",
-        time: "2026-03-01T12:00:00Z".parse().unwrap(),
+        created_at: "2026-03-01T12:00:00Z".parse().unwrap(),
         tags: &["a".to_owned()],
         labels: &labels,
         payload,
@@ -71,7 +71,7 @@ fn fields_are_selected_before_the_shape_is_given() {
 #[test]
 fn an_envelope_holds_the_payload_verbatim() {
     let expected = format!(
-        r#"{{"id":"msg_1","type":"order.paid","time":"2026-03-01T12:00:00.000000Z","labels":{{"region":"eu"}},"payload":{PAYLOAD}}}"#
+        r#"{{"id":"msg_1","event_type":"order.paid","created_at":"2026-03-01T12:00:00.000000Z","labels":{{"region":"eu"}},"payload":{PAYLOAD}}}"#
     );
     assert_eq!(body(&rendered(json!({"envelope": true}))), expected);
 }
@@ -108,7 +108,7 @@ fn cloudevents_gives_a_type_to_an_event_without_one() {
         webhook_id: "msg_1",
         event_type: None,
         title: "",
-        time: DateTime::UNIX_EPOCH,
+        created_at: DateTime::UNIX_EPOCH,
         tags: &[],
         labels: &labels,
         payload: "null",

@@ -13,7 +13,7 @@ use crate::engine::waiting::hub::ScanResult;
 use crate::engine::waiting::low_water_marks::QueueScan;
 use crate::engine::{Engine, transaction};
 
-/// What a request with an id gets.
+/// What a request with a key gets.
 enum Outcome {
     Claimed(Claimed, Undo),
     /// The events of an earlier call that its worker still holds.
@@ -22,8 +22,12 @@ enum Outcome {
 
 impl Engine {
     /// Claims on behalf of a request that may be repeated.
-    pub(super) async fn claim_by_request(&self, call: &ClaimCall, request_id: &str) -> Result<ClaimedBatch, Error> {
-        let (engine, call, request_id) = (self.clone(), call.clone(), request_id.to_owned());
+    pub(super) async fn claim_by_request(
+        &self,
+        call: &ClaimCall,
+        idempotency_key: &str,
+    ) -> Result<ClaimedBatch, Error> {
+        let (engine, call, idempotency_key) = (self.clone(), call.clone(), idempotency_key.to_owned());
         self.detached(async move {
             let hub_scan = engine.hub().begin_scan(call.queues.clone(), call.waiter.into_iter().collect());
             let mut is_swept = false;
@@ -32,7 +36,7 @@ impl Engine {
                 number += 1;
                 let slack = if number == 1 { SLACK } else { WIDE_SLACK };
                 let scan = engine.low_water_marks().scan(&call.queues);
-                let (claimed, undo) = match engine.claim_or_repeat(&call, &scan, &request_id, slack).await? {
+                let (claimed, undo) = match engine.claim_or_repeat(&call, &scan, &idempotency_key, slack).await? {
                     Outcome::Repeated(events) => return Ok(ClaimedBatch::new(engine.clone(), events, Undo::Never)),
                     Outcome::Claimed(claimed, undo) => (claimed, undo),
                 };
@@ -53,10 +57,10 @@ impl Engine {
         &self,
         call: &ClaimCall,
         scan: &QueueScan<'_>,
-        request_id: &str,
+        idempotency_key: &str,
         slack: i64,
     ) -> Result<Outcome, Error> {
-        let key = RequestKey { namespace: self.scope().namespace, worker_id: &call.worker_id, request_id };
+        let key = RequestKey { namespace: self.scope().namespace, worker_id: &call.worker_id, idempotency_key };
         transaction!(self, |conn| {
             let locked = lock_request(conn, key).await?;
             let standing = load_standing(conn, &locked.remembered, self.now()).await?;
@@ -75,7 +79,7 @@ impl Engine {
             remember_claim(conn, key, &given, self.now()).await?;
             let repeated = RepeatedRequest {
                 worker_id: call.worker_id.clone(),
-                request_id: request_id.to_owned(),
+                idempotency_key: idempotency_key.to_owned(),
                 number: locked.asks,
             };
             Ok(Outcome::Claimed(claimed, Undo::IfLast(repeated)))

@@ -49,14 +49,18 @@ pub(crate) enum Undo {
 #[derive(Debug, Clone)]
 pub(crate) struct RepeatedRequest {
     pub worker_id: String,
-    pub request_id: String,
+    pub idempotency_key: String,
     /// The number of the call among those of the same request.
     pub number: i32,
 }
 
 impl RepeatedRequest {
     fn key(&self) -> RequestKey<'_> {
-        RequestKey { namespace: NamespaceId::DEFAULT, worker_id: &self.worker_id, request_id: &self.request_id }
+        RequestKey {
+            namespace: NamespaceId::DEFAULT,
+            worker_id: &self.worker_id,
+            idempotency_key: &self.idempotency_key,
+        }
     }
 }
 

@@ -50,9 +50,9 @@ pub struct ClaimRequest {
     pub max: usize,
     /// The maximum wait for the first event.
     pub wait: Duration,
-    pub lease_seconds: i32,
+    pub lease_seconds: f64,
     /// Identifies the request, so that it can be repeated.
-    pub request_id: Option<String>,
+    pub idempotency_key: Option<String>,
 }
 
 /// One worker in a batched claim.
@@ -61,7 +61,7 @@ pub struct ClaimCall {
     queues: Queues,
     worker_id: String,
     max: usize,
-    lease_seconds: i32,
+    lease_seconds: f64,
     /// The number of its waiter in the hub, if it waits.
     waiter: Option<u64>,
 }
@@ -77,9 +77,9 @@ impl Engine {
             lease_seconds: request.lease_seconds,
             waiter: None,
         };
-        let request_id = request.request_id.as_deref();
-        let scan = async |call: &ClaimCall| match request_id {
-            Some(request_id) => self.claim_by_request(call, request_id).await,
+        let key = request.idempotency_key.as_deref();
+        let scan = async |call: &ClaimCall| match key {
+            Some(key) => self.claim_by_request(call, key).await,
             None => self.0.batchers.claim.call(call.clone(), call.max).await,
         };
         if request.wait.is_zero() {
@@ -91,8 +91,8 @@ impl Engine {
         let mut has_waited = false;
         loop {
             let mut scan_again_at = deadline;
-            // What was claimed under this request id can be returned even if the queues are empty.
-            if waiter.should_scan() || request_id.is_some() {
+            // What was claimed under this key can be returned even if the queues are empty.
+            if waiter.should_scan() || key.is_some() {
                 match scan(&call).await {
                     Ok(batch) if !batch.events().is_empty() => return Ok(batch),
                     // All entries are locked. The transaction that locked them may leave them in the queue.

@@ -9,7 +9,7 @@ use crate::engine::waiting::low_water_marks::QueueScan;
 /// Which worker gets the first, the second, … event, and where the scan of each queue begins and ends.
 pub(super) struct Slots<'a> {
     worker_ids: Vec<&'a str>,
-    lease_seconds: Vec<i32>,
+    lease_seconds: Vec<f64>,
     from: Vec<(i16, i64)>,
     windows: Vec<i64>,
 }

@@ -34,17 +34,18 @@ pub struct Replay {
 /// How an operator wants a dead letter to be replayed.
 #[derive(Debug, Clone)]
 pub struct ReplayOrder {
+    /// Why the operator replays it.
+    pub reason: Option<String>,
     pub config: ReplayConfig,
     /// The edited payload, if it was edited.
     pub payload: Option<RawJson>,
     /// Whether the receiver is to treat the replay as a new message.
     pub new_webhook_id: bool,
-    pub reason: Option<String>,
 }
 
 impl ReplayOrder {
-    fn terms(&self, letter: &DeadLetterRow, by: String, webhook_id: Option<String>) -> ReplayTerms {
-        ReplayTerms { dead_letter_id: letter.id, by, config: self.config, payload: self.payload.clone(), webhook_id }
+    fn terms(&self, letter: &DeadLetterRow, webhook_id: Option<String>) -> ReplayTerms {
+        ReplayTerms { dead_letter_id: letter.id, config: self.config, payload: self.payload.clone(), webhook_id }
     }
 }
 
@@ -128,14 +129,12 @@ fn replay(
     if !matches!(loaded.delivery.status, Status::Failed | Status::Cancelled) {
         return Err(refused("its delivery is not finished"));
     }
-    let by = changes.actor().to_owned();
     let Some(loaded) = changes.change(id) else { return Ok(()) };
-    let reason = order.reason.as_deref().or(Some(by.as_str()).filter(|by| !by.is_empty()));
-    let line = loaded.delivery.replay(reason, loaded.now);
+    let line = loaded.delivery.replay(order.reason.as_deref(), loaded.now);
     loaded.forget_past_expiry();
     changes.send_to_tail(id);
     changes.log(line);
-    changes.replay(id, order.terms(letter, by, webhook_id));
+    changes.replay(id, order.terms(letter, webhook_id));
     Ok(())
 }
 

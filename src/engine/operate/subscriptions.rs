@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::domain::address::check_url;
 use crate::domain::event::NewEvent;
+use crate::domain::expected_version::ExpectedVersion;
 use crate::domain::ids::{DeliveryId, SubscriptionId};
 use crate::domain::json::RawJson;
 use crate::domain::limits;
@@ -46,9 +47,17 @@ const DRAIN_READ_ROWS: i64 = 5_000;
 /// The changes that a subscriber requests.
 #[derive(Debug, Clone, Default)]
 pub struct SubscriptionChanges {
-    /// Fields and their new values. `null` restores the default.
+    /// Fields and their new values. `null` restores the default. Headers are merged into the present ones.
     pub fields: Map<String, Value>,
     pub is_active: Option<bool>,
+}
+
+/// A new secret of a subscription.
+#[derive(Debug, Clone)]
+pub struct SecretRotation {
+    pub secret: Secret,
+    /// For how long pushes are signed with the old secrets too.
+    pub overlap_seconds: f64,
 }
 
 impl Engine {
@@ -59,7 +68,7 @@ impl Engine {
         secret: Secret,
         is_active: bool,
     ) -> Result<SubscriptionRow, Error> {
-        let (spec, json) = read_spec(Map::new(), fields)?;
+        let (spec, json) = read_spec(&fields)?;
         self.check_address(&spec)?;
         let engine = self.clone();
         let row = self.detached(async move {
@@ -80,18 +89,19 @@ impl Engine {
     }
 
     /// Changes a subscription. Pushes that are not sent yet are sent with the new configuration.
-    pub async fn change_subscription(
+    pub async fn update_subscription(
         &self,
         scope: Scope,
         id: SubscriptionId,
+        expected: ExpectedVersion,
         changes: SubscriptionChanges,
     ) -> Result<SubscriptionRow, Error> {
         let engine = self.clone();
         let row = self.detached(async move {
             transaction!(engine, |conn| {
                 renew_generation(conn, &scope).await?;
-                let row = lock(conn, &scope, id).await?;
-                let (spec, json) = read_spec(fields_of(&row)?, changes.fields.clone())?;
+                let row = lock(conn, &scope, id, &expected).await?;
+                let (spec, json) = read_spec(&merge(fields_of(&row)?, changes.fields.clone()))?;
                 // An unchanged URL was checked before and is checked again at each connection. Checking it
                 // here could prevent the deactivation of a subscription whose URL is no longer allowed.
                 if changes.fields.contains_key("url") {
@@ -109,12 +119,17 @@ impl Engine {
     }
 
     /// Deletes a subscription. Its open pushes are cancelled in the background.
-    pub async fn delete_subscription(&self, scope: Scope, id: SubscriptionId) -> Result<(), Error> {
+    pub async fn delete_subscription(
+        &self,
+        scope: Scope,
+        id: SubscriptionId,
+        expected: ExpectedVersion,
+    ) -> Result<(), Error> {
         let engine = self.clone();
         let deleted = self.detached(async move {
             transaction!(engine, |conn| {
                 renew_generation(conn, &scope).await?;
-                lock(conn, &scope, id).await?;
+                lock(conn, &scope, id, &expected).await?;
                 delete_subscription(conn, id, scope.now).await?;
                 Ok(())
             })
@@ -124,21 +139,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives a subscription a new secret. Pushes are signed with the old secrets too for
-    /// `overlap_seconds`.
-    pub async fn rotate_secret(
+    /// Gives a subscription a new secret.
+    pub async fn rotate_subscription_secret(
         &self,
         scope: Scope,
         id: SubscriptionId,
-        secret: Secret,
-        overlap_seconds: f64,
+        expected: ExpectedVersion,
+        rotation: SecretRotation,
     ) -> Result<SubscriptionRow, Error> {
         let engine = self.clone();
         let row = self.detached(async move {
             transaction!(engine, |conn| {
                 renew_generation(conn, &scope).await?;
-                let row = lock(conn, &scope, id).await?;
-                replace_secret(conn, id, &secret.as_text(), overlap_seconds, scope.now).await?;
+                let row = lock(conn, &scope, id, &expected).await?;
+                let SecretRotation { secret, overlap_seconds } = &rotation;
+                replace_secret(conn, id, &secret.as_text(), *overlap_seconds, scope.now).await?;
                 if count_secrets(conn, id).await? > limits::SECRETS {
                     return Err(Error::TooManySecrets(limits::SECRETS));
                 }
@@ -243,8 +258,16 @@ impl Engine {
     }
 }
 
-async fn lock(conn: &mut AsyncPgConnection, scope: &Scope, id: SubscriptionId) -> Result<SubscriptionRow, Error> {
-    lock_subscription(conn, scope, id).await?.ok_or(Error::SubscriptionNotFound(id))
+/// Locks a subscription. Returns an error if its version is not one that the client expects. The version cannot
+/// change until the transaction ends.
+async fn lock(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    id: SubscriptionId,
+    expected: &ExpectedVersion,
+) -> Result<SubscriptionRow, Error> {
+    let row = lock_subscription(conn, scope, id).await?.ok_or(Error::SubscriptionNotFound(id))?;
+    if expected.includes(row.version) { Ok(row) } else { Err(Error::VersionMismatch { id, version: row.version }) }
 }
 
 fn state_of(row: &SubscriptionRow) -> SubscriptionState<'_> {
@@ -256,21 +279,22 @@ fn state_of(row: &SubscriptionRow) -> SubscriptionState<'_> {
     }
 }
 
-/// Parses the specification that results from the present fields of a subscription and the given ones, which
-/// replace them.
-fn read_spec(
-    mut fields: Map<String, Value>,
-    mut given: Map<String, Value>,
-) -> Result<(SubscriptionSpec, RawJson), Error> {
-    let masks = headers::unmask(&mut given, &fields);
-    fields.extend(given);
-    let spec = match (SubscriptionSpec::parse(&fields), masks) {
-        (Ok(spec), Ok(())) => spec,
-        (parsed, masks) => {
-            let errors = [masks.err(), parsed.err()].into_iter().flatten().flatten();
-            return Err(Error::Invalid(errors.collect()));
-        }
-    };
+/// Returns the present fields of a subscription with the given ones in their place. Headers are merged by name,
+/// because a client cannot read the values that it wants to keep.
+fn merge(mut present: Map<String, Value>, mut given: Map<String, Value>) -> Map<String, Value> {
+    if let (Some(Value::Object(kept)), Some(Value::Object(changes))) =
+        (present.get_mut("headers"), given.get_mut("headers"))
+    {
+        let mut merged = std::mem::take(kept);
+        headers::merge(&mut merged, std::mem::take(changes));
+        *changes = merged;
+    }
+    present.extend(given);
+    present
+}
+
+fn read_spec(fields: &Map<String, Value>) -> Result<(SubscriptionSpec, RawJson), Error> {
+    let spec = SubscriptionSpec::parse(fields).map_err(Error::Invalid)?;
     let json = RawJson::of(&spec.to_json()).map_err(|error| Error::Internal(error.to_string()))?;
     Ok((spec, json))
 }

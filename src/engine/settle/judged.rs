@@ -138,8 +138,9 @@ fn carry_out(engine: &Engine, changes: &mut ChangeSet, call: &SettleCall) -> Res
 
 /// Returns the new end of a lease. Without a length, a lease is not shortened: the worker may have
 /// claimed it for longer than the default.
-fn extended_lease(delivery: &Delivery, lease_seconds: Option<i32>, now: DateTime<Utc>) -> DateTime<Utc> {
-    let until = now + TimeDelta::seconds(i64::from(lease_seconds.unwrap_or(limits::DEFAULT_LEASE_SECONDS)));
+fn extended_lease(delivery: &Delivery, lease_seconds: Option<f64>, now: DateTime<Utc>) -> DateTime<Utc> {
+    let seconds = lease_seconds.unwrap_or(limits::DEFAULT_LEASE_SECONDS as f64);
+    let until = now + TimeDelta::microseconds((seconds * 1e6).round() as i64);
     match lease_seconds {
         Some(_) => until,
         None => delivery.lease_expires_at.map_or(until, |current| current.max(until)),

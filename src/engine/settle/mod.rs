@@ -55,7 +55,7 @@ pub enum Settlement {
     /// Extends the lease.
     Heartbeat {
         /// The length of the lease from now. `None` means the default, but never shortens the lease.
-        lease_seconds: Option<i32>,
+        lease_seconds: Option<f64>,
         progress: Option<RawJson>,
     },
     Complete(Report),

@@ -15,7 +15,7 @@ use crate::domain::status::Status;
 use crate::store::lists::dead_letters::DeadLetterFilter;
 use crate::store::lists::events::EventFilter;
 use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
-use crate::store::lists::pages::IdRow;
+use crate::store::lists::pages::{IdRow, Page};
 use crate::store::lists::pushes::PushFilter;
 use crate::store::statement::statement;
 
@@ -44,6 +44,13 @@ pub struct Walk {
     pub limit: i64,
     /// The maximum number of rows to read.
     pub scan: i64,
+}
+
+impl Walk {
+    fn page(&self) -> Page {
+        let Walk { after, limit, scan, .. } = *self;
+        Page { descending: false, after: Some(after), limit, scan }
+    }
 }
 
 /// The result of a search.
@@ -213,14 +220,14 @@ fn event_rows<'a>(
     );
     match (&filter.correlation_id, unhappy) {
         (Some(correlation_id), _) => {
-            let range = IndexRange { column: "e.correlation_id", id: "e.id", descending: false };
+            let range = IndexRange { column: "e.correlation_id", id: "e.id" };
             let query = select(query, &range, EVENT_COLUMNS, &from_events, walk);
-            along(query.and_range::<Text, _>(&range, correlation_id.clone(), Some(walk.after)), &range)
+            along(query.and_range::<Text, _>(&range, correlation_id.clone(), &walk.page()), &range, walk)
         }
         (None, Some(status)) => {
-            let range = IndexRange { column: "d.unhappy_status", id: "d.id", descending: false };
+            let range = IndexRange { column: "d.unhappy_status", id: "d.id" };
             let query = select(query, &range, EVENT_COLUMNS, &from_unhappy, walk);
-            along(query.and_range::<Text, _>(&range, status.as_str(), Some(walk.after)), &range)
+            along(query.and_range::<Text, _>(&range, status.as_str(), &walk.page()), &range, walk)
         }
         (None, None) => by_id(query, "e.id", EVENT_COLUMNS, &from_events, walk),
     }
@@ -234,7 +241,7 @@ fn held_rows(query: FilteredQuery<'_>, walk: Walk) -> FilteredQuery<'_> {
             "SELECT w.id, w.id AS range_key, {EVENT_COLUMNS} FROM (SELECT DISTINCT watched.id \
              FROM waybill.lease_watch, unnest(delivery_ids) AS watched(id) WHERE true"
         ))
-        .and::<BigInt, _>("watched.id >", walk.after)
+        .and_page("watched.id", &walk.page())
         .and::<BigInt, _>("watched.id <=", walk.until)
         .sql(" ORDER BY watched.id LIMIT ")
         .bind::<BigInt, _>(walk.scan)
@@ -261,18 +268,18 @@ fn push_rows<'a>(
             .sql(&format!(
                 " AND subscription_id IS NOT NULL OFFSET 0) d CROSS JOIN LATERAL {EVENT_OF_DELIVERY} WHERE true"
             ))
-            .and::<BigInt, _>("d.id >", walk.after)
-            .and::<BigInt, _>("d.id <=", walk.until)
+            .and_page("d.id", &walk.page())
+        .and::<BigInt, _>("d.id <=", walk.until)
             .sql(" ORDER BY d.id"),
         (None, Some(subscription_id), _) => {
-            let range = IndexRange { column: "d.subscription_id", id: "d.id", descending: false };
+            let range = IndexRange { column: "d.subscription_id", id: "d.id" };
             let query = select(query, &range, PUSH_COLUMNS, &from, walk);
-            along(query.and_range::<BigInt, _>(&range, subscription_id, Some(walk.after)), &range)
+            along(query.and_range::<BigInt, _>(&range, subscription_id, &walk.page()), &range, walk)
         }
         (None, None, Some(status)) => {
-            let range = IndexRange { column: "d.unhappy_status", id: "d.id", descending: false };
+            let range = IndexRange { column: "d.unhappy_status", id: "d.id" };
             let query = select(query, &range, PUSH_COLUMNS, &from, walk).sql(" AND d.subscription_id IS NOT NULL");
-            along(query.and_range::<Text, _>(&range, status.as_str(), Some(walk.after)), &range)
+            along(query.and_range::<Text, _>(&range, status.as_str(), &walk.page()), &range, walk)
         }
         (None, None, None) => by_id(query, "d.id", PUSH_COLUMNS, &from, walk),
     }
@@ -284,9 +291,9 @@ fn dead_letter_rows<'a>(query: FilteredQuery<'a>, filter: &DeadLetterFilter, wal
         (None, Some(subscription_id)) => ("l.subscription_id", subscription_id.0),
         (None, None) => return by_id(query, "l.id", DEAD_LETTER_COLUMNS, "waybill.dead_letters l", walk),
     };
-    let range = IndexRange { column, id: "l.id", descending: false };
+    let range = IndexRange { column, id: "l.id" };
     let query = select(query, &range, DEAD_LETTER_COLUMNS, "waybill.dead_letters l", walk);
-    along(query.and_range::<BigInt, _>(&range, value, Some(walk.after)), &range)
+    along(query.and_range::<BigInt, _>(&range, value, &walk.page()), &range, walk)
 }
 
 fn select<'a>(
@@ -296,21 +303,21 @@ fn select<'a>(
     from: &str,
     walk: Walk,
 ) -> FilteredQuery<'a> {
-    let IndexRange { column, id, .. } = range;
+    let IndexRange { column, id } = range;
     query
         .sql(&format!("SELECT {id}, {column} AS range_key, {columns} FROM {from} WHERE true"))
         .and::<BigInt, _>(&format!("{id} <="), walk.until)
 }
 
 /// Appends the order of an index range.
-fn along<'a>(query: FilteredQuery<'a>, range: &IndexRange) -> FilteredQuery<'a> {
-    query.sql(&format!(" ORDER BY {}", range.order()))
+fn along<'a>(query: FilteredQuery<'a>, range: &IndexRange, walk: Walk) -> FilteredQuery<'a> {
+    query.sql(&format!(" ORDER BY {}", range.order(&walk.page())))
 }
 
 fn by_id<'a>(query: FilteredQuery<'a>, id: &str, columns: &str, from: &str, walk: Walk) -> FilteredQuery<'a> {
     query
         .sql(&format!("SELECT {id}, {id} AS range_key, {columns} FROM {from} WHERE true"))
-        .and::<BigInt, _>(&format!("{id} >"), walk.after)
+        .and_page(id, &walk.page())
         .and::<BigInt, _>(&format!("{id} <="), walk.until)
         .sql(&format!(" ORDER BY {id}"))
 }

@@ -14,7 +14,7 @@ use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
-use crate::store::lists::pages::{IdRow, page_end};
+use crate::store::lists::pages::{IdRow, Page, page_end};
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
 
@@ -36,13 +36,15 @@ pub struct DeadLetterRow {
     #[diesel(sql_type = Nullable<Text>)]
     pub detail: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
-    pub moved_by: Option<String>,
+    pub actor: Option<String>,
     #[diesel(sql_type = Timestamptz)]
     pub created_at: DateTime<Utc>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub replayed_at: Option<DateTime<Utc>>,
     #[diesel(sql_type = Nullable<Text>)]
-    pub replayed_by: Option<String>,
+    pub replay_actor: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub replay_reason: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub replay_config: Option<String>,
 }
@@ -73,7 +75,7 @@ pub struct DeadLetterFilter {
     pub since: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub replayed: Option<bool>,
 }
 
@@ -93,42 +95,28 @@ impl DeadLetterFilter {
             (None, Some(subscription_id)) => ("l.subscription_id", subscription_id.0),
             (None, None) => return None,
         };
-        Some((IndexRange { column, id: "l.id", descending: false }, value))
+        Some((IndexRange { column, id: "l.id" }, value))
     }
 
-    fn order(&self) -> String {
-        self.index_range().map_or("l.id".to_owned(), |(range, _)| range.order())
+    fn order(&self, page: &Page) -> String {
+        self.index_range().map_or_else(|| format!("l.id {}", page.direction()), |(range, _)| range.order(page))
     }
-}
-
-/// The part of a list to read.
-#[derive(Debug, Clone, Copy)]
-pub struct Range {
-    /// The first row has a higher id.
-    pub after: i64,
-    /// The highest id to return.
-    pub until: i64,
-    /// The maximum number of rows to return.
-    pub limit: i64,
-    /// The maximum number of rows to read for a filter without an index.
-    pub scan: i64,
 }
 
 const COLUMNS: &str = "l.id, l.delivery_id, l.event_id, l.subscription_id, l.subscription_version, l.reason, l.detail, \
-     l.moved_by, l.created_at, l.replayed_at, l.replayed_by, l.replay_config";
+     l.actor, l.created_at, l.replayed_at, l.replay_actor, l.replay_reason, l.replay_config";
 
-/// Returns a page of dead letters in the order of ids, and the position of the next page if there may
-/// be more.
+/// Returns a page of dead letters, and the position of the next page if there may be more.
 pub async fn list_dead_letters(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     filter: &DeadLetterFilter,
-    range: Range,
+    page: Page,
 ) -> QueryResult<(Vec<DeadLetterRow>, Option<i64>)> {
-    let scan_end = scan_end(conn, scope, filter, range).await?;
-    let statement = filtered(COLUMNS, scope, filter, range, scan_end);
-    let rows: Vec<DeadLetterRow> = statement.load(conn, &filter.order(), 0, range.limit).await?;
-    let next = page_end(&rows, range.limit, |row| row.id).or(scan_end);
+    let scan_end = scan_end(conn, scope, filter, page).await?;
+    let statement = filtered(COLUMNS, scope, filter, page, scan_end);
+    let rows: Vec<DeadLetterRow> = statement.load(conn, &filter.order(&page), 0, page.limit).await?;
+    let next = page_end(&rows, page.limit, |row| row.id).or(scan_end);
     Ok((rows, next))
 }
 
@@ -137,23 +125,23 @@ async fn scan_end(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     filter: &DeadLetterFilter,
-    range: Range,
+    page: Page,
 ) -> QueryResult<Option<i64>> {
     if !filter.needs_scan() {
         return Ok(None);
     }
-    let rows: Vec<IdRow> = indexed("l.id", scope, filter, range).load(conn, &filter.order(), range.scan - 1, 1).await?;
+    let rows: Vec<IdRow> =
+        indexed("l.id", scope, filter, page).load(conn, &filter.order(&page), page.scan - 1, 1).await?;
     Ok(rows.last().map(|row| row.id))
 }
 
 /// Returns the query with the conditions that an index serves.
-fn indexed<'a>(columns: &str, scope: &Scope, filter: &'a DeadLetterFilter, range: Range) -> FilteredQuery<'a> {
+fn indexed<'a>(columns: &str, scope: &Scope, filter: &'a DeadLetterFilter, page: Page) -> FilteredQuery<'a> {
     let statement = FilteredQuery::new(format!("SELECT {columns} FROM waybill.dead_letters l WHERE true"))
-        .and::<Integer, _>("l.namespace_id =", scope.namespace)
-        .and::<BigInt, _>("l.id <=", range.until);
+        .and::<Integer, _>("l.namespace_id =", scope.namespace);
     let statement = match filter.index_range() {
-        Some((index, value)) => statement.and_range::<BigInt, _>(&index, value, Some(range.after)),
-        None => statement.and::<BigInt, _>("l.id >", range.after),
+        Some((index, value)) => statement.and_range::<BigInt, _>(&index, value, &page),
+        None => statement.and_page("l.id", &page),
     };
     match (filter.event_id, filter.subscription_id) {
         (Some(_), Some(subscription_id)) => statement.and::<BigInt, _>("l.subscription_id =", subscription_id),
@@ -166,12 +154,12 @@ fn filtered<'a>(
     columns: &str,
     scope: &Scope,
     filter: &'a DeadLetterFilter,
-    range: Range,
+    page: Page,
     scan_end: Option<i64>,
 ) -> FilteredQuery<'a> {
-    let mut statement = indexed(columns, scope, filter, range);
+    let mut statement = indexed(columns, scope, filter, page);
     if let Some(end) = scan_end {
-        statement = statement.and::<BigInt, _>("l.id <=", end);
+        statement = statement.and::<BigInt, _>(&format!("l.id {}", page.up_to()), end);
     }
     if let Some(reason) = &filter.reason {
         statement = statement.and::<Text, _>("l.reason =", reason.as_str());

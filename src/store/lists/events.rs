@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
-use crate::store::lists::pages::{IdRow, page_end};
+use crate::store::lists::pages::{IdRow, Page, page_end};
 use crate::store::tables::event_columns::{EventColumns, EventRow, WorkColumns};
 
 /// A filter for events. Its fields are named as in the API.
@@ -57,41 +57,30 @@ impl EventFilter {
     }
 }
 
-/// The page of a list to read.
-#[derive(Debug, Clone, Copy)]
-pub struct Page {
-    /// Whether the newest event comes first.
-    pub descending: bool,
-    /// The id behind which the page begins. `None` means the beginning of the list.
-    pub after: Option<i64>,
-    /// The number of rows to skip.
-    pub offset: i64,
-    /// The maximum number of rows to return.
-    pub limit: i64,
-    /// The maximum number of rows to read for a filter without an index.
-    pub scan: i64,
-}
-
 /// A page of events.
 #[derive(Debug)]
 pub struct EventPage {
-    /// The events, without payloads.
+    /// The events, without payload, progress and result.
     pub events: Vec<EventRow>,
-    /// The position of the next page, if there may be more events.
-    pub next: Option<i64>,
+    /// The position behind which the next page begins, if there may be more events.
+    pub end: Option<i64>,
     /// The number of matching events, counted within a bounded number of rows.
     pub total: i64,
     /// Whether `total` includes all matching events.
     pub total_is_exact: bool,
 }
 
-/// Returns the columns of an event and its state. Lists leave the payload out.
+/// The columns that may be large. Lists do not read them.
+const LARGE: [&str; 3] = ["payload", "progress", "result"];
+
+/// Returns the columns of an event and its state, with null for those that lists leave out.
 fn rows() -> String {
-    let event = EventColumns::NAMES.iter().map(|name| match *name {
-        "payload" => "NULL::json AS payload".to_owned(),
-        name => format!("e.{name}"),
-    });
-    event.chain(WorkColumns::NAMES.iter().map(|name| format!("d.{name}"))).collect::<Vec<_>>().join(", ")
+    let column = |table: &str, name: &str| match LARGE.contains(&name) {
+        true => format!("NULL::json AS {name}"),
+        false => format!("{table}.{name}"),
+    };
+    let event = EventColumns::NAMES.iter().map(|name| column("e", name));
+    event.chain(WorkColumns::NAMES.iter().map(|name| column("d", name))).collect::<Vec<_>>().join(", ")
 }
 
 const IDS: &str = "e.id";
@@ -104,19 +93,20 @@ const FROM_EVENTS: &str =
 const FROM_UNHAPPY: &str = "(SELECT * FROM waybill.deliveries WHERE subscription_id IS NULL) d \
      CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.id OFFSET 0) e";
 
-/// Returns a page of events.
+/// Returns a page of events, after skipping `offset` of them.
 pub async fn list_events(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     filter: &EventFilter,
     page: Page,
+    offset: i64,
 ) -> QueryResult<EventPage> {
     let scan_end = scan_end(conn, scope, filter, page).await?;
     let events: Vec<EventRow> =
-        Listing::filtered(&rows(), scope, filter, page, scan_end).load(conn, page.offset, page.limit).await?;
-    let next = page_end(&events, page.limit, |row| row.event.id.0).or(scan_end);
+        Listing::filtered(&rows(), scope, filter, page, scan_end).load(conn, offset, page.limit).await?;
+    let end = page_end(&events, page.limit, |row| row.event.id.0).or(scan_end);
     let (total, total_is_exact) = count(conn, scope, filter, page).await?;
-    Ok(EventPage { events, next, total, total_is_exact })
+    Ok(EventPage { events, end, total, total_is_exact })
 }
 
 /// Returns the events `ids` without their payloads, ordered by id.
@@ -141,7 +131,7 @@ async fn count(
     filter: &EventFilter,
     page: Page,
 ) -> QueryResult<(i64, bool)> {
-    let whole = Page { after: None, offset: 0, ..page };
+    let whole = Page { after: None, ..page };
     let scan_end = scan_end(conn, scope, filter, whole).await?;
     let rows: Vec<IdRow> = Listing::filtered(IDS, scope, filter, whole, scan_end).load(conn, 0, page.scan + 1).await?;
     let counted = rows.len() as i64;
@@ -185,20 +175,20 @@ impl<'a> Listing<'a> {
             (None, Some(status)) => (FROM_UNHAPPY, "d.id", Some(("d.unhappy_status", status.as_str()))),
             (None, None) => (FROM_EVENTS, "e.id", None),
         };
-        let (direction, behind) = if page.descending { ("DESC", "<") } else { ("ASC", ">") };
         let statement = FilteredQuery::new(format!("SELECT {columns} FROM {from} WHERE true"))
             .and::<Integer, _>("e.namespace_id =", scope.namespace);
-        let by_id = format!("{id} {direction}");
-        match (narrowed, page.after) {
-            (Some((column, value)), after) => {
-                let range = IndexRange { column, id, descending: page.descending };
-                Listing { statement: statement.and_range::<Text, _>(&range, value, after), id, order: range.order() }
+        match narrowed {
+            Some((column, value)) => {
+                let range = IndexRange { column, id };
+                Listing {
+                    statement: statement.and_range::<Text, _>(&range, value, &page),
+                    id,
+                    order: range.order(&page),
+                }
             }
-            (None, Some(after)) => {
-                let statement = statement.and::<BigInt, _>(&format!("{id} {behind}"), after);
-                Listing { statement, id, order: by_id }
+            None => {
+                Listing { statement: statement.and_page(id, &page), id, order: format!("{id} {}", page.direction()) }
             }
-            (None, None) => Listing { statement, id, order: by_id },
         }
     }
 
@@ -206,7 +196,7 @@ impl<'a> Listing<'a> {
     fn filtered(columns: &str, scope: &Scope, filter: &'a EventFilter, page: Page, scan_end: Option<i64>) -> Self {
         let mut listing = Self::indexed(columns, scope, filter, page);
         if let Some(end) = scan_end {
-            listing = listing.and_id(if page.descending { ">=" } else { "<=" }, end);
+            listing = listing.and_id(page.up_to(), end);
         }
         if let Some(status) = filter.status {
             listing = listing.and::<Text, _>("d.status =", status.as_str());

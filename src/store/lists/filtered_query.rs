@@ -8,6 +8,8 @@ use diesel::sql_types::{BigInt, HasSqlType};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
+use crate::store::lists::pages::Page;
+
 /// A query under construction. Its text varies with the filter, so it must never be cached as a prepared
 /// statement.
 pub(crate) struct FilteredQuery<'a> {
@@ -20,18 +22,17 @@ pub(crate) struct FilteredQuery<'a> {
 /// The query selects a range and orders by both columns. With `column = value` and an order by id, the
 /// planner might walk all ids in search of these rows, since its statistics may not show how rare the
 /// value is.
+#[derive(Clone, Copy)]
 pub(crate) struct IndexRange {
     pub column: &'static str,
     pub id: &'static str,
-    /// Whether the highest id comes first.
-    pub descending: bool,
 }
 
 impl IndexRange {
-    /// Returns the `ORDER BY` expression that follows the index.
-    pub(crate) fn order(&self) -> String {
-        let IndexRange { column, id, descending } = self;
-        let direction = if *descending { "DESC" } else { "ASC" };
+    /// Returns the `ORDER BY` expression that follows the index, forwards or backwards.
+    pub(crate) fn order(&self, page: &Page) -> String {
+        let IndexRange { column, id } = self;
+        let direction = page.direction();
         format!("{column} {direction}, {id} {direction}")
     }
 }
@@ -70,16 +71,24 @@ impl<'a> FilteredQuery<'a> {
         self.sql(&format!(" AND {condition} ")).bind::<T, _>(value)
     }
 
-    /// Appends the conditions of an index range: rows with `value`, behind the id `after`.
-    pub(crate) fn and_range<T, V>(self, range: &IndexRange, value: V, after: Option<i64>) -> Self
+    /// Appends the condition that a row is behind the beginning of the page.
+    pub(crate) fn and_page(self, id: &str, page: &Page) -> Self {
+        match page.after {
+            Some(after) => self.and::<BigInt, _>(&format!("{id} {}", page.behind()), after),
+            None => self,
+        }
+    }
+
+    /// Appends the conditions of an index range: rows of the page with `value`.
+    pub(crate) fn and_range<T, V>(self, range: &IndexRange, value: V, page: &Page) -> Self
     where
         Pg: HasSqlType<T>,
         T: Send + 'a,
         V: ToSql<T, Pg> + Clone + Send + 'a,
     {
-        let IndexRange { column, id, descending } = range;
-        let (behind, within) = if *descending { ("<", ">=") } else { (">", "<=") };
-        let lower_bound = match after {
+        let IndexRange { column, id } = range;
+        let (behind, up_to) = (page.behind(), page.up_to());
+        let lower_bound = match page.after {
             Some(after) => self
                 .sql(&format!(" AND ({column}, {id}) {behind} ("))
                 .bind::<T, _>(value.clone())
@@ -88,7 +97,7 @@ impl<'a> FilteredQuery<'a> {
                 .sql(")"),
             None => self.and::<T, _>(&format!("{column} {behind}="), value.clone()),
         };
-        lower_bound.and::<T, _>(&format!("{column} {within}"), value)
+        lower_bound.and::<T, _>(&format!("{column} {up_to}"), value)
     }
 
     /// Runs the query. Skips `offset` rows and returns up to `limit` rows.

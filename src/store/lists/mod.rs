@@ -5,6 +5,7 @@ pub mod dead_letters;
 pub mod events;
 pub(crate) mod filtered_query;
 pub(crate) mod gauges;
-pub(crate) mod pages;
+pub mod log_entries;
+pub mod pages;
 pub mod pushes;
 pub(crate) mod tags;

@@ -1,7 +1,48 @@
-//! Helpers for pages of lists.
+//! Pages of lists.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::BigInt;
+
+/// The page of a list to read. Rows are in the order of ids.
+#[derive(Debug, Clone, Copy)]
+pub struct Page {
+    /// Whether the highest id comes first.
+    pub descending: bool,
+    /// The id behind which the page begins. `None` means the beginning of the list.
+    pub after: Option<i64>,
+    /// The maximum number of rows to return.
+    pub limit: i64,
+    /// The maximum number of rows to read for a filter without an index.
+    pub scan: i64,
+}
+
+impl Page {
+    /// Returns the comparison that holds for the ids behind an id.
+    pub(crate) fn behind(&self) -> &'static str {
+        if self.descending { "<" } else { ">" }
+    }
+
+    /// Returns the comparison that holds for the ids up to an id.
+    pub(crate) fn up_to(&self) -> &'static str {
+        if self.descending { ">=" } else { "<=" }
+    }
+
+    /// Returns the direction of the `ORDER BY` expression.
+    pub(crate) fn direction(&self) -> &'static str {
+        if self.descending { "DESC" } else { "ASC" }
+    }
+}
+
+/// The page of a list whose rows are in the order of their names.
+#[derive(Debug)]
+pub(crate) struct NamePage {
+    /// Whether the last name comes first.
+    pub descending: bool,
+    /// The name behind which the page begins. `None` means the beginning of the list.
+    pub after: Option<String>,
+    /// The maximum number of rows to return.
+    pub limit: i64,
+}
 
 /// A row that consists of an id.
 #[derive(Debug, QueryableByName)]

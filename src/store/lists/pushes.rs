@@ -15,7 +15,7 @@ use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::store::connection::cached::CachedExt;
 use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
-use crate::store::lists::pages::{IdRow, page_end};
+use crate::store::lists::pages::{IdRow, Page, page_end};
 use crate::store::statement::statement;
 use crate::store::tables::columns::StatusColumn;
 
@@ -103,16 +103,16 @@ enum Index {
     ById,
 }
 
-const OF_SUBSCRIPTION: IndexRange = IndexRange { column: "d.subscription_id", id: "d.id", descending: false };
-const UNHAPPY: IndexRange = IndexRange { column: "d.unhappy_status", id: "d.id", descending: false };
+const OF_SUBSCRIPTION: IndexRange = IndexRange { column: "d.subscription_id", id: "d.id" };
+const UNHAPPY: IndexRange = IndexRange { column: "d.unhappy_status", id: "d.id" };
 
 impl Index {
     /// Returns the `ORDER BY` expression for the order of ids that follows the index.
-    fn order(self) -> String {
+    fn order(self, page: &Page) -> String {
         match self {
-            Index::OfEvent(_) | Index::ById => "d.id".to_owned(),
-            Index::OfSubscription(_) => OF_SUBSCRIPTION.order(),
-            Index::Unhappy(_) => UNHAPPY.order(),
+            Index::OfEvent(_) | Index::ById => format!("d.id {}", page.direction()),
+            Index::OfSubscription(_) => OF_SUBSCRIPTION.order(page),
+            Index::Unhappy(_) => UNHAPPY.order(page),
         }
     }
 }
@@ -124,21 +124,72 @@ const COLUMNS: &str = "d.id, d.event_id, d.subscription_id, d.status, d.retry_co
 const JOIN_EVENT: &str =
     " CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE id = d.event_id OFFSET 0) e WHERE true";
 
-/// Returns a page of pushes in the order of ids, and the position of the next page if there may be more.
-/// A filter without an index reads at most `scan` rows.
+/// Returns a page of pushes, and the position of the next page if there may be more.
 pub async fn list_pushes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     filter: &PushFilter,
-    after: i64,
-    limit: i64,
-    scan: i64,
+    page: Page,
 ) -> QueryResult<(Vec<PushRow>, Option<i64>)> {
-    let scan_end = if filter.needs_scan() { scan_end(conn, scope, filter, after, scan).await? } else { None };
-    let mut statement = indexed(COLUMNS, JOIN_EVENT, scope, filter, after);
-    statement = statement.sql(" AND d.subscription_id IS NOT NULL");
+    let scan_end = scan_end(conn, scope, filter, page).await?;
+    let statement = filtered(scope, filter, page, scan_end);
+    let rows: Vec<PushRow> = statement.load(conn, &filter.index().order(&page), 0, page.limit).await?;
+    let next = page_end(&rows, page.limit, |row| row.id.0).or(scan_end);
+    Ok((rows, next))
+}
+
+/// Returns the first `limit` pushes of an event.
+pub async fn pushes_of_event(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    event_id: EventId,
+    limit: i64,
+) -> QueryResult<Vec<PushRow>> {
+    let filter = PushFilter { event_id: Some(event_id), ..PushFilter::default() };
+    let page = Page { descending: false, after: None, limit, scan: limit };
+    Ok(list_pushes(conn, scope, &filter, page).await?.0)
+}
+
+/// Returns the last id that a bounded scan may read, or `None` if it may read to the end of the table.
+async fn scan_end(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &PushFilter,
+    page: Page,
+) -> QueryResult<Option<i64>> {
+    if !filter.needs_scan() {
+        return Ok(None);
+    }
+    let statement = indexed("d.id", " WHERE true", scope, filter, page);
+    let rows: Vec<IdRow> = statement.load(conn, &filter.index().order(&page), page.scan - 1, 1).await?;
+    Ok(rows.last().map(|row| row.id))
+}
+
+/// Returns the query with the conditions that an index serves.
+fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, page: Page) -> FilteredQuery<'a> {
+    let select = format!("SELECT {columns} FROM ");
+    let statement = match filter.index() {
+        // `OFFSET 0` is a fence: without it the planner may walk all ids in search of these few.
+        Index::OfEvent(event_id) => {
+            FilteredQuery::new(format!("{select}(SELECT * FROM waybill.deliveries WHERE event_id = "))
+                .bind::<BigInt, _>(event_id)
+                .sql(" AND subscription_id IS NOT NULL OFFSET 0) d")
+        }
+        _ => FilteredQuery::new(format!("{select}waybill.deliveries d")),
+    };
+    let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", scope.namespace);
+    match filter.index() {
+        Index::OfSubscription(id) => statement.and_range::<BigInt, _>(&OF_SUBSCRIPTION, id, &page),
+        Index::Unhappy(status) => statement.and_range::<Text, _>(&UNHAPPY, status.as_str(), &page),
+        Index::OfEvent(_) | Index::ById => statement.and_page("d.id", &page),
+    }
+}
+
+/// Returns the query with all conditions, up to the end of the scan.
+fn filtered<'a>(scope: &Scope, filter: &PushFilter, page: Page, scan_end: Option<i64>) -> FilteredQuery<'a> {
+    let mut statement = indexed(COLUMNS, JOIN_EVENT, scope, filter, page).sql(" AND d.subscription_id IS NOT NULL");
     if let Some(end) = scan_end {
-        statement = statement.and::<BigInt, _>("d.id <=", end);
+        statement = statement.and::<BigInt, _>(&format!("d.id {}", page.up_to()), end);
     }
     if let (Some(_), Some(subscription_id)) = (filter.event_id, filter.subscription_id) {
         statement = statement.and::<BigInt, _>("d.subscription_id =", subscription_id);
@@ -152,53 +203,7 @@ pub async fn list_pushes(
     if let Some(until) = filter.until {
         statement = statement.and::<Timestamptz, _>("e.created_at <", until);
     }
-    let rows: Vec<PushRow> = statement.load(conn, &filter.index().order(), 0, limit).await?;
-    let next = page_end(&rows, limit, |row| row.id.0).or(scan_end);
-    Ok((rows, next))
-}
-
-/// Returns the first `limit` pushes of an event.
-pub async fn pushes_of_event(
-    conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    event_id: EventId,
-    limit: i64,
-) -> QueryResult<Vec<PushRow>> {
-    let filter = PushFilter { event_id: Some(event_id), ..PushFilter::default() };
-    Ok(list_pushes(conn, scope, &filter, 0, limit, limit).await?.0)
-}
-
-/// Returns the last id that a bounded scan may read, or `None` if it may read to the end of the table.
-async fn scan_end(
-    conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    filter: &PushFilter,
-    after: i64,
-    scan: i64,
-) -> QueryResult<Option<i64>> {
-    let rows: Vec<IdRow> =
-        indexed("d.id", " WHERE true", scope, filter, after).load(conn, &filter.index().order(), scan - 1, 1).await?;
-    Ok(rows.last().map(|row| row.id))
-}
-
-/// Returns the query with the conditions that an index serves.
-fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, after: i64) -> FilteredQuery<'a> {
-    let select = format!("SELECT {columns} FROM ");
-    let statement = match filter.index() {
-        // `OFFSET 0` is a fence: without it the planner may walk all ids in search of these few.
-        Index::OfEvent(event_id) => {
-            FilteredQuery::new(format!("{select}(SELECT * FROM waybill.deliveries WHERE event_id = "))
-                .bind::<BigInt, _>(event_id)
-                .sql(" AND subscription_id IS NOT NULL OFFSET 0) d")
-        }
-        _ => FilteredQuery::new(format!("{select}waybill.deliveries d")),
-    };
-    let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", scope.namespace);
-    match filter.index() {
-        Index::OfSubscription(id) => statement.and_range::<BigInt, _>(&OF_SUBSCRIPTION, id, Some(after)),
-        Index::Unhappy(status) => statement.and_range::<Text, _>(&UNHAPPY, status.as_str(), Some(after)),
-        Index::OfEvent(_) | Index::ById => statement.and::<BigInt, _>("d.id >", after),
-    }
+    statement
 }
 
 /// Returns a push, or `None` if there is none. The event's own delivery is not a push.

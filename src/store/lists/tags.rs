@@ -3,10 +3,11 @@
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Double, Integer, Nullable, Text, Timestamptz};
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::scope::Scope;
+use crate::store::lists::pages::NamePage;
 use crate::store::statement::statement;
 
 /// A tag and the state of its queue.
@@ -26,20 +27,20 @@ pub(crate) struct TagRow {
     pub workers: i64,
 }
 
-/// Returns a page of tags, ordered by name. Waiting events are counted up to `count_cap` + 1.
+/// Returns a page of tags in the order of their names. Waiting events are counted up to `count_cap` + 1.
 pub(crate) async fn list_tags(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
-    after: &str,
-    limit: i64,
+    page: &NamePage,
     count_cap: i64,
 ) -> QueryResult<Vec<TagRow>> {
     statement!("list_tags")
         .query()
         .bind::<Integer, _>(scope.namespace)
         .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .bind::<Text, _>(after)
-        .bind::<BigInt, _>(limit)
+        .bind::<Nullable<Text>, _>(page.after.as_deref())
+        .bind::<Bool, _>(page.descending)
+        .bind::<BigInt, _>(page.limit)
         .bind::<BigInt, _>(count_cap)
         .load(conn)
         .await

@@ -1,5 +1,5 @@
 -- :namespace_id int, :queues text[], :max_deliveries bigint, :window_sizes bigint[], :worker_ids text[],
--- :lease_seconds int[], :now timestamptz, :from_ranks smallint[], :from_seqs bigint[],
+-- :lease_seconds double precision[], :now timestamptz, :from_ranks smallint[], :from_seqs bigint[],
 -- :queue_lease_seconds int[], :subscription_ids bigint[], :subscription_versions int[], :max_bytes bigint,
 -- :small_payload_bytes bigint
 --

@@ -3,8 +3,8 @@
 -- Deletes up to :max_rows claim requests that were made more than :days days ago, the oldest first. A worker
 -- that repeats an older request gets a new claim.
 DELETE FROM waybill.claim_requests
-WHERE (namespace_id, worker_id, request_id) IN (
-    SELECT namespace_id, worker_id, request_id
+WHERE (namespace_id, worker_id, idempotency_key) IN (
+    SELECT namespace_id, worker_id, idempotency_key
     FROM waybill.claim_requests
     WHERE claimed_at < coalesce(:now, now()) - make_interval(hours => 24 * :days)
     ORDER BY claimed_at

@@ -1,4 +1,4 @@
--- :now timestamptz, :delivery_ids bigint[], :reasons text[], :moved_by text[]
+-- :now timestamptz, :delivery_ids bigint[], :reasons text[], :actors text[]
 --
 -- Stores abandoned pushes as dead letters, each with a snapshot of its event, its subscription and its
 -- attempts, as this transaction sees them. The snapshot of a replayed push has the payload and the settings
@@ -8,10 +8,10 @@
 -- entries of all pushes of the event. Partitions more than a day older than the event are not searched. The
 -- day of margin is for a database whose clock was set back.
 INSERT INTO waybill.dead_letters
-       (namespace_id, delivery_id, event_id, subscription_id, subscription_version, reason, detail, moved_by,
+       (namespace_id, delivery_id, event_id, subscription_id, subscription_version, reason, detail, actor,
         event, subscription, attempts, created_at)
 SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, coalesce(r.subscription_version, s.version),
-       t.reason, d.last_error, t.moved_by,
+       t.reason, d.last_error, t.actor,
        json_build_object(
            'id', e.id, 'title', e.title, 'event_type', e.event_type, 'tags', array_to_string(e.tags, ','),
            'labels', coalesce(e.labels, '{}'), 'payload', coalesce(r.payload, e.payload), 'ordering_key', e.ordering_key,
@@ -20,7 +20,7 @@ SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, coalesce(r.subscript
        coalesce(r.subscription, s.spec),
        a.attempts,
        coalesce(:now, now())
-FROM unnest(:delivery_ids, :reasons, :moved_by) AS t(delivery_id, reason, moved_by)
+FROM unnest(:delivery_ids, :reasons, :actors) AS t(delivery_id, reason, actor)
 CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE id = t.delivery_id OFFSET 0) d
 CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.event_id OFFSET 0) e
 CROSS JOIN LATERAL (SELECT version, spec FROM waybill.subscriptions WHERE id = d.subscription_id OFFSET 0) s
@@ -38,7 +38,7 @@ CROSS JOIN LATERAL (
                'duration_ms', l.execution_time_ms, 'status_code', l.status_code, 'error_kind', l.error_kind,
                'error', l.error_message, 'response_excerpt', l.response_excerpt,
                'subscription_version', l.subscription_version,
-               'next_due', to_char(l.next_retry_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+               'next_attempt_at', to_char(l.next_retry_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
            ORDER BY l.id), '[]') AS attempts
     FROM (
         SELECT * FROM waybill.event_log

@@ -1,22 +1,28 @@
--- :namespace_id int, :now timestamptz, :after text, :max_rows bigint, :count_cap bigint
+-- :namespace_id int, :now timestamptz, :after text, :descending boolean, :max_rows bigint, :count_cap bigint
 --
--- Returns a page of the tags that have waiting events, or workers that request them, ordered by name.
+-- Returns a page of the tags that have waiting events, or workers that request them, in the order of their
+-- names.
 --
 -- PostgreSQL has no skip scan from one distinct value of an index to the next. Recursive queries replace it:
 -- from one queue of `ready` to the next, and within a queue from one priority to the next. The first entry
--- of each priority is its oldest.
+-- of each priority is its oldest. The first row of `queues` is where the page begins, and is no queue of it.
 WITH RECURSIVE queues AS (
-    (SELECT queue FROM waybill.ready
-     WHERE namespace_id = :namespace_id AND queue > ('t:' || :after) COLLATE "C" AND queue < 't;' COLLATE "C"
-     ORDER BY queue LIMIT 1)
+    SELECT coalesce('t:' || :after, CASE WHEN :descending THEN 't;' ELSE 't:' END) COLLATE "C" AS queue
     UNION ALL
-    SELECT (SELECT r.queue FROM waybill.ready r
+    SELECT CASE
+        WHEN :descending THEN
+           (SELECT r.queue FROM waybill.ready r
+            WHERE r.namespace_id = :namespace_id AND r.queue < q.queue AND r.queue > 't:' COLLATE "C"
+            ORDER BY r.queue DESC LIMIT 1)
+        ELSE
+           (SELECT r.queue FROM waybill.ready r
             WHERE r.namespace_id = :namespace_id AND r.queue > q.queue AND r.queue < 't;' COLLATE "C"
             ORDER BY r.queue LIMIT 1)
+        END
     FROM queues q WHERE q.queue IS NOT NULL
 ),
 waiting AS (
-    SELECT substr(queue, 3) AS tag, queue FROM queues WHERE queue IS NOT NULL LIMIT :max_rows
+    SELECT substr(queue, 3) AS tag, queue FROM queues WHERE queue IS NOT NULL OFFSET 1 LIMIT :max_rows
 ),
 requested AS (
     SELECT tag COLLATE "C" AS tag, count(*) AS workers
@@ -27,8 +33,11 @@ requested AS (
 page AS (
     SELECT coalesce(w.tag, a.tag) AS tag, w.queue, coalesce(a.workers, 0) AS workers
     FROM waiting w FULL JOIN requested a ON a.tag = w.tag
-    WHERE coalesce(w.tag, a.tag) > :after COLLATE "C"
-    ORDER BY 1 LIMIT :max_rows
+    WHERE :after IS NULL
+       OR CASE WHEN :descending THEN coalesce(w.tag, a.tag) < :after COLLATE "C"
+               ELSE coalesce(w.tag, a.tag) > :after COLLATE "C" END
+    ORDER BY CASE WHEN NOT :descending THEN coalesce(w.tag, a.tag) END, tag DESC
+    LIMIT :max_rows
 )
 SELECT page.tag, counted.waiting, oldest.at AS oldest_at,
        extract(epoch FROM coalesce(:now, now()) - oldest.at)::float8 AS oldest_seconds,
@@ -55,4 +64,4 @@ CROSS JOIN LATERAL (
     )
     SELECT min(d.updated_at) AS at FROM ranks JOIN waybill.deliveries d ON d.id = ranks.delivery_id
 ) oldest
-ORDER BY page.tag
+ORDER BY CASE WHEN NOT :descending THEN page.tag END, page.tag DESC

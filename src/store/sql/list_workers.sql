@@ -1,6 +1,7 @@
--- :namespace_id int, :now timestamptz, :stale_seconds double precision, :after text, :max_rows bigint
+-- :namespace_id int, :now timestamptz, :stale_seconds double precision,
+-- :after text, :descending boolean, :max_rows bigint
 --
--- Returns a page of workers, ordered by name, with the deliveries that each holds. A worker that holds a
+-- Returns a page of workers, in the order of their names, with the deliveries that each holds. A worker that holds a
 -- delivery is included even if it has no row in `workers` yet.
 WITH held AS MATERIALIZED (
     SELECT DISTINCT d.worker_id, d.id, d.updated_at
@@ -32,6 +33,8 @@ SELECT coalesce(w.worker_id, h.worker_id) AS worker_id,
        coalesce(h.event_ids, '{}') AS event_ids
 FROM (SELECT * FROM waybill.workers WHERE namespace_id = :namespace_id) w
 FULL JOIN holders h ON h.worker_id = w.worker_id
-WHERE coalesce(w.worker_id, h.worker_id) > :after
-ORDER BY 1
+WHERE :after IS NULL
+   OR CASE WHEN :descending THEN coalesce(w.worker_id, h.worker_id) < :after
+           ELSE coalesce(w.worker_id, h.worker_id) > :after END
+ORDER BY CASE WHEN NOT :descending THEN coalesce(w.worker_id, h.worker_id) END, worker_id DESC
 LIMIT :max_rows

@@ -1,17 +1,17 @@
--- :now timestamptz, :delivery_ids bigint[], :dead_letter_ids bigint[], :replayed_by text[],
--- :configs text[], :payloads json[], :webhook_ids text[]
+-- :now timestamptz, :delivery_ids bigint[], :dead_letter_ids bigint[], :actors text[],
+-- :reasons text[], :configs text[], :payloads json[], :webhook_ids text[]
 --
 -- Closes the open dead letter of each delivery, which has just become pending again, and stores on the
 -- delivery which dead letter it replays. That is NULL for a plain retry, which must not use the settings of an
 -- earlier replay. The deliveries must be locked.
 WITH input AS MATERIALIZED (
-    SELECT * FROM unnest(:delivery_ids, :dead_letter_ids, :replayed_by, :configs, :payloads, :webhook_ids)
-         AS t(delivery_id, dead_letter_id, replayed_by, config, payload, webhook_id)
+    SELECT * FROM unnest(:delivery_ids, :dead_letter_ids, :actors, :reasons, :configs, :payloads, :webhook_ids)
+         AS t(delivery_id, dead_letter_id, actor, reason, config, payload, webhook_id)
 ),
 closed AS (
     UPDATE waybill.dead_letters l
-    SET replayed_at = coalesce(:now, now()), replayed_by = t.replayed_by, replay_config = coalesce(t.config, 'current'),
-        replay_payload = t.payload, replay_webhook_id = t.webhook_id
+    SET replayed_at = coalesce(:now, now()), replay_actor = t.actor, replay_reason = t.reason,
+        replay_config = coalesce(t.config, 'current'), replay_payload = t.payload, replay_webhook_id = t.webhook_id
     FROM input t
     WHERE l.delivery_id = t.delivery_id AND l.replayed_at IS NULL
 )

@@ -1,4 +1,4 @@
-//! Claims that a worker may repeat, identified by their `request_id`.
+//! Claims that a worker may repeat, identified by their `idempotency_key`.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -19,8 +19,8 @@ use crate::store::tables::schema::{claim_requests, deliveries, events};
 pub(crate) struct RequestKey<'a> {
     pub namespace: NamespaceId,
     pub worker_id: &'a str,
-    /// The worker's id for the request, the same in each repetition.
-    pub request_id: &'a str,
+    /// The worker's key for the request, the same in each repetition.
+    pub idempotency_key: &'a str,
 }
 
 /// The claims that the first call of a request received.
@@ -46,13 +46,13 @@ pub(crate) struct LockedRequest {
 
 /// Locks a request until the transaction ends, and returns the claims that it received before.
 /// Concurrent calls of the same request are serialised here. A request that has received nothing is not
-/// stored: idle workers send requests all day, each with a new id.
+/// stored: idle workers send requests all day, each with a new key.
 pub(crate) async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'_>) -> QueryResult<LockedRequest> {
     statement!("lock_claim_request")
         .query()
         .bind::<Integer, _>(key.namespace)
         .bind::<Text, _>(key.worker_id)
-        .bind::<Text, _>(key.request_id)
+        .bind::<Text, _>(key.idempotency_key)
         .cached()
         .execute(conn)
         .await?;
@@ -61,7 +61,7 @@ pub(crate) async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'
         .query()
         .bind::<Integer, _>(key.namespace)
         .bind::<Text, _>(key.worker_id)
-        .bind::<Text, _>(key.request_id)
+        .bind::<Text, _>(key.idempotency_key)
         .cached()
         .get_result(conn)
         .await
@@ -72,7 +72,7 @@ pub(crate) async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'
 /// Locks the row of a request. Returns whether call number `asks` is still the latest one.
 pub(crate) async fn is_last_ask(conn: &mut AsyncPgConnection, key: RequestKey<'_>, asks: i32) -> QueryResult<bool> {
     let last: Option<i32> = claim_requests::table
-        .find((key.namespace, key.worker_id, key.request_id))
+        .find((key.namespace, key.worker_id, key.idempotency_key))
         .select(claim_requests::asks)
         .for_update()
         .first(conn)
@@ -93,7 +93,7 @@ pub(crate) async fn remember_claim(
         .query()
         .bind::<Integer, _>(key.namespace)
         .bind::<Text, _>(key.worker_id)
-        .bind::<Text, _>(key.request_id)
+        .bind::<Text, _>(key.idempotency_key)
         .bind::<Array<BigInt>, _>(&claimed.delivery_ids)
         .bind::<Array<BigInt>, _>(&claimed.lease_ids)
         .bind::<Nullable<Timestamptz>, _>(now)

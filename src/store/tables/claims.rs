@@ -5,7 +5,7 @@ use diesel::deserialize::{self, QueryableByName};
 use diesel::pg::Pg;
 use diesel::row::NamedRow;
 
-use diesel::sql_types::{Array, BigInt, Integer, Nullable, SmallInt, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, SmallInt, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::{DeliveryId, SubscriptionId};
@@ -27,7 +27,7 @@ pub struct ClaimQuery<'a> {
     /// The worker of the first, the second, … delivery. No more deliveries are claimed than workers given.
     pub worker_ids: &'a [&'a str],
     /// The lease of the first, the second, … delivery.
-    pub lease_seconds: &'a [i32],
+    pub lease_seconds: &'a [f64],
     /// The lease in seconds of deliveries from each queue. It overrides `lease_seconds`; used for pushes.
     pub queue_leases: Option<&'a [i32]>,
     /// The subscription of each queue, and the version that it must have for its pushes to be claimed.
@@ -114,7 +114,7 @@ pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'
         .bind::<BigInt, _>(query.worker_ids.len() as i64)
         .bind::<Array<BigInt>, _>(query.windows)
         .bind::<Array<Text>, _>(query.worker_ids)
-        .bind::<Array<Integer>, _>(query.lease_seconds)
+        .bind::<Array<Double>, _>(query.lease_seconds)
         .bind::<Nullable<Timestamptz>, _>(query.scope.now)
         .bind::<Array<SmallInt>, _>(query.from.iter().map(|from| from.0).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(query.from.iter().map(|from| from.1).collect::<Vec<_>>())

@@ -20,7 +20,7 @@ pub struct NewDeadLetter {
     /// The reason, one of the closed list in the migration.
     pub reason: &'static str,
     /// The operator who moved the push to the dead letters, if any.
-    pub moved_by: Option<String>,
+    pub actor: Option<String>,
 }
 
 /// The statement behind [`insert_dead_letters`], public for the cost tests.
@@ -37,7 +37,7 @@ pub async fn insert_dead_letters(
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(new.iter().map(|letter| letter.delivery_id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(new.iter().map(|letter| letter.reason).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Text>>, _>(new.iter().map(|letter| letter.moved_by.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(new.iter().map(|letter| letter.actor.as_deref()).collect::<Vec<_>>())
         .cached()
         .execute(conn)
         .await
@@ -48,6 +48,10 @@ pub async fn insert_dead_letters(
 #[derive(Debug, Clone)]
 pub struct Revival {
     pub delivery_id: DeliveryId,
+    /// The operator who requested it, if known.
+    pub actor: Option<String>,
+    /// The reason that the operator gave.
+    pub reason: Option<String>,
     /// How to send it, if a dead letter is replayed. `None` for a plain retry.
     pub replay: Option<ReplayTerms>,
 }
@@ -57,8 +61,6 @@ pub struct Revival {
 pub struct ReplayTerms {
     /// The open dead letter of the delivery.
     pub dead_letter_id: i64,
-    /// The operator who requested the replay.
-    pub by: String,
     pub config: ReplayConfig,
     /// The edited payload, if it was edited.
     pub payload: Option<RawJson>,
@@ -80,7 +82,8 @@ pub async fn revive_dead_letters(
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Array<BigInt>, _>(revivals.iter().map(|revival| revival.delivery_id).collect::<Vec<_>>())
         .bind::<Array<Nullable<BigInt>>, _>(terms().map(|t| t.map(|t| t.dead_letter_id)).collect::<Vec<_>>())
-        .bind::<Array<Nullable<Text>>, _>(terms().map(|t| t.map(|t| t.by.as_str())).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(revivals.iter().map(|revival| revival.actor.as_deref()).collect::<Vec<_>>())
+        .bind::<Array<Nullable<Text>>, _>(revivals.iter().map(|revival| revival.reason.as_deref()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(terms().map(|t| t.map(|t| t.config.as_str())).collect::<Vec<_>>())
         .bind::<Array<Nullable<Json>>, _>(terms().map(|t| t.and_then(payload)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(terms().map(|t| t?.webhook_id.as_deref()).collect::<Vec<_>>())

@@ -6,7 +6,6 @@ use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::ids::{EventId, LeaseId};
 use crate::domain::json::RawJson;
-use crate::domain::status::Status;
 use crate::store::tables::columns::{JsonColumn, StatusColumn};
 use crate::store::tables::events::{LARGE_PAYLOAD, StoredEvent};
 use crate::store::tables::schema::deliveries;
@@ -125,7 +124,7 @@ pub struct EventRow {
 impl EventRow {
     /// Returns the row of an event that was just published, without reading it back.
     pub fn published(new: NewEvent, stored: &StoredEvent) -> Self {
-        let is_done = new.tags.is_empty() && stored.enqueued == 0;
+        let status = stored.status(&new);
         let labels = (!new.labels.is_empty()).then(|| RawJson::of(&new.labels).ok()).flatten();
         let event = EventColumns {
             id: stored.id,
@@ -145,8 +144,7 @@ impl EventRow {
             created_at: stored.created_at,
         };
         let work = WorkColumns {
-            // An event without workers and subscribers has nothing left to do.
-            status: StatusColumn(if is_done { Status::Completed } else { Status::Pending }),
+            status: StatusColumn(status),
             retry_count: 0,
             lease_id: LeaseId::NONE,
             due_at: stored.due_at,

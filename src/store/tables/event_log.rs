@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
-use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, NullableExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
@@ -14,7 +13,6 @@ use crate::domain::delivery::{LogLine, PushRecord};
 use crate::domain::ids::{DeliveryId, EventId, LeaseId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
-use crate::store::lists::pages::page_end;
 use crate::store::statement::statement;
 use crate::store::tables::columns::ActionColumn;
 use crate::store::tables::events::column_or_null;
@@ -167,62 +165,4 @@ pub(crate) async fn logs_of_event(
         .select(LogEntry::as_select())
         .load(conn)
         .await
-}
-
-/// A filter for log entries. Its fields are named as in the API.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LogFilter {
-    pub event_id: Option<EventId>,
-    pub worker_id: Option<String>,
-    pub action: Option<Action>,
-    pub since: Option<DateTime<Utc>>,
-}
-
-/// Returns a page of the event log in the order of ids, and the position of the next page if there may be
-/// more. A filter without an index is applied to at most `scan` rows.
-pub(crate) async fn list_logs(
-    conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    filter: &LogFilter,
-    after: i64,
-    limit: i64,
-    scan: i64,
-) -> QueryResult<(Vec<LogEntry>, Option<i64>)> {
-    let mut query = indexed(scope, filter, after).order(event_log::id).limit(limit);
-    let mut scan_end = None;
-    if filter.worker_id.is_some() || filter.action.is_some() {
-        scan_end = indexed(scope, filter, after)
-            .order(event_log::id)
-            .offset(scan - 1)
-            .limit(1)
-            .select(event_log::id)
-            .first(conn)
-            .await
-            .optional()?;
-        query = query.filter(event_log::id.le(scan_end.unwrap_or(i64::MAX)));
-    }
-    if let Some(worker_id) = &filter.worker_id {
-        query = query.filter(event_log::worker_id.eq(worker_id));
-    }
-    if let Some(action) = filter.action {
-        query = query.filter(event_log::action.eq(action.as_str()));
-    }
-    let entries: Vec<LogEntry> = query.select(LogEntry::as_select()).load(conn).await?;
-    let next = page_end(&entries, limit, |entry| entry.id).or(scan_end);
-    Ok((entries, next))
-}
-
-/// Returns the query with the conditions that an index serves.
-fn indexed(scope: &Scope, filter: &LogFilter, after: i64) -> event_log::BoxedQuery<'static, Pg> {
-    let mut query = event_log::table
-        .filter(event_log::namespace_id.eq(scope.namespace))
-        .filter(event_log::id.gt(after))
-        .into_boxed();
-    if let Some(event_id) = filter.event_id {
-        query = query.filter(event_log::event_id.eq(event_id));
-    }
-    if let Some(since) = filter.since {
-        query = query.filter(event_log::created_at.ge(since));
-    }
-    query
 }

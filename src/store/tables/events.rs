@@ -10,6 +10,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::event::NewEvent;
 use crate::domain::ids::{EventId, SubscriptionId};
 use crate::domain::scope::Scope;
+use crate::domain::status::Status;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::JsonParameter;
@@ -39,6 +40,14 @@ pub struct StoredEvent {
     /// The number of pushes that were created for the event.
     #[diesel(sql_type = Integer)]
     pub enqueued: i32,
+}
+
+impl StoredEvent {
+    /// Returns the first state of the event. Without workers and subscribers, it has nothing left to do.
+    pub fn status(&self, new: &NewEvent) -> Status {
+        let is_done = new.tags.is_empty() && self.enqueued == 0;
+        if is_done { Status::Completed } else { Status::Pending }
+    }
 }
 
 /// The pushes of events that are published together, as matched against the server's snapshot of the

@@ -6,6 +6,7 @@ use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, Selectable
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Json, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use serde::Serialize;
 
 use crate::domain::dead_letter::ReplayConfig;
 use crate::domain::ids::NamespaceId;
@@ -13,7 +14,7 @@ use crate::domain::json::RawJson;
 use crate::domain::operation::{OperationKind, OperationStatus};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
-use crate::store::lists::pages::IdRow;
+use crate::store::lists::pages::{IdRow, Page};
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::schema::operations;
@@ -107,33 +108,29 @@ pub(crate) async fn get_operation(
         .optional()
 }
 
-/// The page of the list of operations to read.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct OperationPage {
+/// A filter for the list of operations. Its fields are named as in the API.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct OperationListFilter {
     pub status: Option<OperationStatus>,
     pub kind: Option<OperationKind>,
-    /// Whether the newest operation comes first.
-    pub descending: bool,
-    /// The id behind which the page begins. `None` means the beginning of the list.
-    pub after: Option<i64>,
-    pub limit: i64,
 }
 
 /// Returns a page of operations in the order of ids.
 pub(crate) async fn list_operations(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
-    page: OperationPage,
+    filter: OperationListFilter,
+    page: Page,
 ) -> QueryResult<Vec<OperationRow>> {
     let mut query = operations::table
         .filter(operations::namespace_id.eq(scope.namespace))
         .limit(page.limit)
         .select(OperationRow::as_select())
         .into_boxed();
-    if let Some(status) = page.status {
+    if let Some(status) = filter.status {
         query = query.filter(operations::status.eq(status.as_str()));
     }
-    if let Some(kind) = page.kind {
+    if let Some(kind) = filter.kind {
         query = query.filter(operations::kind.eq(kind.as_str()));
     }
     query = match (page.after, page.descending) {

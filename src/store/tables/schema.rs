@@ -85,10 +85,10 @@ diesel::table! {
 
 diesel::table! {
     /// Claims that a worker may repeat.
-    waybill.claim_requests (namespace_id, worker_id, request_id) {
+    waybill.claim_requests (namespace_id, worker_id, idempotency_key) {
         namespace_id -> Integer,
         worker_id -> Text,
-        request_id -> Text,
+        idempotency_key -> Text,
         delivery_ids -> Array<BigInt>,
         lease_ids -> Array<BigInt>,
         asks -> Integer,
@@ -174,13 +174,14 @@ diesel::table! {
         subscription_version -> Integer,
         reason -> Text,
         detail -> Nullable<Text>,
-        moved_by -> Nullable<Text>,
+        actor -> Nullable<Text>,
         event -> Json,
         subscription -> Json,
         attempts -> Json,
         created_at -> Timestamptz,
         replayed_at -> Nullable<Timestamptz>,
-        replayed_by -> Nullable<Text>,
+        replay_actor -> Nullable<Text>,
+        replay_reason -> Nullable<Text>,
         replay_config -> Nullable<Text>,
         replay_payload -> Nullable<Json>,
         replay_webhook_id -> Nullable<Text>,

@@ -6,10 +6,12 @@ use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtensio
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use serde::Serialize;
 
 use crate::domain::ids::{DeliveryId, NamespaceId, SubscriptionId};
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
+use crate::store::lists::pages::Page;
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::schema::{subscription_secrets, subscriptions};
@@ -37,6 +39,12 @@ pub(crate) struct SubscriptionState<'a> {
     pub is_active: bool,
     /// Why the server deactivated it. `None` if the server did not.
     pub inactive_reason: Option<&'a str>,
+}
+
+/// A filter for subscriptions. Its fields are named as in the API.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct SubscriptionFilter {
+    pub is_active: Option<bool>,
 }
 
 /// Stores a new subscription.
@@ -134,19 +142,27 @@ pub(crate) async fn lock_existing_subscriptions(
         .await
 }
 
-/// Returns a page of subscriptions in the order of ids.
+/// Returns a page of subscriptions.
 pub(crate) async fn list_subscriptions(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
-    is_active: Option<bool>,
-    after: i64,
-    limit: i64,
+    filter: &SubscriptionFilter,
+    page: Page,
 ) -> QueryResult<Vec<SubscriptionRow>> {
-    let mut query = existing(scope.namespace).filter(subscriptions::id.gt(after)).into_boxed();
-    if let Some(is_active) = is_active {
+    let mut query = existing(scope.namespace).into_boxed();
+    if let Some(is_active) = filter.is_active {
         query = query.filter(subscriptions::is_active.eq(is_active));
     }
-    query.order(subscriptions::id).limit(limit).select(SubscriptionRow::as_select()).load(conn).await
+    query = match (page.after, page.descending) {
+        (Some(after), false) => query.filter(subscriptions::id.gt(after)),
+        (Some(after), true) => query.filter(subscriptions::id.lt(after)),
+        (None, _) => query,
+    };
+    query = match page.descending {
+        false => query.order(subscriptions::id),
+        true => query.order(subscriptions::id.desc()),
+    };
+    query.limit(page.limit).select(SubscriptionRow::as_select()).load(conn).await
 }
 
 /// Returns the number of subscriptions that have not been deleted.

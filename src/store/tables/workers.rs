@@ -3,12 +3,13 @@
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::lists::pages::NamePage;
 use crate::store::statement::statement;
 
 /// A call of a worker.
@@ -61,22 +62,22 @@ pub(crate) struct WorkerRow {
     pub event_ids: Vec<EventId>,
 }
 
-/// Returns a page of workers ordered by name. Each has up to 10 ids of the events that it holds, their
+/// Returns a page of workers in the order of their names. Each has up to 10 ids of the events that it holds, their
 /// number, and the number of those without a sign of life for `stale_seconds`.
 pub(crate) async fn list_workers(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     stale_seconds: f64,
-    after: &str,
-    limit: i64,
+    page: &NamePage,
 ) -> QueryResult<Vec<WorkerRow>> {
     statement!("list_workers")
         .query()
         .bind::<Integer, _>(scope.namespace)
         .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Double, _>(stale_seconds)
-        .bind::<Text, _>(after)
-        .bind::<BigInt, _>(limit)
+        .bind::<Nullable<Text>, _>(page.after.as_deref())
+        .bind::<Bool, _>(page.descending)
+        .bind::<BigInt, _>(page.limit)
         .load(conn)
         .await
 }

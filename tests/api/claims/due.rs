@@ -119,10 +119,10 @@ async fn a_server_with_one_connection_gets_past_expired_events() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_events_do_not_hide_claimable_events_from_a_claim_with_a_request_id() {
+async fn expired_events_do_not_hide_claimable_events_from_a_claim_with_an_idempotency_key() {
     let app = App::with_fixed_clock().await;
     let fresh = publish_behind_expired(&app).await;
-    let body = json!({"tags": "a", "worker_id": W1, "request_id": "r1"});
+    let body = json!({"tags": ["a"], "worker_id": W1, "idempotency_key": "r1"});
     assert_eq!(app.post("/events/claim", &body).await.expect(200).json()["events"][0]["id"], fresh);
     ledger::check(&app).await;
 }
@@ -143,7 +143,7 @@ async fn work_that_becomes_due_before_all_other_work_is_found_in_time() {
     app.publish(json!({"title": "soon", "tags": "soon", "delay_seconds": 5})).await;
     app.publish(json!({"title": "brief", "tags": "brief", "expires_at": in_seconds(&app, 5)})).await;
     app.settle_with(&failing, "fail", json!({"retry_after_seconds": 4})).await.expect(200);
-    app.settle_with(&held, "heartbeat", json!({"lease": 5})).await.expect(200);
+    app.settle_with(&held, "heartbeat", json!({"lease_seconds": 5})).await.expect(200);
     app.advance(5);
     assert_eq!((app.promote().await, app.expire().await, app.reap().await), (2, 1, 1));
 }

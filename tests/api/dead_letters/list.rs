@@ -1,9 +1,11 @@
 //! `GET /dead-letters`.
 
+use chrono::TimeDelta;
 use serde_json::{Value, json};
 use waybill::domain::ids::{EventId, NamespaceId, SubscriptionId};
 use waybill::domain::scope::Scope;
-use waybill::store::lists::dead_letters::{DeadLetterFilter, Range, list_dead_letters};
+use waybill::store::lists::dead_letters::{DeadLetterFilter, list_dead_letters};
+use waybill::store::lists::pages::Page;
 
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::records::{app_that_sends_nothing, one_attempt};
@@ -31,7 +33,10 @@ async fn dead_letters_are_filtered_by_event_subscription_reason_time_and_replay(
     assert_eq!(found("reason=exhausted".into()).await, [first]);
     assert_eq!(found("reason=terminal".into()).await, [second]);
     let since = app.now().format("%Y-%m-%dT%H:%M:%SZ");
+    let later = (app.now() + TimeDelta::hours(1)).format("%Y-%m-%dT%H:%M:%SZ");
     assert_eq!(found(format!("since={since}")).await, [second]);
+    assert_eq!(found(format!("until={since}")).await, [first]);
+    assert_eq!(found(format!("since={since}&until={later}&event_id={first}")).await, [0; 0]);
     let letter = app.open_dead_letter(first).await;
     app.replay(&letter["id"], json!({})).await.expect(200);
     assert_eq!(found("replayed=true".into()).await, [first]);
@@ -47,27 +52,24 @@ async fn a_list_of_dead_letters_is_paged_and_leaves_out_events_and_attempts() {
     for n in 0..5 {
         give_up(&app, n).await;
     }
-    let mut seen = Vec::new();
-    let mut after = app.cursor(0);
-    loop {
-        let page = app.get(&format!("/dead-letters?limit=2&after={after}")).await.expect(200).json();
-        let letters = page["dead_letters"].as_array().unwrap().clone();
-        assert!(letters.iter().all(|letter| letter.get("event").is_none() && letter.get("attempts").is_none()));
-        seen.extend(ids(&letters));
-        match page["next"].as_str() {
-            Some(next) => after = next.to_owned(),
-            None => break,
-        }
+    let page = app.get("/dead-letters?limit=2").await.expect(200).json();
+    let letters = page["dead_letters"].as_array().unwrap();
+    assert!(letters.iter().all(|letter| letter.get("event").is_none() && letter.get("attempts").is_none()));
+    let all = ids(&app.dead_letters("").await);
+    assert_eq!(all.len(), 5);
+    assert!(all.is_sorted(), "{all:?}");
+    let backwards: Vec<i64> = all.iter().rev().copied().collect();
+    for filter in ["", "&reason=manual"] {
+        let list = format!("/dead-letters?limit=2{filter}");
+        assert_eq!(app.walk_ids(&list).await.concat(), all, "{filter}");
+        assert_eq!(app.walk_ids(&format!("{list}&order=desc")).await.concat(), backwards, "{filter}");
     }
-    assert_eq!(seen.len(), 5);
-    assert!(seen.is_sorted(), "{seen:?}");
 }
 
 async fn give_up(app: &App, n: i64) -> i64 {
     let event = app.publish_typed("order.paid", json!(n)).await;
     let id = app.only_delivery(event).await;
-    let body = json!({"by": "night shift", "reason": "a test"});
-    app.post(&format!("/deliveries/{id}/dead-letter"), &body).await.expect(200);
+    app.dead_letter(id, "a_test").await.expect(200);
     event
 }
 
@@ -87,16 +89,18 @@ async fn a_dead_letter_filter_without_an_index_reads_a_bounded_number_of_rows() 
     let page = app.get("/dead-letters?reason=manual").await.expect(200).json();
     assert_eq!(page["dead_letters"][0]["event_id"], event);
     let end = page["next"].as_str().expect("there may be more");
-    let page = app.get(&format!("/dead-letters?reason=manual&after={end}")).await.expect(200).json();
+    let page = app.get_after("/dead-letters?reason=manual", end).await.expect(200).json();
     assert_eq!((&page["dead_letters"], &page["next"]), (&json!([]), &Value::Null));
+    let newest_first = app.walk("/dead-letters?reason=manual&order=desc", "event_id").await;
+    assert_eq!(newest_first, [vec![], vec![json!(event)]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_filters_of_dead_letters_are_named() {
     let app = App::start().await;
-    app.get("/dead-letters?reason=bored&since=yesterday&replayed=maybe&colour=red")
+    app.get("/dead-letters?reason=bored&since=yesterday&until=today&replayed=maybe&order=up&colour=red")
         .await
-        .names(&["reason", "since", "replayed", "colour"]);
+        .names(&["reason", "since", "until", "replayed", "order", "colour"]);
 }
 
 /// The planner's statistics over two subscriptions do not tell it that one of them is quiet.
@@ -112,17 +116,19 @@ async fn a_few_dead_letters_of_a_quiet_subscription_are_found_cheaply_beside_a_b
          ANALYZE waybill.dead_letters";
     database::execute(&app.url, history).await;
     let any = DeadLetterFilter::default;
-    let range = Range { after: 0, until: i64::MAX, limit: 20, scan: 500 };
     for (filter, expected) in [
         (DeadLetterFilter { subscription_id: Some(SubscriptionId(7)), ..any() }, 5),
         (DeadLetterFilter { subscription_id: Some(SubscriptionId(8)), ..any() }, 20),
         (DeadLetterFilter { event_id: Some(EventId(2)), ..any() }, 5),
         (DeadLetterFilter { event_id: Some(EventId(2)), subscription_id: Some(SubscriptionId(7)), ..any() }, 5),
     ] {
-        let list =
-            async |conn: &mut _| list_dead_letters(conn, &Scope::new(NamespaceId::DEFAULT, None), &filter, range).await;
-        let ((rows, _), buffers) = app.buffers_of(list).await;
-        assert_eq!(rows.len(), expected, "{filter:?}");
-        assert!(buffers < 60, "{buffers} buffers for {filter:?}");
+        for descending in [false, true] {
+            let page = Page { descending, after: None, limit: 20, scan: 500 };
+            let scope = Scope::new(NamespaceId::DEFAULT, None);
+            let list = async |conn: &mut _| list_dead_letters(conn, &scope, &filter, page).await;
+            let ((rows, _), buffers) = app.buffers_of(list).await;
+            assert_eq!(rows.len(), expected, "{filter:?}");
+            assert!(buffers < 60, "{buffers} buffers for {filter:?}, descending: {descending}");
+        }
     }
 }

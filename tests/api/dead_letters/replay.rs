@@ -6,7 +6,7 @@ use waybill::background::subscription_drainer;
 
 use crate::support::receiver::Receiver;
 use crate::support::records::{app_that_sends_nothing, one_attempt};
-use crate::support::{App, ledger};
+use crate::support::{App, Reply, ledger};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_letter_is_replayed_once_and_the_replay_is_recorded() {
@@ -14,14 +14,19 @@ async fn a_dead_letter_is_replayed_once_and_the_replay_is_recorded() {
     app.subscribe(&receiver.url("/hook"), one_attempt()).await;
     let event = app.publish_and_fail(&receiver, "order.paid", json!(1)).await;
     let letter = app.open_dead_letter(event).await;
-    let replayed = app.replay(&letter["id"], json!({})).await.expect(200).json();
-    assert_eq!((&replayed["replayed_by"], &replayed["replay_config"]), (&json!("an operator"), &json!("current")));
-    assert!(replayed["replayed_at"].is_string());
+    let order = json!({"reason": "the receiver is mended"});
+    let replay = app.replay(&letter["id"], order.clone()).await.expect(200).json()["replay"].clone();
+    assert!(replay["replayed_at"].is_string(), "{replay}");
+    let expected = json!({
+        "replayed_at": replay["replayed_at"], "actor": null, "config": "current", "reason": order["reason"],
+    });
+    assert_eq!(replay, expected);
+    assert_eq!(app.dead_letters("replayed=true").await[0]["replay"], expected);
     let delivery = app.until_delivery(letter["delivery_id"].as_i64().unwrap(), "COMPLETED").await;
     assert_eq!(delivery["replay_of"], letter["id"]);
     let event = app.event(event).await;
     let line = &event["logs"][3];
-    assert_eq!((&line["action"], &line["reason"]), (&json!("REPLAYED"), &json!("an operator")));
+    assert_eq!((&line["action"], &line["reason"]), (&json!("REPLAYED"), &order["reason"]));
     assert_eq!(event["status"], "COMPLETED");
     app.replay(&letter["id"], json!({})).await.problem(409, "not_replayable");
     assert_eq!(receiver.count(), 2);
@@ -51,8 +56,7 @@ async fn a_dead_letter_that_was_retried_or_whose_subscription_is_deleted_cannot_
     for n in 0..2 {
         let event = app.publish_typed("order.paid", json!(n)).await;
         let id = app.only_delivery(event).await;
-        let body = json!({"by": "night shift", "reason": "a test"});
-        app.post(&format!("/deliveries/{id}/dead-letter"), &body).await.expect(200);
+        app.dead_letter(id, "a_test").await.expect(200);
         letters.push(app.open_dead_letter(event).await);
     }
     let retried = letters[0]["delivery_id"].as_i64().unwrap();
@@ -85,8 +89,24 @@ async fn a_failed_push_that_was_cancelled_to_unblock_its_key_can_be_replayed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_fields_of_a_replay_are_named() {
     let app = App::start().await;
-    app.post("/dead-letters/1/replay", &json!({})).await.names(&["by"]);
-    let wrong = json!({"by": 1, "config": "latest", "new_webhook_id": "yes", "colour": "red"});
-    app.post("/dead-letters/1/replay", &wrong).await.names(&["by", "config", "new_webhook_id", "colour"]);
+    let wrong = json!({"reason": 1, "config": "latest", "new_webhook_id": "yes", "by": "me"});
+    app.replay(&json!(1), wrong).await.names(&["reason", "config", "new_webhook_id", "by"]);
+    app.replay(&json!(1), json!({"reason": "x".repeat(256)})).await.names(&["reason"]);
+    app.post_empty("/dead-letters/1/replay?reason=mended").await.names(&["reason"]);
     app.replay(&json!(4711), json!({})).await.problem(404, "dead_letter_not_found");
+    app.post_empty("/dead-letters/4711/replay").await.problem(404, "dead_letter_not_found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_needs_no_body() {
+    let app = app_that_sends_nothing().await;
+    app.subscribe("http://127.0.0.1:9/hook", one_attempt()).await;
+    let event = app.publish_typed("order.paid", json!(1)).await;
+    app.dead_letter(app.only_delivery(event).await, "a_test").await.expect(200);
+    let letter = app.open_dead_letter(event).await["id"].clone();
+    let path = format!("/dead-letters/{letter}/replay");
+    let request = app.client.post(format!("{}{path}", app.base)).header("content-type", "text/plain").body("{}");
+    Reply::of(request.send().await.expect("a response")).await.problem(415, "unsupported_media_type");
+    let replay = app.post_empty(&path).await.expect(200).json()["replay"].clone();
+    assert_eq!((&replay["config"], &replay["reason"]), (&json!("current"), &json!(null)));
 }

@@ -26,8 +26,8 @@ async fn dead_letters_are_deleted_after_their_retention_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_letter_is_kept_while_its_replay_is_in_progress() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
-    let retry = json!({"strategy": "fixed", "seconds": 60});
-    let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1, "retry": retry})).await;
+    let backoff = json!({"strategy": "fixed", "seconds": 60});
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1, "backoff": backoff})).await;
     let event = app.publish_and_fail(&receiver, "order.paid", json!("old")).await;
     let path = format!("/subscriptions/{}", subscription["id"]);
     app.patch(&path, &json!({"is_active": false})).await.expect(200);

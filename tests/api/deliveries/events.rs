@@ -22,8 +22,7 @@ async fn verbs_of_events_refuse_delivery_ids_and_verbs_of_deliveries_refuse_even
     for verb in ["cancel", "retry"] {
         app.operate_on_delivery(event, verb).await.problem(404, "delivery_not_found");
     }
-    let body = json!({"by": "b", "reason": "r"});
-    app.post(&format!("/deliveries/{event}/dead-letter"), &body).await.problem(404, "delivery_not_found");
+    app.dead_letter(event, "r").await.problem(404, "delivery_not_found");
     app.operate(event, "cancel").await.expect(200);
     assert_eq!(app.delivery(delivery).await["status"], "PENDING", "only the event's own work was cancelled");
     ledger::check(&app).await;

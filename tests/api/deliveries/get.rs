@@ -10,8 +10,8 @@ use crate::support::{App, ledger};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_shows_all_its_attempts() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
-    let retry = json!({"strategy": "fixed", "seconds": 0});
-    let subscription = app.subscribe(&receiver.url("/hook"), json!({"retry": retry})).await;
+    let backoff = json!({"strategy": "fixed", "seconds": 0});
+    let subscription = app.subscribe(&receiver.url("/hook"), json!({"backoff": backoff})).await;
     receiver.next(Reply::status(503).body("busy"));
     receiver.next(Reply::reset());
     receiver.next(Reply::ok().body("thanks"));
@@ -31,7 +31,7 @@ async fn a_delivery_shows_all_its_attempts() {
         [json!([1, 503, null, "busy"]), json!([2, null, "connection", null]), json!([3, 200, null, "thanks"])]
     );
     for (attempt, is_last) in attempts.iter().zip([false, false, true]) {
-        assert_eq!(attempt["next_due"].is_null(), is_last, "{attempt}");
+        assert_eq!(attempt["next_attempt_at"].is_null(), is_last, "{attempt}");
         assert_eq!(attempt["error"].is_null(), is_last, "{attempt}");
         assert_eq!(attempt["subscription_version"], subscription["version"]);
         assert!(attempt["duration_ms"].as_i64() >= Some(0));
@@ -44,14 +44,14 @@ async fn a_delivery_shows_all_its_attempts() {
 async fn a_failed_delivery_shows_when_it_is_retried() {
     let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
     receiver.always(Reply::status(500));
-    let retry = json!({"strategy": "fixed", "seconds": 60});
-    app.subscribe(&receiver.url("/hook"), json!({"retry": retry})).await;
+    let backoff = json!({"strategy": "fixed", "seconds": 60});
+    app.subscribe(&receiver.url("/hook"), json!({"backoff": backoff})).await;
     let event = app.publish_typed("order.paid", json!(1)).await;
     let id = app.only_delivery(event).await;
     crate::support::until("it was tried", async || app.delivery(id).await["attempts_made"] == 1).await;
     let delivery = app.delivery(id).await;
-    assert_eq!(app.seconds_ahead(&delivery["next_due"]), 60);
-    assert_eq!(delivery["attempts"][0]["next_due"], delivery["next_due"]);
+    assert_eq!(app.seconds_ahead(&delivery["next_attempt_at"]), 60);
+    assert_eq!(delivery["attempts"][0]["next_attempt_at"], delivery["next_attempt_at"]);
     assert_eq!(delivery["last_error"], "the receiver answered 500");
 }
 

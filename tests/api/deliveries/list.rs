@@ -1,8 +1,10 @@
 //! `GET /deliveries`.
 
+use chrono::SecondsFormat;
 use serde_json::json;
 use waybill::domain::ids::{NamespaceId, SubscriptionId};
 use waybill::domain::scope::Scope;
+use waybill::store::lists::pages::Page;
 use waybill::store::lists::pushes::{PushFilter, list_pushes};
 
 use crate::support::receiver::Receiver;
@@ -49,20 +51,36 @@ async fn pages_of_deliveries_follow_one_another_under_every_filter() {
     for n in 0..4 {
         app.publish_typed("order.paid", json!(n)).await;
     }
-    for (filter, count) in [("", 8), (&format!("subscription_id={subscription}"), 4), ("status=PENDING", 8)] {
-        let mut seen = Vec::new();
-        let mut after = app.cursor(0);
-        loop {
-            let page = app.get(&format!("/deliveries?limit=3&after={after}&{filter}")).await.expect(200).json();
-            seen.extend(ids(page["deliveries"].as_array().unwrap()));
-            match page["next"].as_str() {
-                Some(next) => after = next.to_owned(),
-                None => break,
-            }
-        }
+    for (filter, count) in [("", 8), (&format!("&subscription_id={subscription}"), 4), ("&status=PENDING", 8)] {
+        let list = format!("/deliveries?limit=3{filter}");
+        let mut seen = app.walk_ids(&list).await.concat();
         assert_eq!(seen.len(), count, "{filter}: {seen:?}");
         assert!(seen.is_sorted(), "{seen:?}");
+        seen.reverse();
+        assert_eq!(app.walk_ids(&format!("{list}&order=desc")).await.concat(), seen, "{filter}, newest first");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_are_found_by_when_their_event_was_published() {
+    let flags = vec!["--dispatch=false".into()];
+    let app = App::start_with(Options { flags, fixed_clock: true, ..Options::default() }).await;
+    let subscription = app.subscribe(NOWHERE, json!({})).await["id"].clone();
+    let (mut times, mut deliveries) = (Vec::new(), Vec::new());
+    for n in 0..3 {
+        times.push(app.now().to_rfc3339_opts(SecondsFormat::Micros, true));
+        let event = app.publish_typed("order.paid", json!(n)).await;
+        deliveries.push(app.only_delivery(event).await);
+        app.advance(60);
+    }
+    app.operate_on_delivery(deliveries[1], "cancel").await.expect(200);
+    let found = async |query: String| app.walk_ids(&format!("/deliveries?{query}")).await.concat();
+    assert_eq!(found(format!("since={}", times[1])).await, deliveries[1..]);
+    assert_eq!(found(format!("until={}", times[1])).await, deliveries[..1]);
+    assert_eq!(found(format!("since={}&until={}", times[0], times[2])).await, deliveries[..2]);
+    assert_eq!(found(format!("since={}&status=CANCELLED", times[1])).await, deliveries[1..2]);
+    assert_eq!(found(format!("since={}&status=CANCELLED", times[2])).await, [0; 0]);
+    assert_eq!(found(format!("until={}&subscription_id={subscription}", times[2])).await, deliveries[..2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,9 +94,11 @@ async fn a_delivery_filter_without_an_index_reads_a_bounded_number_of_rows() {
     let page = app.get("/deliveries").await.expect(200).json();
     assert_eq!(page["deliveries"], json!([]), "the first rows are the events' own deliveries");
     let next = page["next"].as_str().expect("there may be more");
-    let page = app.get(&format!("/deliveries?after={next}")).await.expect(200).json();
+    let page = app.get_after("/deliveries", next).await.expect(200).json();
     assert_eq!(page["deliveries"][0]["event_id"], event);
     assert_eq!(page["next"], json!(null));
+    let newest_first = app.walk("/deliveries?since=2020-01-01T00:00:00Z&order=desc", "event_id").await;
+    assert_eq!(newest_first, [vec![json!(event)], vec![]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,9 +115,9 @@ async fn an_event_that_is_pulled_and_pushed_lists_only_its_pushes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_filters_of_deliveries_are_named() {
     let app = App::start().await;
-    app.get("/deliveries?status=DONE&event_id=0&limit=501&colour=red")
+    app.get("/deliveries?status=DONE&event_id=0&limit=501&since=now&order=up&colour=red")
         .await
-        .names(&["status", "event_id", "limit", "colour"]);
+        .names(&["status", "event_id", "limit", "since", "order", "colour"]);
 }
 
 /// The planner's statistics over two subscriptions do not tell it that one of them is quiet.
@@ -113,10 +133,13 @@ async fn a_few_deliveries_of_a_quiet_subscription_are_found_cheaply_beside_a_bus
     database::execute(&app.url, history).await;
     for (subscription_id, expected) in [(7, 5), (8, 20)] {
         let filter = PushFilter { subscription_id: Some(SubscriptionId(subscription_id)), ..PushFilter::default() };
-        let list =
-            async |conn: &mut _| list_pushes(conn, &Scope::new(NamespaceId::DEFAULT, None), &filter, 0, 20, 500).await;
-        let ((rows, _), buffers) = app.buffers_of(list).await;
-        assert_eq!(rows.len(), expected);
-        assert!(buffers < 150, "{buffers} buffers for the pushes of {subscription_id}");
+        for descending in [false, true] {
+            let page = Page { descending, after: None, limit: 20, scan: 500 };
+            let scope = Scope::new(NamespaceId::DEFAULT, None);
+            let list = async |conn: &mut _| list_pushes(conn, &scope, &filter, page).await;
+            let ((rows, _), buffers) = app.buffers_of(list).await;
+            assert_eq!(rows.len(), expected);
+            assert!(buffers < 150, "{buffers} buffers for the pushes of {subscription_id}, descending: {descending}");
+        }
     }
 }

@@ -20,7 +20,9 @@ async fn retrying_a_failed_push_sends_it_again_and_closes_its_dead_letter() {
     assert_eq!(app.actions(event).await, ["PICKED", "FAILED", "DEAD_LETTERED", "RETRIED", "PICKED", "COMPLETED"]);
     assert_eq!(app.status(event).await, "COMPLETED");
     let letters = app.dead_letters(&format!("event_id={event}")).await;
-    assert_eq!((&letters[0]["replay_config"], letters[0]["replayed_at"].is_null()), (&json!("current"), false));
+    let replay = &letters[0]["replay"];
+    assert!(replay["replayed_at"].is_string(), "{replay}");
+    assert_eq!((&replay["config"], &replay["reason"]), (&json!("current"), &json!("mended")));
     assert_eq!(receiver.so_far()[1].text(), r#"{"n":1}"#);
     ledger::check(&app).await;
 }
@@ -46,7 +48,7 @@ async fn a_delivered_push_cannot_be_retried() {
     let id = app.only_delivery(event).await;
     app.until_delivery(id, "COMPLETED").await;
     let problem = app.operate_on_delivery(id, "retry").await.problem(409, "wrong_state");
-    assert_eq!(problem["delivery_status"], "COMPLETED");
+    assert_eq!(problem["current_status"], "COMPLETED");
 }
 
 #[tokio::test(flavor = "multi_thread")]

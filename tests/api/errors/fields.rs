@@ -68,7 +68,6 @@ async fn fields_of_a_workers_call_of_the_wrong_type_are_refused() {
         refuses_other_types(&app, &path, &body, "lease_id", &["integer"]).await;
     }
     let integers = [
-        ("heartbeat", "lease"),
         ("complete", "execution_time_ms"),
         ("complete", "status_code"),
         ("fail", "execution_time_ms"),
@@ -77,7 +76,8 @@ async fn fields_of_a_workers_call_of_the_wrong_type_are_refused() {
     for (verb, field) in integers {
         refuses_other_types(&app, &format!("/events/1/{verb}"), &body, field, &["integer"]).await;
     }
-    for (verb, field) in [("fail", "retry_after_seconds"), ("release", "delay_seconds")] {
+    for (verb, field) in [("fail", "retry_after_seconds"), ("release", "delay_seconds"), ("heartbeat", "lease_seconds")]
+    {
         refuses_other_types(&app, &format!("/events/1/{verb}"), &body, field, &["integer", "fraction"]).await;
     }
     refuses_other_types(&app, "/events/1/fail", &body, "error_message", &["string"]).await;
@@ -87,22 +87,24 @@ async fn fields_of_a_workers_call_of_the_wrong_type_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_of_a_claim_of_the_wrong_type_are_refused() {
     let app = App::start().await;
-    let body = json!({"tags": "email", "worker_id": "w:1"});
-    for field in ["max", "wait", "lease"] {
-        refuses_other_types(&app, "/events/claim", &body, field, &["integer"]).await;
+    let body = json!({"tags": ["email"], "worker_id": "w:1"});
+    refuses_other_types(&app, "/events/claim", &body, "max", &["integer"]).await;
+    for field in ["wait_seconds", "lease_seconds"] {
+        refuses_other_types(&app, "/events/claim", &body, field, &["integer", "fraction"]).await;
     }
-    refuses_other_types(&app, "/events/claim", &body, "tags", &["string"]).await;
-    refuses_other_types(&app, "/events/claim", &body, "worker_id", &[]).await;
-    refuses_other_types(&app, "/events/claim", &body, "request_id", &["string"]).await;
+    for field in ["tags", "worker_id"] {
+        refuses_other_types(&app, "/events/claim", &body, field, &[]).await;
+    }
+    refuses_other_types(&app, "/events/claim", &body, "idempotency_key", &["string"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_of_a_settlement_of_the_wrong_type_are_named_by_their_index() {
     let app = App::start().await;
     let fine = json!({"event_id": 1, "action": "complete"});
-    let body = json!({"worker_id": "w:1", "results": [fine]});
+    let body = json!({"worker_id": "w:1", "settlements": [fine]});
     refuses_other_types(&app, "/events/settle", &body, "worker_id", &[]).await;
-    refuses_other_types(&app, "/events/settle", &body, "results", &["list"]).await;
+    refuses_other_types(&app, "/events/settle", &body, "settlements", &["list"]).await;
     let bad = [
         ("event_id", json!("1")),
         ("event_id", json!(0)),
@@ -114,20 +116,20 @@ async fn fields_of_a_settlement_of_the_wrong_type_are_named_by_their_index() {
     for (field, value) in bad {
         let mut result = fine.clone();
         result[field] = value;
-        let body = json!({"worker_id": "w:1", "results": [fine, result]});
-        app.post("/events/settle", &body).await.names(&[&format!("results[1].{field}")]);
+        let body = json!({"worker_id": "w:1", "settlements": [fine, result]});
+        app.post("/events/settle", &body).await.names(&[&format!("settlements[1].{field}")]);
     }
-    let body = json!({"worker_id": "w:1", "results": [5, {}, {"event_id": 1, "action": "complete", "colour": 1}]});
-    let named = ["results[0]", "results[1].action", "results[1].event_id", "results[2].colour"];
+    let body = json!({"worker_id": "w:1", "settlements": [5, {}, {"event_id": 1, "action": "complete", "colour": 1}]});
+    let named = ["settlements[0]", "settlements[1].action", "settlements[1].event_id", "settlements[2].colour"];
     app.post("/events/settle", &body).await.names(&named);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_settlement_has_one_to_a_thousand_results() {
+async fn a_batch_has_one_to_a_thousand_settlements() {
     let app = App::start().await;
     for count in [0, 1_001] {
         let results = vec![json!({"event_id": 1, "action": "complete"}); count];
-        app.post("/events/settle", &json!({"worker_id": "w:1", "results": results})).await.names(&["results"]);
+        app.post("/events/settle", &json!({"worker_id": "w:1", "settlements": results})).await.names(&["settlements"]);
     }
 }
 
@@ -318,9 +320,9 @@ async fn fields_of_a_claim_out_of_range_are_refused() {
     let app = App::start().await;
     let many: Vec<String> = (0..33).map(|n| n.to_string()).collect();
     let bad = [
-        ("tags", json!("")),
+        ("tags", json!("email")),
         ("tags", json!([])),
-        ("tags", json!("a,,b")),
+        ("tags", json!(["a", ""])),
         ("tags", json!(many)),
         ("worker_id", json!("")),
         ("worker_id", json!("nobody")),
@@ -333,17 +335,17 @@ async fn fields_of_a_claim_out_of_range_are_refused() {
         ("max", json!(0)),
         ("max", json!(-1)),
         ("max", json!(1_001)),
-        ("wait", json!(-1)),
-        ("wait", json!(61)),
-        ("lease", json!(0)),
-        ("lease", json!(43_201)),
-        ("lease", json!(i64::MAX)),
-        ("request_id", json!("")),
-        ("request_id", json!("a\0b")),
-        ("request_id", long(256)),
+        ("wait_seconds", json!(-1)),
+        ("wait_seconds", json!(61)),
+        ("lease_seconds", json!(0)),
+        ("lease_seconds", json!(43_201)),
+        ("lease_seconds", json!(i64::MAX)),
+        ("idempotency_key", json!("")),
+        ("idempotency_key", json!("a\0b")),
+        ("idempotency_key", long(256)),
     ];
     for (field, value) in bad {
-        let mut body = json!({"tags": "email", "worker_id": "w:1"});
+        let mut body = json!({"tags": ["email"], "worker_id": "w:1"});
         body[field] = value;
         app.post("/events/claim", &body).await.names(&[field]);
     }
@@ -358,8 +360,8 @@ async fn fields_of_a_workers_call_out_of_range_are_refused() {
         ("start", "lease_id", json!(0)),
         ("start", "lease_id", json!(-1)),
         ("start", "lease_id", json!(i64::MAX)),
-        ("heartbeat", "lease", json!(0)),
-        ("heartbeat", "lease", json!(43_201)),
+        ("heartbeat", "lease_seconds", json!(0)),
+        ("heartbeat", "lease_seconds", json!(43_201)),
         ("complete", "execution_time_ms", json!(-1)),
         ("complete", "execution_time_ms", json!(u64::MAX)),
         ("complete", "status_code", json!(3_000_000_000_i64)),

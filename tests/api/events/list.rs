@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::work::W1;
 use crate::support::{App, Options, database};
 
 /// Returns one page of events.
@@ -15,17 +16,7 @@ fn ids(page: &Value) -> Vec<i64> {
 
 /// Follows cursors to the end; `query` starts with `?`. Returns the ids of each page.
 async fn walk(app: &App, query: &str) -> Vec<Vec<i64>> {
-    let mut pages: Vec<Vec<i64>> = Vec::new();
-    let mut after = String::new();
-    loop {
-        assert!(pages.len() < 100, "cursors do not end: {pages:?}");
-        let page = list(app, &format!("{query}{after}")).await;
-        pages.push(ids(&page));
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
-            None => return pages,
-        }
-    }
+    app.walk_ids(&format!("/events{query}")).await
 }
 
 /// Publishes `count` events under one tag. Returns their ids.
@@ -103,11 +94,20 @@ async fn events_are_listed_oldest_first_or_newest_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listed_event_has_all_fields_but_its_payload() {
+async fn a_listed_event_has_all_fields_but_payload_result_and_progress() {
     let app = App::start().await;
-    let sent = json!({"title": "a job", "tags": "email", "payload": {"secret": "long"}, "labels": {"a": "b"}});
-    let mut event = app.post("/events", &sent).await.expect(201).json();
-    event.as_object_mut().expect("an object").remove("payload");
+    let id =
+        app.publish(json!({"title": "a job", "tags": "email", "payload": {"secret": 1}, "labels": {"a": "b"}})).await;
+    let claim = app.claim_one("email", W1).await;
+    let report = json!({"worker_id": W1, "progress": {"secret": 2}});
+    app.post(&format!("/events/{id}/heartbeat"), &report).await.expect(200);
+    let result = json!({"worker_id": W1, "lease_id": claim.lease_id, "result": {"secret": 3}});
+    app.post(&format!("/events/{id}/complete"), &result).await.expect(200);
+    let mut event = app.get(&format!("/events/{id}")).await.expect(200).json();
+    for (field, secret) in [("payload", 1), ("progress", 2), ("result", 3)] {
+        assert_eq!(event[field], json!({"secret": secret}));
+        event.as_object_mut().expect("an object").remove(field);
+    }
     let reply = app.get("/events").await.expect(200);
     assert_eq!(reply.json()["events"], json!([event]));
     assert!(!reply.text.contains("secret"));
@@ -132,6 +132,16 @@ async fn an_offset_skips_the_first_events() {
     assert_eq!((&page["limit"], &page["offset"], &page["total"]), (&json!(3), &json!(4), &json!(10)));
     assert_eq!(ids(&list(&app, "?limit=3&offset=4&order=desc").await), [published[5], published[4], published[3]]);
     assert_eq!(ids(&list(&app, "?offset=10").await), [0; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offset_cannot_be_combined_with_a_cursor() {
+    let app = App::start().await;
+    publish_many(&app, 3, "email").await;
+    let next = app.next_of("/events?limit=1&offset=1").await;
+    app.get_after("/events?limit=1&offset=1", &next).await.names(&["offset"]);
+    app.get_after("/events?limit=1&offset=0", &next).await.names(&["offset"]);
+    assert_eq!(ids(&app.get_after("/events", &next).await.expect(200).json()).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,12 +176,13 @@ async fn events_are_found_by_type_worker_and_correlation() {
 async fn events_are_found_by_when_they_were_created() {
     let zoo = Zoo::new().await;
     let created = zoo.app.event(zoo.processing).await["created_at"].as_str().expect("a time").to_owned();
-    zoo.finds(&format!("?created_after={created}"), &[zoo.cancelled, zoo.pushed, zoo.pending]).await;
-    zoo.finds(&format!("?created_before={created}"), &[zoo.failed, zoo.completed]).await;
+    let from_then_on = [zoo.processing, zoo.cancelled, zoo.pushed, zoo.pending];
+    zoo.finds(&format!("?since={created}"), &from_then_on).await;
+    zoo.finds(&format!("?until={created}"), &[zoo.failed, zoo.completed]).await;
     let with_offset = created.replace('Z', "+00:00");
-    zoo.finds(&format!("?created_before={with_offset}"), &[zoo.failed, zoo.completed]).await;
+    zoo.finds(&format!("?until={with_offset}"), &[zoo.failed, zoo.completed]).await;
     let first = zoo.app.event(zoo.failed).await["created_at"].as_str().expect("a time").to_owned();
-    zoo.finds(&format!("?created_after={first}&created_before={created}"), &[zoo.completed]).await;
+    zoo.finds(&format!("?since={first}&until={created}"), &[zoo.failed, zoo.completed]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,8 +262,12 @@ async fn a_total_is_exact_up_to_the_cap_and_says_so_beyond_it() {
 async fn a_total_counts_all_pages_whatever_the_cursor() {
     let app = with_short_scans().await;
     let published = publish_many(&app, 30, "email").await;
-    for query in [format!("?after={}", app.cursor(published[9])), "?offset=25".to_owned(), "?limit=1".to_owned()] {
-        assert_eq!(list(&app, &query).await["total"], 30, "{query}");
+    let next = app.next_of("/events?limit=10").await;
+    let page = app.get_after("/events", &next).await.expect(200).json();
+    assert_eq!(ids(&page), published[10..]);
+    assert_eq!(page["total"], 30);
+    for query in ["?offset=25", "?limit=1"] {
+        assert_eq!(list(&app, query).await["total"], 30, "{query}");
     }
 }
 

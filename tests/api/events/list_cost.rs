@@ -1,10 +1,15 @@
 //! What lists cost in a long history, measured in buffers, which are the same on every machine.
 
 use chrono::DateTime;
+use diesel::QueryResult;
+use diesel::dsl::sql;
+use diesel::sql_types::BigInt;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use waybill::domain::ids::NamespaceId;
 use waybill::domain::scope::Scope;
 use waybill::domain::status::Status;
-use waybill::store::lists::events::{EventFilter, EventPage, Page, list_events};
+use waybill::store::lists::events::{EventFilter, EventPage, list_events};
+use waybill::store::lists::pages::Page;
 
 use crate::support::{App, database};
 
@@ -56,12 +61,12 @@ fn filters() -> Vec<(&'static str, EventFilter)> {
 }
 
 fn page(after: Option<i64>, descending: bool) -> Page {
-    Page { descending, after, offset: 0, limit: 20, scan: 500 }
+    Page { descending, after, limit: 20, scan: 500 }
 }
 
 /// Lists events. Returns the page and the number of buffers that it took.
 async fn cost(app: &App, filter: &EventFilter, page: Page) -> (EventPage, i64) {
-    app.buffers_of(async |conn| list_events(conn, &Scope::new(NamespaceId::DEFAULT, None), filter, page).await).await
+    app.buffers_of(async |conn| list_events(conn, &Scope::new(NamespaceId::DEFAULT, None), filter, page, 0).await).await
 }
 
 /// Returns the buffers of the first page under each filter, in both orders.
@@ -156,6 +161,44 @@ async fn lists_cost_the_same_whatever_the_planner_believes() {
             assert!(lied_to <= truth * 2, "{name}: {lied_to} buffers if {lie}, {truth} otherwise");
         }
     }
+}
+
+/// Returns how many buffers of large values, which PostgreSQL stores outside of the rows, were read in
+/// this transaction.
+async fn large_value_buffers(conn: &mut AsyncPgConnection) -> QueryResult<i64> {
+    let fetched = "sum(pg_stat_get_xact_blocks_fetched(reltoastrelid))::bigint";
+    let tables = "oid IN ('waybill.events'::regclass, 'waybill.deliveries'::regclass)";
+    diesel::select(sql::<BigInt>(&format!("(SELECT {fetched} FROM pg_class WHERE {tables})"))).get_result(conn).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_does_not_read_payloads_results_and_progress() {
+    let app = with_history(100).await;
+    let large = "json_build_array(repeat(md5(random()::text), 2000))";
+    for update in ["events SET payload =", "deliveries SET result =", "deliveries SET progress ="] {
+        // Stored as it is: compressed, such values would be small.
+        let (table, column) = update.split_once(" SET ").expect("a table and a column");
+        let column = column.trim_end_matches(" =");
+        let sql =
+            format!("ALTER TABLE waybill.{table} ALTER {column} SET STORAGE EXTERNAL; UPDATE waybill.{update} {large}");
+        database::execute(&app.url, &sql).await;
+    }
+    let scope = Scope::new(NamespaceId::DEFAULT, None);
+    let (buffers, _) = app
+        .buffers_of(async |conn| {
+            let found = list_events(conn, &scope, &EventFilter::default(), page(None, false), 0).await?;
+            assert_eq!(found.events.len(), 20);
+            large_value_buffers(conn).await
+        })
+        .await;
+    assert_eq!(buffers, 0);
+    let (buffers, _) = app
+        .buffers_of(async |conn| {
+            diesel::sql_query("SELECT sum(length(result::text)) FROM waybill.deliveries").execute(conn).await?;
+            large_value_buffers(conn).await
+        })
+        .await;
+    assert!(buffers > 0, "the values are where the test looks");
 }
 
 #[tokio::test(flavor = "multi_thread")]

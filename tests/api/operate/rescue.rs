@@ -38,8 +38,8 @@ async fn an_expired_lease_is_reset_and_not_a_second_before() {
 async fn a_running_server_resets_expired_leases_without_a_call() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
-    app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease=1")).await.expect(200);
-    let event = app.get(&format!("/events/subscribe?tags=a&worker_id={W2}&wait=60")).await.expect(200).json();
+    app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease_seconds=1")).await.expect(200);
+    let event = app.get(&format!("/events/subscribe?tags=a&worker_id={W2}&wait_seconds=60")).await.expect(200).json();
     assert_eq!(event["id"], id);
     assert_eq!(app.actions(id).await, ["PICKED", "RESET", "PICKED"]);
     assert_eq!(app.event(id).await["logs"][1]["reason"], "lease_expired");
@@ -63,7 +63,7 @@ async fn a_lease_shortened_by_a_heartbeat_is_reset_at_its_new_end() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
     let claim = app.claim_one("a", W1).await;
-    app.settle_with(&claim, "heartbeat", json!({"lease": 2})).await.expect(200);
+    app.settle_with(&claim, "heartbeat", json!({"lease_seconds": 2})).await.expect(200);
     ledger::check(&app).await;
     app.advance(1);
     assert_eq!(app.reap().await, 0);
@@ -78,7 +78,7 @@ async fn a_lease_extended_by_heartbeats_is_reset_at_its_new_end() {
     let claim = app.claim_one("a", W1).await;
     for _ in 0..5 {
         app.advance(250);
-        app.settle_with(&claim, "heartbeat", json!({"lease": 300})).await.expect(200);
+        app.settle_with(&claim, "heartbeat", json!({"lease_seconds": 300})).await.expect(200);
         assert_eq!(app.reap().await, 0);
         ledger::check(&app).await;
     }

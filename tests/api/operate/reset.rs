@@ -36,10 +36,10 @@ async fn a_reset_makes_the_event_pending_and_logs_the_reason() {
 async fn only_a_held_event_can_be_reset() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
-    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["event_status"], "PENDING");
+    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["current_status"], "PENDING");
     app.claim_one("a", W1).await;
     app.complete(id, W1).await.expect(200);
-    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["event_status"], "COMPLETED");
+    assert_eq!(app.operate(id, "reset").await.problem(409, "wrong_state")["current_status"], "COMPLETED");
     app.operate(4_711, "reset").await.problem(404, "event_not_found");
     let push_only = app.publish(json!({"event_type": "order.paid"})).await;
     app.operate(push_only, "reset").await.problem(409, "wrong_state");
@@ -89,7 +89,7 @@ async fn without_stale_for_seconds_only_expired_leases_are_reset() {
     let app = App::with_fixed_clock().await;
     let short = app.publish_tagged("short").await;
     let long = app.publish_tagged("long").await;
-    app.get(&format!("/events/subscribe?tags=short&worker_id={W1}&lease=60")).await.expect(200);
+    app.get(&format!("/events/subscribe?tags=short&worker_id={W1}&lease_seconds=60")).await.expect(200);
     app.claim_one("long", W2).await;
     app.advance(59);
     assert_eq!(reset_all(&app, json!({})).await, 0);
@@ -104,7 +104,7 @@ async fn without_stale_for_seconds_only_expired_leases_are_reset() {
 async fn an_expired_lease_is_reset_whatever_stale_for_seconds_is() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
-    app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease=60")).await.expect(200);
+    app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease_seconds=60")).await.expect(200);
     app.advance(60);
     assert_eq!(reset_all(&app, json!({"stale_for_seconds": 3600})).await, 1);
     assert_eq!(app.status(id).await, "PENDING");

@@ -145,7 +145,7 @@ async fn more_events_than_one_transaction_takes_are_all_retried() {
             .iter()
             .map(|event| json!({"event_id": event["id"], "action": "fail", "retryable": false}))
             .collect();
-        app.post("/events/settle", &json!({"worker_id": W1, "results": results})).await.expect(200);
+        app.post("/events/settle", &json!({"worker_id": W1, "settlements": results})).await.expect(200);
     }
     assert_eq!(app.dry_run("/events/retry", json!({})).await["matched"], 1200);
     assert_eq!(retry_all(&app, json!({})).await, 1200);

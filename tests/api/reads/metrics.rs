@@ -85,7 +85,7 @@ async fn a_new_server_has_counted_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pushes_are_counted_by_their_outcome() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
-    let fields = json!({"event_types": ["t"], "retry": {"strategy": "fixed", "seconds": 0}, "max_attempts": 2});
+    let fields = json!({"event_types": ["t"], "backoff": {"strategy": "fixed", "seconds": 0}, "max_attempts": 2});
     let id = app.subscribe(&receiver.url("/hook"), fields).await["id"].clone();
     receiver.next(Reply::ok());
     app.publish_and_wait("COMPLETED").await;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{NOWHERE, change, with_flags};
+use super::{NOWHERE, update, with_flags};
 use crate::support::{App, Options};
 
 /// Hosts of private networks, in every spelling that is parsed as an address.
@@ -112,7 +112,7 @@ async fn a_subscription_cannot_be_changed_to_a_private_address() {
     let app = with_flags(&["--webhook-allow=none"]).await;
     let subscription = app.subscribe(NOWHERE, json!({})).await;
     for host in PRIVATE_HOSTS {
-        change(&app, &subscription, json!({"url": format!("http://{host}/")})).await.names(&["url"]);
+        update(&app, &subscription, json!({"url": format!("http://{host}/")})).await.names(&["url"]);
     }
     assert_eq!(app.get(&super::path_of(&subscription)).await.json()["url"], NOWHERE);
 }
@@ -123,7 +123,7 @@ async fn a_subscription_whose_address_is_no_longer_allowed_can_still_be_changed_
     let subscription = generous.subscribe("http://127.0.0.1:9/hook", json!({})).await;
     let flags = vec!["--webhook-allow=none".to_owned()];
     let strict = App::start_with(Options { url: Some(generous.url.clone()), flags, ..Options::default() }).await;
-    let changed = change(&strict, &subscription, json!({"is_active": false, "name": "off"})).await.expect(200).json();
+    let changed = update(&strict, &subscription, json!({"is_active": false, "name": "off"})).await.expect(200).json();
     assert_eq!((&changed["is_active"], &changed["url"]), (&json!(false), &json!("http://127.0.0.1:9/hook")));
-    change(&strict, &subscription, json!({"url": "http://127.0.0.1:9/hook"})).await.names(&["url"]);
+    update(&strict, &subscription, json!({"url": "http://127.0.0.1:9/hook"})).await.names(&["url"]);
 }

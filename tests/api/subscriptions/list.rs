@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{NOWHERE, change, path_of};
+use super::{NOWHERE, path_of, update};
 use crate::support::App;
 use crate::support::work::ids;
 
@@ -20,17 +20,9 @@ async fn pages_of_subscriptions_follow_each_other_to_the_end() {
         made.push(app.subscribe(NOWHERE, json!({})).await);
     }
     let made = ids(&made);
-    let (mut seen, mut after) = (Vec::new(), app.cursor(0));
-    loop {
-        let (page, next) = list(&app, &format!("limit=2&after={after}")).await;
-        assert!(page.len() <= 2);
-        seen.extend(page);
-        match next {
-            Value::String(cursor) => after = cursor,
-            _ => break,
-        }
-    }
-    assert_eq!(seen, made);
+    assert_eq!(app.walk_ids("/subscriptions?limit=2").await, [&made[..2], &made[2..4], &made[4..]]);
+    let backwards: Vec<i64> = made.iter().rev().copied().collect();
+    assert_eq!(app.walk_ids("/subscriptions?limit=2&order=desc&is_active=true").await.concat(), backwards);
     assert_eq!(list(&app, "").await, (made, Value::Null));
 }
 
@@ -40,7 +32,7 @@ async fn subscriptions_are_filtered_by_active_and_deleted_ones_are_not_listed() 
     let on = app.subscribe(NOWHERE, json!({})).await;
     let off = app.subscribe(NOWHERE, json!({"is_active": false})).await;
     let switched = app.subscribe(NOWHERE, json!({})).await;
-    change(&app, &switched, json!({"is_active": false})).await.expect(200);
+    update(&app, &switched, json!({"is_active": false})).await.expect(200);
     let deleted = app.subscribe(NOWHERE, json!({})).await;
     app.delete(&path_of(&deleted)).await.expect(204);
     assert_eq!(list(&app, "is_active=true").await.0, ids(std::slice::from_ref(&on)));
@@ -68,6 +60,7 @@ async fn invalid_queries_of_subscriptions_are_refused() {
         ("limit=501", "limit"),
         ("after=x", "after"),
         ("after=17", "after"),
+        ("order=up", "order"),
         ("is_active=maybe", "is_active"),
         ("name=x", "name"),
     ] {

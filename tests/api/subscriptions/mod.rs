@@ -1,14 +1,16 @@
 //! `/subscriptions`.
 
 mod addresses;
-mod change;
+
 mod create;
 mod delete;
 mod get;
+mod if_match;
 mod list;
 mod refusals;
 mod rotate_secret;
 mod test;
+mod update;
 
 use serde_json::Value;
 
@@ -26,7 +28,7 @@ fn path_of(subscription: &Value) -> String {
     format!("/subscriptions/{}", subscription["id"])
 }
 
-async fn change(app: &App, subscription: &Value, fields: Value) -> Reply {
+async fn update(app: &App, subscription: &Value, fields: Value) -> Reply {
     app.patch(&path_of(subscription), &fields).await
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::{change, path_of};
+use super::{path_of, update};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, Options};
 
@@ -23,6 +23,7 @@ async fn a_test_is_sent_like_any_other_event_and_stores_nothing() {
     assert_eq!((request.method.as_str(), request.path.as_str()), ("PUT", "/hook?a=b"));
     assert_eq!(request.header("webhook-id"), outcome["webhook_id"].as_str());
     assert_eq!(request.header("waybill-event-type"), Some("waybill.test"));
+    assert_eq!(request.header("waybill-event-id"), None, "there is no event");
     assert_eq!(request.header("x-token"), Some("t"));
     assert!(request.header("webhook-signature").expect("a signature").starts_with("v1,"));
     assert_eq!(request.json(), json!({"test": true, "subscription_id": subscription["id"]}));
@@ -70,7 +71,7 @@ async fn a_test_of_an_unreachable_receiver_shows_the_kind_of_error() {
     let outcome = test(&app, &subscription).await;
     assert_eq!((&outcome["delivered"], &outcome["error_kind"]), (&json!(false), &json!("connect")));
     let stranger = Receiver::start_tls().await;
-    change(&app, &subscription, json!({"url": stranger.url("/hook")})).await.expect(200);
+    update(&app, &subscription, json!({"url": stranger.url("/hook")})).await.expect(200);
     assert_eq!(test(&app, &subscription).await["error_kind"], "tls");
 }
 

@@ -130,7 +130,10 @@ async fn the_response_to_a_final_failure_has_exactly_its_documented_shape() {
     let body = app.settle(&last, "fail", Naming::Worker).await.problem(400, "max_retries_exceeded");
     let mut members: Vec<&String> = body.as_object().expect("an object").keys().collect();
     members.sort_unstable();
-    assert_eq!(members, ["code", "detail", "error", "max_retries", "retry_count", "status", "title", "type"]);
+    assert_eq!(
+        members,
+        ["code", "detail", "effect", "error", "max_retries", "retry_count", "retryable", "status", "title", "type"]
+    );
     assert_eq!(body["error"], "Max retries exceeded");
     assert_eq!((&body["retry_count"], &body["max_retries"]), (&2.into(), &2.into()));
 }

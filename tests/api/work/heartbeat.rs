@@ -11,7 +11,7 @@ async fn a_heartbeat_extends_the_lease() {
     let id = app.publish_tagged("a").await;
     let claim = app.claim_one("a", W1).await;
     app.advance(200);
-    let answer = app.settle_with(&claim, "heartbeat", json!({"lease": 400})).await.expect(200).json();
+    let answer = app.settle_with(&claim, "heartbeat", json!({"lease_seconds": 400})).await.expect(200).json();
     assert_eq!(app.seconds_ahead(&answer["lease_expires_at"]), 400);
     assert_eq!(answer["cancel_requested"], false);
     app.advance(399);
@@ -25,13 +25,23 @@ async fn a_heartbeat_extends_the_lease() {
 async fn a_heartbeat_without_a_length_extends_to_five_minutes_and_never_shortens() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
-    let event = app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease=1000")).await.expect(200).json();
+    let event =
+        app.get(&format!("/events/subscribe?tags=a&worker_id={W1}&lease_seconds=1000")).await.expect(200).json();
     let claim = crate::support::work::Claim::of(&event);
     let early = app.settle(&claim, "heartbeat", Naming::Worker).await.expect(200).json();
     assert_eq!(app.seconds_ahead(&early["lease_expires_at"]), 1000);
     app.advance(900);
     let late = app.settle(&claim, "heartbeat", Naming::Worker).await.expect(200).json();
     assert_eq!(app.seconds_ahead(&late["lease_expires_at"]), 300);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_may_be_extended_by_a_fraction_of_a_second() {
+    let app = App::with_fixed_clock().await;
+    app.publish_tagged("a").await;
+    let claim = app.claim_one("a", W1).await;
+    let answer = app.settle_with(&claim, "heartbeat", json!({"lease_seconds": 1.250_001})).await.expect(200).json();
+    assert_eq!(app.microseconds_ahead(&answer["lease_expires_at"]), 1_250_001);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,8 +92,8 @@ async fn the_fields_of_a_heartbeat_are_checked() {
     let app = App::start().await;
     app.publish_tagged("a").await;
     let claim = app.claim_one("a", W1).await;
-    for lease in [json!(0), json!(43_201), json!(1.5), json!("60")] {
-        app.settle_with(&claim, "heartbeat", json!({"lease": lease})).await.names(&["lease"]);
+    for lease in [json!(0), json!(0.5), json!(43_200.5), json!("60")] {
+        app.settle_with(&claim, "heartbeat", json!({"lease_seconds": lease})).await.names(&["lease_seconds"]);
     }
     app.settle_with(&claim, "heartbeat", json!({"note": 1})).await.names(&["note"]);
     app.settle_with(&claim, "heartbeat", json!({"lease_id": 0})).await.names(&["lease_id"]);

@@ -121,29 +121,22 @@ async fn a_repeated_failure_is_compared_with_the_failure_of_its_own_claim() {
 async fn a_batch_marks_its_repeats_and_refuses_other_content() {
     let app = App::with_fixed_clock().await;
     let claims = [held_by(&app, W1).await, held_by(&app, W1).await];
-    let item = |claim: &Claim, action: &str, more: Value| {
-        let mut item = json!({"event_id": claim.event_id, "lease_id": claim.lease_id, "action": action});
-        item.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        item
-    };
-    let results = vec![
-        item(&claims[0], "complete", json!({"result": 1})),
-        item(&claims[0], "complete", json!({"result": 1})),
-        item(&claims[0], "complete", json!({"result": 2})),
-        item(&claims[1], "fail", json!({"error_message": "one"})),
-        item(&claims[1], "fail", json!({"error_message": "two"})),
-        item(&claims[1], "fail", json!({"error_message": "one"})),
+    let settlements = [
+        claims[0].settlement("complete", json!({"result": 1})),
+        claims[0].settlement("complete", json!({"result": 1})),
+        claims[0].settlement("complete", json!({"result": 2})),
+        claims[1].settlement("fail", json!({"error_message": "one"})),
+        claims[1].settlement("fail", json!({"error_message": "two"})),
+        claims[1].settlement("fail", json!({"error_message": "one"})),
     ];
     // In one transaction at first, and then against what it stored.
     for is_first_time in [true, false] {
-        let body = json!({"worker_id": W1, "results": results});
-        let outcomes = app.post("/events/settle", &body).await.expect(200).json()["results"].clone();
-        let summaries: Vec<Value> = outcomes
-            .as_array()
-            .expect("outcomes")
-            .iter()
-            .map(|outcome| outcome.get("code").or(outcome.get("repeated")).expect("a code or a mark").clone())
-            .collect();
+        let results = app.settle_batch(W1, &settlements).await;
+        let summary = |result: &Value| match result["accepted"].as_bool().expect("a boolean") {
+            true => result["entry"]["repeated"].clone(),
+            false => result["problem"]["code"].clone(),
+        };
+        let summaries: Vec<Value> = results.iter().map(summary).collect();
         let first = json!(!is_first_time);
         let refused = json!("already_settled");
         let again = json!(true);
@@ -151,21 +144,6 @@ async fn a_batch_marks_its_repeats_and_refuses_other_content() {
     }
     assert_eq!(app.event(claims[0].event_id).await["result"], 1);
     ledger::check(&app).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_repeat_with_next_is_marked_and_one_with_other_content_claims_nothing() {
-    let app = App::start().await;
-    let claim = held_by(&app, W1).await;
-    let next = app.publish_tagged("a").await;
-    let say = async |result: i32| {
-        let body = json!({"worker_id": W1, "lease_id": claim.lease_id, "result": result});
-        app.post(&format!("/events/{}/complete?next=true&tags=b", claim.event_id), &body).await
-    };
-    assert_eq!(say(1).await.expect(200).json()["settled"]["repeated"], false);
-    assert_eq!(say(1).await.expect(200).json()["settled"]["repeated"], true);
-    say(2).await.problem(409, "already_settled");
-    assert_eq!(app.status(next).await, "PENDING");
 }
 
 /// The response to a repeat whose log line is deleted.

@@ -1,4 +1,4 @@
-//! `POST /events/settle`: many settlements at once, with one outcome each.
+//! `POST /events/settle`: many settlements at once, with one result each.
 
 use serde_json::{Value, json};
 
@@ -16,13 +16,21 @@ async fn claim_ten(app: &App) -> (Vec<i64>, Vec<i64>) {
     events.iter().map(Claim::of).map(|claim| (claim.event_id, claim.lease_id)).unzip()
 }
 
-async fn settle(app: &App, results: Vec<Value>) -> Vec<Value> {
-    let body = json!({"worker_id": W1, "results": results});
-    app.post("/events/settle", &body).await.expect(200).json()["results"].as_array().expect("results").clone()
+async fn settle(app: &App, settlements: Vec<Value>) -> Vec<Value> {
+    app.settle_batch(W1, &settlements).await
+}
+
+fn are_accepted(results: &[Value]) -> Vec<bool> {
+    results.iter().map(|result| result["accepted"].as_bool().expect("a boolean")).collect()
+}
+
+/// Returns the log entries of results that are all accepted.
+fn entries(results: &[Value]) -> Vec<Value> {
+    results.iter().map(|result| result["entry"].clone()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_item_gets_the_outcome_of_a_single_call() {
+async fn every_item_gets_its_entry_or_the_problem_of_a_single_call() {
     let app = App::with_fixed_clock().await;
     publish_many(&app, 6).await;
     app.publish(json!({"title": "a job", "tags": "a", "max_retries": 1})).await;
@@ -46,32 +54,39 @@ async fn every_item_gets_the_outcome_of_a_single_call() {
         ],
     )
     .await;
-    let statuses: Vec<(u64, &str)> = outcomes
+    let summaries: Vec<(bool, &str)> = outcomes
         .iter()
-        .map(|outcome| {
-            let verb = outcome["code"].as_str().or(outcome["action"].as_str());
-            (outcome["status"].as_u64().expect("a status"), verb.expect("a code or an action"))
+        .map(|outcome| match outcome["accepted"].as_bool().expect("a boolean") {
+            true => (true, outcome["entry"]["action"].as_str().expect("an action")),
+            false => (false, outcome["problem"]["code"].as_str().expect("a code")),
         })
         .collect();
     assert_eq!(
-        statuses,
+        summaries,
         [
-            (200, "COMPLETED"),
-            (200, "FAILED"),
-            (200, "RELEASED"),
-            (409, "lease_lost"),
-            (200, "COMPLETED"),
-            (409, "lease_lost"),
-            (400, "max_retries_exceeded"),
-            (409, "not_claimed"),
-            (404, "event_not_found"),
+            (true, "COMPLETED"),
+            (true, "FAILED"),
+            (true, "RELEASED"),
+            (false, "lease_lost"),
+            (true, "COMPLETED"),
+            (false, "lease_lost"),
+            (true, "FAILED"),
+            (false, "not_claimed"),
+            (false, "event_not_found"),
         ]
     );
     let named: Vec<i64> = outcomes.iter().map(|outcome| outcome["event_id"].as_i64().expect("an id")).collect();
     assert_eq!(named, [claimed.clone(), vec![unclaimed, 4_711]].concat());
-    assert_eq!(outcomes[1]["retry_scheduled"], true);
-    assert_eq!((&outcomes[6]["retry_count"], &outcomes[6]["max_retries"]), (&1.into(), &1.into()));
-    assert_eq!(outcomes[6]["error"], "Max retries exceeded");
+    let retry_scheduled = |index: usize| outcomes[index]["entry"].get("retry_scheduled").cloned();
+    assert_eq!([retry_scheduled(0), retry_scheduled(1)], [None, Some(true.into())]);
+    assert_eq!(retry_scheduled(6), Some(false.into()), "the last attempt has failed");
+    assert_eq!(app.status(claimed[6]).await, "FAILED");
+    for outcome in &outcomes {
+        let accepted = outcome["accepted"] == true;
+        assert_eq!((outcome.get("entry").is_some(), outcome.get("problem").is_some()), (accepted, !accepted));
+        assert_eq!((outcome.get("status"), outcome["problem"].get("status")), (None, None), "{outcome}");
+    }
+    assert_eq!(outcomes[3]["problem"]["type"], "/problems/lease_lost");
     assert_eq!(app.event(claimed[0]).await["result"], json!({"n": 1}));
     assert_eq!(app.status(claimed[5]).await, "PROCESSING");
     assert_eq!(app.advance_and_promote(9).await, 1);
@@ -99,13 +114,12 @@ async fn the_same_event_twice_in_one_batch_gets_the_right_outcome_both_times() {
         .concat(),
     )
     .await;
-    let statuses: Vec<u64> = outcomes.iter().map(|outcome| outcome["status"].as_u64().expect("a status")).collect();
-    assert_eq!(statuses, [200, 200, 200, 409, 200, 200, 400, 200]);
-    assert_eq!(repeated(&outcomes[0]), outcomes[1]);
-    assert_eq!(outcomes[3]["code"], "already_settled");
-    assert_eq!(repeated(&outcomes[4]), outcomes[5]);
-    assert_eq!(outcomes[6]["id"], outcomes[7]["id"]);
-    assert_eq!(outcomes[7]["retry_scheduled"], false);
+    assert_eq!(are_accepted(&outcomes), [true, true, true, false, true, true, true, true]);
+    assert_eq!(outcomes[3]["problem"]["code"], "already_settled");
+    for first in [0, 4, 6] {
+        assert_eq!(repeated(&outcomes[first]["entry"]), outcomes[first + 1]["entry"]);
+    }
+    assert_eq!(outcomes[7]["entry"]["retry_scheduled"], false);
     for (id, action) in claimed.iter().zip(["COMPLETED", "FAILED", "FAILED", "FAILED"]) {
         assert_eq!(app.actions(*id).await, ["PICKED", action]);
     }
@@ -125,7 +139,8 @@ async fn a_repeated_batch_gets_the_same_entries() {
         .collect();
     let first = settle(&app, results.clone()).await;
     app.advance(1);
-    assert_eq!(settle(&app, results).await, first.iter().map(repeated).collect::<Vec<_>>());
+    let again = settle(&app, results).await;
+    assert_eq!(entries(&again), entries(&first).iter().map(repeated).collect::<Vec<_>>());
     ledger::check(&app).await;
 }
 
@@ -139,10 +154,10 @@ async fn a_thousand_events_are_settled_at_once() {
         .map(|event| json!({"event_id": event["id"], "lease_id": event["lease_id"], "action": "complete"}))
         .collect();
     let outcomes = settle(&app, results.clone()).await;
-    assert!(outcomes.iter().all(|outcome| outcome["status"] == 200));
+    assert_eq!(are_accepted(&outcomes), [true; 1000]);
     assert_eq!(app.count("SELECT count(*) FROM waybill.deliveries WHERE status = 'COMPLETED'").await, 1000);
     let one_more = [results, vec![json!({"event_id": 1, "action": "complete"})]].concat();
-    app.post("/events/settle", &json!({"worker_id": W1, "results": one_more})).await.names(&["results"]);
+    app.post("/events/settle", &json!({"worker_id": W1, "settlements": one_more})).await.names(&["settlements"]);
     ledger::check(&app).await;
 }
 
@@ -153,31 +168,36 @@ async fn one_invalid_item_is_named_and_nothing_is_settled() {
     let claimed = ids(&app.claim_batch("a", W1, 2).await);
     let good = json!({"event_id": claimed[0], "action": "complete"});
     for (bad, field) in [
-        (json!({"event_id": claimed[1], "action": "explode"}), "results[1].action"),
-        (json!({"event_id": claimed[1]}), "results[1].action"),
-        (json!({"action": "complete"}), "results[1].event_id"),
-        (json!({"event_id": 0, "action": "complete"}), "results[1].event_id"),
-        (json!({"event_id": "1", "action": "complete"}), "results[1].event_id"),
-        (json!({"event_id": 1, "action": "complete", "lease_id": -1}), "results[1].lease_id"),
-        (json!({"event_id": 1, "action": "complete", "worker_id": W1}), "results[1].worker_id"),
-        (json!({"event_id": 1, "action": "complete", "error_message": "x"}), "results[1].error_message"),
-        (json!({"event_id": 1, "action": "fail", "retryable": 1}), "results[1].retryable"),
-        (json!({"event_id": 1, "action": "release", "delay_seconds": -1}), "results[1].delay_seconds"),
-        (json!(7), "results[1]"),
+        (json!({"event_id": claimed[1], "action": "explode"}), "settlements[1].action"),
+        (json!({"event_id": claimed[1]}), "settlements[1].action"),
+        (json!({"action": "complete"}), "settlements[1].event_id"),
+        (json!({"event_id": 0, "action": "complete"}), "settlements[1].event_id"),
+        (json!({"event_id": "1", "action": "complete"}), "settlements[1].event_id"),
+        (json!({"event_id": 1, "action": "complete", "lease_id": -1}), "settlements[1].lease_id"),
+        (json!({"event_id": 1, "action": "complete", "worker_id": W1}), "settlements[1].worker_id"),
+        (json!({"event_id": 1, "action": "complete", "error_message": "x"}), "settlements[1].error_message"),
+        (json!({"event_id": 1, "action": "fail", "retryable": 1}), "settlements[1].retryable"),
+        (json!({"event_id": 1, "action": "release", "delay_seconds": -1}), "settlements[1].delay_seconds"),
+        (json!(7), "settlements[1]"),
     ] {
-        let body = json!({"worker_id": W1, "results": [good, bad]});
+        let body = json!({"worker_id": W1, "settlements": [good, bad]});
         app.post("/events/settle", &body).await.names(&[field]);
     }
-    app.post("/events/settle", &json!({"worker_id": W1, "results": []})).await.names(&["results"]);
-    app.post("/events/settle", &json!({"results": [good]})).await.names(&["worker_id"]);
+    app.post("/events/settle", &json!({"worker_id": W1, "settlements": []})).await.names(&["settlements"]);
+    app.post("/events/settle", &json!({"settlements": [good]})).await.names(&["worker_id"]);
     assert_eq!(app.status(claimed[0]).await, "PROCESSING");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_bad_item_is_named() {
+async fn every_mistake_is_named_in_all_items_and_in_the_claim() {
     let app = App::start().await;
-    let body = json!({"worker_id": W1, "results": [{"event_id": 1}, {"event_id": 1, "action": "fail"}, {"action": "fail", "x": 1}]});
-    app.post("/events/settle", &body).await.names(&["results[0].action", "results[2].event_id", "results[2].x"]);
+    let settlements = json!([{"event_id": 1}, {"event_id": 1, "action": "fail"}, {"action": "fail", "x": 1}]);
+    let in_items = ["settlements[0].action", "settlements[2].event_id", "settlements[2].x"];
+    app.post("/events/settle", &json!({"worker_id": W1, "settlements": settlements})).await.names(&in_items);
+    let claim = json!({"tags": "a", "max": 0, "worker_id": W1});
+    let in_claim = ["claim.max", "claim.tags", "claim.worker_id", "worker_id"];
+    let body = json!({"worker_id": "nobody", "settlements": settlements, "claim": claim});
+    app.post("/events/settle", &body).await.names(&[&in_items[..], &in_claim].concat());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,7 +209,7 @@ async fn two_batches_with_the_same_events_in_opposite_order_do_not_deadlock() {
         let forth: Vec<Value> = claimed.iter().map(|id| json!({"event_id": id, "action": "complete"})).collect();
         let back: Vec<Value> = forth.iter().rev().cloned().collect();
         let (one, other) = tokio::join!(settle(&app, forth), settle(&app, back));
-        assert!(one.iter().chain(&other).all(|outcome| outcome["status"] == 200));
+        assert_eq!((are_accepted(&one), are_accepted(&other)), (vec![true; 100], vec![true; 100]));
     }
     assert_eq!(app.count("SELECT count(*) FROM waybill.event_log WHERE action = 'COMPLETED'").await, 500);
     ledger::check(&app).await;
@@ -202,6 +222,5 @@ async fn an_item_that_repeats_a_single_call_gets_its_entry() {
     let claim = app.claim_one("a", W1).await;
     let entry = app.settle(&claim, "complete", Naming::Lease).await.expect(200).json();
     let outcome = settle(&app, vec![json!({"event_id": claim.event_id, "action": "complete"})]).await.remove(0);
-    assert_eq!(outcome["id"], entry["id"]);
-    assert_eq!(outcome["status"], 200);
+    assert_eq!(outcome["entry"], repeated(&entry));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::support::work::{Claim, Naming, W1, W2, ids};
+use crate::support::work::{Claim, Naming, W1, W2};
 use crate::support::{App, ledger};
 
 /// A worker that never holds anything.
@@ -163,31 +163,16 @@ async fn a_worker_that_swaps_the_leases_of_two_events_is_refused() {
 async fn a_batch_of_another_worker_settles_nothing() {
     let app = App::start().await;
     let claims = [held_by(&app, W1).await, held_by(&app, W1).await].concat();
-    let item =
-        |claim: &Claim, action: &str| json!({"event_id": claim.event_id, "lease_id": claim.lease_id, "action": action});
-    let results: Vec<Value> = claims
+    let settlements: Vec<Value> = claims
         .iter()
         .zip(["complete", "complete", "fail", "release"])
-        .map(|(claim, action)| item(claim, action))
-        .chain([item(&claims[3], "complete")])
+        .map(|(claim, action)| claim.settlement(action, json!({})))
+        .chain([claims[3].settlement("complete", json!({}))])
         .collect();
-    let body = json!({"worker_id": OTHER_WORKER, "results": results});
-    let reply = app.post("/events/settle", &body).await.expect(200).json();
-    for outcome in reply["results"].as_array().expect("results") {
-        assert_eq!((&outcome["status"], &outcome["code"]), (&409.into(), &"lease_lost".into()));
+    for result in app.settle_batch(OTHER_WORKER, &settlements).await {
+        assert_eq!((&result["accepted"], &result["problem"]["code"]), (&false.into(), &"lease_lost".into()));
     }
     for claim in &claims {
         assert_eq!(app.actions(claim.event_id).await, ["PICKED"]);
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn another_worker_that_settles_with_next_gets_no_event() {
-    let app = App::start().await;
-    let [claim, _] = held_by(&app, W1).await;
-    let next = app.publish_tagged("a").await;
-    let path = format!("/events/{}/complete?next=true&tags=a", claim.event_id);
-    app.post(&path, &claim.as_worker(OTHER_WORKER).body(Naming::Lease)).await.problem(409, "lease_lost");
-    assert_eq!(app.status(next).await, "PENDING");
-    assert_eq!(ids(&app.claim_batch("a", W2, 10).await), [next]);
 }

@@ -12,6 +12,9 @@ use crate::support::{App, database};
 
 const WORKER: &str = "render-3:4127";
 
+/// The highest id, which nothing has.
+const UNKNOWN: i64 = (1 << 53) - 1;
+
 pub(super) async fn run(coverage: &Coverage) {
     let server = CheckedServer::of(App::with_fixed_clock().await, coverage);
     publish(&server).await;
@@ -19,11 +22,12 @@ pub(super) async fn run(coverage: &Coverage) {
     repeat_after_pruning(&server).await;
     work(&server).await;
     settle_in_one_call(&server).await;
-    settle_with_next(&server).await;
+    settle_and_claim(&server).await;
     operate(&server).await;
     sweep(&server).await;
     records::run(&server).await;
     observe(&server).await;
+    records::start_too_many(&server).await;
 }
 
 async fn publish(server: &CheckedServer<'_>) {
@@ -45,14 +49,15 @@ async fn claim(server: &CheckedServer<'_>) {
     for _ in 0..5 {
         server.app.publish_tagged("claims").await;
     }
-    let ask = format!("/events/subscribe?tags=claims&worker_id={WORKER}");
+    let ask = format!("/events/subscribe?tags=claims&worker_id={WORKER}&lease_seconds=2.5");
     server.get(&ask).await.expect(200);
-    server.get(&format!("{ask}&max=2")).await.expect(200);
-    let repeatable = json!({"worker_id": WORKER, "tags": ["claims"], "max": 2, "request_id": "r1"});
+    server.get(&format!("{ask}&wait_seconds=0.01")).await.expect(200);
+    let repeatable = json!({"worker_id": WORKER, "tags": ["claims"], "max": 3, "idempotency_key": "r1"});
     let first = server.post("/events/claim", &repeatable).await.expect(200).json();
     assert_eq!(server.post("/events/claim", &repeatable).await.expect(200).json(), first);
     server.get(&ask).await.expect(204);
-    server.post("/events/claim", &json!({"worker_id": WORKER, "tags": "claims"})).await.expect(204);
+    let empty = server.post("/events/claim", &json!({"worker_id": WORKER, "tags": ["claims"]})).await.expect(200);
+    assert_eq!(empty.json(), json!({"events": []}));
 }
 
 /// Publishes an event and claims it.
@@ -107,7 +112,7 @@ async fn settle_in_one_call(server: &CheckedServer<'_>) {
         ids.push(hold(server, json!({"title": "settled", "tags": "settle"})).await);
     }
     let waiting = server.app.publish_tagged("untouched").await;
-    let results = json!([
+    let settlements = json!([
         {"event_id": ids[0], "action": "complete", "result": {}},
         {"event_id": ids[0], "action": "complete", "result": {}},
         {"event_id": ids[0], "action": "complete"},
@@ -117,24 +122,32 @@ async fn settle_in_one_call(server: &CheckedServer<'_>) {
         {"event_id": ids[3], "action": "release"},
         {"event_id": ids[4], "lease_id": 9_999, "action": "release"},
         {"event_id": waiting, "action": "complete"},
-        {"event_id": i64::MAX, "action": "complete"},
+        {"event_id": UNKNOWN, "action": "complete"},
     ]);
-    let reply = server.post("/events/settle", &json!({"worker_id": WORKER, "results": results})).await.expect(200);
-    let statuses: Vec<Value> =
-        reply.json()["results"].as_array().expect("results").iter().map(|outcome| outcome["status"].clone()).collect();
-    assert_eq!(statuses, [200, 200, 409, 409, 200, 400, 200, 409, 409, 404]);
+    let body = json!({"worker_id": WORKER, "settlements": settlements});
+    let reply = server.post("/events/settle", &body).await.expect(200).json();
+    let accepted: Vec<bool> = results_of(&reply).iter().map(|result| result["accepted"] == true).collect();
+    assert_eq!(accepted, [true, true, false, false, true, true, true, false, false, false]);
+    assert_eq!(reply["events"], json!([]));
 }
 
-async fn settle_with_next(server: &CheckedServer<'_>) {
+fn results_of(reply: &Value) -> &Vec<Value> {
+    reply["results"].as_array().expect("results")
+}
+
+async fn settle_and_claim(server: &CheckedServer<'_>) {
     let first = hold(server, json!({"title": "first", "tags": "next"})).await;
     let second = server.app.publish(json!({"title": "second", "tags": "next", "max_retries": 1})).await;
-    let body = json!({"worker_id": WORKER});
-    let path = format!("/events/{first}/complete?next=true&tags=next&lease=60");
-    let reply = server.post(&path, &body).await.expect(200).json();
-    assert_eq!(reply["next"]["id"], second);
-    let path = format!("/events/{second}/fail?next=true&tags=next&wait=0");
-    let reply = server.post(&path, &body).await.expect(200).json();
-    assert_eq!((&reply["settled"]["code"], &reply["next"]), (&json!("max_retries_exceeded"), &Value::Null));
+    let claim = json!({"tags": ["next"], "max": 2, "wait_seconds": 0, "lease_seconds": 60, "idempotency_key": "n1"});
+    let settle = async |settlements: Value| {
+        let body = json!({"worker_id": WORKER, "settlements": settlements, "claim": claim});
+        server.post("/events/settle", &body).await.expect(200).json()
+    };
+    let reply = settle(json!([{"event_id": first, "action": "complete"}])).await;
+    assert_eq!(reply["events"][0]["id"], second);
+    let reply = settle(json!([{"event_id": second, "action": "fail"}])).await;
+    assert_eq!(results_of(&reply)[0]["entry"]["retry_scheduled"], false);
+    assert_eq!(settle(json!([])).await["results"], json!([]));
 }
 
 /// Repeats of settlements whose log entries are deleted are answered from the deliveries' rows.
@@ -153,11 +166,10 @@ async fn repeat_after_pruning(server: &CheckedServer<'_>) {
         let answer = server.post(path, &body).await.expect(200).json();
         assert_eq!((&answer["repeated"], answer.get("id")), (&json!(true), None));
     }
-    let results: Vec<&Value> = verbs.iter().skip(1).map(|(_, result)| result).collect();
-    let outcomes = server.post("/events/settle", &json!({"worker_id": WORKER, "results": results})).await.expect(200);
-    assert!(outcomes.json()["results"].as_array().is_some_and(|all| all.iter().all(|one| one["repeated"] == true)));
-    let path = format!("{}?next=true&tags=pruned", verbs[1].0);
-    assert_eq!(server.post(&path, &body).await.expect(200).json()["settled"]["repeated"], true);
+    let settlements: Vec<&Value> = verbs.iter().skip(1).map(|(_, settlement)| settlement).collect();
+    let body = json!({"worker_id": WORKER, "settlements": settlements});
+    let reply = server.post("/events/settle", &body).await.expect(200).json();
+    assert!(results_of(&reply).iter().all(|result| result["entry"]["repeated"] == true), "{reply}");
 }
 
 async fn operate(server: &CheckedServer<'_>) {
@@ -175,12 +187,20 @@ async fn operate(server: &CheckedServer<'_>) {
     server.app.complete(held, WORKER).await.expect(200);
     post(format!("/events/{held}/cancel")).await.problem(409, "wrong_state");
     server.app.advance(40);
-    let count = post("/events/reset?stale_for=30&dry_run=true".into()).await.expect(200).json();
-    assert!(count["reset"].as_i64() > Some(0), "{count}");
-    post("/events/reset?reason=spring+cleaning".into()).await.expect(200);
-    post("/events/retry?tags=work&dry_run=true".into()).await.expect(200);
-    let count = post("/events/retry".into()).await.expect(200).json();
-    assert!(count["retried"].as_i64() > Some(0), "{count}");
+    for (path, filter) in [
+        ("/events/reset", json!({"stale_for_seconds": 30})),
+        ("/events/reset", json!({})),
+        ("/events/retry", json!({"tags": ["work"]})),
+        ("/events/cancel", json!({"tags": ["untouched"], "status": "PENDING"})),
+    ] {
+        let count = server.post(path, &json!({"filter": filter, "dry_run": true})).await.expect(200).json();
+        assert!(count["matched"].as_i64() > Some(0), "{path} {filter}: {count}");
+        let body = json!({"filter": filter, "reason": "spring cleaning", "per_second": 10_000});
+        let operation = server.post(path, &body).await.expect(202).json();
+        let done = server.app.until_complete(&operation).await;
+        assert!(done["done"].as_i64() > Some(0), "{done}");
+        server.get(&format!("/operations/{}", operation["id"])).await.expect(200);
+    }
 }
 
 async fn sweep(server: &CheckedServer<'_>) {
@@ -206,7 +226,8 @@ async fn sweep(server: &CheckedServer<'_>) {
 async fn observe(server: &CheckedServer<'_>) {
     let list = server.get("/events?limit=2&order=desc").await.expect(200).json();
     let next = list["next"].as_str().expect("a cursor");
-    server.get(&format!("/events?after={next}&limit=500")).await.expect(200);
+    server.get(&format!("/events?after={next}&limit=500&order=desc")).await.expect(200);
+    server.get(&format!("/events?after={next}")).await.problem(400, "cursor_mismatch");
     server.get("/events?status=FAILED&tags=time&offset=1").await.expect(200);
     let mut seen = BTreeSet::new();
     let mut next = Some(String::new());
@@ -221,7 +242,16 @@ async fn observe(server: &CheckedServer<'_>) {
     server.get("/workers").await.expect(200);
     server.get("/workers?limit=1").await.expect(200);
     server.get("/tags").await.expect(200);
-    for path in ["/health", "/ready", "/metrics", "/openapi.yaml", "/docs", "/docs/scalar.js"] {
+    for path in [
+        "/health",
+        "/ready",
+        "/metrics",
+        "/openapi.yaml",
+        "/openapi.json",
+        "/docs",
+        "/docs/scalar.js",
+        "/problems/lease_lost",
+    ] {
         server.get(path).await.expect(200);
     }
     server.get("/").await.expect(302);

@@ -12,7 +12,7 @@ pub(super) async fn run(server: &CheckedServer<'_>) {
     retry(server, &receiver).await;
     intervene(server).await;
     replay(server, &receiver).await;
-    replay_many(server, &receiver).await;
+    operate_on_many(server, &receiver).await;
 }
 
 async fn retry(server: &CheckedServer<'_>, receiver: &Receiver) {
@@ -27,8 +27,7 @@ async fn retry(server: &CheckedServer<'_>, receiver: &Receiver) {
     for verb in ["retry", "cancel"] {
         server.post_empty(&format!("/deliveries/{delivery}/{verb}")).await.problem(409, "wrong_state");
     }
-    let body = json!({"by": "night shift", "reason": "too late"});
-    server.post(&format!("/deliveries/{delivery}/dead-letter"), &body).await.problem(409, "wrong_state");
+    server.post_empty(&format!("/deliveries/{delivery}/dead-letter?reason=late")).await.problem(409, "wrong_state");
 }
 
 /// Creates a delivery that waits for its due time.
@@ -41,8 +40,7 @@ async fn intervene(server: &CheckedServer<'_>) {
     let cancelled = waiting(server).await;
     server.post_empty(&format!("/deliveries/{cancelled}/cancel?reason=obsolete")).await.expect(200);
     let given_up = waiting(server).await;
-    let body = json!({"by": "night shift", "reason": "the customer has left"});
-    server.post(&format!("/deliveries/{given_up}/dead-letter"), &body).await.expect(200);
+    server.post_empty(&format!("/deliveries/{given_up}/dead-letter?reason=obsolete")).await.expect(200);
     server.get("/deliveries?status=FAILED&limit=1").await.expect(200);
 }
 
@@ -50,7 +48,7 @@ async fn replay(server: &CheckedServer<'_>, receiver: &Receiver) {
     let page = server.get("/dead-letters?reason=manual&replayed=false").await.expect(200).json();
     let id = &page["dead_letters"][0]["id"];
     server.get(&format!("/dead-letters/{id}")).await.expect(200);
-    let order = json!({"by": "night shift", "config": "original", "payload": [1], "new_webhook_id": true});
+    let order = json!({"reason": "mended", "config": "original", "payload": [1], "new_webhook_id": true});
     server.post(&format!("/dead-letters/{id}/replay"), &order).await.expect(200);
     server.post(&format!("/dead-letters/{id}/replay"), &order).await.problem(409, "not_replayable");
     let delivery = page["dead_letters"][0]["delivery_id"].as_i64().expect("an id");
@@ -63,16 +61,43 @@ async fn replay(server: &CheckedServer<'_>, receiver: &Receiver) {
     assert_eq!(whole["attempts"][0]["error_kind"], "connection");
 }
 
-async fn replay_many(server: &CheckedServer<'_>, receiver: &Receiver) {
+async fn operate_on_many(server: &CheckedServer<'_>, receiver: &Receiver) {
     server.app.publish_and_fail(receiver, "record.failed", json!(2)).await;
-    let count = json!({"filter": {"reason": "exhausted"}, "by": "night shift", "dry_run": true});
-    server.post("/dead-letters/replay", &count).await.expect(200);
-    let order = json!({"filter": {"since": "2020-01-01T00:00:00Z"}, "by": "night shift", "rate_per_second": 0.1});
-    let id = server.post("/dead-letters/replay", &order).await.expect(202).json()["id"].clone();
-    operation_runner::run_once(server.app.engine()).await.expect("a round");
-    let replay = server.get(&format!("/replays/{id}")).await.expect(200).json();
-    assert_eq!((&replay["status"], &replay["replayed"]), (&json!("RUNNING"), &json!(1)));
-    server.post_empty(&format!("/replays/{id}/cancel")).await.expect(200);
-    server.post_empty(&format!("/replays/{id}/cancel")).await.expect(200);
-    server.get("/replays?limit=1").await.expect(200);
+    waiting(server).await;
+    for (path, filter) in [
+        ("/deliveries/cancel", json!({"status": "PENDING"})),
+        ("/deliveries/retry", json!({"since": "2020-01-01T00:00:00Z", "status": "CANCELLED"})),
+        ("/dead-letters/replay", json!({"reason": "exhausted"})),
+    ] {
+        let count = server.post(path, &json!({"filter": filter, "dry_run": true})).await.expect(200).json();
+        assert!(count["matched"].as_i64() > Some(0), "{path} {filter}: {count}");
+        let body = json!({"filter": filter, "reason": "tidying", "per_second": 0.1});
+        let operation = server.post(path, &body).await.expect(202).json();
+        operation_runner::run_once(server.app.engine()).await.expect("a round");
+        let path = format!("/operations/{}", operation["id"]);
+        server.get(&path).await.expect(200);
+        for _ in 0..2 {
+            server.post_empty(&format!("{path}/cancel")).await.expect(200);
+        }
+    }
+    let page = server.get("/operations?limit=1&kind=replay_dead_letters&order=desc").await.expect(200).json();
+    assert_eq!(page["operations"][0]["config"], "current");
+    server.get("/operations?status=CANCELLED").await.expect(200);
+}
+
+/// Starts operations that never end, until there are too many.
+pub(super) async fn start_too_many(server: &CheckedServer<'_>) {
+    let body = json!({"filter": {}, "per_second": 0.1});
+    let paths = ["/events/retry", "/events/cancel", "/events/reset", "/deliveries/retry", "/deliveries/cancel"];
+    for path in paths.iter().cycle() {
+        let reply = server.post(path, &body).await;
+        if reply.status == 409 {
+            reply.problem(409, "too_many_operations");
+            break;
+        }
+        reply.expect(202);
+    }
+    for path in paths.iter().chain(["/dead-letters/replay"].iter()) {
+        server.post(path, &body).await.problem(409, "too_many_operations");
+    }
 }

@@ -3,29 +3,34 @@
 use crate::contract::witness::{CheckedServer, Coverage};
 use crate::support::App;
 
+/// The highest id, which nothing has.
+const UNKNOWN: i64 = (1 << 53) - 1;
+
 /// More bytes than one event may have, and more than a batch may have.
 const TOO_LARGE: [usize; 2] = [2 * 1024 * 1024, 17 * 1024 * 1024];
 
 pub(super) async fn run(coverage: &Coverage) {
     let server = CheckedServer::of(App::start().await, coverage);
     server.get("/nowhere").await.problem(404, "route_not_found");
+    server.get("/problems/no_such_code").await.problem(404, "route_not_found");
     server.get("/events/zero").await.names(&["id"]);
     for operation in coverage.document.operations() {
-        let unknown = i64::MAX;
-        server.send(server.example_of(&operation, unknown, "?colour=red")).await.problem(400, "invalid_request");
-        let reply = server.send(server.request("PUT", &operation.with_id(unknown))).await;
+        server.send(server.example_of(&operation, UNKNOWN, "?colour=red")).await.problem(400, "invalid_request");
+        let reply = server.send(server.request("PUT", &operation.with_id(UNKNOWN))).await;
         reply.problem(405, "method_not_allowed");
-        server.send(server.request("OPTIONS", &operation.with_id(unknown))).await.expect(204);
+        server.send(server.request("OPTIONS", &operation.with_id(UNKNOWN))).await.expect(204);
         if !["/health", "/ready"].contains(&operation.path.as_str()) {
-            let elsewhere = server.example_of(&operation, unknown, "").header("host", "evil.example");
+            let elsewhere = server.example_of(&operation, UNKNOWN, "").header("host", "evil.example");
             server.send(elsewhere).await.problem(421, "host_not_allowed");
         }
         if operation.path.contains("{id}") {
             let code = not_found_code(&operation.path);
-            server.send(server.example_of(&operation, unknown, "")).await.problem(404, code);
+            let query = needed_query(&operation.path);
+            server.send(server.example_of(&operation, UNKNOWN, query)).await.problem(404, code);
         }
         if operation.method != "GET" {
-            let write = || server.request(&operation.method, &operation.with_id(unknown));
+            let path = format!("{}{}", operation.with_id(UNKNOWN), needed_query(&operation.path));
+            let write = || server.request(&operation.method, &path);
             let json = || write().header("content-type", "application/json");
             server.send(json().body("{")).await.problem(400, "malformed_json");
             server.send(json().body("[]")).await.names(&["body"]);
@@ -46,8 +51,13 @@ fn not_found_code(path: &str) -> &'static str {
     match path.split('/').nth(1) {
         Some("deliveries") => "delivery_not_found",
         Some("dead-letters") => "dead_letter_not_found",
-        Some("replays") => "replay_not_found",
+        Some("operations") => "operation_not_found",
         Some("subscriptions") => "subscription_not_found",
         _ => "event_not_found",
     }
+}
+
+/// Returns the query that a path with an id requires.
+fn needed_query(path: &str) -> &'static str {
+    if path.ends_with("/dead-letter") { "?reason=broken" } else { "" }
 }

@@ -92,10 +92,9 @@ fn max_steps(bytes: usize) -> u64 {
 #[derive(Serialize)]
 struct Context<'a> {
     id: &'a str,
-    #[serde(rename = "type")]
     event_type: Option<&'a str>,
     title: &'a str,
-    time: String,
+    created_at: String,
     tags: &'a [String],
     labels: &'a BTreeMap<String, String>,
     payload: serde_json::Value,
@@ -108,7 +107,7 @@ impl<'a> Context<'a> {
             id: input.webhook_id,
             event_type: input.event_type,
             title: input.title,
-            time: format_time(input.time),
+            created_at: format_time(input.created_at),
             tags: input.tags,
             labels: input.labels,
             payload,

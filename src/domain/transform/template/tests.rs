@@ -15,7 +15,7 @@ fn render(payload: &Json, text: &str, is_json: bool) -> Result<String, String> {
         webhook_id: "msg_1",
         event_type: Some("order.paid"),
         title: "An order",
-        time: DateTime::UNIX_EPOCH,
+        created_at: DateTime::UNIX_EPOCH,
         tags: &["a".to_owned(), "b".to_owned()],
         labels: &labels,
         payload: &payload,
@@ -41,7 +41,7 @@ fn json(template: &str) -> String {
 
 #[test]
 fn every_field_of_an_event_is_a_variable() {
-    let all = "{{ id }} {{ type }} {{ title }} {{ time }} {{ tags|join('+') }} {{ labels.region }} {{ payload.id }}";
+    let all = "{{ id }} {{ event_type }} {{ title }} {{ created_at }} {{ tags|join('+') }} {{ labels.region }} {{ payload.id }}";
     assert_eq!(text(all), "msg_1 order.paid An order 1970-01-01T00:00:00.000000Z a+b eu 7");
     assert_eq!(text("[{{ correlation_id }}]"), "[]");
 }
@@ -66,7 +66,7 @@ fn in_json_strings_are_escaped_and_other_values_are_json() {
 fn loops_conditions_variables_and_arithmetic_are_supported() {
     assert_eq!(text("{% for item in payload.items %}{{ loop.index }}{{ item.sku }}{% endfor %}"), "1x2y");
     assert_eq!(text("{% for name, value in labels|items %}{{ name }}={{ value }}{% endfor %}"), "region=eu");
-    assert_eq!(text("{% if type in ['order.paid', 'x'] and payload.id > 5 %}yes{% else %}no{% endif %}"), "yes");
+    assert_eq!(text("{% if event_type in ['order.paid', 'x'] and payload.id > 5 %}yes{% else %}no{% endif %}"), "yes");
     assert_eq!(text("{% set price = payload.price %}{{ (price|float * 100)|int + payload.id|int }}"), "257");
     assert_eq!(text("{{ payload.name|upper|replace('HI', 'ho')|trim }}"), "SAY \"ho\"");
     assert_eq!(text("{{ payload.items|length }}{{ payload.items|first }}{{ 7|string }}"), "2{\"sku\":\"x\"}7");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{NOWHERE, change, path_of};
+use super::{NOWHERE, path_of, update};
 use crate::push::rows;
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::{App, ledger, until};
@@ -11,14 +11,14 @@ use crate::support::{App, ledger, until};
 async fn given_fields_are_replaced_and_the_others_stay() {
     let app = App::start().await;
     let fields = json!({
-        "name": "before", "event_types": ["a"], "labels": {"a": "1"}, "timeout_ms": 500, "filter": {"type": "a"},
+        "name": "before", "event_types": ["a"], "labels": {"a": "1"}, "timeout_ms": 500, "filter": {"event_type": "a"},
     });
     let mut expected = app.subscribe(NOWHERE, fields).await;
     expected.as_object_mut().expect("an object").remove("secret");
     let changes = json!({
         "url": "https://other.example/", "labels": {"b": "2"}, "max_attempts": 7, "transform": {"envelope": true},
     });
-    let view = change(&app, &expected, changes.clone()).await.expect(200).json();
+    let view = update(&app, &expected, changes.clone()).await.expect(200).json();
     expected.as_object_mut().expect("an object").extend(changes.as_object().expect("an object").clone());
     expected["version"] = json!(2);
     expected["updated_at"] = view["updated_at"].clone();
@@ -32,20 +32,20 @@ async fn null_restores_the_default() {
     let mut plain = app.subscribe(NOWHERE, json!({})).await;
     let fields = json!({
         "name": "n", "method": "PUT", "event_types": ["a"], "tags": ["a"], "labels": {"a": "b"},
-        "filter": {"type": "a"}, "headers": {"X-A": "1"}, "timeout_ms": 500, "max_attempts": 1, "retry": {"strategy": "fixed", "seconds": 1},
+        "filter": {"event_type": "a"}, "headers": {"X-A": "1"}, "timeout_ms": 500, "max_attempts": 1, "backoff": {"strategy": "fixed", "seconds": 1},
         "retry_on": [], "ordering": "by_key", "on_exhausted": "block", "ordering_key_path": "a", "max_concurrency": 1,
         "rate_per_second": 1.0, "transform": {"envelope": true},
     });
     let nulls: Value = fields.as_object().expect("an object").keys().map(|name| (name.clone(), Value::Null)).collect();
     let full = app.subscribe(NOWHERE, fields).await;
-    let view = change(&app, &full, nulls).await.expect(200).json();
+    let view = update(&app, &full, nulls).await.expect(200).json();
     plain.as_object_mut().expect("an object").remove("secret");
     for own in ["id", "version", "created_at", "updated_at"] {
         plain[own] = view[own].clone();
     }
     assert_eq!(view, plain);
-    change(&app, &full, json!({"url": null})).await.names(&["url"]);
-    let unchanged = change(&app, &full, json!({"is_active": null, "secret": null})).await.expect(200).json();
+    update(&app, &full, json!({"url": null})).await.names(&["url"]);
+    let unchanged = update(&app, &full, json!({"is_active": null, "secret": null})).await.expect(200).json();
     assert_eq!(unchanged["is_active"], true);
 }
 
@@ -55,7 +55,7 @@ async fn the_version_grows_with_every_change() {
     let subscription = app.subscribe(NOWHERE, json!({})).await;
     for version in 2..5 {
         app.advance(60);
-        let view = change(&app, &subscription, json!({"name": format!("v{version}")})).await.expect(200).json();
+        let view = update(&app, &subscription, json!({"name": format!("v{version}")})).await.expect(200).json();
         assert_eq!(view["version"], version);
         assert_eq!(view["created_at"], subscription["created_at"]);
         assert_eq!(app.seconds_ahead(&view["updated_at"]), 0);
@@ -69,32 +69,46 @@ async fn stored_headers(app: &App, subscription: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_header_value_that_is_sent_back_masked_is_kept() {
+async fn headers_are_merged_by_name_and_null_removes_one() {
     let app = App::start().await;
     let headers = json!({"Authorization": "Bearer s3cret", "X-Old": "old", "X-Other": "1"});
     let subscription = app.subscribe(NOWHERE, json!({ "headers": headers })).await;
-    assert_eq!(subscription["headers"], json!({"Authorization": "***", "X-Old": "***", "X-Other": "***"}));
-    let mut headers = subscription["headers"].clone();
-    headers["X-Other"] = json!("2");
-    headers.as_object_mut().expect("an object").remove("X-Old");
-    let changed = change(&app, &subscription, json!({ "headers": headers })).await.expect(200);
-    assert_eq!(changed.json()["headers"], json!({"Authorization": "***", "X-Other": "***"}));
-    let kept = json!({"Authorization": "Bearer s3cret", "X-Other": "2"});
-    assert_eq!(stored_headers(&app, &subscription).await, kept);
-    change(&app, &subscription, json!({"headers": {"AUTHORIZATION": "***"}})).await.expect(200);
-    assert_eq!(stored_headers(&app, &subscription).await, json!({"AUTHORIZATION": "Bearer s3cret"}));
-    change(&app, &subscription, json!({"name": "renamed"})).await.expect(200);
-    assert_eq!(stored_headers(&app, &subscription).await, json!({"AUTHORIZATION": "Bearer s3cret"}));
+    assert_eq!(subscription["header_names"], json!(["Authorization", "X-Old", "X-Other"]));
+    let changes = json!({"x-other": "2", "X-OLD": null, "X-New": "3", "X-Unknown": null});
+    let changed = update(&app, &subscription, json!({ "headers": changes })).await.expect(200).json();
+    assert_eq!(changed["header_names"], json!(["Authorization", "X-New", "x-other"]));
+    let merged = json!({"Authorization": "Bearer s3cret", "X-New": "3", "x-other": "2"});
+    assert_eq!(stored_headers(&app, &subscription).await, merged);
+    for unrelated in [json!({"headers": {}}), json!({"name": "renamed"})] {
+        update(&app, &subscription, unrelated).await.expect(200);
+        assert_eq!(stored_headers(&app, &subscription).await, merged);
+    }
+    let changed = update(&app, &subscription, json!({"headers": null})).await.expect(200).json();
+    assert_eq!(changed["header_names"], json!([]));
+    assert_eq!(stored_headers(&app, &subscription).await, json!({}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mask_for_a_header_without_a_value_is_refused() {
+async fn merged_headers_obey_the_rules_of_headers() {
     let app = App::start().await;
-    app.post("/subscriptions", &json!({"url": NOWHERE, "headers": {"X-A": "***"}})).await.names(&["headers.X-A"]);
-    let subscription = app.subscribe(NOWHERE, json!({"headers": {"X-A": "1"}})).await;
-    let unknown = json!({"headers": {"X-A": "***", "X-B": "***"}});
-    change(&app, &subscription, unknown).await.names(&["headers.X-B"]);
-    assert_eq!(stored_headers(&app, &subscription).await, json!({"X-A": "1"}));
+    let headers = |names: std::ops::Range<usize>| names.map(|n| (format!("X-{n}"), json!("1"))).collect::<Value>();
+    let subscription = app.subscribe(NOWHERE, json!({"headers": headers(0..31)})).await;
+    for (changes, named) in [
+        (headers(31..33), "headers"),
+        (json!({"Host": "a"}), "headers.Host"),
+        (json!({"X-1": "2", "x-1": "3"}), "headers.x-1"),
+        (json!({"X-1": "v".repeat(2001)}), "headers.X-1"),
+        (json!({"X-1": 5}), "headers.X-1"),
+        (json!(["X-1"]), "headers"),
+    ] {
+        update(&app, &subscription, json!({ "headers": changes })).await.names(&[named]);
+    }
+    update(&app, &subscription, json!({"header_names": []})).await.names(&["header_names"]);
+    assert_eq!(stored_headers(&app, &subscription).await, headers(0..31));
+    let mut replaced = headers(31..33);
+    replaced["x-0"] = Value::Null;
+    update(&app, &subscription, json!({ "headers": replaced })).await.expect(200);
+    assert_eq!(stored_headers(&app, &subscription).await, headers(1..33));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +116,7 @@ async fn a_secret_cannot_be_changed_by_patch() {
     let app = App::start().await;
     let subscription = app.subscribe(NOWHERE, json!({})).await;
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    let reply = change(&app, &subscription, json!({"name": "x", "secret": secret})).await;
+    let reply = update(&app, &subscription, json!({"name": "x", "secret": secret})).await;
     assert!(!reply.text.contains(&secret[6..]), "{}", reply.text);
     reply.names(&["secret"]);
     assert_eq!(app.get(&path_of(&subscription)).await.json()["version"], 1, "nothing was changed");
@@ -126,7 +140,7 @@ async fn an_invalid_change_is_refused_as_a_whole() {
         ),
         (json!({"name": "after", "url": "http://[::1]/"}), "url"),
     ] {
-        change(&app, &subscription, changes).await.names(&[named]);
+        update(&app, &subscription, changes).await.names(&[named]);
     }
     let view = app.get(&path_of(&subscription)).await.expect(200).json();
     assert_eq!((&view["name"], &view["version"]), (&json!("before"), &json!(1)));
@@ -142,9 +156,9 @@ async fn a_disabled_subscription_gets_no_events_published_meanwhile() {
     };
     assert_eq!(enqueued().await, 1);
     receiver.received(1).await;
-    assert_eq!(change(&app, &subscription, json!({"is_active": false})).await.expect(200).json()["is_active"], false);
+    assert_eq!(update(&app, &subscription, json!({"is_active": false})).await.expect(200).json()["is_active"], false);
     assert_eq!(enqueued().await, 0);
-    change(&app, &subscription, json!({"is_active": true})).await.expect(200);
+    update(&app, &subscription, json!({"is_active": true})).await.expect(200);
     assert_eq!(enqueued().await, 1);
     assert_eq!(receiver.received(2).await.len(), 2);
 }
@@ -158,9 +172,9 @@ async fn a_subscription_disabled_by_the_server_shows_the_reason_until_it_is_enab
     let view = async || app.get(&path_of(&subscription)).await.expect(200).json();
     until("it is switched off", async || view().await["is_active"] == false).await;
     assert_eq!(view().await["inactive_reason"], "gone");
-    change(&app, &subscription, json!({"name": "renamed"})).await.expect(200);
+    update(&app, &subscription, json!({"name": "renamed"})).await.expect(200);
     assert_eq!(view().await["inactive_reason"], "gone");
-    let back = change(&app, &subscription, json!({"is_active": true})).await.expect(200).json();
+    let back = update(&app, &subscription, json!({"is_active": true})).await.expect(200).json();
     assert_eq!((&back["is_active"], &back["inactive_reason"]), (&json!(true), &Value::Null));
     ledger::check(&app).await;
 }

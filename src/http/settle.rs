@@ -1,0 +1,146 @@
+//! `POST /events/settle`: settles a batch of events, and claims the next batch if asked to.
+//!
+//! The settlements are committed first, and then the claim waits. Whatever happens to the claim, the
+//! response contains the results of the settlements.
+
+use std::time::Duration;
+
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
+
+use super::body::{self, read_json_without_query};
+use super::claim_body;
+use super::claims::{claimed_views, read_batch_claim};
+use super::memory::RequestMemory;
+use super::problem::{Problem, log_cause};
+use super::sliced_body::to_bytes;
+use super::view::{EventView, size_of};
+use super::work::{RecordView, read_complete, read_fail, read_release};
+use crate::domain::ids::{EventId, LeaseId};
+use crate::domain::input::{Fields, InputError, RawFields, read_items};
+use crate::domain::lease::Caller;
+use crate::domain::limits;
+use crate::engine::Engine;
+use crate::engine::claim::{ClaimRequest, ClaimedBatch};
+use crate::engine::settle::{SettleCall, SettleOutcome};
+use crate::error::Error;
+
+/// The two halves of a request.
+struct SettleBody {
+    settlements: Vec<(EventId, SettleCall)>,
+    claim: Option<ClaimRequest>,
+}
+
+#[derive(Serialize)]
+struct SettleResponse<'a> {
+    results: &'a RawValue,
+    events: Vec<EventView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim_problem: Option<Map<String, Value>>,
+}
+
+/// The result of one settlement.
+#[derive(Serialize)]
+struct ResultView<'a> {
+    event_id: EventId,
+    accepted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry: Option<RecordView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<Map<String, Value>>,
+}
+
+/// `POST /events/settle`: settles events of one worker, with one result for each, and claims more.
+pub(crate) async fn settle_events(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let body = read_json_without_query(&request, payload, body::MAX_BATCH_BYTES).await?;
+    let SettleBody { settlements, claim } = read_settle(&body)?;
+    let share = body.into_share();
+    let results = settle(&engine, settlements).await?;
+    // A claim may wait for long: it must not keep the memory of the body.
+    drop(share);
+    let held = RequestMemory::of(&request)?.try_hold_results(results.get().len());
+    let claimed = match claim {
+        // Too many results wait already. The next call of the worker, without them, may wait.
+        Some(claim) if held.is_none() => engine.claim_deliveries(ClaimRequest { wait: Duration::ZERO, ..claim }).await,
+        Some(claim) => engine.claim_deliveries(claim).await,
+        None => Ok(ClaimedBatch::empty()),
+    };
+    let (claimed, claim_problem) = match claimed {
+        Ok(claimed) => (claimed, None),
+        Err(error) => (ClaimedBatch::empty(), Some(problem_fields(&error))),
+    };
+    claim_body::respond(&request, claimed, |claimed| {
+        let size = results.get().len() + size_of(claimed.events());
+        to_bytes(size, &SettleResponse { results: &results, events: claimed_views(claimed), claim_problem })
+    })
+}
+
+/// Settles the events and returns the results as JSON.
+async fn settle(engine: &Engine, settlements: Vec<(EventId, SettleCall)>) -> Result<Box<RawValue>, Error> {
+    let (ids, calls): (Vec<EventId>, Vec<SettleCall>) = settlements.into_iter().unzip();
+    let outcomes = if calls.is_empty() { Vec::new() } else { engine.settle_deliveries(calls).await? };
+    let results: Vec<ResultView<'_>> =
+        ids.into_iter().zip(&outcomes).map(|(id, outcome)| ResultView::of(id, outcome)).collect();
+    to_raw_value(&results).map_err(|error| Error::Internal(error.to_string()))
+}
+
+impl<'a> ResultView<'a> {
+    fn of(event_id: EventId, outcome: &'a Result<SettleOutcome, Error>) -> Self {
+        let (entry, problem) = match outcome {
+            Ok(SettleOutcome::Recorded(record)) => (Some(RecordView::of(record)), None),
+            // Never happens: a batch contains no heartbeats.
+            Ok(SettleOutcome::Extended { .. }) => (None, None),
+            Err(error) => (None, Some(problem_fields(error))),
+        };
+        ResultView { event_id, accepted: outcome.is_ok(), entry, problem }
+    }
+}
+
+/// Returns the problem of an error for a place inside a response, which has a status of its own.
+fn problem_fields(error: &Error) -> Map<String, Value> {
+    log_cause(error);
+    let mut fields = Problem::of_repeatable(error).into_fields();
+    fields.remove("status");
+    fields
+}
+
+/// Reads both halves, and reports the mistakes of both together.
+fn read_settle(body: &[u8]) -> Result<SettleBody, InputError> {
+    let mut fields = RawFields::of_body(body)?;
+    let worker_id = fields.required("worker_id", Fields::worker_id);
+    // If the worker's id is invalid, the request is refused, and this name is not used.
+    let worker = worker_id.unwrap_or_default();
+    let least = usize::from(!fields.is_given("claim"));
+    let items = fields.required("settlements", |fields, name| fields.items_within(name, least));
+    let settlements = items.and_then(|items| {
+        let settlements = read_items("settlements", &items, |item| read_settlement(item, &worker));
+        settlements.map_err(|error| fields.refuse_all(error)).ok()
+    });
+    let claim = fields.object("claim", |claim| read_batch_claim(claim, Some(worker.clone())));
+    fields.finish_with(settlements.map(|settlements| SettleBody { settlements, claim }))
+}
+
+fn read_settlement(fields: &mut RawFields<'_>, worker_id: &str) -> Option<(EventId, SettleCall)> {
+    let event_id: Option<EventId> = fields.required("event_id", Fields::id);
+    let lease_id = fields.integer("lease_id", limits::LEASE_ID).map(LeaseId);
+    let action: Option<String> = fields.required("action", |fields, name| fields.value(name, "a string"));
+    let settlement = match action.as_deref()? {
+        "complete" => read_complete(fields),
+        "fail" => read_fail(fields),
+        "release" => read_release(fields),
+        _ => {
+            fields.refuse("action", "must be one of complete, fail, release");
+            return None;
+        }
+    };
+    let caller = Caller { worker_id: worker_id.to_owned(), lease_id };
+    let event_id = event_id?;
+    Some((event_id, SettleCall { delivery_id: event_id.own_delivery(), caller, settlement, push_ended_at: None }))
+}
