@@ -29,7 +29,7 @@ pub(super) struct Response {
 }
 
 /// The statuses that a server may return while there are faults.
-const EXPECTED: [u16; 8] = [200, 201, 204, 400, 404, 409, 429, 503];
+const EXPECTED: [u16; 9] = [200, 201, 202, 204, 400, 404, 409, 429, 503];
 
 impl Servers {
     pub(super) async fn start(url: String, count: usize) -> Self {

@@ -78,6 +78,7 @@ async fn an_internal_error_reveals_no_internals() {
     let expected = json!({
         "type": "/problems/internal_error", "title": "Internal error", "status": 500,
         "detail": "Internal error", "code": "internal_error", "error": "Internal error",
+        "retryable": false, "effect": "unknown",
     });
     for (method, path, body) in calls {
         let reply = request(&app, method, &path, body).await;
