@@ -91,7 +91,8 @@ fn has_name(line: &str, name: &str) -> bool {
     let (first, last) = (name.chars().next(), name.chars().next_back());
     line.match_indices(name).any(|(at, _)| {
         let (before, after) = (line[..at].chars().next_back(), line[at + name.len()..].chars().next());
-        !(is_word(first) && is_word(before)) && !(is_word(last) && is_word(after))
+        let continues = (is_word(first) && is_word(before)) || (is_word(last) && is_word(after));
+        !continues
     })
 }
 

@@ -39,7 +39,7 @@ impl Recorder {
     async fn record(&mut self, name: &str, method: &str, path: &str, body: Option<Value>, status: u16) -> Value {
         let url = format!("{}{path}", self.app.base);
         let request = self.app.client.request(method.parse().expect("a method"), url);
-        let request = body.iter().fold(request, |request, body| request.json(body));
+        let request = body.iter().fold(request, reqwest::RequestBuilder::json);
         let reply = Reply::of(request.send().await.expect("a response")).await;
         self.keep(name, reply.expect(status))
     }

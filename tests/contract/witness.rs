@@ -117,13 +117,12 @@ impl Coverage {
             return any_problem;
         }
         let responses = format!("{}/responses", operation.pointer());
-        let (name, response) = match self.document.inside(&responses, &status.to_string()) {
-            Some(response) => (status.to_string(), response),
-            None => {
-                assert!(status >= 400, "{operation:?} answers {status}, which is not documented");
-                let response = self.document.inside(&responses, "default").expect("a default response");
-                ("default".to_owned(), response)
-            }
+        let (name, response) = if let Some(response) = self.document.inside(&responses, &status.to_string()) {
+            (status.to_string(), response)
+        } else {
+            assert!(status >= 400, "{operation:?} answers {status}, which is not documented");
+            let response = self.document.inside(&responses, "default").expect("a default response");
+            ("default".to_owned(), response)
         };
         self.answers.lock().expect("no panic").insert((operation, name));
         response
