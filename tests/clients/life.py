@@ -9,7 +9,7 @@ from waybill_client.api.observe import get_event, list_events
 from waybill_client.api.operate import cancel_events, get_operation, list_operations
 from waybill_client.api.publish import publish_event, publish_events
 from waybill_client.api.push import create_subscription, delete_subscription, update_subscription
-from waybill_client.api.work import complete_event, extend_lease, fail_event, settle_events
+from waybill_client.api.work import complete_event, send_heartbeat, fail_event, settle_events
 from waybill_client.models import (
     Action,
     BulkEventsRequest,
@@ -70,7 +70,7 @@ def live(client: Client) -> None:
     assert isinstance(claimed, ClaimedEvent), claimed
     assert (claimed.id, claimed.attempt, claimed.payload) == (event.id, 1, {"photo": 7041})
     beat = HeartbeatRequest(worker_id=WORKER, lease_id=claimed.lease_id, lease_seconds=60.5, progress=[1, 2])
-    extended = expect(extend_lease.sync(event.id, client=client, body=beat))
+    extended = expect(send_heartbeat.sync(event.id, client=client, body=beat))
     assert not extended.cancel_requested
     failure = FailRequest(worker_id=WORKER, lease_id=claimed.lease_id, error_message="the disk is full")
     entry = expect(fail_event.sync(event.id, client=client, body=failure))

@@ -143,7 +143,7 @@ async fn work(recorder: &mut Recorder) {
     let (id, lease) = (event["id"].clone(), json!({"lease_id": claimed["lease_id"]}));
     let of = |verb: &str| format!("/events/{id}/{verb}");
     recorder.post("start_event", &of("start"), "exact", lease.clone(), 200).await;
-    recorder.post("extend_lease", &of("heartbeat"), "with_progress", lease.clone(), 200).await;
+    recorder.post("send_heartbeat", &of("heartbeat"), "with_progress", lease.clone(), 200).await;
     recorder.post("fail_event", &of("fail"), "retry_by_backoff", lease, 200).await;
     recorder.app.advance(301);
     promoter::run_once(recorder.app.engine()).await.expect("a sweep");
