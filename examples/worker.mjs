@@ -20,9 +20,10 @@ async function work(payload, signal) {
 
 // Returns the status, the answer and the seconds to wait at least before another try. `fetch` keeps connections open.
 async function post(path, body, timeoutSeconds) {
+  const signal = AbortSignal.timeout(Math.ceil(1000 * timeoutSeconds));
   const request = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   try {
-    const response = await fetch(server + path, { ...request, signal: AbortSignal.timeout(1000 * timeoutSeconds) });
+    const response = await fetch(server + path, { ...request, signal });
     const retryAfter = Number(response.headers.get("Retry-After")) || 0;
     return { status: response.status, answer: await response.json(), retryAfter };
   } catch (error) { // the connection was lost; every call of a worker may be repeated

@@ -60,8 +60,7 @@ def extend_leases(jobs, done):
             job.extend_lease(server)
 
 def new_claim():  # the key: a claim that is repeated gets the same events again
-    key = str(uuid.uuid4())
-    return {"tags": TAGS, "max": BATCH, "wait_seconds": 10, "lease_seconds": LEASE, "idempotency_key": key}
+    return {"tags": TAGS, "max": BATCH, "wait_seconds": 10, "lease_seconds": LEASE, "idempotency_key": uuid.uuid4().hex}
 
 server, claim, jobs, pause = Server(90), new_claim(), [], 0.1
 while jobs or not stopping.is_set():
