@@ -15,6 +15,7 @@ use actix_web::http::header::{self, HeaderValue};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 
+use super::memory::Share;
 use super::sent_claims::SentClaims;
 use super::sliced_body::{SLICE, respond_bytes};
 use crate::engine::claim::{ClaimedBatch, SentClaim};
@@ -24,10 +25,12 @@ use crate::error::Error;
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Serialised events with their claim.
-pub struct ClaimBody {
+pub(crate) struct ClaimBody {
     length: u64,
     content: Content,
     connection: Option<Rc<SentClaims>>,
+    /// The share of the memory for results, kept until they are sent.
+    _share: Option<Share>,
 }
 
 enum Content {
@@ -79,15 +82,25 @@ pub fn respond(
     claimed: ClaimedBatch,
     view: impl FnOnce(&ClaimedBatch) -> Result<Vec<u8>, Error>,
 ) -> Result<HttpResponse, Error> {
+    respond_holding(request, claimed, None, view)
+}
+
+/// Does the same as [`respond`], and keeps `share` until the response is sent.
+pub(crate) fn respond_holding(
+    request: &HttpRequest,
+    claimed: ClaimedBatch,
+    share: Option<Share>,
+    view: impl FnOnce(&ClaimedBatch) -> Result<Vec<u8>, Error>,
+) -> Result<HttpResponse, Error> {
     let bytes = view(&claimed)?;
     if claimed.events().is_empty() {
-        let mut response = respond_bytes(StatusCode::OK, bytes, None)?;
+        let mut response = respond_bytes(StatusCode::OK, bytes, share)?;
         response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
         return Ok(response);
     }
     let connection = request.conn_data::<Rc<SentClaims>>().cloned();
     let length = bytes.len() as u64;
-    let body = ClaimBody { length, content: Content::Unsent(bytes.into(), claimed.send()), connection };
+    let body = ClaimBody { length, content: Content::Unsent(bytes.into(), claimed.send()), connection, _share: share };
     HttpResponse::Ok()
         .content_type("application/json")
         .insert_header((header::CACHE_CONTROL, NO_STORE))

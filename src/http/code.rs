@@ -79,8 +79,8 @@ codes! {
         "A field is missing, unknown or invalid; `errors` names each one.",
         "Correct the fields that `errors` lists. All mistakes are reported at once.";
     CursorMismatch: 400 "cursor_mismatch" "The cursor belongs to another list", false, None,
-        "The cursor in `after` comes from another list, from other filters or another order, or from before a restore \
-         of the database.",
+        "The cursor in `after` belongs to another list, to other filters or to another order, or to a state of the \
+         database that a restore has undone.",
         "Start again with the first page, and send the same filters and order with every page.";
     MaxRetriesExceeded: 400 "max_retries_exceeded" "Max retries exceeded", false, Recorded,
         "The failure is recorded, and it was the last attempt: the event is FAILED.",
@@ -132,15 +132,15 @@ codes! {
         "The event or delivery is in a state that does not allow this; `current_status` names the state.",
         "Read it again, and decide by its current state.";
     NotReplayable: 409 "not_replayable" "It cannot be replayed", false, None,
-        "The dead letter was already replayed, or its subscription was deleted.",
+        "The dead letter was already replayed, its subscription or its delivery was deleted, or its delivery is not finished.",
         "Read the dead letter; `detail` says which.";
     TooManySubscriptions: 409 "too_many_subscriptions" "There are too many subscriptions", false, None,
         "The server's limit of subscriptions is reached.",
         "Delete subscriptions that are not needed, or raise the limit.";
-    TooManySecrets: 409 "too_many_secrets" "Too many secrets are in use", false, None,
+    TooManySecrets: 409 "too_many_secrets" "Too many secrets are in use", true, None,
         "Ten secrets of the subscription are already in use.",
         "Wait until the overlap of an earlier rotation has ended.";
-    TooManyOperations: 409 "too_many_operations" "Too many operations are running", false, None,
+    TooManyOperations: 409 "too_many_operations" "Too many operations are running", true, None,
         "The limit of running operations is reached.",
         "Wait until one has finished, or cancel one.";
     PreconditionFailed: 412 "precondition_failed" "It was changed in the meantime", false, None,
@@ -166,8 +166,8 @@ codes! {
         "A fault of the server; the cause is in its log.",
         "Give the `X-Request-ID` of the response to the operator, who finds the cause under it in the log.";
     DatabaseUnavailable: 503 "database_unavailable" "The database is unavailable", true, None,
-        "The database did not respond in time, is read-only or out of space; nothing was changed. Retry after \
-         `Retry-After` seconds.",
+        "The database did not respond in time, is read-only or out of space, or is not migrated, or the server is \
+         stopping; nothing was changed. Retry after `Retry-After` seconds.",
         "Wait at least `Retry-After` seconds, longer each time and with jitter, and send the request again.";
     OutcomeUnknown: 503 "outcome_unknown" "The outcome is unknown", false, Unknown,
         "The request was sent to the database and may or may not have been carried out. `retryable` says whether it may \

@@ -150,7 +150,7 @@ impl<'a> ListCursors<'a> {
         let position = P::of_bytes(&cursor.position).ok_or_else(|| Error::invalid("after", NOT_A_CURSOR))?;
         match self.engine.holds_cursor(&cursor.epoch, self.numbers, position.number()).await? {
             true => Ok(Some(position)),
-            false => Err(Error::CursorMismatch("is from before the database was restored")),
+            false => Err(Error::CursorMismatch("belongs to a state of the database that a restore has undone")),
         }
     }
 

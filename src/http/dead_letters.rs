@@ -152,7 +152,7 @@ pub(crate) async fn replay_dead_letter(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let body = read_optional_json(&request, payload, body::MAX_EVENT_BYTES).await?;
-    let mut fields = RawFields::of_body(if body.is_empty() { b"{}" } else { &body })?;
+    let mut fields = RawFields::of_optional_body(&body)?;
     let reason = fields.text("reason", limits::NAME_CHARS);
     let config = fields.choice("config", ReplayConfig::parse, CONFIGS).unwrap_or_default();
     let payload = fields.json("payload", limits::PAYLOAD_BYTES);

@@ -37,8 +37,6 @@ pub(crate) struct DeliveryView<'a> {
     pub next_attempt_at: Option<Timestamp>,
     pub lease_expires_at: Option<Timestamp>,
     pub cancel_requested: bool,
-    /// Omitted if the operator gave no reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_reason: Option<&'a str>,
     pub ordering_key: Option<&'a str>,
     pub last_error: Option<&'a str>,
@@ -79,12 +77,12 @@ impl<'a> DeliveryView<'a> {
 /// An attempt in a response.
 #[derive(Serialize)]
 pub(crate) struct AttemptView<'a> {
-    pub number: i32,
+    pub attempt: i32,
     pub started_at: Timestamp,
     pub duration_ms: Option<i64>,
     pub status_code: Option<i32>,
     pub error_kind: Option<&'a str>,
-    pub error: Option<&'a str>,
+    pub error_message: Option<&'a str>,
     pub response_excerpt: Option<&'a str>,
     pub subscription_version: Option<i32>,
     pub next_attempt_at: Option<Timestamp>,
@@ -94,12 +92,12 @@ impl<'a> AttemptView<'a> {
     fn of(entry: &'a LogEntry) -> Self {
         let duration = TimeDelta::milliseconds(entry.execution_time_ms.unwrap_or(0));
         AttemptView {
-            number: entry.attempt,
+            attempt: entry.attempt,
             started_at: Timestamp(entry.created_at - duration),
             duration_ms: entry.execution_time_ms,
             status_code: entry.status_code,
             error_kind: entry.error_kind.as_deref(),
-            error: entry.error_message.as_deref(),
+            error_message: entry.error_message.as_deref(),
             response_excerpt: entry.response_excerpt.as_deref(),
             subscription_version: entry.subscription_version,
             next_attempt_at: timestamp(entry.next_retry_at),

@@ -25,7 +25,7 @@ use crate::store::lists::events::{EventFilter, EventPage, list_events as load_pa
 use crate::store::lists::pushes::pushes_of_event;
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::event_log::logs_of_event;
-use crate::store::tables::events::{get_cancel_reason as load_cancel_reason, get_event as load_event};
+use crate::store::tables::events::get_event_details as load_event;
 
 /// The maximum number of log entries in the view of an event. `/logs` has all.
 const LOGS_PER_EVENT: i64 = 1_000;
@@ -104,25 +104,20 @@ pub(crate) async fn get_event(engine: Data<Engine>, scope: Scope, request: HttpR
     let include_deliveries = query.boolean("include_deliveries").unwrap_or(false);
     query.finish()?;
     let mut conn = engine.database().connection().await?;
-    let row = load_event(&mut conn, &scope, id).await?.ok_or(Error::EventNotFound(id))?;
+    let event = load_event(&mut conn, &scope, id).await?.ok_or(Error::EventNotFound(id))?;
     let logs = if include_logs { logs_of_event(&mut conn, id, LOGS_PER_EVENT).await? } else { Vec::new() };
     let pushes = match include_deliveries {
         true => pushes_of_event(&mut conn, &scope, id, DELIVERIES_PER_EVENT).await?,
         false => Vec::new(),
     };
-    let cancel_reason = match row.work.cancel_requested || row.work.status.0 == Status::Cancelled {
-        true => load_cancel_reason(&mut conn, id).await?,
-        false => None,
-    };
-    let mut view = EventView::whole(&row);
-    view.cancel_reason = cancel_reason.as_deref();
+    let mut view = EventView::detailed(&event);
     if include_logs {
         view.logs = Some(logs.iter().map(LogView::of).collect());
     }
     if include_deliveries {
         view.deliveries = Some(pushes.iter().map(DeliveryView::of).collect());
     }
-    respond_json(StatusCode::OK, size_of([&row]), &view, None)
+    respond_json(StatusCode::OK, size_of([&event.row]), &view, None)
 }
 
 #[derive(Serialize)]

@@ -45,6 +45,7 @@ use std::time::Duration;
 
 use actix_web::http::{Method, header};
 use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder, Route, guard, web};
+use futures_util::FutureExt;
 
 use crate::error::{Error, OutageKind};
 use code::Code;
@@ -76,16 +77,16 @@ pub fn routes() -> Vec<Endpoint> {
         post("/events/batch", events::publish_events),
         get_with_effect("/events/subscribe", repeatable(claims::claim_event)),
         repeatable_post("/events/claim", claims::claim_events),
-        repeatable_post("/events/settle", settle::settle_events),
+        post("/events/settle", settle::settle_events),
         post("/events/reset", operations::reset_events),
         post("/events/retry", operations::retry_events),
         post("/events/cancel", operations::cancel_events),
-        repeatable_post("/events/{id}/complete", work::complete_event),
-        repeatable_post("/events/{id}/heartbeat", work::extend_lease),
-        repeatable_post("/events/{id}/start", work::start_event),
-        repeatable_post("/events/{id}/fail", work::fail_event),
+        post("/events/{id}/complete", work::complete_event),
+        post("/events/{id}/heartbeat", work::send_heartbeat),
+        post("/events/{id}/start", work::start_event),
+        post("/events/{id}/fail", work::fail_event),
         read("/events/{id}", events::get_event),
-        repeatable_post("/events/{id}/release", work::release_event),
+        post("/events/{id}/release", work::release_event),
         post("/events/{id}/reset", operate::reset_event),
         post("/events/{id}/retry", operate::retry_event),
         repeatable_post("/events/{id}/cancel", operate::cancel_event),
@@ -198,10 +199,8 @@ where
     F: Handler<Args, Output = Result<HttpResponse, Error>>,
     Args: FromRequest + 'static,
 {
-    move |args: Args| {
-        let response = handler.call(args);
-        async move { response.await.unwrap_or_else(respond_to_repeatable) }
-    }
+    // Not an `async` block, which would hold the future of the handler twice: thousands of them wait.
+    move |args: Args| handler.call(args).map(|response| response.unwrap_or_else(respond_to_repeatable))
 }
 
 fn patch<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(

@@ -24,8 +24,8 @@ pub(crate) async fn reset_event(
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?.unwrap_or_else(|| "operator".into());
     expect_empty_body(&request, payload).await?;
-    let row = engine.reset_event(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(EventView::whole(&row)))
+    let event = engine.reset_event(scope, id, reason).await?;
+    Ok(HttpResponse::Ok().json(EventView::detailed(&event)))
 }
 
 /// `POST /events/{id}/retry`: returns a FAILED or CANCELLED event to PENDING.
@@ -38,8 +38,8 @@ pub(crate) async fn retry_event(
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     expect_empty_body(&request, payload).await?;
-    let row = engine.retry_event(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(EventView::whole(&row)))
+    let event = engine.retry_event(scope, id, reason).await?;
+    Ok(HttpResponse::Ok().json(EventView::detailed(&event)))
 }
 
 /// `POST /events/{id}/cancel`: cancels an event, or requests that if a worker holds it.
@@ -52,8 +52,8 @@ pub(crate) async fn cancel_event(
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     expect_empty_body(&request, payload).await?;
-    let row = engine.cancel_event(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(EventView::whole(&row)))
+    let event = engine.cancel_event(scope, id, reason).await?;
+    Ok(HttpResponse::Ok().json(EventView::detailed(&event)))
 }
 
 /// Reads the query of requests whose only parameter is `reason`.

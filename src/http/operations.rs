@@ -39,7 +39,6 @@ struct OperationView<'a> {
     status: &'a str,
     filter: &'a RawJson,
     /// Only of replays.
-    #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<&'a str>,
     reason: Option<&'a str>,
     per_second: f64,
@@ -227,7 +226,7 @@ fn read_filter(fields: &mut RawFields<'_>, kind: OperationKind) -> OperationFilt
             reason: fields.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
             since: fields.timestamp("since"),
             until: fields.timestamp("until"),
-            replayed: None,
+            replayed: read_replayed(fields),
         }),
     }
 }
@@ -242,6 +241,15 @@ fn read_event_filter(fields: &mut RawFields<'_>, kind: OperationKind) -> EventFi
         since: fields.timestamp("since"),
         until: fields.timestamp("until"),
     }
+}
+
+/// Reads whether dead letters were replayed before, which the list may ask for. A dead letter is replayed once.
+fn read_replayed(fields: &mut RawFields<'_>) -> Option<bool> {
+    let replayed = fields.boolean("replayed");
+    if replayed == Some(true) {
+        fields.refuse("replayed", "must be false: a dead letter can be replayed once");
+    }
+    replayed
 }
 
 /// Reads a status that the action applies to.

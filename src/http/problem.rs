@@ -152,7 +152,7 @@ impl From<&Error> for Problem {
             Error::OutcomeUnknown(_) => Problem::new(code, OUTCOME_UNKNOWN_DETAIL),
             // The cause of an internal error is logged and not sent.
             Error::Internal(_) | Error::Refused(_) | Error::Overloaded | Error::UnsupportedMediaType => {
-                Problem::new(code, code.title())
+                Problem::new(code, code.info().meaning)
             }
             Error::EventNotFound(_)
             | Error::SubscriptionNotFound(_)

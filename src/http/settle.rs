@@ -15,7 +15,7 @@ use super::body::{self, read_json_without_query};
 use super::claim_body;
 use super::claims::{claimed_views, read_batch_claim};
 use super::memory::RequestMemory;
-use super::problem::{Problem, code_of, log_cause};
+use super::problem::{Problem, code_of, log_cause, respond_to_repeatable};
 use super::sliced_body::to_bytes;
 use super::view::{EventView, size_of};
 use super::work::{RecordView, read_complete, read_fail, read_release};
@@ -61,7 +61,11 @@ pub(crate) async fn settle_events(
     let body = read_json_without_query(&request, payload, body::MAX_BATCH_BYTES).await?;
     let SettleBody { settlements, claim } = read_settle(&body)?;
     let share = body.into_share();
-    let results = settle(&engine, settlements).await?;
+    let is_repeatable = settlements.iter().all(|(_, call)| call.caller.lease_id.is_some());
+    let results = match settle(&engine, settlements).await {
+        Err(error) if is_repeatable => return Ok(respond_to_repeatable(error)),
+        results => results?,
+    };
     // A claim may wait for long: it must not keep the memory of the body.
     drop(share);
     let held = RequestMemory::of(&request)?.try_hold_results(results.get().len());
@@ -75,10 +79,10 @@ pub(crate) async fn settle_events(
         Ok(claimed) => (claimed, None),
         Err(error) => {
             log_cause(&error);
-            (ClaimedBatch::empty(), Some(problem_fields(&error)))
+            (ClaimedBatch::empty(), Some(problem_fields(Problem::of_repeatable(&error))))
         }
     };
-    claim_body::respond(&request, claimed, |claimed| {
+    claim_body::respond_holding(&request, claimed, held, |claimed| {
         let size = results.get().len() + size_of(claimed.events());
         to_bytes(size, &SettleResponse { results: &results, events: claimed_views(claimed), claim_problem })
     })
@@ -86,6 +90,7 @@ pub(crate) async fn settle_events(
 
 /// Settles the events and returns the results as JSON.
 async fn settle(engine: &Engine, settlements: Vec<(EventId, SettleCall)>) -> Result<Box<RawValue>, Error> {
+    let repeatable: Vec<bool> = settlements.iter().map(|(_, call)| call.caller.lease_id.is_some()).collect();
     let (ids, calls): (Vec<EventId>, Vec<SettleCall>) = settlements.into_iter().unzip();
     let outcomes = if calls.is_empty() { Vec::new() } else { engine.settle_deliveries(calls).await? };
     // Settlements that fail together have the same cause: it is logged once.
@@ -93,26 +98,28 @@ async fn settle(engine: &Engine, settlements: Vec<(EventId, SettleCall)>) -> Res
     if let Some(failure) = failures.find(|error| code_of(error).status().is_server_error()) {
         log_cause(failure);
     }
+    let results = ids.into_iter().zip(repeatable).zip(&outcomes);
     let results: Vec<ResultView<'_>> =
-        ids.into_iter().zip(&outcomes).map(|(id, outcome)| ResultView::of(id, outcome)).collect();
+        results.map(|((id, is_repeatable), outcome)| ResultView::of(id, is_repeatable, outcome)).collect();
     to_raw_value(&results).map_err(|error| Error::Internal(error.to_string()))
 }
 
 impl<'a> ResultView<'a> {
-    fn of(event_id: EventId, outcome: &'a Result<SettleOutcome, Error>) -> Self {
+    fn of(event_id: EventId, is_repeatable: bool, outcome: &'a Result<SettleOutcome, Error>) -> Self {
         let (entry, problem) = match outcome {
             Ok(SettleOutcome::Recorded(record)) => (Some(RecordView::of(record)), None),
             // Never happens: a batch contains no heartbeats.
             Ok(SettleOutcome::Extended { .. }) => (None, None),
-            Err(error) => (None, Some(problem_fields(error))),
+            Err(error) if is_repeatable => (None, Some(problem_fields(Problem::of_repeatable(error)))),
+            Err(error) => (None, Some(problem_fields(Problem::from(error)))),
         };
         ResultView { event_id, accepted: outcome.is_ok(), entry, problem }
     }
 }
 
-/// Returns the problem of an error for a place inside a response, which has a status of its own.
-fn problem_fields(error: &Error) -> Map<String, Value> {
-    let mut fields = Problem::of_repeatable(error).into_fields();
+/// Returns a problem for a place inside a response, which has a status of its own.
+fn problem_fields(problem: Problem) -> Map<String, Value> {
+    let mut fields = problem.into_fields();
     fields.remove("status");
     fields
 }

@@ -6,7 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use chrono::Utc;
 use serde_json::{Map, Value, json};
 
-use super::body::{expect_no_input, path_id, read_json_without_query};
+use super::body::{expect_no_input, path_id, read_json_without_query, read_optional_json};
 use super::if_match::{etag, read_if_match};
 use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
@@ -120,7 +120,8 @@ pub(crate) async fn update_subscription(
     fields.finish()?;
     let changes = SubscriptionChanges { fields: spec_fields, is_active };
     let row = engine.update_subscription(scope, id, expected, changes).await?;
-    respond(&engine, &row).await
+    // The change is committed: a failure to read the rest must not deny it.
+    respond(&engine, &row).await.map_err(Error::after_a_part)
 }
 
 /// `DELETE /subscriptions/{id}`: deletes a subscription.
@@ -146,8 +147,8 @@ pub(crate) async fn rotate_subscription_secret(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     let expected = read_if_match(&request)?;
-    let body = read_json_without_query(&request, payload, MAX_SUBSCRIPTION_BYTES).await?;
-    let mut fields = RawFields::of_body(&body)?;
+    let body = read_optional_json(&request, payload, MAX_SUBSCRIPTION_BYTES).await?;
+    let mut fields = RawFields::of_optional_body(&body)?;
     let secret = read_secret(&mut fields);
     let overlap = fields
         .seconds("overlap_seconds", Seconds::whole(limits::SECRET_OVERLAP_SECONDS))
@@ -157,7 +158,7 @@ pub(crate) async fn rotate_subscription_secret(
     let rotation = SecretRotation { secret: secret.clone(), overlap_seconds: overlap.as_f64() };
     let row = engine.rotate_subscription_secret(scope, id, expected, rotation).await?;
     Ok(HttpResponse::Ok().insert_header(etag(row.version)).json(json!({
-        "id": row.id, "version": row.version, "secret": secret.as_text(), "overlap_seconds": overlap,
+        "subscription_id": row.id, "version": row.version, "secret": secret.as_text(), "overlap_seconds": overlap,
     })))
 }
 
@@ -171,7 +172,7 @@ pub(crate) async fn resume_subscription(
     let id = path_id(&request).await?;
     expect_no_input(&request, payload).await?;
     let row = engine.resume_subscription(scope, id).await?;
-    respond(&engine, &row).await
+    respond(&engine, &row).await.map_err(Error::after_a_part)
 }
 
 /// `POST /subscriptions/{id}/test`: sends a signed test request and returns its outcome.

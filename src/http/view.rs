@@ -11,7 +11,7 @@ use crate::domain::json::RawJson;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::event_columns::{ColumnValue, EventColumns, EventRow, WorkColumns};
 use crate::store::tables::event_log::LogEntry;
-use crate::store::tables::events::StoredEvent;
+use crate::store::tables::events::{EventDetails, StoredEvent};
 
 /// A timestamp in RFC 3339 format, in UTC, ending in `Z`.
 #[derive(Debug, Clone, Copy)]
@@ -37,9 +37,9 @@ pub(crate) struct EventView<'a> {
     next_retry_at: Option<Timestamp>,
     worker_id: Option<&'a str>,
     cancel_requested: bool,
-    /// Only of a single event, if a reason was given.
+    /// Only of a single event that a reader or an operator asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cancel_reason: Option<&'a str>,
+    cancel_reason: Option<Option<&'a str>>,
     /// Omitted in lists.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     reports: Option<Reports<'a>>,
@@ -118,6 +118,13 @@ impl<'a> EventView<'a> {
         view
     }
 
+    /// Returns the whole event with the reason for which it was cancelled.
+    pub(crate) fn detailed(details: &'a EventDetails) -> Self {
+        let mut view = Self::whole(&details.row);
+        view.cancel_reason = Some(details.cancel_reason.as_deref());
+        view
+    }
+
     /// Returns the event as an element of a list, without payload, progress and result.
     pub(crate) fn listed(row: &'a EventRow) -> Self {
         let EventRow { event, work } = row;
@@ -183,7 +190,9 @@ pub(crate) struct LogView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<&'a str>,
     pub action: &'static str,
-    pub lease_id: LeaseId,
+    /// Omitted if there was no claim yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_id: Option<LeaseId>,
     pub attempt: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_code: Option<i32>,
@@ -208,7 +217,7 @@ impl<'a> LogView<'a> {
             delivery_id: Some(entry.delivery_id).filter(|id| *id != entry.event_id.own_delivery()),
             worker_id: entry.worker_id.as_deref(),
             action: entry.action.0.as_str(),
-            lease_id: entry.lease_id,
+            lease_id: Some(entry.lease_id).filter(|id| *id > LeaseId::NONE),
             attempt: entry.attempt,
             status_code: entry.status_code,
             execution_time_ms: entry.execution_time_ms,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::body::{self, path_id, read_json_without_query};
 use super::code::Code;
-use super::problem::Problem;
+use super::problem::{Problem, respond_to_repeatable};
 use super::view::{LogView, Timestamp};
 use crate::domain::action::Action;
 use crate::domain::delivery::{PushRecord, Report};
@@ -30,7 +30,7 @@ pub(crate) async fn start_event(
 }
 
 /// `POST /events/{id}/heartbeat`: extends the lease.
-pub(crate) async fn extend_lease(
+pub(crate) async fn send_heartbeat(
     engine: Data<Engine>,
     request: HttpRequest,
     payload: Payload,
@@ -82,8 +82,14 @@ async fn settle_event(
     let caller = read_caller(&mut fields);
     let settlement = read(&mut fields);
     let (caller, settlement) = fields.finish_with(caller.zip(settlement))?;
+    // Without a lease id, a repeat may be taken for the settlement of a later claim by the same worker. A
+    // heartbeat does no harm there.
+    let is_repeatable = caller.lease_id.is_some() || matches!(settlement, Settlement::Heartbeat { .. });
     let call = SettleCall { delivery_id: event_id.own_delivery(), caller, settlement, push_ended_at: None };
-    Ok(respond(settle_single(engine, call).await?))
+    match settle_single(engine, call).await {
+        Err(error) if is_repeatable => Ok(respond_to_repeatable(error)),
+        settled => settled.map(respond),
+    }
 }
 
 async fn settle_single(engine: &Engine, call: SettleCall) -> Result<SettleOutcome, Error> {
@@ -204,6 +210,5 @@ fn respond(settled: SettleOutcome) -> HttpResponse {
 struct ExtendedView {
     lease_expires_at: Timestamp,
     cancel_requested: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     cancel_reason: Option<String>,
 }

@@ -82,6 +82,7 @@ impl OutboundMessage {
     fn transform_input(&self) -> TransformInput<'_> {
         TransformInput {
             webhook_id: &self.webhook_id,
+            event_id: self.event_id,
             event_type: self.event_type.as_deref(),
             title: &self.title,
             created_at: self.created_at,

@@ -1,5 +1,6 @@
 //! What newcomers run first: the workers in `examples`, and the commands of the README.
 
+mod problems;
 mod readme;
 mod relay;
 mod workers;

@@ -7,16 +7,17 @@ use serde_json::{Value, json};
 
 use super::relay::Relay;
 use crate::support::process::send;
+use crate::support::work::W1;
 use crate::support::{App, HeldTable, ledger, until};
 
-const PYTHON: &[&str] = &["python3", "examples/worker.py"];
-const NODE: &[&str] = &["node", "examples/worker.mjs"];
+pub(super) const PYTHON: &[&str] = &["python3", "examples/worker.py"];
+pub(super) const NODE: &[&str] = &["node", "examples/worker.mjs"];
 
 /// A running worker. It is killed when it is dropped.
-struct Worker(Child);
+pub(super) struct Worker(Child);
 
 impl Worker {
-    fn start(program: &[&str], url: &str, lease: &str) -> Self {
+    pub(super) fn start(program: &[&str], url: &str, lease: &str) -> Self {
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).current_dir(env!("CARGO_MANIFEST_DIR")).env("WAYBILL_URL", url).env("LEASE", lease);
         Worker(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("it runs"))
@@ -25,8 +26,13 @@ impl Worker {
     /// Asks the worker to stop, and asserts that it does so in order.
     async fn stop(mut self) {
         send(self.0.id(), Signal::SIGTERM);
+        assert_eq!(self.exit_code().await, Some(0));
+    }
+
+    /// Waits until the worker ends by itself.
+    pub(super) async fn exit_code(&mut self) -> Option<i32> {
         until("the worker ends", async || self.0.try_wait().expect("our child").is_some()).await;
-        assert_eq!(self.0.wait().expect("our child").code(), Some(0));
+        self.0.wait().expect("our child").code()
     }
 }
 
@@ -99,6 +105,33 @@ async fn assert_extends_its_lease(program: &[&str]) {
     worker.stop().await;
 }
 
+/// Asserts that the worker ends its work on an event that is cancelled meanwhile.
+async fn assert_heeds_a_cancel(program: &[&str]) {
+    let app = App::start().await;
+    let worker = Worker::start(program, &app.base, "2");
+    let id = publish(&app, json!({"photo": 1, "seconds": 600})).await;
+    until_status(&app, id, "PROCESSING").await;
+    app.post_empty(&format!("/events/{id}/cancel")).await.expect(200);
+    until_status(&app, id, "CANCELLED").await;
+    assert_eq!(app.actions(id).await, ["PICKED", "FAILED", "CANCELLED"]);
+    worker.stop().await;
+}
+
+/// Asserts that the worker drops an event that another worker has claimed since, and continues with
+/// the next one.
+async fn assert_drops_what_it_lost(program: &[&str]) {
+    let app = App::start().await;
+    let worker = Worker::start(program, &app.base, "2");
+    let lost = publish(&app, json!({"photo": 1, "seconds": 600})).await;
+    until_status(&app, lost, "PROCESSING").await;
+    app.post_empty(&format!("/events/{lost}/reset")).await.expect(200);
+    assert_eq!(app.claim_one("images", W1).await.event_id, lost);
+    let next = publish(&app, json!({"photo": 2})).await;
+    until_status(&app, next, "COMPLETED").await;
+    assert_eq!(app.actions(lost).await, ["PICKED", "RESET", "PICKED"]);
+    worker.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_worker_completes_and_fails_events_and_keeps_its_connection() {
     assert_works(PYTHON).await;
@@ -127,4 +160,24 @@ async fn the_python_worker_extends_its_lease() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_worker_extends_its_lease() {
     assert_extends_its_lease(NODE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_worker_heeds_a_cancel() {
+    assert_heeds_a_cancel(PYTHON).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_node_worker_heeds_a_cancel() {
+    assert_heeds_a_cancel(NODE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_worker_drops_an_event_that_it_lost() {
+    assert_drops_what_it_lost(PYTHON).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_node_worker_drops_an_event_that_it_lost() {
+    assert_drops_what_it_lost(NODE).await;
 }

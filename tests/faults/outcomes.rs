@@ -101,6 +101,20 @@ async fn a_completion_whose_response_is_lost_can_be_repeated() {
     assert_eq!(app.actions(claim.event_id).await, ["PICKED", "COMPLETED"]);
 }
 
+/// Without a lease id, a repeat could be taken for the settlement of a later claim by the same worker.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settlement_without_a_lease_id_whose_response_is_lost_must_not_be_repeated_blindly() {
+    let (app, proxy) = app_behind_a_proxy().await;
+    app.publish(event("a job")).await;
+    let claim = Claim::of(&app.claim("a", "w:1").await.expect("an event"));
+    proxy.cut_at(COMPLETE, Cut::After);
+    assert_outcome_unknown(app.settle(&claim, "complete", Naming::Worker).await, Repeat::Unsafe);
+    let settlement = json!({"event_id": claim.event_id, "action": "complete"});
+    let batch = json!({"worker_id": "w:1", "settlements": [settlement]});
+    proxy.cut_at(COMPLETE, Cut::After);
+    assert_outcome_unknown(app.post("/events/settle", &batch).await, Repeat::Unsafe);
+}
+
 /// The completions of a request take the fast path and are recorded when the rest is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_completions_are_reported_although_the_rest_of_the_batch_is_lost() {
@@ -139,7 +153,8 @@ async fn after_a_lost_response_nothing_more_of_the_batch_is_sent() {
     let [completed, failed] = [claims[0].event_id, claims[1].event_id];
     let (complete, fail) = (json!({"worker_id": "w:1"}), json!({"worker_id": "w:1", "error_message": "x"}));
     let results = json!({"worker_id": "w:1", "settlements": [
-        {"event_id": completed, "action": "complete"}, {"event_id": failed, "action": "fail"},
+        {"event_id": completed, "lease_id": claims[0].lease_id, "action": "complete"},
+        {"event_id": failed, "lease_id": claims[1].lease_id, "action": "fail"},
     ]});
     proxy.cut_at(COMPLETE, Cut::After);
     assert_outcome_unknown(app.post("/events/settle", &results).await, Repeat::Safe);

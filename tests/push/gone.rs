@@ -38,7 +38,7 @@ async fn subscribers_to_disabling_events_are_notified_of_a_410() {
     let (app, receiver, watching) = (App::start().await, Receiver::start().await, Receiver::start().await);
     receiver.always(Reply::gone());
     // 410 is final whatever `retry_on` lists.
-    let fields = json!({"event_types": ["a"], "retry_on": [410, "4xx"]});
+    let fields = json!({"event_types": ["a"], "retry_on": ["410", "4xx"]});
     let subscription = app.subscribe(&receiver.url("/hook"), fields).await;
     app.subscribe(&watching.url("/"), json!({"event_types": ["waybill.subscription.deactivated"]})).await;
     let id = publish_id(&app, "a").await;

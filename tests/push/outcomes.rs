@@ -83,7 +83,7 @@ async fn a_redirect_is_final_and_its_target_is_not_called() {
 #[tokio::test(flavor = "multi_thread")]
 async fn retry_on_decides_what_is_retried() {
     let (app, receiver) = (fixed(&[]).await, by_path().await);
-    let retry_on = json!([404, "500-501", "timeout"]);
+    let retry_on = json!(["404", "500-501", "timeout"]);
     for (status, next) in [(404, "PENDING"), (501, "PENDING"), (502, "FAILED"), (429, "FAILED")] {
         let url = receiver.url(&format!("/{status}"));
         let id = send_to(&app, &url, json!({"retry_on": retry_on})).await;

@@ -159,7 +159,7 @@ async fn every_kind_of_transform_reaches_the_receiver() {
 
     let envelope = transformed("envelope", json!({"envelope": true, "keep": ["amount"]})).await;
     assert!(envelope.text().ends_with(r#""payload":{"amount":1e2}}"#), "{}", envelope.text());
-    assert_eq!(envelope.json()["id"], header(&envelope, "webhook-id"));
+    assert_eq!(envelope.json()["webhook_id"], header(&envelope, "webhook-id"));
     assert_eq!(envelope.json()["labels"], json!({"tenant": "acme"}));
     assert_eq!(envelope.json()["event_type"], "envelope");
     let published = app.event(header(&envelope, "waybill-event-id").parse().expect("an id")).await;

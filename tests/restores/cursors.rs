@@ -40,7 +40,7 @@ async fn a_cursor_of_a_lost_history_is_refused_by_every_list() {
     app.engine().check_history().await.expect("it is noticed");
     for (list, cursor) in lost {
         let problem = app.get_after(list, &cursor).await.problem(400, "cursor_mismatch");
-        let error = json!({"field": "after", "reason": "is from before the database was restored"});
+        let error = json!({"field": "after", "reason": "belongs to a state of the database that a restore has undone"});
         assert_eq!(problem["errors"], json!([error]), "{list}");
     }
 }

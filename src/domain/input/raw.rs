@@ -41,6 +41,11 @@ impl<'a> RawFields<'a> {
         Self::of_value(document).map_err(|reason| InputError::invalid("body", reason))
     }
 
+    /// Returns the fields of a request body that may be left out.
+    pub(crate) fn of_optional_body(body: &'a [u8]) -> Result<Self, InputError> {
+        Self::of_body(if body.is_empty() { b"{}" } else { body })
+    }
+
     /// Returns the fields of a value, or the reason why it is not a valid object.
     pub(crate) fn of_value(value: &'a RawValue) -> Result<Self, String> {
         if !value.get().starts_with('{') {

@@ -102,7 +102,7 @@ mod tests {
             "name": null, "url": "http://a", "method": "POST", "event_types": [], "tags": [], "labels": {},
             "filter": null, "headers": {}, "timeout_ms": 10_000, "max_attempts": 4,
             "backoff": {"strategy": "schedule", "seconds": [5, 30, 300]},
-            "retry_on": [408, 425, 429, "5xx", "timeout", "connection"], "ordering": "none", "on_exhausted": "skip",
+            "retry_on": ["408", "425", "429", "5xx", "timeout", "connection"], "ordering": "none", "on_exhausted": "skip",
             "ordering_key_path": null, "max_concurrency": 16, "rate_per_second": null, "transform": null,
         });
         assert_eq!(written, expected);

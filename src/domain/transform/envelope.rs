@@ -1,4 +1,4 @@
-//! Rendering of the envelope: an object with the payload and the event's id, type, creation time and labels.
+//! Rendering of the envelope: an object with the payload, the ids, and the event's type, creation time and labels.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,12 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{JSON, Rendered, TransformInput};
+use crate::domain::ids::EventId;
 
 #[derive(Serialize)]
 struct Envelope<'a> {
-    id: &'a str,
+    webhook_id: &'a str,
+    event_id: Option<EventId>,
     event_type: Option<&'a str>,
     created_at: String,
     labels: &'a BTreeMap<String, String>,
@@ -20,7 +22,8 @@ struct Envelope<'a> {
 /// Renders the envelope around a payload, which keeps its bytes.
 pub(super) fn render(input: &TransformInput<'_>, payload: &str) -> Result<Rendered, String> {
     let envelope = Envelope {
-        id: input.webhook_id,
+        webhook_id: input.webhook_id,
+        event_id: input.event_id,
         event_type: input.event_type,
         created_at: format_time(input.created_at),
         labels: input.labels,

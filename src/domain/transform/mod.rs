@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use self::template::Template;
+use super::ids::EventId;
 use super::path::JsonPath;
 
 const JSON: &str = "application/json";
@@ -60,6 +61,8 @@ enum Shape {
 pub(crate) struct TransformInput<'a> {
     /// The value of the `webhook-id` header.
     pub webhook_id: &'a str,
+    /// `None` for a test, which has no event.
+    pub event_id: Option<EventId>,
     pub event_type: Option<&'a str>,
     pub title: &'a str,
     /// The time of publishing.

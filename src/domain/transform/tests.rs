@@ -23,6 +23,7 @@ fn render_with(payload: &str, transform: Value) -> Result<Rendered, String> {
     let labels = BTreeMap::from([("region".to_owned(), "eu".to_owned())]);
     let input = TransformInput {
         webhook_id: "msg_1",
+        event_id: Some(EventId(7)),
         event_type: Some("order.paid"),
         title: "An order",
         created_at: "2026-03-01T12:00:00Z".parse().unwrap(),
@@ -71,7 +72,7 @@ fn fields_are_selected_before_the_shape_is_given() {
 #[test]
 fn an_envelope_holds_the_payload_verbatim() {
     let expected = format!(
-        r#"{{"id":"msg_1","event_type":"order.paid","created_at":"2026-03-01T12:00:00.000000Z","labels":{{"region":"eu"}},"payload":{PAYLOAD}}}"#
+        r#"{{"webhook_id":"msg_1","event_id":7,"event_type":"order.paid","created_at":"2026-03-01T12:00:00.000000Z","labels":{{"region":"eu"}},"payload":{PAYLOAD}}}"#
     );
     assert_eq!(body(&rendered(json!({"envelope": true}))), expected);
 }
@@ -106,6 +107,7 @@ fn cloudevents_gives_a_type_to_an_event_without_one() {
     let labels = BTreeMap::new();
     let input = TransformInput {
         webhook_id: "msg_1",
+        event_id: Some(EventId(7)),
         event_type: None,
         title: "",
         created_at: DateTime::UNIX_EPOCH,
@@ -152,8 +154,8 @@ fn a_transform_survives_serialisation() {
         json!({"keep": ["a.b", "c"], "drop": ["a.b.d"]}),
         json!({"envelope": true}),
         json!({"cloudevents": "structured", "drop": ["x"]}),
-        json!({"template": "{{ id }}"}),
-        json!({"template": "{{ id }}", "content_type": "text/plain"}),
+        json!({"template": "{{ webhook_id }}"}),
+        json!({"template": "{{ webhook_id }}", "content_type": "text/plain"}),
     ] {
         let parsed = Transform::parse(&transform).unwrap();
         assert_eq!(Transform::parse(&parsed.to_json()), Ok(parsed), "{transform}");

@@ -17,8 +17,7 @@ use crate::domain::ids::{DeliveryId, EventId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
-use crate::store::tables::event_columns::EventRow;
-use crate::store::tables::events::get_event;
+use crate::store::tables::events::{EventDetails, get_event_details};
 use crate::store::tables::roll_ups::{find_rolled_up, lock_rolled_up, request_cancel};
 
 use crate::engine::change_set::{Applied, ChangeSet};
@@ -31,21 +30,21 @@ pub(crate) const DELIVERIES_PER_TRANSACTION: usize = 500;
 
 impl Engine {
     /// PROCESSING → PENDING. Takes the event back from its worker.
-    pub async fn reset_event(&self, scope: Scope, id: EventId, reason: String) -> Result<EventRow, Error> {
+    pub async fn reset_event(&self, scope: Scope, id: EventId, reason: String) -> Result<EventDetails, Error> {
         self.operate_on(scope, id, OperatorAction::Reset { reason, of: ResetTarget::Any }).await
     }
 
     /// FAILED or CANCELLED → PENDING, with its counters reset.
-    pub async fn retry_event(&self, scope: Scope, id: EventId, reason: Option<String>) -> Result<EventRow, Error> {
+    pub async fn retry_event(&self, scope: Scope, id: EventId, reason: Option<String>) -> Result<EventDetails, Error> {
         self.operate_on(scope, id, OperatorAction::Retry { reason }).await
     }
 
     /// PENDING → CANCELLED. For an event that a worker holds, only a request is recorded.
-    pub async fn cancel_event(&self, scope: Scope, id: EventId, reason: Option<String>) -> Result<EventRow, Error> {
+    pub async fn cancel_event(&self, scope: Scope, id: EventId, reason: Option<String>) -> Result<EventDetails, Error> {
         self.operate_on(scope, id, OperatorAction::Cancel { reason }).await
     }
 
-    async fn operate_on(&self, scope: Scope, id: EventId, action: OperatorAction) -> Result<EventRow, Error> {
+    async fn operate_on(&self, scope: Scope, id: EventId, action: OperatorAction) -> Result<EventDetails, Error> {
         let engine = self.clone();
         self.detached(async move {
             let done = transaction!(engine, |conn| {
@@ -76,7 +75,7 @@ impl Engine {
         id: EventId,
         pushes: &[DeliveryId],
         action: &OperatorAction,
-    ) -> Result<EventRow, Error> {
+    ) -> Result<EventDetails, Error> {
         let mut changed = 0;
         for (number, part) in pushes.chunks(DELIVERIES_PER_TRANSACTION).enumerate() {
             let operated = transaction!(self, |conn| {
@@ -91,12 +90,12 @@ impl Engine {
             self.notify_after_commit(&applied);
             changed += fitting;
         }
-        let row =
+        let event =
             transaction!(self, |conn| read_back(conn, scope, id).await).map_err(|error| error_after(changed, error))?;
         if changed == 0 && matches!(action, OperatorAction::Retry { .. }) {
-            return Err(nothing_to_retry(id, row.work.status.0));
+            return Err(nothing_to_retry(id, event.row.work.status.0));
         }
-        Ok(row)
+        Ok(event)
     }
 }
 
@@ -150,8 +149,8 @@ fn nothing_to_retry(id: EventId, status: Status) -> Error {
     Error::WrongState { what: "event", id: id.0, status, wanted }
 }
 
-async fn read_back(conn: &mut AsyncPgConnection, scope: &Scope, id: EventId) -> Result<EventRow, Error> {
-    get_event(conn, scope, id).await?.ok_or(Error::EventNotFound(id))
+async fn read_back(conn: &mut AsyncPgConnection, scope: &Scope, id: EventId) -> Result<EventDetails, Error> {
+    get_event_details(conn, scope, id).await?.ok_or(Error::EventNotFound(id))
 }
 
 /// Converts the error of a transaction before which `changed` deliveries were changed: if any were, the

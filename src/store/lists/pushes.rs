@@ -180,7 +180,11 @@ fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, pa
     let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", scope.namespace);
     match filter.index() {
         Index::OfSubscription(id) => statement.and_range::<BigInt, _>(&OF_SUBSCRIPTION, id, &page),
-        Index::Unhappy(status) => statement.and_range::<Text, _>(&UNHAPPY, status.as_str(), &page),
+        // The index has only pushes, and the planner uses it only if the query says so too.
+        Index::Unhappy(status) => {
+            let statement = statement.sql(" AND d.subscription_id IS NOT NULL");
+            statement.and_range::<Text, _>(&UNHAPPY, status.as_str(), &page)
+        }
         Index::OfEvent(_) | Index::ById => statement.and_page("d.id", &page),
     }
 }

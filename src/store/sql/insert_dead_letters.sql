@@ -32,11 +32,11 @@ LEFT JOIN LATERAL (
 ) r ON true
 CROSS JOIN LATERAL (
     SELECT coalesce(json_agg(json_build_object(
-               'number', l.attempt,
+               'attempt', l.attempt,
                'started_at', to_char((l.created_at - make_interval(secs => coalesce(l.execution_time_ms, 0) / 1000.0))
                                      AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
                'duration_ms', l.execution_time_ms, 'status_code', l.status_code, 'error_kind', l.error_kind,
-               'error', l.error_message, 'response_excerpt', l.response_excerpt,
+               'error_message', l.error_message, 'response_excerpt', l.response_excerpt,
                'subscription_version', l.subscription_version,
                'next_attempt_at', to_char(l.next_retry_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
            ORDER BY l.id), '[]') AS attempts

@@ -191,10 +191,26 @@ pub async fn get_event(conn: &mut AsyncPgConnection, scope: &Scope, id: EventId)
         .optional()
 }
 
-/// Returns the reason for which an event was cancelled or is being cancelled, if one was given.
-pub async fn get_cancel_reason(conn: &mut AsyncPgConnection, id: EventId) -> QueryResult<Option<String>> {
-    let reason = deliveries::table.find(id).select(deliveries::cancel_reason).first(conn).await.optional()?;
-    Ok(reason.flatten())
+/// An event with what is read only if it was cancelled.
+#[derive(Debug)]
+pub struct EventDetails {
+    pub row: EventRow,
+    /// The reason for which it was cancelled or is being cancelled, if one was given.
+    pub cancel_reason: Option<String>,
+}
+
+/// Returns an event with its details, or `None` if there is none.
+pub async fn get_event_details(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    id: EventId,
+) -> QueryResult<Option<EventDetails>> {
+    let Some(row) = get_event(conn, scope, id).await? else { return Ok(None) };
+    let cancel_reason = match row.work.cancel_requested || row.work.status.0 == Status::Cancelled {
+        true => deliveries::table.find(id).select(deliveries::cancel_reason).first(conn).await.optional()?.flatten(),
+        false => None,
+    };
+    Ok(Some(EventDetails { row, cancel_reason }))
 }
 
 /// Returns the values of a column, or `None` if no row has a value. Most events use few of the columns,

@@ -41,7 +41,7 @@ async fn a_dead_letter_is_unchanged_after_its_subscription_was_changed_and_delet
     assert_eq!(letter["subscription"].get("headers"), None);
     assert_eq!((&letter["reason"], &letter["detail"]), (&json!("exhausted"), &json!("the receiver answered 500")));
     let attempt = &letter["attempts"][0];
-    assert_eq!((&attempt["number"], &attempt["status_code"]), (&json!(1), &json!(500)));
+    assert_eq!((&attempt["attempt"], &attempt["status_code"]), (&json!(1), &json!(500)));
     assert_eq!((&attempt["response_excerpt"], &attempt["subscription_version"]), (&json!("no"), &json!(1)));
     assert!(time(&attempt["started_at"]) <= time(&letter["created_at"]));
     for nothing in ["actor", "replay"] {

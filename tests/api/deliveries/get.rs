@@ -24,7 +24,7 @@ async fn a_delivery_shows_all_its_attempts() {
     let attempts = delivery["attempts"].as_array().unwrap();
     let shown: Vec<_> = attempts
         .iter()
-        .map(|a| json!([a["number"], a["status_code"], a["error_kind"], a["response_excerpt"]]))
+        .map(|a| json!([a["attempt"], a["status_code"], a["error_kind"], a["response_excerpt"]]))
         .collect();
     assert_eq!(
         shown,
@@ -32,7 +32,7 @@ async fn a_delivery_shows_all_its_attempts() {
     );
     for (attempt, is_last) in attempts.iter().zip([false, false, true]) {
         assert_eq!(attempt["next_attempt_at"].is_null(), is_last, "{attempt}");
-        assert_eq!(attempt["error"].is_null(), is_last, "{attempt}");
+        assert_eq!(attempt["error_message"].is_null(), is_last, "{attempt}");
         assert_eq!(attempt["subscription_version"], subscription["version"]);
         assert!(attempt["duration_ms"].as_i64() >= Some(0));
         assert!(time(&attempt["started_at"]) >= time(&delivery["created_at"]), "{attempt}");

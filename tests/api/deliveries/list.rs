@@ -1,9 +1,10 @@
 //! `GET /deliveries`.
 
-use chrono::SecondsFormat;
+use chrono::{DateTime, SecondsFormat};
 use serde_json::json;
 use waybill::domain::ids::{NamespaceId, SubscriptionId};
 use waybill::domain::scope::Scope;
+use waybill::domain::status::Status;
 use waybill::store::lists::pages::Page;
 use waybill::store::lists::pushes::{PushFilter, list_pushes};
 
@@ -118,6 +119,30 @@ async fn invalid_filters_of_deliveries_are_named() {
     app.get("/deliveries?status=DONE&event_id=0&limit=501&since=now&order=up&colour=red")
         .await
         .names(&["status", "event_id", "limit", "since", "order", "colour"]);
+}
+
+/// The index of failed pushes is partial, and a time range has no index.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_deliveries_of_a_time_range_are_read_from_their_index() {
+    let app = app_that_sends_nothing().await;
+    let history = "ALTER TABLE waybill.deliveries SET (autovacuum_enabled = off); \
+         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
+             SELECT CASE WHEN n % 2 = 0 THEN nextval('waybill.ids') ELSE -n END, -n, CASE WHEN n % 2 = 0 THEN 7 END, \
+                    CASE WHEN n % 100 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, 0, 1 \
+             FROM generate_series(1, 50000) AS n; \
+         INSERT INTO waybill.events (id, title, tags) SELECT -n, 'a job', '{a}' FROM generate_series(1, 50000) AS n; \
+         ANALYZE waybill.deliveries";
+    database::execute(&app.url, history).await;
+    let since = Some(DateTime::UNIX_EPOCH);
+    let filter = PushFilter { status: Some(Status::Failed), since, ..PushFilter::default() };
+    for descending in [false, true] {
+        let page = Page { descending, after: None, limit: 20, scan: 100 };
+        let scope = Scope::new(NamespaceId::DEFAULT, None);
+        let list = async |conn: &mut _| list_pushes(conn, &scope, &filter, page).await;
+        let ((rows, _), buffers) = app.buffers_of(list).await;
+        assert_eq!(rows.len(), 20);
+        assert!(buffers < 400, "{buffers} buffers, descending: {descending}");
+    }
 }
 
 /// The planner's statistics over two subscriptions do not tell it that one of them is quiet.

@@ -77,7 +77,7 @@ async fn an_internal_error_reveals_no_internals() {
     ];
     let expected = json!({
         "type": "/problems/internal_error", "title": "Internal error", "status": 500,
-        "detail": "Internal error", "code": "internal_error", "error": "Internal error",
+        "detail": "A fault of the server; the cause is in its log.", "code": "internal_error", "error": "Internal error",
         "retryable": false, "effect": "unknown",
     });
     for (method, path, body) in calls {

@@ -120,9 +120,9 @@ async fn the_reason_for_cancelling_held_work_is_logged_however_it_ends() {
 async fn a_worker_that_holds_a_cancelled_event_can_read_the_reason() {
     let app = App::with_fixed_clock().await;
     let claim = held_and_cancelled(&app).await;
-    assert_eq!(app.event(claim.event_id).await.get("cancel_reason"), None, "no reason was given");
+    assert_eq!(app.event(claim.event_id).await["cancel_reason"], Value::Null, "no reason was given");
     let beat = app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200).json();
-    assert_eq!((&beat["cancel_requested"], beat.get("cancel_reason")), (&true.into(), None));
+    assert_eq!((&beat["cancel_requested"], &beat["cancel_reason"]), (&true.into(), &Value::Null));
     cancel_because(&app, claim.event_id, "obsolete").await;
     assert_eq!(app.event(claim.event_id).await["cancel_reason"], "obsolete");
     let beat = app.settle(&claim, "heartbeat", Naming::Lease).await.expect(200).json();
@@ -154,7 +154,7 @@ async fn a_retry_clears_the_reason_of_an_earlier_cancel() {
     cancel_because(&app, claim.event_id, "obsolete").await;
     app.settle(&claim, "fail", Naming::Lease).await.expect(200);
     app.operate(claim.event_id, "retry").await.expect(200);
-    assert_eq!(app.event(claim.event_id).await.get("cancel_reason"), None);
+    assert_eq!(app.event(claim.event_id).await["cancel_reason"], Value::Null);
     let again = app.claim_one("a", W2).await;
     app.operate(again.event_id, "cancel").await.expect(200);
     app.settle(&again, "release", Naming::Lease).await.expect(200);

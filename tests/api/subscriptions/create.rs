@@ -23,7 +23,7 @@ async fn a_url_is_enough_and_all_other_fields_have_defaults() {
         "version": 1, "is_active": true, "inactive_reason": null, "name": null, "url": NOWHERE, "method": "POST",
         "event_types": [], "tags": [], "labels": {}, "filter": null, "header_names": [], "timeout_ms": 10_000,
         "max_attempts": 4, "backoff": {"strategy": "schedule", "seconds": [5, 30, 300]},
-        "retry_on": [408, 425, 429, "5xx", "timeout", "connection"], "ordering": "none", "on_exhausted": "skip",
+        "retry_on": ["408", "425", "429", "5xx", "timeout", "connection"], "ordering": "none", "on_exhausted": "skip",
         "ordering_key_path": null, "max_concurrency": 16, "rate_per_second": null, "transform": null,
         "endpoint": {"breaker": "closed", "failures_in_row": 0, "paused_until": null},
         "filter_over_budget": {"events": 0, "last_at": null, "last_event_id": null},
@@ -70,7 +70,7 @@ async fn every_field_is_stored_and_returned() {
         "backoff": {
             "strategy": "exponential", "base_seconds": 2, "max_seconds": 60, "jitter": "full", "floor_seconds": 2,
         },
-        "retry_on": [404, "4xx", "500-504", "timeout"], "ordering": "by_key", "on_exhausted": "block",
+        "retry_on": ["404", "4xx", "500-504", "timeout"], "ordering": "by_key", "on_exhausted": "block",
         "ordering_key_path": "customer.0.id", "max_concurrency": 1, "rate_per_second": 0.25, "is_active": false,
         "transform": {
             "keep": ["a.b", "c"], "drop": ["c.d"], "template": "{{ payload.a }}", "content_type": "text/plain",

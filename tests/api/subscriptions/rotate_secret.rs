@@ -15,7 +15,7 @@ async fn the_new_secret_is_shown_once_and_the_old_one_is_valid_for_a_day() {
     let app = App::start().await;
     let subscription = app.subscribe(NOWHERE, json!({})).await;
     let rotated = rotate(&app, &subscription, json!({})).await.expect(200).json();
-    assert_eq!((&rotated["id"], &rotated["version"]), (&subscription["id"], &json!(2)));
+    assert_eq!((&rotated["subscription_id"], &rotated["version"]), (&subscription["id"], &json!(2)));
     assert_eq!(rotated["overlap_seconds"], 86_400);
     assert_ne!(secret_of(&rotated), secret_of(&subscription));
     let own = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";

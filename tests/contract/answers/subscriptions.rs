@@ -28,7 +28,7 @@ async fn create(server: &CheckedServer<'_>, receiver: &Receiver) -> (Value, Valu
         "filter": {"$or": [{"payload.a.0": {"$not": {"$in": [1, null]}}}, {"created_at": "2026-03-09T08:15:02Z"}]},
         "backoff": {"strategy": "exponential", "base_seconds": 1, "max_seconds": 9, "jitter": "full"},
         "max_attempts": 100,
-        "retry_on": [404, "5xx", "400-403", "timeout", "connection"], "ordering": "by_key", "on_exhausted": "block",
+        "retry_on": ["404", "5xx", "400-403", "timeout", "connection"], "ordering": "by_key", "on_exhausted": "block",
         "ordering_key_path": "user.id", "max_concurrency": 1000, "rate_per_second": 0.01, "is_active": false,
         "transform": {"keep": ["a"], "drop": ["a.b"], "template": "{{ payload }}", "content_type": "text/plain"},
     });

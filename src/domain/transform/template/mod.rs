@@ -27,6 +27,7 @@ use serde::Serialize;
 use self::bounded::BoundedWriter;
 use super::TransformInput;
 use super::envelope::format_time;
+use crate::domain::ids::EventId;
 use crate::domain::limits;
 
 const NAME: &str = "template";
@@ -91,7 +92,8 @@ fn max_steps(bytes: usize) -> u64 {
 /// The variables of a template.
 #[derive(Serialize)]
 struct Context<'a> {
-    id: &'a str,
+    webhook_id: &'a str,
+    event_id: Option<EventId>,
     event_type: Option<&'a str>,
     title: &'a str,
     created_at: String,
@@ -104,7 +106,8 @@ struct Context<'a> {
 impl<'a> Context<'a> {
     fn of(input: &TransformInput<'a>, payload: serde_json::Value) -> Self {
         Self {
-            id: input.webhook_id,
+            webhook_id: input.webhook_id,
+            event_id: input.event_id,
             event_type: input.event_type,
             title: input.title,
             created_at: format_time(input.created_at),

@@ -13,6 +13,7 @@ fn render(payload: &Json, text: &str, is_json: bool) -> Result<String, String> {
     let payload = payload.to_string();
     let input = TransformInput {
         webhook_id: "msg_1",
+        event_id: Some(EventId(7)),
         event_type: Some("order.paid"),
         title: "An order",
         created_at: DateTime::UNIX_EPOCH,
@@ -41,7 +42,7 @@ fn json(template: &str) -> String {
 
 #[test]
 fn every_field_of_an_event_is_a_variable() {
-    let all = "{{ id }} {{ event_type }} {{ title }} {{ created_at }} {{ tags|join('+') }} {{ labels.region }} {{ payload.id }}";
+    let all = "{{ webhook_id }} {{ event_type }} {{ title }} {{ created_at }} {{ tags|join('+') }} {{ labels.region }} {{ payload.id }}";
     assert_eq!(text(all), "msg_1 order.paid An order 1970-01-01T00:00:00.000000Z a+b eu 7");
     assert_eq!(text("[{{ correlation_id }}]"), "[]");
 }
