@@ -69,6 +69,8 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("tests/api/errors/queries.rs", "", "shows that they are refused"),
     ("tests/api/subscriptions/", "rotate_secret", "the last part of the path"),
     ("README.md", "\"results\"", "of a response"),
+    ("bench/", "publish_batch", "a scenario, of other queues too"),
+    ("examples/", "extend_lease", "a function of the example"),
     ("openapi.yaml", "rate_per_second", "of a subscription"),
     ("docs/push.md", "rate_per_second", "of a subscription"),
     ("src/background/dispatcher/", "rate_per_second", "of a subscription"),
