@@ -50,6 +50,11 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("change_subscription", "update_subscription"),
     ("rotate_secret", "rotate_subscription_secret"),
     ("start_replay", "replay_dead_letters"),
+    ("extend_lease", "send_heartbeat"),
+    ("publish_batch", "publish_events"),
+    ("rate_per_second", "per_second"),
+    ("\"worker_id\", \"results\"", "settlements"),
+    ("\"results\": [{\"event_id\"", "settlements"),
 ];
 
 /// Places where an old name is right, each with the reason.
@@ -63,6 +68,17 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("tests/api/operations/input.rs", "\"by\": \"me\"", "shows that it is refused"),
     ("tests/api/errors/queries.rs", "", "shows that they are refused"),
     ("tests/api/subscriptions/", "rotate_secret", "the last part of the path"),
+    ("README.md", "\"results\"", "of a response"),
+    ("bench/", "publish_batch", "a scenario, of other queues too"),
+    ("examples/", "extend_lease", "a function of the example"),
+    ("openapi.yaml", "rate_per_second", "of a subscription"),
+    ("docs/push.md", "rate_per_second", "of a subscription"),
+    ("src/background/dispatcher/", "rate_per_second", "of a subscription"),
+    ("src/domain/subscription/", "rate_per_second", "of a subscription"),
+    ("tests/api/subscriptions/", "rate_per_second", "of a subscription"),
+    ("tests/clients/", "rate_per_second", "of a subscription"),
+    ("tests/contract/answers/subscriptions.rs", "rate_per_second", "of a subscription"),
+    ("tests/push/", "rate_per_second", "of a subscription"),
 ];
 
 const PLACES: &[&str] = &["README.md", "openapi.yaml", "docs", "examples", "bench", "src", "tests"];

@@ -9,9 +9,8 @@ from waybill_client.api.observe import get_event, list_events
 from waybill_client.api.operate import cancel_events, get_operation, list_operations
 from waybill_client.api.publish import publish_event, publish_events
 from waybill_client.api.push import create_subscription, delete_subscription, update_subscription
-from waybill_client.api.work import complete_event, send_heartbeat, fail_event, settle_events
+from waybill_client.api.work import complete_event, fail_event, send_heartbeat, settle_events
 from waybill_client.models import (
-    Action,
     BulkEventsRequest,
     ClaimedEvent,
     ClaimRequest,
@@ -22,13 +21,13 @@ from waybill_client.models import (
     FailRequest,
     FixedBackoff,
     HeartbeatRequest,
+    LogEntry,
     MatchedEvents,
     NewEvent,
     NewEvents,
     NewSubscription,
     NextClaim,
     Operation,
-    OperationKind,
     Order,
     Problem,
     Settlement,
@@ -74,7 +73,7 @@ def live(client: Client) -> None:
     assert not extended.cancel_requested
     failure = FailRequest(worker_id=WORKER, lease_id=claimed.lease_id, error_message="the disk is full")
     entry = expect(fail_event.sync(event.id, client=client, body=failure))
-    assert (entry.action, given(entry.retry_scheduled)) == (Action.FAILED, True)
+    assert (entry.action, given(entry.retry_scheduled)) == ("FAILED", True)
     again = claim_event.sync(client=client, tags="python", worker_id=WORKER, wait_seconds=10)
     assert isinstance(again, ClaimedEvent), again
     assert again.lease_id > claimed.lease_id
@@ -83,13 +82,13 @@ def live(client: Client) -> None:
     assert isinstance(refused, Problem), refused
     assert (refused.code, refused.retryable, refused.effect) == ("already_settled", False, Effect.NONE)
     done = CompleteRequest(worker_id=WORKER, lease_id=again.lease_id, result={"files": 2})
-    assert expect(complete_event.sync(event.id, client=client, body=done)).action == Action.COMPLETED
+    assert expect(complete_event.sync(event.id, client=client, body=done)).action == "COMPLETED"
     nothing = claim_event.sync_detailed(client=client, tags="python", worker_id=WORKER)
     assert (nothing.status_code, nothing.parsed) == (204, None)
     whole = expect(get_event.sync(event.id, client=client, include_logs=True))
     assert whole.result == {"files": 2}
     actions = [log.action for log in given(whole.logs)]
-    assert actions == [Action.PICKED, Action.FAILED, Action.PICKED, Action.COMPLETED]
+    assert actions == ["PICKED", "FAILED", "PICKED", "COMPLETED"]
 
 
 def work_in_batches(client: Client) -> None:
@@ -110,7 +109,7 @@ def work_in_batches(client: Client) -> None:
     )
     settled = expect(settle_events.sync(client=client, body=settle))
     accepted, unknown = settled.results
-    assert accepted.accepted and given(accepted.entry).action == Action.COMPLETED
+    assert accepted.accepted and given(accepted.entry).action == "COMPLETED"
     assert not unknown.accepted and given(unknown.problem).code == "event_not_found"
     assert [event.id for event in settled.events] == [receipt.id for receipt in receipts[1:]]
     assert isinstance(settled.claim_problem, Unset)
@@ -169,12 +168,30 @@ def operate(client: Client) -> None:
     operation = started
     while operation.finished_at is None:
         operation = expect(get_operation.sync(started.id, client=client))
-    assert (operation.kind, operation.done) == (OperationKind.CANCEL_EVENTS, 1)
+    assert (operation.kind, operation.done) == ("cancel_events", 1)
     assert started.id in [one.id for one in expect(list_operations.sync(client=client)).operations]
     assert expect(get_event.sync(event.id, client=client)).status == Status.CANCELLED
 
 
+def read_what_is_new() -> None:
+    """Reads a log entry with values and a field that a later server might send."""
+    entry = LogEntry.from_dict(
+        {
+            "id": 1,
+            "event_id": 7,
+            "action": "ADMIRED",
+            "attempt": 1,
+            "created_at": "2026-03-09T08:15:02.113045Z",
+            "error_kind": "boredom",
+            "colour": "red",
+        }
+    )
+    assert (entry.action, given(entry.error_kind), entry["colour"]) == ("ADMIRED", "boredom", "red")
+    assert isinstance(entry.lease_id, Unset), "there was no claim"
+
+
 if __name__ == "__main__":
+    read_what_is_new()
     with Client(base_url=sys.argv[1], raise_on_unexpected_status=True) as client:
         live(client)
         work_in_batches(client)

@@ -75,14 +75,22 @@ impl Document {
 
     /// Returns the error codes, each with its status and its meaning, from the table in the description.
     pub(super) fn error_codes(&self) -> Vec<(&str, u16, &str)> {
-        let table = self.at("/components/schemas/ErrorCode/description").as_str().expect("a description");
-        let rows = table.lines().filter(|line| line.starts_with("| `"));
-        rows.map(|row| {
-            let mut cells = row.trim_matches('|').splitn(3, " | ").map(|cell| cell.trim().trim_matches('`'));
-            let mut cell = || cells.next().expect("three cells");
-            (cell(), cell().parse().expect("a status"), cell())
-        })
-        .collect()
+        let rows = self.table("ErrorCode").into_iter();
+        rows.map(|row| (row[0], row[1].parse().expect("a status"), row[2])).collect()
+    }
+
+    /// Returns the values that a string of responses has now, from the table in the description.
+    #[track_caller]
+    pub(super) fn open_values(&self, schema: &str) -> Vec<&str> {
+        assert!(self.get(&format!("/components/schemas/{schema}/enum")).is_none(), "{schema} is closed");
+        self.table(schema).into_iter().map(|row| row[0]).collect()
+    }
+
+    /// Returns the rows of the table in the description of a schema, without its head.
+    fn table(&self, schema: &str) -> Vec<Vec<&str>> {
+        let text = self.at(&format!("/components/schemas/{schema}/description")).as_str().expect("a description");
+        let rows = text.lines().filter(|line| line.starts_with("| `"));
+        rows.map(|row| row.trim_matches('|').split(" | ").map(|cell| cell.trim().trim_matches('`')).collect()).collect()
     }
 
     /// Returns the value at a location, or `None`.

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use waybill::domain::action::Action;
 use waybill::domain::attempt::ErrorKind;
+use waybill::domain::operation::{OperationKind, OperationStatus};
 use waybill::domain::status::Status;
 use waybill::http::code::Code;
 
 use super::document::{Document, Operation};
+use super::shape::reachable;
 
 #[test]
 fn every_route_is_documented_and_every_documented_route_exists() {
@@ -43,8 +45,8 @@ fn every_error_code_is_documented_with_its_status_and_its_meaning_and_no_other_i
 #[test]
 fn the_actions_of_the_log_are_documented() {
     let document = Document::load();
-    assert_eq!(document.strings("/components/schemas/Action/enum"), Action::ALL.map(Action::as_str));
-    assert_eq!(meanings_of(&document, "Action"), names(Action::ALL.map(Action::as_str)));
+    assert_eq!(document.open_values("Action"), Action::ALL.map(Action::as_str));
+    assert_eq!(document.strings("/components/schemas/ActionFilter/enum"), Action::ALL.map(Action::as_str));
 }
 
 #[test]
@@ -57,8 +59,46 @@ fn the_states_of_an_event_are_documented() {
 #[test]
 fn the_kinds_of_failures_are_documented() {
     let document = Document::load();
-    assert_eq!(document.strings("/components/schemas/ErrorKind/enum"), ErrorKind::ALL.map(ErrorKind::as_str));
-    assert_eq!(meanings_of(&document, "ErrorKind"), names(ErrorKind::ALL.map(ErrorKind::as_str)));
+    assert_eq!(document.open_values("ErrorKind"), ErrorKind::ALL.map(ErrorKind::as_str));
+}
+
+#[test]
+fn the_reasons_of_dead_letters_are_documented() {
+    let document = Document::load();
+    assert_eq!(
+        document.open_values("DeadLetterReason"),
+        document.strings("/components/schemas/DeadLetterReasonFilter/enum")
+    );
+}
+
+#[test]
+fn the_kinds_and_the_states_of_operations_are_documented() {
+    let document = Document::load();
+    let kinds = OperationKind::ALL.map(OperationKind::as_str);
+    assert_eq!(document.open_values("OperationKind"), kinds);
+    assert_eq!(document.strings("/components/schemas/OperationKindFilter/enum"), kinds);
+    let states = OperationStatus::ALL.map(OperationStatus::as_str);
+    let documented: BTreeSet<String> =
+        document.strings("/components/schemas/OperationStatus/enum").into_iter().map(str::to_owned).collect();
+    assert_eq!(documented, names(states));
+    assert_eq!(meanings_of(&document, "OperationStatus"), names(states));
+}
+
+/// A response may gain values, and a client that was generated before must read them.
+#[test]
+fn the_enums_of_responses_are_closed_for_ever() {
+    let document = Document::load();
+    let mut found = BTreeSet::new();
+    for operation in document.operations() {
+        for pointer in reachable(&document, &format!("{}/responses", operation.pointer())) {
+            if document.at(&pointer).get("enum").is_some() {
+                found.insert(pointer.rsplit('/').next().expect("a name").to_owned());
+            }
+        }
+    }
+    let of_settings = ["CloudEventsMode", "Jitter", "OnExhausted", "Ordering", "ReplayConfig", "WebhookMethod"];
+    let of_state = ["BreakerState", "Effect", "OperationStatus", "Status"];
+    assert_eq!(found, of_settings.into_iter().chain(of_state).map(str::to_owned).collect());
 }
 
 fn meanings_of(document: &Document, schema: &str) -> BTreeSet<String> {
@@ -75,15 +115,23 @@ fn the_document_has_the_version_of_the_crate() {
 }
 
 #[test]
-fn every_operation_has_a_unique_name_a_summary_and_a_known_tag() {
+fn every_operation_has_a_unique_name_a_summary_a_description_and_a_known_tag() {
     let document = Document::load();
     let tags: Vec<&Value> = document.at("/tags").as_array().expect("tags").iter().map(|tag| &tag["name"]).collect();
     let mut names = BTreeSet::new();
     for operation in document.operations() {
         let described = document.at(&operation.pointer());
         assert!(names.insert(described["operationId"].as_str().expect("a name")), "{operation:?}");
-        assert!(described["summary"].is_string(), "{operation:?}");
+        assert!(described["summary"].is_string() && described["description"].is_string(), "{operation:?}");
         assert!(tags.contains(&&described["tags"][0]), "{operation:?}");
+    }
+}
+
+#[test]
+fn every_schema_has_a_description() {
+    let document = Document::load();
+    for name in document.keys("/components/schemas") {
+        assert!(document.get(&format!("/components/schemas/{name}/description")).is_some(), "{name}");
     }
 }
 

@@ -1,19 +1,23 @@
 //! The examples of responses are recorded: each has the fields and the types of a response that a server
 //! has given. `WAYBILL_UPDATE_EXAMPLES=1 cargo test contract::real_examples` records them anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::fs;
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use waybill::background::promoter;
 
 use super::document::Document;
 use crate::support::receiver::{Receiver, Reply as Answer};
-use crate::support::{App, Reply};
+use crate::support::{App, Options, Reply};
 
 const WORKER: &str = "render-3:4127";
+
+/// How many secrets of a subscription can be in use at once.
+const MAX_SECRETS: usize = 10;
 
 /// The line after which the document has nothing but recorded examples.
 const SECTION: &str = "\n  examples:\n";
@@ -91,7 +95,9 @@ impl Recorder {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_examples_of_responses_are_real() {
-    let app = App::with_fixed_clock().await;
+    // Limits that are low enough to be exceeded.
+    let flags = vec!["--max-waiting=0".into(), "--max-subscriptions=2".into()];
+    let app = App::start_with(Options { fixed_clock: true, flags, ..Options::default() }).await;
     let start = app.now();
     let mut recorder = Recorder { app, document: Document::load(), examples: BTreeMap::new() };
     let receiver = Receiver::start().await;
@@ -173,6 +179,9 @@ async fn settle(recorder: &mut Recorder) {
     recorder.record("settle_events", "POST", "/events/settle", Some(body), 200).await;
     recorder.app.publish(recorder.request("publish_event", "typed", json!({}))).await;
     let claimed = recorder.post("claim_events", "/events/claim", "batch", json!({}), 200).await;
+    let ask = json!({"tags": ["face-search"], "idempotency_key": "render-3:4127/919"});
+    let ask = recorder.request("claim_events", "batch", ask);
+    recorder.record("claim_events_nothing", "POST", "/events/claim", Some(ask), 200).await;
     let fail_all = json!({"worker_id": WORKER, "retryable": false, "error_message": "the photo is gone"});
     let id = &claimed["events"][0]["id"];
     recorder.record("not_retryable", "POST", &format!("/events/{id}/fail"), Some(fail_all), 400).await;
@@ -181,6 +190,11 @@ async fn settle(recorder: &mut Recorder) {
     recorder.app.claim("last", WORKER).await.expect("an event");
     let body = json!({"worker_id": WORKER, "error_message": "the disk is full"});
     recorder.record("max_retries_exceeded", "POST", &format!("/events/{id}/fail"), Some(body), 400).await;
+    let (id, lease) = recorder.hold().await;
+    let settlement = json!({"event_id": id, "lease_id": lease, "action": "complete"});
+    let claim = json!({"tags": ["thumbnails"], "wait_seconds": 20});
+    let body = json!({"worker_id": WORKER, "settlements": [settlement], "claim": claim});
+    recorder.record("settle_events_claim_refused", "POST", "/events/settle", Some(body), 200).await;
 }
 
 async fn operate(recorder: &mut Recorder) {
@@ -255,6 +269,13 @@ async fn subscribe(recorder: &mut Recorder) {
     let rotate = format!("{path}/rotate-secret");
     recorder.post("rotate_subscription_secret", &rotate, "overlapping", json!({}), 200).await;
     recorder.get("list_subscriptions", "/subscriptions?limit=1").await;
+    let one_more = recorder.request("create_subscription", "basic", json!({}));
+    recorder.record("too_many_subscriptions", "POST", "/subscriptions", Some(one_more), 409).await;
+    // Two secrets are in use.
+    for _ in 2..MAX_SECRETS {
+        recorder.app.post(&rotate, &json!({})).await.expect(200);
+    }
+    recorder.record("too_many_secrets", "POST", &rotate, Some(json!({})), 409).await;
 }
 
 async fn observe(recorder: &mut Recorder) {
@@ -287,6 +308,15 @@ async fn refuse(recorder: &mut Recorder) {
     let page = recorder.app.get("/events?limit=1&status=PENDING").await.expect(200).json();
     let foreign = format!("/events?status=FAILED&after={}", page["next"].as_str().expect("a cursor"));
     recorder.record("cursor_mismatch", "GET", &foreign, None, 400).await;
+    let endless = json!({"filter": {}, "per_second": 0.1});
+    let refused = loop {
+        let reply = recorder.app.post("/deliveries/cancel", &endless).await;
+        if reply.status == 409 {
+            break reply;
+        }
+        reply.expect(202);
+    };
+    recorder.keep("too_many_operations", refused);
 }
 
 /// Writes the examples into the document.
@@ -297,7 +327,7 @@ fn write(examples: &BTreeMap<String, Recorded>, start: DateTime<Utc>, receiver: 
     let mut text = format!("{before}{SECTION}");
     for (name, recorded) in examples {
         let _ = write!(text, "    {name}:\n      value:");
-        append_yaml(&mut text, &tidy(&recorded.value, start, receiver), &mut recorded.text.as_str(), 8);
+        append_yaml(&mut text, &tidy(&recorded.value, start, receiver), &recorded.text, 8);
     }
     fs::write(path, text).expect("the document is ours");
 }
@@ -326,27 +356,28 @@ fn tidy(value: &Value, start: DateTime<Utc>, receiver: &Receiver) -> Value {
     }
 }
 
-/// Appends a value in YAML, after a colon. The fields have the order of the response, of which `rest` has not
-/// been reached yet.
-fn append_yaml(text: &mut String, value: &Value, rest: &mut &str, indent: usize) {
+/// Appends a value in YAML, after a colon. The fields have the order that they have in `original`, the JSON of
+/// the value.
+fn append_yaml(text: &mut String, value: &Value, original: &str, indent: usize) {
     let space = " ".repeat(indent);
     match value {
         Value::Object(members) if !members.is_empty() => {
-            let place = |rest: &str, name: &str| rest.find(&format!("\"{name}\":")).unwrap_or_default();
+            let originals: HashMap<String, &RawValue> = serde_json::from_str(original).expect("an object");
             let mut members: Vec<_> = members.iter().collect();
-            members.sort_by_key(|(name, _)| place(rest, name));
+            // What comes first in the text has the lowest address.
+            members.sort_by_key(|(name, _)| originals[*name].get().as_ptr());
             text.push('\n');
             for (name, value) in members {
-                *rest = &rest[place(rest, name)..];
                 let _ = write!(text, "{space}{name}:");
-                append_yaml(text, value, rest, indent + 2);
+                append_yaml(text, value, originals[name].get(), indent + 2);
             }
         }
         Value::Array(items) if !items.is_empty() => {
+            let originals: Vec<&RawValue> = serde_json::from_str(original).expect("a list");
             text.push('\n');
-            for item in items {
+            for (item, original) in items.iter().zip(originals) {
                 let mut inner = String::new();
-                append_yaml(&mut inner, item, rest, indent + 2);
+                append_yaml(&mut inner, item, original.get(), indent + 2);
                 let _ = write!(text, "{space}- {}", inner.trim_start());
             }
         }

@@ -190,7 +190,7 @@ def is_in_order(value: dict[str, Any]) -> bool:
         return False
     if is_number(floor) and is_number(highest) and floor > highest:
         return False
-    return is_before(value.get("run_at"), value.get("expires_at")) and is_before(value.get("since"), value.get("until"))
+    return is_before(value.get("run_at"), value.get("expires_at"))
 
 
 def is_before(first: Any, second: Any) -> bool:

@@ -66,7 +66,7 @@ impl App {
     /// Publishes an event that its only subscriber refuses. Returns the event's id once the push
     /// has failed.
     pub(crate) async fn publish_and_fail(&self, receiver: &Receiver, event_type: &str, payload: Value) -> i64 {
-        receiver.next(Reply::status(500).body("no"));
+        receiver.next_event(Reply::status(500).body("no"));
         let id = self.publish_typed(event_type, payload).await;
         until("the push has failed", async || self.event(id).await["status"] == "FAILED").await;
         id

@@ -100,7 +100,7 @@ impl Batchers {
         };
         Batchers {
             publish: context.batcher(shape, &limiter, |engine, calls| async move {
-                split(calls, &|calls| engine.publish_batch(calls)).await
+                split(calls, &|calls| engine.publish_calls(calls)).await
             }),
             // The width is 1, because two claims at once would compete for the same head of a queue.
             claim: context.batcher(

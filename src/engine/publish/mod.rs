@@ -1,7 +1,7 @@
 //! Publishing: events are stored, with their deliveries.
 //!
 //! [`Engine::publish_events`] is the call. Each request matches its own events against a snapshot of the
-//! subscriptions ([`subscription_cache`], [`matching`]). [`Engine::publish_batch`] then stores the events of
+//! subscriptions ([`subscription_cache`], [`matching`]). [`Engine::publish_calls`] then stores the events of
 //! many requests in one transaction. If the subscriptions have changed in the meantime, nothing is stored
 //! and the events are matched again. A batch without ordering keys is stored by a single statement;
 //! ordering keys need locks and thus a transaction of several statements.
@@ -58,7 +58,7 @@ impl Engine {
     /// Stores the events of many requests, with their deliveries, in one transaction. If the
     /// subscriptions have changed since the events were matched, or a publisher stopped waiting in the
     /// meantime, the events are matched again.
-    pub(crate) async fn publish_batch(
+    pub(crate) async fn publish_calls(
         &self,
         publications: Vec<WithDeadline<MatchedPublication>>,
     ) -> Result<Answers<Publishing>, Error> {

@@ -102,7 +102,7 @@ async fn with_a_broken_schema(coverage: &Coverage) {
     for operation in operations_on_the_database(coverage) {
         let request = server.example_of(&operation, 7, operation.required_query());
         let problem = server.send(request).await.problem(500, "internal_error");
-        assert_eq!(problem["detail"], "Internal error", "the cause stays in the log");
+        assert_eq!(problem["detail"], "A fault of the server; the cause is in its log.");
     }
     server.get("/metrics").await.expect(200);
 }

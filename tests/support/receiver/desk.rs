@@ -16,6 +16,8 @@ pub(super) struct ReceiverState {
 
 /// The queued replies are used first, then the rule decides.
 pub(super) struct Script {
+    /// Replies to events of which no request has arrived before.
+    pub next_events: VecDeque<Reply>,
     pub next: VecDeque<Reply>,
     pub rule: Box<dyn FnMut(&Recorded) -> Reply + Send>,
 }
@@ -31,7 +33,7 @@ pub(super) struct Counts {
 
 impl ReceiverState {
     pub(super) fn new() -> Self {
-        let script = Script { next: VecDeque::new(), rule: Box::new(|_| Reply::ok()) };
+        let script = Script { next_events: VecDeque::new(), next: VecDeque::new(), rule: Box::new(|_| Reply::ok()) };
         Self { script: Mutex::new(script), received: Mutex::default(), counts: watch::Sender::default() }
     }
 
@@ -62,7 +64,9 @@ impl ReceiverState {
         // Under one lock: requests that arrive together are answered in the order in which they are
         // recorded.
         let mut received = self.received.lock().expect("the books");
-        let reply = self.script().reply_to(&request);
+        let event = request.header("waybill-event-id");
+        let is_new = event.is_some() && received.iter().all(|earlier| earlier.header("waybill-event-id") != event);
+        let reply = self.script().reply_to(&request, is_new);
         received.push(request);
         drop(received);
         self.counts.send_modify(|counts| {
@@ -75,8 +79,9 @@ impl ReceiverState {
 }
 
 impl Script {
-    fn reply_to(&mut self, request: &Recorded) -> Reply {
-        self.next.pop_front().unwrap_or_else(|| (self.rule)(request))
+    fn reply_to(&mut self, request: &Recorded, is_new_event: bool) -> Reply {
+        let of_event = if is_new_event { self.next_events.pop_front() } else { None };
+        of_event.or_else(|| self.next.pop_front()).unwrap_or_else(|| (self.rule)(request))
     }
 }
 

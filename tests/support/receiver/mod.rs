@@ -90,6 +90,12 @@ impl Receiver {
         self.state.script().next.push_back(reply);
     }
 
+    /// Answers the first request of an event that has not been sent before with `reply`. A retry, a replay or
+    /// a test that is still on its way cannot take it.
+    pub(crate) fn next_event(&self, reply: Reply) {
+        self.state.script().next_events.push_back(reply);
+    }
+
     /// Answers every request with `reply` from now on.
     pub(crate) fn always(&self, reply: Reply) {
         self.answer_with(move |_| reply.clone());
