@@ -143,7 +143,8 @@ async fn begin_on_pushes(
         return Ok((BTreeSet::new(), BTreeSet::new()));
     }
     let states = lock_rolled_up(conn, &rolled_up.iter().copied().collect::<Vec<_>>()).await?;
-    let is_begun = |id: EventId| begun.is_some_and(|part| part.event_id == id.0);
+    // As long as nothing of an event was changed, it must fit like any other.
+    let is_begun = |id: EventId| begun.is_some_and(|part| part.event_id == id.0 && part.is_changed);
     let accepted: BTreeSet<EventId> =
         states.iter().filter(|state| accepts(step, action, state, is_begun(state.id))).map(|state| state.id).collect();
     if let OperatorAction::Cancel { reason } = action {
