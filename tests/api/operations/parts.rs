@@ -26,3 +26,15 @@ async fn an_event_whose_first_pushes_cannot_be_retried_is_retried_with_the_other
     assert_eq!(lines(&app, "RETRIED").await, 6);
     ledger::check(&app).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_at_which_an_operation_is_cancelled_is_counted() {
+    let (app, _) = with_pushes().await;
+    let started = app.start_operation("/events/cancel", &json!({"filter": {}, "per_second": 30})).await;
+    assert_eq!(app.run_steps().await, 3);
+    assert_counts(&app.operation(&started).await, 0, 0, 0);
+    let cancelled = app.post_empty(&format!("/operations/{}/cancel", started["id"])).await.expect(200).json();
+    assert_counts(&cancelled, 1, 0, 0);
+    assert_eq!(lines(&app, "CANCELLED").await, 3);
+    ledger::check(&app).await;
+}
