@@ -21,6 +21,8 @@ CREATE TABLE waybill.operations (
     part_of          bigint,                              -- the event behind `last_id` that was begun,
     part_last_id     bigint,                              -- and its last push that was dealt with
     part_is_changed  boolean          NOT NULL DEFAULT false, -- whether any of those pushes was changed
+    part_has_failed  boolean          NOT NULL DEFAULT false, -- whether any of them could not be changed
+    failed_steps     integer          NOT NULL DEFAULT 0, -- less those that succeeded since: each halves the next step
     next_at          timestamptz      NOT NULL,
     created_at       timestamptz      NOT NULL,
     started_at       timestamptz,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{jittered, report, sweep_all, until_next};
@@ -19,7 +20,17 @@ const MIN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs all steps that are due. Returns the number of deliveries and dead letters that were dealt with.
 pub async fn run_once(engine: &Engine) -> Result<usize, Error> {
-    Ok(sweep_all(|| engine.run_operations()).await?.count)
+    Ok(sweep_all(|| run_step(engine)).await?.count)
+}
+
+/// Runs one step. Searches that find nothing are not paced by the rate of their operation, so workers come first.
+async fn run_step(engine: &Engine) -> Result<SweepOutcome, Error> {
+    let began = Instant::now();
+    let swept = engine.run_operations().await?;
+    if swept.more {
+        engine.yield_to_workers(began.elapsed()).await;
+    }
+    Ok(swept)
 }
 
 /// Runs rounds until the server stops. Sleeps until the next step is due or an operation is started here.
@@ -35,7 +46,7 @@ pub async fn run(engine: Engine, shutdown: CancellationToken) {
         let step = || async {
             match shutdown.is_cancelled() {
                 true => Ok(SweepOutcome { count: 0, more: false, next_in: None }),
-                false => engine.run_operations().await,
+                false => run_step(&engine).await,
             }
         };
         let swept = sweep_all(step).await.inspect_err(|error| report("operation runner", error));

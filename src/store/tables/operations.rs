@@ -42,6 +42,8 @@ pub struct OperationRow {
     pub part_of: Option<i64>,
     pub part_last_id: Option<i64>,
     pub part_is_changed: bool,
+    pub part_has_failed: bool,
+    pub failed_steps: i32,
     pub created_at: DateTime<Utc>,
     pub started_at: Option<DateTime<Utc>>,
     pub finished_at: Option<DateTime<Utc>>,
@@ -199,6 +201,8 @@ pub(crate) struct Part {
     pub last_id: i64,
     /// Whether any of its pushes was changed.
     pub is_changed: bool,
+    /// Whether any of its pushes could not be changed because of an error.
+    pub has_failed: bool,
 }
 
 /// Saves the result of a step, and sets the time of the next step according to the rate. A step that began
@@ -221,6 +225,7 @@ pub(crate) async fn save_operation_progress(
         .bind::<Nullable<BigInt>, _>(progress.part.map(|part| part.event_id))
         .bind::<Nullable<BigInt>, _>(progress.part.map(|part| part.last_id))
         .bind::<Bool, _>(progress.part.is_some_and(|part| part.is_changed))
+        .bind::<Bool, _>(progress.part.is_some_and(|part| part.has_failed))
         .bind::<Bool, _>(progress.is_complete)
         .cached()
         .execute(conn)
@@ -228,7 +233,7 @@ pub(crate) async fn save_operation_progress(
         .map(drop)
 }
 
-/// Lets the next step of an operation wait for some seconds.
+/// Lets the next step of an operation wait for some seconds, and counts the step that failed.
 pub(crate) async fn postpone_operation(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,

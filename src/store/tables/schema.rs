@@ -210,6 +210,8 @@ diesel::table! {
         part_of -> Nullable<BigInt>,
         part_last_id -> Nullable<BigInt>,
         part_is_changed -> Bool,
+        part_has_failed -> Bool,
+        failed_steps -> Integer,
         next_at -> Timestamptz,
         created_at -> Timestamptz,
         started_at -> Nullable<Timestamptz>,

@@ -1,7 +1,6 @@
 //! Rows that cannot be changed, and locks that steps meet.
 
 use serde_json::json;
-use waybill::background::operation_runner;
 
 use super::{assert_counts, lines, waiting};
 use crate::support::locks::HeldRow;
@@ -42,6 +41,7 @@ async fn a_push_that_cannot_be_changed_makes_its_event_fail_and_not_the_next() {
     poison(&app, &[third]).await;
     let started = app.start_operation("/events/cancel", &json!({"filter": {}})).await;
     assert_counts(&app.until_complete(&started).await, 1, 0, 1);
+    assert_eq!(lines(&app, "CANCELLED").await, 9, "the other pushes of the event are not left behind");
     assert_eq!((app.status(events[0]).await, app.status(events[1]).await), ("PENDING".into(), "CANCELLED".into()));
     ledger::check(&app).await;
 }
@@ -54,8 +54,7 @@ async fn an_operation_that_meets_a_lock_waits_and_the_others_go_on() {
     let row = HeldRow::lock(&app, ids[1]).await;
     let other = app.publish_tagged("b").await;
     let free = app.start_operation("/events/cancel", &json!({"filter": {"tags": ["b"]}})).await;
-    operation_runner::run_once(app.engine()).await.expect_err("the lock is not granted in time");
-    assert_eq!(app.run_steps().await, 1);
+    assert_eq!(app.run_steps().await, 1, "in the same round");
     assert_counts(&app.operation(&free).await, 1, 0, 0);
     assert_eq!(app.status(other).await, "CANCELLED");
     assert_counts(&app.operation(&blocked).await, 0, 0, 0);
@@ -71,8 +70,22 @@ async fn an_operation_that_cannot_be_read_does_not_stop_the_others() {
     let broken = app.start_operation("/events/cancel", &json!({"filter": {}})).await;
     database::execute(&app.url, "UPDATE waybill.operations SET filter = '{\"tags\": 5}'").await;
     let whole = app.start_operation("/events/cancel", &json!({"filter": {}})).await;
-    operation_runner::run_once(app.engine()).await.expect_err("the filter cannot be read");
-    assert_eq!(app.run_steps().await, 1);
+    assert_eq!(app.run_steps().await, 1, "in the same round");
     assert_eq!(app.operation(&whole).await["status"], "COMPLETED");
     assert_eq!(app.operation(&broken).await["status"], "RUNNING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_failed_is_tried_again_with_half_its_rows() {
+    let app = App::with_fixed_clock().await;
+    let ids = waiting(&app, 8).await;
+    let started = app.start_operation("/events/cancel", &json!({"filter": {}, "per_second": 40})).await;
+    let row = HeldRow::lock(&app, ids[0]).await;
+    assert_eq!(app.run_steps().await, 0);
+    row.unlock().await;
+    app.advance(1);
+    assert_eq!(app.run_steps().await, 2);
+    app.advance(1);
+    assert_eq!(app.run_steps().await, 6, "whole steps again");
+    assert_counts(&app.until_complete(&started).await, 8, 0, 0);
 }

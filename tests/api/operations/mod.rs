@@ -6,6 +6,7 @@ mod input;
 mod kinds;
 mod list;
 mod pace;
+mod parts;
 mod servers;
 
 use serde_json::{Value, json};

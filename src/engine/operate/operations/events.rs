@@ -17,7 +17,7 @@ use crate::store::tables::roll_ups::{EventWork, RolledUpState, lock_rolled_up, r
 
 use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::operate::load;
-use crate::engine::operate::operations::step::Step;
+use crate::engine::operate::operations::step::{First, Step};
 use crate::engine::operate::operator_actions::OperatorAction;
 
 /// The deliveries that one step deals with.
@@ -35,19 +35,22 @@ pub(super) async fn change_events(
     conn: &mut AsyncPgConnection,
     step: &Step<'_>,
     action: &OperatorAction,
-    first: &mut Option<i64>,
+    first: &mut Option<First>,
 ) -> Result<(Progress, Applied), Error> {
     let begun = begun_event(step);
     let found = match begun {
         Some(part) => Candidates { ids: vec![part.event_id], next: Some(part.event_id) },
         None => step.find(conn).await?,
     };
-    *first = found.ids.first().copied();
+    *first = First::of(&found.ids);
     let event_ids: Vec<EventId> = found.ids.into_iter().map(EventId).collect();
     let after = DeliveryId(begun.map_or(0, |part| part.last_id));
     let rows = step.limit + 1;
     let read = read_work_of_events(conn, &event_ids, after, statuses_of_pushes(action), rows as i64).await?;
     let batch = compose(&event_ids, read, step.limit);
+    if let Some(push) = batch.work.first().filter(|row| row.is_rolled_up) {
+        *first = Some(First { id: push.event_id.0, push: Some(push.id) });
+    }
     let (changed, applied) = change_batch(conn, step, action, begun, &batch.work).await?;
     Ok((progress(step, begun, &event_ids, found.next, &batch, &changed), applied))
 }
@@ -55,7 +58,7 @@ pub(super) async fn change_events(
 fn begun_event(step: &Step<'_>) -> Option<Part> {
     let operation = step.operation;
     let (event_id, last_id) = operation.part_of.zip(operation.part_last_id)?;
-    Some(Part { event_id, last_id, is_changed: operation.part_is_changed })
+    Some(Part { event_id, last_id, is_changed: operation.part_is_changed, has_failed: operation.part_has_failed })
 }
 
 /// Returns the states of the pushes that an action on their event may change.
@@ -143,7 +146,8 @@ async fn begin_on_pushes(
         return Ok((BTreeSet::new(), BTreeSet::new()));
     }
     let states = lock_rolled_up(conn, &rolled_up.iter().copied().collect::<Vec<_>>()).await?;
-    let is_begun = |id: EventId| begun.is_some_and(|part| part.event_id == id.0);
+    // As long as nothing of an event was changed, it must fit like any other.
+    let is_begun = |id: EventId| begun.is_some_and(|part| part.event_id == id.0 && part.is_changed);
     let accepted: BTreeSet<EventId> =
         states.iter().filter(|state| accepts(step, action, state, is_begun(state.id))).map(|state| state.id).collect();
     if let OperatorAction::Cancel { reason } = action {
@@ -179,7 +183,9 @@ fn progress(
     // Of an event that no longer fits, the other pushes are left alone too.
     let goes_on = last_push.filter(|push| !changed.refused.contains(&push.event_id));
     let ended = if last_push.is_some() && goes_on.is_none() { batch.whole + 1 } else { batch.whole };
-    let done = ids[..ended].iter().filter(|id| is_changed(**id)).count();
+    let has_failed = |id: EventId| begun.is_some_and(|part| part.event_id == id.0 && part.has_failed);
+    let failed = ids[..ended].iter().filter(|id| has_failed(**id)).count();
+    let done = ids[..ended].iter().filter(|id| is_changed(**id) && !has_failed(**id)).count();
     let last_ended = ids[..ended].last().map_or(step.operation.last_id, |id| id.0);
     let reached = match ended == ids.len() {
         true => step.progress_to(next),
@@ -188,11 +194,13 @@ fn progress(
     Progress {
         handled: batch.work.len() as i64,
         done: done as i64,
-        skipped: (ended - done) as i64,
+        skipped: (ended - done - failed) as i64,
+        failed: failed as i64,
         part: goes_on.map(|push| Part {
             event_id: push.event_id.0,
             last_id: push.id.0,
             is_changed: is_changed(push.event_id),
+            has_failed: has_failed(push.event_id),
         }),
         ..reached
     }

@@ -9,7 +9,7 @@ use crate::store::tables::operations::Progress;
 
 use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::operate::load;
-use crate::engine::operate::operations::step::Step;
+use crate::engine::operate::operations::step::{First, Step};
 use crate::engine::operate::operator_actions::OperatorAction;
 use crate::engine::operate::replays::{ReplayOrder, replay_many};
 
@@ -18,10 +18,10 @@ pub(super) async fn change_deliveries(
     conn: &mut AsyncPgConnection,
     step: &Step<'_>,
     action: &OperatorAction,
-    first: &mut Option<i64>,
+    first: &mut Option<First>,
 ) -> Result<(Progress, Applied), Error> {
     let found = step.find(conn).await?;
-    *first = found.ids.first().copied();
+    *first = First::of(&found.ids);
     let ids: Vec<DeliveryId> = found.ids.iter().copied().map(DeliveryId).collect();
     let mut changes = load(conn, &step.scope, &ids).await?;
     let fitting = changes.ids_where(|loaded| step.still_matches(loaded) && action.check(loaded).is_ok());
@@ -37,10 +37,10 @@ pub(super) async fn replay_dead_letters(
     conn: &mut AsyncPgConnection,
     step: &Step<'_>,
     order: &ReplayOrder,
-    first: &mut Option<i64>,
+    first: &mut Option<First>,
 ) -> Result<(Progress, Applied), Error> {
     let found = step.find(conn).await?;
-    *first = found.ids.first().copied();
+    *first = First::of(&found.ids);
     let letters = find_dead_letters(conn, &step.scope, &found.ids).await?;
     let deliveries: Vec<DeliveryId> = letters.iter().map(|letter| letter.delivery_id).collect();
     let mut changes = ChangeSet::load(conn, &step.scope, &deliveries).await?;

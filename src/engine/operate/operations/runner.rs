@@ -4,18 +4,24 @@
 //! reason, one of its rows is probably at fault, and its rows are dealt with one by one. A row that still
 //! fails is counted, and left alone.
 
+use std::time::Duration;
+
 use crate::error::Error;
+use crate::store::connection::transactions::limit_lock_wait;
 use crate::store::tables::operations::{
-    OperationRow, Progress, lock_operation, next_operation_in, postpone_operation, save_operation_progress,
+    OperationRow, Part, Progress, lock_operation, next_operation_in, postpone_operation, save_operation_progress,
     take_operation,
 };
 
-use crate::engine::operate::operations::step::{run_step, step_limit};
+use crate::engine::operate::operations::step::{First, run_step, step_limit};
 use crate::engine::sweep::SweepOutcome;
 use crate::engine::{Engine, transaction};
 
 /// The seconds after which a step that failed is tried again.
 const RETRY_SECONDS: f64 = 1.0;
+
+/// The time that a step waits for each lock. Whoever holds a row must not keep all operations from their steps.
+const LOCK_WAIT: Duration = Duration::from_millis(200);
 
 /// The number of failed rows of an operation that are logged. The operation counts all.
 const LOGGED_FAILURES: i64 = 10;
@@ -24,8 +30,8 @@ const LOGGED_FAILURES: i64 = 10;
 struct FailedStep {
     error: Error,
     operation: OperationRow,
-    /// The first row that it dealt with, if it came that far.
-    first: Option<i64>,
+    /// The row that it dealt with.
+    first: First,
 }
 
 impl Engine {
@@ -34,6 +40,9 @@ impl Engine {
     pub async fn run_operations(&self) -> Result<SweepOutcome, Error> {
         let (mut taken, mut first) = (None, None);
         let stepped = transaction!(self, |conn| {
+            // What an attempt that met a conflict has found is no longer true.
+            (taken, first) = (None, None);
+            limit_lock_wait(conn, LOCK_WAIT).await?;
             taken = take_operation(conn, self.now()).await?;
             let Some(operation) = &taken else { return Ok(None) };
             run_step(conn, self, operation, step_limit(operation), &mut first).await.map(Some)
@@ -50,7 +59,8 @@ impl Engine {
             }
             (Err(error), None) => Err(error),
             (Err(error), Some(operation)) if first.is_none() || is_outage(&error) => {
-                Err(self.postpone(operation.id, error).await)
+                self.postpone(&operation, &error).await?;
+                more(0)
             }
             (Err(_), Some(operation)) => more(self.step_row_by_row(operation).await?),
         }
@@ -58,10 +68,14 @@ impl Engine {
 
     /// Runs a failed step again with one row at a time. Returns the number of rows that were dealt with.
     async fn step_row_by_row(&self, operation: OperationRow) -> Result<usize, Error> {
+        // Otherwise another server would take the operation between two rows, and fail with all of them again.
+        self.set_back(operation.id).await?;
         let mut handled = 0;
         for _ in 0..step_limit(&operation) {
             let (mut taken, mut first) = (None, None);
             let stepped = transaction!(self, |conn| {
+                (taken, first) = (None, None);
+                limit_lock_wait(conn, LOCK_WAIT).await?;
                 taken = lock_operation(conn, operation.id).await?;
                 let Some(operation) = &taken else { return Ok(None) };
                 run_step(conn, self, operation, 1, &mut first).await.map(Some)
@@ -75,6 +89,10 @@ impl Engine {
                 (Ok(None), _) => break,
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(operation)) => {
+                    let Some(first) = first.filter(|_| !is_outage(&error)) else {
+                        self.postpone(&operation, &error).await?;
+                        break;
+                    };
                     self.count_failure(FailedStep { error, operation, first }).await?;
                     handled += 1;
                 }
@@ -85,37 +103,53 @@ impl Engine {
 
     /// Counts a row that cannot be changed, and moves the operation past it.
     async fn count_failure(&self, FailedStep { error, operation, first }: FailedStep) -> Result<(), Error> {
-        let Some(row) = first.filter(|_| !is_outage(&error)) else {
-            return Err(self.postpone(operation.id, error).await);
-        };
         let is_counted = transaction!(self, |conn| {
             let Some(now) = lock_operation(conn, operation.id).await? else { return Ok(false) };
             // Another server may have dealt with the row since.
             if (now.last_id, now.part_last_id) != (operation.last_id, operation.part_last_id) {
                 return Ok(false);
             }
-            let progress = Progress { handled: 1, failed: 1, last_id: row, ..Progress::default() };
-            save_operation_progress(conn, self.now(), operation.id, &progress).await?;
+            save_operation_progress(conn, self.now(), operation.id, &progress_past(&operation, first)).await?;
             Ok(true)
         })?;
-        if is_counted && operation.failed < LOGGED_FAILURES {
-            let (operation_id, kind) = (operation.id, operation.kind.as_str());
+        // Of an event with many pushes that cannot be changed, the first is enough.
+        if is_counted && operation.failed < LOGGED_FAILURES && !operation.part_has_failed {
+            let (operation_id, kind, row) = (operation.id, operation.kind.as_str(), first.id);
             log::error!(operation_id, kind, row; "an operation could not change a row, and skips it: {error}");
         }
         Ok(())
     }
 
-    /// Lets an operation whose step failed wait, so that it does not keep the others from their steps. Returns
-    /// the error of the step.
-    async fn postpone(&self, id: i64, error: Error) -> Error {
-        // If this fails too, the database cannot be used, and the next round waits anyway.
-        let _ = self.try_to_postpone(id).await;
-        error
+    /// Lets an operation whose step failed wait, so that it does not keep the others from their steps. If this
+    /// fails too, the database cannot be used.
+    async fn postpone(&self, operation: &OperationRow, error: &Error) -> Result<(), Error> {
+        let OperationRow { id, failed_steps, .. } = *operation;
+        self.set_back(id).await?;
+        let count = failed_steps + 1;
+        // A cause that lasts is logged ever more rarely, and in the end no more.
+        if count.count_ones() == 1 {
+            log::warn!(operation_id = id, count; "a step of an operation failed, and is tried again: {error}");
+        }
+        Ok(())
     }
 
-    async fn try_to_postpone(&self, id: i64) -> Result<(), Error> {
-        transaction!(self, |conn| Ok(postpone_operation(conn, self.now(), id, RETRY_SECONDS).await?))
+    async fn set_back(&self, id: i64) -> Result<(), Error> {
+        transaction!(self, |conn| {
+            limit_lock_wait(conn, LOCK_WAIT).await?;
+            Ok(postpone_operation(conn, self.now(), id, RETRY_SECONDS).await?)
+        })
     }
+}
+
+/// Returns the progress past a row that cannot be changed. Of an event that is only pushed, just one push is
+/// left out: the others must not stay behind because of it. The event is counted at its end.
+fn progress_past(operation: &OperationRow, first: First) -> Progress {
+    let Some(push) = first.push else {
+        return Progress { handled: 1, failed: 1, last_id: first.id, ..Progress::default() };
+    };
+    let is_changed = operation.part_of == Some(first.id) && operation.part_is_changed;
+    let part = Part { event_id: first.id, last_id: push.0, is_changed, has_failed: true };
+    Progress { handled: 1, part: Some(part), ..Progress::default() }
 }
 
 fn is_outage(error: &Error) -> bool {

@@ -1,8 +1,12 @@
 //! One step of an operation: what all kinds share.
 
+use std::panic::AssertUnwindSafe;
+
 use diesel_async::AsyncPgConnection;
+use futures_util::FutureExt;
 
 use crate::domain::dead_letter::ReplayConfig;
+use crate::domain::ids::DeliveryId;
 use crate::domain::operation::OperationKind;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
@@ -37,6 +41,20 @@ pub(super) struct Step<'a> {
     scan: i64,
 }
 
+/// The first row that a step deals with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct First {
+    pub id: i64,
+    /// The push that the step begins with, if the row is an event that is only pushed.
+    pub push: Option<DeliveryId>,
+}
+
+impl First {
+    pub(super) fn of(ids: &[i64]) -> Option<Self> {
+        ids.first().map(|id| First { id: *id, push: None })
+    }
+}
+
 /// What a step does with its rows.
 pub(super) enum Work {
     Events(OperatorAction),
@@ -44,10 +62,12 @@ pub(super) enum Work {
     DeadLetters(ReplayOrder),
 }
 
-/// The number of deliveries or dead letters in one step of an operation.
+/// The number of deliveries or dead letters in one step of an operation. Each step that failed halves it, in case
+/// it was too large to end in time.
 pub(super) fn step_limit(operation: &OperationRow) -> usize {
     let spread = (operation.per_second / STEPS_PER_SECOND).ceil();
-    spread.clamp(1.0, DELIVERIES_PER_TRANSACTION as f64) as usize
+    let whole = spread.clamp(1.0, DELIVERIES_PER_TRANSACTION as f64) as usize;
+    (whole >> operation.failed_steps.clamp(0, 20)).max(1)
 }
 
 /// Runs a step of an operation that is locked, and saves the progress. Stores in `first` the first row that
@@ -57,7 +77,19 @@ pub(super) async fn run_step(
     engine: &Engine,
     operation: &OperationRow,
     limit: usize,
-    first: &mut Option<i64>,
+    first: &mut Option<First>,
+) -> Result<(Progress, Applied), Error> {
+    // A panic is an error like any other: it must not end the service that runs all operations.
+    let step = AssertUnwindSafe(change_rows(conn, engine, operation, limit, first)).catch_unwind();
+    step.await.unwrap_or_else(|_| Err(Error::Internal(format!("a step of operation {} panicked", operation.id))))
+}
+
+async fn change_rows(
+    conn: &mut AsyncPgConnection,
+    engine: &Engine,
+    operation: &OperationRow,
+    limit: usize,
+    first: &mut Option<First>,
 ) -> Result<(Progress, Applied), Error> {
     let step = Step::of(engine, operation, limit)?;
     let (progress, applied) = match &step.work {
