@@ -13,9 +13,12 @@ CROSS JOIN LATERAL (
     UNION ALL
     (
         SELECT d.id
-        FROM waybill.deliveries d
-        WHERE o.is_rolled_up AND d.event_id = a.event_id AND d.subscription_id IS NOT NULL
-          AND d.id > :after_id AND d.status = ANY(:statuses)
+        -- `OFFSET 0` is a fence: without it the planner may walk all ids in search of these few.
+        FROM (
+            SELECT id, status FROM waybill.deliveries
+            WHERE event_id = a.event_id AND subscription_id IS NOT NULL OFFSET 0
+        ) d
+        WHERE o.is_rolled_up AND d.id > :after_id AND d.status = ANY(:statuses)
         ORDER BY d.id
         LIMIT :max_rows
     )

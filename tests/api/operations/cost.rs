@@ -1,12 +1,13 @@
 //! What a search for the rows of an operation costs, measured in buffers.
 
-use waybill::domain::ids::NamespaceId;
+use waybill::domain::ids::{DeliveryId, EventId, NamespaceId};
 use waybill::domain::scope::Scope;
 use waybill::domain::status::Status;
 use waybill::store::lists::candidates::{Target, Walk, find_candidates};
 use waybill::store::lists::dead_letters::DeadLetterFilter;
 use waybill::store::lists::events::EventFilter;
 use waybill::store::lists::pushes::PushFilter;
+use waybill::store::tables::roll_ups::read_work_of_events;
 
 use crate::support::{App, database};
 
@@ -75,4 +76,31 @@ async fn a_search_that_finds_enough_does_not_read_on() {
     assert_eq!((few.ids, few.next), ((1..=10).collect(), Some(10)));
     assert_eq!((many.ids.len(), many.next), (1_998, Some(2_000)));
     assert!(cost_of_few * 20 < cost_of_many, "{cost_of_few} and {cost_of_many}");
+}
+
+/// A connection keeps the plan that it made while the table was empty.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pushes_of_events_are_looked_up_even_without_statistics() {
+    const EVENTS: i64 = 5_000;
+    let app = App::start().await;
+    database::execute(&app.url, "ALTER TABLE waybill.deliveries SET (autovacuum_enabled = false)").await;
+    let fill = format!(
+        "INSERT INTO waybill.events (id, title, tags, event_type) \
+             SELECT n, 'a push', '{{}}', 'a.b' FROM generate_series(1, {EVENTS}) n; \
+         INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries, open_deliveries, failed_deliveries) \
+             SELECT n, n, 'FAILED', 0, 3, 0, 1 FROM generate_series(1, {EVENTS}) n; \
+         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
+             SELECT {EVENTS} + n, n, 1, 'FAILED', 0, 3 FROM generate_series(1, {EVENTS}) n"
+    );
+    let ids: Vec<EventId> = (EVENTS - 49..=EVENTS).map(EventId).collect();
+    let read = async |conn: &mut _| read_work_of_events(conn, &ids, DeliveryId(0), &["FAILED"], 51).await;
+    let (work, cost) = app
+        .buffers_of(async |conn| {
+            read(conn).await?;
+            database::execute(&app.url, &fill).await;
+            read(conn).await
+        })
+        .await;
+    assert_eq!(work.len(), ids.len());
+    assert!(cost <= 12 * ids.len() as i64, "{cost} buffers for {} events", ids.len());
 }
