@@ -30,7 +30,7 @@ CREATE TABLE waybill.operations (
     CONSTRAINT operations_kind_is_known
         CHECK (kind IN ('retry_events', 'cancel_events', 'reset_events', 'retry_deliveries', 'cancel_deliveries',
                         'replay_dead_letters')),
-    CONSTRAINT operations_status_is_known CHECK (status IN ('RUNNING', 'COMPLETED', 'CANCELLED')),
+    CONSTRAINT operations_status_is_known CHECK (status IN ('RUNNING', 'COMPLETED', 'CANCELLED', 'FAILED')),
     CONSTRAINT operations_config_is_known CHECK (config IN ('original', 'current')),
     CONSTRAINT operations_config_is_of_replays CHECK ((config IS NOT NULL) = (kind = 'replay_dead_letters')),
     CONSTRAINT operations_rate_is_positive CHECK (per_second > 0),

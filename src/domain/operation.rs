@@ -74,12 +74,14 @@ pub enum OperationStatus {
     Running,
     Completed,
     Cancelled,
+    /// The server gave it up, because it could not continue.
+    Failed,
 }
 
 impl OperationStatus {
     /// All states, in the order of the API documentation.
-    pub const ALL: [OperationStatus; 3] =
-        [OperationStatus::Running, OperationStatus::Completed, OperationStatus::Cancelled];
+    pub const ALL: [OperationStatus; 4] =
+        [OperationStatus::Running, OperationStatus::Completed, OperationStatus::Cancelled, OperationStatus::Failed];
 
     /// Returns the name used in the database and in the API.
     pub fn as_str(self) -> &'static str {
@@ -87,6 +89,7 @@ impl OperationStatus {
             OperationStatus::Running => "RUNNING",
             OperationStatus::Completed => "COMPLETED",
             OperationStatus::Cancelled => "CANCELLED",
+            OperationStatus::Failed => "FAILED",
         }
     }
 

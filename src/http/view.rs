@@ -38,8 +38,8 @@ pub(crate) struct EventView<'a> {
     worker_id: Option<&'a str>,
     cancel_requested: bool,
     /// Only of a single event that a reader or an operator asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cancel_reason: Option<Option<&'a str>>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    cancellation: Option<Cancellation<'a>>,
     /// Omitted in lists.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     reports: Option<Reports<'a>>,
@@ -84,6 +84,12 @@ impl Serialize for EventFields<'_> {
     }
 }
 
+/// Why an event was cancelled or is being cancelled, if a reason was given.
+#[derive(Serialize)]
+struct Cancellation<'a> {
+    cancel_reason: Option<&'a str>,
+}
+
 /// What a publish adds to an event.
 #[derive(Serialize)]
 struct PublishedView {
@@ -121,7 +127,7 @@ impl<'a> EventView<'a> {
     /// Returns the whole event with the reason for which it was cancelled.
     pub(crate) fn detailed(details: &'a EventDetails) -> Self {
         let mut view = Self::whole(&details.row);
-        view.cancel_reason = Some(details.cancel_reason.as_deref());
+        view.cancellation = Some(Cancellation { cancel_reason: details.cancel_reason.as_deref() });
         view
     }
 
@@ -135,7 +141,7 @@ impl<'a> EventView<'a> {
             next_retry_at: next_retry_at(work),
             worker_id: work.worker_id.as_deref(),
             cancel_requested: work.cancel_requested,
-            cancel_reason: None,
+            cancellation: None,
             reports: None,
             last_error: work.last_error.as_deref(),
             updated_at: Timestamp(work.updated_at),

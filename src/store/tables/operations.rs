@@ -250,13 +250,19 @@ pub(crate) async fn postpone_operation(
         .map(drop)
 }
 
-/// Cancels a running operation. What it has done stays done.
-pub(crate) async fn cancel_operation(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> QueryResult<()> {
-    statement!("cancel_operation")
+/// Ends a running operation before it is complete. What it has done stays done.
+pub(crate) async fn end_operation(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    id: i64,
+    status: OperationStatus,
+) -> QueryResult<()> {
+    statement!("end_operation")
         .query()
         .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
         .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Text, _>(status.as_str())
         .execute(conn)
         .await
         .map(drop)

@@ -76,6 +76,26 @@ async fn an_operation_that_cannot_be_read_does_not_stop_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_operation_that_can_never_continue_is_given_up_in_the_end() {
+    let app = App::with_fixed_clock().await;
+    waiting(&app, 1).await;
+    let broken = app.start_operation("/events/cancel", &json!({"filter": {}})).await;
+    database::execute(&app.url, "UPDATE waybill.operations SET filter = '{\"tags\": 5}'").await;
+    let mut rounds = 0;
+    while app.operation(&broken).await["status"] == "RUNNING" {
+        rounds += 1;
+        assert!(rounds <= 20, "it is given up");
+        app.run_steps().await;
+        app.advance(1);
+    }
+    let over = app.operation(&broken).await;
+    assert_eq!((&over["status"], rounds), (&json!("FAILED"), 17));
+    assert!(over["finished_at"].is_string());
+    let list = app.get("/operations?status=FAILED").await.expect(200).json();
+    assert_eq!(list["operations"][0]["id"], broken["id"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_step_that_failed_is_tried_again_with_half_its_rows() {
     let app = App::with_fixed_clock().await;
     let ids = waiting(&app, 8).await;

@@ -20,7 +20,7 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::dead_letter::ReplayConfig;
 use crate::domain::limits;
-use crate::domain::operation::OperationKind;
+use crate::domain::operation::{OperationKind, OperationStatus};
 use crate::domain::scope::Scope;
 use crate::error::Error;
 use crate::store::lists::candidates::{Walk, find_candidates, last_id};
@@ -28,9 +28,7 @@ use crate::store::lists::dead_letters::{DeadLetterRow, find_dead_letters};
 use crate::store::lists::events::load_events;
 use crate::store::lists::pushes::{PushRow, get_push};
 use crate::store::tables::event_columns::EventRow;
-use crate::store::tables::operations::{
-    NewOperationRow, OperationRow, cancel_operation, get_operation, insert_operation,
-};
+use crate::store::tables::operations::{NewOperationRow, OperationRow, end_operation, get_operation, insert_operation};
 
 use crate::engine::{Engine, transaction};
 use filter::OperationFilter;
@@ -121,7 +119,7 @@ impl Engine {
         let engine = self.clone();
         self.detached(async move {
             transaction!(engine, |conn| {
-                cancel_operation(conn, &scope, id).await?;
+                end_operation(conn, &scope, id, OperationStatus::Cancelled).await?;
                 get_operation(conn, &scope, id).await?.ok_or(Error::OperationNotFound(id))
             })
         })

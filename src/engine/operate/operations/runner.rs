@@ -6,11 +6,13 @@
 
 use std::time::Duration;
 
+use crate::domain::operation::OperationStatus;
+use crate::domain::scope::Scope;
 use crate::error::Error;
 use crate::store::connection::transactions::limit_lock_wait;
 use crate::store::tables::operations::{
-    OperationRow, Part, Progress, lock_operation, next_operation_in, postpone_operation, save_operation_progress,
-    take_operation,
+    OperationRow, Part, Progress, end_operation, lock_operation, next_operation_in, postpone_operation,
+    save_operation_progress, take_operation,
 };
 
 use crate::engine::operate::operations::step::{First, run_step, step_limit};
@@ -22,6 +24,10 @@ const RETRY_SECONDS: f64 = 1.0;
 
 /// The time that a step waits for each lock. Whoever holds a row must not keep all operations from their steps.
 const LOCK_WAIT: Duration = Duration::from_millis(200);
+
+/// The number of failed steps that is counted, in `postpone_operation.sql`. An operation that still cannot find
+/// its next row is given up.
+const MAX_FAILED_STEPS: i32 = 16;
 
 /// The number of failed rows of an operation that are logged. The operation counts all.
 const LOGGED_FAILURES: i64 = 10;
@@ -58,8 +64,12 @@ impl Engine {
                 Ok(SweepOutcome { count: 0, more: false, next_in: next_operation_in(&mut conn, self.now()).await? })
             }
             (Err(error), None) => Err(error),
-            (Err(error), Some(operation)) if first.is_none() || is_outage(&error) => {
+            (Err(error), Some(operation)) if is_outage(&error) => {
                 self.postpone(&operation, &error).await?;
+                more(0)
+            }
+            (Err(error), Some(operation)) if first.is_none() => {
+                self.postpone_or_give_up(&operation, &error).await?;
                 more(0)
             }
             (Err(_), Some(operation)) => more(self.step_row_by_row(operation).await?),
@@ -130,6 +140,21 @@ impl Engine {
         if count.count_ones() == 1 {
             log::warn!(operation_id = id, count; "a step of an operation failed, and is tried again: {error}");
         }
+        Ok(())
+    }
+
+    /// Deals with an operation that cannot even find its next row, such as one whose filter cannot be read. No
+    /// row is at fault, so there is none to leave out.
+    async fn postpone_or_give_up(&self, operation: &OperationRow, error: &Error) -> Result<(), Error> {
+        if operation.failed_steps < MAX_FAILED_STEPS {
+            return self.postpone(operation, error).await;
+        }
+        let (id, scope) = (operation.id, Scope { namespace: operation.namespace_id, ..self.scope() });
+        transaction!(self, |conn| {
+            limit_lock_wait(conn, LOCK_WAIT).await?;
+            Ok(end_operation(conn, &scope, id, OperationStatus::Failed).await?)
+        })?;
+        log::error!(operation_id = id; "an operation cannot continue, and is given up: {error}");
         Ok(())
     }
 
