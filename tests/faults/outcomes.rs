@@ -232,7 +232,8 @@ async fn a_step_of_an_operation_that_is_lost_is_repeated_and_counted_once() {
         app.post("/events/batch", &json!({"events": events})).await.expect(201);
         let started = app.start_operation("/events/cancel", &all_that_match(&json!({}))).await;
         proxy.cut_at(part, cut);
-        operation_runner::run_once(app.engine()).await.expect_err("the connection is lost");
+        // The step is put off. Only if it had not begun, the round fails.
+        assert_eq!(operation_runner::run_once(app.engine()).await.is_err(), part == "BEGIN", "{part}");
         assert!(proxy.was_cut(), "{part}");
         let over = app.until_complete(&started).await;
         assert_eq!(

@@ -27,6 +27,7 @@ async fn an_operation_shows_what_it_does_and_how_far_it_is() {
     let started = app.start_operation("/events/cancel", &order).await;
     let expected = json!({
         "id": started["id"], "kind": "cancel_events", "status": "RUNNING", "filter": filter, "reason": "obsolete",
+        "config": null,
         "per_second": 0.5, "matched": 3, "matched_is_exact": true, "done": 0, "skipped": 0, "failed": 0, "actor": null,
         "created_at": started["created_at"], "started_at": null, "finished_at": null,
     });
