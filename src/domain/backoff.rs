@@ -1,6 +1,6 @@
 //! Backoff: when a failed attempt may be repeated.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{invalid::Invalid, limits, seconds::Seconds};
 
@@ -16,7 +16,7 @@ pub enum Backoff {
         base_seconds: Seconds,
         max_seconds: Seconds,
         /// How the waits are spread.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "null_as_default")]
         jitter: Jitter,
         /// The minimum wait; `None` means 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,6 +39,11 @@ pub enum Jitter {
     None,
     /// A random wait between the floor and the exact wait.
     Full,
+}
+
+/// Reads a value; in requests, `null` counts as absent.
+fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// Returns a random number in `0..1`, for jitter. It is 0.5 if the system has no randomness.

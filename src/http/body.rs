@@ -179,7 +179,9 @@ fn is_json(request: &HttpRequest) -> bool {
 /// found.
 pub(crate) async fn path_id<Id: From<i64>>(request: &HttpRequest) -> Result<Id, Error> {
     let text = actix_web::web::Path::<String>::extract(request).await;
-    let id = text.ok().and_then(|text| match text.parse::<i64>() {
+    let is_plain = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    let text = text.ok().map(actix_web::web::Path::into_inner).filter(is_plain);
+    let id = text.and_then(|text| match text.parse::<i64>() {
         Err(error) if *error.kind() == IntErrorKind::PosOverflow => Some(i64::MAX),
         parsed => parsed.ok(),
     });

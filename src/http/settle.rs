@@ -79,7 +79,8 @@ pub(crate) async fn settle_events(
         Ok(claimed) => (claimed, None),
         Err(error) => {
             log_cause(&error);
-            (ClaimedBatch::empty(), Some(problem_fields(Problem::of_repeatable(&error))))
+            let problem = if is_repeatable { Problem::of_repeatable(&error) } else { Problem::from(&error) };
+            (ClaimedBatch::empty(), Some(problem_fields(problem)))
         }
     };
     claim_body::respond_holding(&request, claimed, held, |claimed| {

@@ -60,8 +60,10 @@ def close_settings(schemas: dict[str, Any]) -> None:
 
 def restrict_events(schemas: dict[str, Any]) -> None:
     event = schemas["NewEvent"]
-    event["anyOf"] = [given("event_type"), given("title", "tags")]
-    event["not"] = given("run_at", "delay_seconds")
+    tagged = given("title", "tags")
+    tagged["properties"]["tags"] = {"anyOf": [{"type": "array", "minItems": 1}, {"type": "string", "minLength": 1}]}
+    event["anyOf"] = [given("event_type"), tagged]
+    event["not"] = {"anyOf": [given("run_at", "delay_seconds"), given("run_at", "expires_at")]}
     event["properties"]["event_type"]["not"] = {"pattern": r"^waybill\."}
 
 
@@ -144,12 +146,22 @@ def leave_out_cursors(document: dict[str, Any]) -> None:
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Keeps claims from waiting, and writes whole numbers without a decimal point."""
     case.body = without_points(case.body)
+    for backoff in objects(case.body):
+        put_in_order(backoff)
     holders = [case.query, case.body]
     if isinstance(case.body, dict):
         holders.append(case.body.get("claim"))
     for holder in holders:
-        if isinstance(holder, dict) and is_number(holder.get("wait_seconds")) and WAIT < holder["wait_seconds"] <= 60:
+        if isinstance(holder, dict) and WAIT < as_number(holder.get("wait_seconds")) <= 60:
             holder["wait_seconds"] = WAIT
+
+
+def put_in_order(backoff: dict[str, Any]) -> None:
+    """No wait is longer than the maximum. Not every phase of Schemathesis asks `filter_body`."""
+    highest = backoff.get("max_seconds")
+    for name in ["base_seconds", "floor_seconds"]:
+        if is_number(highest) and is_number(backoff.get(name)) and highest < backoff[name] <= 2592000:
+            backoff[name] = highest
 
 
 def without_points(value: Any) -> Any:
@@ -158,6 +170,14 @@ def without_points(value: Any) -> Any:
     if isinstance(value, list):
         return [without_points(inner) for inner in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def as_number(value: Any) -> float:
+    """Returns a number, which a query may have as a text; 0 for anything else."""
+    try:
+        return float(value) if is_number(value) or isinstance(value, str) else 0
+    except ValueError:
+        return 0
 
 
 def is_number(value: Any) -> bool:

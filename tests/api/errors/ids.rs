@@ -10,7 +10,7 @@ const OPERATE: [&str; 3] = ["reset", "retry", "cancel"];
 async fn an_id_that_is_not_a_positive_number_is_refused_on_every_route() {
     let app = App::start().await;
     let verbs = ["abc", "null", "1.5", "1e3", "0x10", "%00", "%20", "%FF", "1%2F2"];
-    let numbers = ["0", "-1", "-9223372036854775808", "-99999999999999999999999"];
+    let numbers = ["0", "01", "+1", "-1", "-9223372036854775808", "-99999999999999999999999"];
     for id in verbs.into_iter().chain(numbers) {
         app.get(&format!("/events/{id}")).await.names(&["id"]);
         for verb in WORK {

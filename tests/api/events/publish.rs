@@ -175,6 +175,7 @@ async fn each_form_of_backoff_is_accepted() {
         json!({"strategy": "exponential", "base_seconds": 5, "max_seconds": 300}),
         json!({"strategy": "exponential", "base_seconds": 5, "max_seconds": 5, "jitter": "full"}),
         json!({"strategy": "exponential", "base_seconds": 0, "max_seconds": 2_592_000, "jitter": "none"}),
+        json!({"strategy": "exponential", "base_seconds": 5, "max_seconds": 9, "jitter": null, "floor_seconds": null}),
         json!({"strategy": "schedule", "seconds": [0]}),
         json!({"strategy": "schedule", "seconds": vec![5; 100]}),
     ];
