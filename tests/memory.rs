@@ -61,7 +61,13 @@ async fn while_large_bodies_arrive_slowly_further_large_ones_are_refused_and_sma
     let address = app.base.trim_start_matches("http://");
     let _silent: Vec<TcpStream> = (0..300).map(|_| announce_body(address, 64 * 1024, 1)).collect();
     let slow: Vec<TcpStream> = (0..2).map(|_| announce_body(address, 8 * MIB, 2 * 64 * 1024)).collect();
-    let problem = app.post("/events", &large_event("a")).await.problem(429, "overloaded");
+    let mut refused = None;
+    until("the slow bodies hold all the memory", async || {
+        refused = Some(app.post("/events", &large_event("a")).await).filter(|reply| reply.status == 429);
+        refused.is_some()
+    })
+    .await;
+    let problem = refused.expect("a refusal").problem(429, "overloaded");
     assert!(problem["detail"].as_str().expect("a text").contains("--request-memory-mb"), "{problem}");
     app.publish_tagged("a").await;
     drop(slow);
