@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     pub namespace: NamespaceId,
-    /// The name that the caller gave, for what is recorded about operators' actions.
+    /// Who makes the call, for what is recorded about operators' actions. `None` until callers have keys.
     pub actor: Option<String>,
     /// `None` means the database's clock; tests pass a time of their own.
     pub now: Option<DateTime<Utc>>,
@@ -16,10 +16,5 @@ pub struct Scope {
 impl Scope {
     pub fn new(namespace: NamespaceId, now: Option<DateTime<Utc>>) -> Self {
         Scope { namespace, actor: None, now }
-    }
-
-    /// Returns the same scope with the caller's name.
-    pub fn with_actor(self, actor: String) -> Self {
-        Scope { actor: Some(actor), ..self }
     }
 }

@@ -157,19 +157,10 @@ fn filtered<'a>(
     page: Page,
     scan_end: Option<i64>,
 ) -> FilteredQuery<'a> {
-    let mut statement = indexed(columns, scope, filter, page);
-    if let Some(end) = scan_end {
-        statement = statement.and::<BigInt, _>(&format!("l.id {}", page.up_to()), end);
-    }
-    if let Some(reason) = &filter.reason {
-        statement = statement.and::<Text, _>("l.reason =", reason.as_str());
-    }
-    if let Some(since) = filter.since {
-        statement = statement.and::<Timestamptz, _>("l.created_at >=", since);
-    }
-    if let Some(until) = filter.until {
-        statement = statement.and::<Timestamptz, _>("l.created_at <", until);
-    }
+    let statement = indexed(columns, scope, filter, page)
+        .and_given::<BigInt, _>(&format!("l.id {}", page.up_to()), scan_end)
+        .and_given::<Text, _>("l.reason =", filter.reason.as_deref())
+        .and_time_range("l.created_at", filter.since, filter.until);
     match filter.replayed {
         Some(true) => statement.sql(" AND l.replayed_at IS NOT NULL"),
         Some(false) => statement.sql(" AND l.replayed_at IS NULL"),

@@ -11,8 +11,7 @@ use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::deserialize::QueryableByName;
 use diesel::pg::Pg;
-use diesel::serialize::ToSql;
-use diesel::sql_types::{Array, BigInt, HasSqlType, Integer, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Integer, Text};
 use diesel_async::AsyncPgConnection;
 use serde::{Deserialize, Serialize};
 
@@ -195,43 +194,15 @@ impl<'a> Listing<'a> {
     /// Returns the query with all conditions, up to the end of the scan.
     fn filtered(columns: &str, scope: &Scope, filter: &'a EventFilter, page: Page, scan_end: Option<i64>) -> Self {
         let mut listing = Self::indexed(columns, scope, filter, page);
-        if let Some(end) = scan_end {
-            listing = listing.and_id(page.up_to(), end);
-        }
-        if let Some(status) = filter.status {
-            listing = listing.and::<Text, _>("d.status =", status.as_str());
-        }
-        if !filter.tags.is_empty() {
-            listing = listing.and::<Array<Text>, _>("e.tags &&", &filter.tags);
-        }
-        if let Some(event_type) = &filter.event_type {
-            listing = listing.and::<Text, _>("e.event_type =", event_type.as_str());
-        }
-        if let Some(worker_id) = &filter.worker_id {
-            listing = listing.and::<Text, _>("d.worker_id =", worker_id.as_str());
-        }
-        if let Some(time) = filter.since {
-            listing = listing.and::<Timestamptz, _>("e.created_at >=", time);
-        }
-        if let Some(time) = filter.until {
-            listing = listing.and::<Timestamptz, _>("e.created_at <", time);
-        }
+        listing.statement = listing
+            .statement
+            .and_given::<BigInt, _>(&format!("{} {}", listing.id, page.up_to()), scan_end)
+            .and_given::<Text, _>("d.status =", filter.status.map(Status::as_str))
+            .and_given::<Array<Text>, _>("e.tags &&", Some(&filter.tags).filter(|tags| !tags.is_empty()))
+            .and_given::<Text, _>("e.event_type =", filter.event_type.as_deref())
+            .and_given::<Text, _>("d.worker_id =", filter.worker_id.as_deref())
+            .and_time_range("e.created_at", filter.since, filter.until);
         listing
-    }
-
-    fn and<T, V>(mut self, condition: &str, value: V) -> Self
-    where
-        Pg: HasSqlType<T>,
-        T: Send + 'a,
-        V: ToSql<T, Pg> + Send + 'a,
-    {
-        self.statement = self.statement.and::<T, _>(condition, value);
-        self
-    }
-
-    fn and_id(self, comparison: &str, id: i64) -> Self {
-        let condition = format!("{} {comparison}", self.id);
-        self.and::<BigInt, _>(&condition, id)
     }
 
     async fn load<Row>(self, conn: &mut AsyncPgConnection, offset: i64, limit: i64) -> QueryResult<Vec<Row>>

@@ -1,10 +1,11 @@
 //! A query to which conditions are added one by one, for lists with filters.
 
+use chrono::{DateTime, Utc};
 use diesel::deserialize::QueryableByName;
 use diesel::pg::Pg;
 use diesel::query_builder::{BoxedSqlQuery, SqlQuery};
 use diesel::serialize::ToSql;
-use diesel::sql_types::{BigInt, HasSqlType};
+use diesel::sql_types::{BigInt, HasSqlType, Timestamptz};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -69,6 +70,30 @@ impl<'a> FilteredQuery<'a> {
         V: ToSql<T, Pg> + Send + 'a,
     {
         self.sql(&format!(" AND {condition} ")).bind::<T, _>(value)
+    }
+
+    /// Appends `AND <condition> <value>` if there is a value.
+    pub(crate) fn and_given<T, V>(self, condition: &str, value: Option<V>) -> Self
+    where
+        Pg: HasSqlType<T>,
+        T: Send + 'a,
+        V: ToSql<T, Pg> + Send + 'a,
+    {
+        match value {
+            Some(value) => self.and::<T, _>(condition, value),
+            None => self,
+        }
+    }
+
+    /// Appends the condition that a time is not before `since`, and before `until`.
+    pub(crate) fn and_time_range(
+        self,
+        column: &str,
+        since: Option<DateTime<Utc>>,
+        until: Option<DateTime<Utc>>,
+    ) -> Self {
+        self.and_given::<Timestamptz, _>(&format!("{column} >="), since)
+            .and_given::<Timestamptz, _>(&format!("{column} <"), until)
     }
 
     /// Appends the condition that a row is behind the beginning of the page.

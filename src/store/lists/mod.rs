@@ -9,3 +9,4 @@ pub mod log_entries;
 pub mod pages;
 pub mod pushes;
 pub(crate) mod tags;
+pub mod targets;

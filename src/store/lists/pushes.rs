@@ -5,8 +5,8 @@
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
-use diesel::prelude::{OptionalExtension, QueryableByName};
-use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamptz};
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use serde::{Deserialize, Serialize};
 
@@ -191,33 +191,28 @@ fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, pa
 
 /// Returns the query with all conditions, up to the end of the scan.
 fn filtered<'a>(scope: &Scope, filter: &PushFilter, page: Page, scan_end: Option<i64>) -> FilteredQuery<'a> {
-    let mut statement = indexed(COLUMNS, JOIN_EVENT, scope, filter, page).sql(" AND d.subscription_id IS NOT NULL");
-    if let Some(end) = scan_end {
-        statement = statement.and::<BigInt, _>(&format!("d.id {}", page.up_to()), end);
-    }
-    if let (Some(_), Some(subscription_id)) = (filter.event_id, filter.subscription_id) {
-        statement = statement.and::<BigInt, _>("d.subscription_id =", subscription_id);
-    }
-    if let Some(status) = filter.status {
-        statement = statement.and::<Text, _>("d.status =", status.as_str());
-    }
-    if let Some(since) = filter.since {
-        statement = statement.and::<Timestamptz, _>("e.created_at >=", since);
-    }
-    if let Some(until) = filter.until {
-        statement = statement.and::<Timestamptz, _>("e.created_at <", until);
-    }
-    statement
+    // Without an event, the index already has the subscription.
+    let subscription_id = filter.subscription_id.filter(|_| filter.event_id.is_some());
+    indexed(COLUMNS, JOIN_EVENT, scope, filter, page)
+        .sql(" AND d.subscription_id IS NOT NULL")
+        .and_given::<BigInt, _>(&format!("d.id {}", page.up_to()), scan_end)
+        .and_given::<BigInt, _>("d.subscription_id =", subscription_id)
+        .and_given::<Text, _>("d.status =", filter.status.map(Status::as_str))
+        .and_time_range("e.created_at", filter.since, filter.until)
 }
 
-/// Returns a push, or `None` if there is none. The event's own delivery is not a push.
-pub async fn get_push(conn: &mut AsyncPgConnection, scope: &Scope, id: DeliveryId) -> QueryResult<Option<PushRow>> {
-    statement!("get_push")
+/// Returns pushes, ordered by id. The event's own delivery is not a push.
+pub async fn find_pushes(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[i64]) -> QueryResult<Vec<PushRow>> {
+    statement!("find_pushes")
         .query()
         .bind::<Integer, _>(scope.namespace)
-        .bind::<BigInt, _>(id)
+        .bind::<Array<BigInt>, _>(ids)
         .cached()
-        .get_result(conn)
+        .load(conn)
         .await
-        .optional()
+}
+
+/// Returns a push, or `None` if there is none.
+pub async fn get_push(conn: &mut AsyncPgConnection, scope: &Scope, id: DeliveryId) -> QueryResult<Option<PushRow>> {
+    Ok(find_pushes(conn, scope, &[id.0]).await?.pop())
 }

@@ -3,10 +3,11 @@
 use waybill::domain::ids::{DeliveryId, EventId, NamespaceId};
 use waybill::domain::scope::Scope;
 use waybill::domain::status::Status;
-use waybill::store::lists::candidates::{Target, Walk, find_candidates};
+use waybill::store::lists::candidates::{Walk, find_candidates};
 use waybill::store::lists::dead_letters::DeadLetterFilter;
 use waybill::store::lists::events::EventFilter;
 use waybill::store::lists::pushes::PushFilter;
+use waybill::store::lists::targets::Target;
 use waybill::store::tables::roll_ups::read_work_of_events;
 
 use crate::support::{App, database};

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use crate::domain::json::RawJson;
 use crate::domain::operation::OperationKind;
 use crate::domain::status::Status;
-use crate::store::lists::candidates::Target;
 use crate::store::lists::dead_letters::DeadLetterFilter;
 use crate::store::lists::events::EventFilter;
 use crate::store::lists::pushes::PushFilter;
+use crate::store::lists::targets::Target;
 
 /// A filter for events that workers hold.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -23,10 +23,10 @@ use crate::domain::limits;
 use crate::domain::operation::{OperationKind, OperationStatus};
 use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::lists::candidates::{Walk, find_candidates, last_id};
+use crate::store::lists::candidates::{Candidates, Walk, find_candidates, last_id};
 use crate::store::lists::dead_letters::{DeadLetterRow, find_dead_letters};
 use crate::store::lists::events::load_events;
-use crate::store::lists::pushes::{PushRow, get_push};
+use crate::store::lists::pushes::{PushRow, find_pushes};
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::operations::{NewOperationRow, OperationRow, end_operation, get_operation, insert_operation};
 
@@ -34,7 +34,7 @@ use crate::engine::{Engine, transaction};
 use filter::OperationFilter;
 
 /// The number of rows that a dry run returns.
-const SAMPLE_ROWS: i64 = 10;
+const SAMPLE_ROWS: usize = 10;
 
 /// What an operator wants to be done.
 #[derive(Debug, Clone)]
@@ -78,9 +78,10 @@ impl Engine {
         let engine = self.clone();
         self.detached(async move {
             let mut conn = engine.database().connection().await?;
-            let (_, matches) = engine.count_matches(&mut conn, &scope, &new).await?;
-            let sample = engine.read_sample(&mut conn, &scope, &new).await?;
-            Ok(OperationPreview { matches, sample })
+            let (_, found) = engine.find_matches(&mut conn, &scope, &new).await?;
+            let first: Vec<i64> = found.ids.iter().copied().take(SAMPLE_ROWS).collect();
+            let sample = read_sample(&mut conn, &scope, &new.filter, &first).await?;
+            Ok(OperationPreview { matches: Matches::of(&found), sample })
         })
         .await
     }
@@ -91,7 +92,8 @@ impl Engine {
         let engine = self.clone();
         self.detached(async move {
             let row = transaction!(engine, |conn| {
-                let (until_id, matches) = engine.count_matches(conn, &scope, &new).await?;
+                let (until_id, found) = engine.find_matches(conn, &scope, &new).await?;
+                let matches = Matches::of(&found);
                 let row = NewOperationRow {
                     kind: new.kind,
                     filter: filter.clone(),
@@ -126,43 +128,37 @@ impl Engine {
         .await
     }
 
-    /// Returns the highest id that an operation started now is about, and the number of rows that match.
-    async fn count_matches(
+    /// Returns the highest id that an operation started now is about, and the rows that match, as far as a
+    /// bounded search finds them.
+    async fn find_matches(
         &self,
         conn: &mut AsyncPgConnection,
         scope: &Scope,
         new: &NewOperation,
-    ) -> Result<(i64, Matches), Error> {
+    ) -> Result<(i64, Candidates), Error> {
         let statuses = new.filter.statuses(new.kind);
         let target = new.filter.target(new.kind, &statuses);
         let until = last_id(conn, target).await?;
         let walk = Walk { after: 0, until, limit: i64::MAX, scan: self.settings().list_scan_rows };
-        let found = find_candidates(conn, scope, target, walk).await?;
-        Ok((until, Matches { count: found.ids.len() as i64, is_exact: found.next.is_none() }))
+        Ok((until, find_candidates(conn, scope, target, walk).await?))
     }
+}
 
-    async fn read_sample(
-        &self,
-        conn: &mut AsyncPgConnection,
-        scope: &Scope,
-        new: &NewOperation,
-    ) -> Result<Sample, Error> {
-        let statuses = new.filter.statuses(new.kind);
-        let target = new.filter.target(new.kind, &statuses);
-        let walk = Walk { after: 0, until: i64::MAX, limit: SAMPLE_ROWS, scan: self.settings().list_scan_rows };
-        let ids = find_candidates(conn, scope, target, walk).await?.ids;
-        Ok(match new.filter {
-            OperationFilter::Events(_) | OperationFilter::Held(_) => {
-                Sample::Events(load_events(conn, scope, &ids).await?)
-            }
-            OperationFilter::Deliveries(_) => {
-                let mut pushes = Vec::new();
-                for id in ids {
-                    pushes.extend(get_push(conn, scope, id.into()).await?);
-                }
-                Sample::Deliveries(pushes)
-            }
-            OperationFilter::DeadLetters(_) => Sample::DeadLetters(find_dead_letters(conn, scope, &ids).await?),
-        })
+impl Matches {
+    fn of(found: &Candidates) -> Self {
+        Matches { count: found.ids.len() as i64, is_exact: found.next.is_none() }
     }
+}
+
+async fn read_sample(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &OperationFilter,
+    ids: &[i64],
+) -> Result<Sample, Error> {
+    Ok(match filter {
+        OperationFilter::Events(_) | OperationFilter::Held(_) => Sample::Events(load_events(conn, scope, ids).await?),
+        OperationFilter::Deliveries(_) => Sample::Deliveries(find_pushes(conn, scope, ids).await?),
+        OperationFilter::DeadLetters(_) => Sample::DeadLetters(find_dead_letters(conn, scope, ids).await?),
+    })
 }

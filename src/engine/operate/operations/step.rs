@@ -79,26 +79,19 @@ pub(super) async fn run_step(
     limit: usize,
     first: &mut Option<First>,
 ) -> Result<(Progress, Applied), Error> {
-    // A panic is an error like any other: it must not end the service that runs all operations.
-    let step = AssertUnwindSafe(change_rows(conn, engine, operation, limit, first)).catch_unwind();
-    step.await.unwrap_or_else(|_| Err(Error::Internal(format!("a step of operation {} panicked", operation.id))))
-}
-
-async fn change_rows(
-    conn: &mut AsyncPgConnection,
-    engine: &Engine,
-    operation: &OperationRow,
-    limit: usize,
-    first: &mut Option<First>,
-) -> Result<(Progress, Applied), Error> {
-    let step = Step::of(engine, operation, limit)?;
-    let (progress, applied) = match &step.work {
-        Work::Events(action) => events::change_events(conn, &step, action, first).await?,
-        Work::Deliveries(action) => rows::change_deliveries(conn, &step, action, first).await?,
-        Work::DeadLetters(order) => rows::replay_dead_letters(conn, &step, order, first).await?,
+    let changed = async {
+        let step = Step::of(engine, operation, limit)?;
+        let (progress, applied) = match &step.work {
+            Work::Events(action) => events::change_events(conn, &step, action, first).await?,
+            Work::Deliveries(action) => rows::change_deliveries(conn, &step, action, first).await?,
+            Work::DeadLetters(order) => rows::replay_dead_letters(conn, &step, order, first).await?,
+        };
+        save_operation_progress(conn, engine.now(), operation.id, &progress).await?;
+        Ok((progress, applied))
     };
-    save_operation_progress(conn, engine.now(), operation.id, &progress).await?;
-    Ok((progress, applied))
+    // A panic is an error like any other: it must not end the service that runs all operations.
+    let changed = AssertUnwindSafe(changed).catch_unwind().await;
+    changed.unwrap_or_else(|_| Err(Error::Internal(format!("a step of operation {} panicked", operation.id))))
 }
 
 impl<'a> Step<'a> {

@@ -1,8 +1,9 @@
--- :namespace_id int, :id bigint
+-- :namespace_id int, :ids bigint[]
 --
--- Returns one push, if it exists. The event's own delivery is not a push.
+-- Returns pushes, ordered by id. An event's own delivery is not a push.
 SELECT d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.max_retries, d.due_at, d.lease_expires_at,
        d.cancel_requested, d.cancel_reason, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at
 FROM waybill.deliveries d
 CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE id = d.event_id OFFSET 0) e
-WHERE d.namespace_id = :namespace_id AND d.id = :id AND d.subscription_id IS NOT NULL
+WHERE d.namespace_id = :namespace_id AND d.id = ANY(:ids) AND d.subscription_id IS NOT NULL
+ORDER BY d.id
