@@ -64,7 +64,7 @@ pub(crate) struct Applied {
 impl ChangeSet {
     /// Locks and loads deliveries. Ids that do not exist are ignored.
     pub(crate) async fn load(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[DeliveryId]) -> Result<Self, Error> {
-        lock_keys_of_deliveries(conn, ids).await?;
+        lock_keys_of_deliveries(conn, scope, ids).await?;
         Self::load_locked(conn, scope, ids).await
     }
 
@@ -74,11 +74,8 @@ impl ChangeSet {
         scope: &Scope,
         ids: &[DeliveryId],
     ) -> Result<Self, Error> {
-        let loaded: BTreeMap<DeliveryId, Loaded> = load_deliveries(conn, ids, scope.now)
-            .await?
-            .into_iter()
-            .map(|loaded| (loaded.delivery.id, loaded))
-            .collect();
+        let loaded: BTreeMap<DeliveryId, Loaded> =
+            load_deliveries(conn, scope, ids).await?.into_iter().map(|loaded| (loaded.delivery.id, loaded)).collect();
         Ok(ChangeSet {
             loaded,
             changed: Vec::new(),
@@ -102,11 +99,18 @@ impl ChangeSet {
             return Ok(());
         }
         let existing: BTreeSet<SubscriptionId> =
-            lock_existing_subscriptions(conn, &wanted.into_iter().collect::<Vec<_>>()).await?.into_iter().collect();
+            lock_existing_subscriptions(conn, &self.scope, &wanted.into_iter().collect::<Vec<_>>())
+                .await?
+                .into_iter()
+                .collect();
         for loaded in self.loaded.values_mut() {
             loaded.is_orphan = loaded.delivery.subscription_id.is_some_and(|id| !existing.contains(&id));
         }
         Ok(())
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     pub(crate) fn get(&self, id: DeliveryId) -> Option<&Loaded> {
@@ -194,15 +198,15 @@ impl ChangeSet {
             let subscription_of =
                 |letter: &NewDeadLetter| self.loaded.get(&letter.delivery_id)?.delivery.subscription_id;
             applied.dead_lettered = dead_letters.iter().filter_map(subscription_of).collect();
-            insert_dead_letters(conn, self.scope.now, &dead_letters).await?;
+            insert_dead_letters(conn, &self.scope, &dead_letters).await?;
         }
         let revivals = self.revivals();
         if !revivals.is_empty() {
-            revive_dead_letters(conn, self.scope.now, &revivals).await?;
+            revive_dead_letters(conn, &self.scope, &revivals).await?;
         }
         let roll_ups = self.roll_ups();
         if !roll_ups.is_empty() {
-            roll_up(conn, self.scope.now, &roll_ups).await?;
+            roll_up(conn, &self.scope, &roll_ups).await?;
         }
         let keys = self.changed().filter_map(|l| consumer_key(&l.delivery)).collect();
         applied.entered_ready.extend(advance_keys(conn, &self.scope, keys).await?);
@@ -225,7 +229,7 @@ impl ChangeSet {
             ..Applied::default()
         };
         if !saves.is_empty() {
-            let entered = save_deliveries(conn, self.scope.now, &saves).await?;
+            let entered = save_deliveries(conn, &self.scope, &saves).await?;
             applied.entered_ready =
                 entered.into_iter().filter_map(|row| entered_ready(row, self.loaded.get(&row.id))).collect();
         }
@@ -314,7 +318,7 @@ pub(crate) async fn advance_keys(
         return Ok(Vec::new());
     }
     let ids = find_heads(conn, scope, &keys).await?;
-    let mut heads = load_deliveries(conn, &ids, scope.now).await?;
+    let mut heads = load_deliveries(conn, scope, &ids).await?;
     for head in &mut heads {
         head.delivery.readiness = Readiness::Ready;
     }
@@ -322,7 +326,7 @@ pub(crate) async fn advance_keys(
     if saves.is_empty() {
         return Ok(Vec::new());
     }
-    let entered = save_deliveries(conn, scope.now, &saves).await?;
+    let entered = save_deliveries(conn, scope, &saves).await?;
     let heads: HashMap<DeliveryId, &Loaded> = heads.iter().map(|head| (head.delivery.id, head)).collect();
     let head = |row: &EnteredRow| heads.get(&row.id).copied();
     Ok(entered.into_iter().filter_map(|row| entered_ready(row, head(&row))).collect())

@@ -141,7 +141,7 @@ impl Engine {
                 return Ok((watched, 0, Applied::default()));
             }
             let poison_after = self.settings().poison_after;
-            let locked = lock_expired_leases(conn, self.now(), &watched.expired, poison_after).await?;
+            let locked = lock_expired_leases(conn, &self.scope(), &watched.expired, poison_after).await?;
             let mut changes = ChangeSet::load_locked(conn, &self.scope(), &locked).await?;
             let overdue = overdue_first(&changes, DueKind::LeaseEnd);
             let mut budget = DeadLetterBudget::new();
@@ -159,7 +159,7 @@ impl Engine {
             let locked = without(&without(&watched.expired, &overdue), &over_budget);
             for (left, seconds) in [(locked, RETRY_LOCKED_SECONDS), (over_budget, 0.0)] {
                 if !left.is_empty() {
-                    let look_at = watch_leases(conn, self.now(), &left, seconds).await?;
+                    let look_at = watch_leases(conn, &self.scope(), &left, seconds).await?;
                     applied.earliest_times.look_at = applied.earliest_times.look_at.into_iter().chain([look_at]).min();
                 }
             }
@@ -177,7 +177,7 @@ impl Engine {
     ) -> Result<(usize, Option<DeliveryId>), Error> {
         let step = transaction!(self, |conn| {
             let (rows, overdue) = (UNWATCHED_STEP_ROWS, UNATTENDED_SECONDS);
-            Ok(watch_unwatched_leases(conn, self.now(), after_id, rows, overdue).await?)
+            Ok(watch_unwatched_leases(conn, &self.scope(), after_id, rows, overdue).await?)
         })?;
         let count = step.unwatched.len();
         if count > 0 {

@@ -145,7 +145,7 @@ pub(crate) async fn get_delivery(
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
     let row = get_push(&mut conn, &scope, id).await?.ok_or(Error::DeliveryNotFound(id))?;
-    let attempts = attempts_of_push(&mut conn, id, row.created_at, ATTEMPTS_PER_DELIVERY).await?;
+    let attempts = attempts_of_push(&mut conn, &scope, id, row.created_at, ATTEMPTS_PER_DELIVERY).await?;
     let mut view = DeliveryView::of(&row);
     view.attempts = Some(attempts.iter().map(AttemptView::of).collect());
     Ok(HttpResponse::Ok().json(view))

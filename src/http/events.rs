@@ -105,7 +105,7 @@ pub(crate) async fn get_event(engine: Data<Engine>, scope: Scope, request: HttpR
     query.finish()?;
     let mut conn = engine.database().connection().await?;
     let event = load_event(&mut conn, &scope, id).await?.ok_or(Error::EventNotFound(id))?;
-    let logs = if include_logs { logs_of_event(&mut conn, id, LOGS_PER_EVENT).await? } else { Vec::new() };
+    let logs = if include_logs { logs_of_event(&mut conn, &scope, id, LOGS_PER_EVENT).await? } else { Vec::new() };
     let pushes = match include_deliveries {
         true => pushes_of_event(&mut conn, &scope, id, DELIVERIES_PER_EVENT).await?,
         false => Vec::new(),

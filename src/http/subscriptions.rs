@@ -76,7 +76,7 @@ pub(crate) async fn list_subscriptions(
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();
     let endpoints = load_endpoints(&mut conn, &scope, &urls).await?;
     let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
-    let overruns = load_filter_overruns(&mut conn, &ids).await?;
+    let overruns = load_filter_overruns(&mut conn, &scope, &ids).await?;
     drop(conn);
     let views = rows.iter().map(|row| {
         let overrun = overruns.iter().find(|overrun| overrun.subscription_id == row.id);
@@ -226,7 +226,7 @@ fn test_message(id: SubscriptionId) -> Result<OutboundMessage, Error> {
 async fn respond(engine: &Engine, row: &SubscriptionRow) -> Result<HttpResponse, Error> {
     let mut conn = engine.database().connection().await?;
     let endpoints = load_endpoints(&mut conn, &engine.scope(), &[&row.url]).await?;
-    let overruns = load_filter_overruns(&mut conn, &[row.id]).await?;
+    let overruns = load_filter_overruns(&mut conn, &engine.scope(), &[row.id]).await?;
     let view = view(row, endpoints.first(), overruns.first());
     Ok(HttpResponse::Ok().insert_header(etag(row.version)).json(view))
 }

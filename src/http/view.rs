@@ -220,7 +220,7 @@ impl<'a> LogView<'a> {
         LogView {
             id: entry.id,
             event_id: entry.event_id,
-            delivery_id: Some(entry.delivery_id).filter(|id| *id != entry.event_id.own_delivery()),
+            delivery_id: entry.delivery_id,
             worker_id: entry.worker_id.as_deref(),
             action: entry.action.0.as_str(),
             lease_id: Some(entry.lease_id).filter(|id| *id > LeaseId::NONE),

@@ -34,6 +34,7 @@ pub(crate) async fn migrated() -> String {
             execute(&admin_url().await, &format!("CREATE DATABASE {TEMPLATE}")).await;
             let url = cluster().url(TEMPLATE);
             migrate(&url).await.expect("the migrations run");
+            execute(&url, "SELECT waybill.enforce_rules(true)").await;
         })
         .await;
     let url = create(&format!("TEMPLATE {TEMPLATE}")).await;

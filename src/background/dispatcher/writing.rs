@@ -45,7 +45,7 @@ pub(super) fn message_of(push: &ClaimedPush, replay: &Replay, epoch: &str) -> Ou
         event_type: event.event_type.clone(),
         title: event.title.clone(),
         created_at: event.created_at,
-        tags: event.tags.clone(),
+        tags: event.tags.0.clone(),
         labels: event.labels.as_ref().and_then(|json| serde_json::from_str(json.0.as_str()).ok()).unwrap_or_default(),
         payload: replay.payload.as_ref().map_or_else(own_payload, |json| json.as_str().to_owned()),
         correlation_id: event.correlation_id.clone(),

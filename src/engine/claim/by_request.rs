@@ -63,7 +63,7 @@ impl Engine {
         let key = RequestKey { namespace: self.scope().namespace, worker_id: &call.worker_id, idempotency_key };
         transaction!(self, |conn| {
             let locked = lock_request(conn, key).await?;
-            let standing = load_standing(conn, &locked.remembered, self.now()).await?;
+            let standing = load_standing(conn, &self.scope(), &locked.remembered).await?;
             if !standing.is_empty() {
                 return Ok(Outcome::Repeated(standing));
             }

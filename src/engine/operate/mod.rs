@@ -48,7 +48,7 @@ impl Engine {
         let engine = self.clone();
         self.detached(async move {
             let done = transaction!(engine, |conn| {
-                let applied = match find_rolled_up(conn, id).await? {
+                let applied = match find_rolled_up(conn, &scope, id).await? {
                     Some(pushes) if pushes.len() > DELIVERIES_PER_TRANSACTION => return Ok(Err(pushes)),
                     Some(pushes) => operate_on_pushes(conn, &scope, id, &pushes, &action).await?,
                     None => operate_on_one(conn, &scope, id.own_delivery(), false, &action).await?,
@@ -81,7 +81,7 @@ impl Engine {
             let operated = transaction!(self, |conn| {
                 let mut changes = load(conn, scope, part).await?;
                 if number == 0 {
-                    begin_on_pushes(conn, id, action).await?;
+                    begin_on_pushes(conn, scope, id, action).await?;
                 }
                 let fitting = carry_out_all(&mut changes, action);
                 Ok((fitting, changes.apply(conn).await?))
@@ -116,7 +116,7 @@ async fn operate_on_pushes(
     action: &OperatorAction,
 ) -> Result<Applied, Error> {
     let mut changes = load(conn, scope, pushes).await?;
-    let status = begin_on_pushes(conn, id, action).await?;
+    let status = begin_on_pushes(conn, scope, id, action).await?;
     if carry_out_all(&mut changes, action) == 0 && matches!(action, OperatorAction::Retry { .. }) {
         return Err(nothing_to_retry(id, status));
     }
@@ -126,11 +126,16 @@ async fn operate_on_pushes(
 /// Checks that an action fits the state of an event that is only pushed. Records a cancellation on the
 /// row of the event. The row stays locked until the transaction ends. The pushes must be locked already:
 /// every transaction locks pushes before their event, to avoid deadlocks.
-async fn begin_on_pushes(conn: &mut AsyncPgConnection, id: EventId, action: &OperatorAction) -> Result<Status, Error> {
-    let state = lock_rolled_up(conn, &[id]).await?.pop().ok_or(Error::EventNotFound(id))?;
+async fn begin_on_pushes(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    id: EventId,
+    action: &OperatorAction,
+) -> Result<Status, Error> {
+    let state = lock_rolled_up(conn, scope, &[id]).await?.pop().ok_or(Error::EventNotFound(id))?;
     action.check_rolled_up(&state)?;
     if let OperatorAction::Cancel { reason } = action {
-        request_cancel(conn, &[id], reason.as_deref()).await?;
+        request_cancel(conn, scope, &[id], reason.as_deref()).await?;
     }
     Ok(state.status.0)
 }

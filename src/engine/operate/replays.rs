@@ -87,7 +87,7 @@ impl Engine {
     /// overridden and the push is sent like any other.
     pub async fn load_replay(&self, dead_letter_id: i64) -> Result<Replay, Error> {
         let mut conn = self.database().connection().await?;
-        let row = dead_letters::load_replay(&mut conn, dead_letter_id).await?;
+        let row = dead_letters::load_replay(&mut conn, &self.scope(), dead_letter_id).await?;
         row.map_or_else(|| Ok(Replay::default()), |row| read_replay(dead_letter_id, row))
     }
 }

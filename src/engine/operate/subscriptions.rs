@@ -79,7 +79,7 @@ impl Engine {
                 }
                 let state = SubscriptionState { url: &spec.url, spec: &json, is_active, inactive_reason: None };
                 let row = insert_subscription(conn, &scope, &state).await?;
-                replace_secret(conn, row.id, &secret.as_text(), 0.0, scope.now).await?;
+                replace_secret(conn, &scope, row.id, &secret.as_text(), 0.0).await?;
                 Ok(row)
             })
         });
@@ -110,7 +110,7 @@ impl Engine {
                 let is_active = changes.is_active.unwrap_or(row.is_active);
                 let inactive_reason = row.inactive_reason.as_deref().filter(|_| !is_active);
                 let state = SubscriptionState { url: &spec.url, spec: &json, is_active, inactive_reason };
-                Ok(update_subscription(conn, id, scope.now, &state).await?)
+                Ok(update_subscription(conn, &scope, id, &state).await?)
             })
         });
         let row = row.await?;
@@ -130,7 +130,7 @@ impl Engine {
             transaction!(engine, |conn| {
                 renew_generation(conn, &scope).await?;
                 lock(conn, &scope, id, &expected).await?;
-                delete_subscription(conn, id, scope.now).await?;
+                delete_subscription(conn, &scope, id).await?;
                 Ok(())
             })
         });
@@ -153,11 +153,11 @@ impl Engine {
                 renew_generation(conn, &scope).await?;
                 let row = lock(conn, &scope, id, &expected).await?;
                 let SecretRotation { secret, overlap_seconds } = &rotation;
-                replace_secret(conn, id, &secret.as_text(), *overlap_seconds, scope.now).await?;
-                if count_secrets(conn, id).await? > limits::SECRETS {
+                replace_secret(conn, &scope, id, &secret.as_text(), *overlap_seconds).await?;
+                if count_secrets(conn, &scope, id).await? > limits::SECRETS {
                     return Err(Error::TooManySecrets(limits::SECRETS));
                 }
-                Ok(update_subscription(conn, id, scope.now, &state_of(&row)).await?)
+                Ok(update_subscription(conn, &scope, id, &state_of(&row)).await?)
             })
         });
         let row = row.await?;
@@ -182,7 +182,7 @@ impl Engine {
                     return Ok(None);
                 }
                 let state = SubscriptionState { is_active: false, inactive_reason: Some(reason), ..state_of(&row) };
-                let row = update_subscription(conn, id, scope.now, &state).await?;
+                let row = update_subscription(conn, &scope, id, &state).await?;
                 Ok(Some(publish_notices(conn, &engine, vec![notice("deactivated", &row, reason)]).await?))
             })?;
             if let Some(notices) = notices {
@@ -200,13 +200,14 @@ impl Engine {
     /// be more. One pass is enough: a deleted subscription receives no new pushes, and none of its pushes
     /// can be retried or replayed.
     pub async fn drain_subscriptions(&self) -> Result<bool, Error> {
+        let scope = self.scope();
         let mut conn = self.database().connection().await?;
-        let Some(id) = find_undrained(&mut conn).await? else { return Ok(false) };
+        let Some(id) = find_undrained(&mut conn, &scope).await? else { return Ok(false) };
         drop(conn);
         let mut after = DeliveryId(0);
         loop {
             let mut conn = self.database().connection().await?;
-            let page = find_open_deliveries(&mut conn, id, after, DRAIN_READ_ROWS).await?;
+            let page = find_open_deliveries(&mut conn, &scope, id, after, DRAIN_READ_ROWS).await?;
             drop(conn);
             for open in page.open.chunks(DRAIN_ROWS) {
                 let began = Instant::now();
@@ -217,7 +218,7 @@ impl Engine {
             after = last;
         }
         let mut conn = self.database().connection().await?;
-        mark_drained(&mut conn, id, self.now()).await?;
+        mark_drained(&mut conn, &self.scope(), id).await?;
         Ok(true)
     }
 

@@ -101,7 +101,7 @@ impl Engine {
 
     async fn write_filter_overruns(&self, overruns: &[FilterOverrun]) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
-        Ok(record_filter_overruns(&mut conn, overruns).await?)
+        Ok(record_filter_overruns(&mut conn, &self.scope(), overruns).await?)
     }
 }
 

@@ -83,7 +83,7 @@ impl Engine {
     /// Reads whether pushes may be sent to `subscription_ids` now.
     pub async fn read_endpoint_gates(&self, subscription_ids: &[SubscriptionId]) -> Result<Vec<EndpointGate>, Error> {
         let mut conn = self.database().connection().await?;
-        Ok(endpoints::read_endpoint_gates(&mut conn, subscription_ids, self.now()).await?)
+        Ok(endpoints::read_endpoint_gates(&mut conn, &self.scope(), subscription_ids).await?)
     }
 
     /// Claims pushes of several subscriptions in one statement.
@@ -161,13 +161,13 @@ impl Engine {
     /// second, and the maximum number of requests to take.
     pub async fn take_from_rates(&self, wanted: &[(SubscriptionId, f64, i64)]) -> Result<Vec<Grant>, Error> {
         let mut conn = self.database().connection().await?;
-        Ok(endpoints::take_from_rates(&mut conn, wanted, self.now()).await?)
+        Ok(endpoints::take_from_rates(&mut conn, &self.scope(), wanted).await?)
     }
 
     /// Returns requests that were taken from a rate limiter and not used.
     pub async fn return_to_rate(&self, subscription_id: SubscriptionId, rate: f64, unused: i64) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
-        Ok(endpoints::return_to_rate(&mut conn, subscription_id, rate, unused).await?)
+        Ok(endpoints::return_to_rate(&mut conn, &self.scope(), subscription_id, rate, unused).await?)
     }
 
     /// Ends the pause of a subscription's endpoint and closes its breaker. Wakes the dispatchers of all

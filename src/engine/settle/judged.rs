@@ -62,7 +62,7 @@ async fn settle_one(
     let made_latest = call.caller.made_latest_claim(delivery);
     let past = match made_latest || delivery.lease_id == LeaseId::NONE {
         true => None,
-        false => find_past_claim(conn, delivery, &call.caller).await?,
+        false => find_past_claim(conn, changes.scope(), delivery, &call.caller).await?,
     };
     let action = call.settlement.action();
     let verdict = match call.settlement {

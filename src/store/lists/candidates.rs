@@ -6,7 +6,7 @@
 
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Bool};
+use diesel::sql_types::{BigInt, Bool, Integer};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::scope::Scope;
@@ -47,12 +47,12 @@ pub struct Candidates {
 }
 
 /// Returns the highest id of the table that an operation walks through, or 0 if it is empty.
-pub(crate) async fn last_id(conn: &mut AsyncPgConnection, target: Target<'_>) -> QueryResult<i64> {
+pub(crate) async fn last_id(conn: &mut AsyncPgConnection, scope: &Scope, target: Target<'_>) -> QueryResult<i64> {
     let statement = match target {
         Target::DeadLetters { .. } => statement!("last_dead_letter_id"),
         Target::Events { .. } | Target::HeldEvents { .. } | Target::Pushes { .. } => statement!("last_delivery_id"),
     };
-    let row: IdRow = statement.query().get_result(conn).await?;
+    let row: IdRow = statement.query().bind::<Integer, _>(scope.namespace).get_result(conn).await?;
     Ok(row.id)
 }
 
@@ -63,7 +63,7 @@ pub async fn find_candidates(
     target: Target<'_>,
     walk: Walk,
 ) -> QueryResult<Candidates> {
-    let unhappy = target.unhappy_statuses();
+    let unhappy = target.listed_statuses();
     if unhappy.is_empty() {
         return search(conn, scope, target, None, walk).await;
     }
@@ -114,7 +114,7 @@ async fn search(
         .bind::<BigInt, _>(walk.scan)
         .sql(" AS is_end FROM (SELECT r.id, r.range_key, row_number() OVER (ORDER BY r.range_key, r.id) AS n, (true");
     let conditions = target.conditions(begin, scope);
-    let rows = target.rows(conditions.sql(") IS TRUE AS fits FROM ("), unhappy, walk);
+    let rows = target.rows(conditions.sql(") IS TRUE AS fits FROM ("), scope, unhappy, walk);
     let statement = rows.sql(" LIMIT ").bind::<BigInt, _>(walk.scan).sql(") r) r WHERE (fits OR n = ");
     let statement = statement.bind::<BigInt, _>(walk.scan).sql(")");
     let read: Vec<Read> = statement.load(conn, "range_key, id", 0, walk.limit).await?;

@@ -95,7 +95,7 @@ impl DeadLetterFilter {
             (None, Some(subscription_id)) => ("l.subscription_id", subscription_id.0),
             (None, None) => return None,
         };
-        Some((IndexRange { column, id: "l.id" }, value))
+        Some((IndexRange { column, id: "l.id", cast: "" }, value))
     }
 
     fn order(&self, page: &Page) -> String {

@@ -85,12 +85,11 @@ fn rows() -> String {
 const IDS: &str = "e.id";
 
 /// Events in the order of ids, each with its own delivery looked up.
-const FROM_EVENTS: &str =
-    "waybill.events e CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE id = e.id OFFSET 0) d";
-/// Deliveries by their `unhappy_status` (failed or cancelled), each with its event looked up. Pushes are
+const FROM_EVENTS: &str = "waybill.events e CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE namespace_id = e.namespace_id AND id = e.id OFFSET 0) d";
+/// Deliveries by their `listed_status` (failed or cancelled), each with its event looked up. Pushes are
 /// left out.
 const FROM_UNHAPPY: &str = "(SELECT * FROM waybill.deliveries WHERE subscription_id IS NULL) d \
-     CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.id OFFSET 0) e";
+     CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE namespace_id = d.namespace_id AND id = d.id OFFSET 0) e";
 
 /// Returns a page of events, after skipping `offset` of them.
 pub async fn list_events(
@@ -170,15 +169,18 @@ impl<'a> Listing<'a> {
         let unhappy = filter.status.filter(|status| matches!(status, Status::Failed | Status::Cancelled));
         // Fewer events share a correlation id than have failed, so that index is preferred.
         let (from, id, narrowed) = match (&filter.correlation_id, unhappy) {
-            (Some(correlation_id), _) => (FROM_EVENTS, "e.id", Some(("e.correlation_id", correlation_id.as_str()))),
-            (None, Some(status)) => (FROM_UNHAPPY, "d.id", Some(("d.unhappy_status", status.as_str()))),
+            (Some(correlation_id), _) => (FROM_EVENTS, "e.id", Some(("e.correlation_id", "", correlation_id.as_str()))),
+            (None, Some(status)) => {
+                (FROM_UNHAPPY, "d.id", Some(("d.listed_status", "::waybill.status", status.as_str())))
+            }
             (None, None) => (FROM_EVENTS, "e.id", None),
         };
         let statement = FilteredQuery::new(format!("SELECT {columns} FROM {from} WHERE true"))
-            .and::<Integer, _>("e.namespace_id =", scope.namespace);
+            .and::<Integer, _>("e.namespace_id =", scope.namespace)
+            .and::<Integer, _>("d.namespace_id =", scope.namespace);
         match narrowed {
-            Some((column, value)) => {
-                let range = IndexRange { column, id };
+            Some((column, cast, value)) => {
+                let range = IndexRange { column, id, cast };
                 Listing {
                     statement: statement.and_range::<Text, _>(&range, value, &page),
                     id,
@@ -197,8 +199,11 @@ impl<'a> Listing<'a> {
         listing.statement = listing
             .statement
             .and_given::<BigInt, _>(&format!("{} {}", listing.id, page.up_to()), scan_end)
-            .and_given::<Text, _>("d.status =", filter.status.map(Status::as_str))
-            .and_given::<Array<Text>, _>("e.tags &&", Some(&filter.tags).filter(|tags| !tags.is_empty()))
+            .and_given::<Text, _>("d.status::text =", filter.status.map(Status::as_str))
+            .and_given::<Array<Text>, _>(
+                "string_to_array(e.tags, ',') &&",
+                Some(&filter.tags).filter(|tags| !tags.is_empty()),
+            )
             .and_given::<Text, _>("e.event_type =", filter.event_type.as_deref())
             .and_given::<Text, _>("d.worker_id =", filter.worker_id.as_deref())
             .and_time_range("e.created_at", filter.since, filter.until);

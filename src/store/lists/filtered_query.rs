@@ -27,12 +27,14 @@ pub(crate) struct FilteredQuery<'a> {
 pub(crate) struct IndexRange {
     pub column: &'static str,
     pub id: &'static str,
+    /// The cast of a value to the type of the column, such as `::waybill.status`. Empty if none is needed.
+    pub cast: &'static str,
 }
 
 impl IndexRange {
     /// Returns the `ORDER BY` expression that follows the index, forwards or backwards.
     pub(crate) fn order(&self, page: &Page) -> String {
-        let IndexRange { column, id } = self;
+        let IndexRange { column, id, .. } = self;
         let direction = page.direction();
         format!("{column} {direction}, {id} {direction}")
     }
@@ -111,18 +113,18 @@ impl<'a> FilteredQuery<'a> {
         T: Send + 'a,
         V: ToSql<T, Pg> + Clone + Send + 'a,
     {
-        let IndexRange { column, id } = range;
+        let IndexRange { column, id, cast } = range;
         let (behind, up_to) = (page.behind(), page.up_to());
         let lower_bound = match page.after {
             Some(after) => self
                 .sql(&format!(" AND ({column}, {id}) {behind} ("))
                 .bind::<T, _>(value.clone())
-                .sql(", ")
+                .sql(&format!("{cast}, "))
                 .bind::<BigInt, _>(after)
                 .sql(")"),
-            None => self.and::<T, _>(&format!("{column} {behind}="), value.clone()),
+            None => self.and::<T, _>(&format!("{column} {behind}="), value.clone()).sql(cast),
         };
-        lower_bound.and::<T, _>(&format!("{column} {up_to}"), value)
+        lower_bound.and::<T, _>(&format!("{column} {up_to}"), value).sql(cast)
     }
 
     /// Runs the query. Skips `offset` rows and returns up to `limit` rows.

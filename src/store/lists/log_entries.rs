@@ -2,8 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
+use diesel::dsl::sql;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::sql_types::{Bool, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use serde::Serialize;
 
@@ -47,7 +49,7 @@ pub async fn list_log_entries(
         query = query.filter(event_log::worker_id.eq(worker_id));
     }
     if let Some(action) = filter.action {
-        query = query.filter(event_log::action.eq(action.as_str()));
+        query = query.filter(sql::<Bool>("action = ").bind::<Text, _>(action.as_str()).sql("::waybill.action"));
     }
     let entries: Vec<LogEntry> = query.limit(page.limit).select(LogEntry::as_select()).load(conn).await?;
     let next = page_end(&entries, page.limit, |entry| entry.id).or(scan_end);

@@ -103,8 +103,8 @@ enum Index {
     ById,
 }
 
-const OF_SUBSCRIPTION: IndexRange = IndexRange { column: "d.subscription_id", id: "d.id" };
-const UNHAPPY: IndexRange = IndexRange { column: "d.unhappy_status", id: "d.id" };
+const OF_SUBSCRIPTION: IndexRange = IndexRange { column: "d.subscription_id", id: "d.id", cast: "" };
+const UNHAPPY: IndexRange = IndexRange { column: "d.listed_status", id: "d.id", cast: "::waybill.status" };
 
 impl Index {
     /// Returns the `ORDER BY` expression for the order of ids that follows the index.
@@ -121,8 +121,7 @@ const COLUMNS: &str = "d.id, d.event_id, d.subscription_id, d.status, d.retry_co
      d.cancel_requested, d.cancel_reason, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at";
 
 /// Looks up the event of each push. `OFFSET 0` keeps the planner from beginning the join at the events.
-const JOIN_EVENT: &str =
-    " CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE id = d.event_id OFFSET 0) e WHERE true";
+const JOIN_EVENT: &str = " CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE namespace_id = d.namespace_id AND id = d.event_id OFFSET 0) e WHERE true";
 
 /// Returns a page of pushes, and the position of the next page if there may be more.
 pub async fn list_pushes(
@@ -171,7 +170,9 @@ fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, pa
     let statement = match filter.index() {
         // `OFFSET 0` is a fence: without it the planner may walk all ids in search of these few.
         Index::OfEvent(event_id) => {
-            FilteredQuery::new(format!("{select}(SELECT * FROM waybill.deliveries WHERE event_id = "))
+            FilteredQuery::new(format!("{select}(SELECT * FROM waybill.deliveries WHERE namespace_id = "))
+                .bind::<Integer, _>(scope.namespace)
+                .sql(" AND event_id = ")
                 .bind::<BigInt, _>(event_id)
                 .sql(" AND subscription_id IS NOT NULL OFFSET 0) d")
         }
@@ -197,7 +198,7 @@ fn filtered<'a>(scope: &Scope, filter: &PushFilter, page: Page, scan_end: Option
         .sql(" AND d.subscription_id IS NOT NULL")
         .and_given::<BigInt, _>(&format!("d.id {}", page.up_to()), scan_end)
         .and_given::<BigInt, _>("d.subscription_id =", subscription_id)
-        .and_given::<Text, _>("d.status =", filter.status.map(Status::as_str))
+        .and_given::<Text, _>("d.status::text =", filter.status.map(Status::as_str))
         .and_time_range("e.created_at", filter.since, filter.until)
 }
 

@@ -32,18 +32,19 @@ pub enum Target<'a> {
 const EVENT_COLUMNS: &str = "e.namespace_id, e.tags, e.event_type, e.correlation_id, e.created_at, \
      d.status, d.worker_id, d.subscription_id, d.lease_expires_at, d.updated_at";
 
-const OWN_DELIVERY: &str = "(SELECT * FROM waybill.deliveries WHERE id = e.id OFFSET 0) d";
-const EVENT_OF_DELIVERY: &str = "(SELECT * FROM waybill.events WHERE id = d.event_id OFFSET 0) e";
+const OWN_DELIVERY: &str =
+    "(SELECT * FROM waybill.deliveries WHERE namespace_id = e.namespace_id AND id = e.id OFFSET 0) d";
+const EVENT_OF_DELIVERY: &str =
+    "(SELECT * FROM waybill.events WHERE namespace_id = d.namespace_id AND id = d.event_id OFFSET 0) e";
 
 const PUSH_COLUMNS: &str = "d.namespace_id, d.status, d.event_id, d.subscription_id, d.order_seq, e.created_at";
 const DEAD_LETTER_COLUMNS: &str =
     "l.namespace_id, l.event_id, l.subscription_id, l.reason, l.created_at, l.replayed_at";
-const DEAD_LETTERS: &str = "waybill.dead_letters l WHERE true";
 
 impl Target<'_> {
     /// Returns the states to search for in the index of failed and cancelled rows. Empty if another index is
     /// better, or if rows in other states are meant too.
-    pub(super) fn unhappy_statuses(&self) -> Vec<Status> {
+    pub(super) fn listed_statuses(&self) -> Vec<Status> {
         let (statuses, has_better_index) = match self {
             Target::Events { filter, statuses } => (*statuses, filter.correlation_id.is_some()),
             Target::Pushes { filter, statuses, .. } => {
@@ -56,12 +57,18 @@ impl Target<'_> {
     }
 
     /// Appends the query of the rows to read, in the order of their index.
-    pub(super) fn rows<'a>(&self, query: FilteredQuery<'a>, unhappy: Option<Status>, walk: Walk) -> FilteredQuery<'a> {
+    pub(super) fn rows<'a>(
+        &self,
+        query: FilteredQuery<'a>,
+        scope: &Scope,
+        unhappy: Option<Status>,
+        walk: Walk,
+    ) -> FilteredQuery<'a> {
         match self {
-            Target::Events { filter, .. } => event_rows(query, filter, unhappy, walk),
-            Target::HeldEvents { .. } => held_rows(query, walk),
-            Target::Pushes { filter, .. } => push_rows(query, filter, unhappy, walk),
-            Target::DeadLetters { filter } => dead_letter_rows(query, filter, walk),
+            Target::Events { filter, .. } => event_rows(query, scope, filter, unhappy, walk),
+            Target::HeldEvents { .. } => held_rows(query, scope, walk),
+            Target::Pushes { filter, .. } => push_rows(query, scope, filter, unhappy, walk),
+            Target::DeadLetters { filter } => dead_letter_rows(query, scope, filter, walk),
         }
     }
 
@@ -99,22 +106,24 @@ impl Target<'_> {
 
 fn event_rows<'a>(
     query: FilteredQuery<'a>,
+    scope: &Scope,
     filter: &EventFilter,
     unhappy: Option<Status>,
     walk: Walk,
 ) -> FilteredQuery<'a> {
-    let from_events = format!("waybill.events e CROSS JOIN LATERAL {OWN_DELIVERY} WHERE true");
+    let namespace = scope.namespace;
+    let from_events = format!("waybill.events e CROSS JOIN LATERAL {OWN_DELIVERY} WHERE e.namespace_id = {namespace}");
     let from_unhappy = format!(
         "(SELECT * FROM waybill.deliveries WHERE subscription_id IS NULL) d CROSS JOIN LATERAL {EVENT_OF_DELIVERY} \
-         WHERE true"
+         WHERE d.namespace_id = {namespace}"
     );
     match (&filter.correlation_id, unhappy) {
         (Some(correlation_id), _) => {
-            let range = IndexRange { column: "e.correlation_id", id: "e.id" };
+            let range = IndexRange { column: "e.correlation_id", id: "e.id", cast: "" };
             by_index::<Text, _>(query, &range, correlation_id.clone(), EVENT_COLUMNS, &from_events, walk)
         }
         (None, Some(status)) => {
-            let range = IndexRange { column: "d.unhappy_status", id: "d.id" };
+            let range = IndexRange { column: "d.listed_status", id: "d.id", cast: "::waybill.status" };
             by_index::<Text, _>(query, &range, status.as_str(), EVENT_COLUMNS, &from_unhappy, walk)
         }
         (None, None) => by_id(query, "e.id", EVENT_COLUMNS, &from_events, walk),
@@ -123,44 +132,49 @@ fn event_rows<'a>(
 
 /// Appends the query of deliveries on the list of leases. The list is not ordered by id, but it is small: it
 /// holds what is being worked on. Of its deliveries at most `scan` are looked up.
-fn held_rows(query: FilteredQuery<'_>, walk: Walk) -> FilteredQuery<'_> {
+fn held_rows<'a>(query: FilteredQuery<'a>, scope: &Scope, walk: Walk) -> FilteredQuery<'a> {
+    let namespace = scope.namespace;
     query
         .sql(&format!(
             "SELECT w.id, w.id AS range_key, {EVENT_COLUMNS} FROM (SELECT DISTINCT watched.id \
-             FROM waybill.lease_watch, unnest(delivery_ids) AS watched(id) WHERE true"
+             FROM waybill.lease_watch, unnest(delivery_ids) AS watched(id) WHERE namespace_id = {namespace}"
         ))
         .and_page("watched.id", &walk.page())
         .and::<BigInt, _>("watched.id <=", walk.until)
         .sql(" ORDER BY watched.id LIMIT ")
         .bind::<BigInt, _>(walk.scan)
         .sql(&format!(
-            ") w LEFT JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE id = w.id OFFSET 0) d ON true \
+            ") w LEFT JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE namespace_id = {namespace} AND id = w.id OFFSET 0) d ON true \
              LEFT JOIN LATERAL {EVENT_OF_DELIVERY} ON true ORDER BY w.id"
         ))
 }
 
 fn push_rows<'a>(
     query: FilteredQuery<'a>,
+    scope: &Scope,
     filter: &PushFilter,
     unhappy: Option<Status>,
     walk: Walk,
 ) -> FilteredQuery<'a> {
-    let from = format!("waybill.deliveries d CROSS JOIN LATERAL {EVENT_OF_DELIVERY} WHERE true");
+    let namespace = scope.namespace;
+    let from =
+        format!("waybill.deliveries d CROSS JOIN LATERAL {EVENT_OF_DELIVERY} WHERE d.namespace_id = {namespace}");
     match (filter.event_id, filter.subscription_id, unhappy) {
         // `OFFSET 0` is a fence: without it the planner may walk all ids in search of these few.
         (Some(event_id), ..) => {
             let begin = format!("SELECT d.id, d.id AS range_key, {PUSH_COLUMNS} FROM ");
-            let of_event = "(SELECT * FROM waybill.deliveries WHERE event_id = ";
+            let of_event =
+                format!("(SELECT * FROM waybill.deliveries WHERE namespace_id = {namespace} AND event_id = ");
             let end = format!(" AND subscription_id IS NOT NULL OFFSET 0) d CROSS JOIN LATERAL {EVENT_OF_DELIVERY}");
-            let query = query.sql(&begin).sql(of_event).bind::<BigInt, _>(event_id).sql(&end).sql(" WHERE true");
+            let query = query.sql(&begin).sql(&of_event).bind::<BigInt, _>(event_id).sql(&end).sql(" WHERE true");
             query.and_page("d.id", &walk.page()).and::<BigInt, _>("d.id <=", walk.until).sql(" ORDER BY d.id")
         }
         (None, Some(subscription_id), _) => {
-            let range = IndexRange { column: "d.subscription_id", id: "d.id" };
+            let range = IndexRange { column: "d.subscription_id", id: "d.id", cast: "" };
             by_index::<BigInt, _>(query, &range, subscription_id, PUSH_COLUMNS, &from, walk)
         }
         (None, None, Some(status)) => {
-            let range = IndexRange { column: "d.unhappy_status", id: "d.id" };
+            let range = IndexRange { column: "d.listed_status", id: "d.id", cast: "::waybill.status" };
             // The index has only pushes, and the planner uses it only if the query says so too.
             let from = format!("{from} AND d.subscription_id IS NOT NULL");
             by_index::<Text, _>(query, &range, status.as_str(), PUSH_COLUMNS, &from, walk)
@@ -169,14 +183,20 @@ fn push_rows<'a>(
     }
 }
 
-fn dead_letter_rows<'a>(query: FilteredQuery<'a>, filter: &DeadLetterFilter, walk: Walk) -> FilteredQuery<'a> {
+fn dead_letter_rows<'a>(
+    query: FilteredQuery<'a>,
+    scope: &Scope,
+    filter: &DeadLetterFilter,
+    walk: Walk,
+) -> FilteredQuery<'a> {
+    let from = format!("waybill.dead_letters l WHERE l.namespace_id = {}", scope.namespace);
     let (column, value) = match (filter.event_id, filter.subscription_id) {
         (Some(event_id), _) => ("l.event_id", event_id.0),
         (None, Some(subscription_id)) => ("l.subscription_id", subscription_id.0),
-        (None, None) => return by_id(query, "l.id", DEAD_LETTER_COLUMNS, DEAD_LETTERS, walk),
+        (None, None) => return by_id(query, "l.id", DEAD_LETTER_COLUMNS, &from, walk),
     };
-    let range = IndexRange { column, id: "l.id" };
-    by_index::<BigInt, _>(query, &range, value, DEAD_LETTER_COLUMNS, DEAD_LETTERS, walk)
+    let range = IndexRange { column, id: "l.id", cast: "" };
+    by_index::<BigInt, _>(query, &range, value, DEAD_LETTER_COLUMNS, &from, walk)
 }
 
 /// Appends the query of the rows with one value of an indexed column, in the order of that index.
@@ -193,7 +213,7 @@ where
     T: Send + 'a,
     V: ToSql<T, Pg> + Clone + Send + 'a,
 {
-    let IndexRange { column, id } = range;
+    let IndexRange { column, id, .. } = range;
     let page = walk.page();
     query
         .sql(&format!("SELECT {id}, {column} AS range_key, {columns} FROM {from}"))
@@ -212,7 +232,10 @@ fn by_id<'a>(query: FilteredQuery<'a>, id: &str, columns: &str, from: &str, walk
 
 fn event_conditions<'a>(query: FilteredQuery<'a>, filter: &EventFilter) -> FilteredQuery<'a> {
     query
-        .and_given::<Array<Text>, _>("r.tags &&", Some(filter.tags.clone()).filter(|tags| !tags.is_empty()))
+        .and_given::<Array<Text>, _>(
+            "string_to_array(r.tags, ',') &&",
+            Some(filter.tags.clone()).filter(|tags| !tags.is_empty()),
+        )
         .and_given::<Text, _>("r.event_type =", filter.event_type.clone())
         .and_given::<Text, _>("r.worker_id =", filter.worker_id.clone())
         .and_given::<Text, _>("r.correlation_id =", filter.correlation_id.clone())
@@ -221,7 +244,7 @@ fn event_conditions<'a>(query: FilteredQuery<'a>, filter: &EventFilter) -> Filte
 
 fn with_status<'a>(query: FilteredQuery<'a>, statuses: &[Status]) -> FilteredQuery<'a> {
     let names: Vec<&'static str> = statuses.iter().map(|status| status.as_str()).collect();
-    query.sql(" AND r.status = ANY(").bind::<Array<Text>, _>(names).sql(")")
+    query.sql(" AND r.status = ANY(").bind::<Array<Text>, _>(names).sql("::waybill.status[])")
 }
 
 fn stale(query: FilteredQuery<'_>, now: Option<DateTime<Utc>>, silent_seconds: Option<f64>) -> FilteredQuery<'_> {

@@ -1,6 +1,6 @@
--- :subscription_ids bigint[]
+-- :namespace_id int, :subscription_ids bigint[]
 --
 -- Adds the rate limiters of subscriptions that have none yet.
-INSERT INTO waybill.subscription_paces (subscription_id, used_until)
-SELECT id, '-infinity' FROM unnest(:subscription_ids) AS id
+INSERT INTO waybill.subscription_rates (namespace_id, subscription_id, used_until)
+SELECT :namespace_id, id, '-infinity' FROM unnest(:subscription_ids) AS id
 ON CONFLICT DO NOTHING

@@ -10,7 +10,7 @@ INSERT INTO waybill.event_log
        (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code,
         execution_time_ms, error_message, reason, next_retry_at, error_kind, response_excerpt,
         subscription_version, created_at)
-SELECT :namespace_id, t.event_id, t.delivery_id, t.action, t.worker_id, t.lease_id, t.attempt, t.status_code,
+SELECT :namespace_id, t.event_id, nullif(t.delivery_id, t.event_id), t.action::waybill.action, t.worker_id, t.lease_id, t.attempt, t.status_code,
        t.execution_time_ms, t.error_message, t.reason, t.next_retry_at, t.error_kind, t.response_excerpt,
        t.subscription_version, coalesce(:now, now())
 FROM unnest(:event_ids, :delivery_ids, :actions, :worker_ids, :lease_ids, :attempts, :status_codes,

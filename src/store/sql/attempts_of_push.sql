@@ -1,4 +1,4 @@
--- :delivery_id bigint, :published_at timestamptz, :max_rows bigint
+-- :namespace_id int, :delivery_id bigint, :published_at timestamptz, :max_rows bigint
 --
 -- Returns the last :max_rows attempts of a push, the latest first. Partitions more than a day older than the
 -- publication of its event are not searched. The day of margin is for a database whose clock was set back.
@@ -9,7 +9,7 @@ SELECT id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_c
        reason, next_retry_at, error_kind, response_excerpt, subscription_version, created_at
 FROM (
     SELECT * FROM waybill.event_log
-    WHERE delivery_id = :delivery_id AND delivery_id <> event_id AND action <> 'PICKED'
+    WHERE namespace_id = :namespace_id AND delivery_id = :delivery_id AND delivery_id IS NOT NULL AND action <> 'PICKED'
       AND created_at >= :published_at - interval '1 day'
     OFFSET 0
 ) l

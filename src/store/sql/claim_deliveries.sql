@@ -51,7 +51,7 @@ candidates AS MATERIALIZED (
     LEFT JOIN LATERAL (
         SELECT true AS is_present
         FROM waybill.subscriptions
-        WHERE id = q.subscription_id AND version = q.version AND is_active
+        WHERE namespace_id = :namespace_id AND id = q.subscription_id AND version = q.version AND is_active
         OFFSET 0
     ) s ON true
     CROSS JOIN LATERAL (
@@ -73,7 +73,7 @@ locked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT ctid AS delivery_ctid, event_id
         FROM waybill.deliveries
-        WHERE id = c.delivery_id AND ready_seq = c.seq
+        WHERE namespace_id = :namespace_id AND id = c.delivery_id AND ready_seq = c.seq
           AND (expires_at IS NULL OR expires_at > coalesce(:now, now()))
         FOR UPDATE SKIP LOCKED
     ) d
@@ -83,7 +83,7 @@ fetched AS MATERIALIZED (
     SELECT l.*, e.*, sum(coalesce(e.payload_bytes, :small_payload_bytes)) OVER (ORDER BY l.slot) AS bytes_so_far
     FROM locked l
     CROSS JOIN LATERAL (
-        SELECT * FROM waybill.events WHERE id = l.event_id OFFSET 0
+        SELECT * FROM waybill.events WHERE namespace_id = :namespace_id AND id = l.event_id OFFSET 0
     ) e
 ),
 claimed AS (
@@ -121,7 +121,7 @@ entries_deleted AS (
 other_entries AS MATERIALIZED (
     SELECT r.entry_ctid
     FROM claimed c
-    CROSS JOIN LATERAL (SELECT 't:' || tag AS queue FROM unnest(c.tags) AS tag OFFSET 0) q
+    CROSS JOIN LATERAL (SELECT 't:' || tag AS queue FROM unnest(string_to_array(c.tags, ',')) AS tag OFFSET 0) q
     CROSS JOIN LATERAL (
         SELECT ctid AS entry_ctid
         FROM waybill.ready
@@ -134,14 +134,14 @@ other_entries_deleted AS (
     DELETE FROM waybill.ready r USING other_entries e WHERE r.ctid = e.entry_ctid
 ),
 watched AS (
-    INSERT INTO waybill.lease_watch (look_at, delivery_ids)
-    SELECT least(min(lease_expires_at), coalesce(:now, now()) + interval '10 seconds'), array_agg(claimed_id)
+    INSERT INTO waybill.lease_watch (look_at, namespace_id, delivery_ids)
+    SELECT least(min(lease_expires_at), coalesce(:now, now()) + interval '10 seconds'), :namespace_id, array_agg(claimed_id)
     FROM claimed
     HAVING count(*) > 0
 ),
 logged AS (
     INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)
-    SELECT :namespace_id, event_id, claimed_id, 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
+    SELECT :namespace_id, event_id, nullif(claimed_id, event_id), 'PICKED', worker_id, lease_id, retry_count + 1, updated_at FROM claimed
 )
 -- The columns are listed, so that a connection can go on with this statement after a column was added to a table.
 SELECT slot, claimed_id, subscription_id, replay_of, queue, next_rank, next_seq, left_queue, left_entries,

@@ -22,7 +22,7 @@ WITH input AS MATERIALIZED (
 found AS MATERIALIZED (
     SELECT i.*, d.delivery_ctid
     FROM input i CROSS JOIN LATERAL (
-        SELECT ctid AS delivery_ctid FROM waybill.deliveries WHERE id = i.id OFFSET 0
+        SELECT ctid AS delivery_ctid FROM waybill.deliveries WHERE namespace_id = :namespace_id AND id = i.id OFFSET 0
     ) d
 ),
 completed AS (
@@ -37,24 +37,22 @@ completed AS (
       AND (d.subscription_id IS NULL) = (i.subscription_version IS NULL)
       AND d.worker_id = i.worker_id
       AND (i.lease_id IS NULL OR d.lease_id = i.lease_id)
-    RETURNING i.ord, nextval('waybill.event_log_ids') AS id, d.event_id, d.id AS delivery_id, 'COMPLETED' AS action,
+    RETURNING i.ord, nextval('waybill.event_log_ids') AS id, d.event_id, nullif(d.id, d.event_id) AS delivery_id, 'COMPLETED'::waybill.action AS action,
               i.worker_id, d.lease_id, d.retry_count + 1 AS attempt, i.status_code, i.execution_time_ms,
               i.response_excerpt, i.subscription_version, d.updated_at AS created_at, d.retry_count, d.max_retries
 ),
 done AS MATERIALIZED (
-    SELECT event_id, count(*)::integer AS pushes FROM completed WHERE delivery_id <> event_id
+    SELECT event_id, count(*)::integer AS pushes FROM completed WHERE delivery_id IS NOT NULL
     GROUP BY event_id ORDER BY event_id
 ),
 rolled_up AS (
     UPDATE waybill.deliveries o
     SET open_deliveries = o.open_deliveries - done.pushes,
-        status = CASE WHEN o.open_deliveries > done.pushes THEN 'PENDING'
-                      WHEN o.failed_deliveries > 0 THEN 'FAILED'
-                      WHEN o.cancel_requested THEN 'CANCELLED'
-                      ELSE 'COMPLETED' END,
+        status = waybill.roll_up_status(o.open_deliveries - done.pushes, o.failed_deliveries, o.cancel_requested),
+        listed_status = waybill.roll_up_status(o.open_deliveries - done.pushes, o.failed_deliveries, o.cancel_requested),
         updated_at = coalesce(:now, now())
     FROM done
-    WHERE o.id = ANY (ARRAY[done.event_id]) AND o.open_deliveries IS NOT NULL
+    WHERE o.namespace_id = :namespace_id AND o.id = ANY (ARRAY[done.event_id]) AND o.open_deliveries IS NOT NULL
 ),
 logged AS (
     INSERT INTO waybill.event_log

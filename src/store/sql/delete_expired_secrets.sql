@@ -1,5 +1,5 @@
--- :subscription_id bigint, :now timestamptz
+-- :namespace_id int, :subscription_id bigint, :now timestamptz
 --
 -- Deletes the expired secrets of a subscription.
 DELETE FROM waybill.subscription_secrets
-WHERE subscription_id = :subscription_id AND expires_at <= coalesce(:now, now())
+WHERE namespace_id = :namespace_id AND subscription_id = :subscription_id AND expires_at <= coalesce(:now, now())

@@ -2,8 +2,8 @@
 --
 -- Deletes up to :max_rows operations that ended more than :days days ago, the oldest first.
 DELETE FROM waybill.operations
-WHERE id IN (
-    SELECT id
+WHERE (namespace_id, id) IN (
+    SELECT namespace_id, id
     FROM waybill.operations
     WHERE finished_at < coalesce(:now, now()) - make_interval(hours => 24 * :days)
     ORDER BY finished_at

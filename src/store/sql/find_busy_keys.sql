@@ -21,14 +21,14 @@ UNION ALL
 UNION ALL
 -- Deliveries that the lease reaper could not lock are back on the list, to be checked within one second.
 (SELECT d.id, (hashtextextended(d.namespace_id || ':' || d.ordering_key, 0) & 1023)::integer
- FROM (SELECT delivery_ids FROM waybill.lease_watch
+ FROM (SELECT namespace_id, delivery_ids FROM waybill.lease_watch
        WHERE :with_leases AND look_at >= coalesce(:look_from, '-infinity')
          AND look_at <= coalesce(:now, now()) + interval '1 second'
        ORDER BY look_at, id LIMIT :max_candidates) w
  CROSS JOIN LATERAL unnest(w.delivery_ids) AS watched(id)
  CROSS JOIN LATERAL (
      SELECT id, namespace_id, ordering_key FROM waybill.deliveries
-     WHERE id = watched.id AND ordering_key IS NOT NULL
+     WHERE namespace_id = w.namespace_id AND id = watched.id AND ordering_key IS NOT NULL
        AND lease_expires_at <= coalesce(:now, now()) - make_interval(secs => :overdue_seconds)
      OFFSET 0
  ) d

@@ -1,4 +1,4 @@
--- :delivery_id bigint, :lease_id bigint, :action text
+-- :namespace_id int, :delivery_id bigint, :lease_id bigint, :action text
 --
 -- Returns the entry of :action that the dispatcher logged under a claim of a push.
 --
@@ -8,9 +8,9 @@ SELECT id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_c
        reason, next_retry_at, error_kind, response_excerpt, subscription_version, created_at
 FROM (
     SELECT * FROM waybill.event_log
-    WHERE delivery_id = :delivery_id AND delivery_id <> event_id AND action <> 'PICKED'
+    WHERE namespace_id = :namespace_id AND delivery_id = :delivery_id AND delivery_id IS NOT NULL AND action <> 'PICKED'
     OFFSET 0
 ) l
-WHERE worker_id IS NOT NULL AND lease_id = :lease_id AND action = :action
+WHERE worker_id IS NOT NULL AND lease_id = :lease_id AND action = :action::waybill.action
 ORDER BY id DESC
 LIMIT 1

@@ -1,4 +1,4 @@
--- :delivery_id bigint, :lease_id bigint
+-- :namespace_id int, :delivery_id bigint, :lease_id bigint
 --
 -- Returns how a claim of a push was settled.
 --
@@ -7,7 +7,7 @@
 SELECT action, worker_id
 FROM (
     SELECT * FROM waybill.event_log
-    WHERE delivery_id = :delivery_id AND delivery_id <> event_id AND action <> 'PICKED'
+    WHERE namespace_id = :namespace_id AND delivery_id = :delivery_id AND delivery_id IS NOT NULL AND action <> 'PICKED'
     OFFSET 0
 ) l
 WHERE worker_id IS NOT NULL AND lease_id = :lease_id AND action IN ('COMPLETED', 'FAILED', 'RELEASED')

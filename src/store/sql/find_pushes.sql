@@ -4,6 +4,6 @@
 SELECT d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.max_retries, d.due_at, d.lease_expires_at,
        d.cancel_requested, d.cancel_reason, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at
 FROM waybill.deliveries d
-CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE id = d.event_id OFFSET 0) e
+CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE namespace_id = d.namespace_id AND id = d.event_id OFFSET 0) e
 WHERE d.namespace_id = :namespace_id AND d.id = ANY(:ids) AND d.subscription_id IS NOT NULL
 ORDER BY d.id

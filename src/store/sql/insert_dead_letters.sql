@@ -1,4 +1,4 @@
--- :now timestamptz, :delivery_ids bigint[], :reasons text[], :actors text[]
+-- :namespace_id int, :now timestamptz, :delivery_ids bigint[], :reasons text[], :actors text[]
 --
 -- Stores abandoned pushes as dead letters, each with a snapshot of its event, its subscription and its
 -- attempts, as this transaction sees them. The snapshot of a replayed push has the payload and the settings
@@ -13,7 +13,7 @@ INSERT INTO waybill.dead_letters
 SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, coalesce(r.subscription_version, s.version),
        t.reason, d.last_error, t.actor,
        json_build_object(
-           'id', e.id, 'title', e.title, 'event_type', e.event_type, 'tags', array_to_string(e.tags, ','),
+           'id', e.id, 'title', e.title, 'event_type', e.event_type, 'tags', e.tags,
            'labels', coalesce(e.labels, '{}'), 'payload', coalesce(r.payload, e.payload), 'ordering_key', e.ordering_key,
            'correlation_id', e.correlation_id, 'traceparent', e.traceparent,
            'created_at', to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
@@ -21,14 +21,14 @@ SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, coalesce(r.subscript
        a.attempts,
        coalesce(:now, now())
 FROM unnest(:delivery_ids, :reasons, :actors) AS t(delivery_id, reason, actor)
-CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE id = t.delivery_id OFFSET 0) d
-CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE id = d.event_id OFFSET 0) e
-CROSS JOIN LATERAL (SELECT version, spec FROM waybill.subscriptions WHERE id = d.subscription_id OFFSET 0) s
+CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE namespace_id = :namespace_id AND id = t.delivery_id OFFSET 0) d
+CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE namespace_id = :namespace_id AND id = d.event_id OFFSET 0) e
+CROSS JOIN LATERAL (SELECT version, spec FROM waybill.subscriptions WHERE namespace_id = :namespace_id AND id = d.subscription_id OFFSET 0) s
 LEFT JOIN LATERAL (
     SELECT coalesce(replay_payload, event -> 'payload') AS payload,
            CASE WHEN replay_config = 'original' THEN subscription END AS subscription,
            CASE WHEN replay_config = 'original' THEN subscription_version END AS subscription_version
-    FROM waybill.dead_letters WHERE id = d.replay_of OFFSET 0
+    FROM waybill.dead_letters WHERE namespace_id = :namespace_id AND id = d.replay_of OFFSET 0
 ) r ON true
 CROSS JOIN LATERAL (
     SELECT coalesce(json_agg(json_build_object(
@@ -42,7 +42,7 @@ CROSS JOIN LATERAL (
            ORDER BY l.id), '[]') AS attempts
     FROM (
         SELECT * FROM waybill.event_log
-        WHERE delivery_id = d.id AND delivery_id <> event_id AND action <> 'PICKED'
+        WHERE namespace_id = :namespace_id AND delivery_id = d.id AND delivery_id IS NOT NULL AND action <> 'PICKED'
           AND created_at >= e.created_at - interval '1 day'
         OFFSET 0
     ) l

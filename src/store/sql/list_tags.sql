@@ -62,6 +62,6 @@ CROSS JOIN LATERAL (
             WHERE r.namespace_id = :namespace_id AND r.queue = page.queue AND r.rank > ranks.rank
             ORDER BY r.rank, r.seq LIMIT 1) n
     )
-    SELECT min(d.updated_at) AS at FROM ranks JOIN waybill.deliveries d ON d.id = ranks.delivery_id
+    SELECT min(d.updated_at) AS at FROM ranks JOIN waybill.deliveries d ON d.namespace_id = :namespace_id AND d.id = ranks.delivery_id
 ) oldest
 ORDER BY CASE WHEN NOT :descending THEN page.tag END, page.tag DESC

@@ -10,7 +10,7 @@ WITH held AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT worker_id, id, updated_at
         FROM waybill.deliveries
-        WHERE id = watched.id AND lease_expires_at IS NOT NULL AND subscription_id IS NULL
+        WHERE namespace_id = w.namespace_id AND id = watched.id AND lease_expires_at IS NOT NULL AND subscription_id IS NULL
           AND namespace_id = :namespace_id
         OFFSET 0
     ) d

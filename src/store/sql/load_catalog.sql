@@ -10,7 +10,7 @@ LEFT JOIN LATERAL (
     FROM waybill.subscriptions s
     CROSS JOIN LATERAL (
         SELECT array_agg(secret ORDER BY id DESC) AS secrets, array_agg(expires_at ORDER BY id DESC) AS expiries
-        FROM waybill.subscription_secrets WHERE subscription_id = s.id
+        FROM waybill.subscription_secrets WHERE namespace_id = s.namespace_id AND subscription_id = s.id
     ) k
     WHERE s.namespace_id = :namespace_id AND s.is_active
     ORDER BY s.id

@@ -5,6 +5,6 @@ SELECT s.id, s.version, s.spec, coalesce(k.secrets, '{}') AS secrets, coalesce(k
 FROM waybill.subscriptions s
 CROSS JOIN LATERAL (
     SELECT array_agg(secret ORDER BY id DESC) AS secrets, array_agg(expires_at ORDER BY id DESC) AS expiries
-    FROM waybill.subscription_secrets WHERE subscription_id = s.id
+    FROM waybill.subscription_secrets WHERE namespace_id = s.namespace_id AND subscription_id = s.id
 ) k
 WHERE s.namespace_id = :namespace_id AND s.id = :id AND s.deleted_at IS NULL

@@ -1,4 +1,4 @@
--- :ids bigint[], :now timestamptz
+-- :namespace_id int, :ids bigint[], :now timestamptz
 --
 -- Locks deliveries and returns them with what is needed to change them. Rows are locked in the order of
 -- their ids, which prevents deadlocks.
@@ -12,12 +12,12 @@ SELECT d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.rescue_co
        greatest(d.retry_count, coalesce(s.max_attempts, d.max_retries)) AS max_retries
 FROM waybill.deliveries d
 CROSS JOIN LATERAL (
-    SELECT tags, backoff, expires_at, payload_bytes FROM waybill.events WHERE id = d.event_id OFFSET 0
+    SELECT string_to_array(tags, ',') AS tags, backoff, expires_at, payload_bytes FROM waybill.events WHERE namespace_id = d.namespace_id AND id = d.event_id OFFSET 0
 ) e
 LEFT JOIN LATERAL (
     SELECT spec ->> 'on_exhausted' = 'block' AS blocks_when_failed, (spec ->> 'max_attempts')::integer AS max_attempts
-    FROM waybill.subscriptions WHERE id = d.subscription_id OFFSET 0
+    FROM waybill.subscriptions WHERE namespace_id = d.namespace_id AND id = d.subscription_id OFFSET 0
 ) s ON true
-WHERE d.id = ANY(:ids)
+WHERE d.namespace_id = :namespace_id AND d.id = ANY(:ids)
 ORDER BY d.id
 FOR UPDATE OF d

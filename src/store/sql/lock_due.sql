@@ -11,7 +11,7 @@
 WITH locked AS MATERIALIZED (
     SELECT d.id
     FROM (
-        SELECT id FROM waybill.deliveries
+        SELECT namespace_id, id FROM waybill.deliveries
         WHERE due_at >= coalesce(:from, '-infinity') AND due_at <= coalesce(:now, now())
         ORDER BY due_at
         LIMIT :max_rows * 20
@@ -19,7 +19,7 @@ WITH locked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT id, event_id, subscription_id, namespace_id, ordering_key, order_seq, rescue_count
         FROM waybill.deliveries
-        WHERE id = c.id AND (due_at <= coalesce(:now, now())) IS TRUE
+        WHERE namespace_id = c.namespace_id AND id = c.id AND (due_at <= coalesce(:now, now())) IS TRUE
           AND (ordering_key IS NULL OR pg_try_advisory_xact_lock(
                    1463900482, (hashtextextended(namespace_id || ':' || ordering_key, 0) & 1023)::integer))
         FOR UPDATE SKIP LOCKED

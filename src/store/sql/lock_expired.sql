@@ -11,7 +11,7 @@
 WITH locked AS MATERIALIZED (
     SELECT d.id
     FROM (
-        SELECT id FROM waybill.deliveries
+        SELECT namespace_id, id FROM waybill.deliveries
         WHERE expires_at >= coalesce(:from, '-infinity') AND expires_at <= coalesce(:now, now()) AND status = 'PENDING'
         ORDER BY expires_at
         LIMIT :max_rows * 20
@@ -19,7 +19,7 @@ WITH locked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT id, event_id, subscription_id, namespace_id, ordering_key, order_seq, rescue_count
         FROM waybill.deliveries
-        WHERE id = c.id AND status = 'PENDING' AND (expires_at <= coalesce(:now, now())) IS TRUE
+        WHERE namespace_id = c.namespace_id AND id = c.id AND status = 'PENDING' AND (expires_at <= coalesce(:now, now())) IS TRUE
           AND (ordering_key IS NULL OR pg_try_advisory_xact_lock(
                    1463900482, (hashtextextended(namespace_id || ':' || ordering_key, 0) & 1023)::integer))
         FOR UPDATE SKIP LOCKED
@@ -27,11 +27,12 @@ WITH locked AS MATERIALIZED (
     LEFT JOIN LATERAL (
         -- The event's own row, if it counts the results of pushes.
         SELECT id FROM waybill.deliveries
-        WHERE id = d.event_id AND d.subscription_id IS NOT NULL AND open_deliveries IS NOT NULL
+        WHERE namespace_id = d.namespace_id AND id = d.event_id AND d.subscription_id IS NOT NULL AND open_deliveries IS NOT NULL
         OFFSET 0
     ) roll_up ON true
     LEFT JOIN LATERAL (
-        SELECT true AS is_locked FROM waybill.deliveries WHERE id = roll_up.id FOR UPDATE SKIP LOCKED
+        SELECT true AS is_locked FROM waybill.deliveries
+    WHERE namespace_id = d.namespace_id AND id = roll_up.id FOR UPDATE SKIP LOCKED
     ) roll_up_lock ON true
     LEFT JOIN LATERAL (
         -- The next delivery of the ordering key.
@@ -43,7 +44,8 @@ WITH locked AS MATERIALIZED (
         LIMIT 1
     ) next ON true
     LEFT JOIN LATERAL (
-        SELECT true AS is_locked FROM waybill.deliveries WHERE id = next.id AND next.waits_for_key FOR UPDATE SKIP LOCKED
+        SELECT true AS is_locked FROM waybill.deliveries
+    WHERE namespace_id = d.namespace_id AND id = next.id AND next.waits_for_key FOR UPDATE SKIP LOCKED
     ) next_lock ON true
     WHERE (roll_up.id IS NULL OR roll_up_lock.is_locked) AND (next.waits_for_key IS NOT TRUE OR next_lock.is_locked)
     LIMIT :max_rows

@@ -1,4 +1,4 @@
--- :now timestamptz, :ids bigint[], :poison_after int
+-- :namespace_id int, :now timestamptz, :ids bigint[], :poison_after int
 --
 -- Locks those of :ids whose lease has expired, skipping what other transactions have locked; `overdue.rs` explains
 -- the locks. An expired lease ends a delivery only if it was the :poison_after-th in a row: then the rows that are
@@ -8,7 +8,7 @@ FROM unnest(:ids) AS c(id)
 CROSS JOIN LATERAL (
     SELECT id, event_id, subscription_id, namespace_id, ordering_key, order_seq, rescue_count
     FROM waybill.deliveries
-    WHERE id = c.id AND lease_expires_at <= coalesce(:now, now())
+    WHERE namespace_id = :namespace_id AND id = c.id AND lease_expires_at <= coalesce(:now, now())
       AND (ordering_key IS NULL OR pg_try_advisory_xact_lock(
                1463900482, (hashtextextended(namespace_id || ':' || ordering_key, 0) & 1023)::integer))
     FOR UPDATE SKIP LOCKED
@@ -16,12 +16,13 @@ CROSS JOIN LATERAL (
 LEFT JOIN LATERAL (
     -- The event's own row, if it counts the results of pushes.
     SELECT id FROM waybill.deliveries
-    WHERE id = d.event_id AND d.subscription_id IS NOT NULL AND open_deliveries IS NOT NULL
+    WHERE namespace_id = d.namespace_id AND id = d.event_id AND d.subscription_id IS NOT NULL AND open_deliveries IS NOT NULL
       AND d.rescue_count + 1 >= :poison_after
     OFFSET 0
 ) roll_up ON true
 LEFT JOIN LATERAL (
-    SELECT true AS is_locked FROM waybill.deliveries WHERE id = roll_up.id FOR UPDATE SKIP LOCKED
+    SELECT true AS is_locked FROM waybill.deliveries
+    WHERE namespace_id = d.namespace_id AND id = roll_up.id FOR UPDATE SKIP LOCKED
 ) roll_up_lock ON true
 LEFT JOIN LATERAL (
     -- The next delivery of the ordering key.
@@ -33,6 +34,7 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) next ON true
 LEFT JOIN LATERAL (
-    SELECT true AS is_locked FROM waybill.deliveries WHERE id = next.id AND next.waits_for_key FOR UPDATE SKIP LOCKED
+    SELECT true AS is_locked FROM waybill.deliveries
+    WHERE namespace_id = d.namespace_id AND id = next.id AND next.waits_for_key FOR UPDATE SKIP LOCKED
 ) next_lock ON true
 WHERE (roll_up.id IS NULL OR roll_up_lock.is_locked) AND (next.waits_for_key IS NOT TRUE OR next_lock.is_locked)

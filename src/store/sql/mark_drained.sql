@@ -1,4 +1,4 @@
--- :id bigint, :now timestamptz
+-- :namespace_id int, :id bigint, :now timestamptz
 --
 -- Records that a deleted subscription has no open pushes left.
-UPDATE waybill.subscriptions SET drained_at = coalesce(:now, now()) WHERE id = :id
+UPDATE waybill.subscriptions SET drained_at = coalesce(:now, now()) WHERE namespace_id = :namespace_id AND id = :id

@@ -16,7 +16,8 @@ WITH locked_subscriptions AS MATERIALIZED (
     SELECT s.id
     FROM unnest(:subscription_ids, :subscription_versions) AS m(id, version)
     CROSS JOIN LATERAL (
-        SELECT id FROM waybill.subscriptions WHERE id = m.id AND version = m.version AND is_active FOR SHARE
+        SELECT id FROM waybill.subscriptions
+        WHERE namespace_id = :namespace_id AND id = m.id AND version = m.version AND is_active FOR SHARE
     ) s
 ),
 stored AS (
@@ -25,7 +26,7 @@ stored AS (
             backoff, ordering_key, correlation_id, traceparent, run_at, expires_at, payload_bytes,
             created_at)
     SELECT nextval('waybill.ids'), :namespace_id, t.title, t.description, t.event_type,
-           string_to_array(t.tags, ','), t.labels, t.payload, t.priority, t.max_retries, t.backoff, t.ordering_key,
+           t.tags, t.labels, t.payload, t.priority, t.max_retries, t.backoff, t.ordering_key,
            t.correlation_id, t.traceparent,
            coalesce(t.run_at, coalesce(:now, now()) + make_interval(secs => t.delay_seconds)), t.expires_at,
            t.payload_bytes, coalesce(:now, now())
@@ -45,13 +46,16 @@ positioned AS MATERIALIZED (
            CASE WHEN is_pull AND ordering_key IS NULL AND (run_at IS NULL OR run_at <= created_at)
                 THEN nextval('waybill.ready_seq') END AS ready_seq,
            CASE WHEN NOT is_pull THEN nullif((:push_counts)[ord], 0) END AS open_deliveries
-    FROM (SELECT stored.*, cardinality(tags) > 0 AS is_pull, row_number() OVER (ORDER BY id) AS ord FROM stored) numbered
+    FROM (SELECT stored.*, tags <> '' AS is_pull, row_number() OVER (ORDER BY id) AS ord FROM stored) numbered
 ),
 work AS (
     INSERT INTO waybill.deliveries
-           (id, event_id, namespace_id, status, priority, max_retries, ready_seq, due_at, expires_at,
+           (id, event_id, namespace_id, status, listed_status, priority, max_retries, ready_seq, due_at, expires_at,
             ordering_key, order_seq, open_deliveries, failed_deliveries, updated_at)
-    SELECT id, id, :namespace_id, CASE WHEN is_pull OR open_deliveries > 0 THEN 'PENDING' ELSE 'COMPLETED' END,
+    SELECT id, id, :namespace_id,
+           CASE WHEN is_pull OR open_deliveries > 0 THEN 'PENDING' ELSE 'COMPLETED' END::waybill.status,
+           CASE WHEN NOT is_pull AND open_deliveries > 0 THEN 'PENDING'::waybill.status
+                WHEN NOT is_pull THEN 'COMPLETED'::waybill.status END,
            priority, max_retries, ready_seq, due_at,
            CASE WHEN is_pull THEN expires_at END,
            CASE WHEN is_pull THEN ordering_key END,
@@ -63,8 +67,14 @@ work AS (
 ready_entries AS (
     INSERT INTO waybill.ready (namespace_id, queue, rank, seq, delivery_id)
     SELECT :namespace_id, 't:' || tag, -priority, ready_seq, id
-    FROM positioned CROSS JOIN LATERAL unnest(tags) AS tag
+    FROM positioned CROSS JOIN LATERAL unnest(string_to_array(tags, ',')) AS tag
     WHERE ready_seq IS NOT NULL
+),
+further_tags AS (
+    INSERT INTO waybill.event_tags (namespace_id, tag, event_id)
+    SELECT :namespace_id, tag, id
+    FROM positioned CROSS JOIN LATERAL unnest((string_to_array(tags, ','))[2:]) AS tag
+    WHERE strpos(tags, ',') > 0
 ),
 -- The events as arrays, in which `pushes` finds each by its number: a join would compare each push with each
 -- event.

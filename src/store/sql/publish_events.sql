@@ -14,7 +14,7 @@ WITH stored AS (
             backoff, ordering_key, correlation_id, traceparent, run_at, expires_at, payload_bytes,
             created_at)
     SELECT nextval('waybill.ids'), :namespace_id, t.title, t.description, t.event_type,
-           string_to_array(t.tags, ','), t.labels, t.payload, t.priority, t.max_retries, t.backoff, t.ordering_key,
+           t.tags, t.labels, t.payload, t.priority, t.max_retries, t.backoff, t.ordering_key,
            t.correlation_id, t.traceparent,
            coalesce(t.run_at, coalesce(:now, now()) + make_interval(secs => t.delay_seconds)), t.expires_at,
            t.payload_bytes, coalesce(:now, now())
@@ -30,18 +30,18 @@ WITH stored AS (
 -- the caller lets the head of each key into `ready`.
 positioned AS MATERIALIZED (
     SELECT stored.*,
-           cardinality(tags) > 0 AS is_pull,
-           CASE WHEN cardinality(tags) > 0 AND run_at > created_at THEN run_at END AS due_at,
-           CASE WHEN cardinality(tags) > 0 AND ordering_key IS NULL AND (run_at IS NULL OR run_at <= created_at)
+           tags <> '' AS is_pull,
+           CASE WHEN tags <> '' AND run_at > created_at THEN run_at END AS due_at,
+           CASE WHEN tags <> '' AND ordering_key IS NULL AND (run_at IS NULL OR run_at <= created_at)
                 THEN nextval('waybill.ready_seq') END AS ready_seq
     FROM stored
 ),
 work AS (
     INSERT INTO waybill.deliveries
-           (id, event_id, namespace_id, status, priority, max_retries, ready_seq, due_at, expires_at,
+           (id, event_id, namespace_id, status, listed_status, priority, max_retries, ready_seq, due_at, expires_at,
             ordering_key, order_seq, updated_at)
-    SELECT id, id, :namespace_id, CASE WHEN is_pull THEN 'PENDING' ELSE 'COMPLETED' END, priority, max_retries,
-           ready_seq, due_at,
+    SELECT id, id, :namespace_id, CASE WHEN is_pull THEN 'PENDING' ELSE 'COMPLETED' END::waybill.status,
+           CASE WHEN NOT is_pull THEN 'COMPLETED'::waybill.status END, priority, max_retries, ready_seq, due_at,
            CASE WHEN is_pull THEN expires_at END,
            CASE WHEN is_pull THEN ordering_key END,
            CASE WHEN is_pull AND ordering_key IS NOT NULL THEN id END,
@@ -51,7 +51,13 @@ work AS (
 ready_entries AS (
     INSERT INTO waybill.ready (namespace_id, queue, rank, seq, delivery_id)
     SELECT :namespace_id, 't:' || tag, -priority, ready_seq, id
-    FROM positioned CROSS JOIN LATERAL unnest(tags) AS tag
+    FROM positioned CROSS JOIN LATERAL unnest(string_to_array(tags, ',')) AS tag
     WHERE ready_seq IS NOT NULL
+),
+further_tags AS (
+    INSERT INTO waybill.event_tags (namespace_id, tag, event_id)
+    SELECT :namespace_id, tag, id
+    FROM positioned CROSS JOIN LATERAL unnest((string_to_array(tags, ','))[2:]) AS tag
+    WHERE strpos(tags, ',') > 0
 )
 SELECT id, created_at, run_at, due_at, ready_seq, 0 AS enqueued FROM positioned ORDER BY id

@@ -1,4 +1,4 @@
--- :subscription_ids bigint[], :now timestamptz
+-- :namespace_id int, :subscription_ids bigint[], :now timestamptz
 --
 -- Returns whether pushes may be sent to :subscription_ids now. Every server reads this before every claim, so
 -- an edit, a pause or an opened breaker takes effect on all servers at once.
@@ -9,7 +9,8 @@ SELECT s.id AS subscription_id, s.version, s.is_active, s.url,
             THEN extract(epoch FROM e.paused_until - coalesce(:now, now()))::float8 END AS paused_for
 FROM unnest(:subscription_ids) AS q(id)
 CROSS JOIN LATERAL (
-    SELECT id, namespace_id, version, is_active, url FROM waybill.subscriptions WHERE id = q.id OFFSET 0
+    SELECT id, namespace_id, version, is_active, url FROM waybill.subscriptions
+    WHERE namespace_id = :namespace_id AND id = q.id OFFSET 0
 ) s
 LEFT JOIN LATERAL (
     SELECT failures_in_row, opened_at, paused_until

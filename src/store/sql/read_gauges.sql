@@ -17,7 +17,8 @@ SELECT (SELECT count(*)
             SELECT delivery_id FROM waybill.ready
             WHERE namespace_id = :namespace_id AND queue = q.queue COLLATE "C" ORDER BY rank, seq LIMIT 1
         ) head
-        CROSS JOIN LATERAL (SELECT updated_at FROM waybill.deliveries WHERE id = head.delivery_id OFFSET 0) d)
+        CROSS JOIN LATERAL (SELECT updated_at FROM waybill.deliveries
+                            WHERE namespace_id = :namespace_id AND id = head.delivery_id OFFSET 0) d)
            AS oldest_push_seconds,
        (SELECT count(*)
         FROM (SELECT 1 FROM waybill.endpoints

@@ -1,4 +1,4 @@
--- :now timestamptz, :delivery_ids bigint[], :dead_letter_ids bigint[], :actors text[],
+-- :namespace_id int, :now timestamptz, :delivery_ids bigint[], :dead_letter_ids bigint[], :actors text[],
 -- :reasons text[], :configs text[], :payloads json[], :webhook_ids text[]
 --
 -- Closes the open dead letter of each delivery, which has just become pending again, and stores on the
@@ -13,9 +13,9 @@ closed AS (
     SET replayed_at = coalesce(:now, now()), replay_actor = t.actor, replay_reason = t.reason,
         replay_config = coalesce(t.config, 'current'), replay_payload = t.payload, replay_webhook_id = t.webhook_id
     FROM input t
-    WHERE l.delivery_id = t.delivery_id AND l.replayed_at IS NULL
+    WHERE l.namespace_id = :namespace_id AND l.delivery_id = t.delivery_id AND l.replayed_at IS NULL
 )
 UPDATE waybill.deliveries d
 SET replay_of = t.dead_letter_id
 FROM input t
-WHERE d.id = t.delivery_id AND d.replay_of IS DISTINCT FROM t.dead_letter_id
+WHERE d.namespace_id = :namespace_id AND d.id = t.delivery_id AND d.replay_of IS DISTINCT FROM t.dead_letter_id

@@ -1,4 +1,4 @@
--- :now timestamptz, :event_ids bigint[], :open_changes int[], :failed_changes int[]
+-- :namespace_id int, :now timestamptz, :event_ids bigint[], :open_changes int[], :failed_changes int[]
 --
 -- Adds to the counts on the roll-ups of events: the number of open pushes, and the number of failed ones. It
 -- adds to the locked row, so two pushes that end concurrently are both counted. An event that was cancelled
@@ -11,10 +11,9 @@ SET open_deliveries = o.open_deliveries + t.open,
     failed_deliveries = o.failed_deliveries + t.failed,
     cancel_requested = o.cancel_requested AND (o.open_deliveries > 0 OR t.open <= 0),
     cancel_reason = CASE WHEN o.open_deliveries > 0 OR t.open <= 0 THEN o.cancel_reason END,
-    status = CASE WHEN o.open_deliveries + t.open > 0 THEN 'PENDING'
-                  WHEN o.failed_deliveries + t.failed > 0 THEN 'FAILED'
-                  WHEN o.cancel_requested THEN 'CANCELLED'
-                  ELSE 'COMPLETED' END,
+    status = waybill.roll_up_status(o.open_deliveries + t.open, o.failed_deliveries + t.failed, o.cancel_requested),
+    listed_status = waybill.roll_up_status(o.open_deliveries + t.open, o.failed_deliveries + t.failed,
+                                           o.cancel_requested),
     updated_at = coalesce(:now, now())
 FROM unnest(:event_ids, :open_changes, :failed_changes) AS t(event_id, open, failed)
-WHERE o.id = ANY (ARRAY[t.event_id]) AND o.open_deliveries IS NOT NULL
+WHERE o.namespace_id = :namespace_id AND o.id = ANY (ARRAY[t.event_id]) AND o.open_deliveries IS NOT NULL

@@ -1,4 +1,4 @@
--- :now timestamptz, :ids bigint[], :statuses text[], :retry_counts int[], :rescue_counts int[],
+-- :namespace_id int, :now timestamptz, :ids bigint[], :statuses text[], :retry_counts int[], :rescue_counts int[],
 -- :worker_ids text[], :lease_expiry_times timestamptz[], :cancel_requested bool[], :in_ready bool[],
 -- :due_times timestamptz[], :expiry_times timestamptz[], :in_order bool[], :to_tail bool[],
 -- :start_times timestamptz[], :settled_lease_ids bigint[], :settled_actions text[], :progress json[],
@@ -27,22 +27,24 @@ positioned AS MATERIALIZED (
     FROM input
     CROSS JOIN LATERAL (
         SELECT ctid AS delivery_ctid, event_id, subscription_id, namespace_id, priority, ready_seq, order_seq, lease_expires_at
-        FROM waybill.deliveries WHERE id = input.id OFFSET 0
+        FROM waybill.deliveries WHERE namespace_id = :namespace_id AND id = input.id OFFSET 0
     ) d
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN d.subscription_id IS NULL THEN ARRAY(SELECT 't:' || tag FROM unnest(tags) AS tag)
+        SELECT CASE WHEN d.subscription_id IS NULL THEN ARRAY(SELECT 't:' || tag FROM unnest(string_to_array(tags, ',')) AS tag)
                     ELSE ARRAY['s:' || d.subscription_id] END AS queues
-        FROM waybill.events WHERE id = d.event_id OFFSET 0
+        FROM waybill.events WHERE namespace_id = :namespace_id AND id = d.event_id OFFSET 0
     ) e
     ORDER BY input.ord
 ),
 saved AS (
     UPDATE waybill.deliveries d
-    SET status = p.status, retry_count = p.retry_count, rescue_count = p.rescue_count, worker_id = p.worker_id,
+    SET status = p.status::waybill.status,
+        listed_status = CASE WHEN p.status IN ('FAILED', 'CANCELLED') THEN p.status::waybill.status END,
+        retry_count = p.retry_count, rescue_count = p.rescue_count, worker_id = p.worker_id,
         lease_expires_at = p.lease_expires_at,
         cancel_requested = p.cancel_requested, cancel_reason = p.cancel_reason,
         ready_seq = p.new_ready_seq, due_at = p.due_at, expires_at = p.expires_at, order_seq = p.new_order_seq,
-        started_at = p.started_at, settled_lease_id = p.settled_lease_id, settled_action = p.settled_action,
+        started_at = p.started_at, settled_lease_id = p.settled_lease_id, settled_action = p.settled_action::waybill.action,
         progress = p.progress, result = p.result, last_error = p.last_error, max_retries = p.max_retries,
         updated_at = coalesce(:now, now())
     FROM positioned p
@@ -72,8 +74,8 @@ entered_ready AS (
     WHERE p.old_ready_seq IS NULL AND p.new_ready_seq IS NOT NULL
 ),
 watched AS (
-    INSERT INTO waybill.lease_watch (look_at, delivery_ids)
-    SELECT min(lease_expires_at), array_agg(id)
+    INSERT INTO waybill.lease_watch (look_at, namespace_id, delivery_ids)
+    SELECT min(lease_expires_at), :namespace_id, array_agg(id)
     FROM positioned
     WHERE lease_expires_at < old_lease_expires_at
     HAVING count(*) > 0

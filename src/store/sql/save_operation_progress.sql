@@ -1,4 +1,4 @@
--- :id bigint, :now timestamptz, :handled bigint, :done bigint, :skipped bigint, :failed bigint, :last_id bigint,
+-- :namespace_id int, :id bigint, :now timestamptz, :handled bigint, :done bigint, :skipped bigint, :failed bigint, :last_id bigint,
 -- :part_of bigint, :part_last_id bigint, :part_is_changed boolean, :part_has_failed boolean, :is_complete boolean
 --
 -- Adds the result of one step to an operation. The time of the next step follows from its rate; a late step is made
@@ -12,4 +12,4 @@ SET done = done + :done, skipped = skipped + :skipped, failed = failed + :failed
     started_at = coalesce(started_at, :now, now()),
     next_at = greatest(next_at, coalesce(:now, now()) - interval '1 second')
               + make_interval(secs => :handled / per_second)
-WHERE id = :id
+WHERE namespace_id = :namespace_id AND id = :id

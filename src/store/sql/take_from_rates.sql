@@ -1,4 +1,4 @@
--- :subscription_ids bigint[], :rates float8[], :wanted bigint[], :now timestamptz
+-- :namespace_id int, :subscription_ids bigint[], :rates float8[], :wanted bigint[], :now timestamptz
 --
 -- Takes from the rate limiters of subscriptions what is available, at most :wanted each. `used_until` is the time up
 -- to which the rate is used up. A rate that is unused for more than a second is lost. A row is locked and then found by
@@ -10,7 +10,8 @@ WITH wanted AS MATERIALIZED (
     FROM unnest(:subscription_ids, :rates, :wanted) AS w(id, rate, most)
     CROSS JOIN (SELECT coalesce(:now, now()) AS now) t
     CROSS JOIN LATERAL (
-        SELECT subscription_id, used_until FROM waybill.subscription_paces WHERE subscription_id = w.id FOR UPDATE
+        SELECT subscription_id, used_until FROM waybill.subscription_rates
+        WHERE namespace_id = :namespace_id AND subscription_id = w.id FOR UPDATE
     ) p
 ),
 granted AS MATERIALIZED (
@@ -18,10 +19,10 @@ granted AS MATERIALIZED (
     FROM wanted
 ),
 taken AS (
-    UPDATE waybill.subscription_paces p
+    UPDATE waybill.subscription_rates p
     SET used_until = g.used_until + make_interval(secs => g.granted / g.rate)
     FROM granted g
-    WHERE p.subscription_id = g.subscription_id AND g.granted > 0
+    WHERE p.namespace_id = :namespace_id AND p.subscription_id = g.subscription_id AND g.granted > 0
 )
 SELECT subscription_id, granted,
        greatest(0, extract(epoch FROM used_until - now)::float8 + (granted + 1) / rate) AS next_in

@@ -15,7 +15,7 @@
 -- `head` is the low-water mark for the next scan: the first row of the list, but at most 1 microsecond after
 -- :now, since another server may add a lease that ends before all others on the list.
 WITH due AS MATERIALIZED (
-    SELECT ctid AS row_ctid, delivery_ids
+    SELECT ctid AS row_ctid, namespace_id, delivery_ids
     FROM waybill.lease_watch
     WHERE look_at >= coalesce(:from_time, '-infinity')
       AND look_at <= coalesce(:now, now()) - make_interval(secs => :overdue_seconds)
@@ -27,30 +27,30 @@ removed AS (
     DELETE FROM waybill.lease_watch w USING due WHERE w.ctid = due.row_ctid
 ),
 held AS MATERIALIZED (
-    SELECT id, lease_expires_at,
+    SELECT namespace_id, id, lease_expires_at,
            is_wanted AND lease_expires_at <= coalesce(:now, now()) AS has_expired, is_wanted,
            row_number() OVER (ORDER BY lease_expires_at, id) AS ord
     FROM (
-        SELECT DISTINCT d.id, d.lease_expires_at, NOT :only_pushes OR d.subscription_id IS NOT NULL AS is_wanted
+        SELECT DISTINCT d.namespace_id, d.id, d.lease_expires_at, NOT :only_pushes OR d.subscription_id IS NOT NULL AS is_wanted
         FROM due
         CROSS JOIN LATERAL unnest(due.delivery_ids) AS watched(id)
         CROSS JOIN LATERAL (
-            SELECT id, lease_expires_at, subscription_id
+            SELECT namespace_id, id, lease_expires_at, subscription_id
             FROM waybill.deliveries
-            WHERE id = watched.id AND lease_expires_at IS NOT NULL
+            WHERE namespace_id = due.namespace_id AND id = watched.id AND lease_expires_at IS NOT NULL
             OFFSET 0
         ) d
     ) distinct_held
 ),
 put_back AS (
-    INSERT INTO waybill.lease_watch (look_at, delivery_ids)
+    INSERT INTO waybill.lease_watch (look_at, namespace_id, delivery_ids)
     SELECT CASE WHEN has_expired THEN coalesce(:now, now())
                 ELSE least(CASE WHEN is_wanted THEN lease_expires_at END, coalesce(:now, now()) + interval '10 seconds')
            END AS look_at,
-           array_agg(id)
+           namespace_id, array_agg(id)
     FROM held
     WHERE NOT has_expired OR ord > :max_expired
-    GROUP BY 1
+    GROUP BY 1, namespace_id
 )
 SELECT least((SELECT look_at FROM waybill.lease_watch
               WHERE look_at >= coalesce(:from_time, '-infinity') ORDER BY look_at, id LIMIT 1),

@@ -9,10 +9,12 @@ use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestampt
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::{DeliveryId, LeaseId, NamespaceId};
+use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
 use crate::store::tables::event_columns::EventRow;
-use crate::store::tables::schema::{claim_requests, deliveries, events};
+use crate::store::tables::events::work_of_events;
+use crate::store::tables::schema::{claim_requests, deliveries};
 
 /// The key of a claim request.
 #[derive(Debug, Clone, Copy)]
@@ -107,14 +109,14 @@ pub(crate) async fn remember_claim(
 /// expired lease is not valid, even if the delivery has not been reset yet.
 pub(crate) async fn load_standing(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     remembered: &Remembered,
-    now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<EventRow>> {
-    let rows: Vec<EventRow> = deliveries::table
-        .inner_join(events::table)
+    // Only a delivery that is being processed has a lease.
+    let rows: Vec<EventRow> = work_of_events()
+        .filter(deliveries::namespace_id.eq(scope.namespace))
         .filter(deliveries::id.eq_any(&remembered.delivery_ids))
-        .filter(deliveries::status.eq("PROCESSING"))
-        .filter(sql::<Bool>("lease_expires_at > coalesce(").bind::<Nullable<Timestamptz>, _>(now).sql(", now())"))
+        .filter(sql::<Bool>("lease_expires_at > coalesce(").bind::<Nullable<Timestamptz>, _>(scope.now).sql(", now())"))
         .select(EventRow::as_select())
         .load(conn)
         .await?;

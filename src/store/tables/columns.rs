@@ -42,7 +42,7 @@ impl ToSql<Json, Pg> for JsonParameter<'_> {
     }
 }
 
-/// [`Status`] as a `text` column.
+/// [`Status`] as an enum column, whose values are read and written as text.
 #[derive(Debug, Clone, Copy, AsExpression, FromSqlRow)]
 #[diesel(sql_type = Text)]
 pub struct StatusColumn(pub Status);
@@ -55,7 +55,18 @@ impl FromSql<Text, Pg> for StatusColumn {
     }
 }
 
-/// [`Action`] as a `text` column.
+/// The tags of an event as a `text` column, joined by commas.
+#[derive(Debug, Clone, FromSqlRow)]
+pub struct TagsColumn(pub Vec<String>);
+
+impl FromSql<Text, Pg> for TagsColumn {
+    fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
+        let joined = std::str::from_utf8(value.as_bytes())?;
+        Ok(TagsColumn(joined.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect()))
+    }
+}
+
+/// [`Action`] as an enum column, whose values are read and written as text.
 #[derive(Debug, Clone, Copy, AsExpression, FromSqlRow)]
 #[diesel(sql_type = Text)]
 pub struct ActionColumn(pub Action);

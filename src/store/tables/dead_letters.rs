@@ -1,6 +1,5 @@
 //! Dead letters: abandoned pushes, with snapshots of the event, the subscription and the attempts.
 
-use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
@@ -9,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::dead_letter::ReplayConfig;
 use crate::domain::ids::DeliveryId;
 use crate::domain::json::RawJson;
+use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::JsonColumn;
@@ -29,12 +29,13 @@ pub const INSERT_DEAD_LETTERS: Statement = statement!("insert_dead_letters");
 /// Stores abandoned pushes as dead letters. Call it in the transaction that abandons them.
 pub async fn insert_dead_letters(
     conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     new: &[NewDeadLetter],
 ) -> QueryResult<()> {
     INSERT_DEAD_LETTERS
         .query()
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Array<BigInt>, _>(new.iter().map(|letter| letter.delivery_id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(new.iter().map(|letter| letter.reason).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(new.iter().map(|letter| letter.actor.as_deref()).collect::<Vec<_>>())
@@ -70,16 +71,13 @@ pub struct ReplayTerms {
 
 /// Closes the open dead letters of deliveries that are pending again. Stores on each delivery which dead
 /// letter it replays, or that it replays none.
-pub async fn revive_dead_letters(
-    conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
-    revivals: &[Revival],
-) -> QueryResult<()> {
+pub async fn revive_dead_letters(conn: &mut AsyncPgConnection, scope: &Scope, revivals: &[Revival]) -> QueryResult<()> {
     let terms = || revivals.iter().map(|revival| revival.replay.as_ref());
     let payload = |terms: &ReplayTerms| terms.payload.clone().map(JsonColumn);
     statement!("revive_dead_letters")
         .query()
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Array<BigInt>, _>(revivals.iter().map(|revival| revival.delivery_id).collect::<Vec<_>>())
         .bind::<Array<Nullable<BigInt>>, _>(terms().map(|t| t.map(|t| t.dead_letter_id)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(revivals.iter().map(|revival| revival.actor.as_deref()).collect::<Vec<_>>())
@@ -110,6 +108,11 @@ pub struct ReplayRow {
 }
 
 /// Returns how a dead letter is replayed, or `None` if it has been deleted since.
-pub async fn load_replay(conn: &mut AsyncPgConnection, dead_letter_id: i64) -> QueryResult<Option<ReplayRow>> {
-    statement!("load_replay").query().bind::<BigInt, _>(dead_letter_id).cached().get_result(conn).await.optional()
+pub async fn load_replay(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    dead_letter_id: i64,
+) -> QueryResult<Option<ReplayRow>> {
+    let query = statement!("load_replay").query().bind::<Integer, _>(scope.namespace);
+    query.bind::<BigInt, _>(dead_letter_id).cached().get_result(conn).await.optional()
 }

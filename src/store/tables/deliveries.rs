@@ -9,6 +9,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::backoff::Backoff;
 use crate::domain::delivery::{Delivery, LastSettlement, Readiness};
 use crate::domain::ids::{DeliveryId, EventId, LeaseId, SubscriptionId};
+use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
@@ -182,13 +183,14 @@ pub const SAVE_DELIVERIES: Statement = statement!("save_deliveries");
 /// Loads deliveries and locks their rows until the transaction ends.
 pub async fn load_deliveries(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     ids: &[DeliveryId],
-    now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<Loaded>> {
     let rows: Vec<LoadedRow> = LOAD_DELIVERIES
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<BigInt>, _>(ids)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .cached()
         .load(conn)
         .await?;
@@ -207,14 +209,15 @@ pub struct Save<'a> {
 /// `ready`.
 pub async fn save_deliveries(
     conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     saves: &[Save<'_>],
 ) -> QueryResult<Vec<EnteredRow>> {
     let all = || saves.iter().map(|save| save.delivery);
     let json = |value: &Option<crate::domain::json::RawJson>| value.clone().map(JsonColumn);
     SAVE_DELIVERIES
         .query()
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Array<BigInt>, _>(all().map(|d| d.id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(all().map(|d| d.status.as_str()).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(all().map(|d| d.retry_count).collect::<Vec<_>>())

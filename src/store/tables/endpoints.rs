@@ -39,13 +39,14 @@ pub struct EndpointGate {
 /// Reads whether pushes may be sent to `subscription_ids`.
 pub(crate) async fn read_endpoint_gates(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     subscription_ids: &[SubscriptionId],
-    now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<EndpointGate>> {
     statement!("read_endpoint_gates")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<BigInt>, _>(subscription_ids)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .cached()
         .load(conn)
         .await
@@ -239,20 +240,22 @@ pub struct Grant {
 /// second, and the maximum number of requests to take.
 pub(crate) async fn take_from_rates(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     wanted: &[(SubscriptionId, f64, i64)],
-    now: Option<DateTime<Utc>>,
 ) -> QueryResult<Vec<Grant>> {
     // All servers lock the rows in the order of ids, which prevents deadlocks.
     let mut wanted = wanted.to_vec();
     wanted.sort_unstable_by_key(|(id, _, _)| *id);
     let ids: Vec<SubscriptionId> = wanted.iter().map(|(id, _, _)| *id).collect();
-    statement!("add_rates").query().bind::<Array<BigInt>, _>(&ids).cached().execute(conn).await?;
+    let add = statement!("add_rates").query().bind::<Integer, _>(scope.namespace);
+    add.bind::<Array<BigInt>, _>(&ids).cached().execute(conn).await?;
     statement!("take_from_rates")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<BigInt>, _>(&ids)
         .bind::<Array<Double>, _>(wanted.iter().map(|(_, rate, _)| *rate).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(wanted.iter().map(|(_, _, most)| *most).collect::<Vec<_>>())
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .cached()
         .load(conn)
         .await
@@ -261,12 +264,14 @@ pub(crate) async fn take_from_rates(
 /// Returns requests that were taken from a rate limiter and not used.
 pub(crate) async fn return_to_rate(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     subscription_id: SubscriptionId,
     rate: f64,
     unused: i64,
 ) -> QueryResult<()> {
     statement!("return_to_rate")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(subscription_id)
         .bind::<Double, _>(rate)
         .bind::<Double, _>(unused as f64)

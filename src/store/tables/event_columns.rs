@@ -6,19 +6,19 @@ use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::ids::{EventId, LeaseId};
 use crate::domain::json::RawJson;
-use crate::store::tables::columns::{JsonColumn, StatusColumn};
+use crate::store::tables::columns::{JsonColumn, StatusColumn, TagsColumn};
 use crate::store::tables::events::{LARGE_PAYLOAD, StoredEvent};
 use crate::store::tables::schema::deliveries;
 
 diesel::table! {
     /// Published events. They never change.
-    waybill.events (id) {
+    waybill.events (namespace_id, id) {
         id -> BigInt,
         namespace_id -> Integer,
         title -> Text,
         description -> Nullable<Text>,
         event_type -> Nullable<Text>,
-        tags -> Array<Text>,
+        tags -> Text,
         labels -> Nullable<Json>,
         payload -> Nullable<Json>,
         priority -> SmallInt,
@@ -80,7 +80,7 @@ event_columns! {
     id: EventId,
     title: String,
     description: Option<String>,
-    tags: Vec<String>,
+    tags: TagsColumn,
     event_type: Option<String>,
     labels: Option<JsonColumn>,
     payload: Option<JsonColumn>,
@@ -130,7 +130,7 @@ impl EventRow {
             id: stored.id,
             title: new.title,
             description: new.description,
-            tags: new.tags.as_slice().to_vec(),
+            tags: TagsColumn(new.tags.as_slice().to_vec()),
             event_type: new.event_type,
             labels: labels.map(JsonColumn),
             payload: new.payload.map(JsonColumn),
@@ -176,7 +176,7 @@ column_value! {
     i32: number => ColumnValue::Integer((*number).into()),
     String: text => ColumnValue::Text(Some(text)),
     Option<String>: text => ColumnValue::Text(text.as_deref()),
-    Vec<String>: texts => ColumnValue::Texts(texts),
+    TagsColumn: tags => ColumnValue::Texts(&tags.0),
     Option<JsonColumn>: json => ColumnValue::Json(json.as_ref().map(|json| &json.0)),
     DateTime<Utc>: time => ColumnValue::Time(Some(*time)),
     Option<DateTime<Utc>>: time => ColumnValue::Time(*time),

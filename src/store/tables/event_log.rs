@@ -2,8 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
-use diesel::prelude::{ExpressionMethods, NullableExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
-use diesel::prelude::{Queryable, QueryableByName, Selectable};
+use diesel::prelude::{OptionalExtension, Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -13,6 +12,7 @@ use crate::domain::delivery::{LogLine, PushRecord};
 use crate::domain::ids::{DeliveryId, EventId, LeaseId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::lists::pages::IdRow;
 use crate::store::statement::statement;
 use crate::store::tables::columns::ActionColumn;
 use crate::store::tables::events::column_or_null;
@@ -25,7 +25,8 @@ use crate::store::tables::schema::event_log;
 pub struct LogEntry {
     pub id: i64,
     pub event_id: EventId,
-    pub delivery_id: DeliveryId,
+    /// The push. `None` for the event's own work.
+    pub delivery_id: Option<DeliveryId>,
     pub action: ActionColumn,
     pub worker_id: Option<String>,
     pub lease_id: LeaseId,
@@ -79,90 +80,91 @@ pub(crate) async fn append_log(
 /// Returns the entry of a worker's `action` under one claim.
 pub(crate) async fn find_entry(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     event_id: EventId,
     delivery_id: DeliveryId,
     lease_id: LeaseId,
     action: Action,
 ) -> QueryResult<Option<LogEntry>> {
     if delivery_id != event_id.own_delivery() {
-        return find_push_entry(conn, delivery_id, lease_id, action).await;
+        return find_push_entry(conn, scope, delivery_id, lease_id, action).await;
     }
-    event_log::table
-        .filter(event_log::event_id.eq(event_id))
-        .filter(event_log::delivery_id.eq(delivery_id))
-        .filter(event_log::lease_id.eq(lease_id))
-        .filter(event_log::action.eq(action.as_str()))
-        .filter(event_log::worker_id.is_not_null())
-        .order(event_log::id.desc())
-        .select(LogEntry::as_select())
-        .first(conn)
+    statement!("find_log_entry")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<BigInt, _>(event_id)
+        .bind::<BigInt, _>(lease_id)
+        .bind::<Text, _>(action.as_str())
+        .cached()
+        .get_result(conn)
         .await
         .optional()
 }
 
-/// Returns the lease of a worker's latest claim of a delivery.
+/// Returns the lease of a worker's latest claim of an event's own delivery.
 pub(crate) async fn find_latest_claim_of(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     event_id: EventId,
-    delivery_id: DeliveryId,
     worker_id: &str,
 ) -> QueryResult<Option<LeaseId>> {
-    event_log::table
-        .filter(event_log::event_id.eq(event_id))
-        .filter(event_log::delivery_id.eq(delivery_id))
-        .filter(event_log::action.eq(Action::Picked.as_str()))
-        .filter(event_log::worker_id.eq(worker_id))
-        .order(event_log::id.desc())
-        .select(event_log::lease_id)
-        .first(conn)
+    let row: Option<IdRow> = statement!("find_latest_claim_of")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<BigInt, _>(event_id)
+        .bind::<Text, _>(worker_id)
+        .cached()
+        .get_result(conn)
         .await
-        .optional()
+        .optional()?;
+    Ok(row.map(|row| LeaseId(row.id)))
 }
 
 /// The recorded settlement of a claim.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct Settlement {
-    pub action: Action,
+    #[diesel(sql_type = Text)]
+    pub action: ActionColumn,
     /// The worker that made the claim.
+    #[diesel(sql_type = Text)]
     pub worker_id: String,
 }
 
 /// Returns the settlement of a claim, or `None` if it has not been settled.
 pub(crate) async fn find_settlement(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     event_id: EventId,
     delivery_id: DeliveryId,
     lease_id: LeaseId,
 ) -> QueryResult<Option<Settlement>> {
     if delivery_id != event_id.own_delivery() {
-        return find_push_settlement(conn, delivery_id, lease_id).await;
+        return find_push_settlement(conn, scope, delivery_id, lease_id).await;
     }
-    let settling = [Action::Completed, Action::Failed, Action::Released].map(Action::as_str);
-    let settled: Option<(ActionColumn, String)> = event_log::table
-        .filter(event_log::event_id.eq(event_id))
-        .filter(event_log::delivery_id.eq(delivery_id))
-        .filter(event_log::lease_id.eq(lease_id))
-        .filter(event_log::action.eq_any(settling))
-        .order(event_log::id)
-        .select((event_log::action, event_log::worker_id.assume_not_null()))
-        .filter(event_log::worker_id.is_not_null())
-        .first(conn)
+    statement!("find_settlement")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<BigInt, _>(event_id)
+        .bind::<BigInt, _>(lease_id)
+        .cached()
+        .get_result(conn)
         .await
-        .optional()?;
-    Ok(settled.map(|(action, worker_id)| Settlement { action: action.0, worker_id }))
+        .optional()
 }
 
 /// Returns the first `limit` log entries of an event, oldest first.
 pub(crate) async fn logs_of_event(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     event_id: EventId,
     limit: i64,
 ) -> QueryResult<Vec<LogEntry>> {
-    event_log::table
-        .filter(event_log::event_id.eq(event_id))
-        .order(event_log::id)
-        .limit(limit)
-        .select(LogEntry::as_select())
+    statement!("logs_of_event")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<BigInt, _>(event_id)
+        .bind::<BigInt, _>(limit)
+        .cached()
         .load(conn)
         .await
 }

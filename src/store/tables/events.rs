@@ -3,7 +3,9 @@
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
-use diesel::prelude::{ExpressionMethods, JoinOnDsl, OptionalExtension, QueryDsl, SelectableHelper};
+use diesel::prelude::{
+    BoolExpressionMethods, ExpressionMethods, JoinOnDsl, OptionalExtension, QueryDsl, SelectableHelper,
+};
 use diesel::sql_types::{Array, BigInt, Double, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -179,10 +181,16 @@ fn count_pushes_by_event(events: usize, pushes: &[Push]) -> Vec<i32> {
     counts
 }
 
+/// All events with their own deliveries.
+#[diesel::dsl::auto_type(no_type_alias)]
+pub(super) fn work_of_events() -> _ {
+    let own = deliveries::namespace_id.eq(events::namespace_id).and(deliveries::id.eq(events::id));
+    events::table.inner_join(deliveries::table.on(own))
+}
+
 /// Returns an event and the state of its own delivery, or `None` if there is none.
 pub async fn get_event(conn: &mut AsyncPgConnection, scope: &Scope, id: EventId) -> QueryResult<Option<EventRow>> {
-    events::table
-        .inner_join(deliveries::table.on(deliveries::id.eq(events::id)))
+    work_of_events()
         .filter(events::id.eq(id))
         .filter(events::namespace_id.eq(scope.namespace))
         .select(EventRow::as_select())
@@ -207,7 +215,13 @@ pub async fn get_event_details(
 ) -> QueryResult<Option<EventDetails>> {
     let Some(row) = get_event(conn, scope, id).await? else { return Ok(None) };
     let cancel_reason = match row.work.cancel_requested || row.work.status.0 == Status::Cancelled {
-        true => deliveries::table.find(id).select(deliveries::cancel_reason).first(conn).await.optional()?.flatten(),
+        true => deliveries::table
+            .find((scope.namespace, id))
+            .select(deliveries::cancel_reason)
+            .first(conn)
+            .await
+            .optional()?
+            .flatten(),
         false => None,
     };
     Ok(Some(EventDetails { row, cancel_reason }))

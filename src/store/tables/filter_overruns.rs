@@ -3,10 +3,11 @@
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, Selectable, SelectableHelper};
-use diesel::sql_types::{Array, BigInt, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Integer, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::{EventId, SubscriptionId};
+use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
 use crate::store::tables::schema::filter_overruns;
@@ -24,10 +25,12 @@ pub(crate) struct FilterOverrun {
 /// Adds overruns to the counts of their subscriptions.
 pub(crate) async fn record_filter_overruns(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     overruns: &[FilterOverrun],
 ) -> QueryResult<()> {
     statement!("record_filter_overruns")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.subscription_id).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.events).collect::<Vec<_>>())
         .bind::<Array<Timestamptz>, _>(overruns.iter().map(|overrun| overrun.last_at).collect::<Vec<_>>())
@@ -41,9 +44,11 @@ pub(crate) async fn record_filter_overruns(
 /// Returns the overruns of `subscription_ids`. Subscriptions without an overrun are left out.
 pub(crate) async fn load_filter_overruns(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     subscription_ids: &[SubscriptionId],
 ) -> QueryResult<Vec<FilterOverrun>> {
     filter_overruns::table
+        .filter(filter_overruns::namespace_id.eq(scope.namespace))
         .filter(filter_overruns::subscription_id.eq_any(subscription_ids))
         .select(FilterOverrun::as_select())
         .load(conn)

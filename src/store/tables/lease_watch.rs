@@ -6,10 +6,11 @@
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Bool, Double, Nullable, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::DeliveryId;
+use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 
@@ -79,13 +80,14 @@ struct LookAtRow {
 /// out whether they have a lease.
 pub async fn watch_leases(
     conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     ids: &[DeliveryId],
     seconds: f64,
 ) -> QueryResult<DateTime<Utc>> {
     let row: LookAtRow = statement!("watch_leases")
         .query()
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Double, _>(seconds)
         .bind::<Array<BigInt>, _>(ids)
         .cached()
@@ -115,14 +117,15 @@ pub const WATCH_UNWATCHED_LEASES: Statement = statement!("watch_unwatched_leases
 /// `overdue_seconds` ago and that are missing on it.
 pub async fn watch_unwatched_leases(
     conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     after_id: Option<DeliveryId>,
     rows: i64,
     overdue_seconds: f64,
 ) -> QueryResult<UnwatchedStep> {
     WATCH_UNWATCHED_LEASES
         .query()
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<BigInt, _>(after_id.map_or(0, |id| id.0))
         .bind::<BigInt, _>(rows)
         .bind::<Double, _>(overdue_seconds)

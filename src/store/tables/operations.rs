@@ -209,14 +209,15 @@ pub(crate) struct Part {
 /// late is made up for by at most one second.
 pub(crate) async fn save_operation_progress(
     conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     id: i64,
     progress: &Progress,
 ) -> QueryResult<()> {
     statement!("save_operation_progress")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<BigInt, _>(progress.handled)
         .bind::<BigInt, _>(progress.done)
         .bind::<BigInt, _>(progress.skipped)
@@ -236,14 +237,15 @@ pub(crate) async fn save_operation_progress(
 /// Lets the next step of an operation wait for some seconds, and counts the step that failed.
 pub(crate) async fn postpone_operation(
     conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     id: i64,
     seconds: f64,
 ) -> QueryResult<()> {
     statement!("postpone_operation")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Double, _>(seconds)
         .execute(conn)
         .await

@@ -25,8 +25,13 @@ pub async fn lock_keys(conn: &mut AsyncPgConnection, scope: &Scope, keys: &[Stri
 }
 
 /// Locks the ordering keys of deliveries until the transaction ends.
-pub async fn lock_keys_of_deliveries(conn: &mut AsyncPgConnection, ids: &[DeliveryId]) -> QueryResult<()> {
-    statement!("lock_keys_of_deliveries").query().bind::<Array<BigInt>, _>(ids).cached().execute(conn).await.map(drop)
+pub async fn lock_keys_of_deliveries(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    ids: &[DeliveryId],
+) -> QueryResult<()> {
+    let query = statement!("lock_keys_of_deliveries").query().bind::<Integer, _>(scope.namespace);
+    query.bind::<Array<BigInt>, _>(ids).cached().execute(conn).await.map(drop)
 }
 
 /// Stands for the workers as the consumer of an ordering key. All other consumers are subscriptions.

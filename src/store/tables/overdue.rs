@@ -15,6 +15,7 @@ use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::DeliveryId;
+use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::lists::pages::IdRow;
 use crate::store::statement::{Statement, statement};
@@ -78,13 +79,14 @@ pub async fn lock_overdue(
 /// locked.
 pub async fn lock_expired_leases(
     conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     ids: &[DeliveryId],
     poison_after: i32,
 ) -> QueryResult<Vec<DeliveryId>> {
     let rows: Vec<IdRow> = LOCK_EXPIRED_LEASES
         .query()
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Array<BigInt>, _>(ids)
         .bind::<Integer, _>(poison_after)
         .cached()

@@ -5,27 +5,29 @@
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
-use diesel::prelude::{OptionalExtension, QueryableByName};
-use diesel::sql_types::{BigInt, Text, Timestamptz};
+use diesel::prelude::OptionalExtension;
+use diesel::sql_types::{BigInt, Integer, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::action::Action;
 use crate::domain::ids::{DeliveryId, LeaseId};
+use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
-use crate::store::tables::columns::ActionColumn;
 use crate::store::tables::event_log::{LogEntry, Settlement};
 
 /// Returns the last `limit` attempts of a push, oldest first. Partitions more than a day older than
 /// `published_at` are not searched. The day of margin is for a database whose clock was set back.
 pub async fn attempts_of_push(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     delivery_id: DeliveryId,
     published_at: DateTime<Utc>,
     limit: i64,
 ) -> QueryResult<Vec<LogEntry>> {
     let mut attempts: Vec<LogEntry> = statement!("attempts_of_push")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(delivery_id)
         .bind::<Timestamptz, _>(published_at)
         .bind::<BigInt, _>(limit)
@@ -39,12 +41,14 @@ pub async fn attempts_of_push(
 /// Returns the entry of `action` that the dispatcher logged under one claim of a push.
 pub(in crate::store) async fn find_push_entry(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     delivery_id: DeliveryId,
     lease_id: LeaseId,
     action: Action,
 ) -> QueryResult<Option<LogEntry>> {
     statement!("find_push_entry")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(delivery_id)
         .bind::<BigInt, _>(lease_id)
         .bind::<Text, _>(action.as_str())
@@ -54,27 +58,20 @@ pub(in crate::store) async fn find_push_entry(
         .optional()
 }
 
-#[derive(QueryableByName)]
-struct SettlementRow {
-    #[diesel(sql_type = Text)]
-    action: ActionColumn,
-    #[diesel(sql_type = Text)]
-    worker_id: String,
-}
-
 /// Returns the settlement of a claim of a push, or `None` if it has not been settled.
 pub(in crate::store) async fn find_push_settlement(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     delivery_id: DeliveryId,
     lease_id: LeaseId,
 ) -> QueryResult<Option<Settlement>> {
-    let settled: Option<SettlementRow> = statement!("find_push_settlement")
+    statement!("find_push_settlement")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(delivery_id)
         .bind::<BigInt, _>(lease_id)
         .cached()
         .get_result(conn)
         .await
-        .optional()?;
-    Ok(settled.map(|row| Settlement { action: row.action.0, worker_id: row.worker_id }))
+        .optional()
 }

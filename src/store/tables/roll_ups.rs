@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::{DeliveryId, EventId};
+use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::StatusColumn;
@@ -28,12 +28,13 @@ pub const ROLL_UP: Statement = statement!("roll_up");
 /// Adds changes to the counts of events.
 pub async fn roll_up(
     conn: &mut AsyncPgConnection,
-    now: Option<DateTime<Utc>>,
+    scope: &Scope,
     changes: &BTreeMap<EventId, RollUp>,
 ) -> QueryResult<()> {
     ROLL_UP
         .query()
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Array<BigInt>, _>(changes.keys().copied().collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(changes.values().map(|change| change.open).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(changes.values().map(|change| change.failed).collect::<Vec<_>>())
@@ -51,9 +52,13 @@ struct PushesRow {
 
 /// Returns the pushes of an event that is only pushed, or `None` if it also waits for workers or does not
 /// exist. The set of pushes never changes after publication. Does not lock anything.
-pub async fn find_rolled_up(conn: &mut AsyncPgConnection, event_id: EventId) -> QueryResult<Option<Vec<DeliveryId>>> {
-    let row: Option<PushesRow> =
-        statement!("find_rolled_up").query().bind::<BigInt, _>(event_id).cached().get_result(conn).await.optional()?;
+pub async fn find_rolled_up(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    event_id: EventId,
+) -> QueryResult<Option<Vec<DeliveryId>>> {
+    let query = statement!("find_rolled_up").query().bind::<Integer, _>(scope.namespace).bind::<BigInt, _>(event_id);
+    let row: Option<PushesRow> = query.cached().get_result(conn).await.optional()?;
     Ok(row.map(|row| row.pushes))
 }
 
@@ -74,6 +79,7 @@ pub struct EventWork {
 /// an event that is only pushed, these are the pushes behind `after` with one of `statuses`.
 pub async fn read_work_of_events(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     event_ids: &[EventId],
     after: DeliveryId,
     statuses: &[&'static str],
@@ -81,6 +87,7 @@ pub async fn read_work_of_events(
 ) -> QueryResult<Vec<EventWork>> {
     statement!("read_work_of_events")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<BigInt>, _>(event_ids)
         .bind::<BigInt, _>(after)
         .bind::<Array<Text>, _>(statuses)
@@ -105,18 +112,25 @@ pub struct RolledUpState {
 
 /// Locks the roll-ups of events and returns their state, ordered by id. Transactions that end one of their
 /// pushes wait until this transaction ends.
-pub async fn lock_rolled_up(conn: &mut AsyncPgConnection, event_ids: &[EventId]) -> QueryResult<Vec<RolledUpState>> {
-    statement!("lock_rolled_up").query().bind::<Array<BigInt>, _>(event_ids).cached().load(conn).await
+pub async fn lock_rolled_up(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    event_ids: &[EventId],
+) -> QueryResult<Vec<RolledUpState>> {
+    let query = statement!("lock_rolled_up").query().bind::<Integer, _>(scope.namespace);
+    query.bind::<Array<BigInt>, _>(event_ids).cached().load(conn).await
 }
 
 /// Records on the roll-ups of events that their pushes are being cancelled.
 pub async fn request_cancel(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     event_ids: &[EventId],
     reason: Option<&str>,
 ) -> QueryResult<()> {
     statement!("request_cancel")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<Array<BigInt>, _>(event_ids)
         .bind::<Nullable<Text>, _>(reason)
         .cached()

@@ -6,7 +6,7 @@ pub(crate) use super::event_columns::events;
 
 diesel::table! {
     /// Deliveries: one row per event, and one per push.
-    waybill.deliveries (id) {
+    waybill.deliveries (namespace_id, id) {
         id -> BigInt,
         event_id -> BigInt,
         namespace_id -> Integer,
@@ -32,11 +32,20 @@ diesel::table! {
         result -> Nullable<Json>,
         last_error -> Nullable<Text>,
         updated_at -> Timestamptz,
-        unhappy_status -> Nullable<Text>,
+        listed_status -> Nullable<Text>,
         open_deliveries -> Nullable<Integer>,
         failed_deliveries -> Nullable<Integer>,
         replay_of -> Nullable<BigInt>,
         cancel_reason -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    /// The second and further tags of events.
+    waybill.event_tags (namespace_id, tag, event_id) {
+        event_id -> BigInt,
+        namespace_id -> Integer,
+        tag -> Text,
     }
 }
 
@@ -56,6 +65,7 @@ diesel::table! {
     waybill.lease_watch (look_at, id) {
         look_at -> Timestamptz,
         id -> BigInt,
+        namespace_id -> Integer,
         delivery_ids -> Array<BigInt>,
     }
 }
@@ -66,7 +76,7 @@ diesel::table! {
         id -> BigInt,
         namespace_id -> Integer,
         event_id -> BigInt,
-        delivery_id -> BigInt,
+        delivery_id -> Nullable<BigInt>,
         action -> Text,
         worker_id -> Nullable<Text>,
         lease_id -> BigInt,
@@ -109,7 +119,7 @@ diesel::table! {
 
 diesel::table! {
     /// Subscriptions, including deleted ones.
-    waybill.subscriptions (id) {
+    waybill.subscriptions (namespace_id, id) {
         id -> BigInt,
         namespace_id -> Integer,
         version -> Integer,
@@ -134,8 +144,9 @@ diesel::table! {
 
 diesel::table! {
     /// The secrets with which pushes are signed.
-    waybill.subscription_secrets (id) {
+    waybill.subscription_secrets (namespace_id, subscription_id, id) {
         id -> BigInt,
+        namespace_id -> Integer,
         subscription_id -> BigInt,
         secret -> Text,
         expires_at -> Nullable<Timestamptz>,
@@ -157,7 +168,8 @@ diesel::table! {
 
 diesel::table! {
     /// The rate limiters of subscriptions.
-    waybill.subscription_paces (subscription_id) {
+    waybill.subscription_rates (namespace_id, subscription_id) {
+        namespace_id -> Integer,
         subscription_id -> BigInt,
         used_until -> Timestamptz,
     }
@@ -165,7 +177,7 @@ diesel::table! {
 
 diesel::table! {
     /// Abandoned pushes.
-    waybill.dead_letters (id) {
+    waybill.dead_letters (namespace_id, id) {
         id -> BigInt,
         namespace_id -> Integer,
         delivery_id -> BigInt,
@@ -190,7 +202,7 @@ diesel::table! {
 
 diesel::table! {
     /// Operators' work on many rows.
-    waybill.operations (id) {
+    waybill.operations (namespace_id, id) {
         id -> BigInt,
         namespace_id -> Integer,
         kind -> Text,
@@ -221,7 +233,8 @@ diesel::table! {
 
 diesel::table! {
     /// Filters that exceeded their budget.
-    waybill.filter_overruns (subscription_id) {
+    waybill.filter_overruns (namespace_id, subscription_id) {
+        namespace_id -> Integer,
         subscription_id -> BigInt,
         events -> BigInt,
         last_at -> Timestamptz,
@@ -254,5 +267,4 @@ diesel::table! {
     }
 }
 
-diesel::joinable!(deliveries -> events (event_id));
 diesel::allow_tables_to_appear_in_same_query!(events, deliveries);

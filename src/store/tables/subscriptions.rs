@@ -68,18 +68,19 @@ pub(crate) async fn insert_subscription(
 /// Changes a subscription and increments its version. The subscription must be locked.
 pub(crate) async fn update_subscription(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     id: SubscriptionId,
-    now: Option<DateTime<Utc>>,
     state: &SubscriptionState<'_>,
 ) -> QueryResult<SubscriptionRow> {
     statement!("update_subscription")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
         .bind::<Text, _>(state.url)
         .bind::<Json, _>(JsonColumn(state.spec.clone()))
         .bind::<Bool, _>(state.is_active)
         .bind::<Nullable<Text>, _>(state.inactive_reason)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .get_result(conn)
         .await
 }
@@ -87,13 +88,14 @@ pub(crate) async fn update_subscription(
 /// Marks a subscription as deleted. Its row stays, since pushes and dead letters refer to it.
 pub(crate) async fn delete_subscription(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     id: SubscriptionId,
-    now: Option<DateTime<Utc>>,
 ) -> QueryResult<()> {
     statement!("delete_subscription")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .execute(conn)
         .await
         .map(drop)
@@ -130,9 +132,11 @@ pub(crate) async fn lock_subscription(
 /// transaction ends.
 pub(crate) async fn lock_existing_subscriptions(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     ids: &[SubscriptionId],
 ) -> QueryResult<Vec<SubscriptionId>> {
     subscriptions::table
+        .filter(subscriptions::namespace_id.eq(scope.namespace))
         .filter(subscriptions::id.eq_any(ids))
         .filter(subscriptions::deleted_at.is_null())
         .order(subscriptions::id)
@@ -203,30 +207,40 @@ pub(crate) async fn active_subscription_ids_of(
 /// expired ones are deleted.
 pub(crate) async fn replace_secret(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     subscription_id: SubscriptionId,
     secret: &str,
     overlap_seconds: f64,
-    now: Option<DateTime<Utc>>,
 ) -> QueryResult<()> {
     statement!("expire_secrets")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(subscription_id)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Double, _>(overlap_seconds)
         .execute(conn)
         .await?;
-    let delete = statement!("delete_expired_secrets").query();
-    delete.bind::<BigInt, _>(subscription_id).bind::<Nullable<Timestamptz>, _>(now).execute(conn).await?;
+    let delete = statement!("delete_expired_secrets").query().bind::<Integer, _>(scope.namespace);
+    delete.bind::<BigInt, _>(subscription_id).bind::<Nullable<Timestamptz>, _>(scope.now).execute(conn).await?;
     diesel::insert_into(subscription_secrets::table)
-        .values((subscription_secrets::subscription_id.eq(subscription_id), subscription_secrets::secret.eq(secret)))
+        .values((
+            subscription_secrets::namespace_id.eq(scope.namespace),
+            subscription_secrets::subscription_id.eq(subscription_id),
+            subscription_secrets::secret.eq(secret),
+        ))
         .execute(conn)
         .await
         .map(drop)
 }
 
 /// Returns the number of a subscription's secrets that are in use.
-pub(crate) async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id: SubscriptionId) -> QueryResult<i64> {
+pub(crate) async fn count_secrets(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    subscription_id: SubscriptionId,
+) -> QueryResult<i64> {
     subscription_secrets::table
+        .filter(subscription_secrets::namespace_id.eq(scope.namespace))
         .filter(subscription_secrets::subscription_id.eq(subscription_id))
         .count()
         .get_result(conn)
@@ -234,8 +248,9 @@ pub(crate) async fn count_secrets(conn: &mut AsyncPgConnection, subscription_id:
 }
 
 /// Returns a deleted subscription of which not all open pushes have been cancelled, if there is one.
-pub(crate) async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<SubscriptionId>> {
+pub(crate) async fn find_undrained(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<Option<SubscriptionId>> {
     subscriptions::table
+        .filter(subscriptions::namespace_id.eq(scope.namespace))
         .filter(subscriptions::deleted_at.is_not_null().and(subscriptions::drained_at.is_null()))
         .order(subscriptions::id)
         .select(subscriptions::id)
@@ -260,12 +275,14 @@ pub(crate) struct OpenDeliveries {
 /// index: otherwise the planner might walk the whole table by its primary key.
 pub(crate) async fn find_open_deliveries(
     conn: &mut AsyncPgConnection,
+    scope: &Scope,
     subscription_id: SubscriptionId,
     after: DeliveryId,
     rows: i64,
 ) -> QueryResult<OpenDeliveries> {
     statement!("find_open_deliveries")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(subscription_id)
         .bind::<BigInt, _>(after)
         .bind::<BigInt, _>(rows)
@@ -274,15 +291,12 @@ pub(crate) async fn find_open_deliveries(
 }
 
 /// Records that a deleted subscription has no open pushes left.
-pub(crate) async fn mark_drained(
-    conn: &mut AsyncPgConnection,
-    id: SubscriptionId,
-    now: Option<DateTime<Utc>>,
-) -> QueryResult<()> {
+pub(crate) async fn mark_drained(conn: &mut AsyncPgConnection, scope: &Scope, id: SubscriptionId) -> QueryResult<()> {
     statement!("mark_drained")
         .query()
+        .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
-        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
         .execute(conn)
         .await
         .map(drop)

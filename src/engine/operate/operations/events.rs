@@ -46,7 +46,8 @@ pub(super) async fn change_events(
     let event_ids: Vec<EventId> = found.ids.into_iter().map(EventId).collect();
     let after = DeliveryId(begun.map_or(0, |part| part.last_id));
     let rows = step.limit + 1;
-    let read = read_work_of_events(conn, &event_ids, after, statuses_of_pushes(action), rows as i64).await?;
+    let read =
+        read_work_of_events(conn, &step.scope, &event_ids, after, statuses_of_pushes(action), rows as i64).await?;
     let batch = compose(&event_ids, read, step.limit);
     if let Some(push) = batch.work.first().filter(|row| row.is_rolled_up) {
         *first = Some(First { id: push.event_id.0, push: Some(push.id) });
@@ -145,14 +146,14 @@ async fn begin_on_pushes(
     if rolled_up.is_empty() {
         return Ok((BTreeSet::new(), BTreeSet::new()));
     }
-    let states = lock_rolled_up(conn, &rolled_up.iter().copied().collect::<Vec<_>>()).await?;
+    let states = lock_rolled_up(conn, &step.scope, &rolled_up.iter().copied().collect::<Vec<_>>()).await?;
     // As long as nothing of an event was changed, it must fit like any other.
     let is_begun = |id: EventId| begun.is_some_and(|part| part.event_id == id.0 && part.is_changed);
     let accepted: BTreeSet<EventId> =
         states.iter().filter(|state| accepts(step, action, state, is_begun(state.id))).map(|state| state.id).collect();
     if let OperatorAction::Cancel { reason } = action {
         let new: Vec<EventId> = accepted.iter().copied().filter(|id| !is_begun(*id)).collect();
-        request_cancel(conn, &new, reason.as_deref()).await?;
+        request_cancel(conn, &step.scope, &new, reason.as_deref()).await?;
     }
     let refused = rolled_up.difference(&accepted).copied().collect();
     Ok((accepted, refused))

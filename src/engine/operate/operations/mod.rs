@@ -138,7 +138,7 @@ impl Engine {
     ) -> Result<(i64, Candidates), Error> {
         let statuses = new.filter.statuses(new.kind);
         let target = new.filter.target(new.kind, &statuses);
-        let until = last_id(conn, target).await?;
+        let until = last_id(conn, scope, target).await?;
         let walk = Walk { after: 0, until, limit: i64::MAX, scan: self.settings().list_scan_rows };
         Ok((until, find_candidates(conn, scope, target, walk).await?))
     }

@@ -79,7 +79,7 @@ impl Engine {
     /// Runs a failed step again with one row at a time. Returns the number of rows that were dealt with.
     async fn step_row_by_row(&self, operation: OperationRow) -> Result<usize, Error> {
         // Otherwise another server would take the operation between two rows, and fail with all of them again.
-        self.set_back(operation.id).await?;
+        self.set_back(&operation).await?;
         let mut handled = 0;
         for _ in 0..step_limit(&operation) {
             let (mut taken, mut first) = (None, None);
@@ -119,7 +119,8 @@ impl Engine {
             if (now.last_id, now.part_last_id) != (operation.last_id, operation.part_last_id) {
                 return Ok(false);
             }
-            save_operation_progress(conn, self.now(), operation.id, &progress_past(&operation, first)).await?;
+            save_operation_progress(conn, &self.scope_of(&operation), operation.id, &progress_past(&operation, first))
+                .await?;
             Ok(true)
         })?;
         // Of an event with many pushes that cannot be changed, the first is enough.
@@ -134,7 +135,7 @@ impl Engine {
     /// fails too, the database cannot be used.
     async fn postpone(&self, operation: &OperationRow, error: &Error) -> Result<(), Error> {
         let OperationRow { id, failed_steps, .. } = *operation;
-        self.set_back(id).await?;
+        self.set_back(operation).await?;
         let count = failed_steps + 1;
         // A cause that lasts is logged ever more rarely, and in the end no more.
         if count.count_ones() == 1 {
@@ -149,7 +150,7 @@ impl Engine {
         if operation.failed_steps < MAX_FAILED_STEPS {
             return self.postpone(operation, error).await;
         }
-        let (id, scope) = (operation.id, Scope { namespace: operation.namespace_id, ..self.scope() });
+        let (id, scope) = (operation.id, self.scope_of(operation));
         transaction!(self, |conn| {
             limit_lock_wait(conn, LOCK_WAIT).await?;
             Ok(end_operation(conn, &scope, id, OperationStatus::Failed).await?)
@@ -158,11 +159,16 @@ impl Engine {
         Ok(())
     }
 
-    async fn set_back(&self, id: i64) -> Result<(), Error> {
+    async fn set_back(&self, operation: &OperationRow) -> Result<(), Error> {
+        let scope = self.scope_of(operation);
         transaction!(self, |conn| {
             limit_lock_wait(conn, LOCK_WAIT).await?;
-            Ok(postpone_operation(conn, self.now(), id, RETRY_SECONDS).await?)
+            Ok(postpone_operation(conn, &scope, operation.id, RETRY_SECONDS).await?)
         })
+    }
+
+    fn scope_of(&self, operation: &OperationRow) -> Scope {
+        Scope { namespace: operation.namespace_id, ..self.scope() }
     }
 }
 

@@ -86,7 +86,7 @@ pub(super) async fn run_step(
             Work::Deliveries(action) => rows::change_deliveries(conn, &step, action, first).await?,
             Work::DeadLetters(order) => rows::replay_dead_letters(conn, &step, order, first).await?,
         };
-        save_operation_progress(conn, engine.now(), operation.id, &progress).await?;
+        save_operation_progress(conn, &step.scope, operation.id, &progress).await?;
         Ok((progress, applied))
     };
     // A panic is an error like any other: it must not end the service that runs all operations.

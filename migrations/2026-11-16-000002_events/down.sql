@@ -1,2 +1,0 @@
-DROP TABLE waybill.events;
-DROP SEQUENCE waybill.ids;

@@ -1,3 +1,0 @@
-DROP FUNCTION waybill.create_event_log_partition(date);
-DROP TABLE waybill.event_log;
-DROP SEQUENCE waybill.event_log_ids;

@@ -1,1 +1,0 @@
-DROP TABLE waybill.claim_requests;

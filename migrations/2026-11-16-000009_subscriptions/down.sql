@@ -1,5 +1,0 @@
-DROP TABLE waybill.subscription_paces;
-DROP TABLE waybill.endpoints;
-DROP TABLE waybill.subscription_secrets;
-DROP TABLE waybill.subscription_catalog;
-DROP TABLE waybill.subscriptions;

@@ -1,1 +1,0 @@
-ALTER TABLE waybill.deliveries DROP COLUMN cancel_reason;

@@ -1,1 +1,0 @@
-ALTER TABLE waybill.events DROP COLUMN payload_bytes;

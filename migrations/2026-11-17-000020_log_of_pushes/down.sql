@@ -1,1 +1,0 @@
-DROP INDEX waybill.event_log_of_pushes;

@@ -1,0 +1,14 @@
+-- :namespace_id int, :event_id bigint, :lease_id bigint, :action text
+--
+-- Returns the entry of :action that a worker logged under a claim of an event.
+SELECT id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code, execution_time_ms, error_message,
+       reason, next_retry_at, error_kind, response_excerpt, subscription_version, created_at
+FROM waybill.event_trails
+WHERE namespace_id = :namespace_id AND event_id = :event_id AND delivery_id IS NULL AND lease_id = :lease_id
+  AND action = :action::waybill.action AND worker_id IS NOT NULL
+  -- Partitions more than a day older than the event are not searched. The day of margin is for a database whose
+  -- clock was set back.
+  AND created_at >= coalesce((SELECT e.created_at - interval '1 day' FROM waybill.events e
+                                WHERE e.namespace_id = :namespace_id AND e.id = :event_id), '-infinity')
+ORDER BY id DESC
+LIMIT 1
