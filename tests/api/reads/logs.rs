@@ -149,8 +149,8 @@ async fn a_client_that_follows_the_log_gets_later_entries() {
 async fn a_filter_without_an_index_reads_a_bounded_number_of_entries_and_returns_a_cursor() {
     let flags = vec!["--list-scan-rows=500".to_owned()];
     let app = App::start_with(Options { flags, ..Options::default() }).await;
-    let sql = "INSERT INTO waybill.event_log (event_id, delivery_id, action, worker_id, lease_id, attempt) \
-               SELECT 1, 1, CASE WHEN n = 1100 THEN 'FAILED' ELSE 'PICKED' END, \
+    let sql = "INSERT INTO waybill.event_log (event_id, action, worker_id, lease_id, attempt) \
+               SELECT 1, CASE WHEN n = 1100 THEN 'FAILED' ELSE 'PICKED' END::waybill.action, \
                       CASE WHEN n = 1100 THEN 'rare:1' ELSE 'ann:1' END, 1, 1 \
                FROM generate_series(1, 1400) AS n";
     database::execute(&app.url, sql).await;
@@ -201,8 +201,8 @@ async fn today_has_its_partition_before_the_first_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_entries_of_an_event_and_the_first_page_are_read_cheaply_in_both_orders() {
     let app = App::start().await;
-    let history = "INSERT INTO waybill.event_log (event_id, delivery_id, action, lease_id, attempt, created_at) \
-                   SELECT CASE WHEN n % 10000 = 0 THEN 7 ELSE 8 END, 1, 'PICKED', 1, 1, now() - n % 3 * interval '1 day' \
+    let history = "INSERT INTO waybill.event_log (event_id, action, lease_id, attempt, created_at) \
+                   SELECT CASE WHEN n % 10000 = 0 THEN 7 ELSE 8 END, 'PICKED', 1, 1, now() - n % 3 * interval '1 day' \
                    FROM generate_series(1, 50000) AS n; ANALYZE waybill.event_log";
     database::execute(&app.url, history).await;
     let of_event = LogFilter { event_id: Some(EventId(7)), ..LogFilter::default() };
