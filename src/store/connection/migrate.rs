@@ -18,7 +18,7 @@ use std::time::Duration;
 use diesel::migration::{Migration, MigrationSource};
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::Text;
 
 use diesel_async::{AsyncConnection, AsyncMigrationHarness, AsyncPgConnection, TransactionManager};
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
@@ -101,8 +101,11 @@ pub async fn revert_all(url: &str) -> Result<(), Error> {
 async fn lock(url: &str) -> Result<AsyncPgConnection, Error> {
     let mut conn = open(url, "").await?.connection;
     Transactions::begin_transaction(&mut conn).await?;
+    // As plain text: a statement with parameters would keep its snapshot open, and an index build waits for all
+    // older snapshots.
+    let take = format!("SELECT pg_advisory_xact_lock({LOCK})");
     conn.batch_execute("SET LOCAL lock_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = 0").await?;
-    diesel::sql_query("SELECT pg_advisory_xact_lock($1)").bind::<BigInt, _>(LOCK).execute(&mut conn).await?;
+    conn.batch_execute(&take).await?;
     Ok(conn)
 }
 
