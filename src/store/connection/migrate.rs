@@ -37,21 +37,22 @@ const LOCK: i64 = 0x57_41_59_42_49_4c_4c;
 /// Puts the table of applied migrations into our schema, since the database may also belong to an
 /// application with its own migrations.
 const SETUP: &str = "SET LOCAL client_min_messages = warning; CREATE SCHEMA IF NOT EXISTS waybill; \
-     SET LOCAL search_path = waybill, pg_catalog; SET LOCAL lock_timeout = '1s'";
+     SET LOCAL search_path = waybill, pg_catalog; SET LOCAL lock_timeout = '100ms'";
 
 /// Locks all our tables before migrations change them. Whoever waits for such a lock blocks all others who
-/// want one, so a migration must not wait long behind a slow transaction: it gives up after a second, lets the
-/// others proceed, and is tried again. The migrations themselves then wait for nothing.
-const LOCK_TABLES: &str = "DO $$ DECLARE names text := (SELECT string_agg(oid::regclass::text, ', ' ORDER BY relname) \
+/// want one, so a migration must not wait long behind a slow transaction: it gives up after a tenth of a second,
+/// lets the others proceed, and is tried again. That is also before PostgreSQL looks for deadlocks, so no
+/// statement of a server is ever refused because of one. The migrations themselves then wait for nothing.
+const LOCK_TABLES: &str = "DO $$ DECLARE names text := (SELECT string_agg(oid::regclass::text, ', ' ORDER BY oid) \
          FROM pg_class WHERE relnamespace = 'waybill'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition \
          AND relname <> '__diesel_schema_migrations'); \
      BEGIN IF names IS NOT NULL THEN EXECUTE 'LOCK TABLE ' || names || ' IN ACCESS EXCLUSIVE MODE'; END IF; END $$";
 
 /// How often migrations are tried again that did not get their locks.
-const LOCK_RETRIES: u32 = 60;
+const LOCK_RETRIES: u32 = 240;
 
 /// The pause before they are tried again, in which the others proceed.
-const LOCK_PAUSE: Duration = Duration::from_secs(1);
+const LOCK_PAUSE: Duration = Duration::from_millis(250);
 
 /// Returns the statements that drop the indexes whose concurrent build was interrupted. Whoever holds the
 /// lock of migrations is the only one to build indexes.
@@ -79,8 +80,10 @@ pub async fn migrate_from<S: MigrationSource<Pg> + 'static>(
             Ok(ran) if ran.is_empty() => break,
             Ok(ran) => names.extend(ran),
             Err(error) if error.is_outage(OutageKind::TooSlow) && retries < LOCK_RETRIES => {
+                if retries == 0 {
+                    log::warn!("a migration waits for a lock: {error}");
+                }
                 retries += 1;
-                log::warn!("a migration waits for a lock: {error}");
                 tokio::time::sleep(LOCK_PAUSE).await;
             }
             Err(error) => return Err(error),
