@@ -252,7 +252,7 @@ async fn a_push_claimed_before_its_subscription_was_deleted_is_delivered() {
 
 /// Locks the rate of a subscription, as another server that takes from it does.
 async fn lock_rate(app: &App, subscription_id: i64) -> HeldRow {
-    let row = format!("SELECT 1 FROM waybill.subscription_paces WHERE subscription_id = {subscription_id}");
+    let row = format!("SELECT 1 FROM waybill.subscription_rates WHERE subscription_id = {subscription_id}");
     HeldRow::with_uncommitted(app, &format!("{row} FOR UPDATE")).await
 }
 
@@ -267,7 +267,7 @@ async fn a_rate_is_kept_when_two_servers_take_from_it_at_once() {
     let mut other = lock_rate(&app, 7).await;
     let (granted, ()) = tokio::join!(take(9), async {
         app.until_blocked_calls(1).await;
-        other.execute("UPDATE waybill.subscription_paces SET used_until = used_until + interval '0.1 s'").await;
+        other.execute("UPDATE waybill.subscription_rates SET used_until = used_until + interval '0.1 s'").await;
         other.unlock().await;
     });
     assert_eq!(granted, 8, "one was taken meanwhile");
