@@ -21,6 +21,7 @@ use super::memory::RequestMemory;
 use super::{configure, no_such_path, request_id};
 use crate::config::ServeArgs;
 use crate::engine::Engine;
+use crate::engine::batching::open_mailbox;
 use crate::webhook::Client;
 
 /// The time after which an idle connection is closed.
@@ -77,6 +78,8 @@ pub(crate) fn serve(
         .disable_signals();
     let stopping = builder.graceful_shutdown_signal();
     let server = builder.listen("http", listener, move || {
+        // This runs once on each thread.
+        open_mailbox();
         let app = App::new()
             .app_data(engine.clone())
             .app_data(client.clone())

@@ -10,6 +10,10 @@
 //! admits a few batches at a time. A batch can be slow (it is large, or waits for a row lock) and must not
 //! delay all others: a batch that has waited longer than its `patience` runs without a permit.
 //!
+//! Waking a thread costs more than anything else that a call does here. Therefore calls that gather wake
+//! nobody until a batch is due ([`queue`] explains who wakes whom, and why no wake-up gets lost), and the
+//! answers of a batch wake each thread that serves HTTP once ([`mailbox`]).
+//!
 //! Failures, and what handles them:
 //! - *A bad row of one caller fails the other calls*: calls are validated before they are queued, and a
 //!   batch that the database refuses is split until the bad call is alone ([`split`]).
@@ -19,27 +23,33 @@
 //! - *Too many calls wait*: the queue is bounded, and further calls are refused at once. A call with too
 //!   little time left for a batch is refused, too.
 //! - *A panic or a lost connection*: every caller of the batch gets an error.
+//! - *A caller disconnects while its answer is on the way*: the answer is dropped, which undoes claims.
+//! - *The thread of a caller ends*: its mailbox closes, and drops or passes on what it holds.
 //! - *The database hangs*: a batch that has not ended after `GIVE_UP_AFTER` is abandoned.
 //! - *One verb starves another*: each verb has its own batcher, and permits are granted in order.
 
 pub(crate) mod batchers;
 pub(crate) mod deadline;
+mod mailbox;
+mod queue;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
 
 use crate::engine::batching::deadline::{CallDeadline, WithDeadline, too_late};
+use crate::engine::batching::mailbox::Mailbox;
+pub(crate) use crate::engine::batching::mailbox::open_mailbox;
+use crate::engine::batching::queue::{CallQueue, ServingSide};
 use crate::engine::stopping;
 use crate::engine::transaction::GIVE_UP_AFTER;
 
@@ -77,18 +87,19 @@ pub(crate) struct BatcherSettings {
 
 /// The queue in front of one verb.
 pub(crate) struct Batcher<C, A> {
-    sender: mpsc::Sender<QueuedCall<C, A>>,
-    traffic: Arc<BatchTraffic>,
+    queue: Arc<CallQueue<C, A>>,
+    history: Arc<BatchHistory>,
 }
 
-/// The calls of a batcher that are in flight, and the duration of its last batch.
-#[derive(Default)]
-struct BatchTraffic {
-    calls_in_flight: AtomicUsize,
-    /// Notified when the number of calls in flight or in the queue changes.
-    changed: Notify,
-    last: std::sync::Mutex<Option<LastBatch>>,
+impl<C, A> Drop for Batcher<C, A> {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
 }
+
+/// The duration of the last batch of a batcher.
+#[derive(Default)]
+struct BatchHistory(std::sync::Mutex<Option<LastBatch>>);
 
 #[derive(Debug, Clone, Copy)]
 struct LastBatch {
@@ -97,32 +108,15 @@ struct LastBatch {
     weight: usize,
 }
 
-impl BatchTraffic {
-    /// Waits until at least as many calls have gathered as are in flight.
-    async fn balance(&self, gathered: impl Fn() -> usize) {
-        loop {
-            let changed = self.changed.notified();
-            if gathered() >= self.calls_in_flight.load(Ordering::Acquire) {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    fn batch_started(&self, calls: usize) {
-        self.calls_in_flight.fetch_add(calls, Ordering::AcqRel);
-    }
-
-    fn batch_ended(&self, calls: usize, weight: usize, started_at: Instant) {
+impl BatchHistory {
+    fn batch_ended(&self, weight: usize, started_at: Instant) {
         let ended_at = Instant::now();
         let last = LastBatch { ended_at, took: ended_at - started_at, weight };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
-        self.calls_in_flight.fetch_sub(calls, Ordering::AcqRel);
-        self.changed.notify_one();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 
     fn last(&self) -> Option<LastBatch> {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the time that a call must have left to be sent in a batch of this weight: 1.5 times the
@@ -145,7 +139,14 @@ impl BatchTraffic {
 struct QueuedCall<C, A> {
     call: WithDeadline<C>,
     weight: usize,
-    answer: Answer<A>,
+    caller: Caller<A>,
+}
+
+/// The way of an answer to its caller.
+struct Caller<A> {
+    answer: oneshot::Sender<Result<A, Error>>,
+    /// The mailbox of the thread that the caller runs on, if it has one.
+    mailbox: Option<Arc<Mailbox>>,
 }
 
 /// Cancels a call when its caller disconnects.
@@ -170,24 +171,24 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
         F: Fn(Vec<WithDeadline<C>>, K) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Answers<A>> + Send + 'static,
     {
-        let (sender, receiver) = mpsc::channel(shape.capacity);
-        let queue = Arc::new(Mutex::new(CallQueue { receiver, held_over: None }));
+        let (queue, serving) = CallQueue::new(shape.capacity);
         let run: Arc<Run<C, A, K>> = Arc::new(move |calls, connection| run(calls, connection).boxed());
-        let traffic = Arc::new(BatchTraffic::default());
+        let history = Arc::new(BatchHistory::default());
         for _ in 0..shape.width {
-            runtime.spawn(serve(shape, queue.clone(), traffic.clone(), limiter.clone(), run.clone()));
+            runtime.spawn(serve(shape, serving.clone(), history.clone(), limiter.clone(), run.clone()));
         }
-        Batcher { sender, traffic }
+        runtime.spawn(queue.clone().watch(shape.patience));
+        Batcher { queue, history }
     }
 
     /// Returns the number of calls that wait for the next batch.
     pub(crate) fn queued(&self) -> usize {
-        self.sender.max_capacity() - self.sender.capacity()
+        self.queue.len()
     }
 
     /// Returns whether calls are in flight or wait.
     pub(crate) fn is_busy(&self) -> bool {
-        self.traffic.calls_in_flight.load(Ordering::Acquire) > 0 || self.queued() > 0
+        self.queue.is_busy()
     }
 
     /// Queues a call and waits for its result. `weight` is its weight in a batch, in rows.
@@ -199,20 +200,17 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
     pub(crate) async fn call_since(&self, call: C, weight: usize, arrived: Instant) -> Result<A, Error> {
         let (answer, mut answered) = oneshot::channel();
         let time = CallDeadline::arrived_at(arrived);
-        let caller = CancelOnDrop(time.clone());
+        let cancelling = CancelOnDrop(time.clone());
         let call = WithDeadline { call, time };
-        self.sender.try_send(QueuedCall { call, weight, answer }).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => Error::Overloaded,
-            mpsc::error::TrySendError::Closed(_) => stopping(),
-        })?;
-        self.traffic.changed.notify_one();
-        let time = &caller.0;
+        let caller = Caller { answer, mailbox: Mailbox::of_this_thread() };
+        self.queue.push(QueuedCall { call, weight, caller })?;
+        let time = &cancelling.0;
         let without_answer = |_| Err(time.without_answer(stopping(), "the batch ended without an answer"));
         if let Ok(answer) = timeout_at(time.send_by(), &mut answered).await {
             return answer.unwrap_or_else(without_answer);
         }
         if time.cancel() {
-            return Err(self.traffic.not_sent(time));
+            return Err(self.history.not_sent(time));
         }
         match timeout_at(time.respond_by(), answered).await {
             Ok(answer) => answer.unwrap_or_else(without_answer),
@@ -221,69 +219,21 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
     }
 }
 
-/// The calls that wait, on the receiving side. One task at a time takes a batch from it.
-struct CallQueue<C, A> {
-    receiver: mpsc::Receiver<QueuedCall<C, A>>,
-    /// A call that was received, but is not part of a batch yet.
-    held_over: Option<QueuedCall<C, A>>,
-}
-
-impl<C, A> CallQueue<C, A> {
-    /// Waits for a first call. Returns false if the batcher is closed and the queue is empty.
-    async fn wait_for_first(&mut self) -> bool {
-        if self.held_over.is_none() {
-            self.held_over = self.receiver.recv().await;
-        }
-        self.held_over.is_some()
-    }
-
-    /// Returns the number of calls that wait.
-    fn gathered(&self) -> usize {
-        self.receiver.len() + usize::from(self.held_over.is_some())
-    }
-
-    /// Takes the first call and the calls behind it, up to `max_weight`. Drops all cancelled calls on the
-    /// way, without a limit, because the memory that they occupy is not counted anywhere any more.
-    fn take_batch(&mut self, max_weight: usize) -> Vec<QueuedCall<C, A>> {
-        let is_wanted = |waiting: &QueuedCall<C, A>| waiting.call.time.is_wanted();
-        let mut batch: Vec<QueuedCall<C, A>> = self.held_over.take().into_iter().filter(is_wanted).collect();
-        let mut weight: usize = batch.iter().map(|waiting| waiting.weight).sum();
-        while let Ok(waiting) = self.receiver.try_recv() {
-            if !is_wanted(&waiting) {
-                continue;
-            }
-            if weight + waiting.weight > max_weight {
-                self.held_over = Some(waiting);
-                break;
-            }
-            weight += waiting.weight;
-            batch.push(waiting);
-        }
-        batch
-    }
-}
-
 /// Takes batches from the queue and runs them, until the batcher is closed.
 async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
     shape: BatcherSettings,
-    shared_queue: Arc<Mutex<CallQueue<C, A>>>,
-    traffic: Arc<BatchTraffic>,
+    queue: Arc<ServingSide<C, A>>,
+    history: Arc<BatchHistory>,
     limiter: Arc<BatchLimiter<K>>,
     run: Arc<Run<C, A, K>>,
 ) {
-    loop {
-        let mut queue = shared_queue.lock().await;
-        if !queue.wait_for_first().await {
-            return;
-        }
-        let next_permit = async {
-            traffic.balance(|| queue.gathered()).await;
-            // The semaphore is never closed, so this always yields a permit.
-            limiter.permits.clone().acquire_owned().await.ok()
-        };
-        let permit = tokio::time::timeout(shape.patience, next_permit).await;
+    let mut ended = 0;
+    while let Some(mut turn) = queue.next_turn(std::mem::take(&mut ended)).await {
+        // The semaphore is never closed, so this yields a permit, or none if it takes too long.
+        let next_permit = limiter.permits.clone().acquire_owned();
+        let permit = timeout_at(turn.gathering_since + shape.patience, next_permit).await;
         let connect = (limiter.connect)().await;
-        let batch = queue.take_batch(shape.max_weight);
+        let batch = turn.take_batch(shape.max_weight);
         let connection = match connect {
             Ok(connection) => connection,
             Err(error) => {
@@ -294,18 +244,18 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
             }
         };
         let weight = batch.iter().map(|waiting| waiting.weight).sum();
-        let (calls, callers) = take_in_time(batch, traffic.time_needed(weight));
+        let (calls, callers) = take_in_time(batch, history.time_needed(weight));
         if calls.is_empty() {
             continue;
         }
         let (size, started_at) = (calls.len(), Instant::now());
         let times: Vec<Arc<CallDeadline>> = calls.iter().map(|timed| timed.time.clone()).collect();
-        traffic.batch_started(size);
-        drop(queue);
+        turn.start_batch(size);
         let answers = run_to_result(shape.name, &times, run(calls, connection)).await;
         drop(permit);
-        traffic.batch_ended(size, weight, started_at);
+        history.batch_ended(weight, started_at);
         answer_all(callers, answers);
+        ended = size;
     }
 }
 
@@ -324,27 +274,65 @@ async fn run_to_result<A>(
     times.iter().map(|time| Err(time.without_answer(Error::Internal(why.into()), why))).collect()
 }
 
-/// Returns the calls of a batch that can be sent, and the channels to their callers. Calls with less time
-/// left than `needed` are refused, and cancelled calls are dropped.
-fn take_in_time<C, A>(batch: Vec<QueuedCall<C, A>>, needed: Duration) -> (Vec<WithDeadline<C>>, Vec<Answer<A>>) {
+/// Returns the calls of a batch that can be sent, and their callers. Calls with less time left than
+/// `needed` are refused, and cancelled calls are dropped.
+fn take_in_time<C, A: Send + 'static>(
+    batch: Vec<QueuedCall<C, A>>,
+    needed: Duration,
+) -> (Vec<WithDeadline<C>>, Vec<Caller<A>>) {
     let mut in_time = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
-    for QueuedCall { call, answer, .. } in batch {
+    let mut refused = Vec::new();
+    for QueuedCall { call, caller, .. } in batch {
         if call.time.left() < needed && call.time.cancel() {
-            answer_all(vec![answer], vec![Err(Error::Overloaded)]);
+            refused.push(caller);
         } else if call.time.is_wanted() {
             in_time.0.push(call);
-            in_time.1.push(answer);
+            in_time.1.push(caller);
         }
     }
+    let errors = refused.iter().map(|_| Err(Error::Overloaded)).collect();
+    answer_all(refused, errors);
     in_time
 }
 
-type Answer<A> = oneshot::Sender<Result<A, Error>>;
+/// An answer, and the channel to its caller.
+type Answered<A> = (oneshot::Sender<Result<A, Error>>, Result<A, Error>);
 
-fn answer_all<A>(callers: Vec<Answer<A>>, answers: Answers<A>) {
-    for (caller, answer) in callers.into_iter().zip(answers) {
+/// The answers for the callers of one thread, or for all callers whose threads have no mailbox.
+struct AnswerGroup<A> {
+    mailbox: Option<Arc<Mailbox>>,
+    answers: Vec<Answered<A>>,
+}
+
+impl<A> AnswerGroup<A> {
+    fn is_for(&self, mailbox: Option<&Arc<Mailbox>>) -> bool {
+        self.mailbox.as_ref().map(Arc::as_ptr) == mailbox.map(Arc::as_ptr)
+    }
+}
+
+/// Answers the callers of a batch, with one wake-up per thread that has a mailbox.
+fn answer_all<A: Send + 'static>(callers: Vec<Caller<A>>, answers: Answers<A>) {
+    let mut groups: Vec<AnswerGroup<A>> = Vec::new();
+    for (Caller { answer: channel, mailbox }, answer) in callers.into_iter().zip(answers) {
+        // There are only as many groups as threads that serve HTTP, so a search is fast.
+        match groups.iter_mut().find(|group| group.is_for(mailbox.as_ref())) {
+            Some(group) => group.answers.push((channel, answer)),
+            None => groups.push(AnswerGroup { mailbox, answers: vec![(channel, answer)] }),
+        }
+    }
+    for AnswerGroup { mailbox, answers } in groups {
+        // A single answer wakes its caller as cheaply as it would wake the mailbox.
+        match mailbox.filter(|_| answers.len() > 1) {
+            Some(mailbox) => mailbox.post(Box::new(|| deliver(answers))),
+            None => deliver(answers),
+        }
+    }
+}
+
+fn deliver<A>(answers: Vec<Answered<A>>) {
+    for (channel, answer) in answers {
         // If the caller has disconnected, the result is dropped. A dropped `ClaimedBatch` undoes its claims.
-        let _ = caller.send(answer);
+        let _ = channel.send(answer);
     }
 }
 

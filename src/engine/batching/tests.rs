@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 
 const SHAPE: BatcherSettings =
@@ -61,18 +63,19 @@ async fn a_batch_runs_on_the_connection_that_it_was_formed_for() {
 fn waiting(age: Duration) -> (QueuedCall<(), ()>, oneshot::Receiver<Result<(), Error>>) {
     let (answer, answered) = oneshot::channel();
     let time = CallDeadline::arrived_before(age);
-    (QueuedCall { call: WithDeadline { call: (), time }, weight: 1, answer }, answered)
+    let caller = Caller { answer, mailbox: None };
+    (QueuedCall { call: WithDeadline { call: (), time }, weight: 1, caller }, answered)
 }
 
 #[tokio::test]
 async fn a_call_with_too_little_time_left_for_a_batch_is_refused_and_never_sent() {
-    let traffic = BatchTraffic::default();
-    assert_eq!(traffic.time_needed(10), Duration::ZERO);
-    traffic.batch_ended(0, 10, Instant::now() - Duration::from_secs(1));
-    let needed = traffic.time_needed(10);
+    let history = BatchHistory::default();
+    assert_eq!(history.time_needed(10), Duration::ZERO);
+    history.batch_ended(10, Instant::now() - Duration::from_secs(1));
+    let needed = history.time_needed(10);
     assert!((1.5..1.6).contains(&needed.as_secs_f64()), "{needed:?}");
-    assert!((0.15..0.16).contains(&traffic.time_needed(1).as_secs_f64()), "a lighter batch takes less");
-    assert!((1.5..1.6).contains(&traffic.time_needed(100).as_secs_f64()), "a heavier one does not need more");
+    assert!((0.15..0.16).contains(&history.time_needed(1).as_secs_f64()), "a lighter batch takes less");
+    assert!((1.5..1.6).contains(&history.time_needed(100).as_secs_f64()), "a heavier one does not need more");
     let ((old, refused), (young, _)) = (waiting(Duration::from_millis(3_500)), waiting(Duration::from_secs(2)));
     let old_time = old.call.time.clone();
     let (calls, callers) = take_in_time(vec![old, young], needed);
@@ -83,20 +86,20 @@ async fn a_call_with_too_little_time_left_for_a_batch_is_refused_and_never_sent(
 
 #[tokio::test]
 async fn a_new_call_is_sent_even_after_a_very_slow_batch() {
-    let traffic = BatchTraffic::default();
-    traffic.batch_ended(0, 1, Instant::now() - Duration::from_secs(20));
-    let (calls, _) = take_in_time(vec![waiting(Duration::ZERO).0], traffic.time_needed(1));
+    let history = BatchHistory::default();
+    history.batch_ended(1, Instant::now() - Duration::from_secs(20));
+    let (calls, _) = take_in_time(vec![waiting(Duration::ZERO).0], history.time_needed(1));
     assert_eq!(calls.len(), 1);
 }
 
 #[test]
 fn an_unsent_call_is_an_outage_only_if_no_batch_has_ended_since_it_arrived() {
-    let (traffic, time) = (BatchTraffic::default(), CallDeadline::arrived_before(Duration::from_secs(4)));
-    assert!(matches!(traffic.not_sent(&time), Error::Unavailable(_)));
-    traffic.batch_ended(0, 1, Instant::now());
-    assert!(matches!(traffic.not_sent(&time), Error::Overloaded));
+    let (history, time) = (BatchHistory::default(), CallDeadline::arrived_before(Duration::from_secs(4)));
+    assert!(matches!(history.not_sent(&time), Error::Unavailable(_)));
+    history.batch_ended(1, Instant::now());
+    assert!(matches!(history.not_sent(&time), Error::Overloaded));
     let later = CallDeadline::start();
-    assert!(matches!(traffic.not_sent(&later), Error::Unavailable(_)), "no batch has ended since it arrived");
+    assert!(matches!(history.not_sent(&later), Error::Unavailable(_)), "no batch has ended since it arrived");
 }
 
 /// Calls that arrive while a batch runs form the next batches, within the maximum weight.
@@ -243,4 +246,142 @@ async fn an_outage_is_not_split() {
     let answers = split(vec![1, 2, 3], &run).await;
     assert!(answers.iter().all(|answer| matches!(answer, Err(Error::Unavailable(_)))));
     assert_eq!((answers.len(), tries.into_inner()), (3, 1));
+}
+
+/// Runs callers on a thread with a mailbox of its own, as the threads that serve HTTP do.
+fn on_a_thread_with_mailbox<F: Future<Output = ()>>(work: impl FnOnce() -> F + Send + 'static) {
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(tokio::task::LocalSet::new().run_until(async {
+            open_mailbox();
+            work().await;
+        }));
+    });
+    thread.join().unwrap();
+}
+
+/// An answer that counts how often it is dropped without having been received, like claims that are undone.
+struct Claim {
+    undone: Arc<AtomicUsize>,
+    is_received: bool,
+}
+
+impl Claim {
+    fn new(undone: &Arc<AtomicUsize>) -> Self {
+        Claim { undone: undone.clone(), is_received: false }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.undone.fetch_add(usize::from(!self.is_received), Ordering::SeqCst);
+    }
+}
+
+type ClaimReceiver = oneshot::Receiver<Result<Claim, Error>>;
+
+/// Returns callers on this thread, and their channels.
+fn callers_here(count: usize) -> (Vec<Caller<Claim>>, Vec<ClaimReceiver>) {
+    let caller = |_| {
+        let (answer, answered) = oneshot::channel();
+        (Caller { answer, mailbox: Mailbox::of_this_thread() }, answered)
+    };
+    (0..count).map(caller).unzip()
+}
+
+#[test]
+fn the_answers_of_a_batch_wake_a_thread_once() {
+    on_a_thread_with_mailbox(|| async {
+        let undone = Arc::new(AtomicUsize::new(0));
+        let (callers, receivers) = callers_here(50);
+        let mailbox = Mailbox::of_this_thread().unwrap();
+        answer_all(callers, (0..50).map(|_| Ok(Claim::new(&undone))).collect());
+        assert_eq!(mailbox.waiting_parcels(), 1, "the answers wait in one parcel");
+        for answered in receivers {
+            answered.await.unwrap().unwrap().is_received = true;
+        }
+        assert_eq!((mailbox.waiting_parcels(), undone.load(Ordering::SeqCst)), (0, 0));
+    });
+}
+
+#[test]
+fn a_caller_that_disappears_before_its_mailbox_is_emptied_has_its_claim_undone() {
+    on_a_thread_with_mailbox(|| async {
+        let undone = Arc::new(AtomicUsize::new(0));
+        let (callers, mut receivers) = callers_here(3);
+        answer_all(callers, (0..3).map(|_| Ok(Claim::new(&undone))).collect());
+        drop(receivers.remove(1));
+        assert_eq!(undone.load(Ordering::SeqCst), 0, "the mailbox has not been emptied yet");
+        for answered in receivers {
+            answered.await.unwrap().unwrap().is_received = true;
+        }
+        assert_eq!(undone.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn callers_whose_thread_ends_get_an_error_and_their_claims_are_undone() {
+    let undone = Arc::new(AtomicUsize::new(0));
+    let (undone_in, (sender, outcome)) = (undone.clone(), std::sync::mpsc::channel());
+    on_a_thread_with_mailbox(move || async move {
+        let (callers, receivers) = callers_here(2);
+        answer_all(callers, (0..2).map(|_| Ok(Claim::new(&undone_in))).collect());
+        // The thread ends before the mailbox is emptied.
+        sender.send(receivers).unwrap();
+    });
+    for answered in outcome.recv().unwrap() {
+        assert!(answered.blocking_recv().is_err(), "an error, not silence");
+    }
+    assert_eq!(undone.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn answers_for_a_thread_that_has_ended_are_delivered_on_the_spot() {
+    let undone = Arc::new(AtomicUsize::new(0));
+    let (sender, outcome) = std::sync::mpsc::channel();
+    on_a_thread_with_mailbox(move || async move { sender.send(callers_here(2)).unwrap() });
+    let (callers, mut receivers) = outcome.recv().unwrap();
+    drop(receivers.remove(0));
+    answer_all(callers, (0..2).map(|_| Ok(Claim::new(&undone))).collect());
+    assert_eq!(undone.load(Ordering::SeqCst), 1, "its caller is gone");
+    receivers.remove(0).blocking_recv().unwrap().unwrap().is_received = true;
+    assert_eq!(undone.load(Ordering::SeqCst), 1);
+}
+
+/// No wake-up gets lost: calls from threads with and without a mailbox, some of them given up, are all
+/// answered by two tasks, although the patience is endless and no further call would help out.
+#[test]
+fn under_load_every_call_is_answered() {
+    const CALLERS: u32 = 8;
+    const CALLS: u32 = 2_000;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let shape = BatcherSettings { width: 2, ..SHAPE };
+    let run = |calls: Vec<WithDeadline<u32>>, ()| async move {
+        tokio::task::yield_now().await;
+        calls.iter().map(|timed| Ok(timed.call)).collect()
+    };
+    let batcher: Arc<Batcher<u32, u32>> = Arc::new(Batcher::open(runtime.handle(), shape, open_limiter(), run));
+    let caller = |batcher: Arc<Batcher<u32, u32>>| async move {
+        for number in 0..CALLS {
+            if number % 7 == 0 {
+                let mut given_up = Box::pin(batcher.call(number, 1));
+                let _ = futures_util::poll!(&mut given_up);
+            }
+            // A wait that is cut short by the deadline of the call is a lost wake-up.
+            assert_eq!(batcher.call(number, 1 + number as usize % 4).await.unwrap(), number);
+        }
+    };
+    let http_threads = (0..2).map(|_| {
+        let batcher = batcher.clone();
+        std::thread::spawn(move || {
+            on_a_thread_with_mailbox(move || async move {
+                futures_util::future::join_all((0..CALLERS).map(|_| caller(batcher.clone()))).await;
+            });
+        })
+    });
+    let http_threads: Vec<_> = http_threads.collect();
+    let others: Vec<_> = (0..CALLERS).map(|_| runtime.spawn(caller(batcher.clone()))).collect();
+    runtime.block_on(futures_util::future::join_all(others)).into_iter().for_each(Result::unwrap);
+    http_threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(batcher.queued(), 0);
 }
