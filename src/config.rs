@@ -191,7 +191,6 @@ pub struct PushArgs {
     /// Seconds for which a circuit breaker stays open; then one request is tried.
     #[arg(long, env = "WAYBILL_BREAKER_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub breaker_seconds: u32,
-
 }
 
 #[derive(Debug, Clone, Args)]

@@ -51,7 +51,8 @@ impl Archive {
     pub(super) fn begin(dir: &Path, name: &str) -> io::Result<Self> {
         remove_parts(dir, name)?;
         // Another server may write the same file into the same folder. Both have the same content.
-        let part = dir.join(format!(".{name}.{}-{:08x}.part", std::process::id(), getrandom::u32().unwrap_or_default()));
+        let part =
+            dir.join(format!(".{name}.{}-{:08x}.part", std::process::id(), getrandom::u32().unwrap_or_default()));
         let out = GzEncoder::new(File::create_new(&part)?, Compression::default());
         Ok(Archive { dir: dir.to_owned(), name: name.to_owned(), part, out, written: Tally::default() })
     }

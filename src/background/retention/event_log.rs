@@ -47,7 +47,11 @@ pub(crate) fn drop_old_partitions(
     Ok(old.len())
 }
 
-fn remove(conn: &mut BlockingConnection, partition: &OldLogPartition, settings: &RetentionSettings) -> Result<(), Error> {
+fn remove(
+    conn: &mut BlockingConnection,
+    partition: &OldLogPartition,
+    settings: &RetentionSettings,
+) -> Result<(), Error> {
     if partition.is_attached {
         detach_log_partition(conn, &partition.name)?;
     }

@@ -52,12 +52,7 @@ impl EventRemover {
     /// Returns the walks at their beginning, or `None` if events are kept for ever.
     pub fn new(retention: Retention) -> Option<Self> {
         let retention = retention.length()?;
-        Some(EventRemover {
-            retention,
-            fronts: Mutex::default(),
-            searches: Mutex::default(),
-            turn: Mutex::default(),
-        })
+        Some(EventRemover { retention, fronts: Mutex::default(), searches: Mutex::default(), turn: Mutex::default() })
     }
 
     /// Removes what the fronts reach. Yields to workers, unless it lags behind.
@@ -133,7 +128,7 @@ async fn scopes(engine: &Engine) -> Result<Vec<Scope>, Error> {
 /// Pauses while workers need the database. Returns `false` if the server stops.
 async fn yield_to_workers(engine: &Engine, lag_seconds: f64, step: &Step, shutdown: &CancellationToken) -> bool {
     let length = if engine.has_busy_workers() { pause_for_workers(lag_seconds, step.took) } else { Duration::ZERO };
-    pause(length, shutdown).await
+    !shutdown.is_cancelled() && pause(length, shutdown).await
 }
 
 /// Runs both walks until the server stops.

@@ -18,9 +18,7 @@ use crate::domain::status::Status;
 use crate::domain::subscription::SubscriptionSpec;
 use crate::error::{Error, OutageKind};
 use crate::store::lists::dead_letters::{DeadLetterRow, WholeDeadLetter, find_dead_letters, get_dead_letter};
-use crate::store::tables::dead_letters::{
-    self, ReplayRow, ReplayTerms, lock_keys_of_dead_letters, restore_pushes,
-};
+use crate::store::tables::dead_letters::{self, ReplayRow, ReplayTerms, lock_keys_of_dead_letters, restore_pushes};
 
 use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::{Engine, transaction};
@@ -117,7 +115,11 @@ pub(crate) async fn replay_many(
 }
 
 /// Locks and loads the pushes of dead letters, with their subscriptions. Pushes that were removed are made again.
-async fn load_pushes(conn: &mut AsyncPgConnection, scope: &Scope, letters: &[DeadLetterRow]) -> Result<ChangeSet, Error> {
+async fn load_pushes(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    letters: &[DeadLetterRow],
+) -> Result<ChangeSet, Error> {
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
     let deliveries: Vec<DeliveryId> = letters.iter().map(|letter| letter.delivery_id).collect();
     let any_left = lock_keys_of_dead_letters(conn, scope, &ids).await?;
