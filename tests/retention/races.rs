@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use diesel_async::SimpleAsyncConnection;
 use serde_json::json;
 use waybill::background::lease_reaper;
+use waybill::background::retention::events::run_once;
+use waybill::domain::retention::Retention;
 
 use super::{publish_completed, publish_failed};
 use crate::support::receiver::Receiver;
 use crate::support::records::one_attempt;
 use crate::support::retention::DAY;
-use crate::support::{App, HeldTable, database};
+use crate::support::{App, HeldTable, database, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_locked_event_is_passed_over_without_waiting_and_removed_later() {
@@ -79,11 +81,7 @@ async fn an_event_whose_dead_letter_is_being_replayed_stays() {
     let (replayed, removed) = tokio::join!(app.replay(&letter, json!({})), async {
         held.until_blocked().await;
         app.advance(2 * DAY);
-        let removed = waybill::background::retention::events::run_once(
-            app.engine(),
-            waybill::domain::retention::Retention::days(30),
-        );
-        let removed = removed.await.expect("a round")["events"];
+        let removed = run_once(app.engine(), Retention::days(30)).await.expect("a round")["events"];
         held.unlock().await;
         removed
     });
@@ -91,6 +89,72 @@ async fn an_event_whose_dead_letter_is_being_replayed_stays() {
     assert_eq!(removed, 0);
     app.until_delivery(push, "COMPLETED").await;
     assert_eq!(app.event(id).await["status"], "COMPLETED");
+}
+
+/// Stops a step of the removal at the first event, until `change` is made to the second one. The step has already
+/// decided what to read, but has not locked the second event. Returns the number of removed events.
+async fn removed_despite(app: &App, first: i64, change: impl AsyncFnOnce()) -> usize {
+    let hold = format!(
+        "CREATE FUNCTION waybill.hold() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN OLD; END';
+         CREATE TRIGGER hold BEFORE DELETE ON waybill.events FOR EACH ROW
+             WHEN (OLD.id = {first}) EXECUTE FUNCTION waybill.hold();
+         SELECT pg_advisory_lock(4711)"
+    );
+    let mut holder = database::connection(&app.url).await;
+    holder.batch_execute(&hold).await.expect("a trigger");
+    let blocked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 4711 \
+                   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let (removed, ()) = tokio::join!(run_once(app.engine(), Retention::days(30)), async {
+        until("a step is held up", async || app.count(blocked).await == 1).await;
+        change().await;
+        holder.batch_execute("SELECT pg_advisory_unlock(4711)").await.expect("the end");
+    });
+    removed.expect("a round")["events"]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_is_retried_while_a_step_runs_stays() {
+    let app = App::with_fixed_clock().await;
+    let (first, second) = (publish_failed(&app).await, publish_failed(&app).await);
+    app.advance(31 * DAY);
+    let retry = async || drop(app.post_empty(&format!("/events/{second}/retry")).await.expect(200));
+    assert_eq!(removed_despite(&app, first, retry).await, 1);
+    assert_eq!(app.event(second).await["status"], "PENDING");
+    assert!(app.claim("f", "w:1").await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_whose_push_is_retried_while_a_step_runs_stays() {
+    let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
+    app.subscribe(&receiver.url("/hook"), one_attempt()).await;
+    let first = app.publish_and_fail(&receiver, "order.paid", json!(1)).await;
+    let second = app.publish_and_fail(&receiver, "order.paid", json!(2)).await;
+    let push = app.only_delivery(second).await;
+    app.advance(31 * DAY);
+    let retry = async || drop(app.operate_on_delivery(push, "retry").await.expect(200));
+    assert_eq!(removed_despite(&app, first, retry).await, 1);
+    app.until_delivery(push, "COMPLETED").await;
+    assert_eq!(app.orphans().await, 0);
+}
+
+/// The changed row could still be removed, but this step does not see its new version.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_of_which_any_row_changes_while_a_step_runs_is_left_whole() {
+    let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
+    app.subscribe(&receiver.url("/hook"), one_attempt()).await;
+    for changes_push in [true, false] {
+        let first = app.publish_and_fail(&receiver, "order.paid", json!(1)).await;
+        let second = app.publish_and_fail(&receiver, "order.paid", json!(2)).await;
+        let row = if changes_push { app.only_delivery(second).await } else { second };
+        app.advance(31 * DAY);
+        let change = format!("UPDATE waybill.deliveries SET last_error = 'other' WHERE id = {row}");
+        let removed = removed_despite(&app, first, async || database::execute(&app.url, &change).await).await;
+        // A later step of the same round removes it.
+        assert_eq!(removed, 2);
+        assert_eq!(app.count("SELECT count(*) FROM waybill.deliveries").await, 0);
+        database::execute(&app.url, "DROP FUNCTION waybill.hold() CASCADE").await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
