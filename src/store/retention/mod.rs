@@ -16,17 +16,17 @@ use crate::domain::retention::Retention;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 
-/// The time for which a claim request is remembered. A worker that repeats an older one gets a new claim.
-const CLAIM_REQUESTS: Retention = Retention::days(1);
+/// Days for which a claim request is remembered. A worker that repeats an older one gets a new claim.
+const CLAIM_REQUEST_DAYS: u64 = 1;
 
-/// The time for which a worker is listed after its last call.
-const WORKERS: Retention = Retention::days(7);
+/// Days for which a worker is listed after its last call.
+const WORKER_DAYS: u64 = 7;
 
-/// The time for which an operation is listed after its end.
-const OPERATIONS: Retention = Retention::days(30);
+/// Days for which an operation is listed after its end.
+const OPERATION_DAYS: u64 = 30;
 
-/// The time for which the state of an endpoint is kept that no subscription names any longer.
-const ENDPOINTS: Retention = Retention::days(30);
+/// Days for which the state of an endpoint is kept that no subscription names any longer.
+const ENDPOINT_DAYS: u64 = 30;
 
 /// A table, and the age at which its rows are deleted.
 pub(crate) struct RetentionRule {
@@ -40,11 +40,11 @@ pub(crate) struct RetentionRule {
 pub(crate) fn rules(dead_letters: Retention, log: Retention) -> [RetentionRule; 6] {
     let rule = |table, retention, statement| RetentionRule { table, retention, statement };
     [
-        rule("claim_requests", CLAIM_REQUESTS, statement!("delete_old_claim_requests")),
-        rule("workers", WORKERS, statement!("delete_old_workers")),
+        rule("claim_requests", Retention::days(CLAIM_REQUEST_DAYS), statement!("delete_old_claim_requests")),
+        rule("workers", Retention::days(WORKER_DAYS), statement!("delete_old_workers")),
         rule("dead_letters", dead_letters, statement!("delete_old_dead_letters")),
-        rule("operations", OPERATIONS, statement!("delete_old_operations")),
-        rule("endpoints", ENDPOINTS, statement!("delete_old_endpoints")),
+        rule("operations", Retention::days(OPERATION_DAYS), statement!("delete_old_operations")),
+        rule("endpoints", Retention::days(ENDPOINT_DAYS), statement!("delete_old_endpoints")),
         // After the dead letters: one that is left keeps its subscription.
         rule("subscriptions", log, statement!("delete_old_subscriptions")),
     ]
