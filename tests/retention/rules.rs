@@ -46,7 +46,7 @@ async fn the_state_of_an_endpoint_is_deleted_a_month_after_nobody_needs_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_subscription_leaves_with_its_secrets_after_the_retention_of_the_log() {
     let app = App::with_fixed_clock().await;
-    let deleted = app.subscribe("http://127.0.0.1:9/a", json!({"rate_per_second": 5})).await;
+    let deleted = app.subscribe("http://127.0.0.1:9/a", json!({})).await;
     let kept = app.subscribe("http://127.0.0.1:9/b", json!({})).await;
     for table in [
         "subscription_rates (subscription_id, used_until)",

@@ -5,7 +5,7 @@
 //! These statements run on their own blocking connection, from a plain thread.
 
 use chrono::{DateTime, NaiveDate, Utc};
-use diesel::connection::{Connection, SimpleConnection};
+use diesel::connection::SimpleConnection;
 use diesel::prelude::{QueryableByName, RunQueryDsl};
 use diesel::sql_types::{BigInt, Bool, Date, Double, Nullable, Text, Timestamptz};
 use diesel::{QueryResult, sql_query};
@@ -59,24 +59,16 @@ pub(crate) fn move_old_log_lines(
     }
     let query = statement!("find_oldest_default_log_day").query().bind::<Nullable<Timestamptz>, _>(now);
     let Some(day) = query.bind::<Double, _>(age_seconds).get_result::<Oldest>(conn)?.day else { return Ok(false) };
-    conn.transaction(|conn| {
-        limit_lock_wait(conn)?;
-        let create = statement!("create_log_partition").query().bind::<Date, _>(day);
-        create.get_result::<Created>(conn).map(|row| row.created)
-    })
+    let create = statement!("create_log_partition").query().bind::<Date, _>(day);
+    Ok(create.bind::<Text, _>(LOCK_TIMEOUT).get_result::<Created>(conn)?.created)
 }
 
 /// Detaches a partition from the event log. Fails if others use the log for longer than the time that they may be
 /// held up.
 pub(crate) fn detach_log_partition(conn: &mut BlockingConnection, name: &str) -> QueryResult<()> {
-    conn.transaction(|conn| {
-        limit_lock_wait(conn)?;
-        conn.batch_execute(&format!("ALTER TABLE waybill.event_log DETACH PARTITION waybill.{name}"))
-    })
-}
-
-fn limit_lock_wait(conn: &mut BlockingConnection) -> QueryResult<()> {
-    conn.batch_execute(&format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
+    // Two statements that are sent together are one transaction.
+    let detach = format!("ALTER TABLE waybill.event_log DETACH PARTITION waybill.{name}");
+    conn.batch_execute(&format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {detach}"))
 }
 
 /// Drops a detached partition.

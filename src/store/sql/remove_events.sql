@@ -22,7 +22,7 @@ WITH turn AS MATERIALIZED (
     SELECT pg_try_advisory_xact_lock(1463900483, :namespace_id) AS is_ours,
            set_config('synchronous_commit', 'off', true) AS setting,
            coalesce(:now, now()) - make_interval(secs => :retention_seconds) AS finished_before,
-           coalesce(:now, now()) - make_interval(secs => :created_seconds) AS created_before
+           coalesce(:now, now()) - make_interval(secs => :created_seconds) AS visited_before
 ),
 visited AS MATERIALIZED (
     SELECT id, created_at, tags, ctid AS event_ctid
@@ -34,7 +34,7 @@ visited AS MATERIALIZED (
 old AS MATERIALIZED (
     SELECT id, created_at, tags, event_ctid
     FROM visited
-    WHERE id < coalesce((SELECT min(id) FROM visited WHERE created_at >= (SELECT created_before FROM turn)),
+    WHERE id < coalesce((SELECT min(id) FROM visited WHERE created_at >= (SELECT visited_before FROM turn)),
                         9223372036854775807)
 ),
 finished AS MATERIALIZED (
