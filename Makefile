@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` and `make test`.
 
-.PHONY: run test chaos fuzz prepare check bench bench-soak bench-push bench-waiting
+.PHONY: run test chaos fuzz prepare check bench bench-soak bench-push bench-waiting bench-retention
 
 # Builds and serves. The first start creates an embedded database.
 run: prepare
@@ -54,4 +54,10 @@ bench-push: prepare
 bench-waiting: prepare
 	cargo build --profile dist
 	bench/waiting
+	if [ -e bench/results.json ]; then bench/report; fi
+
+# Lives at full speed, with and without a retention of one minute, about 25 minutes. Updates the report.
+bench-retention: prepare
+	cargo build --profile dist
+	bench/retention
 	if [ -e bench/results.json ]; then bench/report; fi

@@ -12,9 +12,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::background::BackgroundSettings;
 use crate::background::dispatcher::DispatcherSettings;
 use crate::background::dispatcher::slots::MAX_CLAIMED;
+use crate::background::retention::RetentionSettings;
 use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
 use crate::domain::hosts::AllowedHosts;
+use crate::domain::retention::Retention;
 use crate::domain::seconds::Seconds;
 use crate::engine::EngineSettings;
 use crate::store::tables::endpoints::BreakerRule;
@@ -155,6 +157,9 @@ pub struct ServeArgs {
     pub push: PushArgs,
 
     #[command(flatten)]
+    pub retention: RetentionArgs,
+
+    #[command(flatten)]
     pub logging: LogArgs,
 }
 
@@ -192,10 +197,25 @@ pub struct PushArgs {
     /// Seconds for which a circuit breaker stays open; then one request is tried.
     #[arg(long, env = "WAYBILL_BREAKER_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub breaker_seconds: u32,
+}
 
-    /// Retention of dead letters, in days.
-    #[arg(long, env = "WAYBILL_DEAD_LETTER_DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_650))]
-    pub dead_letter_days: u32,
+#[derive(Debug, Clone, Args)]
+pub struct RetentionArgs {
+    /// Time for which a finished event is kept, such as `30d`, `12h`, `15m` or `90s`, or `forever`.
+    #[arg(long, env = "WAYBILL_RETENTION", default_value_t = Retention::days(30))]
+    pub retention: Retention,
+
+    /// Time for which the event log is kept, at least as long as events.
+    #[arg(long, env = "WAYBILL_LOG_RETENTION", default_value_t = Retention::days(90))]
+    pub log_retention: Retention,
+
+    /// Time for which a dead letter is kept.
+    #[arg(long, env = "WAYBILL_DEAD_LETTER_RETENTION", default_value_t = Retention::days(30))]
+    pub dead_letter_retention: Retention,
+
+    /// Folder for the old weeks of the event log, as compressed NDJSON [default: none, they are dropped].
+    #[arg(long, env = "WAYBILL_ARCHIVE_DIR")]
+    pub archive_dir: Option<PathBuf>,
 }
 
 /// Settings of `waybill migrate`.
@@ -340,7 +360,7 @@ impl ServeArgs {
             notify: self.notify,
             poll_interval: Duration::from_millis(self.poll_interval_ms),
             dispatch: self.push.dispatch.then_some(DispatcherSettings { max_pushes: self.push.max_pushes }),
-            dead_letter_days: self.push.dead_letter_days,
+            retention: self.retention.settings(),
         }
     }
 
@@ -350,6 +370,17 @@ impl ServeArgs {
             ca_file: self.push.webhook_ca_file.clone(),
             proxy: self.push.webhook_proxy.clone(),
             ..WebhookSettings::default()
+        }
+    }
+}
+
+impl RetentionArgs {
+    pub fn settings(&self) -> RetentionSettings {
+        RetentionSettings {
+            events: self.retention,
+            log: self.log_retention,
+            dead_letters: self.dead_letter_retention,
+            archive_dir: self.archive_dir.clone(),
         }
     }
 }

@@ -35,6 +35,11 @@ pub(crate) struct ActionLabel {
     action: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct TableLabel {
+    table: &'static str,
+}
+
 type BySubscription = Family<SubscriptionLabel, Counter>;
 
 /// All metrics of this server. Each is described where it is registered.
@@ -61,6 +66,8 @@ pub struct Metrics {
     pub oldest_push_seconds: Gauge<f64, AtomicU64>,
     pub breakers_open: Gauge,
     pub event_log_partitions: Gauge,
+    removed_rows: Family<TableLabel, Counter>,
+    retention_lag: Family<TableLabel, Gauge<f64, AtomicU64>>,
 }
 
 /// A histogram of seconds.
@@ -120,6 +127,8 @@ impl Metrics {
         registry.register("oldest_push_seconds", "Time that the oldest due delivery has been due", self.oldest_push_seconds.clone());
         registry.register("breakers_open", "Endpoints whose circuit breaker is open", self.breakers_open.clone());
         registry.register("event_log_partitions", "Partitions of the event log; each one costs locks when the log of an event is read", self.event_log_partitions.clone());
+        registry.register("removed_rows", "Rows removed because of their age; of the event log whole partitions", self.removed_rows.clone());
+        registry.register("retention_lag_seconds", "Time by which the oldest rows that are to be removed have exceeded their retention; 0 if none are left", self.retention_lag.clone());
     }
 
     pub fn count_push(&self, count: PushCount, subscription_id: i64) {
@@ -140,6 +149,15 @@ impl Metrics {
 
     pub fn count_settlement(&self, action: &'static str) {
         self.settlements.get_or_create(&ActionLabel { action }).inc();
+    }
+
+    /// Counts rows of a table that were removed because of their age.
+    pub fn count_removed(&self, table: &'static str, rows: u64) {
+        self.removed_rows.get_or_create(&TableLabel { table }).inc_by(rows);
+    }
+
+    pub fn set_retention_lag(&self, table: &'static str, seconds: f64) {
+        self.retention_lag.get_or_create(&TableLabel { table }).set(seconds);
     }
 
     fn label(&self, subscription_id: i64) -> SubscriptionLabel {

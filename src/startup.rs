@@ -54,6 +54,9 @@ pub enum StartError {
     /// The webhook client could not be created.
     #[error("webhooks cannot be sent: {0}")]
     Webhooks(String),
+    /// Settings contradict each other, or the machine.
+    #[error("{0}")]
+    Settings(String),
     #[error("cannot listen on {address}: {cause}")]
     Bind { address: SocketAddr, cause: std::io::Error },
 }
@@ -72,6 +75,7 @@ pub struct Server {
 impl Server {
     /// Starts everything. Must be called on a multi-threaded runtime.
     pub async fn start(args: &ServeArgs, clock: Clock) -> Result<Self, StartError> {
+        args.retention.settings().check().map_err(StartError::Settings)?;
         // Before the database is initialised: an address in use is the most common mistake.
         let refused = |cause| StartError::Bind { address: args.bind, cause };
         let bound = http::server::bind(args.bind).map_err(refused)?;

@@ -23,6 +23,7 @@ mod ordering;
 mod pgbouncer;
 mod push;
 mod restores;
+mod retention;
 mod schema;
 mod statements;
 mod sweeps;

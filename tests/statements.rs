@@ -69,7 +69,8 @@ async fn every_prepared_statement_survives_new_columns() {
 
 #[test]
 fn every_file_is_used_by_its_name() {
-    let folders = [store(), store().join("connection"), store().join("tables"), store().join("lists")];
+    let folders =
+        [store(), store().join("connection"), store().join("tables"), store().join("lists"), store().join("retention")];
     let code: String = folders.iter().flat_map(|folder| files(folder, "rs").into_values()).collect();
     for name in statements().keys() {
         assert!(code.contains(&format!("statement!(\"{name}\")")), "{name}.sql");

@@ -172,9 +172,37 @@ def waiting_part(waiting):
             f"{stolen} of the processor time.\n\n" + table(["figure", "measured", "target"], body) + "\n")
 
 
-def page(results, soak, push, waiting, peers):
+RETENTION_ROWS = [
+    ("lives per second, nothing removed", "lives_per_second_without", "{:,.0f}", ""),
+    ("lives per second, with removal", "lives_per_second_with", "{:,.0f}", ""),
+    ("the second relative to the first", "ratio", "{:.2f}", "at least 0.8"),
+    ("size of tables and indexes in the second half of the settled time, relative to the first", "growth_when_settled",
+     "{:.2f}", "about 1"),
+    ("furthest behind, in seconds", "worst_lag_seconds", "{:.1f}", ""),
+    ("longest step", "longest_step_ms", "{:.1f} ms", "below 50 ms"),
+    ("mean step", "mean_step_ms", "{:.1f} ms", ""),
+]
+
+
+def retention_part(retention):
+    """Lists the figures of the removal of events."""
+    if not retention:
+        return ""
+    summary = retention["summary"]
+    body = [[name, "–" if summary[key] is None else form.format(summary[key]), asked or "–"]
+            for name, key, form, asked in RETENTION_ROWS]
+    return (f"\n## Removal of events\n\n`{retention['workload']}` at full speed for {retention['seconds'] / 60:g} minutes, once with "
+            f"events kept for ever and once for {retention['retention_seconds']} seconds, each on a new database. "
+            f"{summary['removed']:,.0f} events were removed. Measured on {retention['date']}; other guests of the host took "
+            f"{retention['steal_percent']} % of the processor time.\n\n" + table(["figure", "measured", "target"], body))
+
+
+def page(results, parts, peers):
     """Returns the whole page."""
     measured = targets.Measured(results)
+    soak = parts["soak"]
+    more = "".join((soak_part(soak), push_part(parts["push"]), waiting_part(parts["waiting"]),
+                    retention_part(parts["retention"])))
     return f"""# Comparison
 
 Written by `bench/report` from `bench/results.json`; do not edit. How it is measured: [README.md](README.md).
@@ -200,7 +228,7 @@ and writes to its event log in the same transaction; the section on each peer de
 {peer_table(measured)}
 ## All other figures
 
-{more_table(measured)}{failures(results)}{soak_part(soak)}{push_part(push)}{waiting_part(waiting)}
+{more_table(measured)}{failures(results)}{more}
 ## Settings and limits of the peers
 
 Common to all: a payload of 120 bytes of JSON, `synchronous_commit=on`, handlers that do nothing.
@@ -213,5 +241,6 @@ make bench        # builds, installs the peers, measures, and writes this page
 make bench-soak   # ten minutes at 800 lives per second
 make bench-push   # events pushed to a receiver, about 3 minutes
 make bench-waiting   # waiting workers compared with polling workers, about 10 minutes
+make bench-retention   # lives at full speed with a retention of one minute, about 25 minutes
 ```
 """

@@ -9,11 +9,13 @@ CREATE TABLE waybill.dead_letters (
     delivery_id          bigint      NOT NULL,
     event_id             bigint      NOT NULL,
     subscription_id      bigint      NOT NULL,
+    lease_id             bigint      NOT NULL DEFAULT 0, -- the last claim of the push: the next one must be higher
     created_at           timestamptz NOT NULL,
     replayed_at          timestamptz,
     reason               text        NOT NULL,
     detail               text,
     actor                text,                  -- who moved it here by hand
+    ordering_key         text        COLLATE "C", -- of the push, which may be another one than that of the event
     event                json        NOT NULL,
     subscription         json        NOT NULL,
     attempts             json        NOT NULL,

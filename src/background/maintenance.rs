@@ -1,13 +1,15 @@
-//! Creates the partitions of the event log ahead of time.
+//! Creates the partitions of the event log ahead of time, and drops the old ones.
 //!
-//! Attaching a partition may take long and must never hold a connection that a request waits for, so
-//! it has a pool of its own (one connection, r2d2) and a plain thread.
+//! Attaching or archiving a partition may take long and must never hold a connection that a request waits
+//! for, so it has a pool of its own (one connection, r2d2) and a plain thread.
 
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::retention::RetentionSettings;
+use super::retention::event_log::drop_old_partitions;
 use super::{Service, report};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -59,19 +61,34 @@ fn check_locks(engine: &Engine, budget: LockBudget) {
 /// Runs the first round before the server accepts requests: a statement that writes to the log while a
 /// partition is attached fails.
 pub(crate) async fn prepare(engine: &Engine) {
-    if let Err(error) = round(engine.clone(), pool(engine)).await {
+    let (round_engine, pool) = (engine.clone(), pool(engine));
+    if let Err(error) = on_thread(move || run_once(&round_engine, &pool)).await {
         report("maintenance", &error);
     }
 }
 
 /// Runs until the server stops.
-pub(crate) async fn run(engine: Engine, shutdown: CancellationToken) {
+pub(crate) async fn run(engine: Engine, settings: RetentionSettings, shutdown: CancellationToken) {
     let pool = pool(&engine);
     let service = Service::every("maintenance", INTERVAL);
-    service.run(engine, shutdown, |engine| round(engine, pool.clone())).await;
+    service
+        .run(engine, shutdown, |engine| {
+            let (pool, settings) = (pool.clone(), settings.clone());
+            async move {
+                let round = move || {
+                    run_once(&engine, &pool)?;
+                    drop_old_partitions(&engine, &pool, &settings)
+                };
+                on_thread(round).await.map(|_| None)
+            }
+        })
+        .await;
 }
 
-async fn round(engine: Engine, pool: r2d2::Pool<BlockingConnections>) -> Result<Option<Duration>, Error> {
-    let round = tokio::task::spawn_blocking(move || run_once(&engine, &pool)).await;
-    round.unwrap_or_else(|panic| Err(Error::Internal(panic.to_string()))).map(|()| None)
+/// Runs work on a thread for blocking work.
+pub(crate) async fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panic| Err(Error::Internal(panic.to_string())))
 }

@@ -34,6 +34,7 @@ use crate::engine::sweep::SweepOutcome;
 use crate::error::Error;
 use crate::webhook::Client;
 use dispatcher::DispatcherSettings;
+use retention::RetentionSettings;
 
 /// Which services run, and how often.
 #[derive(Debug, Clone)]
@@ -46,8 +47,8 @@ pub struct BackgroundSettings {
     pub poll_interval: Duration,
     /// The settings of the dispatcher, or `None` if this server does not push events.
     pub dispatch: Option<DispatcherSettings>,
-    /// The number of days for which dead letters are kept.
-    pub dead_letter_days: u32,
+    /// For how long what has ended is kept.
+    pub retention: RetentionSettings,
 }
 
 /// Starts all services. They end when `shutdown` is cancelled.
@@ -67,7 +68,8 @@ pub fn start(
         tasks.spawn(busy_keys::run(engine.clone(), settings.auto_reset, shutdown.clone()));
         tasks.spawn(operation_runner::run(engine.clone(), shutdown.clone()));
         tasks.spawn(subscription_drainer::run(engine.clone(), shutdown.clone()));
-        tasks.spawn(retention::run(engine.clone(), settings.dead_letter_days, shutdown.clone()));
+        tasks.spawn(retention::run(engine.clone(), settings.retention.clone(), shutdown.clone()));
+        tasks.spawn(retention::events::run(engine.clone(), settings.retention.events, shutdown.clone()));
     }
     tasks.spawn(sighting_recorder::run(engine.clone(), shutdown.clone()));
     tasks.spawn(history_checker::run(engine.clone(), shutdown.clone()));
@@ -81,7 +83,7 @@ pub fn start(
         tasks.spawn(dispatcher::run(engine.clone(), client.clone(), dispatcher, shutdown.clone()));
     }
     tasks.spawn(catch_up::run(engine.clone(), shutdown.clone()));
-    tasks.spawn(maintenance::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(maintenance::run(engine.clone(), settings.retention.clone(), shutdown.clone()));
     tasks.spawn(connection_trimmer::run(engine.clone(), shutdown.clone()));
     tasks.close();
     tasks

@@ -34,6 +34,7 @@ pub mod operation;
 pub(crate) mod path;
 pub(crate) mod raw_entries;
 pub(crate) mod repeat;
+pub mod retention;
 pub(crate) mod retry_after;
 pub mod scope;
 pub(crate) mod seconds;

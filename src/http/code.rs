@@ -132,7 +132,7 @@ codes! {
         "The event or delivery is in a state that does not allow this; `current_status` names the state.",
         "Read it again, and decide by its current state.";
     NotReplayable: 409 "not_replayable" "It cannot be replayed", false, None,
-        "The dead letter was already replayed, its subscription or its delivery was deleted, or its delivery is not finished.",
+        "The dead letter was already replayed, its subscription was deleted, or its delivery is not finished.",
         "Read the dead letter; `detail` says which.";
     TooManySubscriptions: 409 "too_many_subscriptions" "There are too many subscriptions", false, None,
         "The server's limit of subscriptions is reached.",

@@ -9,6 +9,6 @@
 
 pub mod connection;
 pub mod lists;
-pub(crate) mod retention;
+pub mod retention;
 pub mod statement;
 pub mod tables;

@@ -18,6 +18,7 @@ pub(crate) mod process;
 pub(crate) mod receiver;
 pub(crate) mod records;
 mod reply;
+pub(crate) mod retention;
 mod wait;
 pub(crate) mod wire;
 pub(crate) mod work;

@@ -296,11 +296,11 @@ fn the_answers_of_a_batch_wake_a_thread_once() {
         let (callers, receivers) = callers_here(50);
         let mailbox = Mailbox::of_this_thread().unwrap();
         answer_all(callers, (0..50).map(|_| Ok(Claim::new(&undone))).collect());
-        assert_eq!(mailbox.waiting_parcels(), 1, "the answers wait in one parcel");
+        assert_eq!(mailbox.waiting_bundles(), 1, "the answers wait in one bundle");
         for answered in receivers {
             answered.await.unwrap().unwrap().is_received = true;
         }
-        assert_eq!((mailbox.waiting_parcels(), undone.load(Ordering::SeqCst)), (0, 0));
+        assert_eq!((mailbox.waiting_bundles(), undone.load(Ordering::SeqCst)), (0, 0));
     });
 }
 

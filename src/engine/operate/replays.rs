@@ -4,19 +4,23 @@
 //! transaction. The delivery refers to the dead letter, from which the dispatcher reads how to send the
 //! push. The payload is the one of the dead letter, unless an operator edited it. The configuration is
 //! that of the present subscription, or that of the subscription when the push was abandoned.
+//!
+//! The event may have been removed because of its age, and its deliveries with it. A dead letter has a copy of
+//! all that is needed, so they are made again first, as they were when the push was abandoned.
 
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::dead_letter::{ReplayConfig, new_webhook_id};
+use crate::domain::ids::DeliveryId;
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::domain::subscription::SubscriptionSpec;
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 use crate::store::lists::dead_letters::{DeadLetterRow, WholeDeadLetter, find_dead_letters, get_dead_letter};
-use crate::store::tables::dead_letters::{self, ReplayRow, ReplayTerms};
+use crate::store::tables::dead_letters::{self, ReplayRow, ReplayTerms, lock_keys_of_dead_letters, restore_pushes};
 
-use crate::engine::change_set::ChangeSet;
+use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::{Engine, transaction};
 
 /// The parts of a push that a dead letter overrides. Without an override, the event and the subscription
@@ -60,9 +64,8 @@ impl Engine {
         let engine = self.clone();
         self.detached(async move {
             let (letter, applied) = transaction!(engine, |conn| {
-                let delivery_id = find(conn, &scope, id).await?.delivery_id;
-                let mut changes = ChangeSet::load(conn, &scope, &[delivery_id]).await?;
-                changes.find_orphans(conn).await?;
+                let found = find(conn, &scope, id).await?;
+                let mut changes = load_pushes(conn, &scope, &[found]).await?;
                 // A transaction that closes a dead letter holds the lock of its delivery. This one holds it
                 // only now, so the dead letter is read again.
                 let letter = find(conn, &scope, id).await?;
@@ -100,13 +103,37 @@ async fn find(conn: &mut AsyncPgConnection, scope: &Scope, id: i64) -> Result<De
 pub(crate) async fn replay_many(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
-    changes: &mut ChangeSet,
     ids: &[i64],
     order: &ReplayOrder,
-) -> Result<usize, Error> {
-    changes.find_orphans(conn).await?;
+) -> Result<(usize, Applied), Error> {
+    let found = find_dead_letters(conn, scope, ids).await?;
+    let mut changes = load_pushes(conn, scope, &found).await?;
+    // Reads the dead letters again: only now are their deliveries locked.
     let letters = find_dead_letters(conn, scope, ids).await?;
-    Ok(letters.iter().filter(|letter| replay(changes, letter, order, None).is_ok()).count())
+    let replayed = letters.iter().filter(|letter| replay(&mut changes, letter, order, None).is_ok()).count();
+    Ok((replayed, changes.apply(conn).await?))
+}
+
+/// Locks and loads the pushes of dead letters, with their subscriptions. Pushes that were removed are made again.
+async fn load_pushes(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    letters: &[DeadLetterRow],
+) -> Result<ChangeSet, Error> {
+    let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
+    let deliveries: Vec<DeliveryId> = letters.iter().map(|letter| letter.delivery_id).collect();
+    let any_left = lock_keys_of_dead_letters(conn, scope, &ids).await?;
+    if any_left {
+        restore_pushes(conn, scope, &ids).await?;
+    }
+    let mut changes = ChangeSet::load(conn, scope, &deliveries).await?;
+    let is_missing = |letter: &DeadLetterRow| letter.replayed_at.is_none() && changes.get(letter.delivery_id).is_none();
+    if !any_left && letters.iter().any(is_missing) {
+        // Removed a moment ago. The transaction runs again and makes it again.
+        return Err(Error::outage(OutageKind::Conflict, "a push that is to be replayed was just removed"));
+    }
+    changes.find_orphans(conn).await?;
+    Ok(changes)
 }
 
 /// FAILED or CANCELLED → PENDING, for the delivery of a dead letter. The delivery, if it still exists, must
@@ -122,10 +149,10 @@ fn replay(
     if letter.replayed_at.is_some() {
         return Err(refused("it was already replayed"));
     }
-    let Some(loaded) = changes.get(id) else { return Err(refused("its delivery was deleted")) };
-    if loaded.is_orphan {
+    // A push that was removed is made again, unless its subscription was deleted.
+    let Some(loaded) = changes.get(id).filter(|loaded| !loaded.is_orphan) else {
         return Err(refused("its subscription was deleted"));
-    }
+    };
     if !matches!(loaded.delivery.status, Status::Failed | Status::Cancelled) {
         return Err(refused("its delivery is not finished"));
     }

@@ -65,6 +65,11 @@ impl PushBatchLoad {
 }
 
 impl Engine {
+    /// Returns whether workers or publishers use the database or wait for it.
+    pub fn has_busy_workers(&self) -> bool {
+        self.0.batchers.have_workers()
+    }
+
     /// Pauses after a transaction that took `took`, if workers or publishers use the database or wait for it.
     pub async fn yield_to_workers(&self, took: Duration) {
         if self.0.batchers.have_workers() {

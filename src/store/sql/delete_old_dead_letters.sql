@@ -1,6 +1,6 @@
--- :now timestamptz, :days int, :max_rows bigint
+-- :now timestamptz, :seconds double precision, :max_rows bigint
 --
--- Deletes up to :max_rows dead letters that are older than :days days, the oldest first. A dead letter that
+-- Deletes up to :max_rows dead letters that are older than :seconds seconds, the oldest first. A dead letter that
 -- is being replayed is kept until its push has ended.
 DELETE FROM waybill.dead_letters
 WHERE (namespace_id, id) IN (
@@ -12,7 +12,7 @@ WHERE (namespace_id, id) IN (
           AND status IN ('PENDING', 'PROCESSING')
         OFFSET 0
     ) d ON true
-    WHERE l.created_at < coalesce(:now, now()) - make_interval(hours => 24 * :days)
+    WHERE l.created_at < coalesce(:now, now()) - make_interval(secs => :seconds)
       AND d.is_open IS NULL
     ORDER BY l.created_at
     LIMIT :max_rows

@@ -2,23 +2,26 @@
 --
 -- Stores abandoned pushes as dead letters, each with a snapshot of its event, its subscription and its
 -- attempts, as this transaction sees them. The snapshot of a replayed push has the payload and the settings
--- with which it was sent.
+-- with which it was sent. restore_pushes.sql makes the event and the push again from the snapshot.
 --
 -- Attempts are looked up by delivery, in an index of pushes only: the index by event would return the
 -- entries of all pushes of the event. Partitions more than a day older than the event are not searched. The
 -- day of margin is for a database whose clock was set back.
 INSERT INTO waybill.dead_letters
        (namespace_id, delivery_id, event_id, subscription_id, subscription_version, reason, detail, actor,
-        event, subscription, attempts, created_at)
+        event, subscription, attempts, lease_id, ordering_key, created_at)
 SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, coalesce(r.subscription_version, s.version),
        t.reason, d.last_error, t.actor,
        json_build_object(
-           'id', e.id, 'title', e.title, 'event_type', e.event_type, 'tags', e.tags,
-           'labels', coalesce(e.labels, '{}'), 'payload', coalesce(r.payload, e.payload), 'ordering_key', e.ordering_key,
+           'id', e.id, 'title', e.title, 'description', e.description, 'event_type', e.event_type, 'tags', e.tags,
+           'labels', coalesce(e.labels, '{}'), 'payload', coalesce(r.payload, e.payload), 'priority', e.priority,
+           'max_retries', e.max_retries, 'backoff', e.backoff, 'ordering_key', e.ordering_key,
            'correlation_id', e.correlation_id, 'traceparent', e.traceparent,
+           'run_at', to_char(e.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+           'expires_at', to_char(e.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
            'created_at', to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
        coalesce(r.subscription, s.spec),
-       a.attempts,
+       a.attempts, d.lease_id, d.ordering_key,
        coalesce(:now, now())
 FROM unnest(:delivery_ids, :reasons, :actors) AS t(delivery_id, reason, actor)
 CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE namespace_id = :namespace_id AND id = t.delivery_id OFFSET 0) d

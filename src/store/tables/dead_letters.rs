@@ -12,6 +12,7 @@ use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::JsonColumn;
+use crate::store::tables::events::LARGE_PAYLOAD;
 
 /// A push that has just been abandoned.
 #[derive(Debug, Clone)]
@@ -85,6 +86,35 @@ pub async fn revive_dead_letters(conn: &mut AsyncPgConnection, scope: &Scope, re
         .bind::<Array<Nullable<Text>>, _>(terms().map(|t| t.map(|t| t.config.as_str())).collect::<Vec<_>>())
         .bind::<Array<Nullable<Json>>, _>(terms().map(|t| t.and_then(payload)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(terms().map(|t| t?.webhook_id.as_deref()).collect::<Vec<_>>())
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+/// Locks the ordering keys of dead letters until the transaction ends. Returns whether the delivery of any of them was
+/// removed.
+pub async fn lock_keys_of_dead_letters(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[i64]) -> QueryResult<bool> {
+    #[derive(QueryableByName)]
+    struct Locked {
+        #[diesel(sql_type = BigInt)]
+        left_over: i64,
+    }
+    let query = statement!("lock_keys_of_dead_letters").query().bind::<Integer, _>(scope.namespace);
+    let locked: Locked = query.bind::<Array<BigInt>, _>(ids).cached().get_result(conn).await?;
+    Ok(locked.left_over > 0)
+}
+
+/// Makes the pushes of open dead letters again whose deliveries were removed, and their events. The caller holds the
+/// locks of their ordering keys, and replays them in the same transaction.
+pub async fn restore_pushes(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[i64]) -> QueryResult<()> {
+    statement!("lock_removal").query().bind::<Integer, _>(scope.namespace).cached().execute(conn).await?;
+    statement!("restore_pushes")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Array<BigInt>, _>(ids)
+        .bind::<Integer, _>(LARGE_PAYLOAD as i32)
         .cached()
         .execute(conn)
         .await

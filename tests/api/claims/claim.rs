@@ -2,8 +2,6 @@
 
 use serde_json::{Value, json};
 
-use waybill::background::retention;
-
 use crate::support::work::{Claim, Naming, W1, W2, ids};
 use crate::support::{App, database, ledger};
 
@@ -179,7 +177,7 @@ async fn keys_are_deleted_after_a_day_however_many_there_are() {
     let remembered = "INSERT INTO waybill.claim_requests (worker_id, idempotency_key, claimed_at)
                       SELECT 'worker:1', n::text, now() - make_interval(hours => n / 150) FROM generate_series(0, 4799) n";
     database::execute(&app.url, remembered).await;
-    retention::run_once(app.engine(), 30).await.expect("a round");
+    app.remove_old().await;
     assert_eq!(app.count("SELECT count(*) FROM waybill.claim_requests").await, 24 * 150);
 }
 

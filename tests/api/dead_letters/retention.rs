@@ -1,14 +1,11 @@
 //! Dead letters are deleted after their retention time.
 
 use serde_json::json;
-use waybill::background::retention;
 
 use crate::support::App;
 use crate::support::receiver::Receiver;
 use crate::support::records::one_attempt;
-
-/// One day, in seconds.
-const DAY: i64 = 24 * 60 * 60;
+use crate::support::retention::DAY;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_deleted_after_their_retention_time() {
@@ -18,7 +15,7 @@ async fn dead_letters_are_deleted_after_their_retention_time() {
     app.advance(5 * DAY);
     let young = app.publish_and_fail(&receiver, "order.paid", json!("young")).await;
     app.advance(26 * DAY);
-    assert_eq!(retention::run_once(app.engine(), 30).await.expect("a round")["dead_letters"], 1);
+    assert_eq!(app.remove_old().await["dead_letters"], 1);
     let left = app.dead_letters("").await;
     assert_eq!((left.len(), &left[0]["event_id"]), (1, &json!(young)));
 }
@@ -34,9 +31,9 @@ async fn a_dead_letter_is_kept_while_its_replay_is_in_progress() {
     let letter = app.open_dead_letter(event).await;
     app.replay(&letter["id"], json!({"payload": "edited"})).await.expect(200);
     app.advance(31 * DAY);
-    assert_eq!(retention::run_once(app.engine(), 30).await.expect("a round")["dead_letters"], 0);
+    assert_eq!(app.remove_old().await["dead_letters"], 0);
     app.patch(&path, &json!({"is_active": true})).await.expect(200);
     app.until_delivery(app.only_delivery(event).await, "COMPLETED").await;
     assert_eq!(receiver.so_far()[1].text(), r#""edited""#);
-    assert_eq!(retention::run_once(app.engine(), 30).await.expect("a round")["dead_letters"], 1);
+    assert_eq!(app.remove_old().await["dead_letters"], 1);
 }

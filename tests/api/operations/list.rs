@@ -1,7 +1,6 @@
 //! `GET /operations`, `GET /operations/{id}`, `POST /operations/{id}/cancel`, and for how long they are kept.
 
 use serde_json::{Value, json};
-use waybill::background::retention;
 
 use super::{assert_counts, lines, waiting};
 use crate::support::App;
@@ -131,8 +130,8 @@ async fn operations_are_deleted_thirty_days_after_their_end() {
     app.run_steps().await;
     assert_eq!(app.operation(&over).await["status"], "COMPLETED");
     app.advance(30 * DAY);
-    assert_eq!(retention::run_once(app.engine(), 1).await.expect("a round")["operations"], 0);
+    assert_eq!(app.remove_old().await["operations"], 0);
     app.advance(1);
-    assert_eq!(retention::run_once(app.engine(), 1).await.expect("a round")["operations"], 1);
+    assert_eq!(app.remove_old().await["operations"], 1);
     assert_eq!(list(&app, "").await, ids(&[slow]));
 }

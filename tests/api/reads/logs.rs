@@ -193,7 +193,8 @@ async fn the_log_spans_several_days() {
 #[tokio::test(flavor = "multi_thread")]
 async fn this_week_has_its_partition_before_the_first_request() {
     let app = App::start().await;
-    let this_week = "to_regclass('waybill.event_log_' || to_char(date_trunc('week', now() AT TIME ZONE 'UTC'), 'YYYYMMDD'))";
+    let this_week =
+        "to_regclass('waybill.event_log_' || to_char(date_trunc('week', now() AT TIME ZONE 'UTC'), 'YYYYMMDD'))";
     assert_eq!(app.count(&format!("SELECT count({this_week})")).await, 1);
 }
 

@@ -57,6 +57,7 @@ fn check_labels(series: &str) {
         let is_known = match name {
             "subscription" => value == "other" || value.parse::<i64>().is_ok(),
             "action" => value.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'),
+            "table" => value.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
             "le" => value == "+Inf" || value.parse::<f64>().is_ok(),
             _ => false,
         };

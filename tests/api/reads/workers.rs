@@ -4,6 +4,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 use waybill::background::retention;
 
+use crate::support::retention::by_default;
 use crate::support::{App, HeldTable, database};
 
 async fn workers(app: &App) -> Vec<Value> {
@@ -194,7 +195,7 @@ async fn insert_old_workers(app: &App) {
 async fn a_worker_is_deleted_a_week_after_its_last_call() {
     let app = App::with_fixed_clock().await;
     insert_old_workers(&app).await;
-    retention::run_once(app.engine(), 30).await.expect("a round");
+    app.remove_old().await;
     assert_eq!(app.count("SELECT count(*) FROM waybill.workers WHERE worker_id = 'w:6'").await, 1);
     assert_eq!(app.count("SELECT count(*) FROM waybill.workers WHERE worker_id = 'w:8'").await, 0);
 }
@@ -204,7 +205,7 @@ async fn a_locked_table_does_not_keep_the_others_from_being_cleaned_up() {
     let app = App::with_fixed_clock().await;
     insert_old_workers(&app).await;
     let held = HeldTable::lock(&app.url, "waybill.claim_requests").await;
-    retention::run_once(app.engine(), 30).await.expect_err("the table is locked");
+    retention::run_once(app.engine(), &by_default()).await.expect_err("the table is locked");
     held.unlock().await;
     assert_eq!(app.count("SELECT count(*) FROM waybill.workers WHERE worker_id = 'w:8'").await, 0);
 }

@@ -4,10 +4,9 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::ids::DeliveryId;
 use crate::error::Error;
-use crate::store::lists::dead_letters::find_dead_letters;
 use crate::store::tables::operations::Progress;
 
-use crate::engine::change_set::{Applied, ChangeSet};
+use crate::engine::change_set::Applied;
 use crate::engine::operate::load;
 use crate::engine::operate::operations::step::{First, Step};
 use crate::engine::operate::operator_actions::OperatorAction;
@@ -41,12 +40,7 @@ pub(super) async fn replay_dead_letters(
 ) -> Result<(Progress, Applied), Error> {
     let found = step.find(conn).await?;
     *first = First::of(&found.ids);
-    let letters = find_dead_letters(conn, &step.scope, &found.ids).await?;
-    let deliveries: Vec<DeliveryId> = letters.iter().map(|letter| letter.delivery_id).collect();
-    let mut changes = ChangeSet::load(conn, &step.scope, &deliveries).await?;
-    // Reads the dead letters again: only now are their deliveries locked.
-    let replayed = replay_many(conn, &step.scope, &mut changes, &found.ids, order).await?;
-    let applied = changes.apply(conn).await?;
+    let (replayed, applied) = replay_many(conn, &step.scope, &found.ids, order).await?;
     Ok((counted(step.progress_to(found.next), found.ids.len(), replayed), applied))
 }
 

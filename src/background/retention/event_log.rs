@@ -1,0 +1,76 @@
+//! Drops the weeks of the event log that are older than its retention.
+//!
+//! A partition is detached, which needs the lock of the event log for a moment, archived if there is a folder for
+//! that, and dropped. Each step is done only after the one before it: a server that dies in between leaves the
+//! table, the file or both, and the next round goes on from there.
+
+use crate::background::maintenance::{on_thread, pool};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::connection::blocking::{BlockingConnection, BlockingConnections};
+use crate::store::retention::log::{
+    OldLogPartition, detach_log_partition, drop_log_partition, find_old_log_partitions, measure_log_partition,
+    move_old_log_lines, read_log_lines,
+};
+
+use super::RetentionSettings;
+use super::archive::Archive;
+
+/// The number of blocks that are read at once: about 10,000 entries.
+const BLOCKS_PER_READ: i64 = 128;
+
+const TABLE: &str = "event_log";
+
+/// Drops all old weeks. Returns their number.
+pub async fn run_once(engine: &Engine, settings: &RetentionSettings) -> Result<usize, Error> {
+    let (engine, settings, pool) = (engine.clone(), settings.clone(), pool(engine));
+    on_thread(move || drop_old_partitions(&engine, &pool, &settings)).await
+}
+
+/// Drops all old weeks. Blocks the thread.
+pub(crate) fn drop_old_partitions(
+    engine: &Engine,
+    pool: &r2d2::Pool<BlockingConnections>,
+    settings: &RetentionSettings,
+) -> Result<usize, Error> {
+    let Some(age) = settings.log.length() else { return Ok(0) };
+    let mut conn = pool.get().map_err(|error| Error::unavailable(error.to_string()))?;
+    while move_old_log_lines(&mut conn, engine.now(), age.as_secs_f64())? {}
+    let old = find_old_log_partitions(&mut conn, engine.now(), age.as_secs_f64())?;
+    for partition in &old {
+        engine.metrics().set_retention_lag(TABLE, partition.lag_seconds);
+        remove(&mut conn, partition, settings)?;
+        engine.metrics().count_removed(TABLE, 1);
+        log::info!(partition = partition.name.as_str(); "a week of the event log was dropped");
+    }
+    engine.metrics().set_retention_lag(TABLE, 0.0);
+    Ok(old.len())
+}
+
+fn remove(
+    conn: &mut BlockingConnection,
+    partition: &OldLogPartition,
+    settings: &RetentionSettings,
+) -> Result<(), Error> {
+    if partition.is_attached {
+        detach_log_partition(conn, &partition.name)?;
+    }
+    if let Some(dir) = &settings.archive_dir {
+        let failed = |error: std::io::Error| Error::Internal(format!("{}: {error}", dir.display()));
+        let archive = Archive::begin(dir, &partition.name).map_err(failed)?;
+        let (archive, lines) = copy(conn, &partition.name, archive)?;
+        let file = archive.finish(lines).map_err(failed)?;
+        log::info!(lines, file = file.display().to_string(); "a week of the event log was archived");
+    }
+    Ok(drop_log_partition(conn, &partition.name)?)
+}
+
+/// Copies a detached partition. Returns the number of its entries.
+fn copy(conn: &mut BlockingConnection, name: &str, mut archive: Archive) -> Result<(Archive, u64), Error> {
+    let size = measure_log_partition(conn, name)?;
+    for begin in (0..size.blocks).step_by(BLOCKS_PER_READ as usize) {
+        let lines = read_log_lines(conn, name, begin, begin + BLOCKS_PER_READ)?;
+        archive.add(&lines).map_err(|error| Error::Internal(format!("the archive of {name}: {error}")))?;
+    }
+    Ok((archive, size.lines as u64))
+}

@@ -1,0 +1,125 @@
+//! How large the steps of a removal are, and how long it pauses between them.
+//!
+//! A step must be short, because it holds locks. A step that removes nothing is work for nothing, and a step at
+//! full load takes time from workers. But removal that is too slow lets tables grow without end. So steps are
+//! sized by the time that they take, a search that finds little pauses for long, and workers have the right of
+//! way only while removal keeps up.
+
+use std::time::Duration;
+
+use crate::store::retention::events::RemovedEvents;
+
+/// The time that a step should take. Locks are held for at most 50 ms.
+const STEP_TIME: Duration = Duration::from_millis(20);
+
+/// The number of rows of the first, the smallest and the largest step.
+const FIRST_ROWS: i64 = 100;
+const MIN_ROWS: i64 = 10;
+const MAX_ROWS: i64 = 1_000;
+
+/// A search that finds nothing pauses for this many times as long as a step took.
+const SEARCH_PAUSE_FACTOR: u32 = 50;
+
+/// While workers need the database, removal pauses for this many times as long as a step took.
+const YIELD_FACTOR: f64 = 6.0;
+
+/// The lag at which removal does not yield any longer.
+const MAX_LAG_SECONDS: f64 = 10.0;
+
+/// The maximum length of a pause for workers.
+const MAX_YIELD: Duration = Duration::from_millis(200);
+
+/// The number of rows of the next step.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StepRows(pub i64);
+
+impl Default for StepRows {
+    fn default() -> Self {
+        StepRows(FIRST_ROWS)
+    }
+}
+
+impl StepRows {
+    /// Adapts to a step that has removed `removed` rows in `took`. A step that removed few says nothing about
+    /// the time that it takes to remove many.
+    pub(super) fn adapt(&mut self, removed: i64, took: Duration) {
+        if took > STEP_TIME {
+            self.0 = (self.0 / 2).max(MIN_ROWS);
+        } else if took < STEP_TIME / 2 && removed * 2 >= self.0 {
+            self.0 = (self.0 * 2).min(MAX_ROWS);
+        }
+    }
+}
+
+/// Returns the pause of a search after a step: the longer, the fewer of the visited events it removed.
+pub(super) fn pause_of_search(removed: &RemovedEvents, took: Duration) -> Duration {
+    if removed.visited == 0 {
+        return Duration::ZERO;
+    }
+    let waste = 1.0 - removed.events as f64 / removed.visited as f64;
+    (took * SEARCH_PAUSE_FACTOR).mul_f64(waste)
+}
+
+/// Returns the pause for workers after a step. It is shorter while removal lags behind.
+pub(super) fn pause_for_workers(lag_seconds: f64, took: Duration) -> Duration {
+    let patience = (1.0 - lag_seconds / MAX_LAG_SECONDS).clamp(0.0, 1.0);
+    took.mul_f64(YIELD_FACTOR * patience).min(MAX_YIELD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(2);
+
+    fn step(visited: i64, events: i64) -> RemovedEvents {
+        RemovedEvents {
+            is_ours: true,
+            visited,
+            events,
+            pushes: 0,
+            tags: 0,
+            last_id: None,
+            large_event_id: None,
+            has_more: true,
+            lag_seconds: None,
+        }
+    }
+
+    #[test]
+    fn steps_grow_while_they_are_short_and_shrink_when_they_are_long() {
+        let mut rows = StepRows::default();
+        for _ in 0..10 {
+            let removed = rows.0;
+            rows.adapt(removed, SHORT);
+        }
+        assert_eq!(rows.0, MAX_ROWS);
+        for _ in 0..10 {
+            rows.adapt(0, STEP_TIME * 2);
+        }
+        assert_eq!(rows.0, MIN_ROWS);
+    }
+
+    #[test]
+    fn a_step_that_removed_little_does_not_make_the_next_one_larger() {
+        let mut rows = StepRows::default();
+        rows.adapt(FIRST_ROWS / 2 - 1, SHORT);
+        assert_eq!(rows.0, FIRST_ROWS);
+    }
+
+    #[test]
+    fn a_search_pauses_in_proportion_to_what_it_read_for_nothing() {
+        assert_eq!(pause_of_search(&step(100, 100), SHORT), Duration::ZERO);
+        assert_eq!(pause_of_search(&step(100, 0), SHORT), SHORT * SEARCH_PAUSE_FACTOR);
+        assert_eq!(pause_of_search(&step(100, 50), SHORT), SHORT * SEARCH_PAUSE_FACTOR / 2);
+        assert_eq!(pause_of_search(&step(0, 0), SHORT), Duration::ZERO);
+    }
+
+    #[test]
+    fn removal_yields_to_workers_only_while_it_keeps_up() {
+        assert_eq!(pause_for_workers(0.0, SHORT), SHORT * 6);
+        assert_eq!(pause_for_workers(MAX_LAG_SECONDS / 2.0, SHORT), SHORT * 3);
+        assert_eq!(pause_for_workers(MAX_LAG_SECONDS * 9.0, SHORT), Duration::ZERO);
+        assert_eq!(pause_for_workers(0.0, Duration::from_secs(1)), MAX_YIELD);
+    }
+}

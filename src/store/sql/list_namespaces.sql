@@ -1,0 +1,2 @@
+-- Returns the namespaces.
+SELECT id FROM waybill.namespaces ORDER BY id

@@ -1,0 +1,70 @@
+//! What claims cost while a million events are removed, in buffers.
+
+use waybill::background::retention::events::run_once;
+use waybill::domain::retention::Retention;
+use waybill::store::tables::claims::{ClaimQuery, claim_deliveries};
+
+use super::old_events;
+use crate::support::{App, database};
+
+/// The number of buffers by which the medians may differ: a page more at the end of the log, a level of an index
+/// that has become lower. A claim of ten events takes about 220.
+const MOST_DIFFERENCE: i64 = 15;
+
+/// Claims ten events of the tag `mine` and rolls back. Returns the buffers that were read.
+async fn cost_of_claim(app: &App) -> i64 {
+    let query = ClaimQuery {
+        scope: app.engine().scope(),
+        queues: &["t:mine".to_owned()],
+        from: &[(i16::MIN, 0)],
+        windows: &[10],
+        worker_ids: &["w:1"; 10],
+        lease_seconds: &[60.0; 10],
+        queue_leases: None,
+        subscriptions: None,
+        max_bytes: i64::MAX,
+    };
+    let (claimed, buffers) = app.buffers_of(async |conn| claim_deliveries(conn, &query).await).await;
+    assert_eq!(claimed.events.len(), 10);
+    buffers
+}
+
+/// Returns the median: the first claim on a connection also reads the catalog entries of its tables.
+fn median(mut costs: Vec<i64>) -> i64 {
+    costs.sort_unstable();
+    costs[costs.len() / 2]
+}
+
+async fn median_cost(app: &App) -> i64 {
+    let mut costs = Vec::new();
+    for _ in 0..9 {
+        costs.push(cost_of_claim(app).await);
+    }
+    median(costs)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_costs_the_same_before_during_and_after_a_million_events_are_removed() {
+    let app = App::with_fixed_clock().await;
+    for _ in 0..4 {
+        database::execute(&app.url, &old_events(250_000)).await;
+    }
+    for _ in 0..20 {
+        app.publish_tagged("mine").await;
+    }
+    let before = median_cost(&app).await;
+    let engine = app.engine().clone();
+    let removal = tokio::spawn(async move { run_once(&engine, Retention::Seconds(3_600)).await.expect("a round") });
+    let mut during = Vec::new();
+    while !removal.is_finished() {
+        during.push(cost_of_claim(&app).await);
+    }
+    assert_eq!(removal.await.expect("no panic")["events"], 1_000_000);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 20);
+    assert!(during.len() > 20, "claims went on");
+    let (during, after) = (median(during), median_cost(&app).await);
+    println!("before {before}, during {during}, after {after}");
+    for cost in [during, after] {
+        assert!((cost - before).abs() <= MOST_DIFFERENCE, "{cost} buffers, {before} before");
+    }
+}

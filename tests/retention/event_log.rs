@@ -1,0 +1,150 @@
+//! Old weeks of the event log are dropped as a whole, and archived before if there is a folder for that.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use diesel_async::SimpleAsyncConnection;
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+use waybill::background::retention::RetentionSettings;
+use waybill::background::retention::event_log::run_once;
+
+use super::publish_completed;
+use crate::support::retention::{DAY, by_default};
+use crate::support::{App, database};
+
+const WEEKS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'waybill.event_log'::regclass";
+
+async fn trail(app: &App, id: i64) -> Vec<Value> {
+    app.get(&format!("/logs?event_id={id}")).await.expect(200).json()["logs"].as_array().expect("logs").clone()
+}
+
+/// Returns the name of the table that has the log of an event.
+async fn week_of(app: &App, id: i64) -> String {
+    let sql = format!(
+        "SELECT right(tableoid::regclass::text, 8)::bigint FROM waybill.event_log WHERE event_id = {id} LIMIT 1"
+    );
+    format!("event_log_{}", app.count(&sql).await)
+}
+
+fn archiving(dir: &Path) -> RetentionSettings {
+    RetentionSettings { archive_dir: Some(dir.to_owned()), ..by_default() }
+}
+
+fn read_archive(dir: &Path, week: &str) -> Vec<Value> {
+    let file = File::open(dir.join(format!("{week}.ndjson.gz"))).expect("the archive");
+    let lines = BufReader::new(GzDecoder::new(file)).lines();
+    lines.map(|line| serde_json::from_str(&line.expect("text")).expect("an object")).collect()
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    fs::read_dir(dir)
+        .expect("a folder")
+        .map(|file| file.expect("a file").file_name().to_string_lossy().into())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_week_of_the_log_is_dropped_when_all_of_it_is_older_than_the_retention() {
+    let app = App::with_fixed_clock().await;
+    let id = publish_completed(&app, "a").await;
+    let weeks = app.count(WEEKS).await;
+    app.advance(90 * DAY);
+    assert_eq!(run_once(app.engine(), &by_default()).await.expect("a round"), 0, "the week was not over");
+    assert_eq!(trail(&app, id).await.len(), 2);
+    app.advance(7 * DAY);
+    assert_eq!(run_once(app.engine(), &by_default()).await.expect("a round"), 1);
+    assert_eq!(app.count(WEEKS).await, weeks - 1);
+    assert!(trail(&app, id).await.is_empty());
+    let metrics = app.get("/metrics").await.expect(200).text;
+    assert!(metrics.contains("waybill_removed_rows_total{table=\"event_log\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("waybill_retention_lag_seconds{table=\"event_log\"} 0.0\n"), "{metrics}");
+    publish_completed(&app, "a").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_of_a_week_that_nobody_prepared_leave_too() {
+    let app = App::with_fixed_clock().await;
+    app.advance(30 * DAY);
+    let (id, dir) = (publish_completed(&app, "a").await, tempfile::tempdir().expect("a folder"));
+    assert_eq!(app.count("SELECT count(*) FROM waybill.event_log_default").await, 2);
+    app.advance(97 * DAY);
+    run_once(app.engine(), &archiving(dir.path())).await.expect("a round");
+    assert!(trail(&app, id).await.is_empty());
+    let archived: usize = files(dir.path()).iter().map(|name| read_archive(dir.path(), &name[..18]).len()).sum();
+    assert_eq!(archived, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_has_every_entry_of_its_week_and_can_be_read_back() {
+    let (app, dir) = (App::with_fixed_clock().await, tempfile::tempdir().expect("a folder"));
+    let id = publish_completed(&app, "a").await;
+    let (week, before) = (week_of(&app, id).await, trail(&app, id).await);
+    let many = "INSERT INTO waybill.event_log (event_id, lease_id, attempt, action, worker_id, error_message)
+                SELECT n, n, 1, 'FAILED', 'w:' || n, repeat('é\"' || chr(10), 20) FROM generate_series(1000, 30999) n";
+    database::execute(&app.url, many).await;
+    app.advance(98 * DAY);
+    assert_eq!(run_once(app.engine(), &archiving(dir.path())).await.expect("a round"), 1);
+    assert_eq!(files(dir.path()), [format!("{week}.ndjson.gz")]);
+    let lines = read_archive(dir.path(), &week);
+    assert_eq!(lines.len(), 30_002);
+    let ids: BTreeSet<i64> = lines.iter().map(|line| line["id"].as_i64().expect("an id")).collect();
+    assert_eq!(ids.len(), 30_002, "each once");
+    for (line, shown) in lines.iter().filter(|line| line["event_id"] == id).zip(&before) {
+        for field in ["id", "event_id", "action", "worker_id", "attempt", "lease_id"] {
+            assert_eq!(line[field], shown[field], "{field}");
+        }
+    }
+    assert_eq!(lines[30_001]["error_message"], json!("é\"\n".repeat(20)));
+    assert_eq!(app.count(&format!("SELECT count(*) FROM pg_class WHERE relname = '{week}'")).await, 0);
+}
+
+/// A server that is killed leaves a part of a file, a detached table, or a table that is already archived.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_goes_on_where_a_killed_server_stopped() {
+    let (app, dir) = (App::with_fixed_clock().await, tempfile::tempdir().expect("a folder"));
+    let id = publish_completed(&app, "a").await;
+    let week = week_of(&app, id).await;
+    app.advance(98 * DAY);
+    database::execute(&app.url, &format!("ALTER TABLE waybill.event_log DETACH PARTITION waybill.{week}")).await;
+    fs::write(dir.path().join(format!(".{week}.4711-0badcafe.part")), "half of a fi").expect("a file");
+    fs::write(dir.path().join(format!("{week}.ndjson.gz")), "archived once, and not dropped").expect("a file");
+    assert_eq!(run_once(app.engine(), &archiving(dir.path())).await.expect("a round"), 1);
+    assert_eq!(files(dir.path()), [format!("{week}.ndjson.gz")]);
+    assert_eq!(read_archive(dir.path(), &week).len(), 2);
+    assert_eq!(app.count(&format!("SELECT count(*) FROM pg_class WHERE relname = '{week}'")).await, 0);
+    assert_eq!(run_once(app.engine(), &archiving(dir.path())).await.expect("a round"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_week_that_cannot_be_archived_is_not_dropped() {
+    let (app, dir) = (App::with_fixed_clock().await, tempfile::tempdir().expect("a folder"));
+    let id = publish_completed(&app, "a").await;
+    let week = week_of(&app, id).await;
+    app.advance(98 * DAY);
+    let missing = archiving(&dir.path().join("missing"));
+    for _ in 0..2 {
+        run_once(app.engine(), &missing).await.expect_err("there is no folder");
+        assert_eq!(app.count(&format!("SELECT count(*) FROM waybill.{week}")).await, 2);
+    }
+    let metrics = app.get("/metrics").await.expect(200).text;
+    assert!(!metrics.contains("waybill_retention_lag_seconds{table=\"event_log\"} 0.0\n"), "{metrics}");
+    assert_eq!(run_once(app.engine(), &archiving(dir.path())).await.expect("a round"), 1);
+    assert_eq!(read_archive(dir.path(), &week).len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_in_use_is_not_waited_for() {
+    let app = App::with_fixed_clock().await;
+    let id = publish_completed(&app, "a").await;
+    app.advance(98 * DAY);
+    let mut reader = database::connection(&app.url).await;
+    reader.batch_execute("BEGIN; SELECT count(*) FROM waybill.event_log").await.expect("a long read");
+    run_once(app.engine(), &by_default()).await.expect_err("the log is in use");
+    assert_eq!(trail(&app, id).await.len(), 2, "nothing has changed");
+    publish_completed(&app, "b").await;
+    reader.batch_execute("COMMIT").await.expect("its end");
+    assert_eq!(run_once(app.engine(), &by_default()).await.expect("a round"), 1);
+}
