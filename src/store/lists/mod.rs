@@ -2,6 +2,9 @@
 
 pub mod candidates;
 pub mod dead_letters;
+mod event_search;
+mod event_sources;
+mod event_times;
 pub mod events;
 pub(crate) mod filtered_query;
 pub(crate) mod gauges;
