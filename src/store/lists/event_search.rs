@@ -8,6 +8,8 @@
 //! The look-ups have `OFFSET 0`, which keeps the planner from reversing the join, whatever its statistics
 //! say. In a reversed join nothing would bound the search.
 
+use std::cmp::Reverse;
+
 use diesel::QueryResult;
 use diesel::deserialize::{self, QueryableByName};
 use diesel::pg::Pg;
@@ -17,9 +19,10 @@ use diesel_async::AsyncPgConnection;
 
 use crate::domain::ids::EventId;
 use crate::domain::status::Status;
-use crate::store::lists::event_sources::{Source, Span};
+use crate::store::lists::event_sources::Source;
 use crate::store::lists::events::{EventFilter, listed_columns};
 use crate::store::lists::filtered_query::FilteredQuery;
+use crate::store::lists::spans::{Examined, Span};
 use crate::store::tables::event_columns::EventRow;
 
 /// A search for the events that match a filter.
@@ -29,14 +32,11 @@ pub(super) struct EventSearch<'a> {
     pub source: Source,
 }
 
-/// What a step has read of its source.
-#[derive(Debug, Clone, Copy, Default, QueryableByName)]
-pub(super) struct Examined {
-    /// The number of ids. If there are fewer than requested, the source has ended.
-    #[diesel(sql_type = BigInt)]
-    pub ids: i64,
-    #[diesel(sql_type = Nullable<BigInt>)]
-    pub last_id: Option<i64>,
+/// How selective a source is. Greater is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Selectivity {
+    Reaches(i64),
+    Ends(Reverse<i64>),
 }
 
 /// The number of matches in a step.
@@ -65,10 +65,23 @@ impl QueryableByName<Pg> for ReadRow {
 }
 
 impl EventSearch<'_> {
-    /// Returns the number of ids that a source has in a span, up to `limit`, and the last of them.
-    pub(super) async fn probe(&self, conn: &mut AsyncPgConnection, span: &Span, limit: i64) -> QueryResult<Examined> {
-        let statement = self.found(span, limit).sql("SELECT ids, last_id FROM examined");
-        Ok(statement.load_all(conn).await?.pop().unwrap_or_default())
+    /// Returns how selective the source is in a span, judged by its first `limit` ids. A source that has fewer
+    /// is better the fewer of them hold. One that has more is better the farther its ids lie apart.
+    pub(super) async fn selectivity(
+        &self,
+        conn: &mut AsyncPgConnection,
+        span: &Span,
+        limit: i64,
+    ) -> QueryResult<Selectivity> {
+        let holding = "(SELECT count(*) FROM found WHERE holds) AS matched, NULL::bigint AS last_match";
+        let statement = self.found(span, limit).sql(&format!("SELECT ids, last_id, {holding} FROM examined"));
+        let rows: Vec<Matches> = statement.load_all(conn).await?;
+        let Matches { examined, matched, .. } = rows.into_iter().next().ok_or(diesel::result::Error::NotFound)?;
+        let distance = examined.last_id.map_or(0, |last| if span.descending { -last } else { last });
+        Ok(match examined.ids < limit {
+            true => Selectivity::Ends(Reverse(matched)),
+            false => Selectivity::Reaches(distance),
+        })
     }
 
     /// Reads the next `ids` ids of the source and returns the first `limit` matching events.
@@ -104,7 +117,7 @@ impl EventSearch<'_> {
         // The log has completions of events that were removed.
         let needs_event = remaining.is_about_the_event() || self.source == Source::Completed;
         let lookups = self.lookups(span, needs_event, remaining.is_about_the_work());
-        let (direction, last) = (span.direction(), last(span));
+        let (direction, last) = (span.direction(), span.last());
         let statement = self.found(span, ids).sql(&format!(
             "SELECT ids, last_id, matched, last_match FROM examined CROSS JOIN \
              (SELECT count(*) AS matched, {last}(id) AS last_match FROM (SELECT c.id FROM {lookups}"
@@ -120,7 +133,7 @@ impl EventSearch<'_> {
         let begin = FilteredQuery::new("WITH found AS MATERIALIZED (");
         self.source.read(begin, self.filter, span, ids).sql(&format!(
             "), examined AS MATERIALIZED (SELECT count(*) AS ids, {}(id) AS last_id FROM found) ",
-            last(span)
+            span.last()
         ))
     }
 
@@ -147,11 +160,6 @@ impl EventSearch<'_> {
         };
         format!("(SELECT id FROM found WHERE holds ORDER BY id {direction} OFFSET 0) c{joined} WHERE true")
     }
-}
-
-/// Returns the aggregate function that finds the last id of a span.
-fn last(span: &Span) -> &'static str {
-    if span.descending { "min" } else { "max" }
 }
 
 /// Appends the conditions of a filter.

@@ -5,44 +5,16 @@
 //! row tells), but never misses one.
 //!
 //! Every part of a source is one index, read as a range of `(column, id)` and ordered by both columns:
-//! with `column = value` and an order by id, the planner might walk all ids in search of these rows. The
-//! bounds are parameters, since a planner that knew them would trust its statistics of ids, which are
-//! older than the newest ids.
+//! with `column = value` and an order by id, the planner might walk all ids in search of these rows.
 
 use diesel::sql_types::{Array, BigInt, Nullable, Text, Timestamptz};
 
-use crate::domain::ids::NamespaceId;
 use crate::domain::status::Status;
 use crate::store::lists::events::EventFilter;
 use crate::store::lists::filtered_query::FilteredQuery;
+use crate::store::lists::spans::Span;
 
-/// A range of ids, and the direction in which it is read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
-    pub namespace: NamespaceId,
-    /// All ids are higher.
-    pub above: i64,
-    /// All ids are lower.
-    pub below: i64,
-    pub descending: bool,
-}
-
-impl Span {
-    /// Returns the direction of the `ORDER BY` expression.
-    pub(super) fn direction(&self) -> &'static str {
-        if self.descending { "DESC" } else { "ASC" }
-    }
-
-    /// Returns the part behind `position`.
-    pub(super) fn behind(self, position: i64) -> Self {
-        match self.descending {
-            false => Span { above: self.above.max(position), ..self },
-            true => Span { below: self.below.min(position), ..self },
-        }
-    }
-}
-
-/// A source of event ids. `prefer_order` has the reasons for the order.
+/// A source of event ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     CorrelationId(String),
@@ -57,7 +29,7 @@ pub(super) enum Source {
     Tags(Vec<String>),
     /// The log has the completions of pull events, `listed_status` those of other events.
     Completed,
-    /// All events.
+    /// All events, of the time that the filter has.
     All,
 }
 
@@ -94,7 +66,7 @@ impl Source {
     /// Returns the sources that a filter can be served from. Without a better one, that is all events.
     ///
     /// If neither is known to be shorter, an earlier one is preferred: few events share a correlation id
-    /// or an ordering key, and most events are completed.
+    /// or an ordering key, and most events are completed. The time bounds the ids of every source.
     pub(super) fn of(filter: &EventFilter) -> Vec<Self> {
         let status = filter.status.map(|status| match status {
             Status::Pending => Source::Pending,
@@ -113,6 +85,7 @@ impl Source {
             filter.event_type.clone().map(Source::EventType),
             Some(filter.tags.clone()).filter(|tags| !tags.is_empty()).map(Source::Tags),
             completed,
+            (filter.since.is_some() || filter.until.is_some()).then_some(Source::All),
         ];
         let sources: Vec<Source> = sources.into_iter().flatten().collect();
         if sources.is_empty() { vec![Source::All] } else { sources }
@@ -201,7 +174,7 @@ fn ready<'q>(query: FilteredQuery<'q>, span: &Span, limit: i64) -> FilteredQuery
              SELECT delivery_id AS id, lag(delivery_id) OVER (ORDER BY delivery_id {direction}) AS previous \
              FROM waybill.ready WHERE namespace_id = {namespace} AND queue >= 't:'"
     ));
-    between(query, "delivery_id", span).sql(&format!(") entries WHERE previous IS DISTINCT FROM id LIMIT {limit})"))
+    span.limit(query, "delivery_id").sql(&format!(") entries WHERE previous IS DISTINCT FROM id LIMIT {limit})"))
 }
 
 /// Appends the events that wait for their time or their turn. The index has held events with an ordering
@@ -212,21 +185,22 @@ fn waiting<'q>(query: FilteredQuery<'q>, span: &Span, limit: i64) -> FilteredQue
         "(SELECT id, status = 'PENDING' AS holds FROM waybill.deliveries WHERE namespace_id = {namespace} \
          AND subscription_id IS NULL AND (due_at IS NOT NULL OR order_seq IS NOT NULL)"
     ));
-    between(query, "id", span).sql(&format!(" ORDER BY id {direction} LIMIT {limit})"))
+    span.limit(query, "id").sql(&format!(" ORDER BY id {direction} LIMIT {limit})"))
 }
 
 /// Appends the completed events of the log. Log lines outlive events, so the ids begin at the first event
-/// that still exists: however many were removed, they cost one look-up.
+/// that still exists and end at the last one: however many were removed, they cost two look-ups.
 fn completions<'q>(query: FilteredQuery<'q>, span: &Span, limit: i64) -> FilteredQuery<'q> {
     let (namespace, direction) = (span.namespace, span.direction());
-    let from = if span.descending { "<=" } else { ">=" };
-    let query = query.sql(&format!(
+    let mut query = query.sql(&format!(
         "(SELECT event_id AS id, true AS holds FROM waybill.event_log \
-         WHERE namespace_id = {namespace} AND delivery_id IS NULL AND action = 'COMPLETED' \
-         AND event_id {from} (SELECT id FROM waybill.events WHERE namespace_id = {namespace}"
+         WHERE namespace_id = {namespace} AND delivery_id IS NULL AND action = 'COMPLETED'"
     ));
-    let query = between(query, "id", span).sql(&format!(" ORDER BY id {direction} LIMIT 1)"));
-    between(query, "event_id", span).sql(&format!(" ORDER BY event_id {direction} LIMIT {limit})"))
+    for (bound, order) in [(">=", "ASC"), ("<=", "DESC")] {
+        let event = format!(" AND event_id {bound} (SELECT id FROM waybill.events WHERE namespace_id = {namespace}");
+        query = span.limit(query.sql(&event), "id").sql(&format!(" ORDER BY id {order} LIMIT 1)"));
+    }
+    span.limit(query, "event_id").sql(&format!(" ORDER BY event_id {direction} LIMIT {limit})"))
 }
 
 /// Appends the ids of the list of leases. The list has no order by id, so it is read from beginning to
@@ -237,7 +211,7 @@ fn held<'q>(query: FilteredQuery<'q>, span: &Span, limit: i64) -> FilteredQuery<
         "(SELECT DISTINCT watched.id, true AS holds FROM waybill.lease_watch w, unnest(w.delivery_ids) AS watched(id) \
          WHERE w.ctid >= '(0,0)' AND w.namespace_id = {namespace}"
     ));
-    between(query, "watched.id", span).sql(&format!(" ORDER BY watched.id {direction} LIMIT {limit})"))
+    span.limit(query, "watched.id").sql(&format!(" ORDER BY watched.id {direction} LIMIT {limit})"))
 }
 
 /// Appends all events. The time is checked here: the events of a time lie together on disk.
@@ -253,9 +227,5 @@ fn all<'q>(query: FilteredQuery<'q>, filter: &EventFilter, span: &Span, limit: i
             .sql(", 'infinity') AS holds"),
     };
     let query = query.sql(&format!(" FROM waybill.events WHERE namespace_id = {namespace}"));
-    between(query, "id", span).sql(&format!(" ORDER BY id {direction} LIMIT {limit})"))
-}
-
-fn between<'q>(query: FilteredQuery<'q>, id: &str, span: &Span) -> FilteredQuery<'q> {
-    query.and::<BigInt, _>(&format!("{id} >"), span.above).and::<BigInt, _>(&format!("{id} <"), span.below)
+    span.limit(query, "id").sql(&format!(" ORDER BY id {direction} LIMIT {limit})"))
 }

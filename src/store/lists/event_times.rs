@@ -11,10 +11,10 @@ use diesel::sql_types::{BigInt, Timestamptz};
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::scope::Scope;
-use crate::store::lists::event_sources::Span;
 use crate::store::lists::events::EventFilter;
 use crate::store::lists::filtered_query::FilteredQuery;
 use crate::store::lists::pages::IdRow;
+use crate::store::lists::spans::Span;
 
 /// How much later than its `created_at` an event may have got its id. Statements are cancelled sooner. A
 /// database clock that was set back by more can hide events.
@@ -27,7 +27,7 @@ pub(super) async fn span_of_times(
     filter: &EventFilter,
     descending: bool,
 ) -> QueryResult<Span> {
-    let mut span = Span { namespace: scope.namespace, above: 0, below: i64::MAX, descending };
+    let mut span = Span::all(scope.namespace, descending);
     if let Some(since) = filter.since.and_then(|since| since.checked_sub_signed(MARGIN)) {
         span.above = sample(conn, scope, "created_at <", since, "DESC").await?.unwrap_or(span.above);
     }

@@ -17,11 +17,12 @@ use serde::{Deserialize, Serialize};
 use crate::domain::limits;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
-use crate::store::lists::event_search::{EventSearch, Examined};
-use crate::store::lists::event_sources::{Source, Span};
+use crate::store::lists::event_search::EventSearch;
+use crate::store::lists::event_sources::Source;
 use crate::store::lists::event_times::{span_of_times, time_at};
 use crate::store::lists::filtered_query::FilteredQuery;
 use crate::store::lists::pages::Page;
+use crate::store::lists::spans::{Examined, Span};
 use crate::store::tables::event_columns::{EventColumns, EventRow, WorkColumns};
 
 /// A filter for events. Its fields are named as in the API.
@@ -145,41 +146,37 @@ pub(crate) async fn load_events(
 /// The number of ids of each source that are read in order to choose one.
 const PROBE: i64 = 200;
 
-/// Returns the search along the most selective source: the one whose ids end first, or else the one whose
-/// ids lie farthest apart.
+/// Returns the search along the most selective source.
 async fn choose_search<'a>(
     conn: &mut AsyncPgConnection,
     filter: &'a EventFilter,
     span: &Span,
 ) -> QueryResult<EventSearch<'a>> {
-    let mut sources = Source::of(filter).into_iter();
-    let mut best = EventSearch { filter, source: sources.next().unwrap_or(Source::All) };
-    let mut best_probe = None;
-    for source in sources {
-        let probe_of_best = match best_probe {
-            Some(probe) => probe,
-            None => best.probe(conn, span, PROBE).await?,
+    let mut searches = Source::of(filter).into_iter().map(|source| EventSearch { filter, source });
+    let mut best = searches.next().unwrap_or(EventSearch { filter, source: Source::All });
+    let mut best_selectivity = None;
+    for search in searches {
+        let to_beat = match best_selectivity {
+            Some(selectivity) => selectivity,
+            None => best.selectivity(conn, span, PROBE).await?,
         };
-        let other = EventSearch { filter, source };
-        let probe = other.probe(conn, span, PROBE).await?;
-        let is_better = selectivity(&probe, span) > selectivity(&probe_of_best, span);
-        best_probe = Some(if is_better { probe } else { probe_of_best });
-        best = if is_better { other } else { best };
+        let selectivity = search.selectivity(conn, span, PROBE).await?;
+        best_selectivity = Some(selectivity.max(to_beat));
+        if selectivity > to_beat {
+            best = search;
+        }
     }
     Ok(best)
 }
 
-/// Returns a value that is higher for more selective sources.
-fn selectivity(probe: &Examined, span: &Span) -> (i64, i64) {
-    let distance = probe.last_id.map_or(0, |last| if span.descending { -last } else { last });
-    (-probe.ids, distance)
-}
-
 /// Counts on from where a walk is, and returns the total with the `counted` ones, and whether it is
-/// complete.
+/// complete. A walk that has spent its budget does not go on.
 async fn count_on(conn: &mut AsyncPgConnection, mut walk: Walk<'_>, counted: i64) -> QueryResult<(i64, bool)> {
-    let cap = limits::LIST_COUNT;
-    let total = counted + walk.count(conn, (cap - counted).max(0)).await?;
+    if walk.budget <= 0 {
+        return Ok((counted, walk.has_ended));
+    }
+    walk.budget += limits::LIST_COUNT;
+    let total = counted + walk.count(conn, (limits::LIST_COUNT - counted).max(0)).await?;
     Ok((total, walk.has_ended))
 }
 
@@ -194,18 +191,17 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The rows of `All` are read one after the other; those of other sources are looked up one by one.
+    /// How many rows can be read one after the other for what it costs to look up one.
     const CHEAP: i64 = 20;
 
     fn new(search: &'a EventSearch<'a>, span: Span, scan: i64) -> Self {
-        let budget = if search.source == Source::All { scan * Self::CHEAP } else { scan };
-        Walk { search, span, budget, has_ended: false }
+        let is_cheap = search.source == Source::All && search.source.remaining(search.filter) == EventFilter::default();
+        Walk { search, span, budget: if is_cheap { scan * Self::CHEAP } else { scan }, has_ended: false }
     }
 
     /// Returns the last id that was searched.
     fn position(&self) -> Option<i64> {
-        let position = if self.span.descending { self.span.below } else { self.span.above };
-        Some(position).filter(|id| limits::ID.contains(id))
+        Some(self.span.edge()).filter(|id| limits::ID.contains(id))
     }
 
     /// Returns the number of ids of the first step towards `limit` matches. The list of leases is read as a
