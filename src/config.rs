@@ -145,6 +145,12 @@ pub struct ServeArgs {
     #[arg(long, env = "WAYBILL_LIST_SCAN_ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(500..=1_000_000))]
     pub list_scan_rows: i64,
 
+    /// Whether the database refuses rows that break a rule of the schema, for development; it costs about a
+    /// tenth of the throughput. Once on, it stays on until `SELECT waybill.enforce_rules(false)` [default: true
+    /// in debug builds, else false].
+    #[arg(long, env = "WAYBILL_CHECK_RULES")]
+    pub check_rules: Option<bool>,
+
     #[command(flatten)]
     pub push: PushArgs,
 

@@ -24,7 +24,7 @@ use crate::http;
 use crate::postgres::{Cluster, ClusterOptions, default_data_dir};
 use crate::store::connection::connect::is_address;
 use crate::store::connection::database::Database;
-use crate::store::connection::migrate::migrate;
+use crate::store::connection::migrate::{enforce_rules, migrate};
 use crate::webhook::Client;
 
 /// The time that requests in flight may take once the server stops.
@@ -78,6 +78,9 @@ impl Server {
         let (url, cluster) = open_database(&args.database, args.db_connections).await?;
         migrate_when_reachable(&url).await?;
         let database = Database::new(&url, usize::from(args.db_connections))?;
+        if args.check_rules.unwrap_or(cfg!(debug_assertions)) {
+            enforce_rules(&mut *database.connection().await?).await?;
+        }
         let engine = Engine::new(database, clock, args.engine_settings());
         // Before the first publish: the database may have been restored since the server last ran.
         engine.check_history().await?;

@@ -31,7 +31,7 @@ fn facts_of_the_code() -> Facts {
 const COLUMNS: &str = "SELECT c.relname || '.' || a.attname AS name, \
         format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN '' ELSE ' null' END AS fact \
      FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
-     WHERE c.relnamespace = 'waybill'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm') \
+     WHERE c.relnamespace = 'waybill'::regnamespace AND c.relkind IN ('r', 'p', 'm') \
        AND NOT c.relispartition AND c.relname <> '__diesel_schema_migrations' \
      UNION ALL \
      SELECT c.relname || ' (key)', (SELECT string_agg(a.attname, ', ' ORDER BY k.place) \
@@ -71,7 +71,8 @@ fn diesel_type(column: &str) -> String {
         "smallint" => "SmallInt",
         "boolean" => "Bool",
         "double precision" => "Double",
-        "text" => "Text",
+        // An enum is read and written as text.
+        "text" | "status" | "action" => "Text",
         "json" => "Json",
         "timestamp with time zone" => "Timestamptz",
         other => other,
@@ -81,7 +82,9 @@ fn diesel_type(column: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_schema_in_the_code_is_the_schema_in_the_database() {
-    let (code, database) = (facts_of_the_code(), facts_of_the_database().await);
+    let (mut code, database) = (facts_of_the_code(), facts_of_the_database().await);
+    // Diesel wants a key for every table. The event log has none in the database.
+    assert!(code.remove("event_log (key)").is_some());
     assert!(code.len() > 50, "the parser has found only {code:?}");
     let only_in = |one: &Facts, other: &Facts| -> Vec<String> {
         one.iter().filter(|(name, fact)| other.get(*name) != Some(*fact)).map(|(n, f)| format!("{n} {f}")).collect()

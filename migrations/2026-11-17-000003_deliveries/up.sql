@@ -82,11 +82,12 @@ CREATE UNIQUE INDEX deliveries_by_order
     ON waybill.deliveries (namespace_id, ordering_key, coalesce(subscription_id, 0), order_seq)
     WHERE order_seq IS NOT NULL;
 
--- One push per event and subscription, and the pushes of a subscription.
+-- One push per event and subscription, and the pushes of a subscription. The conditions differ, so that a query for
+-- one of them cannot use the other: while the table is empty, both look the same to the planner.
 CREATE UNIQUE INDEX deliveries_of_event ON waybill.deliveries (namespace_id, event_id, subscription_id)
     WHERE subscription_id IS NOT NULL;
 CREATE INDEX deliveries_of_subscription ON waybill.deliveries (namespace_id, subscription_id, id)
-    WHERE subscription_id IS NOT NULL;
+    WHERE subscription_id > 0;
 
 -- Lists by status. Of what has gone wrong, events and pushes are listed apart: one of them may be millions where
 -- the other is few. Pending events are in `ready`, in `deliveries_waiting` or are roll-ups.

@@ -84,6 +84,11 @@ BEGIN
         'WITH moved AS (DELETE FROM waybill.event_log_default WHERE created_at >= $1 AND created_at < $2 RETURNING *)
          INSERT INTO waybill.%I SELECT * FROM moved', partition) USING begins, ends;
     EXECUTE format('ALTER TABLE waybill.event_log ATTACH PARTITION waybill.%I FOR VALUES FROM (%L) TO (%L)', partition, begins, ends);
+    -- An index of blocks begins with a summary of its first blocks, which every line in them would have to update.
+    -- Without one, they are summarized once, when they are full.
+    PERFORM brin_desummarize_range(i.indexrelid, 0)
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+    WHERE i.indrelid = ('waybill.' || quote_ident(partition))::regclass AND a.amname = 'brin';
     RETURN true;
 END
 $$;

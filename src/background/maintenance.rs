@@ -16,8 +16,8 @@ use crate::store::tables::log_partitions::{LockBudget, create_log_partitions, re
 
 const INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// The number of days after today whose partitions are created.
-const DAYS_AHEAD: i32 = 3;
+/// The number of days after today whose partitions are created: next week's, too.
+const DAYS_AHEAD: i32 = 7;
 
 /// The maximum wait for the connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);

@@ -17,7 +17,7 @@ const BACKLOG: &str = "
                 ELSE ARRAY['report', 'user-' || g] END
            || CASE WHEN g > 999990 THEN ARRAY['rare'] ELSE '{}'::text[] END AS tags
     FROM generate_series(1, 1000000) g;
-    INSERT INTO waybill.events (id, title, tags, payload) SELECT id, 'job', tags, '{\"user\":1}' FROM backlog;
+    INSERT INTO waybill.events (id, title, tags, payload) SELECT id, 'job', array_to_string(tags, ','), '{\"user\":1}' FROM backlog;
     INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries, ready_seq)
     SELECT id, id, 'PENDING', 0, 3, seq FROM backlog;
     INSERT INTO waybill.ready (queue, rank, seq, delivery_id)

@@ -2,7 +2,8 @@
 //! event has.
 
 use serde_json::json;
-use waybill::domain::ids::DeliveryId;
+use waybill::domain::ids::{DeliveryId, NamespaceId};
+use waybill::domain::scope::Scope;
 use waybill::store::tables::dead_letters::{NewDeadLetter, insert_dead_letters};
 use waybill::store::tables::push_log::attempts_of_push;
 
@@ -27,7 +28,7 @@ async fn failing_event(app: &App, fan_out: usize) -> Vec<i64> {
         let sql = format!(
             "INSERT INTO waybill.event_log (event_id, delivery_id, action, worker_id, lease_id, attempt, status_code, \
                                             subscription_version) \
-             SELECT event_id, id, a.action, 'a server', id, {attempt}, 500, 1 \
+             SELECT event_id, id, a.action::waybill.action, 'a server', id, {attempt}, 500, 1 \
              FROM waybill.deliveries, (VALUES ('PICKED'), ('FAILED')) a(action) \
              WHERE event_id = {event_id} AND subscription_id IS NOT NULL ORDER BY a.action DESC, id"
         );
@@ -46,16 +47,18 @@ async fn failing_event(app: &App, fan_out: usize) -> Vec<i64> {
 /// Returns the buffers of a dead letter, and of reading the attempts of one push.
 async fn costs(fan_out: usize) -> (f64, f64) {
     let app = app_that_sends_nothing().await;
+    let scope = Scope::new(NamespaceId::DEFAULT, None);
     let pushes = failing_event(&app, fan_out).await;
     let letter = |id: &i64| NewDeadLetter { delivery_id: DeliveryId(*id), reason: "exhausted", actor: None };
     let letters: Vec<NewDeadLetter> = pushes.iter().map(letter).collect();
-    let give_up = async |conn: &mut diesel_async::AsyncPgConnection| insert_dead_letters(conn, None, &letters).await;
+    let give_up = async |conn: &mut diesel_async::AsyncPgConnection| insert_dead_letters(conn, &scope, &letters).await;
     // The first use of a table on a connection also reads its catalog entries.
     app.buffers_of(give_up).await;
     let ((), buffers) = app.buffers_of(give_up).await;
     let published_at = chrono::Utc::now();
-    let (attempts, reading) =
-        app.buffers_of(async |conn| attempts_of_push(conn, DeliveryId(pushes[0]), published_at, 500).await).await;
+    let (attempts, reading) = app
+        .buffers_of(async |conn| attempts_of_push(conn, &scope, DeliveryId(pushes[0]), published_at, 500).await)
+        .await;
     assert_eq!(attempts.len() as i64, ATTEMPTS);
     app.stop().await;
     (buffers as f64 / GIVEN_UP as f64, reading as f64)

@@ -12,6 +12,7 @@ const BATCH: usize = 21;
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_writes_a_bounded_number_of_wal_bytes() {
     let url = database::migrated().await;
+    database::execute(&url, "SELECT waybill.create_event_log_partition(now()::date)").await;
     let mut lab = Lab::open(&url).await;
     // First pages and first uses cost more.
     for _ in 0..3 {

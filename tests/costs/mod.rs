@@ -182,13 +182,25 @@ fn complete(claimed: &[Claimed]) -> String {
     )
 }
 
-/// Returns the sum of a count over a whole statement. Parts that nothing reads from run after the
+/// Returns the sum of a count over a whole statement. Parts that write and that nothing reads from run after the
 /// main plan, and have their own counts; parts that are read from are counted where they are read.
 fn total(root: &Value, fields: &[&str]) -> u64 {
-    let late = ["taken", "taken_elsewhere", "watched", "logged", "work", "shown", "put_back", "rolled_up"];
     let of = |node: &Value| fields.iter().filter_map(|field| node[field].as_u64()).sum::<u64>();
-    let late = late.iter().filter_map(|name| find(root, &format!("CTE {name}"))).map(of).sum::<u64>();
-    of(root) + late
+    let mut nodes = Vec::new();
+    all_nodes(root, &mut nodes);
+    let is_read = |name: &str| nodes.iter().any(|node| node["CTE Name"] == name);
+    let runs_late = |node: &&&Value| {
+        let name = node["Subplan Name"].as_str().and_then(|name| name.strip_prefix("CTE "));
+        node["Node Type"] == "ModifyTable" && name.is_some_and(|name| !is_read(name))
+    };
+    of(root) + nodes.iter().filter(runs_late).map(|node| of(node)).sum::<u64>()
+}
+
+fn all_nodes<'a>(node: &'a Value, found: &mut Vec<&'a Value>) {
+    found.push(node);
+    for child in node["Plans"].as_array().into_iter().flatten() {
+        all_nodes(child, found);
+    }
 }
 
 fn buffers(root: &Value) -> u64 {

@@ -1,4 +1,4 @@
-//! Rows that must not exist: one test for each named CHECK, and for each rule of deliveries.
+//! Rows that must not exist: one test for each named CHECK, and for each rule of events and deliveries.
 
 use std::collections::BTreeSet;
 
@@ -42,15 +42,13 @@ refused! {
     namespaces_name_is_short:
         "INSERT INTO waybill.namespaces (id, name) VALUES (2, '')";
     events_have_tags_or_a_type:
-        "INSERT INTO waybill.events (title, tags) VALUES ('t', '{}')";
+        "INSERT INTO waybill.events (title, tags) VALUES ('t', '')";
     events_title_is_short:
-        "INSERT INTO waybill.events (title, tags) VALUES (repeat('t', 256), '{a}')";
+        "INSERT INTO waybill.events (title, tags) VALUES (repeat('t', 256), 'a')";
     events_priority_in_range:
-        "INSERT INTO waybill.events (title, tags, priority) VALUES ('t', '{a}', 101)";
+        "INSERT INTO waybill.events (title, tags, priority) VALUES ('t', 'a', 101)";
     events_max_retries_in_range:
-        "INSERT INTO waybill.events (title, tags, max_retries) VALUES ('t', '{a}', 0)";
-    deliveries_status_is_known:
-        "UPDATE waybill.deliveries SET status = 'LOST', ready_seq = NULL";
+        "INSERT INTO waybill.events (title, tags, max_retries) VALUES ('t', 'a', 0)";
     deliveries_own_row_has_the_events_id:
         "UPDATE waybill.deliveries SET subscription_id = 7";
     deliveries_lease_exactly_while_processing:
@@ -82,6 +80,8 @@ refused! {
         "UPDATE waybill.deliveries SET open_deliveries = 0, failed_deliveries = 0";
     deliveries_replay_a_push:
         "UPDATE waybill.deliveries SET replay_of = 1";
+    deliveries_are_listed_by_their_status:
+        "UPDATE waybill.deliveries SET status = 'FAILED', ready_seq = NULL";
     subscriptions_url_is_short:
         "INSERT INTO waybill.subscriptions (url, spec) VALUES ('', '{}')";
     subscriptions_version_counts:
@@ -128,8 +128,6 @@ refused! {
     operations_finished_exactly_when_over:
         "INSERT INTO waybill.operations (kind, filter, per_second, matched, matched_is_exact, until_id, next_at, created_at, finished_at) \
          VALUES ('retry_events', '{}', 1, 0, true, 0, now(), now(), now())";
-    event_log_action_is_known:
-        "INSERT INTO waybill.event_log (event_id, delivery_id, action, lease_id, attempt) VALUES (1, 1, 'EATEN', 1, 1)";
     histories_epoch_is_short: "UPDATE waybill.histories SET epoch = '12345678'";
     histories_reason_is_known: "UPDATE waybill.histories SET reason = 'boredom'";
     claim_requests_pair_up:
@@ -157,8 +155,49 @@ async fn every_check_and_every_rule_has_a_test() {
                  WHERE contype = 'c' AND connamespace = 'waybill'::regnamespace \
                  UNION \
                  SELECT (regexp_matches(prosrc, 'THEN ''(\\w+)''', 'g'))[1] FROM pg_proc \
-                 WHERE oid = 'waybill.keep_the_rules_of_deliveries'::regproc";
+                 WHERE pronamespace = 'waybill'::regnamespace AND proname LIKE 'rule\\_broken\\_by\\_%'";
     let rows: Vec<Row> = diesel::sql_query(named).load(&mut database::connection(&url).await).await.expect("rows");
     let named: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(named, TESTED.iter().copied().collect());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_status_or_action_cannot_be_stored() {
+    let url = database::migrated().await;
+    database::execute(&url, DELIVERY).await;
+    for statement in [
+        "UPDATE waybill.deliveries SET status = 'LOST'",
+        "INSERT INTO waybill.event_log (event_id, action, lease_id, attempt) VALUES (1, 'EATEN', 1, 1)",
+    ] {
+        let refused = database::connection(&url).await.batch_execute(statement).await.expect_err(statement);
+        assert!(refused.to_string().contains("invalid input value for enum"), "{refused}");
+    }
+}
+
+/// In production nothing refuses such a row, and the query finds it.
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_can_look_for_rows_that_break_a_rule() {
+    let url = database::migrated().await;
+    database::execute(&url, "SELECT waybill.enforce_rules(false)").await;
+    database::execute(&url, DELIVERY).await;
+    let broken = "SELECT count(*) FROM waybill.find_broken_rules()";
+    assert_eq!(database::count(&url, broken).await, 0);
+    database::execute(&url, "UPDATE waybill.deliveries SET due_at = now()").await;
+    database::execute(&url, "INSERT INTO waybill.events (title, tags) VALUES ('t', '')").await;
+    assert_eq!(database::count(&url, broken).await, 2);
+    let which = "SELECT count(*) FROM waybill.find_broken_rules() WHERE (table_name, id, rule) \
+                 = ('deliveries', 1, 'deliveries_ready_only_while_pending_and_due')";
+    assert_eq!(database::count(&url, which).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_are_not_enforced_unless_somebody_asks_for_it() {
+    let url = database::empty().await;
+    waybill::store::connection::migrate::migrate(&url).await.expect("up");
+    let triggers = "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal";
+    assert_eq!(database::count(&url, triggers).await, 0);
+    database::execute(&url, "SELECT waybill.enforce_rules(true); SELECT waybill.enforce_rules(true)").await;
+    assert_eq!(database::count(&url, triggers).await, 3);
+    database::execute(&url, "SELECT waybill.enforce_rules(false); SELECT waybill.enforce_rules(false)").await;
+    assert_eq!(database::count(&url, triggers).await, 0);
 }

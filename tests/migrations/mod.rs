@@ -3,8 +3,9 @@
 
 mod checks;
 mod event_log;
-mod leases;
+mod outside;
 mod sequences;
+mod upgrade;
 
 use std::process::Command;
 

@@ -56,8 +56,8 @@ async fn draining_a_subscription_reads_its_finished_deliveries_once() {
     let app = app_that_sends_nothing().await;
     let id = app.subscribe("http://127.0.0.1:9/hook", json!({})).await["id"].clone();
     let history = format!(
-        "INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
-         SELECT nextval('waybill.ids'), -n, {id}, 'COMPLETED', 0, 1 FROM generate_series(1, 11000) AS n"
+        "INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries, lease_id) \
+         SELECT nextval('waybill.ids'), -n, {id}, 'COMPLETED', 0, 1, 1 FROM generate_series(1, 11000) AS n"
     );
     // All rows belong to one subscription, which tempts the planner to scan the table by its
     // primary key.

@@ -259,7 +259,8 @@ async fn the_deletion_of_a_subscription_waits_for_an_event_that_is_being_stored(
     // Another transaction takes the id that the event will get, and rolls back later.
     let next = app.count("SELECT last_value FROM waybill.ids").await + 1;
     let taken = format!(
-        "INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries) VALUES ({next}, {next}, 'COMPLETED', 0, 1)"
+        "INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries, lease_id) \
+         VALUES ({next}, {next}, 'COMPLETED', 0, 1, 1)"
     );
     let mut taken = HeldRow::with_uncommitted(&app, &taken).await;
     let in_order = async {

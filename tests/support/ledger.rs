@@ -73,9 +73,16 @@ pub(crate) async fn check(app: &App) {
     let mut conn = database::connection(&app.url).await;
     conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.expect("a transaction");
     let mut complaints = replay_all(&mut conn).await;
-    for query in
-        [LEASES_ARE_UNIQUE, READY_IS_EXACT, READY_OR_WAITING, KEYS_IN_ORDER, ROLL_UPS_COUNT, DEAD_LETTERS_ARE_EXACT]
-    {
+    for query in [
+        LEASES_ARE_UNIQUE,
+        READY_IS_EXACT,
+        READY_OR_WAITING,
+        KEYS_IN_ORDER,
+        ROLL_UPS_COUNT,
+        DEAD_LETTERS_ARE_EXACT,
+        TAGS_ARE_LISTED,
+        NO_RULE_IS_BROKEN,
+    ] {
         let found: Vec<Complaint> = sql_query(query).load(&mut conn).await.expect(query);
         complaints.extend(found.into_iter().map(|row| row.complaint));
     }
@@ -88,16 +95,16 @@ pub(crate) async fn check(app: &App) {
 
 async fn replay_all(conn: &mut AsyncPgConnection) -> Vec<String> {
     let lines: Vec<Line> = sql_query(
-        "SELECT delivery_id, action, worker_id, lease_id, attempt, next_retry_at IS NOT NULL AS retries \
+        "SELECT coalesce(delivery_id, event_id) AS delivery_id, action, worker_id, lease_id, attempt, next_retry_at IS NOT NULL AS retries \
          FROM waybill.event_log ORDER BY id",
     )
     .load(conn)
     .await
     .expect("the trail");
     let rows: Vec<Row> = sql_query(
-        "SELECT d.id, e.tags, d.subscription_id IS NOT NULL AS is_push, d.open_deliveries IS NOT NULL AS is_roll_up, d.status, d.retry_count, d.max_retries, d.lease_id, d.worker_id, \
+        "SELECT d.id, string_to_array(e.tags, ',') AS tags, d.subscription_id IS NOT NULL AS is_push, d.open_deliveries IS NOT NULL AS is_roll_up, d.status, d.retry_count, d.max_retries, d.lease_id, d.worker_id, \
                 d.settled_lease_id, d.settled_action \
-         FROM waybill.deliveries d JOIN waybill.events e ON e.id = d.event_id ORDER BY d.id",
+         FROM waybill.deliveries d JOIN waybill.events e ON e.namespace_id = d.namespace_id AND e.id = d.event_id ORDER BY d.id",
     )
     .load(conn)
     .await
@@ -224,7 +231,7 @@ const LEASES_ARE_UNIQUE: &str = "
 const READY_IS_EXACT: &str = "
     WITH wanted AS (
         SELECT d.namespace_id, 't:' || tag AS queue, -d.priority AS rank, d.ready_seq AS seq, d.id
-        FROM waybill.deliveries d JOIN waybill.events e ON e.id = d.event_id CROSS JOIN LATERAL unnest(e.tags) AS tag
+        FROM waybill.deliveries d JOIN waybill.events e ON e.id = d.event_id CROSS JOIN LATERAL unnest(string_to_array(e.tags, ',')) AS tag
         WHERE d.ready_seq IS NOT NULL AND d.subscription_id IS NULL
         UNION ALL
         SELECT namespace_id, 's:' || subscription_id, -priority, ready_seq, id
@@ -235,6 +242,21 @@ const READY_IS_EXACT: &str = "
     SELECT 'missing in ready: ' || m::text AS complaint FROM (SELECT * FROM wanted EXCEPT ALL SELECT * FROM held) m
     UNION ALL
     SELECT 'too much in ready: ' || m::text FROM (SELECT * FROM held EXCEPT ALL SELECT * FROM wanted) m";
+
+/// `event_tags` holds the second and further tags of every event, and no other row.
+const TAGS_ARE_LISTED: &str = "
+    WITH wanted AS (
+        SELECT e.namespace_id, tag, e.id FROM waybill.events e, unnest((string_to_array(e.tags, ','))[2:]) AS tag
+    ), held AS (
+        SELECT namespace_id, tag, event_id FROM waybill.event_tags
+    )
+    SELECT 'missing in event_tags: ' || m::text AS complaint FROM (SELECT * FROM wanted EXCEPT ALL SELECT * FROM held) m
+    UNION ALL
+    SELECT 'too much in event_tags: ' || m::text FROM (SELECT * FROM held EXCEPT ALL SELECT * FROM wanted) m";
+
+/// The query for operators finds nothing.
+const NO_RULE_IS_BROKEN: &str = "
+    SELECT 'breaks a rule: ' || b::text AS complaint FROM waybill.find_broken_rules() b";
 
 /// Pending work without an ordering key is either ready or has a due time.
 const READY_OR_WAITING: &str = "
@@ -269,7 +291,7 @@ const ROLL_UPS_COUNT: &str = "
         FROM waybill.deliveries WHERE event_id = o.id AND subscription_id IS NOT NULL) c
     WHERE o.open_deliveries IS NOT NULL
       AND (o.open_deliveries <> c.open OR o.failed_deliveries <> c.failed
-           OR o.status <> CASE WHEN c.open > 0 THEN 'PENDING' WHEN c.failed > 0 THEN 'FAILED'
+           OR o.status::text <> CASE WHEN c.open > 0 THEN 'PENDING' WHEN c.failed > 0 THEN 'FAILED'
                                WHEN o.cancel_requested THEN 'CANCELLED' ELSE 'COMPLETED' END)";
 
 /// Every failed push has an open dead letter, and only failed or cancelled pushes have one.

@@ -60,8 +60,8 @@ async fn leases_in_the_lease_watch_are_not_counted_even_if_resets_are_disabled()
 async fn the_search_continues_where_it_stopped_and_restarts_at_the_end() {
     let app = App::with_fixed_clock().await;
     let insert = format!(
-        "INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries) \
-         SELECT n, n, 'COMPLETED', 0, 3 FROM generate_series(1, {UNWATCHED_STEP_ROWS}) n; \
+        "INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries, lease_id) \
+         SELECT n, n, 'COMPLETED', 0, 3, 1 FROM generate_series(1, {UNWATCHED_STEP_ROWS}) n; \
          SELECT setval('waybill.ids', {UNWATCHED_STEP_ROWS})"
     );
     database::execute(&app.url, &insert).await;

@@ -1,16 +1,31 @@
 //! Runs the migrations, which are embedded in the binary, under a lock.
 //!
 //! The migration library takes no lock, so servers that start at the same time would run the same
-//! migrations twice. An advisory lock prevents that.
+//! migrations twice. An advisory lock prevents that. A transaction of its own holds it, so that it covers
+//! several other transactions, and ends with its connection even behind a proxy that pools transactions.
 //!
-//! One transaction covers the lock, the settings and all migrations. Either all migrations are applied
-//! or none, and no setting stays on a connection that a pooler later gives to another client.
+//! Consecutive migrations share one transaction: either all of them are applied or none, and no setting
+//! stays on a connection that a pooler later gives to another client. A migration whose `metadata.toml` says
+//! `run_in_transaction = false` runs alone, as one statement, between two transactions:
+//! `CREATE INDEX CONCURRENTLY` on a large table, which must not block writers. If it is interrupted, it
+//! leaves an invalid index behind, which is dropped before the next attempt.
+//!
+//! Servers of the previous version go on working meanwhile and afterwards: see `docs/contributing.md`.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use diesel::migration::{Migration, MigrationSource};
+use diesel::pg::Pg;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::Text;
 
 use diesel_async::{AsyncConnection, AsyncMigrationHarness, AsyncPgConnection, TransactionManager};
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
+use crate::store::connection::blocking::BlockingConnection;
 use crate::store::connection::connect::open;
 
 /// All migrations of this binary.
@@ -22,69 +37,189 @@ const LOCK: i64 = 0x57_41_59_42_49_4c_4c;
 /// Puts the table of applied migrations into our schema, since the database may also belong to an
 /// application with its own migrations.
 const SETUP: &str = "SET LOCAL client_min_messages = warning; CREATE SCHEMA IF NOT EXISTS waybill; \
-     SET LOCAL search_path = waybill, pg_catalog";
+     SET LOCAL search_path = waybill, pg_catalog; SET LOCAL lock_timeout = '100ms'";
+
+/// Locks all our tables before migrations change them. Whoever waits for such a lock blocks all others who
+/// want one, so a migration must not wait long behind a slow transaction: it gives up after a tenth of a second,
+/// lets the others proceed, and is tried again. That is also before PostgreSQL looks for deadlocks, so no
+/// statement of a server is ever refused because of one. The migrations themselves then wait for nothing.
+const LOCK_TABLES: &str = "DO $$ DECLARE names text := (SELECT string_agg(oid::regclass::text, ', ' ORDER BY oid) \
+         FROM pg_class WHERE relnamespace = 'waybill'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition \
+         AND relname <> '__diesel_schema_migrations'); \
+     BEGIN IF names IS NOT NULL THEN EXECUTE 'LOCK TABLE ' || names || ' IN ACCESS EXCLUSIVE MODE'; END IF; END $$";
+
+/// How often migrations are tried again that did not get their locks.
+const LOCK_RETRIES: u32 = 240;
+
+/// The pause before they are tried again, in which the others proceed.
+const LOCK_PAUSE: Duration = Duration::from_millis(250);
+
+/// Returns the statements that drop the indexes whose concurrent build was interrupted. Whoever holds the
+/// lock of migrations is the only one to build indexes.
+const DROP_INVALID_INDEXES: &str = "SELECT format('DROP INDEX CONCURRENTLY waybill.%I', c.relname) AS text \
+     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+     WHERE NOT i.indisvalid AND c.relkind = 'i' AND c.relnamespace = 'waybill'::regnamespace";
 
 type Transactions = <AsyncPgConnection as AsyncConnection>::TransactionManager;
+type Pending = Box<dyn Migration<Pg>>;
 
 /// Applies all pending migrations and returns their names. Needs the multi-threaded runtime.
 pub async fn migrate(url: &str) -> Result<Vec<String>, Error> {
-    run(begin_locked(url).await?, |harness| {
-        let versions = harness.run_pending_migrations(MIGRATIONS)?;
-        Ok(versions.iter().map(ToString::to_string).collect())
-    })
-    .await
+    migrate_from(url, || MIGRATIONS).await
+}
+
+/// Applies all pending migrations of `source`. Public for the tests of migrations.
+pub async fn migrate_from<S: MigrationSource<Pg> + 'static>(
+    url: &str,
+    source: fn() -> S,
+) -> Result<Vec<String>, Error> {
+    let mut holder = lock(url).await?;
+    let (mut names, mut retries) = (Vec::new(), 0);
+    loop {
+        match run_next(url, source).await {
+            Ok(ran) if ran.is_empty() => break,
+            Ok(ran) => names.extend(ran),
+            Err(error) if error.is_outage(OutageKind::TooSlow) && retries < LOCK_RETRIES => {
+                if retries == 0 {
+                    log::warn!("a migration waits for a lock: {error}");
+                }
+                retries += 1;
+                tokio::time::sleep(LOCK_PAUSE).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Transactions::commit_transaction(&mut holder).await?;
+    Ok(names)
 }
 
 /// Reverts every migration, for tests and for uninstalling.
 pub async fn revert_all(url: &str) -> Result<(), Error> {
-    run(begin_locked(url).await?, |harness| harness.revert_all_migrations(MIGRATIONS).map(drop)).await
+    let mut holder = lock(url).await?;
+    in_transaction(url, "", |harness| harness.revert_all_migrations(MIGRATIONS).map(drop)).await?;
+    Ok(Transactions::commit_transaction(&mut holder).await?)
+}
+
+/// Returns a connection whose transaction holds the lock of migrations.
+async fn lock(url: &str) -> Result<AsyncPgConnection, Error> {
+    let mut conn = open(url, "").await?.connection;
+    Transactions::begin_transaction(&mut conn).await?;
+    // As plain text: a statement with parameters would keep its snapshot open, and an index build waits for all
+    // older snapshots.
+    let take = format!("SELECT pg_advisory_xact_lock({LOCK})");
+    conn.batch_execute("SET LOCAL lock_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = 0").await?;
+    conn.batch_execute(&take).await?;
+    Ok(conn)
+}
+
+/// The next step of migrating.
+enum Step {
+    /// Nothing is pending.
+    Done,
+    /// The next migrations can share a transaction.
+    Together,
+    /// The next migration must run outside a transaction.
+    Alone(String),
+}
+
+/// Applies the next pending migrations: those that can share a transaction, or one that must run alone.
+/// Returns their names.
+async fn run_next<S: MigrationSource<Pg> + 'static>(url: &str, source: fn() -> S) -> Result<Vec<String>, Error> {
+    let next = in_transaction(url, "", move |harness| {
+        let pending: Vec<Pending> = harness.pending_migrations(source())?;
+        Ok(pending.into_iter().next().map_or(Step::Done, |next| match next.metadata().run_in_transaction() {
+            true => Step::Together,
+            false => Step::Alone(next.name().version().to_string()),
+        }))
+    });
+    match next.await? {
+        Step::Done => Ok(Vec::new()),
+        Step::Alone(version) => {
+            run_alone(url, source, version.clone()).await?;
+            Ok(vec![version])
+        }
+        Step::Together => in_transaction(url, LOCK_TABLES, move |harness| run_together(harness, source())).await,
+    }
+}
+
+/// Runs the next migrations, up to the first that must run alone. Returns their names.
+fn run_together<S: MigrationSource<Pg>>(harness: &mut Harness, source: S) -> Outcome<Vec<String>> {
+    let pending: Vec<Pending> = harness.pending_migrations(source)?;
+    let together = pending.iter().take_while(|migration| migration.metadata().run_in_transaction()).count();
+    let versions = harness.run_migrations(&pending[..together])?;
+    Ok(versions.iter().map(ToString::to_string).collect())
+}
+
+/// Runs a migration outside a transaction, and records it.
+async fn run_alone<S: MigrationSource<Pg> + 'static>(
+    url: &str,
+    source: fn() -> S,
+    version: String,
+) -> Result<(), Error> {
+    let mut conn = open(url, "").await?.connection;
+    let invalid: Vec<TextRow> = diesel::sql_query(DROP_INVALID_INDEXES).load(&mut conn).await?;
+    for TextRow { text } in invalid {
+        conn.batch_execute(&text).await?;
+    }
+    let task = tokio::task::spawn_blocking(move || -> Outcome<(AsyncPgConnection, String)> {
+        let mut conn = BlockingConnection::from(conn);
+        let migrations: Vec<Pending> = source().migrations()?;
+        let migration = migrations.iter().find(|migration| migration.name().version().to_string() == version);
+        migration.ok_or("it has disappeared")?.run(&mut conn)?;
+        Ok((conn.into_inner(), version))
+    });
+    let (mut conn, version) = joined(task.await)?;
+    diesel::sql_query("INSERT INTO waybill.__diesel_schema_migrations (version) VALUES ($1)")
+        .bind::<Text, _>(&version)
+        .execute(&mut conn)
+        .await?;
+    Ok(())
+}
+
+#[derive(QueryableByName)]
+struct TextRow {
+    #[diesel(sql_type = Text)]
+    text: String,
+}
+
+/// Lets the database refuse rows that break a rule of the schema. Does nothing if it already does.
+pub(crate) async fn enforce_rules(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+    Ok(conn.batch_execute("SELECT waybill.enforce_rules(true)").await?)
 }
 
 /// Returns the number of migrations that this binary has and the database has not applied.
 pub async fn pending(conn: &mut AsyncPgConnection) -> Result<usize, Error> {
-    use diesel::migration::{Migration, MigrationSource};
-    #[derive(diesel::prelude::QueryableByName)]
-    struct Version {
-        #[diesel(sql_type = diesel::sql_types::Text)]
-        version: String,
-    }
-    let known: Vec<Box<dyn Migration<diesel::pg::Pg>>> =
-        MIGRATIONS.migrations().map_err(|error| Error::Internal(error.to_string()))?;
-    let applied: Vec<Version> =
-        diesel::sql_query("SELECT version::text AS version FROM waybill.__diesel_schema_migrations").load(conn).await?;
-    let is_applied = |name: &str| applied.iter().any(|row| row.version == name);
+    let known: Vec<Pending> = MIGRATIONS.migrations().map_err(|error| Error::Internal(error.to_string()))?;
+    let applied: Vec<TextRow> =
+        diesel::sql_query("SELECT version::text AS text FROM waybill.__diesel_schema_migrations").load(conn).await?;
+    let is_applied = |name: &str| applied.iter().any(|row| row.text == name);
     Ok(known.iter().filter(|m| !is_applied(&m.name().version().to_string())).count())
 }
 
-/// Opens a connection, begins a transaction and takes the lock of migrations.
-async fn begin_locked(url: &str) -> Result<AsyncPgConnection, Error> {
-    let mut conn = open(url, "").await?.connection;
-    Transactions::begin_transaction(&mut conn).await?;
-    conn.batch_execute("SET LOCAL lock_timeout = '60s'").await?;
-    diesel::sql_query("SELECT pg_advisory_xact_lock($1)")
-        .bind::<diesel::sql_types::BigInt, _>(LOCK)
-        .execute(&mut conn)
-        .await?;
-    conn.batch_execute(SETUP).await?;
-    Ok(conn)
-}
-
 type Harness = AsyncMigrationHarness<AsyncPgConnection>;
-type HarnessResult<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Outcome<T> = Result<T, Box<dyn StdError + Send + Sync>>;
 
-async fn run<T, F>(conn: AsyncPgConnection, work: F) -> Result<T, Error>
+/// Runs `prepare` and `work` in a transaction of its own connection, with our schema as the place of new tables.
+async fn in_transaction<T, F>(url: &str, prepare: &str, work: F) -> Result<T, Error>
 where
     T: Send + 'static,
-    F: FnOnce(&mut Harness) -> HarnessResult<T> + Send + 'static,
+    F: FnOnce(&mut Harness) -> Outcome<T> + Send + 'static,
 {
+    let mut conn = open(url, "").await?.connection;
+    Transactions::begin_transaction(&mut conn).await?;
+    conn.batch_execute(SETUP).await?;
+    conn.batch_execute(prepare).await?;
     let task = tokio::task::spawn_blocking(move || {
         let mut harness = AsyncMigrationHarness::new(conn);
         work(&mut harness).map(|outcome| (outcome, harness.into_inner()))
     });
-    let (outcome, mut conn) = task
-        .await
-        .map_err(|error| Error::Internal(error.to_string()))?
-        .map_err(|error| Error::Internal(format!("a migration failed: {error}")))?;
+    let (outcome, mut conn) = joined(task.await)?;
     Transactions::commit_transaction(&mut conn).await?;
     Ok(outcome)
+}
+
+fn joined<T>(result: Result<Outcome<T>, tokio::task::JoinError>) -> Result<T, Error> {
+    result
+        .map_err(|error| Error::Internal(error.to_string()))?
+        .map_err(|error| Error::Internal(format!("a migration failed: {error}")))
 }

@@ -180,7 +180,10 @@ fn indexed<'a>(columns: &str, join: &str, scope: &Scope, filter: &PushFilter, pa
     };
     let statement = statement.sql(join).and::<Integer, _>("d.namespace_id =", scope.namespace);
     match filter.index() {
-        Index::OfSubscription(id) => statement.and_range::<BigInt, _>(&OF_SUBSCRIPTION, id, &page),
+        // The condition of the index, without which the planner does not use it.
+        Index::OfSubscription(id) => {
+            statement.sql(" AND d.subscription_id > 0").and_range::<BigInt, _>(&OF_SUBSCRIPTION, id, &page)
+        }
         // The index has only pushes, and the planner uses it only if the query says so too.
         Index::Unhappy(status) => {
             let statement = statement.sql(" AND d.subscription_id IS NOT NULL");

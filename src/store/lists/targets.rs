@@ -171,6 +171,7 @@ fn push_rows<'a>(
         }
         (None, Some(subscription_id), _) => {
             let range = IndexRange { column: "d.subscription_id", id: "d.id", cast: "" };
+            let from = format!("{from} AND d.subscription_id > 0");
             by_index::<BigInt, _>(query, &range, subscription_id, PUSH_COLUMNS, &from, walk)
         }
         (None, None, Some(status)) => {

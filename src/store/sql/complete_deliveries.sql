@@ -10,8 +10,7 @@
 -- ctid; it is not returned, either.
 --
 -- Completed pushes are counted on the roll-up of their event (see roll_up.sql), after the deliveries and in
--- the order of event ids, which prevents deadlocks. `= ANY (ARRAY[…])` makes the planner look up each event;
--- with a plain `=` it might reverse the join.
+-- the order of event ids, which prevents deadlocks.
 WITH input AS MATERIALIZED (
     SELECT * FROM unnest(:ids, :lease_ids, :worker_ids, :status_codes, :execution_times_ms, :results,
                          :response_excerpts, :subscription_versions) WITH ORDINALITY
@@ -52,7 +51,9 @@ rolled_up AS (
         listed_status = waybill.roll_up_status(o.open_deliveries - done.pushes, o.failed_deliveries, o.cancel_requested),
         updated_at = coalesce(:now, now())
     FROM done
-    WHERE o.namespace_id = :namespace_id AND o.id = ANY (ARRAY[done.event_id]) AND o.open_deliveries IS NOT NULL
+    WHERE (o.namespace_id, o.id) >= (:namespace_id, done.event_id)
+      AND (o.namespace_id, o.id) <= (:namespace_id, done.event_id)
+      AND o.open_deliveries IS NOT NULL
 ),
 logged AS (
     INSERT INTO waybill.event_log

@@ -6,5 +6,5 @@ SELECT coalesce(array_agg(id ORDER BY id) FILTER (WHERE is_open), '{}') AS open,
 FROM (SELECT id, status = 'PENDING' OR (status = 'PROCESSING' AND NOT cancel_requested) AS is_open
       FROM waybill.deliveries
       WHERE namespace_id = :namespace_id
-        AND (subscription_id, id) > (:subscription_id, :after_id) AND subscription_id <= :subscription_id
+        AND (subscription_id, id) > (:subscription_id, :after_id) AND subscription_id <= :subscription_id AND subscription_id > 0
       ORDER BY subscription_id, id LIMIT :max_rows) pushes

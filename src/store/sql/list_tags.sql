@@ -62,6 +62,9 @@ CROSS JOIN LATERAL (
             WHERE r.namespace_id = :namespace_id AND r.queue = page.queue AND r.rank > ranks.rank
             ORDER BY r.rank, r.seq LIMIT 1) n
     )
-    SELECT min(d.updated_at) AS at FROM ranks JOIN waybill.deliveries d ON d.namespace_id = :namespace_id AND d.id = ranks.delivery_id
+    SELECT min(d.updated_at) AS at FROM ranks CROSS JOIN LATERAL (
+        SELECT updated_at FROM waybill.deliveries
+        WHERE namespace_id = :namespace_id AND id = ranks.delivery_id OFFSET 0
+    ) d
 ) oldest
 ORDER BY CASE WHEN NOT :descending THEN page.tag END, page.tag DESC

@@ -1,5 +1,8 @@
 -- :namespace_id int, :event_ids bigint[]
 --
 -- Locks the roll-ups of events that are only pushed, in the order of their ids, and returns their state.
-SELECT id, status, cancel_requested, coalesce(failed_deliveries, 0) AS failed_deliveries
-FROM waybill.deliveries WHERE namespace_id = :namespace_id AND id = ANY(:event_ids) ORDER BY id FOR UPDATE
+SELECT d.id, d.status, d.cancel_requested, coalesce(d.failed_deliveries, 0) AS failed_deliveries
+FROM (SELECT DISTINCT id FROM unnest(:event_ids) AS id ORDER BY id) wanted
+CROSS JOIN LATERAL (
+    SELECT * FROM waybill.deliveries WHERE namespace_id = :namespace_id AND id = wanted.id FOR UPDATE
+) d

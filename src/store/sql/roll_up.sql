@@ -4,8 +4,8 @@
 -- adds to the locked row, so two pushes that end concurrently are both counted. An event that was cancelled
 -- and is retried is no longer cancelled.
 --
--- Events are given and locked in the order of their ids. `= ANY (ARRAY[…])` makes the planner look up each;
--- with a plain `=` it might reverse the join.
+-- Events are given and locked in the order of their ids. The comparison of rows makes the planner look up each by
+-- its whole key. With `=`, a plan made while the table was empty might read all deliveries of the namespace.
 UPDATE waybill.deliveries o
 SET open_deliveries = o.open_deliveries + t.open,
     failed_deliveries = o.failed_deliveries + t.failed,
@@ -16,4 +16,6 @@ SET open_deliveries = o.open_deliveries + t.open,
                                            o.cancel_requested),
     updated_at = coalesce(:now, now())
 FROM unnest(:event_ids, :open_changes, :failed_changes) AS t(event_id, open, failed)
-WHERE o.namespace_id = :namespace_id AND o.id = ANY (ARRAY[t.event_id]) AND o.open_deliveries IS NOT NULL
+WHERE (o.namespace_id, o.id) >= (:namespace_id, t.event_id)
+  AND (o.namespace_id, o.id) <= (:namespace_id, t.event_id)
+  AND o.open_deliveries IS NOT NULL

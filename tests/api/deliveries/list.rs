@@ -126,11 +126,12 @@ async fn invalid_filters_of_deliveries_are_named() {
 async fn failed_deliveries_of_a_time_range_are_read_from_their_index() {
     let app = app_that_sends_nothing().await;
     let history = "ALTER TABLE waybill.deliveries SET (autovacuum_enabled = off); \
-         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
+         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, listed_status, priority, max_retries, lease_id) \
              SELECT CASE WHEN n % 2 = 0 THEN nextval('waybill.ids') ELSE -n END, -n, CASE WHEN n % 2 = 0 THEN 7 END, \
-                    CASE WHEN n % 100 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, 0, 1 \
+                    CASE WHEN n % 100 = 0 THEN 'FAILED' ELSE 'COMPLETED' END::waybill.status, \
+                    CASE WHEN n % 100 = 0 THEN 'FAILED'::waybill.status END, 0, 1, 1 \
              FROM generate_series(1, 50000) AS n; \
-         INSERT INTO waybill.events (id, title, tags) SELECT -n, 'a job', '{a}' FROM generate_series(1, 50000) AS n; \
+         INSERT INTO waybill.events (id, title, tags) SELECT -n, 'a job', 'a' FROM generate_series(1, 50000) AS n; \
          ANALYZE waybill.deliveries";
     database::execute(&app.url, history).await;
     let since = Some(DateTime::UNIX_EPOCH);
@@ -150,10 +151,10 @@ async fn failed_deliveries_of_a_time_range_are_read_from_their_index() {
 async fn a_few_deliveries_of_a_quiet_subscription_are_found_cheaply_beside_a_busy_one() {
     let app = app_that_sends_nothing().await;
     let history = "ALTER TABLE waybill.deliveries SET (autovacuum_enabled = off); \
-         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
-             SELECT nextval('waybill.ids'), -n, CASE WHEN n % 10000 = 0 THEN 7 ELSE 8 END, 'COMPLETED', 0, 1 \
+         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries, lease_id) \
+             SELECT nextval('waybill.ids'), -n, CASE WHEN n % 10000 = 0 THEN 7 ELSE 8 END, 'COMPLETED', 0, 1, 1 \
              FROM generate_series(1, 50000) AS n; \
-         INSERT INTO waybill.events (id, title, tags) SELECT -n, 'a job', '{a}' FROM generate_series(1, 50000) AS n; \
+         INSERT INTO waybill.events (id, title, tags) SELECT -n, 'a job', 'a' FROM generate_series(1, 50000) AS n; \
          ANALYZE waybill.deliveries";
     database::execute(&app.url, history).await;
     for (subscription_id, expected) in [(7, 5), (8, 20)] {

@@ -28,10 +28,11 @@ async fn with_history(events: i64) -> App {
 async fn grow_history(app: &App, first: i64, last: i64) {
     let sql = format!(
         "INSERT INTO waybill.events (id, title, tags, correlation_id) \
-             SELECT n, 'a job', ARRAY['bulk'], CASE WHEN n % 9000 = 0 THEN 'story' END \
+             SELECT n, 'a job', 'bulk', CASE WHEN n % 9000 = 0 THEN 'story' END \
              FROM generate_series({first}, {last}) AS n; \
-         INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries) \
-             SELECT n, n, CASE WHEN n % 5000 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, 0, 3 \
+         INSERT INTO waybill.deliveries (id, event_id, status, listed_status, priority, max_retries, lease_id) \
+             SELECT n, n, CASE WHEN n % 5000 = 0 THEN 'FAILED' ELSE 'COMPLETED' END::waybill.status, \
+                    CASE WHEN n % 5000 = 0 THEN 'FAILED'::waybill.status END, 0, 3, 1 \
              FROM generate_series({first}, {last}) AS n; \
          SELECT setval('waybill.ids', {last});"
     );
@@ -129,9 +130,9 @@ const WRONG_STATISTICS: [(&str, &[&str]); 6] = [
     (
         "everything has failed, under one correlation id",
         &[
-            "UPDATE waybill.deliveries SET status = 'FAILED'; UPDATE waybill.events SET correlation_id = 'story'; \
+            "UPDATE waybill.deliveries SET status = 'FAILED', listed_status = 'FAILED'; UPDATE waybill.events SET correlation_id = 'story'; \
              ANALYZE waybill.events, waybill.deliveries; \
-             UPDATE waybill.deliveries SET status = 'COMPLETED' WHERE id % 5000 <> 0; \
+             UPDATE waybill.deliveries SET status = 'COMPLETED', listed_status = NULL WHERE id % 5000 <> 0; \
              UPDATE waybill.events SET correlation_id = NULL WHERE id % 9000 <> 0",
             "VACUUM waybill.events",
             "VACUUM waybill.deliveries",
@@ -220,8 +221,8 @@ async fn totals_in_a_long_history_are_exact_where_an_index_counts_and_capped_els
 async fn a_few_failures_and_a_rare_correlation_id_are_found_cheaply_among_many_events() {
     let app = with_history(60_000).await;
     let others = "UPDATE waybill.events SET correlation_id = 'a long story' WHERE correlation_id IS NULL; \
-         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
-             SELECT -n, n, 7, 'FAILED', 0, 1 FROM generate_series(1, 50000) AS n";
+         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, listed_status, priority, max_retries) \
+             SELECT -n, n, 7, 'FAILED', 'FAILED', 0, 1 FROM generate_series(1, 50000) AS n";
     database::execute(&app.url, others).await;
     analyze(&app).await;
     for (name, expected) in [("failed", 12), ("correlation", 6)] {

@@ -17,13 +17,14 @@ const SCAN: i64 = 500;
 /// Starts a server with a history of completed events, each with a push. Every 1,000th of both has failed.
 async fn with_history(events: i64) -> App {
     let app = App::start().await;
-    let status = "CASE WHEN n % 1000 = 0 THEN 'FAILED' ELSE 'COMPLETED' END";
+    let status = "CASE WHEN n % 1000 = 0 THEN 'FAILED' ELSE 'COMPLETED' END::waybill.status";
+    let listed = "CASE WHEN n % 1000 = 0 THEN 'FAILED'::waybill.status END";
     let sql = format!(
-        "INSERT INTO waybill.events (id, title, tags) SELECT n, 'a job', ARRAY['bulk'] FROM generate_series(1, {events}) n; \
-         INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries) \
-             SELECT n, n, {status}, 0, 3 FROM generate_series(1, {events}) n; \
-         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
-             SELECT {events} + n, n, 1 + n % 2, {status}, 0, 3 FROM generate_series(1, {events}) n; \
+        "INSERT INTO waybill.events (id, title, tags) SELECT n, 'a job', 'bulk' FROM generate_series(1, {events}) n; \
+         INSERT INTO waybill.deliveries (id, event_id, status, listed_status, priority, max_retries, lease_id) \
+             SELECT n, n, {status}, {listed}, 0, 3, 1 FROM generate_series(1, {events}) n; \
+         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, listed_status, priority, max_retries, lease_id) \
+             SELECT {events} + n, n, 1 + n % 2, {status}, {listed}, 0, 3, 1 FROM generate_series(1, {events}) n; \
          SELECT setval('waybill.ids', 2 * {events}); \
          ANALYZE waybill.events; ANALYZE waybill.deliveries"
     );
@@ -87,14 +88,16 @@ async fn the_pushes_of_events_are_looked_up_even_without_statistics() {
     database::execute(&app.url, "ALTER TABLE waybill.deliveries SET (autovacuum_enabled = false)").await;
     let fill = format!(
         "INSERT INTO waybill.events (id, title, tags, event_type) \
-             SELECT n, 'a push', '{{}}', 'a.b' FROM generate_series(1, {EVENTS}) n; \
-         INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries, open_deliveries, failed_deliveries) \
-             SELECT n, n, 'FAILED', 0, 3, 0, 1 FROM generate_series(1, {EVENTS}) n; \
-         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, priority, max_retries) \
-             SELECT {EVENTS} + n, n, 1, 'FAILED', 0, 3 FROM generate_series(1, {EVENTS}) n"
+             SELECT n, 'a push', '', 'a.b' FROM generate_series(1, {EVENTS}) n; \
+         INSERT INTO waybill.deliveries (id, event_id, status, listed_status, priority, max_retries, open_deliveries, failed_deliveries) \
+             SELECT n, n, 'FAILED', 'FAILED', 0, 3, 0, 1 FROM generate_series(1, {EVENTS}) n; \
+         INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, listed_status, priority, max_retries) \
+             SELECT {EVENTS} + n, n, 1, 'FAILED', 'FAILED', 0, 3 FROM generate_series(1, {EVENTS}) n"
     );
     let ids: Vec<EventId> = (EVENTS - 49..=EVENTS).map(EventId).collect();
-    let read = async |conn: &mut _| read_work_of_events(conn, &ids, DeliveryId(0), &["FAILED"], 51).await;
+    let read = async |conn: &mut _| {
+        read_work_of_events(conn, &Scope::new(NamespaceId::DEFAULT, None), &ids, DeliveryId(0), &["FAILED"], 51).await
+    };
     let (work, cost) = app
         .buffers_of(async |conn| {
             read(conn).await?;

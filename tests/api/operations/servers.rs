@@ -9,7 +9,7 @@ use crate::support::{App, Options, database, ledger, until};
 /// Returns how many deliveries have more than one line with this action.
 async fn twice(app: &App, action: &str) -> i64 {
     let by_delivery = format!(
-        "SELECT delivery_id FROM waybill.event_log WHERE action = '{action}' GROUP BY delivery_id HAVING count(*) > 1"
+        "SELECT event_id FROM waybill.event_log WHERE action = '{action}' GROUP BY event_id, delivery_id HAVING count(*) > 1"
     );
     app.count(&format!("SELECT count(*) FROM ({by_delivery}) twice")).await
 }

@@ -1,6 +1,7 @@
 //! `GET /logs`.
 
 use serde_json::{Value, json};
+use waybill::background::log_summarizer;
 use waybill::domain::ids::{EventId, NamespaceId};
 use waybill::domain::scope::Scope;
 use waybill::store::lists::log_entries::{LogFilter, list_log_entries};
@@ -222,10 +223,11 @@ async fn today_has_its_partition_before_the_first_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_entries_of_an_event_and_the_first_page_are_read_cheaply_in_both_orders() {
     let app = App::start().await;
-    let history = "INSERT INTO waybill.event_log (event_id, delivery_id, action, lease_id, attempt, created_at) \
-                   SELECT CASE WHEN n % 10000 = 0 THEN 7 ELSE 8 END, 1, 'PICKED', 1, 1, now() - n % 3 * interval '1 day' \
+    let history = "INSERT INTO waybill.event_log (event_id, action, lease_id, attempt, created_at) \
+                   SELECT CASE WHEN n % 10000 = 0 THEN 7 ELSE 8 END, 'PICKED', 1, 1, now() - n % 3 * interval '1 day' \
                    FROM generate_series(1, 50000) AS n; ANALYZE waybill.event_log";
     database::execute(&app.url, history).await;
+    assert!(log_summarizer::run_once(app.engine()).await.expect("a round") > 0);
     let of_event = LogFilter { event_id: Some(EventId(7)), ..LogFilter::default() };
     let scope = Scope::new(NamespaceId::DEFAULT, None);
     for (filter, expected) in [(of_event, 5), (LogFilter::default(), 20)] {

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY waybill.events_built_later

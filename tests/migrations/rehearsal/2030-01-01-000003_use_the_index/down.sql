@@ -1,0 +1,1 @@
+DROP FUNCTION waybill.count_traced();
