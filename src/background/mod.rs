@@ -12,6 +12,7 @@ pub mod expirer;
 pub(crate) mod history_checker;
 pub mod lease_reaper;
 pub(crate) mod listener;
+pub mod log_summarizer;
 pub(crate) mod maintenance;
 pub(crate) mod notifier;
 pub mod operation_runner;
@@ -84,6 +85,7 @@ pub fn start(
     }
     tasks.spawn(catch_up::run(engine.clone(), shutdown.clone()));
     tasks.spawn(maintenance::run(engine.clone(), settings.retention.clone(), shutdown.clone()));
+    tasks.spawn(log_summarizer::run(engine.clone(), shutdown.clone()));
     tasks.spawn(connection_trimmer::run(engine.clone(), shutdown.clone()));
     tasks.close();
     tasks

@@ -51,6 +51,8 @@ pub(crate) const BATCH: usize = 1000;
 pub(crate) const SCHEDULE_STEPS: usize = 100;
 /// The allowed number of rows of one page of a list.
 pub(crate) const PAGE: std::ops::RangeInclusive<i64> = 1..=500;
+/// The number up to which the matches of a list are counted.
+pub(crate) const LIST_COUNT: i64 = 1_000;
 
 // Limits and defaults of subscriptions.
 

@@ -13,7 +13,7 @@ use super::deliveries::DeliveryView;
 use super::new_event::{Publisher, read_event};
 use super::query::{Query, read_page, read_query};
 use super::sliced_body::respond_json;
-use super::view::{EventView, LogView, Receipt, size_of};
+use super::view::{EventView, LogView, Receipt, Timestamp, size_of, timestamp};
 use crate::domain::history::Numbers;
 use crate::domain::input::{Fields, RawFields, read_items};
 use crate::domain::limits;
@@ -128,6 +128,8 @@ struct EventList<'a> {
     limit: i64,
     offset: i64,
     next: Option<String>,
+    /// How far the search for events got, if the page is not full and not the last.
+    searched_to: Option<Timestamp>,
 }
 
 /// `GET /events`: lists events without payload, result and progress.
@@ -149,7 +151,8 @@ pub(crate) async fn list_events(
     let offset = offset.unwrap_or(0);
     let (page, cursors) = page.by_id(&engine, "events", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let EventPage { events, end, total, total_is_exact } = load_page(&mut conn, &scope, &filter, page, offset).await?;
+    let EventPage { events, end, searched_to, total, total_is_exact } =
+        load_page(&mut conn, &scope, &filter, page, offset).await?;
     drop(conn);
     Ok(HttpResponse::Ok().json(EventList {
         events: events.iter().map(EventView::listed).collect(),
@@ -158,6 +161,7 @@ pub(crate) async fn list_events(
         limit: page.limit,
         offset,
         next: cursors.next(end).await?,
+        searched_to: timestamp(searched_to),
     }))
 }
 
@@ -169,6 +173,7 @@ fn read_filter(query: &mut Query) -> EventFilter {
         event_type: query.text("event_type", limits::NAME_CHARS),
         worker_id: query.worker_id("worker_id"),
         correlation_id: query.text("correlation_id", limits::NAME_CHARS),
+        ordering_key: query.text("ordering_key", limits::NAME_CHARS),
         since: query.timestamp("since"),
         until: query.timestamp("until"),
     }

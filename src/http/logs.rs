@@ -2,21 +2,24 @@
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
+use diesel_async::AsyncConnection;
 use serde::Serialize;
 
 use super::query::{DEFAULT_PAGE, read_page, read_query};
-use super::view::LogView;
+use super::view::{LogView, Timestamp, timestamp};
 use crate::domain::action::Action;
 use crate::domain::history::Numbers;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::lists::log_entries::{LogFilter, list_log_entries as load_page};
+use crate::store::lists::log_entries::{LogFilter, LogPage, list_log_entries as load_page};
 
 #[derive(Serialize)]
 struct Logs<'a> {
     logs: Vec<LogView<'a>>,
     next: Option<String>,
+    /// How far the search for entries got, if the page is not full and not the last.
+    searched_to: Option<Timestamp>,
 }
 
 /// `GET /logs`: lists log entries.
@@ -38,8 +41,9 @@ pub(crate) async fn list_log_entries(
     query.finish()?;
     let (page, cursors) = page.by_id(&engine, "logs", Numbers::LogIds, &filter).await?;
     let mut conn = engine.database().connection().await?;
-    let (entries, end) = load_page(&mut conn, &scope, &filter, page).await?;
+    let LogPage { entries, end, searched_to } =
+        conn.transaction(async |conn| load_page(conn, &scope, &filter, page).await).await?;
     drop(conn);
     let logs = entries.iter().map(LogView::of).collect();
-    Ok(HttpResponse::Ok().json(Logs { logs, next: cursors.next(end).await? }))
+    Ok(HttpResponse::Ok().json(Logs { logs, next: cursors.next(end).await?, searched_to: timestamp(searched_to) }))
 }

@@ -238,6 +238,7 @@ fn read_event_filter(fields: &mut RawFields<'_>, kind: OperationKind) -> EventFi
         event_type: fields.text("event_type", limits::NAME_CHARS),
         worker_id: fields.worker_id("worker_id"),
         correlation_id: fields.text("correlation_id", limits::NAME_CHARS),
+        ordering_key: fields.text("ordering_key", limits::NAME_CHARS),
         since: fields.timestamp("since"),
         until: fields.timestamp("until"),
     }

@@ -6,6 +6,7 @@
 mod claims;
 mod dead_letters;
 mod held_snapshot;
+mod lists;
 mod lives;
 mod plans;
 mod pushes;

@@ -1,24 +1,28 @@
-//! Lists of events with a bounded cost.
+//! Lists of events.
 //!
-//! Pages are ordered by id. A filter without an index is applied to a bounded number of rows (the
-//! *scan*), and the result then has a cursor even if it is shorter than a page. `total` is counted the
-//! same way, and `total_is_exact` says whether it is exact.
+//! Pages are in the order of ids. Each field of a filter has an index of its own, its *source*
+//! ([`Source`]), so a filter with one field finds what there is, wherever it lies. Of several fields the
+//! most selective one is the source, and the others are checked on the rows. That may take long, so a
+//! page examines at most `scan` ids; if it ends there, `searched_to` says how far it got.
 //!
-//! The bound would not hold if the planner could begin a join at the other table. The statement
-//! therefore fixes the order of the join: see `Listing`.
+//! `total` is counted along the same source, up to [`limits::LIST_COUNT`], and `total_is_exact` says
+//! whether it is complete.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
-use diesel::deserialize::QueryableByName;
-use diesel::pg::Pg;
-use diesel::sql_types::{Array, BigInt, Integer, Text};
+use diesel::sql_types::{Array, BigInt, Integer};
 use diesel_async::AsyncPgConnection;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::limits;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
-use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
-use crate::store::lists::pages::{IdRow, Page, page_end};
+use crate::store::lists::event_search::EventSearch;
+use crate::store::lists::event_sources::Source;
+use crate::store::lists::event_times::{span_of_times, time_at};
+use crate::store::lists::filtered_query::FilteredQuery;
+use crate::store::lists::pages::Page;
+use crate::store::lists::spans::{Examined, Span};
 use crate::store::tables::event_columns::{EventColumns, EventRow, WorkColumns};
 
 /// A filter for events. Its fields are named as in the API.
@@ -35,24 +39,33 @@ pub struct EventFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub ordering_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
 }
 
 impl EventFilter {
-    /// Returns whether rows must be read and discarded, since no index serves the filter.
-    fn needs_scan(&self) -> bool {
-        let status_needs_scan = match self.status {
-            None | Some(Status::Failed | Status::Cancelled) => false,
-            Some(Status::Pending | Status::Processing | Status::Completed) => true,
-        };
-        status_needs_scan
-            || !self.tags.is_empty()
+    /// Returns whether the filter has a field of the event itself.
+    pub(super) fn is_about_the_event(&self) -> bool {
+        !self.tags.is_empty()
             || self.event_type.is_some()
-            || self.worker_id.is_some()
+            || self.correlation_id.is_some()
+            || self.ordering_key.is_some()
             || self.since.is_some()
             || self.until.is_some()
+    }
+
+    /// Returns whether the filter has a field of the event's own delivery.
+    pub(super) fn is_about_the_work(&self) -> bool {
+        self.status.is_some() || self.worker_id.is_some()
+    }
+
+    /// Returns the filter of a list: a worker without a status stands for what the worker holds now.
+    fn of_list(&self) -> Self {
+        let held = self.worker_id.as_ref().map(|_| Status::Processing);
+        EventFilter { status: self.status.or(held), ..self.clone() }
     }
 }
 
@@ -63,7 +76,9 @@ pub struct EventPage {
     pub events: Vec<EventRow>,
     /// The position behind which the next page begins, if there may be more events.
     pub end: Option<i64>,
-    /// The number of matching events, counted within a bounded number of rows.
+    /// The time up to which was searched, if the page is not full although there may be more events.
+    pub searched_to: Option<DateTime<Utc>>,
+    /// The number of matching events, as far as they were counted.
     pub total: i64,
     /// Whether `total` includes all matching events.
     pub total_is_exact: bool,
@@ -72,8 +87,8 @@ pub struct EventPage {
 /// The columns that may be large. Lists do not read them.
 const LARGE: [&str; 3] = ["payload", "progress", "result"];
 
-/// Returns the columns of an event and its state, with null for those that lists leave out.
-fn rows() -> String {
+/// Returns the columns of an event `e` and its work `d`, with null for those that lists leave out.
+pub(super) fn listed_columns() -> String {
     let column = |table: &str, name: &str| match LARGE.contains(&name) {
         true => format!("NULL::json AS {name}"),
         false => format!("{table}.{name}"),
@@ -81,15 +96,6 @@ fn rows() -> String {
     let event = EventColumns::NAMES.iter().map(|name| column("e", name));
     event.chain(WorkColumns::NAMES.iter().map(|name| column("d", name))).collect::<Vec<_>>().join(", ")
 }
-
-const IDS: &str = "e.id";
-
-/// Events in the order of ids, each with its own delivery looked up.
-const FROM_EVENTS: &str = "waybill.events e CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE namespace_id = e.namespace_id AND id = e.id OFFSET 0) d";
-/// Deliveries by their `listed_status` (failed or cancelled), each with its event looked up. Pushes are
-/// left out.
-const FROM_UNHAPPY: &str = "(SELECT * FROM waybill.deliveries WHERE subscription_id IS NULL) d \
-     CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE namespace_id = d.namespace_id AND id = d.id OFFSET 0) e";
 
 /// Returns a page of events, after skipping `offset` of them.
 pub async fn list_events(
@@ -99,12 +105,26 @@ pub async fn list_events(
     page: Page,
     offset: i64,
 ) -> QueryResult<EventPage> {
-    let scan_end = scan_end(conn, scope, filter, page).await?;
-    let events: Vec<EventRow> =
-        Listing::filtered(&rows(), scope, filter, page, scan_end).load(conn, offset, page.limit).await?;
-    let end = page_end(&events, page.limit, |row| row.event.id.0).or(scan_end);
-    let (total, total_is_exact) = count(conn, scope, filter, page).await?;
-    Ok(EventPage { events, end, total, total_is_exact })
+    let filter = &filter.of_list();
+    let whole = span_of_times(conn, scope, filter, page.descending).await?;
+    let rest = page.after.map_or(whole, |after| whole.behind(after));
+    let search = choose_search(conn, filter, &rest).await?;
+    let mut walk = Walk::new(&search, rest, page.scan + offset);
+    let skipped = walk.count(conn, offset).await?;
+    let events = walk.read(conn, page.limit).await?;
+    let counted = skipped + events.len() as i64;
+    let is_full = events.len() as i64 == page.limit;
+    // A full page has a cursor even if nothing follows: a client can follow the list as it grows.
+    let end = walk.position().filter(|_| is_full || !walk.has_ended);
+    let searched_to = match end.filter(|_| !is_full) {
+        Some(position) => Some(time_at(conn, &whole, position).await?),
+        None => None,
+    };
+    let (total, total_is_exact) = match page.after {
+        None => count_on(conn, walk, counted).await?,
+        Some(_) => count_on(conn, Walk::new(&search, whole, page.scan), 0).await?,
+    };
+    Ok(EventPage { events, end, searched_to, total, total_is_exact })
 }
 
 /// Returns the events `ids` without their payloads, ordered by id.
@@ -113,7 +133,9 @@ pub(crate) async fn load_events(
     scope: &Scope,
     ids: &[i64],
 ) -> QueryResult<Vec<EventRow>> {
-    let statement = FilteredQuery::new(format!("SELECT {} FROM {FROM_EVENTS} WHERE true", rows()))
+    let own_work = "(SELECT * FROM waybill.deliveries WHERE namespace_id = e.namespace_id AND id = e.id OFFSET 0) d";
+    let begin = format!("SELECT {} FROM waybill.events e CROSS JOIN LATERAL {own_work} WHERE true", listed_columns());
+    let statement = FilteredQuery::new(begin)
         .and::<Integer, _>("e.namespace_id =", scope.namespace)
         .sql(" AND e.id = ANY(")
         .bind::<Array<BigInt>, _>(ids)
@@ -121,99 +143,112 @@ pub(crate) async fn load_events(
     statement.load(conn, "e.id", 0, ids.len() as i64).await
 }
 
-/// Counts the matching events from the first page on and reads at most `scan` rows. Returns the count,
-/// and whether it is exact.
-async fn count(
+/// The number of ids of each source that are read in order to choose one.
+const PROBE: i64 = 200;
+
+/// Returns the search along the most selective source.
+async fn choose_search<'a>(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    filter: &EventFilter,
-    page: Page,
-) -> QueryResult<(i64, bool)> {
-    let whole = Page { after: None, ..page };
-    let scan_end = scan_end(conn, scope, filter, whole).await?;
-    let rows: Vec<IdRow> = Listing::filtered(IDS, scope, filter, whole, scan_end).load(conn, 0, page.scan + 1).await?;
-    let counted = rows.len() as i64;
-    Ok((counted.min(page.scan), scan_end.is_none() && counted <= page.scan))
-}
-
-/// Returns the last id that a bounded scan may read, or `None` if it may read to the end of the table.
-async fn scan_end(
-    conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    filter: &EventFilter,
-    page: Page,
-) -> QueryResult<Option<i64>> {
-    if !filter.needs_scan() {
-        return Ok(None);
-    }
-    let rows: Vec<IdRow> = Listing::indexed(IDS, scope, filter, page).load(conn, page.scan - 1, 1).await?;
-    Ok(rows.last().map(|row| row.id))
-}
-
-/// The statement of a list of events.
-///
-/// One table leads. Its rows are read in the order of ids, from the beginning of the page to the end of
-/// the scan, and the row of the other table is looked up for each. `OFFSET 0` keeps the planner from
-/// flattening the look-up, so it cannot reverse the join, whatever its statistics say. In a reversed
-/// join nothing would bound the scan.
-struct Listing<'a> {
-    statement: FilteredQuery<'a>,
-    /// The id column of the leading table.
-    id: &'static str,
-    order: String,
-}
-
-impl<'a> Listing<'a> {
-    /// Returns the query with the conditions that an index serves: id, failed or cancelled, correlation.
-    fn indexed(columns: &str, scope: &Scope, filter: &'a EventFilter, page: Page) -> Self {
-        let unhappy = filter.status.filter(|status| matches!(status, Status::Failed | Status::Cancelled));
-        // Fewer events share a correlation id than have failed, so that index is preferred.
-        let (from, id, narrowed) = match (&filter.correlation_id, unhappy) {
-            (Some(correlation_id), _) => (FROM_EVENTS, "e.id", Some(("e.correlation_id", "", correlation_id.as_str()))),
-            (None, Some(status)) => {
-                (FROM_UNHAPPY, "d.id", Some(("d.listed_status", "::waybill.status", status.as_str())))
-            }
-            (None, None) => (FROM_EVENTS, "e.id", None),
+    filter: &'a EventFilter,
+    span: &Span,
+) -> QueryResult<EventSearch<'a>> {
+    let mut searches = Source::of(filter).into_iter().map(|source| EventSearch { filter, source });
+    let mut best = searches.next().unwrap_or(EventSearch { filter, source: Source::All });
+    let mut best_selectivity = None;
+    for search in searches {
+        let to_beat = match best_selectivity {
+            Some(selectivity) => selectivity,
+            None => best.selectivity(conn, span, PROBE).await?,
         };
-        let statement = FilteredQuery::new(format!("SELECT {columns} FROM {from} WHERE true"))
-            .and::<Integer, _>("e.namespace_id =", scope.namespace)
-            .and::<Integer, _>("d.namespace_id =", scope.namespace);
-        match narrowed {
-            Some((column, cast, value)) => {
-                let range = IndexRange { column, id, cast };
-                Listing {
-                    statement: statement.and_range::<Text, _>(&range, value, &page),
-                    id,
-                    order: range.order(&page),
-                }
-            }
-            None => {
-                Listing { statement: statement.and_page(id, &page), id, order: format!("{id} {}", page.direction()) }
-            }
+        let selectivity = search.selectivity(conn, span, PROBE).await?;
+        best_selectivity = Some(selectivity.max(to_beat));
+        if selectivity > to_beat {
+            best = search;
         }
     }
+    Ok(best)
+}
 
-    /// Returns the query with all conditions, up to the end of the scan.
-    fn filtered(columns: &str, scope: &Scope, filter: &'a EventFilter, page: Page, scan_end: Option<i64>) -> Self {
-        let mut listing = Self::indexed(columns, scope, filter, page);
-        listing.statement = listing
-            .statement
-            .and_given::<BigInt, _>(&format!("{} {}", listing.id, page.up_to()), scan_end)
-            .and_given::<Text, _>("d.status::text =", filter.status.map(Status::as_str))
-            .and_given::<Array<Text>, _>(
-                "string_to_array(e.tags, ',') &&",
-                Some(&filter.tags).filter(|tags| !tags.is_empty()),
-            )
-            .and_given::<Text, _>("e.event_type =", filter.event_type.as_deref())
-            .and_given::<Text, _>("d.worker_id =", filter.worker_id.as_deref())
-            .and_time_range("e.created_at", filter.since, filter.until);
-        listing
+/// Counts on from where a walk is, and returns the total with the `counted` ones, and whether it is
+/// complete. A walk that has spent its budget does not go on.
+async fn count_on(conn: &mut AsyncPgConnection, mut walk: Walk<'_>, counted: i64) -> QueryResult<(i64, bool)> {
+    if walk.budget <= 0 {
+        return Ok((counted, walk.has_ended));
+    }
+    walk.budget += limits::LIST_COUNT;
+    let total = counted + walk.count(conn, (limits::LIST_COUNT - counted).max(0)).await?;
+    Ok((total, walk.has_ended))
+}
+
+/// A walk along the source of a search, which examines a bounded number of ids.
+struct Walk<'a> {
+    search: &'a EventSearch<'a>,
+    /// What was not searched yet.
+    span: Span,
+    /// The number of ids that may still be examined.
+    budget: i64,
+    has_ended: bool,
+}
+
+impl<'a> Walk<'a> {
+    /// How many rows can be read one after the other for what it costs to look up one.
+    const CHEAP: i64 = 20;
+
+    fn new(search: &'a EventSearch<'a>, span: Span, scan: i64) -> Self {
+        let is_cheap = search.source == Source::All && search.source.remaining(search.filter) == EventFilter::default();
+        Walk { search, span, budget: if is_cheap { scan * Self::CHEAP } else { scan }, has_ended: false }
     }
 
-    async fn load<Row>(self, conn: &mut AsyncPgConnection, offset: i64, limit: i64) -> QueryResult<Vec<Row>>
-    where
-        Row: QueryableByName<Pg> + Send + 'static,
-    {
-        self.statement.load(conn, &self.order, offset, limit).await
+    /// Returns the last id that was searched.
+    fn position(&self) -> Option<i64> {
+        Some(self.span.edge()).filter(|id| limits::ID.contains(id))
+    }
+
+    /// Returns the number of ids of the first step towards `limit` matches. The list of leases is read as a
+    /// whole anyway, and has many ids that do not match.
+    fn first_step(&self, limit: i64) -> i64 {
+        if self.search.source == Source::Held { self.budget } else { limit + 1 }
+    }
+
+    /// Returns up to `limit` matching events and moves behind the last of them.
+    async fn read(&mut self, conn: &mut AsyncPgConnection, limit: i64) -> QueryResult<Vec<EventRow>> {
+        let mut events: Vec<EventRow> = Vec::new();
+        let mut step = self.first_step(limit);
+        while self.can_go_on(limit - events.len() as i64) {
+            let (ids, wanted) = (step.min(self.budget), limit - events.len() as i64);
+            let (read, examined) = self.search.read(conn, &self.span, ids, wanted).await?;
+            let last_match = read.last().map(|row| row.event.id.0).filter(|_| read.len() as i64 == wanted);
+            self.advance(examined, ids, last_match);
+            events.extend(read);
+            step *= 4;
+        }
+        Ok(events)
+    }
+
+    /// Counts up to `limit` matching events and moves behind the last of them.
+    async fn count(&mut self, conn: &mut AsyncPgConnection, limit: i64) -> QueryResult<i64> {
+        let mut counted = 0;
+        let mut step = self.first_step(limit);
+        while self.can_go_on(limit - counted) {
+            let (ids, wanted) = (step.min(self.budget), limit - counted);
+            let found = self.search.count(conn, &self.span, ids, wanted).await?;
+            self.advance(found.examined, ids, found.last_match.filter(|_| found.matched == wanted));
+            counted += found.matched;
+            step *= 4;
+        }
+        Ok(counted)
+    }
+
+    fn can_go_on(&self, wanted: i64) -> bool {
+        wanted > 0 && self.budget > 0 && !self.has_ended
+    }
+
+    /// Moves behind a step that asked for `ids` ids. If it found all that was wanted, it may have stopped at
+    /// its last match, and the ids behind are left to the next step.
+    fn advance(&mut self, examined: Examined, ids: i64, last_match: Option<i64>) {
+        let position = last_match.or(examined.last_id);
+        self.has_ended = examined.ids < ids && position == examined.last_id;
+        self.budget -= examined.ids;
+        self.span = position.map_or(self.span, |position| self.span.behind(position));
     }
 }

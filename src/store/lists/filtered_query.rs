@@ -127,6 +127,14 @@ impl<'a> FilteredQuery<'a> {
         lower_bound.and::<T, _>(&format!("{column} {up_to}"), value).sql(cast)
     }
 
+    /// Runs the query and returns all rows.
+    pub(crate) async fn load_all<Row>(self, conn: &mut AsyncPgConnection) -> QueryResult<Vec<Row>>
+    where
+        Row: QueryableByName<Pg> + Send + 'static,
+    {
+        self.query.load(conn).await
+    }
+
     /// Runs the query. Skips `offset` rows and returns up to `limit` rows.
     pub(crate) async fn load<Row>(
         self,
@@ -139,6 +147,6 @@ impl<'a> FilteredQuery<'a> {
         Row: QueryableByName<Pg> + Send + 'static,
     {
         let statement = self.sql(&format!(" ORDER BY {order} OFFSET ")).bind::<BigInt, _>(offset);
-        statement.sql(" LIMIT ").bind::<BigInt, _>(limit).query.load(conn).await
+        statement.sql(" LIMIT ").bind::<BigInt, _>(limit).load_all(conn).await
     }
 }

@@ -2,11 +2,18 @@
 
 pub mod candidates;
 pub mod dead_letters;
+mod event_search;
+mod event_sources;
+mod event_times;
 pub mod events;
 pub(crate) mod filtered_query;
 pub(crate) mod gauges;
 pub mod log_entries;
+mod log_times;
+mod log_windows;
 pub mod pages;
 pub mod pushes;
+mod spans;
 pub(crate) mod tags;
 pub mod targets;
+mod worker_entries;

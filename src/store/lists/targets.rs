@@ -29,7 +29,7 @@ pub enum Target<'a> {
 }
 
 /// The columns of an event that conditions are about, joined to its id and the key of its index range.
-const EVENT_COLUMNS: &str = "e.namespace_id, e.tags, e.event_type, e.correlation_id, e.created_at, \
+const EVENT_COLUMNS: &str = "e.namespace_id, e.tags, e.event_type, e.correlation_id, e.ordering_key, e.created_at, \
      d.status, d.worker_id, d.subscription_id, d.lease_expires_at, d.updated_at";
 
 const OWN_DELIVERY: &str =
@@ -240,6 +240,7 @@ fn event_conditions<'a>(query: FilteredQuery<'a>, filter: &EventFilter) -> Filte
         .and_given::<Text, _>("r.event_type =", filter.event_type.clone())
         .and_given::<Text, _>("r.worker_id =", filter.worker_id.clone())
         .and_given::<Text, _>("r.correlation_id =", filter.correlation_id.clone())
+        .and_given::<Text, _>("r.ordering_key =", filter.ordering_key.clone())
         .and_time_range("r.created_at", filter.since, filter.until)
 }
 

@@ -2,11 +2,14 @@
 //!
 //! These statements run on their own blocking connection, from a plain thread.
 
+use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::{QueryableByName, RunQueryDsl};
-use diesel::sql_types::{BigInt, Bool, Integer};
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Timestamptz};
+use diesel_async::AsyncPgConnection;
 
 use crate::store::connection::blocking::BlockingConnection;
+use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
 
 #[derive(QueryableByName)]
@@ -58,6 +61,23 @@ impl LockBudget {
 /// Reads the number of locks that the event log needs and that the database provides.
 pub(crate) fn read_lock_budget(conn: &mut BlockingConnection) -> QueryResult<LockBudget> {
     statement!("read_lock_budget").query().get_result(conn)
+}
+
+/// The maximum number of ranges of 16 blocks per partition that one call summarizes.
+const MAX_RANGES: i64 = 64;
+
+#[derive(QueryableByName)]
+struct Summarized {
+    #[diesel(sql_type = BigInt)]
+    summaries: i64,
+}
+
+/// Adds summaries of the newest blocks to the block range index. Returns the number of new summaries.
+pub(crate) async fn summarize_log(conn: &mut AsyncPgConnection, now: Option<DateTime<Utc>>) -> QueryResult<i64> {
+    let query = statement!("summarize_log").query();
+    let query = query.bind::<Nullable<Timestamptz>, _>(now).bind::<BigInt, _>(MAX_RANGES).cached();
+    let row: Summarized = diesel_async::RunQueryDsl::get_result(query, conn).await?;
+    Ok(row.summaries)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::records::app_that_sends_nothing;
 use crate::support::work::W1;
 use crate::support::{App, Options, database};
 
@@ -79,7 +80,7 @@ impl Zoo {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_list_has_no_next_cursor() {
     let app = App::start().await;
-    let nothing = json!({"events": [], "total": 0, "total_is_exact": true, "limit": 20, "offset": 0, "next": null});
+    let nothing = json!({"events": [], "total": 0, "total_is_exact": true, "limit": 20, "offset": 0, "next": null, "searched_to": null});
     assert_eq!(list(&app, "").await, nothing);
 }
 
@@ -168,9 +169,90 @@ async fn events_are_found_by_any_of_the_tags() {
 async fn events_are_found_by_type_worker_and_correlation() {
     let zoo = Zoo::new().await;
     zoo.finds("?event_type=order.paid", &[zoo.failed, zoo.cancelled, zoo.pushed]).await;
-    zoo.finds("?worker_id=cid:1", &[zoo.completed, zoo.processing]).await;
+    // What the worker holds now, and in another state, what it claimed last.
+    zoo.finds("?worker_id=cid:1", &[zoo.processing]).await;
+    zoo.finds("?worker_id=cid:1&status=PROCESSING", &[zoo.processing]).await;
+    zoo.finds("?worker_id=cid:1&status=COMPLETED", &[zoo.completed]).await;
+    zoo.finds("?worker_id=fay:1", &[]).await;
     zoo.finds("?worker_id=nobody:1", &[]).await;
     zoo.finds("?correlation_id=one", &[zoo.failed, zoo.processing, zoo.pending]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_found_by_ordering_key_whether_they_wait_or_not() {
+    let app = App::start().await;
+    let mut mine = Vec::new();
+    for key in ["mine", "other", "mine", "mine"] {
+        let id = app.publish(json!({"title": "a job", "tags": "email", "ordering_key": key})).await;
+        mine.extend((key == "mine").then_some(id));
+    }
+    app.claim("email", W1).await.expect("an event");
+    app.complete(mine[0], W1).await.expect(200);
+    assert_eq!(ids(&list(&app, "?ordering_key=mine").await), mine);
+    assert_eq!(ids(&list(&app, "?ordering_key=mine&status=PENDING").await), mine[1..]);
+    assert_eq!(ids(&list(&app, "?ordering_key=mine&status=PENDING&order=desc").await), [mine[2], mine[1]]);
+    assert_eq!(ids(&list(&app, "?ordering_key=nobody").await), [0; 0]);
+}
+
+/// PENDING events are in three places: ready, waiting for their time or their turn, and rolled up.
+#[tokio::test(flavor = "multi_thread")]
+async fn pending_events_are_listed_once_whatever_they_wait_for() {
+    let app = app_that_sends_nothing().await;
+    app.subscribe("http://127.0.0.1:9/hook", json!({"event_types": ["order.paid"]})).await;
+    let job = |fields: Value| {
+        let mut job = json!({"title": "a job"});
+        job.as_object_mut().expect("an object").extend(fields.as_object().cloned().expect("an object"));
+        job
+    };
+    let mut wanted = Vec::new();
+    for fields in [
+        json!({"tags": "a,b,c"}),
+        json!({"tags": "a,b", "delay_seconds": 600}),
+        json!({"tags": "d", "ordering_key": "k"}),
+        json!({"tags": "d,e", "ordering_key": "k"}),
+        json!({"event_type": "order.paid"}),
+        json!({"tags": "a", "event_type": "order.paid"}),
+    ] {
+        wanted.push(app.publish(job(fields)).await);
+    }
+    for limit in [1, 2, 20] {
+        assert_eq!(walk(&app, &format!("?status=PENDING&limit={limit}")).await.concat(), wanted, "limit {limit}");
+    }
+    // The head of the key is held: it still has its turn, but is not pending.
+    app.claim("d", W1).await.expect("an event");
+    let head = wanted.remove(2);
+    for limit in [1, 2, 20] {
+        let backwards: Vec<i64> = wanted.iter().rev().copied().collect();
+        let found = walk(&app, &format!("?status=PENDING&limit={limit}&order=desc")).await.concat();
+        assert_eq!(found, backwards, "limit {limit}");
+    }
+    let page = list(&app, "?status=PENDING&limit=2").await;
+    assert_eq!((&page["total"], &page["total_is_exact"]), (&json!(5), &json!(true)));
+    assert_eq!(ids(&list(&app, "?status=PROCESSING").await), [head]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completed_events_are_found_although_the_log_has_completions_of_removed_events() {
+    let app = App::start().await;
+    let published = publish_many(&app, 40, "email").await;
+    for id in &published {
+        app.claim("email", W1).await.expect("an event");
+        app.complete(*id, W1).await.expect(200);
+    }
+    let (removed, kept) =
+        (format!("{} AND {}", published[5], published[34]), [&published[..5], &published[35..]].concat());
+    let sql = format!(
+        "DELETE FROM waybill.deliveries WHERE id BETWEEN {removed}; DELETE FROM waybill.events WHERE id BETWEEN {removed}"
+    );
+    database::execute(&app.url, &sql).await;
+    let backwards: Vec<i64> = kept.iter().rev().copied().collect();
+    for limit in [1, 3, 20] {
+        assert_eq!(walk(&app, &format!("?status=COMPLETED&limit={limit}")).await.concat(), kept, "limit {limit}");
+        let found = walk(&app, &format!("?status=COMPLETED&limit={limit}&order=desc")).await.concat();
+        assert_eq!(found, backwards, "limit {limit}");
+    }
+    let page = list(&app, "?status=COMPLETED&limit=3").await;
+    assert_eq!((&page["total"], &page["total_is_exact"]), (&json!(10), &json!(true)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -249,15 +331,18 @@ async fn with_short_scans() -> App {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_total_is_exact_up_to_the_cap_and_says_so_beyond_it() {
+async fn a_total_is_exact_up_to_a_thousand_and_says_so_beyond_it() {
     let app = with_short_scans().await;
-    publish_many(&app, 500, "email").await;
-    let page = list(&app, "?limit=1").await;
-    assert_eq!((&page["total"], &page["total_is_exact"]), (&json!(500), &json!(true)));
-    app.publish_tagged("email").await;
-    for query in ["?limit=1", "?limit=1&order=desc", "?limit=1&offset=400", "?tags=email", "?status=PENDING"] {
+    publish_many(&app, 1_000, "email").await;
+    let queries = ["?limit=1", "?limit=1&order=desc", "?limit=1&offset=400", "?tags=email", "?status=PENDING"];
+    for query in queries {
         let page = list(&app, query).await;
-        assert_eq!((&page["total"], &page["total_is_exact"]), (&json!(500), &json!(false)), "{query}");
+        assert_eq!((&page["total"], &page["total_is_exact"]), (&json!(1_000), &json!(true)), "{query}");
+    }
+    app.publish_tagged("email").await;
+    for query in queries {
+        let page = list(&app, query).await;
+        assert_eq!((&page["total"], &page["total_is_exact"]), (&json!(1_000), &json!(false)), "{query}");
     }
 }
 
@@ -294,19 +379,41 @@ async fn events_found_by_an_index_are_listed_and_counted_beyond_the_cap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_without_an_index_reads_a_bounded_number_of_rows_and_returns_a_cursor() {
+async fn a_search_under_two_filters_is_bounded_and_says_how_far_it_got() {
+    let app = with_short_scans().await;
+    let publish = async |tags: &str, event_type: &str, count: usize| {
+        let event = json!({"title": "a job", "tags": tags, "event_type": event_type});
+        ids(&app.post("/events/batch", &json!({"events": vec![event; count]})).await.expect(201).json())
+    };
+    publish("email", "order.created", 700).await;
+    let others = publish("sms", "order.paid", 700).await;
+    let rare = publish("email", "order.paid", 1).await;
+
+    // Types lead: their first matches lie further back. 500 of them are examined.
+    let query = "?tags=email&event_type=order.paid";
+    let first = list(&app, query).await;
+    assert_eq!(ids(&first), [0; 0]);
+    assert!(first["next"].is_string(), "more may follow: {first}");
+    assert_eq!(first["searched_to"], app.event(others[499]).await["created_at"]);
+    assert_eq!((&first["total"], &first["total_is_exact"]), (&json!(0), &json!(false)));
+
+    let last = app.get_after(&format!("/events{query}"), first["next"].as_str().expect("a cursor")).await;
+    let last = last.expect(200).json();
+    assert_eq!((ids(&last), &last["next"], &last["searched_to"]), (rare.clone(), &Value::Null, &Value::Null));
+    assert_eq!(walk(&app, &format!("{query}&order=desc")).await.concat(), rare);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_is_found_behind_any_number_of_other_events() {
     let app = with_short_scans().await;
     publish_many(&app, 1_100, "email").await;
     let rare = app.publish_tagged("rare").await;
     publish_many(&app, 300, "email").await;
-
-    let first = list(&app, "?tags=rare").await;
-    assert_eq!(ids(&first), [0; 0]);
-    assert!(first["next"].is_string(), "more may follow: {first}");
-    assert_eq!((&first["total"], &first["total_is_exact"]), (&json!(0), &json!(false)));
-
-    assert_eq!(walk(&app, "?tags=rare").await, [vec![], vec![], vec![rare]]);
-    assert_eq!(walk(&app, "?tags=rare&order=desc").await, [vec![rare], vec![], vec![]]);
+    for order in ["asc", "desc"] {
+        let page = list(&app, &format!("?tags=rare&order={order}")).await;
+        assert_eq!((ids(&page), &page["next"], &page["searched_to"]), (vec![rare], &Value::Null, &Value::Null));
+        assert_eq!((&page["total"], &page["total_is_exact"]), (&json!(1), &json!(true)));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

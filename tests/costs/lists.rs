@@ -1,0 +1,345 @@
+//! What lists of a million events cost, in buffers: wherever the matches lie, and however few there are.
+//!
+//! All cases share one database, and each test has a server of its own on it. Statistics are those of
+//! `ANALYZE`, as after a night of autovacuum.
+
+use chrono::{DateTime, Utc};
+use diesel_async::RunQueryDsl;
+use tokio::sync::OnceCell;
+use waybill::domain::action::Action;
+use waybill::domain::ids::{EventId, NamespaceId};
+use waybill::domain::scope::Scope;
+use waybill::domain::status::Status;
+use waybill::store::lists::events::{EventFilter, EventPage, list_events};
+use waybill::store::lists::log_entries::{LogFilter, LogPage, list_log_entries};
+use waybill::store::lists::pages::Page;
+
+use crate::support::{App, Options, database};
+
+/// The number of events of the default namespace.
+const EVENTS: i64 = 1_000_000;
+
+/// The most that the first page of a list may cost.
+const MOST: i64 = 200;
+
+/// Almost all events of the first namespace are completed, at one every 1.7 seconds. The third has a backlog
+/// of 200,000 events of which none is completed, and a log of 50,000 completed events that were removed.
+///
+/// - `first`, `last` and `few` are a tag, a second tag, a type, a correlation id and an ordering key: of
+///   the first 15 events, of the last 15, and of 3 in between. All else is `many`.
+/// - In the log, these words are workers, and each has an action that no other worker has. The worker `late:1`
+///   has 2 % of the entries of the last 30 %.
+const HISTORY: &str = "
+    SELECT waybill.enforce_rules(false);
+    INSERT INTO waybill.namespaces (id, name) VALUES (3, 'backlog');
+    SELECT waybill.create_event_log_partition((now() - n * interval '1 week')::date) FROM generate_series(-1, 4) n;
+    CREATE TEMP TABLE history AS
+        SELECT n AS id, now() - (1000000 - n) * interval '1.7 seconds' AS created_at,
+               CASE WHEN n <= 15 THEN 'first' WHEN n > 999985 THEN 'last' WHEN n % 300000 = 7 AND n > 15 THEN 'few' ELSE 'many' END AS word
+        FROM generate_series(1, 1000000) n;
+    INSERT INTO waybill.events (id, created_at, title, tags, event_type, ordering_key, correlation_id)
+        SELECT id, created_at, 'a job', CASE WHEN word = 'many' THEN 'many' ELSE word || ',2-' || word END,
+               word, word, word FROM history ORDER BY id;
+    INSERT INTO waybill.event_tags (namespace_id, tag, event_id) SELECT 1, '2-' || word, id FROM history WHERE word <> 'many';
+    INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries, lease_id, worker_id)
+        SELECT id, id, 'COMPLETED', 0, 3, id, 'host:' || id % 20 FROM history ORDER BY id;
+    INSERT INTO waybill.event_log (created_at, event_id, lease_id, attempt, action, worker_id)
+        SELECT h.created_at + a.later, h.id, h.id, 1, a.action::waybill.action,
+               CASE WHEN h.word <> 'many' THEN h.word || ':1' WHEN h.id > 700000 AND h.id % 50 = 0 THEN 'late:1' ELSE 'host:' || h.id % 20 END
+        FROM history h, (VALUES ('1 s'::interval, 'PICKED', NULL), ('2 s', 'STARTED', 'few'), ('2 s', 'RELEASED', 'first'),
+                                ('2 s', 'RESET', 'last'), ('3 s', 'COMPLETED', NULL)) a(later, action, word)
+        WHERE a.word IS NULL OR a.word = h.word
+        ORDER BY h.id, a.later;
+    INSERT INTO waybill.events (namespace_id, id, title, tags)
+        SELECT 3, n, 'a job', 'many' FROM generate_series(2000001, 2200000) n;
+    INSERT INTO waybill.deliveries (namespace_id, id, event_id, status, priority, max_retries, ready_seq)
+        SELECT 3, n, n, 'PENDING', 0, 3, n FROM generate_series(2000001, 2200000) n;
+    INSERT INTO waybill.ready (namespace_id, seq, delivery_id, rank, queue)
+        SELECT 3, n, n, 0, 't:many' FROM generate_series(2000001, 2200000) n;
+    INSERT INTO waybill.event_log (namespace_id, event_id, lease_id, attempt, action, worker_id)
+        SELECT 3, n, n, 1, 'COMPLETED', 'host:1' FROM generate_series(1900001, 1950000) n;
+    SELECT setval('waybill.ids', 3000000), setval('waybill.ready_seq', 3000000);
+";
+
+static URL: OnceCell<String> = OnceCell::const_new();
+
+/// Returns a server on the shared database. Nothing happens there on its own.
+async fn app() -> App {
+    let url = URL.get_or_init(|| async {
+        let url = database::migrated().await;
+        for table in ["events", "deliveries", "ready", "lease_watch", "event_tags"] {
+            database::execute(&url, &format!("ALTER TABLE waybill.{table} SET (autovacuum_enabled = off)")).await;
+        }
+        database::execute(&url, HISTORY).await;
+        database::execute(&url, "VACUUM ANALYZE").await;
+        url
+    });
+    let flags = vec!["--auto-reset=false".to_owned(), "--dispatch=false".to_owned()];
+    App::start_with(Options { url: Some(url.await.clone()), flags, fixed_clock: true }).await
+}
+
+fn page(descending: bool) -> Page {
+    Page { descending, after: None, limit: 20, scan: 10_000 }
+}
+
+async fn list(app: &App, namespace: i32, filter: &EventFilter, page: Page) -> (EventPage, i64) {
+    let scope = Scope::new(NamespaceId(namespace), None);
+    app.buffers_of(async |conn| list_events(conn, &scope, filter, page, 0).await).await
+}
+
+fn ids(page: &EventPage) -> Vec<i64> {
+    page.events.iter().map(|row| row.event.id.0).collect()
+}
+
+/// Asserts that the first page has these events and no others in both orders, within `MOST` buffers.
+async fn finds(app: &App, name: &str, namespace: i32, filter: &EventFilter, wanted: &[i64]) {
+    for descending in [false, true] {
+        let (found, buffers) = list(app, namespace, filter, page(descending)).await;
+        let mut wanted = wanted.to_vec();
+        if descending {
+            wanted.reverse();
+        }
+        println!("{name}, descending: {descending}: {buffers} buffers for {} events", found.events.len());
+        assert_eq!(ids(&found), wanted, "{name}, descending: {descending}");
+        assert_eq!((found.total, found.total_is_exact), (wanted.len() as i64, true), "{name}");
+        assert_eq!((found.end, found.searched_to), (None, None), "{name}");
+        assert!(buffers <= MOST, "{name}, descending: {descending}: {buffers} buffers");
+    }
+}
+
+fn any() -> EventFilter {
+    EventFilter::default()
+}
+
+/// Returns the filters by a field of an event that match a word.
+fn by_word(word: &str) -> Vec<(&'static str, EventFilter)> {
+    let text = || Some(word.to_owned());
+    vec![
+        ("tag", EventFilter { tags: vec![word.to_owned()], ..any() }),
+        ("second tag", EventFilter { tags: vec![format!("2-{word}")], ..any() }),
+        ("type", EventFilter { event_type: text(), ..any() }),
+        ("correlation id", EventFilter { correlation_id: text(), ..any() }),
+        ("ordering key", EventFilter { ordering_key: text(), ..any() }),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_found_by_each_field_wherever_they_lie_and_however_few() {
+    let app = app().await;
+    let first: Vec<i64> = (1..=15).collect();
+    let last: Vec<i64> = (EVENTS - 14..=EVENTS).collect();
+    for (word, wanted) in [("first", first), ("last", last), ("few", vec![300_007, 600_007, 900_007]), ("none", vec![])]
+    {
+        for (field, filter) in by_word(word) {
+            finds(&app, &format!("{field} {word}"), 1, &filter, &wanted).await;
+        }
+        let both = EventFilter { tags: vec![word.to_owned(), format!("2-{word}"), "unused".to_owned()], ..any() };
+        finds(&app, &format!("any of three tags {word}"), 1, &both, &wanted).await;
+    }
+}
+
+async fn list_log(app: &App, filter: &LogFilter, page: Page) -> (LogPage, i64) {
+    let scope = Scope::new(NamespaceId::DEFAULT, None);
+    app.buffers_of(async |conn| list_log_entries(conn, &scope, filter, page).await).await
+}
+
+/// Asserts that the first page of the log has `wanted` entries that match, in order, within `MOST` buffers.
+async fn finds_log(app: &App, name: &str, filter: &LogFilter, wanted: usize) {
+    for descending in [false, true] {
+        let (found, buffers) = list_log(app, filter, page(descending)).await;
+        println!("{name}, descending: {descending}: {buffers} buffers for {} entries", found.entries.len());
+        let entries = &found.entries;
+        assert_eq!(entries.len(), wanted, "{name}, descending: {descending}");
+        assert!(entries.is_sorted_by(|a, b| if descending { a.id > b.id } else { a.id < b.id }), "{name}");
+        for entry in entries {
+            assert!(filter.worker_id.is_none() || entry.worker_id == filter.worker_id, "{name}: {entry:?}");
+            assert!(filter.action.is_none_or(|action| entry.action.0 == action), "{name}: {entry:?}");
+            assert!(filter.since.is_none_or(|since| entry.created_at >= since), "{name}: {entry:?}");
+            assert!(filter.until.is_none_or(|until| entry.created_at < until), "{name}: {entry:?}");
+        }
+        assert_eq!(found.searched_to, None, "{name}");
+        assert!(buffers <= MOST, "{name}, descending: {descending}: {buffers} buffers");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log_entries_are_found_by_worker_action_and_time_wherever_they_lie_and_however_few() {
+    let app = app().await;
+    let any = LogFilter::default;
+    let by_worker = |word: &str| LogFilter { worker_id: Some(format!("{word}:1")), ..any() };
+    let by_action = |action: Action| LogFilter { action: Some(action), ..any() };
+    finds_log(&app, "all", &any(), 20).await;
+    for (word, action, wanted) in [
+        ("first", Action::Released, 15),
+        ("last", Action::Reset, 15),
+        ("few", Action::Started, 3),
+        ("none", Action::Retried, 0),
+    ] {
+        finds_log(&app, &format!("action {word}"), &by_action(action), wanted).await;
+        finds_log(&app, &format!("worker {word}"), &by_worker(word), (wanted * 3).min(20)).await;
+        let both = LogFilter { action: Some(action), ..by_worker(word) };
+        finds_log(&app, &format!("worker and action {word}"), &both, wanted).await;
+        let both = LogFilter { action: Some(Action::Picked), ..by_worker(word) };
+        finds_log(&app, &format!("worker {word} and a common action"), &both, wanted).await;
+    }
+    finds_log(&app, "late worker", &by_worker("late"), 20).await;
+    finds_log(&app, "common worker", &LogFilter { worker_id: Some("host:7".into()), ..any() }, 20).await;
+    finds_log(&app, "event", &LogFilter { event_id: Some(EventId(500_001)), ..any() }, 2).await;
+    for action in [Action::Picked, Action::Completed] {
+        finds_log(&app, "common action", &by_action(action), 20).await;
+    }
+}
+
+/// Statements that give the events `{ids}`, five at most, another state. The first is claimed by
+/// `holder:1`. Of pending events two are ready, the others wait for their time, for their turn and for pushes.
+const STATES: [(Status, &str); 4] = [
+    (Status::Failed, "UPDATE waybill.deliveries SET status = 'FAILED', listed_status = 'FAILED' WHERE id = ANY({ids})"),
+    (
+        Status::Cancelled,
+        "UPDATE waybill.deliveries SET status = 'CANCELLED', listed_status = 'CANCELLED' WHERE id = ANY({ids})",
+    ),
+    (
+        Status::Processing,
+        "UPDATE waybill.deliveries SET status = 'PROCESSING', lease_expires_at = now() + interval '1 hour', \
+                worker_id = CASE id WHEN ({ids})[1] THEN 'holder:1' ELSE 'other:1' END WHERE id = ANY({ids}); \
+         INSERT INTO waybill.lease_watch (look_at, delivery_ids) VALUES (now() + interval '1 hour', {ids} || 77), \
+                (now() + interval '1 hour', ARRAY[500, 600, 700000, 999999])",
+    ),
+    (
+        Status::Pending,
+        "UPDATE waybill.deliveries SET status = 'PENDING', ready_seq = CASE WHEN id IN (({ids})[1], ({ids})[5]) THEN id END, \
+                due_at = CASE id WHEN ({ids})[2] THEN now() + interval '1 hour' END, \
+                order_seq = CASE id WHEN ({ids})[3] THEN 1 END, \
+                listed_status = CASE id WHEN ({ids})[4] THEN 'PENDING'::waybill.status END WHERE id = ANY({ids}); \
+         INSERT INTO waybill.ready (seq, delivery_id, rank, queue) \
+             SELECT id, id, 0, queue FROM waybill.deliveries, (VALUES ('t:many'), ('t:other')) q(queue) \
+             WHERE namespace_id = 1 AND id = ANY({ids}) AND ready_seq IS NOT NULL",
+    ),
+];
+
+const COMPLETE_AGAIN: &str = "UPDATE waybill.deliveries SET status = 'COMPLETED', listed_status = NULL, ready_seq = NULL, \
+     due_at = NULL, order_seq = NULL, lease_expires_at = NULL, worker_id = 'host:1' \
+     WHERE namespace_id = 1 AND (status <> 'COMPLETED' OR worker_id = 'holder:1'); \
+     DELETE FROM waybill.ready WHERE namespace_id = 1; DELETE FROM waybill.lease_watch";
+
+/// Returns an SQL expression.
+fn array(ids: &[i64]) -> String {
+    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+    format!("'{{{}}}'::bigint[]", ids.join(","))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_found_by_each_status_wherever_they_lie_and_however_few() {
+    let app = app().await;
+    for (place, wanted) in [
+        ("first", vec![21, 22, 23, 24, 25]),
+        ("last", vec![999_970, 999_971, 999_972, 999_973, 999_974]),
+        ("few", vec![500_000]),
+        ("none", vec![]),
+    ] {
+        for (status, statement) in STATES {
+            database::execute(&app.url, &statement.replace("{ids}", &array(&wanted))).await;
+            let by_status = EventFilter { status: Some(status), ..any() };
+            let name = format!("{} {place}", status.as_str());
+            finds(&app, &name, 1, &by_status, &wanted).await;
+            for (field, filter) in by_word("many").into_iter().filter(|(field, _)| *field != "second tag") {
+                let both = EventFilter { status: Some(status), ..filter };
+                finds(&app, &format!("{name}, and a common {field}"), 1, &both, &wanted).await;
+            }
+            for (field, filter) in by_word("first") {
+                let both = EventFilter { status: Some(status), ..filter };
+                finds(&app, &format!("{name}, and another {field}"), 1, &both, &[]).await;
+            }
+            if status == Status::Processing {
+                for (worker, wanted) in [("holder:1", &wanted[..wanted.len().min(1)]), ("host:7", &[][..])] {
+                    let by_worker = EventFilter { worker_id: Some(worker.into()), ..any() };
+                    finds(&app, &format!("worker {worker} {place}"), 1, &by_worker, wanted).await;
+                }
+            }
+            database::execute(&app.url, COMPLETE_AGAIN).await;
+        }
+    }
+    database::execute(
+        &app.url,
+        "UPDATE waybill.deliveries SET status = 'COMPLETED', lease_id = 1, ready_seq = NULL WHERE id IN (2000001, 2100000); \
+         UPDATE waybill.deliveries SET status = 'COMPLETED', listed_status = 'COMPLETED', ready_seq = NULL WHERE id = 2200000; \
+         DELETE FROM waybill.ready WHERE delivery_id IN (2000001, 2100000, 2200000); \
+         INSERT INTO waybill.event_log (namespace_id, event_id, lease_id, attempt, action) \
+             VALUES (3, 2000001, 1, 1, 'COMPLETED'), (3, 2100000, 1, 1, 'COMPLETED')",
+    )
+    .await;
+    let completed = EventFilter { status: Some(Status::Completed), ..any() };
+    finds(&app, "COMPLETED few", 3, &completed, &[2_000_001, 2_100_000, 2_200_000]).await;
+}
+
+/// Returns when an event was created.
+async fn created_at(app: &App, id: i64) -> DateTime<Utc> {
+    #[derive(diesel::QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = diesel::sql_types::Timestamptz)]
+        created_at: DateTime<Utc>,
+    }
+    let sql = format!("SELECT created_at FROM waybill.events WHERE namespace_id = 1 AND id = {id}");
+    let row: Row =
+        diesel::sql_query(sql).get_result(&mut database::connection(&app.url).await).await.expect("an event");
+    row.created_at
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_and_log_entries_are_found_by_time_wherever_it_lies() {
+    let app = app().await;
+    let at = async |id: i64| Some(created_at(&app, id).await);
+    for (name, since, until, wanted) in [
+        ("time first", None, at(16).await, 1..=15),
+        ("time last", at(EVENTS - 14).await, None, EVENTS - 14..=EVENTS),
+        ("time between", at(500_000).await, at(500_003).await, 500_000..=500_002),
+        ("time before all", None, at(1).await, 1..=0),
+        ("time after all", at(EVENTS).await.map(|time| time + chrono::TimeDelta::days(1)), None, 1..=0),
+    ] {
+        let wanted: Vec<i64> = wanted.collect();
+        let by_time = EventFilter { since, until, ..any() };
+        finds(&app, name, 1, &by_time, &wanted).await;
+        let completed = EventFilter { status: Some(Status::Completed), ..by_time.clone() };
+        finds(&app, &format!("{name}, completed"), 1, &completed, &wanted).await;
+        let held = EventFilter { worker_id: Some("nobody:1".into()), ..by_time };
+        finds(&app, &format!("{name}, of a worker"), 1, &held, &[]).await;
+        // Two entries per event, and three of the first and the last ones, up to 3 seconds later.
+        let by_time = LogFilter { since, until, ..LogFilter::default() };
+        for descending in [false, true] {
+            let (found, buffers) = list_log(&app, &by_time, page(descending)).await;
+            println!("log, {name}, descending: {descending}: {buffers} buffers for {} entries", found.entries.len());
+            assert!(found.entries.iter().all(|entry| since.is_none_or(|since| entry.created_at >= since)));
+            assert!(found.entries.iter().all(|entry| until.is_none_or(|until| entry.created_at < until)));
+            assert_eq!(found.entries.is_empty(), wanted.is_empty(), "{name}");
+            assert!(buffers <= MOST, "log, {name}: {buffers} buffers");
+        }
+    }
+}
+
+/// A page of many matches costs as little. Counting them to the cap costs more: each tag and each time is
+/// checked on its row, and each completion of the log on whether its event still exists.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_page_of_many_matches_costs_as_little_and_their_count_is_bounded() {
+    let app = app().await;
+    let status = |status: Status| EventFilter { status: Some(status), ..any() };
+    let mut cases: Vec<(&str, i32, EventFilter)> = vec![("all", 1, any()), ("PENDING", 3, status(Status::Pending))];
+    cases.extend(
+        by_word("many").into_iter().filter(|(field, _)| *field != "second tag").map(|(name, filter)| (name, 1, filter)),
+    );
+    cases.push(("time", 1, EventFilter { since: Some(created_at(&app, 500_000).await), ..any() }));
+    cases.push(("COMPLETED", 1, status(Status::Completed)));
+    cases.push(("COMPLETED and a tag", 1, EventFilter { tags: vec!["many".into()], ..status(Status::Completed) }));
+    for (name, namespace, filter) in cases {
+        for descending in [false, true] {
+            let (found, buffers) = list(&app, namespace, &filter, page(descending)).await;
+            assert_eq!((found.events.len(), found.total, found.total_is_exact), (20, 1_000, false), "{name}");
+            assert!(found.end.is_some() && found.searched_to.is_none(), "{name}");
+            let (_, counting) = list(&app, namespace, &filter, Page { limit: 1, ..page(descending) }).await;
+            println!(
+                "{name}, descending: {descending}: {buffers} buffers, {counting} of them to count and for one row"
+            );
+            assert!(buffers - counting <= MOST, "{name}: {buffers} buffers, {counting} of them to count");
+            assert!(counting <= 10_000, "{name}: {counting} buffers to count");
+        }
+    }
+}
