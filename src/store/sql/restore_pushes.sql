@@ -13,9 +13,9 @@ WITH letters AS MATERIALIZED (
            CASE WHEN l.event ->> 'payload' IS NOT NULL THEN l.event -> 'payload' END AS payload
     FROM unnest(:ids) AS wanted(id)
     CROSS JOIN LATERAL (
-        SELECT id, delivery_id, event_id, subscription_id, lease_id, ordering_key, detail, event, subscription
+        SELECT id, delivery_id, event_id, subscription_id, lease_id, ordering_key, detail, event, subscription, replayed_at
         FROM waybill.dead_letters
-        WHERE namespace_id = :namespace_id AND id = wanted.id AND replayed_at IS NULL
+        WHERE namespace_id = :namespace_id AND id = wanted.id
         OFFSET 0
     ) l
     CROSS JOIN LATERAL (
@@ -23,7 +23,11 @@ WITH letters AS MATERIALIZED (
         WHERE namespace_id = :namespace_id AND id = l.subscription_id AND deleted_at IS NULL
         FOR SHARE
     ) s
-    WHERE NOT EXISTS (SELECT 1 FROM waybill.deliveries d WHERE d.namespace_id = :namespace_id AND d.id = l.delivery_id)
+    LEFT JOIN LATERAL (
+        SELECT true AS is_there FROM waybill.deliveries
+        WHERE namespace_id = :namespace_id AND id = l.delivery_id OFFSET 0
+    ) push ON true
+    WHERE l.replayed_at IS NULL AND push.is_there IS NULL
 ),
 wanted_events AS MATERIALIZED (
     SELECT DISTINCT ON (event_id) event_id, event, priority, max_retries, payload,
@@ -34,7 +38,10 @@ wanted_events AS MATERIALIZED (
 missing_events AS MATERIALIZED (
     SELECT w.*
     FROM wanted_events w
-    WHERE NOT EXISTS (SELECT 1 FROM waybill.events e WHERE e.namespace_id = :namespace_id AND e.id = w.event_id)
+    LEFT JOIN LATERAL (
+        SELECT true AS is_there FROM waybill.events WHERE namespace_id = :namespace_id AND id = w.event_id OFFSET 0
+    ) e ON true
+    WHERE e.is_there IS NULL
 ),
 restored_events AS (
     INSERT INTO waybill.events
@@ -64,7 +71,7 @@ restored_work AS (
     SELECT event_id, event_id, :namespace_id, 'FAILED', 'FAILED', priority, max_retries, 0, failed, coalesce(:now, now())
     FROM missing_events
 ),
--- `= ANY (ARRAY[…])` makes the planner look up each; with a plain `=` it might reverse the join.
+-- Rows are compared as in roll_up.sql.
 counted_again AS (
     UPDATE waybill.deliveries o
     SET failed_deliveries = o.failed_deliveries + w.failed,
@@ -72,7 +79,8 @@ counted_again AS (
         listed_status = waybill.roll_up_status(o.open_deliveries, o.failed_deliveries + w.failed, o.cancel_requested),
         updated_at = coalesce(:now, now())
     FROM wanted_events w
-    WHERE o.namespace_id = :namespace_id AND o.id = ANY (ARRAY[w.event_id]) AND o.open_deliveries IS NOT NULL
+    WHERE (o.namespace_id, o.id) >= (:namespace_id, w.event_id) AND (o.namespace_id, o.id) <= (:namespace_id, w.event_id)
+      AND o.open_deliveries IS NOT NULL
 )
 INSERT INTO waybill.deliveries
        (id, event_id, namespace_id, subscription_id, status, listed_status, priority, max_retries, lease_id,
