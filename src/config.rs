@@ -31,6 +31,7 @@ pub struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, and it is parsed once")]
 pub enum Command {
     /// Run the server. Without DATABASE_URL it runs an embedded PostgreSQL.
     Serve(ServeArgs),

@@ -1,7 +1,14 @@
-//! What claims cost while a million events are removed, in buffers.
+//! What claims cost while a million events are removed, in buffers, and how removal is planned.
 
+use diesel::sql_types::Json;
+use diesel::{QueryableByName, sql_query};
+use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
+use serde_json::Value;
 use waybill::background::retention::events::run_once;
 use waybill::domain::retention::Retention;
+use waybill::store::connection::connect::connect;
+use waybill::store::connection::database::SETUP;
+use waybill::store::retention::events::{REMOVE_EVENTS, REMOVE_PUSHES};
 use waybill::store::tables::claims::{ClaimQuery, claim_deliveries};
 
 use super::old_events;
@@ -67,4 +74,42 @@ async fn a_claim_costs_the_same_before_during_and_after_a_million_events_are_rem
     for cost in [during, after] {
         assert!((cost - before).abs() <= MOST_DIFFERENCE, "{cost} buffers, {before} before");
     }
+}
+
+/// Returns the plans of the statements that remove events, without costs.
+async fn plans(url: &str) -> Vec<Value> {
+    let mut conn = connect(url, SETUP).await.expect("the database answers");
+    let mut plans = Vec::new();
+    for (statement, values) in [(REMOVE_EVENTS, "1, NULL, 60, 0, 60, 100"), (REMOVE_PUSHES, "1, NULL, 60, 1, 100")] {
+        let sql = statement.sql.split_once('\n').expect("a name, then the statement").1;
+        conn.batch_execute(&format!("PREPARE removal({}) AS {sql}", statement.types())).await.expect("a statement");
+        let explain = sql_query(format!("EXPLAIN (COSTS OFF, FORMAT JSON) EXECUTE removal({values})"));
+        plans.push(explain.get_result::<Plan>(&mut conn).await.expect("a plan").plan);
+        conn.batch_execute("DEALLOCATE removal").await.expect("room for the next");
+    }
+    plans
+}
+
+#[derive(QueryableByName)]
+struct Plan {
+    #[diesel(sql_type = Json, column_name = "QUERY PLAN")]
+    plan: Value,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removal_has_the_same_plan_on_empty_full_drained_and_huge_tables() {
+    let app = App::with_fixed_clock().await;
+    let analyze = "ANALYZE waybill.events, waybill.deliveries, waybill.event_tags";
+    database::execute(&app.url, analyze).await;
+    let empty = plans(&app.url).await;
+    database::execute(&app.url, &old_events(20_000)).await;
+    assert_eq!(plans(&app.url).await, empty, "full, with the statistics of empty tables");
+    database::execute(&app.url, analyze).await;
+    assert_eq!(plans(&app.url).await, empty, "full");
+    run_once(app.engine(), Retention::Seconds(3_600)).await.expect("a round");
+    assert_eq!(plans(&app.url).await, empty, "drained, with the statistics of full tables");
+    let huge = "UPDATE pg_class SET reltuples = 1e9, relpages = 30000000 \
+                WHERE relnamespace = 'waybill'::regnamespace AND relkind IN ('r', 'i')";
+    database::execute(&app.url, huge).await;
+    assert_eq!(plans(&app.url).await, empty, "huge");
 }

@@ -13,6 +13,9 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
+/// The end of the name of a file that is not whole yet.
+const PART: &str = ".part";
+
 /// What was written to a file, or read from it.
 #[derive(Debug, PartialEq, Eq)]
 struct Content {
@@ -28,7 +31,7 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, bytes: &[u8]) {
-        self.lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.lines += bytes.split(|byte| *byte == b'\n').count() as u64 - 1;
         self.digest.update(bytes);
     }
 
@@ -52,7 +55,7 @@ impl Archive {
         remove_parts(dir, name)?;
         // Another server may write the same file into the same folder. Both have the same content.
         let part =
-            dir.join(format!(".{name}.{}-{:08x}.part", std::process::id(), getrandom::u32().unwrap_or_default()));
+            dir.join(format!(".{name}.{}-{:08x}{PART}", std::process::id(), getrandom::u32().unwrap_or_default()));
         let out = GzEncoder::new(File::create_new(&part)?, Compression::default());
         Ok(Archive { dir: dir.to_owned(), name: name.to_owned(), part, out, written: Tally::default() })
     }
@@ -83,7 +86,7 @@ impl Archive {
 
 /// Checks that files can be written to a folder: better now than when the first week is due.
 pub(super) fn check_dir(dir: &Path) -> io::Result<()> {
-    let trial = dir.join(format!(".trial.{}-{:08x}.part", std::process::id(), getrandom::u32().unwrap_or_default()));
+    let trial = dir.join(format!(".trial.{}-{:08x}{PART}", std::process::id(), getrandom::u32().unwrap_or_default()));
     File::create_new(&trial)?;
     fs::remove_file(trial)
 }
@@ -104,7 +107,7 @@ fn remove_parts(dir: &Path, name: &str) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let file = entry.file_name().to_string_lossy().into_owned();
-        if file.starts_with(&begin) && file.ends_with(".part") {
+        if file.starts_with(&begin) && file.ends_with(PART) {
             fs::remove_file(entry.path())?;
         }
     }
@@ -126,7 +129,7 @@ mod tests {
         let mut archive = Archive::begin(dir.path(), "week").unwrap();
         archive.add("{\"id\":1}\n{\"id\":2}\n").unwrap();
         archive.add("{\"id\":3}\n").unwrap();
-        assert!(names(dir.path()).iter().all(|name| name.ends_with(".part")));
+        assert!(names(dir.path()).iter().all(|name| name.ends_with(PART)));
         let file = archive.finish(3).unwrap();
         assert_eq!(names(dir.path()), ["week.ndjson.gz"]);
         let mut text = String::new();
@@ -145,7 +148,7 @@ mod tests {
         // What the disk returns is not what was written to it.
         archive.written.add(b"{}\n");
         assert!(archive.finish(2).unwrap_err().to_string().contains("2 written, 1 read back"));
-        assert!(names(dir.path()).iter().all(|name| name.ends_with(".part")));
+        assert!(names(dir.path()).iter().all(|name| name.ends_with(PART)));
     }
 
     #[test]
