@@ -64,3 +64,34 @@ async fn an_interrupted_build_of_an_index_is_repeated() {
     let ran = migrate_from(&app.url, later_migrations).await.expect("migrated");
     assert_eq!((ran.len(), app.count(APPLIED).await, app.count(VALID).await), (3, 3, 1));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_was_built_and_not_recorded_is_recorded_by_the_next_migration() {
+    let url = database::migrated().await;
+    migrate_from(&url, later_migrations).await.expect("migrated");
+    let forget = "DELETE FROM waybill.__diesel_schema_migrations WHERE version = '20300101000001'";
+    database::execute(&url, forget).await;
+    assert_eq!(migrate_from(&url, later_migrations).await.expect("migrated"), ["20300101000001"]);
+    assert_eq!(database::count(&url, VALID).await, 1);
+}
+
+/// Neither the server that migrates nor one that waits for it may hold back the build of an index.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_waits_for_migrations_does_not_hold_back_an_index() {
+    let app = App::start().await;
+    let writer = open_writer(&app).await;
+    let migrate_there = || {
+        let url = app.url.clone();
+        tokio::spawn(async move { migrate_from(&url, later_migrations).await })
+    };
+    let building = migrate_there();
+    until_building(&app).await;
+    let waiting = migrate_there();
+    let idle = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                AND state = 'idle in transaction' AND backend_xmin IS NULL AND application_name LIKE '%'";
+    let both = async { while app.count(idle).await < 2 {} };
+    tokio::time::timeout(Duration::from_secs(30), both).await.expect("both are between two statements");
+    writer.unlock().await;
+    assert_eq!(building.await.expect("no panic").expect("migrated").len(), 3);
+    assert_eq!(waiting.await.expect("no panic").expect("nothing is left to do").len(), 0);
+}

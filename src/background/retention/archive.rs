@@ -16,6 +16,9 @@ use sha2::{Digest, Sha256};
 /// The end of the name of a file that is not whole yet.
 const PART: &str = ".part";
 
+/// The maximum number of different archives of one week.
+const MAX_SAME_NAMES: u32 = 100;
+
 /// What was written to a file, or read from it.
 #[derive(Debug, PartialEq, Eq)]
 struct Content {
@@ -76,12 +79,35 @@ impl Archive {
             let what = format!("{lines} lines expected, {} written, {} read back", written.lines, read.lines);
             return Err(io::Error::other(format!("the archive of {} is not whole: {what}", self.name)));
         }
-        let file = self.dir.join(format!("{}.ndjson.gz", self.name));
-        fs::rename(&self.part, &file)?;
+        let file = give_name(&self.part, &self.dir, &self.name, &read)?;
         // A new name is on disk only after its folder is.
         File::open(&self.dir)?.sync_all()?;
         Ok(file)
     }
+}
+
+/// Gives a file its name. An archive of the same week that is there already stays. If another server has written it,
+/// it has the same content, and this one is not needed. If it was written before the database was restored, it may
+/// have more lines, and this one gets a number.
+fn give_name(part: &Path, dir: &Path, name: &str, content: &Content) -> io::Result<PathBuf> {
+    let numbers = std::iter::once(String::new()).chain((2..=MAX_SAME_NAMES).map(|number| format!("-{number}")));
+    for number in numbers {
+        let file = dir.join(format!("{name}{number}.ndjson.gz"));
+        match fs::hard_link(part, &file) {
+            Ok(()) => {
+                fs::remove_file(part)?;
+                return Ok(file);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if read_back(&file).is_ok_and(|there| there == *content) {
+                    fs::remove_file(part)?;
+                    return Ok(file);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other(format!("there are {MAX_SAME_NAMES} archives of {name}")))
 }
 
 /// Checks that files can be written to a folder: better now than when the first week is due.

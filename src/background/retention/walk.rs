@@ -123,7 +123,8 @@ impl Search {
         if step.removed.events < step.removed.visited {
             self.first_left.get_or_insert(began_at);
         }
-        if !step.has_more() {
+        // A step that another server's step came before has not reached the end.
+        if step.removed.is_ours && !step.has_more() {
             self.begin_again();
         }
         Ok(step)

@@ -7,8 +7,9 @@
 //! Consecutive migrations share one transaction: either all of them are applied or none, and no setting
 //! stays on a connection that a pooler later gives to another client. A migration whose `metadata.toml` says
 //! `run_in_transaction = false` runs alone, as one statement, between two transactions:
-//! `CREATE INDEX CONCURRENTLY` on a large table, which must not block writers. If it is interrupted, it
-//! leaves an invalid index behind, which is dropped before the next attempt.
+//! `CREATE INDEX CONCURRENTLY IF NOT EXISTS` on a large table, which must not block writers. If it is interrupted, it
+//! leaves an invalid index behind, which is dropped before the next attempt; if it ends before it is recorded, the
+//! next attempt finds the index there.
 //!
 //! Servers of the previous version go on working meanwhile and afterwards: see `docs/contributing.md`.
 
@@ -18,7 +19,7 @@ use std::time::Duration;
 use diesel::migration::{Migration, MigrationSource};
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::Text;
+use diesel::sql_types::{Bool, Text};
 
 use diesel_async::{AsyncConnection, AsyncMigrationHarness, AsyncPgConnection, TransactionManager};
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
@@ -48,7 +49,7 @@ const LOCK_TABLES: &str = "DO $$ DECLARE names text := (SELECT string_agg(oid::r
          AND relname <> '__diesel_schema_migrations'); \
      BEGIN IF names IS NOT NULL THEN EXECUTE 'LOCK TABLE ' || names || ' IN ACCESS EXCLUSIVE MODE'; END IF; END $$";
 
-/// How often migrations are tried again that did not get their locks.
+/// How often a lock is tried again, of the tables or of migrations.
 const LOCK_RETRIES: u32 = 240;
 
 /// The pause before they are tried again, in which the others proceed.
@@ -104,12 +105,19 @@ pub async fn revert_all(url: &str) -> Result<(), Error> {
 async fn lock(url: &str) -> Result<AsyncPgConnection, Error> {
     let mut conn = open(url, "").await?.connection;
     Transactions::begin_transaction(&mut conn).await?;
-    // As plain text: a statement with parameters would keep its snapshot open, and an index build waits for all
-    // older snapshots.
-    let take = format!("SELECT pg_advisory_xact_lock({LOCK})");
-    conn.batch_execute("SET LOCAL lock_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = 0").await?;
-    conn.batch_execute(&take).await?;
-    Ok(conn)
+    conn.batch_execute("SET LOCAL idle_in_transaction_session_timeout = 0").await?;
+    let take = format!("SELECT pg_try_advisory_xact_lock({LOCK}) AS is_ours");
+    for _ in 0..LOCK_RETRIES {
+        let row: Taken = diesel::sql_query(&take).get_result(&mut conn).await?;
+        // Neither who holds the lock nor who waits for it may keep a snapshot open, since an index build waits for
+        // all older snapshots. So nobody waits inside a statement, and a statement as plain text ends the last one.
+        conn.batch_execute("SELECT").await?;
+        if row.is_ours {
+            return Ok(conn);
+        }
+        tokio::time::sleep(LOCK_PAUSE).await;
+    }
+    Err(Error::outage(OutageKind::TooSlow, "another server is migrating the schema"))
 }
 
 /// The next step of migrating.
@@ -174,6 +182,12 @@ async fn run_alone<S: MigrationSource<Pg> + 'static>(
         .execute(&mut conn)
         .await?;
     Ok(())
+}
+
+#[derive(QueryableByName)]
+struct Taken {
+    #[diesel(sql_type = Bool)]
+    is_ours: bool,
 }
 
 #[derive(QueryableByName)]

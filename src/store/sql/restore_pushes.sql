@@ -71,16 +71,21 @@ restored_work AS (
     SELECT event_id, event_id, :namespace_id, 'FAILED', 'FAILED', priority, max_retries, 0, failed, coalesce(:now, now())
     FROM missing_events
 ),
--- Rows are compared as in roll_up.sql.
+-- The own row is written even if it counts no pushes: a removal that began before the push came back sees by that
+-- that its event has changed. Rows are compared as in roll_up.sql.
 counted_again AS (
     UPDATE waybill.deliveries o
     SET failed_deliveries = o.failed_deliveries + w.failed,
-        status = waybill.roll_up_status(o.open_deliveries, o.failed_deliveries + w.failed, o.cancel_requested),
-        listed_status = waybill.roll_up_status(o.open_deliveries, o.failed_deliveries + w.failed, o.cancel_requested),
+        status = CASE WHEN o.open_deliveries IS NULL THEN o.status
+                      ELSE waybill.roll_up_status(o.open_deliveries, o.failed_deliveries + w.failed, o.cancel_requested)
+                 END,
+        listed_status = CASE WHEN o.open_deliveries IS NULL THEN o.listed_status
+                             ELSE waybill.roll_up_status(o.open_deliveries, o.failed_deliveries + w.failed,
+                                                         o.cancel_requested)
+                        END,
         updated_at = coalesce(:now, now())
     FROM wanted_events w
     WHERE (o.namespace_id, o.id) >= (:namespace_id, w.event_id) AND (o.namespace_id, o.id) <= (:namespace_id, w.event_id)
-      AND o.open_deliveries IS NOT NULL
 )
 INSERT INTO waybill.deliveries
        (id, event_id, namespace_id, subscription_id, status, listed_status, priority, max_retries, lease_id,
