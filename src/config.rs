@@ -144,7 +144,7 @@ pub struct ServeArgs {
     #[arg(long, env = "WAYBILL_POLL_INTERVAL_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub poll_interval_ms: u64,
 
-    /// Maximum number of rows that a list reads for filters without an index, and that it counts for `total`.
+    /// Maximum number of rows that a list examines for a page, if one filter alone does not find them.
     #[arg(long, env = "WAYBILL_LIST_SCAN_ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(500..=1_000_000))]
     pub list_scan_rows: i64,
 

@@ -19,6 +19,7 @@ pub(crate) mod change_set;
 pub mod claim;
 pub mod clock;
 pub(crate) mod histories;
+mod logs;
 pub(crate) mod operate;
 pub(crate) mod publish;
 pub mod push;

@@ -2,7 +2,6 @@
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use diesel_async::AsyncConnection;
 use serde::Serialize;
 
 use super::query::{DEFAULT_PAGE, read_page, read_query};
@@ -12,7 +11,7 @@ use crate::domain::history::Numbers;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::lists::log_entries::{LogFilter, LogPage, list_log_entries as load_page};
+use crate::store::lists::log_entries::{LogFilter, LogPage};
 
 #[derive(Serialize)]
 struct Logs<'a> {
@@ -40,10 +39,7 @@ pub(crate) async fn list_log_entries(
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
     let (page, cursors) = page.by_id(&engine, "logs", Numbers::LogIds, &filter).await?;
-    let mut conn = engine.database().connection().await?;
-    let LogPage { entries, end, searched_to } =
-        conn.transaction(async |conn| load_page(conn, &scope, &filter, page).await).await?;
-    drop(conn);
+    let LogPage { entries, end, searched_to } = engine.list_log_entries(&scope, &filter, page).await?;
     let logs = entries.iter().map(LogView::of).collect();
     Ok(HttpResponse::Ok().json(Logs { logs, next: cursors.next(end).await?, searched_to: timestamp(searched_to) }))
 }

@@ -22,6 +22,21 @@ impl App {
         conn.batch_execute("ROLLBACK").await.expect("its end");
         (answer, buffers)
     }
+
+    /// Returns the result of a function and the number of buffers that it fetches on a connection that has
+    /// run it before: the first time, PostgreSQL also reads what it then remembers about each index.
+    pub(crate) async fn buffers_of_repeated<T>(
+        &self,
+        function: impl AsyncFn(&mut AsyncPgConnection) -> QueryResult<T>,
+    ) -> (T, i64) {
+        let repeated = async |conn: &mut AsyncPgConnection| {
+            function(conn).await?;
+            let before = blocks_fetched(conn).await;
+            let answer = function(conn).await?;
+            Ok((answer, blocks_fetched(conn).await - before))
+        };
+        self.buffers_of(repeated).await.0
+    }
 }
 
 async fn blocks_fetched(conn: &mut AsyncPgConnection) -> i64 {

@@ -81,11 +81,11 @@ impl Source {
         let sources = [
             filter.correlation_id.clone().map(Source::CorrelationId),
             filter.ordering_key.clone().map(Source::OrderingKey),
+            (filter.since.is_some() || filter.until.is_some()).then_some(Source::All),
             rare_status,
             filter.event_type.clone().map(Source::EventType),
             Some(filter.tags.clone()).filter(|tags| !tags.is_empty()).map(Source::Tags),
             completed,
-            (filter.since.is_some() || filter.until.is_some()).then_some(Source::All),
         ];
         let sources: Vec<Source> = sources.into_iter().flatten().collect();
         if sources.is_empty() { vec![Source::All] } else { sources }

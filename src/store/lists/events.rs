@@ -8,6 +8,8 @@
 //! `total` is counted along the same source, up to [`limits::LIST_COUNT`], and `total_is_exact` says
 //! whether it is complete.
 
+use std::cmp::Reverse;
+
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::sql_types::{Array, BigInt, Integer};
@@ -17,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::limits;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
-use crate::store::lists::event_search::EventSearch;
+use crate::store::lists::event_search::{EventSearch, Selectivity};
 use crate::store::lists::event_sources::Source;
 use crate::store::lists::event_times::{span_of_times, time_at};
 use crate::store::lists::filtered_query::FilteredQuery;
@@ -146,6 +148,10 @@ pub(crate) async fn load_events(
 /// The number of ids of each source that are read in order to choose one.
 const PROBE: i64 = 200;
 
+/// The number of ids from which on no better source is looked for: a look at another one costs more than
+/// to look up these.
+const FEW: i64 = 20;
+
 /// Returns the search along the most selective source.
 async fn choose_search<'a>(
     conn: &mut AsyncPgConnection,
@@ -154,16 +160,17 @@ async fn choose_search<'a>(
 ) -> QueryResult<EventSearch<'a>> {
     let mut searches = Source::of(filter).into_iter().map(|source| EventSearch { filter, source });
     let mut best = searches.next().unwrap_or(EventSearch { filter, source: Source::All });
-    let mut best_selectivity = None;
+    if searches.len() == 0 {
+        return Ok(best);
+    }
+    let mut to_beat = best.selectivity(conn, span, PROBE).await?;
     for search in searches {
-        let to_beat = match best_selectivity {
-            Some(selectivity) => selectivity,
-            None => best.selectivity(conn, span, PROBE).await?,
-        };
+        if to_beat >= Selectivity::Ends(Reverse(FEW)) {
+            return Ok(best);
+        }
         let selectivity = search.selectivity(conn, span, PROBE).await?;
-        best_selectivity = Some(selectivity.max(to_beat));
         if selectivity > to_beat {
-            best = search;
+            (best, to_beat) = (search, selectivity);
         }
     }
     Ok(best)

@@ -7,7 +7,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use diesel::QueryResult;
-use diesel::sql_types::{BigInt, Timestamptz};
+use diesel::sql_types::BigInt;
 use diesel_async::AsyncPgConnection;
 
 use crate::store::lists::filtered_query::FilteredQuery;
@@ -19,6 +19,10 @@ use crate::store::tables::event_log::LogEntry;
 
 /// Ids per sample.
 const SAMPLE: i64 = 64;
+
+/// Further ids of the first window. The entries next to the bounds of a time may not match, and a few more
+/// cost nothing: they are in the same blocks.
+const MARGIN_ENTRIES: i64 = 4 * SAMPLE;
 
 /// Partitions are left out if they begin or end further than this from the window. It is for a database
 /// whose clock was set back.
@@ -41,8 +45,9 @@ pub(super) async fn read_windows(
     page: Page,
 ) -> QueryResult<LogPage> {
     let mut found = LogPage::default();
-    let mut window = first_window(conn, &span, page.limit).await?;
-    let (mut size, mut budget) = (page.limit.max(SAMPLE), page.scan);
+    let mut size = page.limit + MARGIN_ENTRIES;
+    let mut window = first_window(conn, &span, &page, size).await?;
+    let mut budget = page.scan;
     loop {
         let wanted = page.limit - found.entries.len() as i64;
         found.entries.extend(read_window(conn, filter, &window, wanted).await?);
@@ -62,14 +67,19 @@ pub(super) async fn read_windows(
 
 /// Returns the first window, which has at least `entries` entries, unless other namespaces have some of
 /// the ids.
-pub(super) async fn first_window(conn: &mut AsyncPgConnection, span: &Span, entries: i64) -> QueryResult<Window> {
-    let near = match span.edge() {
-        0 | i64::MAX => None,
-        edge => time_at(conn, span, edge).await?,
+pub(super) async fn first_window(
+    conn: &mut AsyncPgConnection,
+    span: &Span,
+    page: &Page,
+    entries: i64,
+) -> QueryResult<Window> {
+    let near = match page.after {
+        Some(_) => time_at(conn, span, span.edge()).await?,
+        None => None,
     };
-    let order = format!("id {}", span.direction());
     // Before the n-th sample there are more than n - 1 times 64 entries.
     let skipped = (entries + SAMPLE - 1) / SAMPLE;
+    let order = format!("id {}", span.direction());
     let far: Vec<Sample> = span.limit(samples(span), "id").load(conn, &order, skipped, 1).await?;
     Ok(Window { span: up_to(span, far.first()), near, far: far.first().copied() })
 }
@@ -87,7 +97,12 @@ pub(super) async fn next_window(
         false => ("id >=", sample.id.saturating_add(size)),
         true => ("id <=", sample.id.saturating_sub(size)),
     };
+    if end <= span.above {
+        return Ok(Window { span, near: Some(sample.created_at), far: None });
+    }
     let query = span.limit(samples(&span), "id").and::<BigInt, _>(behind, end);
+    // Before all partitions are searched for a sample, the sequence tells whether there can be one.
+    let query = query.and::<BigInt, _>("(SELECT last_value FROM waybill.event_log_ids) >=", end);
     let far: Vec<Sample> = query.load(conn, &format!("id {}", span.direction()), 0, 1).await?;
     Ok(Window { span: up_to(&span, far.first()), near: Some(sample.created_at), far: far.first().copied() })
 }
@@ -124,16 +139,20 @@ pub(super) async fn peek(
     Ok(entries)
 }
 
-/// Returns the query of the entries of a window. Its times leave out the partitions of other times.
+/// Returns the query of the entries of a window. Its times leave out the partitions of other times. They are
+/// literals, so that the planner need not even look at those partitions.
 fn entries_of<'q>(filter: &LogFilter, window: &Window) -> FilteredQuery<'q> {
     let Window { span, near, far } = window;
     let far = far.map(|sample| sample.created_at);
     let (from, to) = if span.descending { (far, *near) } else { (*near, far) };
-    let begin = format!("SELECT {COLUMNS} FROM waybill.event_log WHERE namespace_id = {}", span.namespace);
-    let query = span
-        .limit(FilteredQuery::new(begin), "id")
-        .and_given::<Timestamptz, _>("created_at >=", from.and_then(|time| time.checked_sub_signed(MARGIN)))
-        .and_given::<Timestamptz, _>("created_at <", to.and_then(|time| time.checked_add_signed(MARGIN)))
-        .and_time_range("created_at", filter.since, filter.until);
-    conditions(query, filter)
+    let time = |condition: &str, time: Option<DateTime<Utc>>| {
+        time.map_or_else(String::new, |time| format!(" AND created_at {condition} '{}'", time.to_rfc3339()))
+    };
+    let query = FilteredQuery::new(format!(
+        "SELECT {COLUMNS} FROM waybill.event_log WHERE namespace_id = {}{}{}",
+        span.namespace,
+        time(">=", from.and_then(|from| from.checked_sub_signed(MARGIN))),
+        time("<", to.and_then(|to| to.checked_add_signed(MARGIN))),
+    ));
+    conditions(span.limit(query, "id").and_time_range("created_at", filter.since, filter.until), filter)
 }

@@ -46,7 +46,9 @@ impl Target<'_> {
     /// better, or if rows in other states are meant too.
     pub(super) fn listed_statuses(&self) -> Vec<Status> {
         let (statuses, has_better_index) = match self {
-            Target::Events { filter, statuses } => (*statuses, filter.correlation_id.is_some()),
+            Target::Events { filter, statuses } => {
+                (*statuses, filter.correlation_id.is_some() || filter.ordering_key.is_some())
+            }
             Target::Pushes { filter, statuses, .. } => {
                 (*statuses, filter.event_id.is_some() || filter.subscription_id.is_some())
             }
@@ -117,17 +119,18 @@ fn event_rows<'a>(
         "(SELECT * FROM waybill.deliveries WHERE subscription_id IS NULL) d CROSS JOIN LATERAL {EVENT_OF_DELIVERY} \
          WHERE d.namespace_id = {namespace}"
     );
-    match (&filter.correlation_id, unhappy) {
-        (Some(correlation_id), _) => {
-            let range = IndexRange { column: "e.correlation_id", id: "e.id", cast: "" };
-            by_index::<Text, _>(query, &range, correlation_id.clone(), EVENT_COLUMNS, &from_events, walk)
-        }
-        (None, Some(status)) => {
+    let (column, value) = match (&filter.correlation_id, &filter.ordering_key, unhappy, &filter.event_type) {
+        (Some(correlation_id), ..) => ("e.correlation_id", correlation_id),
+        (None, Some(ordering_key), ..) => ("e.ordering_key", ordering_key),
+        (None, None, Some(status), _) => {
             let range = IndexRange { column: "d.listed_status", id: "d.id", cast: "::waybill.status" };
-            by_index::<Text, _>(query, &range, status.as_str(), EVENT_COLUMNS, &from_unhappy, walk)
+            return by_index::<Text, _>(query, &range, status.as_str(), EVENT_COLUMNS, &from_unhappy, walk);
         }
-        (None, None) => by_id(query, "e.id", EVENT_COLUMNS, &from_events, walk),
-    }
+        (None, None, None, Some(event_type)) => ("e.event_type", event_type),
+        (None, None, None, None) => return by_id(query, "e.id", EVENT_COLUMNS, &from_events, walk),
+    };
+    let range = IndexRange { column, id: "e.id", cast: "" };
+    by_index::<Text, _>(query, &range, value.clone(), EVENT_COLUMNS, &from_events, walk)
 }
 
 /// Appends the query of deliveries on the list of leases. The list is not ordered by id, but it is small: it

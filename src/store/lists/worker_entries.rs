@@ -2,8 +2,7 @@
 //!
 //! They may be everywhere or nowhere. The block range index skips the blocks without them, so one window
 //! can have most of the log: if only few entries are in it, they are all read at once. If there are many,
-//! the page is near the beginning of the window or far from it, and is looked for in parts of the window
-//! that grow.
+//! the first of them is searched for, and the page is read from there.
 
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
@@ -17,14 +16,11 @@ use crate::store::tables::event_log::LogEntry;
 /// The number of ids of a window of a worker's entries, in units of `page.scan`.
 const SCANS: i64 = 1_000;
 
-/// The number of entries from which on there are many.
-const CROWD: i64 = 200;
+/// The number of entries that are few enough to read them all, in order to find the last of them.
+const FEW: i64 = 200;
 
-/// The number of ids of a part of a window that is read as a whole.
+/// The number of ids that are read as a whole. Without entries of the worker, their blocks are not read.
 const SMALL: i64 = 1_024;
-
-/// How much larger the next part is, if there is nothing in one.
-const GROWTH: i64 = 8;
 
 /// Reads a page of a worker's entries, up to `page.scan` times 1,000 ids.
 pub(super) async fn read_entries_of_worker(
@@ -34,7 +30,7 @@ pub(super) async fn read_entries_of_worker(
     page: Page,
 ) -> QueryResult<LogPage> {
     // Most lists are about workers that are at work, whose entries are the newest.
-    let near = first_window(conn, &span, page.limit).await?;
+    let near = first_window(conn, &span, &page, SMALL).await?;
     let mut entries = read_window(conn, filter, &near, page.limit).await?;
     let mut end = near.far;
     if let Some(sample) = near.far.filter(|_| (entries.len() as i64) < page.limit) {
@@ -56,7 +52,7 @@ async fn read_large(
     window: &Window,
     wanted: i64,
 ) -> QueryResult<Vec<LogEntry>> {
-    let limit = CROWD.max(wanted + 1);
+    let limit = if window.span.descending { FEW.max(wanted + 1) } else { wanted + 1 };
     let mut entries = peek(conn, filter, window, limit).await?;
     if (entries.len() as i64) < limit {
         entries.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
@@ -68,40 +64,34 @@ async fn read_large(
             let span = Span { below: last.id + 1, ..window.span };
             read_window(conn, filter, &Window { span, ..*window }, wanted).await
         }
-        _ => read_parts(conn, filter, *window, wanted).await,
+        _ => read_from_last(conn, filter, window, wanted).await,
     }
 }
 
-/// Returns the first `wanted` entries of a window with many, by parts that grow until there are some.
-async fn read_parts(
+/// Returns the last `wanted` entries of a window that has as many, in descending order. The last of them is
+/// found by bisection, since the disk cannot be read backwards.
+async fn read_from_last(
     conn: &mut AsyncPgConnection,
     filter: &LogFilter,
-    mut rest: Window,
+    window: &Window,
     wanted: i64,
 ) -> QueryResult<Vec<LogEntry>> {
+    let part = |above: i64, below: i64| Window { span: Span { above, below, ..window.span }, ..*window };
+    let Span { mut above, mut below, .. } = window.span;
+    while below - above > SMALL {
+        let middle = above + (below - above) / 2;
+        match peek(conn, filter, &part(middle, below), 1).await?.is_empty() {
+            true => below = middle + 1,
+            false => above = middle,
+        }
+    }
     let mut entries: Vec<LogEntry> = Vec::new();
     let mut size = SMALL;
-    while rest.span.below - rest.span.above > 1 {
-        let missing = wanted - entries.len() as i64;
-        let part = Span { above: rest.span.above.max(rest.span.below.saturating_sub(size) - 1), ..rest.span };
-        let window = Window { span: part, ..rest };
-        let limit = CROWD.max(missing + 1);
-        let mut read = match size {
-            SMALL => read_window(conn, filter, &window, missing).await?,
-            _ => peek(conn, filter, &window, limit).await?,
-        };
-        if size > SMALL && read.len() as i64 == limit {
-            // The entries are in its farther part, since the nearer one was looked at.
-            size = SMALL;
-            continue;
-        }
-        read.truncate(usize::try_from(missing).unwrap_or(usize::MAX));
-        entries.extend(read);
-        if entries.len() as i64 == wanted {
-            return Ok(entries);
-        }
-        rest.span.below = part.above + 1;
-        size *= GROWTH;
+    while (entries.len() as i64) < wanted && below > window.span.above + 1 {
+        above = window.span.above.max(below - size);
+        entries.extend(read_window(conn, filter, &part(above, below), wanted - entries.len() as i64).await?);
+        below = above + 1;
+        size *= 4;
     }
     Ok(entries)
 }
