@@ -99,9 +99,10 @@ impl Source {
             Source::OrderingKey(_) => EventFilter { ordering_key: None, ..filter },
             Source::EventType(_) => EventFilter { event_type: None, ..filter },
             Source::Tags(_) => EventFilter { tags: Vec::new(), ..filter },
-            Source::Listed(_) | Source::Pending | Source::Completed => EventFilter { status: None, ..filter },
+            Source::Listed(_) | Source::Pending => EventFilter { status: None, ..filter },
             Source::All => EventFilter { since: None, until: None, ..filter },
-            Source::Held => filter,
+            // A line of the log may be older than the state of an event that was made again from a dead letter.
+            Source::Held | Source::Completed => filter,
         }
     }
 
