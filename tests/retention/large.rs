@@ -10,7 +10,7 @@ use crate::support::{App, database};
 const PUSHES: i64 = 250;
 const ROWS: i64 = 100;
 
-/// Stores an event with 250 pushes, of which every third has failed. All finished a day ago. Returns the event's id.
+/// Stores an event with 250 pushes, of which the first third has failed. All finished a day ago. Returns the event's id.
 async fn large_event(app: &App) -> i64 {
     let id = app.count("SELECT nextval('waybill.ids')").await;
     let sql = format!(
@@ -23,7 +23,7 @@ async fn large_event(app: &App) -> i64 {
                                          lease_id, updated_at)
          SELECT nextval('waybill.ids'), {id}, n, s, nullif(s, 'COMPLETED'), 0, 3, 1, now() - interval '1 day'
          FROM generate_series(1, {PUSHES}) n,
-              LATERAL (SELECT CASE WHEN n % 3 = 0 THEN 'FAILED' ELSE 'COMPLETED' END::waybill.status AS s) status"
+              LATERAL (SELECT CASE WHEN n <= {PUSHES} / 3 THEN 'FAILED' ELSE 'COMPLETED' END::waybill.status AS s) status"
     );
     database::execute(&app.url, &sql).await;
     id

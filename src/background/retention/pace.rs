@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use crate::store::retention::events::RemovedEvents;
 
-/// The time that a step should take. Locks are held for at most 50 ms.
-const STEP_TIME: Duration = Duration::from_millis(20);
+/// The time that a step should take. Locks must not be held for longer than 50 ms, and a busy machine makes single
+/// steps several times as long.
+const STEP_TIME: Duration = Duration::from_millis(10);
 
 /// The number of rows of the first, the smallest and the largest step.
 const FIRST_ROWS: i64 = 100;
 const MIN_ROWS: i64 = 10;
-const MAX_ROWS: i64 = 1_000;
+const MAX_ROWS: i64 = 500;
 
 /// A search that finds nothing pauses for this many times as long as a step took.
 const SEARCH_PAUSE_FACTOR: u32 = 50;
