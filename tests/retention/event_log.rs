@@ -101,19 +101,22 @@ async fn an_archive_has_every_entry_of_its_week_and_can_be_read_back() {
     assert_eq!(app.count(&format!("SELECT count(*) FROM pg_class WHERE relname = '{week}'")).await, 0);
 }
 
-/// A server that is killed leaves a part of a file, a detached table, or a table that is already archived.
+/// A server that is killed leaves a part of a file, or a detached table. A restored database has a week again whose
+/// archive is there and may have more lines.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_round_goes_on_where_a_killed_server_stopped() {
+async fn a_round_goes_on_where_a_killed_server_stopped_and_replaces_no_archive() {
     let (app, dir) = (App::with_fixed_clock().await, tempfile::tempdir().expect("a folder"));
     let id = publish_completed(&app, "a").await;
     let week = week_of(&app, id).await;
     app.advance(98 * DAY);
     database::execute(&app.url, &format!("ALTER TABLE waybill.event_log DETACH PARTITION waybill.{week}")).await;
     fs::write(dir.path().join(format!(".{week}.4711-0badcafe.part")), "half of a fi").expect("a file");
-    fs::write(dir.path().join(format!("{week}.ndjson.gz")), "archived once, and not dropped").expect("a file");
+    let earlier = dir.path().join(format!("{week}.ndjson.gz"));
+    fs::write(&earlier, "archived before a restore").expect("a file");
     assert_eq!(run_once(app.engine(), &archiving(dir.path())).await.expect("a round"), 1);
-    assert_eq!(files(dir.path()), [format!("{week}.ndjson.gz")]);
-    assert_eq!(read_archive(dir.path(), &week).len(), 2);
+    assert_eq!(files(dir.path()), [format!("{week}-2.ndjson.gz"), format!("{week}.ndjson.gz")]);
+    assert_eq!(fs::read_to_string(earlier).expect("it is unchanged"), "archived before a restore");
+    assert_eq!(read_archive(dir.path(), &format!("{week}-2")).len(), 2);
     assert_eq!(app.count(&format!("SELECT count(*) FROM pg_class WHERE relname = '{week}'")).await, 0);
     assert_eq!(run_once(app.engine(), &archiving(dir.path())).await.expect("a round"), 0);
 }
