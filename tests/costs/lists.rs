@@ -43,13 +43,15 @@ const HISTORY: &str = "
     INSERT INTO waybill.event_tags (namespace_id, tag, event_id) SELECT 1, '2-' || word, id FROM history WHERE word <> 'many';
     INSERT INTO waybill.deliveries (id, event_id, status, priority, max_retries, lease_id, worker_id)
         SELECT id, id, 'COMPLETED', 0, 3, id, 'host:' || id % 20 FROM history ORDER BY id;
-    INSERT INTO waybill.event_log (created_at, event_id, lease_id, attempt, action, worker_id)
-        SELECT h.created_at + a.later, h.id, h.id, 1, a.action::waybill.action,
+    INSERT INTO waybill.event_log (namespace_id, event_id, lease_id, attempt, action, worker_id)
+        SELECT 3, n, n, 1, 'COMPLETED', 'host:1' FROM generate_series(1900001, 1950000) n;
+    INSERT INTO waybill.event_log (created_at, event_id, delivery_id, lease_id, attempt, action, worker_id)
+        SELECT h.created_at + a.later, h.id, CASE a.word WHEN 'push' THEN 4000000 + h.id END, h.id, 1, a.action::waybill.action,
                CASE WHEN h.word <> 'many' THEN h.word || ':1' WHEN h.id > 700000 AND h.id % 50 = 0 THEN 'late:1'
                     WHEN h.id < 300000 AND h.id % 50 = 0 THEN 'early:1' ELSE 'host:' || h.id % 20 END
         FROM history h, (VALUES ('1 s'::interval, 'PICKED', NULL), ('2 s', 'STARTED', 'few'), ('2 s', 'RELEASED', 'first'),
-                                ('2 s', 'RESET', 'last'), ('3 s', 'COMPLETED', NULL)) a(later, action, word)
-        WHERE a.word IS NULL OR a.word = h.word
+                                ('2 s', 'RESET', 'last'), ('3 s', 'FAILED', 'push'), ('3 s', 'COMPLETED', NULL)) a(later, action, word)
+        WHERE a.word IS NULL OR a.word = h.word OR (a.word = 'push' AND h.id % 50000 = 0)
         ORDER BY h.id, a.later;
     INSERT INTO waybill.events (namespace_id, id, title, tags)
         SELECT 3, n, 'a job', 'many' FROM generate_series(2000001, 2200000) n;
@@ -57,8 +59,6 @@ const HISTORY: &str = "
         SELECT 3, n, n, 'PENDING', 0, 3, n FROM generate_series(2000001, 2200000) n;
     INSERT INTO waybill.ready (namespace_id, seq, delivery_id, rank, queue)
         SELECT 3, n, n, 0, 't:many' FROM generate_series(2000001, 2200000) n;
-    INSERT INTO waybill.event_log (namespace_id, event_id, lease_id, attempt, action, worker_id)
-        SELECT 3, n, n, 1, 'COMPLETED', 'host:1' FROM generate_series(1900001, 1950000) n;
     SELECT setval('waybill.ids', 3000000), setval('waybill.ready_seq', 3000000);
 ";
 
@@ -79,7 +79,7 @@ async fn app() -> App {
         database::execute(&url, blocks).await;
         url
     });
-    let flags = vec!["--auto-reset=false".to_owned(), "--dispatch=false".to_owned()];
+    let flags = ["--auto-reset=false", "--dispatch=false", "--check-rules=false"].map(str::to_owned).to_vec();
     App::start_with(Options { url: Some(url.await.clone()), flags, fixed_clock: true }).await
 }
 
@@ -365,7 +365,7 @@ async fn the_newest_entries_of_a_worker_that_left_long_ago_are_found_at_a_bounde
                 assert_eq!(found.entries[0].event_id, EventId(newest));
             }
             assert!(
-                buffers <= if descending { 1_300 } else { MOST },
+                buffers <= if descending { 1_700 } else { MOST },
                 "{worker}, descending: {descending}: {buffers} buffers"
             );
         }

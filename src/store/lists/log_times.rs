@@ -12,6 +12,7 @@ use diesel_async::AsyncPgConnection;
 use crate::domain::scope::Scope;
 use crate::store::lists::filtered_query::FilteredQuery;
 use crate::store::lists::log_entries::LogFilter;
+use crate::store::lists::pages::IdRow;
 use crate::store::lists::spans::Span;
 
 /// How much later than its `created_at` an entry may have got its id. A database clock that was set back
@@ -54,6 +55,13 @@ pub(super) async fn span_of_times(
         span.below = rows.first().map_or(span.below, |sample| sample.id);
     }
     Ok(span)
+}
+
+/// Returns the highest id that an entry may have.
+pub(super) async fn last_id(conn: &mut AsyncPgConnection) -> QueryResult<i64> {
+    let statement = FilteredQuery::new("SELECT last_value AS id FROM waybill.event_log_ids");
+    let rows: Vec<IdRow> = statement.load_all(conn).await?;
+    Ok(rows.first().map_or(0, |row| row.id))
 }
 
 /// Returns the time of the last sample up to a position.
