@@ -158,9 +158,10 @@ async fn read_from_last(
     let (mut step, mut is_near) = (GALLOP, false);
     while below - above > PART {
         let middle = if is_near { above + (below - above) / 2 } else { above.max(below - step) };
-        match peek(conn, filter, &part(middle, below), 1).await?.first() {
-            Some(entry) => (above, is_near) = (entry.id - 1, true),
-            None => (below, step) = (middle + 1, step * 8),
+        if let Some(entry) = peek(conn, filter, &part(middle, below), 1).await?.first() {
+            (above, is_near) = (entry.id - 1, true);
+        } else {
+            (below, step) = (middle + 1, step * 8);
         }
     }
     let mut entries: Vec<LogEntry> = Vec::new();
