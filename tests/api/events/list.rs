@@ -270,6 +270,33 @@ async fn events_are_found_by_when_they_were_created() {
     zoo.finds(&format!("?since={created}&until={first}"), &[]).await;
 }
 
+/// Ids are assigned up to a few seconds after the start of a transaction, which is the time of its events.
+/// Every 64th event leads from times to ids.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_slow_transaction_are_found_by_their_time() {
+    let app = App::start().await;
+    let begin = app.count("SELECT extract(epoch FROM now())::bigint").await - 1_000;
+    let sql = format!(
+        "INSERT INTO waybill.events (id, title, tags, created_at) \
+             SELECT n, 'a job', 'email', to_timestamp({begin}) + (CASE WHEN n % 64 = 1 THEN n - 6 ELSE n END) * interval '1 second' \
+             FROM generate_series(1, 400) AS n; \
+         INSERT INTO waybill.deliveries (id, event_id, status, listed_status, priority, max_retries) \
+             SELECT n, n, 'COMPLETED', 'COMPLETED', 0, 3 FROM generate_series(1, 400) AS n"
+    );
+    database::execute(&app.url, &sql).await;
+    let time = |second: i64| {
+        let time = chrono::DateTime::from_timestamp(begin + second, 0).expect("a time");
+        time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+    };
+    // 193 has the time of 187, although it comes after the sample 192; 129 that of 123.
+    let late = list(&app, &format!("?since={}&until={}", time(187), time(189))).await;
+    assert_eq!(ids(&late), [187, 188, 193]);
+    let since = list(&app, &format!("?since={}&until={}&order=desc", time(123), time(124))).await;
+    assert_eq!(ids(&since), [129, 123]);
+    let both = list(&app, &format!("?since={}&until={}&tags=email&status=COMPLETED", time(187), time(188))).await;
+    assert_eq!(ids(&both), [187, 193]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_can_be_combined() {
     let zoo = Zoo::new().await;

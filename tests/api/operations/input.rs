@@ -58,6 +58,7 @@ async fn fields_of_filters_are_checked() {
         refuses(&app, path, json!({"event_type": ""}), "event_type").await;
         refuses(&app, path, json!({"worker_id": "nobody"}), "worker_id").await;
         refuses(&app, path, json!({"correlation_id": "a\u{0}"}), "correlation_id").await;
+        refuses(&app, path, json!({"ordering_key": ""}), "ordering_key").await;
         refuses(&app, path, json!({"event_id": 1}), "event_id").await;
     }
     for path in DELIVERIES.into_iter().chain([DEAD_LETTERS]) {

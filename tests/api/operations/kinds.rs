@@ -56,6 +56,26 @@ async fn a_bulk_cancellation_takes_only_events_that_match_and_that_existed_when_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bulk_operations_on_events_take_only_those_with_the_ordering_key_or_type_of_the_filter() {
+    let app = App::with_fixed_clock().await;
+    let mut ids = Vec::new();
+    for (key, event_type) in [("k", "order.paid"), ("k", "order.created"), ("other", "order.paid")] {
+        let event = json!({"title": "a job", "tags": "a", "ordering_key": key, "event_type": event_type});
+        ids.push(app.publish(event).await);
+    }
+    for filter in [json!({"ordering_key": "k"}), json!({"event_type": "order.paid"})] {
+        assert_eq!(app.dry_run("/events/cancel", filter).await["matched"], 2);
+    }
+    assert_eq!(app.operate_on_all("/events/cancel", json!({"ordering_key": "k", "event_type": "order.paid"})).await, 1);
+    assert_eq!(app.operate_on_all("/events/cancel", json!({"ordering_key": "k"})).await, 1);
+    assert_eq!(app.status(ids[2]).await, "PENDING");
+    // Failed and cancelled events have an index by their state, which must not hide the key.
+    assert_eq!(app.operate_on_all("/events/retry", json!({"ordering_key": "other"})).await, 0);
+    assert_eq!(app.operate_on_all("/events/retry", json!({"ordering_key": "k", "status": "CANCELLED"})).await, 2);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_was_finished_before_its_turn_is_skipped() {
     let app = App::with_fixed_clock().await;
     let ids = super::waiting(&app, 2).await;
