@@ -100,11 +100,11 @@ $$;
 
 -- Adds or removes the triggers. Locks both tables for a moment, but only if there is something to do.
 CREATE FUNCTION waybill.enforce_rules(enforced boolean) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    is_enforced boolean := EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = 'waybill.deliveries'::regclass
-                                   AND tgname = 'refuse_broken_rules_on_insert');
 BEGIN
-    IF is_enforced = enforced THEN
+    -- Servers that start together take turns.
+    PERFORM pg_advisory_xact_lock(hashtext('waybill.enforce_rules'));
+    IF enforced = EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = 'waybill.deliveries'::regclass
+                          AND tgname = 'refuse_broken_rules_on_insert') THEN
         RETURN;
     END IF;
     IF enforced THEN

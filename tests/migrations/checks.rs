@@ -201,3 +201,15 @@ async fn rules_are_not_enforced_unless_somebody_asks_for_it() {
     database::execute(&url, "SELECT waybill.enforce_rules(false); SELECT waybill.enforce_rules(false)").await;
     assert_eq!(database::count(&url, triggers).await, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_start_together_can_all_ask_for_the_rules() {
+    let url = database::migrated().await;
+    database::execute(&url, "SELECT waybill.enforce_rules(false)").await;
+    let mut servers = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let url = url.clone();
+        servers.spawn(async move { database::execute(&url, "SELECT waybill.enforce_rules(true)").await });
+    }
+    servers.join_all().await;
+}

@@ -114,9 +114,7 @@ impl EventSearch<'_> {
         limit: i64,
     ) -> QueryResult<Matches> {
         let remaining = self.source.remaining(self.filter);
-        // The log has completions of events that were removed.
-        let needs_event = remaining.is_about_the_event() || self.source == Source::Completed;
-        let lookups = self.lookups(span, needs_event, remaining.is_about_the_work());
+        let lookups = self.lookups(span, remaining.is_about_the_event(), remaining.is_about_the_work());
         let (direction, last) = (span.direction(), span.last());
         let statement = self.found(span, ids).sql(&format!(
             "SELECT ids, last_id, matched, last_match FROM examined CROSS JOIN \
