@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` and `make test`.
 
-.PHONY: run test chaos fuzz prepare check bench bench-soak bench-push bench-waiting bench-retention
+.PHONY: run test chaos fuzz prepare check bench bench-soak bench-push bench-waiting bench-retention bench-settings bench-tenants
 
 # Builds and serves. The first start creates an embedded database.
 run: prepare
@@ -56,8 +56,19 @@ bench-waiting: prepare
 	bench/waiting
 	if [ -e bench/results.json ]; then bench/report; fi
 
+# Compares one namespace with many, and a quiet one with and without a loud one, about 4 minutes.
+bench-tenants: prepare
+	cargo build --profile dist
+	bench/tenants
+
 # Lives at full speed, with and without a retention of one minute, about 25 minutes. Updates the report.
 bench-retention: prepare
 	cargo build --profile dist
 	bench/retention
+	if [ -e bench/results.json ]; then bench/report; fi
+
+# Compares settings of PostgreSQL, about 4 minutes. Updates the report.
+bench-settings: prepare
+	cargo build --profile dist
+	bench/settings
 	if [ -e bench/results.json ]; then bench/report; fi

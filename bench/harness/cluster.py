@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -162,3 +163,18 @@ class Cluster:
         """Changes a setting of the running server, also for open sessions."""
         self.sql("postgres", f"alter system set {name} = '{value}'", "select pg_reload_conf()")
         time.sleep(0.3)
+
+    @contextmanager
+    def counting(self):
+        """Counts statements from zero inside the block, and only there, because counting costs time."""
+        self.set("pg_stat_statements.track", "top")
+        try:
+            self.sql("postgres", "select pg_stat_statements_reset()")
+            yield
+        finally:
+            self.set("pg_stat_statements.track", "none")
+
+    def counted(self, database, figure="sum(calls)"):
+        """Returns a figure of all statements in a database since counting began."""
+        return float(self.sql("postgres", f"select coalesce({figure}, 0) from pg_stat_statements s "
+                              f"join pg_database d on d.oid = s.dbid where d.datname = '{database}'"))

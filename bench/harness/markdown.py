@@ -197,12 +197,25 @@ def retention_part(retention):
             f"{retention['steal_percent']} % of the processor time.\n\n" + table(["figure", "measured", "target"], body))
 
 
+def settings_part(settings):
+    """Lists the settings of PostgreSQL that were tried."""
+    if not settings:
+        return ""
+    workloads = list(next(iter(settings["summary"].values())))
+    body = [[f"`{variant}`" if "=" in variant else variant, *(f"{ratios[name]:.2f}" for name in workloads)]
+            for variant, ratios in settings["summary"].items()]
+    return (f"\n## Settings of PostgreSQL\n\nEvents per second relative to the settings of the embedded PostgreSQL, all in "
+            f"turn on one server: medians of {len(settings['rounds'])} rounds of {settings['seconds']} s each. The spread of "
+            f"the same setting between rounds is about 10 %. Measured on {settings['date']}; other guests of the host took "
+            f"{settings['steal_percent']} % of the processor time.\n\n" + table(["setting", *workloads], body))
+
+
 def page(results, parts, peers):
     """Returns the whole page."""
     measured = targets.Measured(results)
     soak = parts["soak"]
     more = "".join((soak_part(soak), push_part(parts["push"]), waiting_part(parts["waiting"]),
-                    retention_part(parts["retention"])))
+                    retention_part(parts["retention"]), settings_part(parts["settings"])))
     return f"""# Comparison
 
 Written by `bench/report` from `bench/results.json`; do not edit. How it is measured: [README.md](README.md).
@@ -242,5 +255,6 @@ make bench-soak   # ten minutes at 800 lives per second
 make bench-push   # events pushed to a receiver, about 3 minutes
 make bench-waiting   # waiting workers compared with polling workers, about 10 minutes
 make bench-retention   # lives at full speed with a retention of one minute, about 25 minutes
+make bench-settings   # settings of PostgreSQL that may make commits cheaper, about 4 minutes
 ```
 """

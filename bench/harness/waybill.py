@@ -133,18 +133,13 @@ def economy(binary, cluster, options):
     seconds = max(1, options.seconds // 2)
     with Server(binary, cluster.url(EMPTY)) as server:
         for workload in ("publish", "life"):
-            cluster.set("pg_stat_statements.track", "top")
-            try:
-                cluster.sql("postgres", "select pg_stat_statements_reset()")
+            with cluster.counting():
                 figures = server.bench(workload, seconds, 64)
-                calls = int(cluster.sql(
-                    "postgres", "select coalesce(sum(calls), 0)::bigint from pg_stat_statements s "
-                    f"join pg_database d on d.oid = s.dbid where d.datname = '{EMPTY}'"))
-            finally:
-                cluster.set("pg_stat_statements.track", "none")
+                calls = int(cluster.counted(EMPTY))
             yield f"statements-{workload}-64", {
                 "events": figures["events"], "statements": calls,
                 "statements_per_event": calls / max(1, figures["events"])}
+        yield "postgres-time-life-20", postgres_time(server, cluster, seconds)
         cluster.set("full_page_writes", "off")
         try:
             cluster.settle(EMPTY)
@@ -155,3 +150,12 @@ def economy(binary, cluster, options):
             cluster.set("full_page_writes", "on")
         yield "wal-life-64", {"events": figures["events"], "wal_bytes": written,
                               "wal_bytes_per_event": written / max(1, figures["events"])}
+
+
+def postgres_time(server, cluster, seconds):
+    """Adds up how long statements took, for lives in batches of 20 by one caller."""
+    server.bench("batch-life", 1, 1, batch=20)
+    with cluster.counting():
+        figures = server.bench("batch-life", seconds, 1, batch=20)
+        spent = cluster.counted(EMPTY, "sum(total_exec_time)")
+    return {"events": figures["events"], "microseconds_per_event": 1000 * spent / max(1, figures["events"])}
