@@ -2,25 +2,39 @@
 //! flag is its help text; a flattened group has none because clap would show it as help.
 //! `docs/configuration.md` lists all settings, and a test compares it with this module.
 
+mod access;
+mod bench;
+pub mod edge;
+mod keys;
+mod logs;
+pub mod retention;
+mod secrets;
+
 use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::background::BackgroundSettings;
 use crate::background::dispatcher::DispatcherSettings;
 use crate::background::dispatcher::slots::MAX_CLAIMED;
-use crate::background::retention::RetentionSettings;
 use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
 use crate::domain::hosts::AllowedHosts;
-use crate::domain::retention::Retention;
 use crate::domain::seconds::Seconds;
 use crate::engine::EngineSettings;
 use crate::store::tables::endpoints::BreakerRule;
 use crate::webhook::WebhookSettings;
+use edge::EdgeArgs;
+use retention::RetentionArgs;
+
+pub use access::AccessArgs;
+pub use bench::{BenchArgs, Workload};
+pub use keys::{CreateKeyArgs, KeysArgs, KeysVerb, ListKeysArgs, RevokeKeyArgs, RotateKeyArgs, ServerArgs};
+pub use logs::{LogArgs, LogFormat};
+pub use secrets::{RotateArgs, SecretKeyArgs, SecretsCommand};
 
 /// A durable job queue and webhook relay over PostgreSQL and plain HTTP.
 #[derive(Debug, Parser)]
@@ -37,6 +51,11 @@ pub enum Command {
     Serve(ServeArgs),
     /// Bring the database schema up to date, then exit.
     Migrate(MigrateArgs),
+    /// Encrypt the secrets in the database with another key.
+    #[command(subcommand)]
+    Secrets(SecretsCommand),
+    /// Make, list, revoke and rotate API keys.
+    Keys(KeysArgs),
     /// Run a benchmark against a server.
     Bench(BenchArgs),
 }
@@ -57,25 +76,6 @@ pub struct DatabaseArgs {
     pub pg_bin: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct LogArgs {
-    /// Log filter: a level, or a list such as `info,waybill::background=debug`.
-    #[arg(long, env = "WAYBILL_LOG", default_value = "info")]
-    pub log: String,
-
-    /// Format of log lines.
-    #[arg(long, env = "WAYBILL_LOG_FORMAT", value_enum, default_value = "text")]
-    pub log_format: LogFormat,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Human-readable lines.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
 /// Settings of `waybill serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
@@ -87,6 +87,12 @@ pub struct ServeArgs {
     /// allows any.
     #[arg(long, env = "WAYBILL_ALLOWED_HOSTS", default_value = "none", value_parser = parse_allowed_hosts)]
     pub allowed_hosts: AllowedHosts,
+
+    #[command(flatten)]
+    pub access: AccessArgs,
+
+    #[command(flatten)]
+    pub edge: EdgeArgs,
 
     #[command(flatten)]
     pub database: DatabaseArgs,
@@ -112,6 +118,18 @@ pub struct ServeArgs {
     /// cores].
     #[arg(long, env = "WAYBILL_BATCHES_AT_ONCE", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub batches_at_once: Option<u16>,
+
+    /// Maximum number of namespaces.
+    #[arg(long, env = "WAYBILL_MAX_NAMESPACES", default_value_t = 1_000, value_parser = clap::value_parser!(i64).range(1..=10_000))]
+    pub max_namespaces: i64,
+
+    /// Maximum number of sources of a namespace.
+    #[arg(long, env = "WAYBILL_MAX_SOURCES", default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=10_000))]
+    pub max_sources: i64,
+
+    /// Maximum number of event types that a namespace declares.
+    #[arg(long, env = "WAYBILL_MAX_EVENT_TYPES", default_value_t = 1_000, value_parser = clap::value_parser!(i64).range(1..=100_000))]
+    pub max_event_types: i64,
 
     /// Maximum number of calls of one verb that wait for the database; further ones get 429.
     #[arg(long, env = "WAYBILL_MAX_QUEUED", default_value_t = 10_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
@@ -155,6 +173,9 @@ pub struct ServeArgs {
     pub check_rules: Option<bool>,
 
     #[command(flatten)]
+    pub secrets: SecretKeyArgs,
+
+    #[command(flatten)]
     pub push: PushArgs,
 
     #[command(flatten)]
@@ -174,7 +195,7 @@ pub struct PushArgs {
     #[arg(long, env = "WAYBILL_MAX_PUSHES", default_value_t = 1_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MAX_CLAIMED as u64))]
     pub max_pushes: usize,
 
-    /// Maximum number of subscriptions.
+    /// Maximum number of subscriptions of a namespace.
     #[arg(long, env = "WAYBILL_MAX_SUBSCRIPTIONS", default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     pub max_subscriptions: i64,
 
@@ -200,25 +221,6 @@ pub struct PushArgs {
     pub breaker_seconds: u32,
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct RetentionArgs {
-    /// Time for which a finished event is kept, such as `30d`, `12h`, `15m` or `90s`, or `forever`.
-    #[arg(long, env = "WAYBILL_RETENTION", default_value_t = Retention::days(30))]
-    pub retention: Retention,
-
-    /// Time for which the event log is kept, at least as long as events.
-    #[arg(long, env = "WAYBILL_LOG_RETENTION", default_value_t = Retention::days(90))]
-    pub log_retention: Retention,
-
-    /// Time for which a dead letter is kept.
-    #[arg(long, env = "WAYBILL_DEAD_LETTER_RETENTION", default_value_t = Retention::days(30))]
-    pub dead_letter_retention: Retention,
-
-    /// Folder for the old weeks of the event log, as compressed NDJSON [default: none, they are dropped].
-    #[arg(long, env = "WAYBILL_ARCHIVE_DIR")]
-    pub archive_dir: Option<PathBuf>,
-}
-
 /// Settings of `waybill migrate`.
 #[derive(Debug, Clone, Args)]
 pub struct MigrateArgs {
@@ -234,112 +236,10 @@ pub struct MigrateArgs {
     pub logging: LogArgs,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Workload {
-    /// Publish one event per request.
-    Publish,
-    /// Publish, claim and complete one event, each in its own request.
-    Life,
-    /// Publish `--batch` events per request.
-    BatchPublish,
-    /// Publish, claim and settle `--batch` events, each step in one request.
-    BatchLife,
-    /// Claim and settle a backlog of `--prefill` events, in batches.
-    Drain,
-    /// One waiting worker, one publisher: the time from the publish to the worker's response.
-    Pickup,
-    /// Publishers at `--rate`, and the same number of workers that wait for events.
-    Steady,
-    /// Push events to a receiver: at `--rate`, or a backlog of `--prefill` events.
-    Push,
-}
-
-impl std::fmt::Display for Workload {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // No variant is skipped, so every variant has a name.
-        out.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
-    }
-}
-
-/// Settings of `waybill bench`.
-#[derive(Debug, Clone, Args)]
-pub struct BenchArgs {
-    /// URL of the server.
-    #[arg(long, env = "WAYBILL_URL", default_value = "http://127.0.0.1:8080")]
-    pub url: String,
-
-    /// Workload to run.
-    #[arg(long, value_enum, default_value = "publish")]
-    pub workload: Workload,
-
-    /// Number of connections; `steady` opens the same number again for workers.
-    #[arg(long, default_value_t = 64)]
-    pub connections: usize,
-
-    /// Duration of the run in seconds.
-    #[arg(long, default_value_t = 10)]
-    pub seconds: u64,
-
-    /// Also report every interval of this many seconds; 0 reports only the total.
-    #[arg(long, default_value_t = 0)]
-    pub interval_seconds: u64,
-
-    /// Events per second in total, at fixed times (open loop); 0 is as fast as possible.
-    #[arg(long, default_value_t = 0)]
-    pub rate: u64,
-
-    /// Events per request, for the batch workloads and `drain`.
-    #[arg(long, default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
-    pub batch: usize,
-
-    /// Seconds that each claim of `life` and `drain` waits for events, 0 to 60.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60))]
-    pub wait_seconds: u32,
-
-    /// Number of tags over which the events of `drain` are spread.
-    #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
-    pub tags: usize,
-
-    /// Number of tags that each worker of `drain` claims from.
-    #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=32))]
-    pub tags_per_worker: usize,
-
-    /// Size of each payload in bytes.
-    #[arg(long, default_value_t = 120)]
-    pub payload_bytes: usize,
-
-    /// Events to publish before `drain` begins.
-    #[arg(long, default_value_t = 100_000)]
-    pub prefill: usize,
-
-    /// Events of another tag to publish first; they wait in the same table and are never claimed.
-    #[arg(long, default_value_t = 0)]
-    pub foreign: usize,
-
-    /// Maximum number of concurrent requests to the receiver of `push`.
-    #[arg(long, default_value_t = 100)]
-    pub concurrency: u32,
-
-    /// Milliseconds after which the receiver of `push` responds to a request.
-    #[arg(long, default_value_t = 0)]
-    pub hold_ms: u64,
-
-    /// Events to push to another receiver, which never responds, before `push` begins.
-    #[arg(long, default_value_t = 0)]
-    pub hanging: usize,
-
-    /// Prefix of the tags; a random part is added to separate runs from each other.
-    #[arg(long, default_value = "bench")]
-    pub tag: String,
-
-    /// Print one line of JSON instead of a table.
-    #[arg(long)]
-    pub json: bool,
-}
-
 impl ServeArgs {
-    pub fn engine_settings(&self) -> EngineSettings {
-        EngineSettings {
+    /// Returns the settings of the engine, or the reason why the keys for secrets cannot be used.
+    pub fn engine_settings(&self) -> Result<EngineSettings, String> {
+        Ok(EngineSettings {
             default_backoff: Backoff::Fixed { seconds: self.backoff_seconds },
             poison_after: self.poison_after,
             max_waiting: self.max_waiting,
@@ -350,9 +250,14 @@ impl ServeArgs {
                 failures: self.push.breaker_failures,
                 seconds: f64::from(self.push.breaker_seconds),
             },
+            max_namespaces: self.max_namespaces,
             max_subscriptions: self.push.max_subscriptions,
+            idempotency_retention: self.retention.idempotency_retention,
+            max_sources: self.max_sources,
+            max_event_types: self.max_event_types,
             webhook_allow: self.push.webhook_allow.clone(),
-        }
+            secret_keys: self.secrets.keyring()?,
+        })
     }
 
     pub fn background_settings(&self) -> BackgroundSettings {
@@ -371,17 +276,6 @@ impl ServeArgs {
             ca_file: self.push.webhook_ca_file.clone(),
             proxy: self.push.webhook_proxy.clone(),
             ..WebhookSettings::default()
-        }
-    }
-}
-
-impl RetentionArgs {
-    pub fn settings(&self) -> RetentionSettings {
-        RetentionSettings {
-            events: self.retention,
-            log: self.log_retention,
-            dead_letters: self.dead_letter_retention,
-            archive_dir: self.archive_dir.clone(),
         }
     }
 }

@@ -1,10 +1,14 @@
 //! The errors of the server, in terms of the domain. Only `http/problem.rs` maps them to status codes
 //! and error codes, exhaustively.
 
-use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
+use crate::domain::api_key::{KeyScope, TagRefusal};
+use crate::domain::event_type::rejection::{RecentEvents, Rejection};
+use crate::domain::ids::{DeliveryId, EventId, KeyId, SourceId, SubscriptionId};
 use crate::domain::input::InputError;
 use crate::domain::invalid::Invalid;
 use crate::domain::lease::Refusal;
+use crate::domain::publish_limits::LimitExceeded;
+use crate::domain::source::Rejection as WebhookRejection;
 use crate::domain::status::Status;
 
 /// The reason why a request failed.
@@ -16,6 +20,9 @@ pub enum Error {
     /// Fields are missing, unknown or invalid.
     #[error("{} invalid field(s)", .0.len())]
     Invalid(Vec<Invalid>),
+    /// Events do not satisfy what is declared about their types.
+    #[error("{} event(s) are rejected", .0.len())]
+    EventsRejected(Vec<Rejection>),
     /// The cursor `after` does not fit the request, for this reason.
     #[error("after {0}")]
     CursorMismatch(&'static str),
@@ -34,16 +41,84 @@ pub enum Error {
     /// The body did not arrive in time.
     #[error("the body did not arrive within {0} seconds")]
     BodyTimeout(u64),
+    /// The request carries no key that is known, for this reason.
+    #[error("{0}")]
+    Unauthenticated(&'static str),
+    #[error("the key, or this secret of it, has expired")]
+    KeyExpired,
+    #[error("the key was revoked")]
+    KeyRevoked,
+    /// The key does not allow what the request asks for.
+    #[error("the key does not have the scope {0}")]
+    ScopeMissing(KeyScope),
+    /// The key is limited to some tags, and these are not among them.
+    #[error("{}", tag_refusal(.0))]
+    TagNotAllowed(TagRefusal),
+    /// The client's address has sent too many unknown keys, or tokens of sources.
+    #[error("too many unknown keys or tokens came from this address; try again in {retry_after} s")]
+    TooManyGuesses {
+        /// In seconds.
+        retry_after: u64,
+    },
+    /// The request would exceed a limit of its namespace or key.
+    #[error("{0}")]
+    LimitExceeded(LimitExceeded),
+    #[error("there is no key {0}")]
+    KeyNotFound(KeyId),
+    #[error("another key is named {0:?}")]
+    KeyNameTaken(String),
+    #[error("key {0} is revoked or has expired")]
+    KeyNotInUse(KeyId),
+    #[error("key {0} is the last one in use with the scope admin")]
+    LastAdminKey(KeyId),
+    /// The maximum number of keys is reached.
+    #[error("there are {0} keys already; revoke some that are not needed")]
+    TooManyKeys(i64),
+    /// An idempotency key was used before, with another content.
+    #[error("the idempotency key{} was used before, with another content", item(*index, *of))]
+    IdempotencyKeyReused {
+        /// The number of the event in its request.
+        index: usize,
+        /// The number of events in the request.
+        of: usize,
+    },
     #[error("there is no event {0}")]
     EventNotFound(EventId),
+    #[error("there is no webhook with this idempotency key")]
+    WebhookNotFound,
     #[error("there is no subscription {0}")]
     SubscriptionNotFound(SubscriptionId),
+    #[error("there is no source {0}")]
+    SourceNotFound(SourceId),
+    /// No active source has the token in the URL of a webhook.
+    #[error("no source takes webhooks here")]
+    UnknownSourceToken,
+    /// A webhook is not proved to be its sender's.
+    #[error("the webhook could not be verified: {0}")]
+    WebhookRefused(WebhookRejection),
+    #[error("the event type {0:?} is not declared")]
+    EventTypeNotFound(String),
+    #[error("version {version} of the event type {name:?} is not kept")]
+    EventTypeVersionNotFound { name: String, version: i32 },
+    /// The maximum number of event types is reached.
+    #[error("there are {0} event types already, and no more may be declared")]
+    TooManyEventTypes(i64),
+    /// A new schema rejects recent events of its type.
+    #[error("the schema rejects {} of the latest {} events of its type", .0.rejected, .0.checked)]
+    SchemaRejectsRecentEvents(RecentEvents),
     #[error("there is no delivery {0}")]
     DeliveryNotFound(DeliveryId),
     #[error("there is no dead letter {0}")]
     DeadLetterNotFound(i64),
     #[error("there is no operation {0}")]
     OperationNotFound(i64),
+    #[error("there is no namespace {0}")]
+    NamespaceNotFound(String),
+    #[error("there is a namespace {0} already")]
+    NamespaceExists(String),
+    /// The maximum number of namespaces is reached.
+    #[error("there are {0} namespaces already, and no more may be added")]
+    TooManyNamespaces(i64),
     /// The maximum number of operations is running.
     #[error("{0} operations are running already; wait until some have ended, or cancel some")]
     TooManyOperations(i64),
@@ -53,12 +128,27 @@ pub enum Error {
     /// The maximum number of subscriptions is reached.
     #[error("there are {0} subscriptions already, and no more may be added")]
     TooManySubscriptions(i64),
-    /// A subscription has the maximum number of secrets in use, because it was rotated too often.
+    /// The maximum number of sources is reached.
+    #[error("there are {0} sources already, and no more may be added")]
+    TooManySources(i64),
+    /// A subscription, a source or a key has the maximum number of secrets in use, because it was rotated too often.
     #[error("{0} secrets are in use already; wait until some have expired")]
     TooManySecrets(i64),
-    /// The client's `If-Match` does not name the present version of a subscription.
-    #[error("subscription {id} has version {version}, which If-Match does not name")]
-    VersionMismatch { id: SubscriptionId, version: i32 },
+    /// The client's `If-Match` does not name the present version.
+    #[error("{what} {id} has version {version}, which If-Match does not name")]
+    VersionMismatch {
+        /// `subscription` or `source`.
+        what: &'static str,
+        id: i64,
+        version: i32,
+    },
+    /// The client's `If-Match` does not name the present revision of an event type.
+    #[error("the event type {name:?} {}, which If-Match does not name", revision_text(*.revision))]
+    RevisionMismatch {
+        name: String,
+        /// `None` if the type is not declared.
+        revision: Option<i32>,
+    },
     /// A worker's settlement is refused.
     #[error("refused: {0:?}")]
     Refused(Refusal),
@@ -90,10 +180,44 @@ pub enum Error {
     Internal(String),
 }
 
+/// Names an event of a request, if there are several.
+fn item(index: usize, of: usize) -> String {
+    if of > 1 { format!(" of events[{index}]") } else { String::new() }
+}
+
+fn tag_refusal(refusal: &TagRefusal) -> String {
+    match refusal {
+        TagRefusal::Tag(tag) => format!("the key does not allow the tag {tag:?}"),
+        TagRefusal::NoTag => "the key allows only some tags, and the event has none".into(),
+        TagRefusal::NoneOfEvent => "the event has none of the tags that the key allows".into(),
+    }
+}
+
+fn revision_text(revision: Option<i32>) -> String {
+    revision.map_or_else(|| "is not declared".into(), |revision| format!("has revision {revision}"))
+}
+
+impl From<TagRefusal> for Error {
+    fn from(refusal: TagRefusal) -> Self {
+        Error::TagNotAllowed(refusal)
+    }
+}
+
 impl Error {
     /// Returns an error about one field.
     pub fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Error::Invalid(vec![Invalid::new(field, reason)])
+    }
+
+    /// Converts the error of a request with a single event, whose fields are those of the request.
+    #[must_use]
+    pub fn about_one_event(self) -> Self {
+        match self {
+            Error::EventsRejected(rejections) => {
+                Error::Invalid(rejections.into_iter().flat_map(|rejection| rejection.errors).collect())
+            }
+            other => other,
+        }
     }
 
     /// Returns the error of an unreachable database.
@@ -163,7 +287,7 @@ pub struct Outage {
 pub enum OutageKind {
     /// No connection could be made in time, or the database is stopping, starting or recovering.
     Unreachable,
-    /// The database refused the login: wrong password, or unknown database.
+    /// The database refused the login: wrong password, or unknown database. Or its certificate is not accepted.
     Refused,
     /// The connection was lost while a statement was running.
     Lost,
@@ -188,6 +312,12 @@ pub enum OutageKind {
     NotMigrated,
     /// This server is stopping.
     Stopping,
+}
+
+impl From<LimitExceeded> for Error {
+    fn from(exceeded: LimitExceeded) -> Self {
+        Error::LimitExceeded(exceeded)
+    }
 }
 
 impl From<InputError> for Error {

@@ -5,7 +5,7 @@
 //! Therefore only the first [`LABELLED_SUBSCRIPTIONS`] have their own label value; all others share
 //! the value `other`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
@@ -40,15 +40,23 @@ pub(crate) struct TableLabel {
     table: &'static str,
 }
 
+/// The namespace and the id of a subscription.
+pub(crate) type SubscriptionLabels = (i32, i64);
+
 type BySubscription = Family<SubscriptionLabel, Counter>;
 
 /// All metrics of this server. Each is described where it is registered.
 #[derive(Debug, Default)]
 pub struct Metrics {
     registry: Registry,
-    labelled: Mutex<BTreeSet<i64>>,
+    /// The subscriptions that have their own label value, with their namespaces.
+    labelled: Mutex<BTreeMap<i64, i32>>,
     pub events_received: Counter,
+    pub events_repeated: Counter,
+    /// Publishes that a limit of their namespace or key has refused.
+    pub publishes_limited: Counter,
     pub events_without_subscriber: Counter,
+    pub events_rejected: Counter,
     pub events_claimed: Counter,
     pub unwatched_leases: Counter,
     settlements: Family<ActionLabel, Counter>,
@@ -65,6 +73,7 @@ pub struct Metrics {
     pub pushes_pending: Gauge,
     pub oldest_push_seconds: Gauge<f64, AtomicU64>,
     pub breakers_open: Gauge,
+    pub subscriptions_held: Gauge,
     pub event_log_partitions: Gauge,
     removed_rows: Family<TableLabel, Counter>,
     retention_lag: Family<TableLabel, Gauge<f64, AtomicU64>>,
@@ -109,7 +118,10 @@ impl Metrics {
     #[rustfmt::skip]
     fn register(&self, registry: &mut Registry) {
         registry.register("events_received", "Events stored", self.events_received.clone());
+        registry.register("publishes_limited", "Publishes that were refused because of a limit of their namespace or key", self.publishes_limited.clone());
+        registry.register("events_repeated", "Events that were published again under their idempotency key, and not stored again", self.events_repeated.clone());
         registry.register("events_without_subscriber", "Events that have no tags and match no subscription", self.events_without_subscriber.clone());
+        registry.register("events_rejected", "Events that were refused because they do not satisfy what is declared about their types", self.events_rejected.clone());
         registry.register("events_claimed", "Events handed to workers", self.events_claimed.clone());
         registry.register("unwatched_leases", "Leases that were missing from the list of watched leases and were added to it; should stay 0", self.unwatched_leases.clone());
         registry.register("settlements", "Settlements by workers and by the dispatcher", self.settlements.clone());
@@ -126,12 +138,13 @@ impl Metrics {
         registry.register("pushes_pending", "Deliveries that wait for their first request or for a retry, counted up to a limit", self.pushes_pending.clone());
         registry.register("oldest_push_seconds", "Time that the oldest due delivery has been due", self.oldest_push_seconds.clone());
         registry.register("breakers_open", "Endpoints whose circuit breaker is open", self.breakers_open.clone());
+        registry.register("subscriptions_held", "Subscriptions to which this server sends nothing because it cannot decrypt their secrets; should stay 0", self.subscriptions_held.clone());
         registry.register("event_log_partitions", "Partitions of the event log; each one costs locks when the log of an event is read", self.event_log_partitions.clone());
         registry.register("removed_rows", "Rows removed because of their age; of the event log whole partitions", self.removed_rows.clone());
         registry.register("retention_lag_seconds", "Time by which the oldest rows that are to be removed have exceeded their retention; 0 if none are left", self.retention_lag.clone());
     }
 
-    pub fn count_push(&self, count: PushCount, subscription_id: i64) {
+    pub fn count_push(&self, count: PushCount, subscription: SubscriptionLabels) {
         let family = match count {
             PushCount::Enqueued => &self.deliveries_enqueued,
             PushCount::Sent => &self.pushes_sent,
@@ -139,12 +152,12 @@ impl Metrics {
             PushCount::Retried => &self.pushes_retried,
             PushCount::DeadLettered => &self.pushes_dead_lettered,
         };
-        family.get_or_create(&self.label(subscription_id)).inc();
+        family.get_or_create(&self.label(subscription)).inc();
     }
 
     /// Counts `events` that a subscription did not match because its filter exceeded its budget.
-    pub fn count_over_budget(&self, subscription_id: i64, events: u64) {
-        self.filters_over_budget.get_or_create(&self.label(subscription_id)).inc_by(events);
+    pub fn count_over_budget(&self, subscription: SubscriptionLabels, events: u64) {
+        self.filters_over_budget.get_or_create(&self.label(subscription)).inc_by(events);
     }
 
     pub fn count_settlement(&self, action: &'static str) {
@@ -160,10 +173,12 @@ impl Metrics {
         self.retention_lag.get_or_create(&TableLabel { table }).set(seconds);
     }
 
-    fn label(&self, subscription_id: i64) -> SubscriptionLabel {
+    fn label(&self, (namespace_id, subscription_id): SubscriptionLabels) -> SubscriptionLabel {
         let mut labelled = self.labelled.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_label = labelled.contains(&subscription_id)
-            || (labelled.len() < LABELLED_SUBSCRIPTIONS && labelled.insert(subscription_id));
+        if labelled.len() < LABELLED_SUBSCRIPTIONS {
+            labelled.insert(subscription_id, namespace_id);
+        }
+        let has_label = labelled.contains_key(&subscription_id);
         let subscription = if has_label { subscription_id.to_string() } else { "other".to_owned() };
         SubscriptionLabel { subscription }
     }
@@ -174,6 +189,28 @@ impl Metrics {
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
+
+    /// Renders the metrics of a namespace: the series of its subscriptions, and nothing about the server or about
+    /// other namespaces.
+    pub fn text_of(&self, namespace_id: i32) -> Result<String, std::fmt::Error> {
+        let text = self.text()?;
+        let labelled = self.labelled.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_own = |id: &str| id.parse().ok().and_then(|id: i64| labelled.get(&id)) == Some(&namespace_id);
+        let mut own = String::new();
+        for line in text.lines() {
+            if line == "# EOF" || subscription_of(line).is_some_and(is_own) {
+                own.push_str(line);
+                own.push('\n');
+            }
+        }
+        Ok(own)
+    }
+}
+
+/// Returns the label value of a series of one subscription, or `None` for any other line.
+fn subscription_of(line: &str) -> Option<&str> {
+    let (_, labels) = line.split_once("{subscription=\"")?;
+    labels.split_once('"').map(|(value, _)| value)
 }
 
 #[cfg(test)]
@@ -184,12 +221,32 @@ mod tests {
     fn subscriptions_beyond_the_limit_share_one_label() {
         let metrics = Metrics::new();
         for id in 0..LABELLED_SUBSCRIPTIONS as i64 + 50 {
-            metrics.count_push(PushCount::Sent, id);
+            metrics.count_push(PushCount::Sent, (1, id));
         }
-        metrics.count_push(PushCount::Sent, 0);
+        metrics.count_push(PushCount::Sent, (1, 0));
         let text = metrics.text().unwrap();
         assert_eq!(text.matches("waybill_pushes_sent_total{").count(), LABELLED_SUBSCRIPTIONS + 1);
         assert!(text.contains("waybill_pushes_sent_total{subscription=\"other\"} 50\n"), "{text}");
         assert!(text.contains("waybill_pushes_sent_total{subscription=\"0\"} 2\n"));
+    }
+
+    #[test]
+    fn the_metrics_of_a_namespace_have_only_the_series_of_its_subscriptions() {
+        let metrics = Metrics::new();
+        metrics.count_push(PushCount::Sent, (1, 11));
+        metrics.count_push(PushCount::Sent, (2, 22));
+        metrics.count_push(PushCount::DeadLettered, (2, 22));
+        metrics.events_received.inc();
+        let mut lines: Vec<String> = metrics.text_of(2).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        assert_eq!(
+            lines,
+            [
+                "# EOF",
+                "waybill_pushes_dead_lettered_total{subscription=\"22\"} 1",
+                "waybill_pushes_sent_total{subscription=\"22\"} 1"
+            ]
+        );
+        assert_eq!(metrics.text_of(3).unwrap(), "# EOF\n");
     }
 }

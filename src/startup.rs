@@ -1,7 +1,8 @@
 //! Starts and stops a server.
 //!
-//! Start order: bind the address, open the database (an embedded PostgreSQL if no URL is given), run
-//! migrations, create the engine, start HTTP and the background services. The address is bound first
+//! Start order: load the certificate, bind the address, open the database (an embedded PostgreSQL if no URL is
+//! given), run migrations, create the engine, check that the address may be served without keys, start HTTP and
+//! the background services. The address is bound first
 //! but listened on last, so early clients are refused at once instead of hanging.
 //!
 //! Stop order: waiting workers get a 204, new connections are refused, requests in flight finish, the
@@ -21,8 +22,10 @@ use crate::engine::Engine;
 use crate::engine::clock::Clock;
 use crate::error::{Error, OutageKind};
 use crate::http;
-use crate::postgres::{Cluster, ClusterOptions, default_data_dir};
-use crate::store::connection::connect::is_address;
+use crate::http::tls::{CertificateFiles, Renewal, Tls};
+use crate::postgres::{Cluster, ClusterOptions, PostgresError, default_data_dir, running_url};
+use crate::store::connection::address::AddressError;
+use crate::store::connection::connect::check_address;
 use crate::store::connection::database::Database;
 use crate::store::connection::migrate::{enforce_rules, migrate};
 use crate::webhook::Client;
@@ -45,10 +48,10 @@ const SPARE_CONNECTIONS: usize = 56;
 pub enum StartError {
     /// The embedded PostgreSQL failed.
     #[error("{0}")]
-    Postgres(#[from] crate::postgres::PostgresError),
-    /// The database URL is malformed. The message does not repeat it because it may contain a password.
-    #[error("DATABASE_URL is not a PostgreSQL URL; expected the form postgres://user:password@host:5432/name")]
-    DatabaseUrl,
+    Postgres(#[from] PostgresError),
+    /// The database URL is malformed, or names files that cannot be used.
+    #[error("{0}")]
+    DatabaseUrl(#[from] AddressError),
     #[error("database: {0}")]
     Database(#[from] Error),
     /// The webhook client could not be created.
@@ -59,10 +62,21 @@ pub enum StartError {
     Settings(String),
     #[error("cannot listen on {address}: {cause}")]
     Bind { address: SocketAddr, cause: std::io::Error },
+    /// Others can reach the address, and there is no key.
+    #[error(
+        "refusing to listen on {address} without an API key: anybody who reaches it could do everything. Make the \
+         first key with\n\n    {command}\n\nand start again. To listen without keys nevertheless, add --open"
+    )]
+    NoKeys { address: SocketAddr, command: String },
+    /// A command did not succeed, for this reason.
+    #[error("{0}")]
+    Command(String),
 }
 
 /// A running server.
 pub struct Server {
+    /// `http` or `https`.
+    scheme: &'static str,
     address: SocketAddr,
     engine: Engine,
     http: ServerHandle,
@@ -76,30 +90,44 @@ impl Server {
     /// Starts everything. Must be called on a multi-threaded runtime.
     pub async fn start(args: &ServeArgs, clock: Clock) -> Result<Self, StartError> {
         args.retention.settings().check().map_err(StartError::Settings)?;
+        let settings = args.engine_settings().map_err(StartError::Settings)?;
         // Before the database is initialised: an address in use is the most common mistake.
         let refused = |cause| StartError::Bind { address: args.bind, cause };
-        let bound = http::server::bind(args.bind).map_err(refused)?;
+        let (tls, renewal) = prepare_tls(args)?.unzip();
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let bound = http::server::bind(args.bind, tls).map_err(refused)?;
         let (url, cluster) = open_database(&args.database, args.db_connections).await?;
         migrate_when_reachable(&url).await?;
         let database = Database::new(&url, usize::from(args.db_connections))?;
         if args.check_rules.unwrap_or(cfg!(debug_assertions)) {
             enforce_rules(&mut *database.connection().await?).await?;
         }
-        let engine = Engine::new(database, clock, args.engine_settings());
+        let engine = Engine::new(database, clock, settings);
         // Before the first publish: the database may have been restored since the server last ran.
         engine.check_history().await?;
+        engine.report_secret_keys().await?;
+        engine.refresh_keys().await?;
+        check_access(args, &engine)?;
         background::maintenance::prepare(&engine).await;
         let client = Client::new(&args.webhook_settings()).map_err(StartError::Webhooks)?;
         let shutdown = CancellationToken::new();
         let (server, address) = http::server::serve(bound, &engine, &client, args, DRAIN_SECONDS).map_err(refused)?;
         let background = background::start(&engine, &client, &args.background_settings(), &shutdown);
+        if let Some(renewal) = renewal {
+            background.spawn(renewal.run(shutdown.clone()));
+        }
         let http = server.handle();
-        Ok(Server { address, engine, http, http_task: tokio::spawn(server), background, shutdown, cluster })
+        Ok(Server { scheme, address, engine, http, http_task: tokio::spawn(server), background, shutdown, cluster })
     }
 
     /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the URL of the server, by its address.
+    pub fn url(&self) -> String {
+        format!("{}://{}", self.scheme, self.address)
     }
 
     pub fn engine(&self) -> &Engine {
@@ -129,12 +157,84 @@ impl Server {
     }
 }
 
+/// Refuses to serve everything to everybody on an address that others can reach, unless told to: now, and later if
+/// the database is replaced by one without keys.
+fn check_access(args: &ServeArgs, engine: &Engine) -> Result<(), StartError> {
+    let is_loopback = args.bind.ip().to_canonical().is_loopback();
+    if !is_loopback && !args.access.open {
+        engine.keys().stay_closed();
+    }
+    if engine.keys().is_required() {
+        return Ok(());
+    }
+    let address = args.bind;
+    let command = bootstrap_command(&args.database);
+    if is_loopback {
+        log::info!("no API key has been made: everybody on this machine may do everything. Make one with: {command}");
+    } else if args.access.open {
+        log::warn!(
+            "OPEN: no API key has been made, and --open is given. EVERYBODY who reaches {address} may do everything. \
+             Make a key with: {command}"
+        );
+    } else {
+        return Err(StartError::NoKeys { address, command });
+    }
+    Ok(())
+}
+
+/// Returns the command that makes the first key in the same database. It shows no password.
+fn bootstrap_command(args: &DatabaseArgs) -> String {
+    let verb = "waybill keys create --bootstrap";
+    match args.database_url.as_deref().filter(|url| !url.is_empty()) {
+        // The environment of the operator most likely has it, too.
+        Some(url) if std::env::var("DATABASE_URL").is_ok_and(|given| given == url) => verb.to_owned(),
+        Some(url) => match url::Url::parse(url) {
+            Ok(mut url) if !may_hide_password(&url) => {
+                let has_password = url.password().is_some() && url.set_password(Some("PASSWORD")).is_ok();
+                let hint = if has_password { " (with its password)" } else { "" };
+                format!("{verb} --database-url '{url}'{hint}")
+            }
+            _ => format!("DATABASE_URL='…' {verb} (with the server's database)"),
+        },
+        None => match &args.data_dir {
+            Some(data_dir) => format!("{verb} --data-dir '{}'", data_dir.display()),
+            None => verb.to_owned(),
+        },
+    }
+}
+
+/// Returns whether a password may stand where it is not masked: as `password=` in the query, or in other parts because
+/// it has a `?`, `#` or `/` that is not escaped.
+fn may_hide_password(url: &url::Url) -> bool {
+    url.query().is_some() || url.fragment().is_some() || url.path().contains('@')
+}
+
+/// Returns the database URL like [`open_database`], also if another Waybill process runs the embedded cluster.
+pub async fn reach_database(args: &DatabaseArgs) -> Result<(String, Option<Cluster>), StartError> {
+    match open_database(args, 1).await {
+        Err(StartError::Postgres(PostgresError::InUse { data_dir, .. })) => {
+            Ok((running_url(&data_dir, "postgres")?, None))
+        }
+        opened => opened,
+    }
+}
+
+/// Loads the certificate, if one is configured.
+fn prepare_tls(args: &ServeArgs) -> Result<Option<(Tls, Renewal)>, StartError> {
+    let (Some(certificate), Some(key)) = (args.edge.tls_cert.clone(), args.edge.tls_key.clone()) else {
+        return Ok(None);
+    };
+    let prepared = http::tls::prepare(CertificateFiles { certificate, key });
+    prepared.map(Some).map_err(|why| StartError::Settings(format!("TLS: {why}")))
+}
+
 /// Returns the database URL, and the embedded cluster if no URL was given. The cluster accepts
 /// `db_connections` connections for requests, and `SPARE_CONNECTIONS` more.
 pub async fn open_database(args: &DatabaseArgs, db_connections: u16) -> Result<(String, Option<Cluster>), StartError> {
     // An empty value counts as unset: container tools often pass on undefined variables as empty.
     if let Some(url) = args.database_url.as_ref().filter(|url| !url.is_empty()) {
-        return if is_address(url) { Ok((url.clone(), None)) } else { Err(StartError::DatabaseUrl) };
+        check_address(url)?;
+        return Ok((url.clone(), None));
     }
     let mut options = ClusterOptions::new(args.data_dir.clone().unwrap_or_else(default_data_dir));
     options.bin_dir.clone_from(&args.pg_bin);
@@ -169,6 +269,32 @@ async fn migrate_when_reachable(url: &str) -> Result<(), Error> {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command_for(url: &str) -> String {
+        bootstrap_command(&DatabaseArgs { database_url: Some(url.into()), data_dir: None, pg_bin: None })
+    }
+
+    #[test]
+    fn the_command_for_the_first_key_shows_no_password() {
+        let verb = "waybill keys create --bootstrap";
+        assert_eq!(command_for("postgres://a@b/c"), format!("{verb} --database-url 'postgres://a@b/c'"));
+        for url in [
+            "postgres://a:1234@b/c",
+            "postgres://a@b/c?password=1234",
+            "postgres:///c?host=b&user=a&password=1234",
+            "postgres://a:1#234@b/c",
+            "postgres://a:1/1234@b/c",
+            "host=b user=a password=1234",
+        ] {
+            let command = command_for(url);
+            assert!(command.contains(verb) && !command.contains("234"), "{url}: {command}");
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use diesel_async::SimpleAsyncConnection;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use waybill::domain::ids::NamespaceId;
 use waybill::domain::tags::Tags;
 use waybill::engine::claim::ClaimRequest;
 
@@ -268,6 +269,7 @@ fn repeatable_request() -> ClaimRequest {
         wait: Duration::ZERO,
         lease_seconds: 300.0,
         idempotency_key: Some("r1".into()),
+        tag_patterns: None,
     }
 }
 
@@ -275,8 +277,8 @@ fn repeatable_request() -> ClaimRequest {
 async fn a_lost_response_does_not_undo_a_claim_that_a_repeated_request_returned() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
-    let lost = app.engine().claim_deliveries(repeatable_request()).await.expect("a claim");
-    let mut later = app.engine().claim_deliveries(repeatable_request()).await.expect("a claim");
+    let lost = app.engine().claim_deliveries(NamespaceId::DEFAULT, repeatable_request()).await.expect("a claim");
+    let mut later = app.engine().claim_deliveries(NamespaceId::DEFAULT, repeatable_request()).await.expect("a claim");
     assert_eq!((lost.events().len(), later.events().len()), (1, 1));
     later.delivered();
 
@@ -286,7 +288,7 @@ async fn a_lost_response_does_not_undo_a_claim_that_a_repeated_request_returned(
     conn.batch_execute("BEGIN; SELECT 1 FROM waybill.claim_requests FOR UPDATE").await.expect("the row is locked");
     drop(lost);
     app.until_blocked_calls(1).await;
-    let behind = app.engine().claim_deliveries(repeatable_request());
+    let behind = app.engine().claim_deliveries(NamespaceId::DEFAULT, repeatable_request());
     let release = async {
         app.until_blocked_calls(2).await;
         conn.batch_execute("COMMIT").await.expect("a commit");
@@ -302,7 +304,7 @@ async fn a_lost_response_does_not_undo_a_claim_that_a_repeated_request_returned(
 async fn a_claim_whose_response_is_lost_and_not_requested_again_is_undone() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
-    drop(app.engine().claim_deliveries(repeatable_request()).await.expect("a claim"));
+    drop(app.engine().claim_deliveries(NamespaceId::DEFAULT, repeatable_request()).await.expect("a claim"));
     let event = app.get(&format!("/events/subscribe?tags=a&worker_id={W2}&wait_seconds=60")).await.expect(200).json();
     assert_eq!(event["id"], id);
     assert_eq!(app.actions(id).await, ["PICKED", "RELEASED", "PICKED"]);

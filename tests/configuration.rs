@@ -16,11 +16,24 @@ struct Setting {
     commands: BTreeSet<String>,
 }
 
+/// Returns all commands that have settings, by their full names.
+fn commands() -> Vec<(String, clap::Command)> {
+    let mut commands = Vec::new();
+    // The flags of `bench` describe a measurement and those of `keys` a key, not the behaviour of a server.
+    let is_setting = |command: &&clap::Command| !matches!(command.get_name(), "bench" | "keys");
+    for command in Cli::command().get_subcommands().filter(is_setting) {
+        let name = command.get_name();
+        commands.push((name.to_owned(), command.clone()));
+        let inner = command.get_subcommands().map(|inner| (format!("{name} {}", inner.get_name()), inner.clone()));
+        commands.extend(inner);
+    }
+    commands
+}
+
 /// Returns all settings of the program by flag.
 fn settings_of_the_program() -> BTreeMap<String, Setting> {
     let mut settings: BTreeMap<String, Setting> = BTreeMap::new();
-    // The flags of `bench` describe a measurement, not the behaviour of a server.
-    for command in Cli::command().get_subcommands().filter(|command| command.get_name() != "bench") {
+    for (name, command) in commands() {
         // A flag without a value requests a single action, and must not be left in an environment.
         for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values()) {
             let flag = format!("--{}", arg.get_long().expect("every setting has a long flag"));
@@ -28,7 +41,7 @@ fn settings_of_the_program() -> BTreeMap<String, Setting> {
             let setting = settings.entry(flag).or_default();
             setting.variable = arg.get_env().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             setting.default = defaults.first().map(|value| value.to_string_lossy().into_owned());
-            setting.commands.insert(command.get_name().to_owned());
+            setting.commands.insert(name.clone());
         }
     }
     settings
@@ -106,6 +119,7 @@ fn help_names_every_setting_with_its_variable_and_default() {
     assert_names_every_setting(&help_of(&["--help"]), &["serve", "migrate"]);
     assert_names_every_setting(&help_of(&["serve", "--help"]), &["serve"]);
     assert_names_every_setting(&help_of(&["migrate", "--help"]), &["migrate"]);
+    assert_names_every_setting(&help_of(&["secrets", "rotate", "--help"]), &["secrets rotate"]);
 }
 
 #[test]

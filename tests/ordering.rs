@@ -3,7 +3,6 @@
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 use waybill::domain::ids::NamespaceId;
-use waybill::domain::scope::Scope;
 use waybill::store::tables::ordering::lock_keys;
 
 use crate::support::work::{Claim, Naming, W1, W2, ids};
@@ -399,7 +398,9 @@ async fn any_number_of_keys_at_once_takes_a_bounded_number_of_locks() {
     let keys: Vec<String> = (0..20_000).map(|number| format!("key-{number}")).collect();
     let mut conn = database::connection(&app.url).await;
     conn.batch_execute("BEGIN").await.expect("a transaction");
-    lock_keys(&mut conn, &Scope::new(NamespaceId::DEFAULT, None), &keys).await.expect("the locks");
+    lock_keys(&mut conn, &keys.iter().map(|key| (NamespaceId::DEFAULT, key.as_str())).collect())
+        .await
+        .expect("the locks");
     let held = "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database \
                 WHERE locktype = 'advisory' AND datname = current_database()";
     let locks = app.count(held).await;

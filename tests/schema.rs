@@ -74,6 +74,7 @@ fn diesel_type(column: &str) -> String {
         // An enum is read and written as text.
         "text" | "status" | "action" => "Text",
         "json" => "Json",
+        "bytea" => "Binary",
         "timestamp with time zone" => "Timestamptz",
         other => other,
     };

@@ -21,7 +21,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("startup", &["background", "config", "engine", "error", "http", "postgres", "store", "webhook"]),
     ("metrics", &[]),
     ("bench", &["config"]),
-    ("cli", &["bench", "config", "engine", "error", "logging", "startup", "store"]),
+    ("cli", &["bench", "config", "domain", "engine", "error", "logging", "startup", "store"]),
     ("lib", &[]),
     ("main", &["cli", "config"]),
 ];

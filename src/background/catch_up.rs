@@ -33,8 +33,9 @@ pub(crate) async fn run_once(engine: &Engine) -> Result<usize, Error> {
     for queues in all_queues.chunks(QUEUES_PER_STATEMENT) {
         for head in engine.find_heads_of_queues(queues).await? {
             let position = QueuePosition { rank: head.rank, seq: head.seq };
-            if engine.low_water_marks().of(std::slice::from_ref(&head.queue))[0] > position {
-                engine.note_arrivals(&head.queue, Arrivals { first: position, count: 1 });
+            let queue = head.queue();
+            if engine.low_water_marks().of(std::slice::from_ref(&queue))[0] > position {
+                engine.note_arrivals(&queue, Arrivals { first: position, count: 1 });
                 lowered += 1;
             }
         }

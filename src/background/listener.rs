@@ -1,8 +1,8 @@
 //! Receives the notifications of other servers, on a connection of its own.
 //!
 //! Most notifications are about new work. One is sent by a server that has noticed a restore of the
-//! database. When the connection is lost, it is opened again, and all queues are scanned once because
-//! notifications may have been missed.
+//! database, and one with every change of an API key or of a source. When the connection is lost, it is opened again, and
+//! all queues are scanned once because notifications may have been missed.
 
 use std::time::Duration;
 
@@ -13,7 +13,9 @@ use super::{jittered, pause, report};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::connection::notify::listen;
+use crate::store::tables::api_keys::KEYS_NOTICE;
 use crate::store::tables::histories::NOTICE;
+use crate::store::tables::sources::SOURCES_NOTICE;
 
 /// The pause between two attempts to connect.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
@@ -24,10 +26,14 @@ pub(crate) async fn run_once(engine: &Engine) -> Result<(), Error> {
     engine.database().history_watch().check(&mut listening.connection).await?;
     listen(&mut listening.connection).await?;
     engine.scan_all_queues();
+    engine.keys().note_change();
+    engine.sources().note_change();
     while let Some(text) = listening.notifications.recv().await {
-        match text == NOTICE {
-            true => engine.check_history().await?,
-            false => receive(engine, &text),
+        match text.as_str() {
+            NOTICE => engine.check_history().await?,
+            KEYS_NOTICE => engine.keys().note_change(),
+            SOURCES_NOTICE => engine.sources().note_change(),
+            _ => receive(engine, &text),
         }
     }
     Err(Error::unavailable("the listening connection was closed".into()))

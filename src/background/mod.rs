@@ -10,7 +10,10 @@ pub(crate) mod connection_trimmer;
 pub mod dispatcher;
 pub mod expirer;
 pub(crate) mod history_checker;
+pub(crate) mod key_refresher;
+pub(crate) mod key_use_recorder;
 pub mod lease_reaper;
+pub mod limit_refresher;
 pub(crate) mod listener;
 pub mod log_summarizer;
 pub(crate) mod maintenance;
@@ -19,8 +22,11 @@ pub mod operation_runner;
 pub(crate) mod overrun_recorder;
 pub mod promoter;
 pub(crate) mod queue_poller;
+pub(crate) mod refusal_recorder;
+pub(crate) mod refused_webhook_recorder;
 pub mod retention;
 pub(crate) mod sighting_recorder;
+pub(crate) mod source_refresher;
 pub mod subscription_drainer;
 pub mod unwatched;
 
@@ -67,14 +73,20 @@ pub fn start(
         tasks.spawn(lease_reaper::run(engine.clone(), settings.auto_reset, shutdown.clone()));
         tasks.spawn(unwatched::run(engine.clone(), shutdown.clone()));
         tasks.spawn(busy_keys::run(engine.clone(), settings.auto_reset, shutdown.clone()));
+        tasks.spawn(limit_refresher::run(engine.clone(), shutdown.clone()));
         tasks.spawn(operation_runner::run(engine.clone(), shutdown.clone()));
         tasks.spawn(subscription_drainer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(retention::run(engine.clone(), settings.retention.clone(), shutdown.clone()));
         tasks.spawn(retention::events::run(engine.clone(), settings.retention.events, shutdown.clone()));
     }
     tasks.spawn(sighting_recorder::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(key_use_recorder::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(key_refresher::run(engine.clone(), settings.poll_interval, shutdown.clone()));
+    tasks.spawn(source_refresher::run(engine.clone(), settings.poll_interval, shutdown.clone()));
+    tasks.spawn(refused_webhook_recorder::run(engine.clone(), shutdown.clone()));
     tasks.spawn(history_checker::run(engine.clone(), shutdown.clone()));
     tasks.spawn(overrun_recorder::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(refusal_recorder::run(engine.clone(), shutdown.clone()));
     tasks.spawn(queue_poller::run(engine.clone(), settings.poll_interval, shutdown.clone()));
     if settings.notify {
         tasks.spawn(notifier::run(engine.clone(), shutdown.clone()));

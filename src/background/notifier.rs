@@ -1,4 +1,4 @@
-//! Notifies other servers of new work. Sends one `NOTIFY` at a time, for all work that has arrived
+//! Notifies other servers of new work. Sends notifications in one statement at a time, for all work that has arrived
 //! while the previous one was being sent.
 
 use std::time::Duration;
@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::engine::waiting::peer_notifier::{Arrivals, PeerNotice};
 use crate::error::Error;
 use crate::store::connection::notify::notify;
+use crate::store::tables::ready::QueueKey;
 
 /// The maximum size of a notification. PostgreSQL allows less than 8,000 bytes.
 const MAX_BYTES: usize = 7_500;
@@ -27,18 +28,21 @@ pub(crate) struct Message {
     /// The sending server, which ignores its own notifications.
     pub from: String,
     /// The queues with new work. `None` if the receivers must scan all their queues.
-    pub queues: Option<Vec<(String, Arrivals)>>,
+    pub queues: Option<Vec<(QueueKey, Arrivals)>>,
 }
 
 impl Message {
-    /// Returns the message as JSON, without the list of queues if it would be too long.
-    pub(crate) fn text(&self) -> String {
+    /// Returns the message as JSON, in several parts if its list of queues is too long for one.
+    pub(crate) fn texts(mut self) -> Vec<String> {
         // Strings and lists of strings always serialise.
-        let text = serde_json::to_string(self).unwrap_or_default();
-        if text.len() <= MAX_BYTES || self.queues.is_none() {
-            return text;
+        let text = serde_json::to_string(&self).unwrap_or_default();
+        let Some(queues) = self.queues.as_mut().filter(|_| text.len() > MAX_BYTES) else { return vec![text] };
+        if queues.len() < 2 {
+            return Message { queues: None, ..self }.texts();
         }
-        Message { from: self.from.clone(), queues: None }.text()
+        let second = queues.split_off(queues.len() / 2);
+        let second = Message { from: self.from.clone(), queues: Some(second) };
+        self.texts().into_iter().chain(second.texts()).collect()
     }
 }
 
@@ -48,9 +52,9 @@ pub(crate) async fn run_once(engine: &Engine, notice: PeerNotice) -> Result<(), 
         PeerNotice::Queues(queues) => Some(queues),
         PeerNotice::Everything => None,
     };
-    let text = Message { from: engine.instance().to_owned(), queues }.text();
+    let texts = Message { from: engine.instance().to_owned(), queues }.texts();
     let mut conn = engine.database().connection().await?;
-    Ok(notify(&mut conn, &text).await?)
+    Ok(notify(&mut conn, &texts).await?)
 }
 
 /// Sends notifications until the server stops. The first one makes the other servers scan all their
@@ -73,15 +77,22 @@ pub(crate) async fn run(engine: Engine, shutdown: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::NamespaceId;
 
     #[test]
-    fn a_list_that_does_not_fit_is_omitted() {
-        let message = Message {
-            from: "s".into(),
-            queues: Some(vec![("t:".to_owned() + &"x".repeat(100), Arrivals::default()); 100]),
-        };
-        assert_eq!(message.text(), r#"{"from":"s","queues":null}"#);
-        let short = Message { from: "s".into(), queues: Some(vec![("t:a".into(), Arrivals::default())]) };
-        assert_eq!(serde_json::from_str::<Message>(&short.text()).unwrap(), short);
+    fn a_list_that_does_not_fit_is_sent_in_parts() {
+        let queue = |n: i32| (QueueKey::of_tag(NamespaceId(n), &"x".repeat(100)), Arrivals::default());
+        let queues: Vec<_> = (1..=100).map(queue).collect();
+        let texts = Message { from: "s".into(), queues: Some(queues.clone()) }.texts();
+        assert!(texts.len() > 1 && texts.iter().all(|text| text.len() <= MAX_BYTES), "{}", texts.len());
+        let parts = texts.iter().map(|text| serde_json::from_str::<Message>(text).unwrap().queues.unwrap());
+        assert_eq!(parts.flatten().collect::<Vec<_>>(), queues);
+    }
+
+    #[test]
+    fn a_queue_whose_name_does_not_fit_becomes_everything() {
+        let queue = QueueKey::of_tag(NamespaceId::DEFAULT, &"x".repeat(MAX_BYTES));
+        let message = Message { from: "s".into(), queues: Some(vec![(queue, Arrivals::default())]) };
+        assert_eq!(message.texts(), [r#"{"from":"s","queues":null}"#]);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn run_once(engine: &Engine) -> Result<usize, Error> {
         let mut conn = engine.database().connection().await?;
         let from: Vec<(i16, i64)> =
             engine.low_water_marks().of(queues).into_iter().map(|mark| (mark.rank, mark.seq)).collect();
-        for queue in find_busy_queues(&mut conn, &engine.scope(), queues, &from).await? {
+        for queue in find_busy_queues(&mut conn, queues, &from).await? {
             engine.wake_for(&queue, 1);
             busy += 1;
         }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Service, jittered};
-use crate::domain::ids::DeliveryId;
+use crate::domain::ids::DeliveryKey;
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -29,20 +29,20 @@ const SEARCH_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub struct Cursor {
     /// The last delivery that was read. `None` at the beginning of a search.
-    after_id: Option<DeliveryId>,
+    after: Option<DeliveryKey>,
 }
 
 impl Cursor {
     /// Returns whether the next step begins with the first delivery.
     pub fn is_at_beginning(&self) -> bool {
-        self.after_id.is_none()
+        self.after.is_none()
     }
 }
 
 /// Runs one step. Returns the number of leases that it has added to the list.
 pub async fn run_once(engine: &Engine, cursor: &mut Cursor) -> Result<usize, Error> {
-    let (found, last_id) = engine.watch_unwatched_leases(cursor.after_id).await?;
-    cursor.after_id = last_id;
+    let (found, last) = engine.watch_unwatched_leases(cursor.after).await?;
+    cursor.after = last;
     Ok(found)
 }
 

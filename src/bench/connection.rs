@@ -9,9 +9,12 @@ const MAX_RESPONSE: usize = 64 * 1024 * 1024;
 /// A connection to the server under load.
 pub(crate) struct Connection {
     stream: TcpStream,
-    host: String,
+    /// The header lines that every request has.
+    headers: String,
     buffer: Vec<u8>,
     request: Vec<u8>,
+    /// The header that names the namespace of requests, or nothing.
+    namespace: String,
 }
 
 /// A response. Its body borrows the buffer of the connection.
@@ -22,11 +25,23 @@ pub(crate) struct Response<'a> {
 }
 
 impl Connection {
-    /// Connects to `host:port`.
-    pub(crate) async fn open(host: &str) -> Result<Self, String> {
+    /// Connects to `host:port`. Requests carry the API key, if there is one.
+    pub(crate) async fn open(host: &str, key: Option<&str>) -> Result<Self, String> {
         let stream = TcpStream::connect(host).await.map_err(|error| format!("{host}: {error}"))?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        Ok(Connection { stream, host: host.to_owned(), buffer: Vec::with_capacity(8192), request: Vec::new() })
+        let authorization = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+        Ok(Connection {
+            stream,
+            headers: format!("Host: {host}\r\n{authorization}"),
+            buffer: Vec::with_capacity(8192),
+            request: Vec::new(),
+            namespace: String::new(),
+        })
+    }
+
+    /// Makes the following requests be about a namespace.
+    pub(crate) fn use_namespace(&mut self, name: &str) {
+        self.namespace = format!("Waybill-Namespace: {name}\r\n");
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Result<Response<'_>, String> {
@@ -39,7 +54,7 @@ impl Connection {
 
     async fn request_without_body(&mut self, method: &str, path: &str) -> Result<Response<'_>, String> {
         self.request.clear();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
+        let head = format!("{method} {path} HTTP/1.1\r\n{}{}\r\n", self.headers, self.namespace);
         self.request.extend_from_slice(head.as_bytes());
         self.exchange().await
     }
@@ -48,8 +63,9 @@ impl Connection {
     pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> Result<Response<'_>, String> {
         self.request.clear();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            self.host,
+            "POST {path} HTTP/1.1\r\n{}{}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.headers,
+            self.namespace,
             body.len()
         );
         self.request.extend_from_slice(head.as_bytes());

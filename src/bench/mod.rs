@@ -11,6 +11,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod intervals;
+pub(crate) mod loud;
 pub(crate) mod plan;
 pub(crate) mod push;
 pub(crate) mod report;
@@ -41,6 +42,8 @@ pub(crate) async fn run(args: &BenchArgs) -> Result<Report, String> {
     let tasks: Vec<_> = (0..plan.connections())
         .map(|number| tokio::spawn(workload::run(plan.clone(), number, stop.clone(), started)))
         .collect();
+    let neighbours: Vec<_> =
+        (0..args.loud_namespace).map(|number| tokio::spawn(loud::run(plan.clone(), number, stop.clone()))).collect();
     // A drained backlog ends the run early; the idle time that remains is not measured.
     tokio::select! {
         () = show_progress(args, &plan, started) => {}
@@ -51,6 +54,9 @@ pub(crate) async fn run(args: &BenchArgs) -> Result<Report, String> {
     let mut tally = Tally::new();
     for task in tasks {
         tally.add(task.await.map_err(|error| error.to_string())??)?;
+    }
+    for neighbour in neighbours {
+        neighbour.await.map_err(|error| error.to_string())??;
     }
     let intervals = plan.intervals.as_ref().map(intervals::Intervals::report).unwrap_or_default();
     Ok(Report::new(args, &tally, elapsed, intervals))

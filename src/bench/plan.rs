@@ -15,11 +15,16 @@ const PREPARE_BATCH: usize = 1_000;
 /// The field of a payload that contains its due time, in microseconds since the start of the run.
 pub(super) const DUE: &str = "\"due_us\":";
 
+/// The namespace that `--loud-namespace` keeps busy.
+pub(super) const LOUD_NAMESPACE: &str = "bench-loud";
+
 /// A workload, ready to run.
 pub(crate) struct Plan {
     pub(super) args: BenchArgs,
     pub(super) host: String,
     pub(super) tags: Vec<String>,
+    /// The namespaces over which the events are spread. Empty for `default`.
+    pub(super) namespaces: Vec<String>,
     pub(super) one: Vec<u8>,
     pub(super) batch: Vec<u8>,
     pub(super) done: AtomicU64,
@@ -39,6 +44,11 @@ impl Plan {
         if args.workload == Workload::Steady && args.rate == 0 {
             return Err("steady needs --rate".into());
         }
+        let takes_turns =
+            matches!(args.workload, Workload::Publish | Workload::Life | Workload::BatchPublish | Workload::BatchLife);
+        if args.namespaces > 0 && !takes_turns {
+            return Err("--namespaces needs a workload whose connections publish what they claim".into());
+        }
         let host = args.url.strip_prefix("http://").ok_or("--url must begin with http://")?;
         let host = host.trim_end_matches('/').to_owned();
         let tag = format!("{}-{:08x}", args.tag, getrandom::u32().unwrap_or_default());
@@ -53,6 +63,7 @@ impl Plan {
             one: event.into_bytes(),
             batch: batch.into_bytes(),
             tags,
+            namespaces: (1..=args.namespaces).map(|number| format!("bench-{number}")).collect(),
             args: args.clone(),
             done: AtomicU64::new(0),
             left_to_drain: AtomicU64::new(0),
@@ -84,8 +95,9 @@ impl Plan {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Publishes the backlog to drain, and the events of the other tag (`--foreign`).
+    /// Creates the namespaces, and publishes the backlog to drain and the events of the other tag (`--foreign`).
     pub(crate) async fn prepare(&self) -> Result<(), String> {
+        self.create_namespaces().await?;
         self.fill(&self.foreign_tag(), self.args.foreign).await?;
         if self.args.workload == Workload::Drain {
             let each = self.args.prefill.div_ceil(self.tags.len());
@@ -93,6 +105,27 @@ impl Plan {
                 self.fill(tag, each).await?;
             }
             self.left_to_drain.store((each * self.tags.len()) as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    async fn create_namespaces(&self) -> Result<(), String> {
+        let loud = (self.args.loud_namespace > 0).then_some(LOUD_NAMESPACE);
+        let mut connection = Connection::open(&self.host, self.args.key.as_deref()).await?;
+        let names: Vec<&str> = self.namespaces.iter().map(String::as_str).chain(loud).collect();
+        // They are created in order: if the last one is there, an earlier run has created all. Otherwise the measurement
+        // would include the statements of this.
+        if let Some(last) = names.last()
+            && connection.get(&format!("/namespaces/{last}")).await?.status == 200
+        {
+            return Ok(());
+        }
+        for name in names {
+            let created = connection.post("/namespaces", format!("{{\"name\":\"{name}\"}}").as_bytes()).await?.status;
+            // 409: an earlier run has created it.
+            if created != 409 {
+                expect(created, 201)?;
+            }
         }
         Ok(())
     }
@@ -113,7 +146,7 @@ impl Plan {
         if total == 0 {
             return Ok(());
         }
-        let mut connection = Connection::open(&self.host).await?;
+        let mut connection = Connection::open(&self.host, self.args.key.as_deref()).await?;
         let event = event(tag, self.args.payload_bytes);
         let mut left = total;
         while left > 0 {

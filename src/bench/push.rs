@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &BenchArgs) -> Result<Report, String> {
         arrived,
     });
     let address = receive(state.clone()).await?;
-    let mut connection = Connection::open(&host).await?;
+    let mut connection = Connection::open(&host, args.key.as_deref()).await?;
     let ids = subscribe(&mut connection, args, &event_type, &address).await?;
     let (published, began) = match args.rate {
         0 => {
@@ -121,7 +121,7 @@ async fn publish_at_rate(host: &str, args: &BenchArgs, event_type: &str, started
     let interval = Duration::from_secs_f64(args.connections as f64 / args.rate as f64);
     let mut tasks = Vec::new();
     for number in 0..args.connections {
-        let mut connection = Connection::open(host).await?;
+        let mut connection = Connection::open(host, args.key.as_deref()).await?;
         let count = total / args.connections as u64 + u64::from((number as u64) < total % args.connections as u64);
         let first = started + interval.mul_f64(number as f64 / args.connections as f64);
         let (event_type, payload_bytes) = (event_type.to_owned(), args.payload_bytes);

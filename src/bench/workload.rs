@@ -19,10 +19,10 @@ pub(crate) async fn run(
     stop: CancellationToken,
     started: Instant,
 ) -> Result<Tally, String> {
-    let connection = Connection::open(&plan.host).await?;
+    let connection = Connection::open(&plan.host, plan.args.key.as_deref()).await?;
     let id = format!("bench:{}", number + 1);
     let tags = plan.tags_of_worker(number);
-    let mut worker = Worker { plan: &plan, connection, tally: Tally::new(), id, tags, stop, started };
+    let mut worker = Worker { plan: &plan, connection, tally: Tally::new(), id, tags, turn: number, stop, started };
     match plan.args.workload {
         Workload::Publish if plan.args.rate > 0 => worker.publish_at_rate(number).await?,
         Workload::Publish => worker.repeat_publish().await?,
@@ -48,6 +48,8 @@ struct Worker<'a> {
     stop: CancellationToken,
     /// The tags to claim from, separated by commas.
     tags: String,
+    /// The number of the event that comes next, which decides its namespace.
+    turn: usize,
     /// The start of the run.
     started: Instant,
 }
@@ -77,8 +79,17 @@ impl Worker<'_> {
         }
     }
 
+    /// Goes on to the next namespace, if the events are spread over several.
+    fn next_namespace(&mut self) {
+        if let Some(name) = self.plan.namespaces.get(self.turn % self.plan.namespaces.len().max(1)) {
+            self.connection.use_namespace(name);
+            self.turn += self.plan.args.connections;
+        }
+    }
+
     async fn repeat_publish(&mut self) -> Result<(), String> {
         while self.is_running() {
+            self.next_namespace();
             let since = Instant::now();
             self.publish().await?;
             self.done(since, 1);
@@ -99,6 +110,7 @@ impl Worker<'_> {
         while self.is_running() {
             tokio::time::sleep_until(due).await;
             if self.plan.args.workload == Workload::Publish {
+                self.next_namespace();
                 self.publish().await?;
                 self.done(due, 1);
             } else {
@@ -113,6 +125,7 @@ impl Worker<'_> {
 
     async fn repeat_batch_publish(&mut self) -> Result<(), String> {
         while self.is_running() {
+            self.next_namespace();
             let since = Instant::now();
             self.tally.requests += 1;
             expect(self.connection.post("/events/batch", &self.plan.batch).await?.status, 201)?;
@@ -123,6 +136,7 @@ impl Worker<'_> {
 
     async fn repeat_life(&mut self) -> Result<(), String> {
         while self.is_running() {
+            self.next_namespace();
             let since = Instant::now();
             self.publish().await?;
             if let Some(claimed) = self.claim(self.plan.args.wait_seconds).await? {
@@ -159,6 +173,7 @@ impl Worker<'_> {
 
     async fn repeat_batch_life(&mut self) -> Result<(), String> {
         while self.is_running() {
+            self.next_namespace();
             let since = Instant::now();
             self.tally.requests += 1;
             expect(self.connection.post("/events/batch", &self.plan.batch).await?.status, 201)?;
@@ -266,7 +281,7 @@ fn number_after(body: &[u8], name: &[u8]) -> Result<u64, String> {
 }
 
 /// Returns the body that completes all events of a claimed batch, and their number.
-fn settle_body(claimed: &[u8], worker_id: &str) -> Result<(String, u64), String> {
+pub(super) fn settle_body(claimed: &[u8], worker_id: &str) -> Result<(String, u64), String> {
     #[derive(serde::Deserialize)]
     struct Batch {
         events: Vec<Claimed>,

@@ -22,7 +22,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), StartError> {
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    println!("waybill is listening on http://{}", server.address());
+    println!("waybill is listening on {}", server.url());
     tokio::select! {
         _ = terminate.recv() => log::info!("SIGTERM: stopping"),
         _ = interrupt.recv() => log::info!("Ctrl-C: stopping"),

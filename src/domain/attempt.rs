@@ -43,11 +43,13 @@ pub enum ErrorKind {
     InvalidResponse,
     /// The body could not be rendered: the transform failed for this event.
     BodyNotRenderable,
+    /// A header value could not be decrypted: this server lacks its key, or the value was damaged.
+    SecretUnreadable,
 }
 
 impl ErrorKind {
     /// All kinds, in the order of the API documentation.
-    pub const ALL: [ErrorKind; 8] = [
+    pub const ALL: [ErrorKind; 9] = [
         ErrorKind::Timeout,
         ErrorKind::Dns,
         ErrorKind::AddressRefused,
@@ -56,6 +58,7 @@ impl ErrorKind {
         ErrorKind::Connection,
         ErrorKind::InvalidResponse,
         ErrorKind::BodyNotRenderable,
+        ErrorKind::SecretUnreadable,
     ];
 
     /// Returns the name used in the database and in the API.
@@ -69,6 +72,7 @@ impl ErrorKind {
             ErrorKind::Connection => "connection",
             ErrorKind::InvalidResponse => "invalid_response",
             ErrorKind::BodyNotRenderable => "body_not_renderable",
+            ErrorKind::SecretUnreadable => "secret_unreadable",
         }
     }
 }

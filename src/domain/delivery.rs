@@ -8,11 +8,12 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{action::Action, attempt::ErrorKind, json::RawJson, status::Status};
-use crate::domain::ids::{DeliveryId, EventId, LeaseId, SubscriptionId};
+use crate::domain::ids::{DeliveryId, DeliveryKey, EventId, EventKey, LeaseId, NamespaceId, SubscriptionId};
 
 /// The work of one consumer on one event.
 #[derive(Debug, Clone)]
 pub struct Delivery {
+    pub namespace: NamespaceId,
     /// For the event's own row this is the id of the event.
     pub id: DeliveryId,
     pub event_id: EventId,
@@ -39,6 +40,8 @@ pub struct Delivery {
     pub cancel_requested: bool,
     /// The reason that the operator gave for the cancellation.
     pub cancel_reason: Option<String>,
+    /// Who asked for the cancellation, if known.
+    pub cancel_actor: Option<String>,
     /// The delivery fails if it is not claimed before this time.
     pub expires_at: Option<DateTime<Utc>>,
     /// Deliveries with the same key are processed one at a time, in order.
@@ -77,6 +80,7 @@ pub struct LastSettlement {
 /// An entry of the event log that is about to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
+    pub namespace: NamespaceId,
     pub event_id: EventId,
     pub delivery_id: DeliveryId,
     pub action: Action,
@@ -92,6 +96,8 @@ pub struct LogLine {
     pub error_message: Option<String>,
     /// The reason given by the worker, the operator or the server.
     pub reason: Option<String>,
+    /// Who caused it, if it was not the lease holder. See [`super::actor`].
+    pub actor: Option<String>,
     /// The time of the next attempt.
     pub next_retry_at: Option<DateTime<Utc>>,
     /// Details of a push.
@@ -132,6 +138,14 @@ pub enum AfterFailure {
 }
 
 impl Delivery {
+    pub fn key(&self) -> DeliveryKey {
+        self.namespace.delivery(self.id)
+    }
+
+    pub fn event_key(&self) -> EventKey {
+        self.namespace.event(self.event_id)
+    }
+
     /// Returns whether the event is pushed to a subscription, and not pulled by workers.
     pub fn is_push(&self) -> bool {
         self.subscription_id.is_some()
@@ -270,6 +284,7 @@ impl Delivery {
         self.rescue_count = 0;
         self.cancel_requested = false;
         self.cancel_reason = None;
+        self.cancel_actor = None;
         self.wait_again(0.0, now);
         let mut line = self.line(Action::Retried, None);
         line.reason = reason.map(str::to_owned);
@@ -277,11 +292,12 @@ impl Delivery {
     }
 
     /// PENDING → CANCELLED. If a worker holds the delivery, only a request is recorded, and the
-    /// delivery is cancelled when the worker fails or releases it or loses its lease. The reason is
-    /// kept for the log entry that is written then; a later reason replaces an earlier one.
-    pub fn cancel(&mut self, reason: Option<&str>) -> Option<LogLine> {
-        if let Some(reason) = reason {
-            self.cancel_reason = Some(reason.to_owned());
+    /// delivery is cancelled when the worker fails or releases it or loses its lease. The reason and the
+    /// actor are kept for the log entry that is written then. A later request replaces them if it has a reason.
+    pub fn cancel(&mut self, reason: Option<&str>, actor: Option<&str>) -> Option<LogLine> {
+        if reason.is_some() || !self.cancel_requested {
+            self.cancel_reason = reason.map(str::to_owned);
+            self.cancel_actor = actor.map(str::to_owned);
         }
         if self.status == Status::Processing {
             self.cancel_requested = true;
@@ -334,6 +350,7 @@ impl Delivery {
         self.finish(Status::Cancelled);
         let mut line = self.line(Action::Cancelled, None);
         line.reason.clone_from(&self.cancel_reason);
+        line.actor.clone_from(&self.cancel_actor);
         line
     }
 
@@ -363,6 +380,7 @@ impl Delivery {
 
     fn line(&self, action: Action, worker_id: Option<&str>) -> LogLine {
         LogLine {
+            namespace: self.namespace,
             event_id: self.event_id,
             delivery_id: self.id,
             action,
@@ -373,6 +391,7 @@ impl Delivery {
             execution_time_ms: None,
             error_message: None,
             reason: None,
+            actor: None,
             next_retry_at: None,
             push: PushRecord::default(),
         }

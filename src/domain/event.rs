@@ -1,10 +1,12 @@
 //! Events. An event is written once and never changed.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::{backoff::Backoff, json::RawJson, limits, seconds::Seconds, tags::Tags};
+use super::{backoff::Backoff, idempotency::IdempotencyKey, json::RawJson, limits, seconds::Seconds, tags::Tags};
 
 /// The time at which an event may first be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,11 @@ pub struct NewEvent {
     pub run_at: RunAt,
     /// The event fails if it is not claimed before this time.
     pub expires_at: Option<DateTime<Utc>>,
+    /// With this key, the event is stored once, however often it is published.
+    pub idempotency_key: Option<IdempotencyKey>,
+    /// The name of the key or the source that it was published with.
+    pub published_by: Option<Arc<str>>,
+    pub client_address: Option<IpAddr>,
 }
 
 impl NewEvent {
@@ -64,6 +71,9 @@ impl NewEvent {
             traceparent: None,
             run_at: RunAt::Now,
             expires_at: None,
+            idempotency_key: None,
+            published_by: None,
+            client_address: None,
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct History {
 pub enum Numbers {
     /// Ids of events, deliveries, subscriptions, dead letters and operations.
     Ids,
-    /// Ids of log entries.
+    /// Ids of log entries and audit entries.
     LogIds,
 }
 

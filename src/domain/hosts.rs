@@ -27,9 +27,16 @@ impl AllowedHosts {
             return address.parse::<Ipv6Addr>().is_ok();
         }
         let name = host.strip_suffix('.').unwrap_or(host);
-        name.parse::<Ipv4Addr>().is_ok()
-            || is_localhost(name)
-            || self.names.iter().any(|known| known.eq_ignore_ascii_case(name))
+        name.parse::<Ipv4Addr>().is_ok() || is_localhost(name) || self.has_name(name)
+    }
+
+    /// Returns whether `authority` is one of the configured names, with an optional port.
+    pub fn is_configured(&self, authority: &str) -> bool {
+        host_of(authority).is_some_and(|host| self.has_name(host.strip_suffix('.').unwrap_or(host)))
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 }
 
@@ -114,6 +121,8 @@ mod tests {
             assert!(hosts.allow(host), "{host}");
         }
         assert!(!hosts.allow("a.queue.example"));
+        assert!(hosts.is_configured("QUEUE.example.:8443"));
+        assert!(!hosts.is_configured("localhost") && !hosts.is_configured("127.0.0.1"));
         assert!("*".parse::<AllowedHosts>().unwrap().allow("evil.example"));
     }
 }

@@ -55,8 +55,28 @@ id!(
 );
 
 impl NamespaceId {
-    /// The only namespace until there are tenants.
+    /// The namespace `default`, which always exists.
     pub const DEFAULT: NamespaceId = NamespaceId(1);
+
+    /// Returns the key of an event of this namespace.
+    pub fn event(self, id: EventId) -> EventKey {
+        EventKey { namespace: self, id }
+    }
+
+    /// Returns the key of a delivery of this namespace.
+    pub fn delivery(self, id: DeliveryId) -> DeliveryKey {
+        DeliveryKey { namespace: self, id }
+    }
+
+    /// Returns the key of a subscription of this namespace.
+    pub fn subscription(self, id: SubscriptionId) -> SubscriptionKey {
+        SubscriptionKey { namespace: self, id }
+    }
+
+    /// Returns the key of a source of this namespace.
+    pub fn source(self, id: SourceId) -> SourceKey {
+        SourceKey { namespace: self, id }
+    }
 }
 
 id!(
@@ -79,6 +99,16 @@ id!(
     SubscriptionId(i64)
 );
 
+id!(
+    /// A source of webhooks.
+    SourceId(i64)
+);
+
+id!(
+    /// An API key.
+    KeyId(i64)
+);
+
 impl LeaseId {
     /// The lease of a delivery that was never claimed.
     pub const NONE: LeaseId = LeaseId(0);
@@ -89,4 +119,42 @@ impl EventId {
     pub fn own_delivery(self) -> DeliveryId {
         DeliveryId(self.0)
     }
+}
+
+/// Declares the key of a row: its id, and the namespace that it must be in. Rows of many namespaces are handled
+/// together, so nothing is looked up by its id alone. Keys are in the order in which rows are locked.
+macro_rules! key {
+    ($(#[$doc:meta])* $name:ident($id:ty)) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name {
+            pub namespace: NamespaceId,
+            pub id: $id,
+        }
+    };
+}
+
+key!(
+    /// An event in its namespace.
+    EventKey(EventId)
+);
+
+key!(
+    /// A delivery in its namespace.
+    DeliveryKey(DeliveryId)
+);
+
+key!(
+    /// A subscription in its namespace.
+    SubscriptionKey(SubscriptionId)
+);
+
+key!(
+    /// A source in its namespace.
+    SourceKey(SourceId)
+);
+
+/// Returns the keys of rows that a statement returned as two lists.
+pub fn delivery_keys(namespaces: &[NamespaceId], ids: &[DeliveryId]) -> Vec<DeliveryKey> {
+    namespaces.iter().zip(ids).map(|(namespace, id)| namespace.delivery(*id)).collect()
 }

@@ -33,6 +33,11 @@ impl RawJson {
         serde_json::value::to_raw_value(value).map(Self)
     }
 
+    /// Returns the value as a slice of a document.
+    pub(crate) fn as_raw(&self) -> &RawValue {
+        &self.0
+    }
+
     /// Returns the JSON text.
     pub fn as_str(&self) -> &str {
         self.0.get()
@@ -50,6 +55,11 @@ impl Eq for RawJson {}
 /// Returns whether `json` nests deeper than [`limits::JSON_DEPTH`]. A recursive parser, here or at a
 /// receiver, could overflow its stack on `[[[[…`.
 pub(crate) fn is_too_deep(json: &str) -> bool {
+    nests_deeper_than(json, limits::JSON_DEPTH)
+}
+
+/// Returns whether `json` nests deeper than `levels`.
+pub(crate) fn nests_deeper_than(json: &str, levels: usize) -> bool {
     let mut depth = 0usize;
     let mut in_string = false;
     let mut escaped = false;
@@ -67,7 +77,7 @@ pub(crate) fn is_too_deep(json: &str) -> bool {
             b'"' => in_string = true,
             b'[' | b'{' => {
                 depth += 1;
-                if depth > limits::JSON_DEPTH {
+                if depth > levels {
                     return true;
                 }
             }

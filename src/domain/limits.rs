@@ -5,7 +5,7 @@
 pub(crate) const TITLE_CHARS: usize = 255;
 /// The maximum length of a description in characters.
 pub(crate) const DESCRIPTION_CHARS: usize = 10_000;
-/// The maximum length of an event type, ordering key, correlation id, idempotency key of a
+/// The maximum length of an event type, name of a source, ordering key, correlation id, idempotency key of a
 /// claim or reason in characters.
 pub(crate) const NAME_CHARS: usize = 255;
 /// The maximum length of a worker id, `{hostname}:{pid}`, in characters.
@@ -143,6 +143,33 @@ pub(crate) const SECRETS: i64 = 10;
 pub(crate) const SECRET_OVERLAP_SECONDS: i64 = 604_800;
 /// The default time that an old secret stays in use beside the new one, in seconds: 1 day.
 pub(crate) const DEFAULT_SECRET_OVERLAP_SECONDS: i64 = 86_400;
+/// The maximum number of keys that a server has to encrypt and decrypt secrets at rest.
+pub(crate) const SECRET_KEYS: usize = 16;
+
+// Limits and defaults of sources.
+
+/// The maximum number of labels of a source. An event has room for two more, which describe its body.
+pub(crate) const SOURCE_LABELS: usize = 30;
+/// The maximum length of a secret of a source in characters.
+pub(crate) const SOURCE_SECRET_CHARS: usize = 1_000;
+/// The maximum number of secrets of a source in use at once: the current one, and those that are being replaced.
+pub(crate) const SOURCE_SECRETS: i64 = 10;
+/// The maximum length of the text before a signature or a token in its header, in characters.
+pub(crate) const SIGNATURE_PREFIX_CHARS: usize = 100;
+/// The maximum length of a user name in characters.
+pub(crate) const USERNAME_CHARS: usize = 255;
+/// The maximum size of a header with a signature, a timestamp or credentials in bytes.
+pub(crate) const SIGNATURE_HEADER_BYTES: usize = 4_096;
+/// How far the timestamp of a webhook may be from the present, in seconds.
+pub(crate) const TOLERANCE_SECONDS: std::ops::RangeInclusive<i64> = 1..=86_400;
+/// How far the timestamp of a webhook may be from the present by default, in seconds.
+pub(crate) const DEFAULT_TOLERANCE_SECONDS: i64 = 300;
+/// The maximum length of the challenge of a handshake in characters.
+pub(crate) const CHALLENGE_CHARS: usize = 1_000;
+/// The allowed statuses of the response to a webhook.
+pub(crate) const RESPOND_STATUS: std::ops::RangeInclusive<u16> = 200..=299;
+/// The maximum length of the body of the response to a webhook in characters.
+pub(crate) const RESPOND_BODY_CHARS: usize = 4_000;
 
 // Limits and defaults of operations.
 
@@ -152,3 +179,55 @@ pub(crate) const OPERATION_PER_SECOND: std::ops::RangeInclusive<f64> = 0.1..=10_
 pub(crate) const DEFAULT_OPERATION_PER_SECOND: f64 = 500.0;
 /// The maximum number of operations of a namespace that run at once.
 pub(crate) const RUNNING_OPERATIONS: i64 = 100;
+
+// Limits and defaults of API keys.
+
+/// The maximum number of keys of a namespace that are not revoked.
+pub(crate) const API_KEYS: i64 = 1_000;
+/// The maximum length of a key's name in characters.
+pub(crate) const KEY_NAME_CHARS: usize = 100;
+/// The maximum number of tag patterns of a key.
+pub(crate) const TAG_PATTERNS: usize = 32;
+/// The maximum number of secrets of a key in use at once: the current one, and those that are being replaced.
+pub(crate) const KEY_SECRETS: i64 = 10;
+/// The maximum time that an old secret of a key stays good beside the new one, in seconds: 7 days.
+pub(crate) const KEY_OVERLAP_SECONDS: i64 = 604_800;
+/// The default time that an old secret of a key stays good beside the new one, in seconds: 1 day.
+pub(crate) const DEFAULT_KEY_OVERLAP_SECONDS: i64 = 86_400;
+
+// Limits of event types.
+
+/// The maximum size of the schema of an event type in bytes, as sent.
+pub(crate) const SCHEMA_BYTES: usize = 64 * 1024;
+/// The maximum nesting depth of a schema.
+pub(crate) const SCHEMA_DEPTH: usize = 64;
+/// The maximum number of mistakes in a schema that a response lists.
+pub(crate) const SCHEMA_ERRORS: usize = 20;
+/// The maximum number of schemas inside a schema that are applied to one value, with all references followed.
+pub(crate) const SCHEMA_APPLIED: usize = 1_000;
+/// The maximum number of schemas that are applied to the same value inside each other.
+pub(crate) const SCHEMA_CHAIN: usize = 32;
+/// The maximum number of schemas beside `unevaluatedProperties` and `unevaluatedItems`, with all references followed.
+pub(crate) const SCHEMA_UNEVALUATED: usize = 5_000;
+/// The maximum number of different patterns in a schema.
+pub(crate) const SCHEMA_PATTERNS: usize = 100;
+/// The maximum size of one pattern when compiled, in KiB.
+pub(crate) const PATTERN_KIB: usize = 1024;
+/// The maximum size of all patterns of a schema when compiled, in KiB.
+pub(crate) const PATTERNS_KIB: usize = 4 * 1024;
+/// The number of steps that the check of the payloads of one request may take. One step is added per byte of payload.
+pub(crate) const SCHEMA_STEPS: u64 = 4_000_000;
+/// The maximum number of mistakes in one payload that a response lists.
+pub(crate) const PAYLOAD_ERRORS: usize = 10;
+/// The number of versions of a schema that are kept.
+pub(crate) const SCHEMA_VERSIONS: i64 = 20;
+/// The maximum number of examples of an event type.
+pub(crate) const TYPE_EXAMPLES: usize = 10;
+/// The maximum size of all examples of an event type in bytes, as sent.
+pub(crate) const TYPE_EXAMPLES_BYTES: usize = 64 * 1024;
+/// The number of the latest events of a type that must satisfy a new schema.
+pub(crate) const RECENT_EVENTS: i64 = 100;
+/// The size of the payloads of the latest events that are read for it, in bytes. The latest event is always read.
+pub(crate) const RECENT_EVENTS_BYTES: i64 = 8 * 1024 * 1024;
+/// The number of recent events that a response about a new schema names.
+pub(crate) const RECENT_EVENTS_SHOWN: usize = 10;

@@ -10,19 +10,29 @@
 //! and [`matching::Catalog`] finds the subscriptions of an event. [`transform`] makes the body of a
 //! request, and [`signature`] signs it. [`subscription::RetryOn`] judges the
 //! [`attempt::AttemptOutcome`] of a request.
+//!
+//! A [`source::SourceSpec`] says how the webhooks of a sender are verified and which events they become.
+//!
+//! An [`api_key::Principal`] is who makes a call, and what their key allows.
 
 pub mod action;
+pub mod actor;
 pub(crate) mod address;
+pub mod api_key;
 pub mod attempt;
+pub mod audit;
 pub(crate) mod backoff;
 pub(crate) mod dead_letter;
 pub mod delivery;
+pub mod encryption;
 pub mod event;
 pub(crate) mod event_pattern;
+pub(crate) mod event_type;
 pub(crate) mod expected_version;
 pub(crate) mod filter;
 pub mod history;
 pub(crate) mod hosts;
+pub(crate) mod idempotency;
 pub mod ids;
 pub(crate) mod input;
 pub(crate) mod invalid;
@@ -30,8 +40,10 @@ pub(crate) mod json;
 pub mod lease;
 pub(crate) mod limits;
 pub(crate) mod matching;
+pub(crate) mod namespace;
 pub mod operation;
 pub(crate) mod path;
+pub mod publish_limits;
 pub(crate) mod raw_entries;
 pub(crate) mod repeat;
 pub mod retention;
@@ -39,10 +51,12 @@ pub(crate) mod retry_after;
 pub mod scope;
 pub(crate) mod seconds;
 pub mod signature;
+pub(crate) mod source;
 pub mod status;
 pub(crate) mod subscription;
 pub mod tags;
 pub(crate) mod text;
 pub(crate) mod timestamp;
 pub(crate) mod transform;
+pub(crate) mod trusted_proxies;
 pub(crate) mod worker_id;

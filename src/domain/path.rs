@@ -3,7 +3,9 @@
 use std::fmt;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
+use super::raw_entries::RawEntries;
 use super::{limits, text};
 
 /// A path into a JSON value. A segment of digits is an index in a list and a key in an object. A key
@@ -32,6 +34,22 @@ impl JsonPath {
         self.segments.iter().try_fold(root, |value, segment| match value {
             Value::Object(fields) => fields.get(segment),
             Value::Array(items) => items.get(parse_index(segment)?),
+            _ => None,
+        })
+    }
+
+    /// Returns the value at the path in JSON that is not parsed, or `None` if there is none. Of a repeated name, the
+    /// last value counts, as in [`JsonPath::find`].
+    pub(crate) fn find_raw<'v>(&self, root: &'v RawValue) -> Option<&'v RawValue> {
+        self.segments.iter().try_fold(root, |value, segment| match value.get().as_bytes().first() {
+            Some(b'{') => {
+                let entries: RawEntries<'v> = serde_json::from_str(value.get()).ok()?;
+                entries.0.into_iter().rfind(|(name, _)| name == segment).map(|(_, value)| value)
+            }
+            Some(b'[') => {
+                let items: Vec<&'v RawValue> = serde_json::from_str(value.get()).ok()?;
+                items.get(parse_index(segment)?).copied()
+            }
             _ => None,
         })
     }
@@ -86,6 +104,19 @@ mod tests {
         assert_eq!(found("01", &json!([1, 2])), None);
         assert_eq!(found("+1", &json!([1, 2])), None);
         assert_eq!(found("99999999999999999999999", &json!([1, 2])), None);
+    }
+
+    #[test]
+    fn a_path_finds_the_same_in_json_that_is_not_parsed() {
+        let json = r#" {"a": {"b\u0062": [1, {"c": 1.50}]}, "a.": 1, "d": 1, "d": "last", "e": null} "#;
+        let raw: &RawValue = serde_json::from_str(json).unwrap();
+        let find = |path: &str| JsonPath::parse(path).unwrap().find_raw(raw).map(RawValue::get);
+        assert_eq!(find("a.bb.1.c"), Some("1.50"));
+        assert_eq!(find("d"), Some("\"last\""));
+        assert_eq!(find("e"), Some("null"));
+        for nothing in ["a.bb.2", "a.bb.01", "d.x", "e.x", "f"] {
+            assert_eq!(find(nothing), None, "{nothing}");
+        }
     }
 
     #[test]

@@ -52,7 +52,8 @@ impl From<Vec<String>> for Tags {
     }
 }
 
-fn check(tag: &str) -> Result<(), String> {
+/// Checks one tag. The error is the reason for refusal.
+pub(crate) fn check(tag: &str) -> Result<(), String> {
     text::check(tag, limits::TAG_CHARS).map_err(|reason| format!("holds a tag that {reason}"))?;
     if tag.contains(',') {
         return Err("holds a tag with a comma in it".into());

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::domain::ids::DeliveryId;
+use crate::domain::ids::DeliveryKey;
 use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::push::dead_letter_budget::DeadLetterBudget;
 use crate::engine::sweep::{overdue_since, sweep_delivery};
@@ -39,14 +39,14 @@ impl Engine {
     /// Waits for the locks of keys with overdue deliveries, and sweeps those. Returns the number of
     /// deliveries that were changed.
     pub async fn sweep_busy_keys(&self, with_leases: bool) -> Result<usize, Error> {
-        let mut keys: BTreeMap<i32, Vec<DeliveryId>> = BTreeMap::new();
+        let mut keys: BTreeMap<i32, Vec<DeliveryKey>> = BTreeMap::new();
         for overdue in self.find_busy_keys(with_leases).await? {
-            keys.entry(overdue.key_lock).or_default().push(overdue.id);
+            keys.entry(overdue.key_lock).or_default().push(overdue.delivery());
         }
         let mut changed = 0;
-        for mut ids in keys.into_values().take(KEYS_PER_ROUND) {
-            ids.truncate(ROWS_PER_KEY);
-            match self.sweep_key(&ids, with_leases).await {
+        for mut overdue in keys.into_values().take(KEYS_PER_ROUND) {
+            overdue.truncate(ROWS_PER_KEY);
+            match self.sweep_key(&overdue, with_leases).await {
                 Ok(count) => changed += count,
                 // Another transaction holds the key for long. The other keys must not wait for it.
                 Err(error) if error.is_outage(OutageKind::TooSlow) => {}
@@ -72,18 +72,19 @@ impl Engine {
         Ok(find_busy_keys(&mut conn, self.now(), &scan).await?)
     }
 
-    async fn sweep_key(&self, ids: &[DeliveryId], with_leases: bool) -> Result<usize, Error> {
+    async fn sweep_key(&self, overdue: &[DeliveryKey], with_leases: bool) -> Result<usize, Error> {
         let (count, applied): (usize, Applied) = transaction!(self, |conn| {
             limit_lock_wait(conn, LOCK_WAIT).await?;
-            let mut changes = ChangeSet::load(conn, &self.scope(), ids).await?;
+            let mut changes = ChangeSet::load_all(conn, self.now(), overdue).await?;
             let mut budget = DeadLetterBudget::new();
             let mut count = 0;
-            for id in ids {
-                let Some(due) = changes.get(*id).and_then(|loaded| due_kind(loaded, with_leases)) else { continue };
-                if due != DueKind::Due && !changes.get(*id).is_some_and(|loaded| budget.admits(loaded)) {
+            for key in overdue {
+                let Some(due) = changes.get(*key).and_then(|loaded| due_kind(loaded, with_leases)) else { continue };
+                if due != DueKind::Due && !changes.get(*key).is_some_and(|loaded| budget.admits(loaded)) {
                     continue;
                 }
-                let lines = changes.change(*id).map(|loaded| sweep_delivery(loaded, due, self.settings().poison_after));
+                let lines =
+                    changes.change(*key).map(|loaded| sweep_delivery(loaded, due, self.settings().poison_after));
                 changes.log_all(lines.unwrap_or_default());
                 count += 1;
             }

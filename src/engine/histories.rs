@@ -34,8 +34,11 @@ impl Engine {
 
     fn forget_cached_state(&self) {
         log::warn!("another history of the database has begun: all cached state is dropped");
+        self.namespace_names().forget();
         self.subscription_cache().forget();
         self.filter_overruns().forget();
+        self.keys().forget();
+        self.sources().forget();
         self.scan_all_queues();
     }
 

@@ -8,7 +8,8 @@
 //! The [`waiting::hub::Hub`] holds the waiting workers. A delivery that enters `ready` wakes one of them
 //! after the commit, on this server directly and on other servers through the
 //! [`waiting::peer_notifier::PeerNotifier`]. [`waiting::worker_sightings::WorkerSightings`] records the
-//! workers that called.
+//! workers that called. The [`keys::KeyCache`] knows who may call, and the [`sources::cache::SourceCache`] whose webhooks
+//! are taken.
 //!
 //! A caller that disconnects must not interrupt a transaction. Therefore writes run as tasks of the main
 //! runtime, and the future of the caller only waits.
@@ -19,11 +20,17 @@ pub(crate) mod change_set;
 pub mod claim;
 pub mod clock;
 pub(crate) mod histories;
+pub mod keys;
+pub mod limits;
 mod logs;
-pub(crate) mod operate;
+pub(crate) mod namespaces;
+pub mod operate;
 pub(crate) mod publish;
 pub mod push;
+pub mod refused_calls;
+mod secret_keys;
 pub mod settle;
+pub mod sources;
 pub mod sweep;
 mod transaction;
 pub mod waiting;
@@ -35,30 +42,39 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinError;
 use tokio::time::timeout_at;
 
 use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
-use crate::domain::ids::NamespaceId;
+use crate::domain::encryption::Keyring;
+use crate::domain::ids::{NamespaceId, SubscriptionKey};
+use crate::domain::retention::Retention;
 use crate::domain::scope::Scope;
 use crate::error::{Error, OutageKind};
 use crate::logging::REQUEST_ID;
 use crate::metrics::{Metrics, PushCount};
 use crate::store::connection::database::Database;
 use crate::store::tables::endpoints::BreakerRule;
-use crate::store::tables::ready::subscription_of_queue;
+use crate::store::tables::ready::QueueKey;
 
 use batching::batchers::{Batchers, weight};
 use batching::deadline::{CallDeadline, Work, too_late};
 use change_set::Applied;
 use clock::Clock;
+use keys::KeyCache;
+use limits::LimitUse;
+use namespaces::NamespaceNames;
 use publish::filter_overruns::FilterOverruns;
 use publish::matching::MatchingSlots;
+use publish::schema_cache::SchemaCache;
 use publish::subscription_cache::SubscriptionCache;
 use push::dispatch_signal::DispatchSignal;
 use push::yielding::PushPause;
+use refused_calls::RefusedCalls;
+use sources::cache::SourceCache;
+use sources::refused_webhooks::RefusedWebhookCounts;
 use waiting::due_times::DueTimes;
 use waiting::hub::{Hub, Queues};
 use waiting::low_water_marks::{LowWaterMarks, QueuePosition};
@@ -92,10 +108,20 @@ pub struct EngineSettings {
     pub list_scan_rows: i64,
     /// When the circuit breaker of an endpoint opens, and for how long.
     pub breaker: BreakerRule,
-    /// The maximum number of subscriptions.
+    /// The maximum number of namespaces.
+    pub max_namespaces: i64,
+    /// The maximum number of subscriptions of a namespace.
     pub max_subscriptions: i64,
+    /// How long the idempotency keys of publishers are kept.
+    pub idempotency_retention: Retention,
+    /// The maximum number of sources of a namespace.
+    pub max_sources: i64,
+    /// The maximum number of event types that a namespace declares.
+    pub max_event_types: i64,
     /// The private or otherwise special addresses that pushes may go to.
     pub webhook_allow: AllowList,
+    /// The keys that encrypt secrets at rest.
+    pub secret_keys: Keyring,
 }
 
 /// A handle to the engine. It is cheap to clone, and all clones share their state.
@@ -112,9 +138,16 @@ pub struct EngineParts {
     due_times: DueTimes,
     peer_notifier: PeerNotifier,
     worker_sightings: WorkerSightings,
+    keys: KeyCache,
+    sources: SourceCache,
+    refused_webhooks: RefusedWebhookCounts,
+    namespace_names: NamespaceNames,
+    limit_use: LimitUse,
     subscription_cache: SubscriptionCache,
     matching_slots: MatchingSlots,
+    schema_cache: SchemaCache,
     filter_overruns: FilterOverruns,
+    refused_calls: RefusedCalls,
     dispatch_signal: DispatchSignal,
     operation_started: Notify,
     metrics: Metrics,
@@ -164,7 +197,32 @@ impl Engine {
         &self.0.worker_sightings
     }
 
-    /// Returns this server's snapshot of the subscriptions.
+    /// Returns the API keys that this server has in memory.
+    pub fn keys(&self) -> &KeyCache {
+        &self.0.keys
+    }
+
+    /// Returns the sources that this server has in memory.
+    pub fn sources(&self) -> &SourceCache {
+        &self.0.sources
+    }
+
+    /// Returns the counts of refused webhooks since they were last recorded.
+    pub fn refused_webhooks(&self) -> &RefusedWebhookCounts {
+        &self.0.refused_webhooks
+    }
+
+    /// Returns the names of namespaces that this server has looked up.
+    pub fn namespace_names(&self) -> &NamespaceNames {
+        &self.0.namespace_names
+    }
+
+    /// Returns where the limits of namespaces and keys stand.
+    pub fn limit_use(&self) -> &LimitUse {
+        &self.0.limit_use
+    }
+
+    /// Returns this server's snapshots of the subscriptions.
     pub fn subscription_cache(&self) -> &SubscriptionCache {
         &self.0.subscription_cache
     }
@@ -174,9 +232,24 @@ impl Engine {
         &self.0.matching_slots
     }
 
+    /// Returns the schemas of event types that this server has compiled.
+    pub(crate) fn schema_cache(&self) -> &SchemaCache {
+        &self.0.schema_cache
+    }
+
+    /// Returns the slots in which schemas are compiled and large payloads are checked.
+    pub fn schema_slots(&self) -> &Arc<Semaphore> {
+        self.0.schema_cache.slots()
+    }
+
     /// Returns the filters that exceeded their budget since they were last recorded.
     pub fn filter_overruns(&self) -> &FilterOverruns {
         &self.0.filter_overruns
+    }
+
+    /// Returns the counts of refused calls since they were last recorded.
+    pub fn refused_calls(&self) -> &RefusedCalls {
+        &self.0.refused_calls
     }
 
     /// Returns the signal that wakes the dispatcher.
@@ -209,9 +282,16 @@ impl Engine {
             due_times: DueTimes::default(),
             peer_notifier: PeerNotifier::default(),
             worker_sightings: WorkerSightings::default(),
+            keys: KeyCache::default(),
+            sources: SourceCache::default(),
+            refused_webhooks: RefusedWebhookCounts::default(),
+            namespace_names: NamespaceNames::default(),
+            limit_use: LimitUse::default(),
             subscription_cache: SubscriptionCache::default(),
             matching_slots: MatchingSlots::default(),
+            schema_cache: SchemaCache::default(),
             filter_overruns: FilterOverruns::default(),
+            refused_calls: RefusedCalls::default(),
             dispatch_signal: DispatchSignal::default(),
             operation_started: Notify::default(),
             metrics: Metrics::new(),
@@ -243,9 +323,10 @@ impl Engine {
         self.clock().now()
     }
 
-    /// Returns the scope of background work and of statements that serve many callers at once.
-    pub fn scope(&self) -> Scope {
-        Scope::new(NamespaceId::DEFAULT, self.now())
+    /// Returns the scope of what the server does on its own account in a namespace. Statements that serve many
+    /// namespaces at once have none: there the namespace is a column of the input.
+    pub fn scope_of(&self, namespace: NamespaceId) -> Scope {
+        Scope::new(namespace, self.now())
     }
 
     /// Returns the current time without a query: the time of a fixed clock, or this server's own.
@@ -294,8 +375,8 @@ impl Engine {
             self.database().note_success();
         }
         self.due_times().wait_for(&applied.earliest_times);
-        for subscription_id in &applied.dead_lettered {
-            self.metrics().count_push(PushCount::DeadLettered, subscription_id.0);
+        for SubscriptionKey { namespace, id } in &applied.dead_lettered {
+            self.metrics().count_push(PushCount::DeadLettered, (namespace.0, id.0));
         }
         self.wake(&applied.entered_ready);
     }
@@ -318,7 +399,7 @@ impl Engine {
     /// Notifies waiting workers and dispatchers, on all servers, of deliveries that entered `ready`. Call it
     /// after the commit.
     fn wake(&self, entered: &[ReadyEntry]) {
-        let mut arrivals: HashMap<String, Arrivals> = HashMap::new();
+        let mut arrivals: HashMap<QueueKey, Arrivals> = HashMap::new();
         for ReadyEntry { queues, position } in entered {
             for queue in queues.iter() {
                 self.low_water_marks().lower(queue, *position);
@@ -329,9 +410,7 @@ impl Engine {
                 }
             }
             match &**queues {
-                [queue] if subscription_of_queue(queue).is_some() => {
-                    self.dispatch_signal().signal(subscription_of_queue(queue));
-                }
+                [queue] if queue.subscription().is_some() => self.dispatch_signal().signal(queue.subscription()),
                 _ => self.hub().notify(queues),
             }
         }
@@ -339,15 +418,15 @@ impl Engine {
     }
 
     /// Records deliveries that entered a queue earlier or through another server.
-    pub fn note_arrivals(&self, queue: &str, arrivals: Arrivals) {
+    pub fn note_arrivals(&self, queue: &QueueKey, arrivals: Arrivals) {
         self.low_water_marks().lower(queue, arrivals.first);
         self.wake_for(queue, arrivals.count);
     }
 
     /// Wakes up to `count` waiters of a queue, or the dispatcher.
-    pub fn wake_for(&self, queue: &str, count: usize) {
-        match subscription_of_queue(queue) {
-            Some(id) => self.dispatch_signal().signal(Some(id)),
+    pub fn wake_for(&self, queue: &QueueKey, count: usize) {
+        match queue.subscription() {
+            Some(key) => self.dispatch_signal().signal(Some(key)),
             None => self.hub().notify_many(queue, count),
         }
     }

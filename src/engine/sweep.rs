@@ -9,8 +9,10 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 
+use crate::domain::action::Action;
+use crate::domain::actor::ServerActor;
 use crate::domain::delivery::LogLine;
-use crate::domain::ids::DeliveryId;
+use crate::domain::ids::DeliveryKey;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::tables::deliveries::{EarliestTimes, Loaded, find_earliest_times};
@@ -18,7 +20,7 @@ use crate::store::tables::lease_watch::{
     LeaseWatchScan, Watched, take_watched_leases, watch_leases, watch_unwatched_leases,
 };
 use crate::store::tables::overdue::{Sweep, lock_expired_leases, lock_overdue};
-use crate::store::tables::ready::{QueueHead, find_heads_of_queues};
+use crate::store::tables::ready::{QueueHead, QueueKey, find_heads_of_queues};
 
 use crate::engine::change_set::{Applied, ChangeSet};
 use crate::engine::push::dead_letter_budget::DeadLetterBudget;
@@ -66,19 +68,20 @@ impl Engine {
         let scan = self.due_times().scan(kind);
         let (found, count, is_over_budget, applied) = transaction!(self, |conn| {
             let found = lock_overdue(conn, sweep, self.now(), scan.from(), SWEEP_ROWS).await?;
-            if found.ids.is_empty() {
+            let locked = found.keys();
+            if locked.is_empty() {
                 return Ok((found, 0, false, Applied::default()));
             }
-            let mut changes = ChangeSet::load_locked(conn, &self.scope(), &found.ids).await?;
+            let mut changes = ChangeSet::load_locked(conn, self.now(), &locked).await?;
             let mut overdue = overdue_first(&changes, kind);
             let total = overdue.len();
             if sweep == Sweep::Expired {
                 let mut budget = DeadLetterBudget::new();
-                overdue.retain(|id| changes.get(*id).is_some_and(|loaded| budget.admits(loaded)));
+                overdue.retain(|key| changes.get(*key).is_some_and(|loaded| budget.admits(loaded)));
             }
-            for id in &overdue {
+            for key in &overdue {
                 let lines =
-                    changes.change(*id).map(|loaded| sweep_delivery(loaded, kind, self.settings().poison_after));
+                    changes.change(*key).map(|loaded| sweep_delivery(loaded, kind, self.settings().poison_after));
                 changes.log_all(lines.unwrap_or_default());
             }
             Ok((found, overdue.len(), overdue.len() < total, changes.apply(conn).await?))
@@ -90,12 +93,12 @@ impl Engine {
             0 if seconds <= 0.0 => RETRY_LOCKED_SECONDS,
             _ => seconds,
         });
-        Ok(SweepOutcome { count, more: is_over_budget || found.ids.len() as i64 == SWEEP_ROWS, next_in })
+        Ok(SweepOutcome { count, more: is_over_budget || found.keys().len() as i64 == SWEEP_ROWS, next_in })
     }
 
     /// Returns the heads of queues. Scans from the start of the queues, which may be slow.
-    pub async fn find_heads_of_queues(&self, queues: &[String]) -> Result<Vec<QueueHead>, Error> {
-        transaction!(self, |conn| Ok(find_heads_of_queues(conn, &self.scope(), queues).await?))
+    pub async fn find_heads_of_queues(&self, queues: &[QueueKey]) -> Result<Vec<QueueHead>, Error> {
+        transaction!(self, |conn| Ok(find_heads_of_queues(conn, queues).await?))
     }
 
     /// Returns the earliest due times. Scans from the start of the indexes, which may be slow.
@@ -137,30 +140,31 @@ impl Engine {
     async fn rescue(&self, due: LeaseWatchScan) -> Result<(Watched, usize), Error> {
         let (watched, count, applied) = transaction!(self, |conn| {
             let watched = take_watched_leases(conn, self.now(), due).await?;
-            if watched.expired.is_empty() {
+            let expired = watched.expired();
+            if expired.is_empty() {
                 return Ok((watched, 0, Applied::default()));
             }
             let poison_after = self.settings().poison_after;
-            let locked = lock_expired_leases(conn, &self.scope(), &watched.expired, poison_after).await?;
-            let mut changes = ChangeSet::load_locked(conn, &self.scope(), &locked).await?;
+            let locked = lock_expired_leases(conn, self.now(), &expired, poison_after).await?;
+            let mut changes = ChangeSet::load_locked(conn, self.now(), &locked).await?;
             let overdue = overdue_first(&changes, DueKind::LeaseEnd);
             let mut budget = DeadLetterBudget::new();
-            let (overdue, over_budget): (Vec<DeliveryId>, Vec<DeliveryId>) = overdue.into_iter().partition(|id| {
+            let (overdue, over_budget): (Vec<DeliveryKey>, Vec<DeliveryKey>) = overdue.into_iter().partition(|key| {
                 let is_poison = |loaded: &Loaded| loaded.delivery.rescue_count + 1 >= poison_after;
-                changes.get(*id).is_none_or(|loaded| !is_poison(loaded) || budget.admits(loaded))
+                changes.get(*key).is_none_or(|loaded| !is_poison(loaded) || budget.admits(loaded))
             });
-            for id in &overdue {
-                let lines = changes.change(*id).map(|loaded| sweep_delivery(loaded, DueKind::LeaseEnd, poison_after));
+            for key in &overdue {
+                let lines = changes.change(*key).map(|loaded| sweep_delivery(loaded, DueKind::LeaseEnd, poison_after));
                 changes.log_all(lines.unwrap_or_default());
             }
             let mut applied = changes.apply(conn).await?;
             // They are locked by a transaction that may extend the lease, or the lease was extended
             // since the list was read.
-            let locked = without(&without(&watched.expired, &overdue), &over_budget);
+            let locked = without(&without(&expired, &overdue), &over_budget);
             for (left, seconds) in [(locked, RETRY_LOCKED_SECONDS), (over_budget, 0.0)] {
                 if !left.is_empty() {
-                    let look_at = watch_leases(conn, &self.scope(), &left, seconds).await?;
-                    applied.earliest_times.look_at = applied.earliest_times.look_at.into_iter().chain([look_at]).min();
+                    let look_at = watch_leases(conn, self.now(), &left, seconds).await?;
+                    applied.earliest_times.look_at = applied.earliest_times.look_at.into_iter().chain(look_at).min();
                 }
             }
             Ok((watched, overdue.len(), applied))
@@ -169,15 +173,15 @@ impl Engine {
         Ok((watched, count))
     }
 
-    /// Reads some deliveries after `after_id`, and adds those with a lease that is not on the watch list to
-    /// the list. Returns the number of added leases, and the last id that was read or `None` at the end.
+    /// Reads some deliveries after `after`, of all namespaces, and adds those with a lease that is not on the watch
+    /// list to the list. Returns the number of added leases, and the last delivery that was read or `None` at the end.
     pub async fn watch_unwatched_leases(
         &self,
-        after_id: Option<DeliveryId>,
-    ) -> Result<(usize, Option<DeliveryId>), Error> {
+        after: Option<DeliveryKey>,
+    ) -> Result<(usize, Option<DeliveryKey>), Error> {
         let step = transaction!(self, |conn| {
             let (rows, overdue) = (UNWATCHED_STEP_ROWS, UNATTENDED_SECONDS);
-            Ok(watch_unwatched_leases(conn, &self.scope(), after_id, rows, overdue).await?)
+            Ok(watch_unwatched_leases(conn, self.now(), after, rows, overdue).await?)
         })?;
         let count = step.unwatched.len();
         if count > 0 {
@@ -186,21 +190,21 @@ impl Engine {
             let first_ids = &step.unwatched[..count.min(10)];
             log::warn!(count, first_ids:? = first_ids; "leases were missing from the watch list and have been added");
         }
-        Ok((count, step.last_id))
+        Ok((count, step.last()))
     }
 }
 
-fn without(ids: &[DeliveryId], others: &[DeliveryId]) -> Vec<DeliveryId> {
-    let others: BTreeSet<DeliveryId> = others.iter().copied().collect();
-    ids.iter().copied().filter(|id| !others.contains(id)).collect()
+fn without(keys: &[DeliveryKey], others: &[DeliveryKey]) -> Vec<DeliveryKey> {
+    let others: BTreeSet<DeliveryKey> = others.iter().copied().collect();
+    keys.iter().copied().filter(|key| !others.contains(key)).collect()
 }
 
 /// Returns the deliveries that are still overdue. The longest overdue come first, so that they are claimed first.
-fn overdue_first(changes: &ChangeSet, kind: DueKind) -> Vec<DeliveryId> {
-    let since = |id: DeliveryId| overdue_since(changes.get(id)?, kind).map(|at| (at, id));
-    let mut overdue: Vec<(DateTime<Utc>, DeliveryId)> = changes.ids().into_iter().filter_map(since).collect();
+fn overdue_first(changes: &ChangeSet, kind: DueKind) -> Vec<DeliveryKey> {
+    let since = |key: DeliveryKey| overdue_since(changes.get(key)?, kind).map(|at| (at, key));
+    let mut overdue: Vec<(DateTime<Utc>, DeliveryKey)> = changes.keys().into_iter().filter_map(since).collect();
     overdue.sort_unstable();
-    overdue.into_iter().map(|(_, id)| id).collect()
+    overdue.into_iter().map(|(_, key)| key).collect()
 }
 
 /// Returns the time since which a delivery is overdue, or `None` if it is not.
@@ -214,14 +218,23 @@ pub(super) fn overdue_since(loaded: &Loaded, kind: DueKind) -> Option<DateTime<U
     at.filter(|at| *at <= loaded.now)
 }
 
-/// Changes an overdue delivery. Returns the lines for the event log.
+/// Changes an overdue delivery. Returns the lines for the event log. They name the service whose duty it is,
+/// whichever sweep finds the delivery.
 pub(super) fn sweep_delivery(loaded: &mut Loaded, kind: DueKind, poison_after: i32) -> Vec<LogLine> {
     match kind {
         DueKind::Due => {
             loaded.delivery.become_due();
             Vec::new()
         }
-        DueKind::Expiry => vec![loaded.delivery.expire()],
-        DueKind::LeaseEnd => loaded.delivery.rescue(poison_after, loaded.now),
+        DueKind::Expiry => by(ServerActor::Expirer, vec![loaded.delivery.expire()]),
+        DueKind::LeaseEnd => by(ServerActor::LeaseReaper, loaded.delivery.rescue(poison_after, loaded.now)),
     }
+}
+
+/// Names a service in the lines that it causes. Who asked for a cancellation is named already.
+fn by(service: ServerActor, mut lines: Vec<LogLine>) -> Vec<LogLine> {
+    for line in lines.iter_mut().filter(|line| line.action != Action::Cancelled) {
+        line.actor = Some(service.as_str().to_owned());
+    }
+    lines
 }

@@ -3,11 +3,12 @@
 use std::num::IntErrorKind;
 use std::time::Duration;
 
-use actix_web::http::header;
+use actix_web::http::{Version, header};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{FromRequest as _, HttpRequest};
 use futures_util::StreamExt;
 
+use super::doors::admit_again;
 use super::memory::{RequestMemory, SMALL_BODY, Share};
 use super::query::expect_no_query;
 use crate::domain::input::RawFields;
@@ -62,6 +63,17 @@ pub(crate) async fn read_json_without_query(
     read_json(request, payload, limit).await
 }
 
+/// Reads a body of any type, of at most `limit` bytes, and refuses query parameters.
+pub(crate) async fn read_without_query(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
+    expect_no_query(request)?;
+    read(request, payload, limit).await
+}
+
+/// Reads a body of any type of at most `limit` bytes.
+pub(crate) async fn read_any(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
+    read(request, payload, limit).await
+}
+
 /// Reads a JSON body of at most `limit` bytes, which may be left out, and refuses query parameters. Returns an
 /// empty body if there is none.
 pub(crate) async fn read_optional_json(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Body, Error> {
@@ -102,11 +114,14 @@ async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Result<B
     let mut reading = Reading { payload, bytes: BytesMut::with_capacity(length.unwrap_or(0).min(SMALL_BODY)) };
     let reader = reading.read(memory, length.unwrap_or(limit), limit);
     match tokio::time::timeout(Duration::from_secs(TIMEOUT_SECONDS), reader).await {
-        Ok(Ok(Some(share))) => Ok(Body { bytes: reading.bytes.freeze(), share }),
+        Ok(Ok(Some(share))) => {
+            admit_again(request).await?;
+            Ok(Body { bytes: reading.bytes.freeze(), share })
+        }
         Ok(Ok(None)) => Err(too_large()),
         Ok(Err(error)) => {
             // A client that is still sending would see a reset connection instead of the response.
-            discard(reading.payload).await;
+            Box::pin(discard(reading.payload)).await;
             Err(error)
         }
         Err(_) => Err(Error::BodyTimeout(TIMEOUT_SECONDS)),
@@ -157,6 +172,8 @@ fn declared_length(request: &HttpRequest) -> Option<usize> {
     match request.headers().get(header::CONTENT_LENGTH) {
         Some(length) => length.to_str().ok()?.trim().parse().ok(),
         None if request.headers().contains_key(header::TRANSFER_ENCODING) => None,
+        // HTTP/2 marks the end of a body, with or without a declared length.
+        None if request.version() == Version::HTTP_2 => None,
         None => Some(0),
     }
 }
@@ -168,11 +185,13 @@ fn is_encoded(request: &HttpRequest) -> bool {
 }
 
 fn is_json(request: &HttpRequest) -> bool {
-    let Some(value) = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
-        return false;
-    };
-    let essence = value.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/json")
+    media_type(request).eq_ignore_ascii_case("application/json")
+}
+
+/// Returns the content type of a request without its parameters, or nothing if there is none.
+pub(crate) fn media_type(request: &HttpRequest) -> &str {
+    let value = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
 }
 
 /// Reads the id of a path such as `/events/{id}`. Larger numbers than any id are read too, and not

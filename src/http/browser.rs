@@ -1,6 +1,6 @@
 //! Refuses requests that a browser sends on behalf of a foreign page.
 //!
-//! A browser sends requests for every page that it shows, and this server has no login that would
+//! A browser sends requests for every page that it shows, and on a server without API keys no login would
 //! tell the pages apart. Two checks do. First, the host must be one of this server's
 //! ([`crate::domain::hosts`]). Otherwise a page whose own host name resolves to this server (DNS
 //! rebinding) could read and write everything. Second, a write must not come from a page of another
@@ -50,10 +50,11 @@ fn is_probe(request: &ServiceRequest) -> bool {
     PROBES.contains(&request.path())
 }
 
-/// Returns whether a request changes anything. One `GET` does: an image on any page could claim work with it.
+/// Returns whether a request changes anything. One `GET` does: an image on any page could claim work with it. The path
+/// is the one that the router matches, with escapes decoded: `/events/%73ubscribe` claims as well.
 fn has_effect(request: &ServiceRequest) -> bool {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    !is_read || request.path() == "/events/subscribe"
+    !is_read || request.match_info().as_str() == "/events/subscribe"
 }
 
 /// Returns whether a request comes from a page of another origin. `Sec-Fetch-Site` decides if it is

@@ -3,15 +3,19 @@
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use futures_util::TryFutureExt as _;
 use serde::Serialize;
 
 use super::body::{self, read_json_without_query};
 use super::claim_body;
+use super::doors::Admitted;
 use super::query::read_query;
 use super::sliced_body::to_bytes;
 use super::view::{EventView, size_of};
+use crate::domain::ids::NamespaceId;
 use crate::domain::input::{FieldValue, Fields, RawFields};
 use crate::domain::limits;
+use crate::domain::scope::Scope;
 use crate::domain::seconds::Seconds;
 use crate::domain::tags::Tags;
 use crate::engine::Engine;
@@ -24,12 +28,17 @@ struct ClaimedEvents<'a> {
 }
 
 /// `GET /events/subscribe`: claims one event.
-pub(crate) async fn claim_event(engine: Data<Engine>, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn claim_event(
+    engine: Data<Engine>,
+    admitted: Admitted,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
     let worker_id = query.required("worker_id", Fields::worker_id);
     let tags = query.required("tags", Fields::some_tags);
     let claim = read_claim(&mut query, worker_id, tags);
-    let claimed = engine.claim_deliveries(query.finish_with(claim)?).await?;
+    let claimed = claim_deliveries(&engine, &admitted, scope.namespace, query.finish_with(claim)?)?.await?;
     if claimed.events().is_empty() {
         return Ok(HttpResponse::NoContent().insert_header((header::CACHE_CONTROL, "no-store")).finish());
     }
@@ -41,6 +50,8 @@ pub(crate) async fn claim_event(engine: Data<Engine>, request: HttpRequest) -> R
 /// `POST /events/claim`: claims a batch. A request with the same `idempotency_key` may be repeated.
 pub(crate) async fn claim_events(
     engine: Data<Engine>,
+    admitted: Admitted,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
@@ -51,10 +62,24 @@ pub(crate) async fn claim_events(
     let claim = fields.finish_with(claim)?;
     // A claim may wait for long: it must not keep the memory of its body.
     drop(body);
-    let claimed = engine.claim_deliveries(claim).await?;
+    let claimed = claim_deliveries(&engine, &admitted, scope.namespace, claim)?.await?;
     claim_body::respond(&request, claimed, |claimed| {
         to_bytes(size_of(claimed.events()), &ClaimedEvents { events: claimed_views(claimed) })
     })
+}
+
+/// Claims events for a caller, who must be allowed to claim these tags. If the caller's key ends while it waits, nothing
+/// is claimed any more. Not `async`: the returned future would hold the request twice, and thousands of them wait.
+pub(crate) fn claim_deliveries<'a>(
+    engine: &'a Engine,
+    admitted: &'a Admitted,
+    namespace: NamespaceId,
+    claim: ClaimRequest,
+) -> Result<impl Future<Output = Result<ClaimedBatch, Error>> + 'a, Error> {
+    admitted.principal().check_claim(claim.tags.as_slice())?;
+    let claim = ClaimRequest { tag_patterns: admitted.principal().tag_patterns.clone(), ..claim };
+    let claiming = admitted.0.while_valid(engine.claim_deliveries(namespace, claim));
+    Ok(claiming.map_ok(|claimed| claimed.unwrap_or_else(ClaimedBatch::empty)))
 }
 
 /// Reads the fields of a claim of several events.
@@ -81,6 +106,7 @@ fn read_claim<V: FieldValue>(
         wait: wait.as_duration(),
         lease_seconds: lease.unwrap_or(Seconds::whole(limits::DEFAULT_LEASE_SECONDS)).as_f64(),
         idempotency_key: None,
+        tag_patterns: None,
     })
 }
 

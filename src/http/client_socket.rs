@@ -1,7 +1,8 @@
 //! The socket of a client's connection.
 //!
-//! It passes reads and writes on to the TCP socket, counts the bytes written and reports incidents
-//! to [`SentClaims`]. When the server closes a connection with undecided claims, its own side is
+//! It passes reads and writes on to the TCP socket, counts the bytes sent and reports incidents to
+//! [`SentClaims`]. Over TLS these bytes are the encrypted ones, because TLS runs above the socket
+//! ([`super::client_stream`]). When the server closes a connection with undecided claims, its own side is
 //! closed at once, but the socket stays open until the claims are decided: until the client closes
 //! or resets the connection, or until `MAX_LINGER` has passed.
 
@@ -30,18 +31,29 @@ const MAX_LINGER: Duration = Duration::from_secs(75);
 pub(crate) struct ClientSocket {
     socket: TcpStream,
     claims: Rc<SentClaims>,
+    is_encrypted: bool,
+    /// Whether the client has closed its side of the TCP connection.
+    is_closed_by_client: bool,
+    is_shut_down: bool,
     closing: Option<Closing>,
 }
 
-/// The state of a connection after the server has closed its own side.
+/// The state of a connection that is about to end, while the server waits for the decision about claims.
 struct Closing {
     next_check: Pin<Box<Sleep>>,
     until: Instant,
 }
 
 impl ClientSocket {
-    pub(crate) fn new(socket: TcpStream) -> Self {
-        ClientSocket { socket, claims: Rc::default(), closing: None }
+    pub(crate) fn new(socket: TcpStream, is_encrypted: bool) -> Self {
+        ClientSocket {
+            socket,
+            claims: Rc::default(),
+            is_encrypted,
+            is_closed_by_client: false,
+            is_shut_down: false,
+            closing: None,
+        }
     }
 
     /// Returns the claims that are sent over this connection.
@@ -49,17 +61,23 @@ impl ClientSocket {
         self.claims.clone()
     }
 
-    fn report(&self, incident: Incident) {
+    /// Reports what happened to the connection.
+    pub(crate) fn report(&self, incident: Incident) {
         self.claims.decide(incident, || TcpInfo::of(&self.socket));
     }
 
-    /// Waits until all claims are decided. Called after the server's own side is closed.
-    fn poll_decided(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Returns whether the client has closed its side of the TCP connection.
+    pub(crate) fn is_closed_by_client(&self) -> bool {
+        self.is_closed_by_client
+    }
+
+    /// Waits until all claims are decided, on a connection on which no further request is served.
+    pub(crate) fn poll_decided(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.claims.is_empty() {
-            if !self.claims.is_closed_by_client() && self.poll_discard(cx).is_ready() {
+            if !self.is_closed_by_client && self.poll_discard(cx).is_ready() {
                 continue;
             }
-            let Some(closing) = &mut self.closing else { break };
+            let closing = self.closing.get_or_insert_with(Closing::begin);
             ready!(closing.next_check.as_mut().poll(cx));
             let now = Instant::now();
             closing.next_check.as_mut().reset(now + CHECK_INTERVAL);
@@ -76,25 +94,35 @@ impl ClientSocket {
     }
 }
 
+impl Closing {
+    fn begin() -> Self {
+        Closing { next_check: Box::pin(sleep(CHECK_INTERVAL)), until: Instant::now() + MAX_LINGER }
+    }
+}
+
 impl AsyncRead for ClientSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let outcome = ready!(Pin::new(&mut self.socket).poll_read(cx, buffer));
-        self.report(match &outcome {
-            Ok(()) if buffer.filled().len() == before => Incident::Closed,
-            Ok(()) => Incident::Received,
-            Err(_) => Incident::Failed,
-        });
+        match &outcome {
+            Ok(()) if buffer.filled().len() == before => {
+                self.is_closed_by_client = true;
+                self.report(Incident::Closed);
+            }
+            // Encrypted bytes need not be a request: only the stream above knows.
+            Ok(()) if self.is_encrypted => {}
+            Ok(()) => self.report(Incident::Received),
+            Err(_) => self.report(Incident::Failed),
+        }
         Poll::Ready(outcome)
     }
 }
 
 impl AsyncWrite for ClientSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.claims.before_write(bytes.len());
         let outcome = ready!(Pin::new(&mut self.socket).poll_write(cx, bytes));
         match &outcome {
-            Ok(written) => self.claims.after_write(*written),
+            Ok(sent) => self.claims.record_sent(*sent),
             Err(_) => self.report(Incident::Failed),
         }
         Poll::Ready(outcome)
@@ -105,15 +133,18 @@ impl AsyncWrite for ClientSocket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.closing.is_none() {
+        if !self.is_shut_down {
+            if self.is_encrypted {
+                // TLS has sent its `close_notify` before, and the client may have reset the connection already.
+                self.claims.record_announced_close();
+            }
             self.report(Incident::Quiet);
             let outcome = ready!(Pin::new(&mut self.socket).poll_shutdown(cx));
             if outcome.is_err() {
                 self.report(Incident::Failed);
                 return Poll::Ready(outcome);
             }
-            self.closing =
-                Some(Closing { next_check: Box::pin(sleep(CHECK_INTERVAL)), until: Instant::now() + MAX_LINGER });
+            self.is_shut_down = true;
         }
         self.poll_decided(cx).map(Ok)
     }

@@ -12,11 +12,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use actix_web::rt::net::TcpStream;
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::client_socket::ClientSocket;
+use super::client_stream::ClientStream;
 use super::framing::Framing;
 use super::sent_claims::SentClaims;
 
@@ -55,7 +54,7 @@ impl Drop for RequestGuard {
 
 /// A client's connection.
 pub(crate) struct Connection {
-    socket: ClientSocket,
+    stream: ClientStream,
     framing: Framing,
     request_state: Rc<RequestState>,
     /// Bytes that were read and not yet passed on.
@@ -63,18 +62,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Connection {
-            socket: ClientSocket::new(stream),
-            framing: Framing::default(),
-            request_state: Rc::default(),
-            held: BytesMut::new(),
-        }
+    pub(crate) fn new(stream: ClientStream) -> Self {
+        Connection { stream, framing: Framing::default(), request_state: Rc::default(), held: BytesMut::new() }
     }
 
     /// Returns the claims that are sent over this connection.
     pub(crate) fn claims(&self) -> Rc<SentClaims> {
-        self.socket.claims()
+        self.stream.claims()
     }
 
     pub(crate) fn request_state(&self) -> Rc<RequestState> {
@@ -91,7 +85,7 @@ impl Connection {
             return Poll::Ready(Ok(()));
         }
         let start = out.filled().len();
-        ready!(Pin::new(&mut self.socket).poll_read(context, out))?;
+        ready!(Pin::new(&mut self.stream).poll_read(context, out))?;
         let received = &out.filled()[start..];
         let count = self.framing.take(received);
         self.held.extend_from_slice(&received[count..]);
@@ -113,7 +107,7 @@ impl Connection {
         while self.held.len() < READ_AHEAD {
             let mut bytes = [0; PIECE];
             let mut piece = ReadBuf::new(&mut bytes);
-            ready!(Pin::new(&mut self.socket).poll_read(context, &mut piece))?;
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut piece))?;
             if piece.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
@@ -139,14 +133,14 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().socket).poll_write(context, bytes)
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_flush(context)
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_shutdown(context)
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
     }
 }

@@ -1,13 +1,17 @@
 //! `/dead-letters`: exhausted deliveries with snapshots from that time, and the replay of one.
 
+use std::borrow::Cow;
+
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::body::{self, path_id, read_optional_json};
+use super::doors::Admitted;
 use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::Timestamp;
+use crate::domain::api_key::Principal;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::history::Numbers;
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
@@ -34,6 +38,9 @@ pub(crate) struct DeadLetterView<'a> {
     reason: &'a str,
     detail: Option<&'a str>,
     actor: Option<&'a str>,
+    /// The fields that the caller may not see. Omitted if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hidden: Option<&'static [&'static str]>,
     created_at: Timestamp,
     replay: Option<ReplayView<'a>>,
     /// Omitted in lists.
@@ -53,9 +60,9 @@ struct ReplayView<'a> {
 /// The event, the subscription and the attempts at the time when the delivery became a dead letter.
 #[derive(Serialize)]
 struct Snapshots<'a> {
-    event: &'a RawJson,
+    event: Cow<'a, RawJson>,
     subscription: Map<String, Value>,
-    attempts: &'a RawJson,
+    attempts: Cow<'a, RawJson>,
 }
 
 impl<'a> DeadLetterView<'a> {
@@ -69,6 +76,7 @@ impl<'a> DeadLetterView<'a> {
             reason: &row.reason,
             detail: row.detail.as_deref(),
             actor: row.actor.as_deref(),
+            hidden: None,
             created_at: Timestamp(row.created_at),
             replay: row.replayed_at.map(|replayed_at| ReplayView {
                 replayed_at: Timestamp(replayed_at),
@@ -83,12 +91,46 @@ impl<'a> DeadLetterView<'a> {
     fn whole(whole: &'a WholeDeadLetter) -> Self {
         let mut view = Self::of(&whole.dead_letter);
         view.snapshots = Some(Snapshots {
-            event: &whole.event.0,
+            event: Cow::Borrowed(&whole.event.0),
             subscription: without_header_values(&whole.subscription.0),
-            attempts: &whole.attempts.0,
+            attempts: Cow::Borrowed(&whole.attempts.0),
         });
         view
     }
+}
+
+impl DeadLetterView<'_> {
+    /// Hides what only callers with the scope `reveal` may see, unless this one has it.
+    pub(crate) fn for_reader(mut self, reader: &Principal) -> Self {
+        if reader.may_reveal() {
+            return self;
+        }
+        self.detail = None;
+        self.hidden = Some(&["detail"]);
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.event = Cow::Owned(with_nulls(&snapshots.event, &["payload"]));
+            snapshots.attempts = Cow::Owned(with_nulls(&snapshots.attempts, &["error_message", "response_excerpt"]));
+            self.hidden = Some(&["detail", "event.payload", "attempts.error_message", "attempts.response_excerpt"]);
+        }
+        self
+    }
+}
+
+/// Returns an object, or a list of objects, with `null` in these fields.
+fn with_nulls(json: &RawJson, fields: &[&str]) -> RawJson {
+    let mut value: Value = serde_json::from_str(json.as_str()).unwrap_or_default();
+    let objects = match &mut value {
+        Value::Array(items) => items.iter_mut().collect(),
+        object => vec![object],
+    };
+    for object in objects.into_iter().filter_map(Value::as_object_mut) {
+        for field in fields {
+            if let Some(value) = object.get_mut(*field) {
+                *value = Value::Null;
+            }
+        }
+    }
+    RawJson::from_column(value.to_string())
 }
 
 /// Returns the snapshot of a subscription with the names of its headers only. It contains no secret.
@@ -107,6 +149,7 @@ struct DeadLetters<'a> {
 /// `GET /dead-letters`: lists dead letters without their snapshots.
 pub(crate) async fn list_dead_letters(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
@@ -125,13 +168,14 @@ pub(crate) async fn list_dead_letters(
     let mut conn = engine.database().connection().await?;
     let (rows, end) = dead_letters::list_dead_letters(&mut conn, &scope, &filter, page).await?;
     drop(conn);
-    let dead_letters = rows.iter().map(DeadLetterView::of).collect();
+    let dead_letters = rows.iter().map(|row| DeadLetterView::of(row).for_reader(admitted.principal())).collect();
     Ok(HttpResponse::Ok().json(DeadLetters { dead_letters, next: cursors.next(end).await? }))
 }
 
 /// `GET /dead-letters/{id}`: returns a dead letter with its snapshots.
 pub(crate) async fn get_dead_letter(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
@@ -140,12 +184,13 @@ pub(crate) async fn get_dead_letter(
     let mut conn = engine.database().connection().await?;
     let dead_letter = dead_letters::get_dead_letter(&mut conn, &scope, id).await?;
     let dead_letter = dead_letter.ok_or(Error::DeadLetterNotFound(id))?;
-    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter)))
+    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter).for_reader(admitted.principal())))
 }
 
 /// `POST /dead-letters/{id}/replay`: sends a dead letter again.
 pub(crate) async fn replay_dead_letter(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
@@ -160,5 +205,5 @@ pub(crate) async fn replay_dead_letter(
     fields.finish()?;
     let order = ReplayOrder { reason, config, payload, new_webhook_id };
     let dead_letter = engine.replay_dead_letter(scope, id, order).await?;
-    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter)))
+    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter).for_reader(admitted.principal())))
 }

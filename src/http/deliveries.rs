@@ -6,10 +6,12 @@ use chrono::TimeDelta;
 use serde::Serialize;
 
 use super::body::{expect_empty_body, path_id};
+use super::doors::Admitted;
 use super::events::STATES;
 use super::operate::read_reason;
 use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
+use crate::domain::api_key::Principal;
 use crate::domain::history::Numbers;
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::limits;
@@ -40,6 +42,9 @@ pub(crate) struct DeliveryView<'a> {
     pub cancel_reason: Option<&'a str>,
     pub ordering_key: Option<&'a str>,
     pub last_error: Option<&'a str>,
+    /// The fields that the caller may not see. Omitted if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<&'static [&'static str]>,
     pub replay_of: Option<i64>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -66,11 +71,22 @@ impl<'a> DeliveryView<'a> {
             cancel_reason: row.cancel_reason.as_deref(),
             ordering_key: row.ordering_key.as_deref(),
             last_error: row.last_error.as_deref(),
+            hidden: None,
             replay_of: row.replay_of,
             created_at: Timestamp(row.created_at),
             updated_at: Timestamp(row.updated_at),
             attempts: None,
         }
+    }
+
+    /// Hides what only callers with the scope `reveal` may see, unless this one has it.
+    pub(crate) fn for_reader(mut self, reader: &Principal) -> Self {
+        if !reader.may_reveal() {
+            self.last_error = None;
+            self.hidden = Some(&["last_error"]);
+            self.attempts.iter_mut().flatten().for_each(AttemptView::hide);
+        }
+        self
     }
 }
 
@@ -84,6 +100,9 @@ pub(crate) struct AttemptView<'a> {
     pub error_kind: Option<&'a str>,
     pub error_message: Option<&'a str>,
     pub response_excerpt: Option<&'a str>,
+    /// The fields that the caller may not see. Omitted if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<&'static [&'static str]>,
     pub subscription_version: Option<i32>,
     pub next_attempt_at: Option<Timestamp>,
 }
@@ -99,9 +118,15 @@ impl<'a> AttemptView<'a> {
             error_kind: entry.error_kind.as_deref(),
             error_message: entry.error_message.as_deref(),
             response_excerpt: entry.response_excerpt.as_deref(),
+            hidden: None,
             subscription_version: entry.subscription_version,
             next_attempt_at: timestamp(entry.next_retry_at),
         }
+    }
+
+    fn hide(&mut self) {
+        (self.error_message, self.response_excerpt) = (None, None);
+        self.hidden = Some(&["error_message", "response_excerpt"]);
     }
 }
 
@@ -114,6 +139,7 @@ struct Deliveries<'a> {
 /// `GET /deliveries`: lists pushes without their attempts.
 pub(crate) async fn list_deliveries(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
@@ -131,13 +157,14 @@ pub(crate) async fn list_deliveries(
     let mut conn = engine.database().connection().await?;
     let (rows, end) = list_pushes(&mut conn, &scope, &filter, page).await?;
     drop(conn);
-    let deliveries = rows.iter().map(DeliveryView::of).collect();
+    let deliveries = rows.iter().map(|row| DeliveryView::of(row).for_reader(admitted.principal())).collect();
     Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: cursors.next(end).await? }))
 }
 
 /// `GET /deliveries/{id}`: returns a push with its attempts.
 pub(crate) async fn get_delivery(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
@@ -148,12 +175,13 @@ pub(crate) async fn get_delivery(
     let attempts = attempts_of_push(&mut conn, &scope, id, row.created_at, ATTEMPTS_PER_DELIVERY).await?;
     let mut view = DeliveryView::of(&row);
     view.attempts = Some(attempts.iter().map(AttemptView::of).collect());
-    Ok(HttpResponse::Ok().json(view))
+    Ok(HttpResponse::Ok().json(view.for_reader(admitted.principal())))
 }
 
 /// `POST /deliveries/{id}/retry`: returns a FAILED or CANCELLED push to PENDING.
 pub(crate) async fn retry_delivery(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
@@ -162,12 +190,13 @@ pub(crate) async fn retry_delivery(
     let reason = read_reason(&request)?;
     expect_empty_body(&request, payload).await?;
     let row = engine.retry_delivery(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
+    Ok(HttpResponse::Ok().json(DeliveryView::of(&row).for_reader(admitted.principal())))
 }
 
 /// `POST /deliveries/{id}/cancel`: cancels a push, or requests that if it is being sent.
 pub(crate) async fn cancel_delivery(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
@@ -176,12 +205,13 @@ pub(crate) async fn cancel_delivery(
     let reason = read_reason(&request)?;
     expect_empty_body(&request, payload).await?;
     let row = engine.cancel_delivery(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
+    Ok(HttpResponse::Ok().json(DeliveryView::of(&row).for_reader(admitted.principal())))
 }
 
 /// `POST /deliveries/{id}/dead-letter`: moves a PENDING push to the dead letters.
 pub(crate) async fn dead_letter_delivery(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
@@ -192,5 +222,5 @@ pub(crate) async fn dead_letter_delivery(
     let reason = query.finish_with(reason)?;
     expect_empty_body(&request, payload).await?;
     let row = engine.dead_letter_delivery(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(DeliveryView::of(&row)))
+    Ok(HttpResponse::Ok().json(DeliveryView::of(&row).for_reader(admitted.principal())))
 }

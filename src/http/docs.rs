@@ -8,6 +8,7 @@ use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::openapi_json::to_json;
+use super::page::{NO_SNIFF, html};
 use super::query::expect_no_query;
 use crate::error::Error;
 
@@ -34,24 +35,20 @@ pub(crate) async fn get_root(request: HttpRequest) -> Result<HttpResponse, Error
 /// `GET /openapi.yaml`: returns the contract.
 pub(crate) async fn get_openapi_yaml(request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
-    Ok(HttpResponse::Ok().content_type("application/yaml").body(OPENAPI))
+    Ok(HttpResponse::Ok().content_type("application/yaml").insert_header(NO_SNIFF).body(OPENAPI))
 }
 
 /// `GET /openapi.json`: returns the contract as JSON.
 pub(crate) async fn get_openapi_json(request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
     let document = OPENAPI_JSON.as_ref().map_err(|error| Error::Internal(error.clone()))?;
-    Ok(HttpResponse::Ok().content_type("application/json").body(document.clone()))
+    Ok(HttpResponse::Ok().content_type("application/json").insert_header(NO_SNIFF).body(document.clone()))
 }
 
 /// `GET /docs`: returns the documentation page.
 pub(crate) async fn get_docs(request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
-    Ok(HttpResponse::Ok()
-        .content_type("text/html; charset=utf-8")
-        .insert_header((header::CONTENT_SECURITY_POLICY, POLICY))
-        .insert_header((header::REFERRER_POLICY, "no-referrer"))
-        .body(PAGE))
+    Ok(html(&request, POLICY).body(PAGE))
 }
 
 /// `GET /docs/scalar.js`: returns the script of the documentation page.
@@ -61,6 +58,7 @@ pub(crate) async fn get_docs_script(request: HttpRequest) -> Result<HttpResponse
         .ok_or_else(|| Error::Internal("the documentation's script is missing".into()))?;
     Ok(HttpResponse::Ok()
         .content_type("text/javascript; charset=utf-8")
+        .insert_header(NO_SNIFF)
         .insert_header((header::CACHE_CONTROL, "max-age=86400"))
         .body(script))
 }

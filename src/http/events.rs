@@ -1,21 +1,17 @@
-//! `/events`: publishes and reads events.
-
-use std::sync::Arc;
+//! `/events`: reads events.
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{self, HeaderValue};
-use actix_web::web::{Data, Payload};
+use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
-use super::body::{self, path_id, read_json_without_query};
+use super::body::path_id;
 use super::deliveries::DeliveryView;
-use super::new_event::{Publisher, read_event};
+use super::doors::Admitted;
 use super::query::{Query, read_page, read_query};
 use super::sliced_body::respond_json;
-use super::view::{EventView, LogView, Receipt, Timestamp, size_of, timestamp};
+use super::view::{EventView, LogView, Timestamp, size_of, timestamp};
 use crate::domain::history::Numbers;
-use crate::domain::input::{Fields, RawFields, read_items};
 use crate::domain::limits;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
@@ -23,7 +19,6 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::lists::events::{EventFilter, EventPage, list_events as load_page};
 use crate::store::lists::pushes::pushes_of_event;
-use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::event_log::logs_of_event;
 use crate::store::tables::events::get_event_details as load_event;
 
@@ -42,62 +37,14 @@ const MAX_OFFSET: i64 = 10_000;
 /// The values of `status` in a request, for error texts.
 pub(crate) const STATES: &str = "PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED";
 
-/// `POST /events`: publishes an event.
-pub(crate) async fn publish_event(
-    engine: Data<Engine>,
-    request: HttpRequest,
-    payload: Payload,
-) -> Result<HttpResponse, Error> {
-    let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
-    let mut fields = RawFields::of_body(&body)?;
-    let event = read_event(&mut fields, &Publisher::of(&request));
-    let event = fields.finish_with(event)?;
-    // The event owns copies of what it needs. The body is freed before the publish, which may wait.
-    let share = body.into_share();
-    let events = Arc::new(vec![event]);
-    let stored = engine.publish_events(events.clone()).await?;
-    // The engine has usually dropped its reference by now; otherwise the event is copied.
-    let mut events = Arc::try_unwrap(events).unwrap_or_else(|shared| shared.as_ref().clone());
-    let (Some(event), Some(stored)) = (events.pop(), stored.first()) else {
-        return Err(Error::Internal("publishing an event returned no row".into()));
-    };
-    let row = EventRow::published(event, stored);
-    let view = EventView::published(&row, stored.enqueued);
-    let mut response = respond_json(StatusCode::CREATED, size_of([&row]), &view, Some(share))?;
-    let location = HeaderValue::from_str(&format!("/events/{}", row.event.id));
-    // Cannot fail: the path is ASCII.
-    response.headers_mut().insert(header::LOCATION, location.map_err(|error| Error::Internal(error.to_string()))?);
-    Ok(response)
-}
-
-#[derive(Serialize)]
-struct Receipts {
-    events: Vec<Receipt>,
-}
-
-/// `POST /events/batch`: publishes all events of a batch, or none. The publisher has the events, so the
-/// response does not repeat them.
-pub(crate) async fn publish_events(
-    engine: Data<Engine>,
-    request: HttpRequest,
-    payload: Payload,
-) -> Result<HttpResponse, Error> {
-    let body = read_json_without_query(&request, payload, body::MAX_BATCH_BYTES).await?;
-    let mut fields = RawFields::of_body(&body)?;
-    let items = fields.required("events", Fields::items);
-    let items = fields.finish_with(items)?;
-    let publisher = Publisher::of(&request);
-    let events = read_items("events", &items, |fields| read_event(fields, &publisher))?;
-    // The body is freed before the publish, which may wait. Its share of the memory is kept for the events.
-    let _share = body.into_share();
-    let events = Arc::new(events);
-    let stored = engine.publish_events(events.clone()).await?;
-    let receipts = events.iter().zip(&stored).map(|(new, stored)| Receipt::of(new, stored)).collect();
-    Ok(HttpResponse::Created().json(Receipts { events: receipts }))
-}
-
 /// `GET /events/{id}`: returns an event, with its logs and deliveries if requested.
-pub(crate) async fn get_event(engine: Data<Engine>, scope: Scope, request: HttpRequest) -> Result<HttpResponse, Error> {
+pub(crate) async fn get_event(
+    engine: Data<Engine>,
+    admitted: Admitted,
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<HttpResponse, Error> {
+    let reader = admitted.principal();
     let id = path_id(&request).await?;
     let mut query = read_query(&request)?;
     let include_logs = query.boolean("include_logs").unwrap_or(false);
@@ -110,12 +57,12 @@ pub(crate) async fn get_event(engine: Data<Engine>, scope: Scope, request: HttpR
         true => pushes_of_event(&mut conn, &scope, id, DELIVERIES_PER_EVENT).await?,
         false => Vec::new(),
     };
-    let mut view = EventView::detailed(&event);
+    let mut view = EventView::detailed(&event).for_reader(reader);
     if include_logs {
-        view.logs = Some(logs.iter().map(LogView::of).collect());
+        view.logs = Some(logs.iter().map(|entry| LogView::of(entry).for_reader(reader)).collect());
     }
     if include_deliveries {
-        view.deliveries = Some(pushes.iter().map(DeliveryView::of).collect());
+        view.deliveries = Some(pushes.iter().map(|row| DeliveryView::of(row).for_reader(reader)).collect());
     }
     respond_json(StatusCode::OK, size_of([&event.row]), &view, None)
 }
@@ -135,6 +82,7 @@ struct EventList<'a> {
 /// `GET /events`: lists events without payload, result and progress.
 pub(crate) async fn list_events(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
@@ -155,7 +103,7 @@ pub(crate) async fn list_events(
         load_page(&mut conn, &scope, &filter, page, offset).await?;
     drop(conn);
     Ok(HttpResponse::Ok().json(EventList {
-        events: events.iter().map(EventView::listed).collect(),
+        events: events.iter().map(|row| EventView::listed(row).for_reader(admitted.principal())).collect(),
         total,
         total_is_exact,
         limit: page.limit,

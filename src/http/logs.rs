@@ -4,6 +4,7 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
+use super::doors::Admitted;
 use super::query::{DEFAULT_PAGE, read_page, read_query};
 use super::view::{LogView, Timestamp, timestamp};
 use crate::domain::action::Action;
@@ -24,6 +25,7 @@ struct Logs<'a> {
 /// `GET /logs`: lists log entries.
 pub(crate) async fn list_log_entries(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
@@ -40,6 +42,6 @@ pub(crate) async fn list_log_entries(
     query.finish()?;
     let (page, cursors) = page.by_id(&engine, "logs", Numbers::LogIds, &filter).await?;
     let LogPage { entries, end, searched_to } = engine.list_log_entries(&scope, &filter, page).await?;
-    let logs = entries.iter().map(LogView::of).collect();
+    let logs = entries.iter().map(|entry| LogView::of(entry).for_reader(admitted.principal())).collect();
     Ok(HttpResponse::Ok().json(Logs { logs, next: cursors.next(end).await?, searched_to: timestamp(searched_to) }))
 }

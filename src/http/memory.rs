@@ -70,6 +70,14 @@ impl RequestMemory {
         let part = if bytes <= SMALL_BODY { &self.small } else { &self.large };
         // No body is larger than 16 MiB.
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if let Ok(permit) = part.clone().try_acquire_many_owned(permits) {
+            return Ok(Share(permit));
+        }
+        // Boxed, because it is rare, and every request would carry its size.
+        Box::pin(Self::wait_for(part, permits, wait)).await
+    }
+
+    async fn wait_for(part: &Arc<Semaphore>, permits: u32, wait: Duration) -> Result<Share, Error> {
         match tokio::time::timeout(wait, part.clone().acquire_many_owned(permits)).await {
             Ok(Ok(permit)) => Ok(Share(permit)),
             // The semaphores are never closed, so this is the timeout.

@@ -1,42 +1,63 @@
 //! TRANSLATION: from HTTP to the engine and back. Handlers parse, call and shape.
 //!
-//! [`routes`] lists every endpoint on one page. `openapi.yaml` describes the same endpoints, and a
-//! test checks that neither has one that the other lacks.
+//! [`routes`] lists every endpoint on one page, each with its [`Door`]: the scope that a caller's key needs.
+//! `openapi.yaml` describes the same endpoints, and a test checks that neither has one that the other lacks.
 
+pub(crate) mod acceptor;
+pub(crate) mod audit;
 pub(crate) mod body;
 pub(crate) mod browser;
 pub mod claim_body;
 pub(crate) mod claims;
+pub(crate) mod client_address;
 pub(crate) mod client_socket;
+pub(crate) mod client_stream;
+pub(crate) mod cloud_events;
 pub mod code;
 pub(crate) mod connection;
+pub(crate) mod connection_limit;
 pub(crate) mod cursor;
 pub(crate) mod dead_letters;
 pub(crate) mod deliveries;
 pub mod docs;
+pub mod doors;
+pub(crate) mod event_types;
 pub(crate) mod events;
 pub(crate) mod framing;
 pub(crate) mod health;
+pub(crate) mod http2;
+pub(crate) mod idempotency;
 pub(crate) mod if_match;
+pub(crate) mod inbox;
+pub(crate) mod incoming;
+pub(crate) mod keys;
 pub(crate) mod logs;
 pub(crate) mod memory;
 pub(crate) mod metrics;
+pub(crate) mod namespaces;
 pub(crate) mod new_event;
 pub(crate) mod openapi_json;
 pub(crate) mod operate;
 pub(crate) mod operations;
+pub(crate) mod page;
+mod probe_turns;
 pub mod problem;
 pub(crate) mod problem_pages;
+pub(crate) mod publish;
 pub(crate) mod query;
+pub(crate) mod rate_limit;
 pub(crate) mod request_id;
 pub(crate) mod scope;
 pub(crate) mod sent_claims;
 pub(crate) mod server;
 pub(crate) mod settle;
 pub(crate) mod sliced_body;
+pub(crate) mod sources;
 pub(crate) mod subscriptions;
 pub(crate) mod tags;
 pub(crate) mod tcp_info;
+pub(crate) mod tls;
+pub(crate) mod usage;
 pub(crate) mod view;
 pub(crate) mod work;
 pub(crate) mod workers;
@@ -49,6 +70,7 @@ use futures_util::FutureExt;
 
 use crate::error::{Error, OutageKind};
 use code::Code;
+use doors::Door::{self, Admin, Metrics, Open, Operate, Publish, Read, Work};
 use problem::{Problem, respond_to_repeatable};
 
 /// The time after which a read fails, even if the database hangs. Writes have their own timeouts, in
@@ -56,15 +78,17 @@ use problem::{Problem, respond_to_repeatable};
 const READ_TIMEOUT: Duration = Duration::from_millis(4_700);
 
 /// All supported methods, as listed in the response to `OPTIONS *`.
-const ALL_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE, OPTIONS";
+const ALL_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// One method of one path.
 pub struct Endpoint {
     pub method: Method,
-    /// The path pattern, with `{id}` for an id.
+    /// The path pattern, with `{id}` for an id that belongs to a namespace.
     pub path: &'static str,
     /// Whether `HEAD` is supported as well.
     pub has_head: bool,
+    /// Who may call it.
+    pub door: Door,
     route: Route,
 }
 
@@ -72,58 +96,82 @@ pub struct Endpoint {
 /// id one after the other, so the most frequently requested ones come first.
 pub fn routes() -> Vec<Endpoint> {
     vec![
-        post("/events", events::publish_event),
-        read("/events", events::list_events),
-        post("/events/batch", events::publish_events),
-        get_with_effect("/events/subscribe", repeatable(claims::claim_event)),
-        repeatable_post("/events/claim", claims::claim_events),
-        post("/events/settle", settle::settle_events),
-        post("/events/reset", operations::reset_events),
-        post("/events/retry", operations::retry_events),
-        post("/events/cancel", operations::cancel_events),
-        post("/events/{id}/complete", work::complete_event),
-        post("/events/{id}/heartbeat", work::send_heartbeat),
-        post("/events/{id}/start", work::start_event),
-        post("/events/{id}/fail", work::fail_event),
-        read("/events/{id}", events::get_event),
-        post("/events/{id}/release", work::release_event),
-        post("/events/{id}/reset", operate::reset_event),
-        post("/events/{id}/retry", operate::retry_event),
-        repeatable_post("/events/{id}/cancel", operate::cancel_event),
-        post("/subscriptions", subscriptions::create_subscription),
-        read("/subscriptions", subscriptions::list_subscriptions),
-        read("/subscriptions/{id}", subscriptions::get_subscription),
-        patch("/subscriptions/{id}", subscriptions::update_subscription),
-        delete("/subscriptions/{id}", repeatable(subscriptions::delete_subscription)),
-        post("/subscriptions/{id}/rotate-secret", subscriptions::rotate_subscription_secret),
-        post("/subscriptions/{id}/test", subscriptions::test_subscription),
-        repeatable_post("/subscriptions/{id}/resume", subscriptions::resume_subscription),
-        read("/deliveries", deliveries::list_deliveries),
-        post("/deliveries/retry", operations::retry_deliveries),
-        post("/deliveries/cancel", operations::cancel_deliveries),
-        read("/deliveries/{id}", deliveries::get_delivery),
-        post("/deliveries/{id}/retry", deliveries::retry_delivery),
-        repeatable_post("/deliveries/{id}/cancel", deliveries::cancel_delivery),
-        post("/deliveries/{id}/dead-letter", deliveries::dead_letter_delivery),
-        read("/dead-letters", dead_letters::list_dead_letters),
-        post("/dead-letters/replay", operations::replay_dead_letters),
-        read("/dead-letters/{id}", dead_letters::get_dead_letter),
-        post("/dead-letters/{id}/replay", dead_letters::replay_dead_letter),
-        read("/operations", operations::list_operations),
-        read("/operations/{id}", operations::get_operation),
-        repeatable_post("/operations/{id}/cancel", operations::cancel_operation),
-        read("/logs", logs::list_log_entries),
-        read("/workers", workers::list_workers),
-        read("/tags", tags::list_tags),
-        read("/metrics", metrics::get_metrics),
-        get("/health", health::get_health),
-        read("/ready", health::get_readiness),
-        get("/problems/{code}", problem_pages::get_problem_page),
-        get("/", docs::get_root),
-        get("/openapi.yaml", docs::get_openapi_yaml),
-        get("/openapi.json", docs::get_openapi_json),
-        get("/docs", docs::get_docs),
-        get("/docs/scalar.js", docs::get_docs_script),
+        post("/events", Publish, publish::publish_event),
+        read("/events", Read, events::list_events),
+        post("/events/batch", Publish, publish::publish_events),
+        get_with_effect("/events/subscribe", Work, repeatable(claims::claim_event)),
+        repeatable_post("/events/claim", Work, claims::claim_events),
+        post("/events/settle", Work, settle::settle_events),
+        post("/events/reset", Operate, operations::reset_events),
+        post("/events/retry", Operate, operations::retry_events),
+        post("/events/cancel", Operate, operations::cancel_events),
+        post("/events/{id}/complete", Work, work::complete_event),
+        post("/events/{id}/heartbeat", Work, work::send_heartbeat),
+        post("/events/{id}/start", Work, work::start_event),
+        post("/events/{id}/fail", Work, work::fail_event),
+        read("/events/{id}", Read, events::get_event),
+        post("/events/{id}/release", Work, work::release_event),
+        post("/events/{id}/reset", Operate, operate::reset_event),
+        post("/events/{id}/retry", Operate, operate::retry_event),
+        repeatable_post("/events/{id}/cancel", Operate, operate::cancel_event),
+        post("/subscriptions", Operate, subscriptions::create_subscription),
+        read("/subscriptions", Read, subscriptions::list_subscriptions),
+        read("/subscriptions/{id}", Read, subscriptions::get_subscription),
+        patch("/subscriptions/{id}", Operate, subscriptions::update_subscription),
+        delete("/subscriptions/{id}", Operate, repeatable(subscriptions::delete_subscription)),
+        post("/subscriptions/{id}/rotate-secret", Operate, subscriptions::rotate_subscription_secret),
+        post("/subscriptions/{id}/test", Operate, subscriptions::test_subscription),
+        repeatable_post("/subscriptions/{id}/resume", Operate, subscriptions::resume_subscription),
+        post("/in/{token}", Open, incoming::receive_webhook),
+        post("/sources", Operate, sources::create_source),
+        read("/sources", Read, sources::list_sources),
+        read("/sources/{id}", Read, sources::get_source),
+        patch("/sources/{id}", Operate, sources::update_source),
+        delete("/sources/{id}", Operate, sources::delete_source),
+        post("/sources/{id}/rotate-secret", Operate, sources::rotate_source_secret),
+        read("/deliveries", Read, deliveries::list_deliveries),
+        post("/deliveries/retry", Operate, operations::retry_deliveries),
+        post("/deliveries/cancel", Operate, operations::cancel_deliveries),
+        read("/deliveries/{id}", Read, deliveries::get_delivery),
+        post("/deliveries/{id}/retry", Operate, deliveries::retry_delivery),
+        repeatable_post("/deliveries/{id}/cancel", Operate, deliveries::cancel_delivery),
+        post("/deliveries/{id}/dead-letter", Operate, deliveries::dead_letter_delivery),
+        read("/dead-letters", Read, dead_letters::list_dead_letters),
+        post("/dead-letters/replay", Operate, operations::replay_dead_letters),
+        read("/dead-letters/{id}", Read, dead_letters::get_dead_letter),
+        post("/dead-letters/{id}/replay", Operate, dead_letters::replay_dead_letter),
+        read("/operations", Read, operations::list_operations),
+        read("/operations/{id}", Read, operations::get_operation),
+        repeatable_post("/operations/{id}/cancel", Operate, operations::cancel_operation),
+        post("/namespaces", Admin, namespaces::create_namespace),
+        read("/namespaces", Admin, namespaces::list_namespaces),
+        read("/namespaces/{name}", Admin, namespaces::get_namespace),
+        patch("/namespaces/{name}", Admin, namespaces::update_namespace),
+        post("/webhooks", Publish, inbox::accept_webhook),
+        read("/webhooks", Read, inbox::find_webhook),
+        read("/webhooks/{id}", Read, inbox::get_webhook),
+        read("/usage", Read, usage::get_usage),
+        read("/event-types", Read, event_types::list_event_types),
+        read("/event-types/{name}", Read, event_types::get_event_type),
+        put("/event-types/{name}", Operate, repeatable(event_types::put_event_type)),
+        delete("/event-types/{name}", Operate, repeatable(event_types::delete_event_type)),
+        read("/logs", Read, logs::list_log_entries),
+        read("/audit", Admin, audit::list_audit_entries),
+        read("/workers", Read, workers::list_workers),
+        read("/tags", Read, tags::list_tags),
+        post("/keys", Admin, keys::create_key),
+        read("/keys", Admin, keys::list_keys),
+        repeatable_post("/keys/{id}/revoke", Admin, keys::revoke_key),
+        post("/keys/{id}/rotate", Admin, keys::rotate_key),
+        read("/metrics", Metrics, metrics::get_metrics),
+        get("/health", Open, health::get_health),
+        read("/ready", Open, health::get_readiness),
+        get("/problems/{code}", Open, problem_pages::get_problem_page),
+        get("/", Open, docs::get_root),
+        get("/openapi.yaml", Open, docs::get_openapi_yaml),
+        get("/openapi.json", Open, docs::get_openapi_json),
+        get("/docs", Open, docs::get_docs),
+        get("/docs/scalar.js", Open, docs::get_docs_script),
     ]
 }
 
@@ -151,47 +199,56 @@ fn allowed_methods(endpoints: &[Endpoint]) -> String {
     methods.join(", ")
 }
 
-fn endpoint<F, Args>(method: Method, path: &'static str, handler: F) -> Endpoint
+fn endpoint<F, Args>(method: Method, path: &'static str, door: Door, handler: F) -> Endpoint
 where
-    F: Handler<Args>,
+    F: Handler<Args, Output: Responder + 'static>,
     Args: FromRequest + 'static,
-    F::Output: Responder + 'static,
 {
-    Endpoint { route: web::method(method.clone()).to(handler), method, path, has_head: false }
+    Endpoint {
+        route: web::method(method.clone()).to(doors::guarded(door, handler)),
+        method,
+        path,
+        has_head: false,
+        door,
+    }
 }
 
 /// Returns an endpoint for `GET` and `HEAD`. For `HEAD` the server omits the body.
 fn get<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
     path: &'static str,
+    door: Door,
     handler: F,
 ) -> Endpoint {
     let either = guard::fn_guard(|context| matches!(context.head().method, Method::GET | Method::HEAD));
-    Endpoint { route: web::route().guard(either).to(handler), method: Method::GET, path, has_head: true }
+    let route = web::route().guard(either).to(doors::guarded(door, handler));
+    Endpoint { route, method: Method::GET, path, has_head: true, door }
 }
 
 /// Returns an endpoint for a `GET` that changes something, and therefore must not serve `HEAD`.
 fn get_with_effect<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
     path: &'static str,
+    door: Door,
     handler: F,
 ) -> Endpoint {
-    endpoint(Method::GET, path, handler)
+    endpoint(Method::GET, path, door, handler)
 }
 
 fn post<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
     path: &'static str,
+    door: Door,
     handler: F,
 ) -> Endpoint {
-    endpoint(Method::POST, path, handler)
+    endpoint(Method::POST, path, door, handler)
 }
 
 /// Returns an endpoint for a `POST` that has the same effect if it is sent twice: a client whose response
 /// says that the outcome is unknown may send it again.
-fn repeatable_post<F, Args>(path: &'static str, handler: F) -> Endpoint
+fn repeatable_post<F, Args>(path: &'static str, door: Door, handler: F) -> Endpoint
 where
     F: Handler<Args, Output = Result<HttpResponse, Error>>,
     Args: FromRequest + 'static,
 {
-    endpoint(Method::POST, path, repeatable(handler))
+    endpoint(Method::POST, path, door, repeatable(handler))
 }
 
 fn repeatable<F, Args>(handler: F) -> impl Handler<(Args,), Output = HttpResponse>
@@ -205,25 +262,35 @@ where
 
 fn patch<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
     path: &'static str,
+    door: Door,
     handler: F,
 ) -> Endpoint {
-    endpoint(Method::PATCH, path, handler)
+    endpoint(Method::PATCH, path, door, handler)
+}
+
+fn put<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
+    path: &'static str,
+    door: Door,
+    handler: F,
+) -> Endpoint {
+    endpoint(Method::PUT, path, door, handler)
 }
 
 fn delete<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'static>(
     path: &'static str,
+    door: Door,
     handler: F,
 ) -> Endpoint {
-    endpoint(Method::DELETE, path, handler)
+    endpoint(Method::DELETE, path, door, handler)
 }
 
 /// Returns an endpoint for a `GET` that reads the database and waits for nothing else.
-fn read<F, Args>(path: &'static str, handler: F) -> Endpoint
+fn read<F, Args>(path: &'static str, door: Door, handler: F) -> Endpoint
 where
     F: Handler<Args, Output = Result<HttpResponse, Error>>,
     Args: FromRequest + 'static,
 {
-    get(path, move |args: Args| {
+    get(path, door, move |args: Args| {
         let response = tokio::time::timeout(READ_TIMEOUT, handler.call(args));
         async move { response.await.unwrap_or_else(|_| Err(Error::outage(OutageKind::TooSlow, "a read took too long"))) }
     })

@@ -1,22 +1,37 @@
 //! Reads events as publishers send them.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use actix_web::HttpRequest;
 
 use crate::domain::backoff::Backoff;
 use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::event_pattern::{SYSTEM_PREFIX, is_system};
-use crate::domain::input::RawFields;
+use crate::domain::idempotency::{IdempotencyKey, KeyOrigin};
+use crate::domain::input::{RawFields, check_label, shown};
 use crate::domain::limits;
+use crate::domain::scope::Scope;
 use crate::domain::seconds::Seconds;
+use crate::domain::text;
 
 /// What the request itself tells about its publisher, besides the body.
 pub(crate) struct Publisher {
     traceparent: Option<String>,
+    name: Option<Arc<str>>,
+    address: Option<IpAddr>,
 }
 
 impl Publisher {
-    pub(crate) fn of(request: &HttpRequest) -> Self {
-        Publisher { traceparent: traceparent(request) }
+    pub(crate) fn of(request: &HttpRequest, scope: &Scope) -> Self {
+        Publisher { traceparent: traceparent(request), name: scope.actor.clone(), address: scope.address }
+    }
+
+    /// Notes on an event where it comes from.
+    pub(crate) fn sign(&self, event: &mut NewEvent) {
+        event.traceparent.clone_from(&self.traceparent);
+        event.published_by.clone_from(&self.name);
+        event.client_address = self.address;
     }
 }
 
@@ -26,7 +41,8 @@ pub(crate) fn read_event(fields: &mut RawFields<'_>, publisher: &Publisher) -> O
     let title = fields.text("title", limits::TITLE_CHARS);
     let event_type = fields.text("event_type", limits::NAME_CHARS);
     let tags = fields.tags("tags").unwrap_or_default();
-    let event = NewEvent {
+    let key = read_key(fields);
+    let mut event = NewEvent {
         title: title.or_else(|| event_type.clone()).unwrap_or_default(),
         description: fields.text_or_empty("description", limits::DESCRIPTION_CHARS),
         event_type,
@@ -38,12 +54,45 @@ pub(crate) fn read_event(fields: &mut RawFields<'_>, publisher: &Publisher) -> O
         backoff: read_backoff(fields),
         ordering_key: fields.text("ordering_key", limits::NAME_CHARS),
         correlation_id: fields.text("correlation_id", limits::NAME_CHARS),
-        traceparent: publisher.traceparent.clone(),
         run_at: read_run_at(fields),
         expires_at: fields.timestamp("expires_at"),
+        ..NewEvent::titled(String::new())
     };
+    publisher.sign(&mut event);
+    event.idempotency_key = key.map(|key| IdempotencyKey::of(KeyOrigin::Publishers, key, &event));
     check_combinations(fields, &event);
     Some(event)
+}
+
+/// Reads the idempotency key of an event, which may have either name.
+fn read_key(fields: &mut RawFields<'_>) -> Option<String> {
+    let key = fields.text("idempotency_key", limits::NAME_CHARS);
+    let id = fields.text("event_id", limits::NAME_CHARS);
+    if let (Some(key), Some(id)) = (&key, &id)
+        && key != id
+    {
+        fields.refuse("event_id", "must be the same as idempotency_key, or be left out");
+    }
+    key.or(id)
+}
+
+/// Checks an event that was not read from fields of these names.
+pub(crate) fn check_event(fields: &mut RawFields<'_>, event: &NewEvent) {
+    let texts = [("event_type", &event.event_type), ("ordering_key", &event.ordering_key)];
+    for (name, value) in texts {
+        if let Some(Err(reason)) = value.as_ref().map(|value| text::check(value, limits::NAME_CHARS)) {
+            fields.refuse(name, reason);
+        }
+    }
+    if event.labels.len() > limits::LABELS {
+        fields.refuse("labels", format!("must be at most {} pairs", limits::LABELS));
+    }
+    for (name, value) in &event.labels {
+        if let Err(reason) = check_label(name, Some(value.clone())) {
+            fields.refuse(shown(name), reason);
+        }
+    }
+    check_combinations(fields, event);
 }
 
 /// Checks the rules that concern more than one field.
@@ -97,7 +146,7 @@ fn read_backoff(fields: &mut RawFields<'_>) -> Option<Backoff> {
 
 /// Returns the W3C `traceparent` of a request. According to the standard, a malformed header is
 /// ignored and not an error.
-fn traceparent(request: &HttpRequest) -> Option<String> {
+pub(crate) fn traceparent(request: &HttpRequest) -> Option<String> {
     let value = request.headers().get("traceparent")?.to_str().ok()?;
     let parts: Vec<&str> = value.split('-').collect();
     let [version, trace, parent, flags] = parts.as_slice() else { return None };

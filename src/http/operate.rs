@@ -4,6 +4,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::body::{expect_empty_body, path_id};
+use super::doors::Admitted;
 use super::query::read_query;
 use super::view::EventView;
 use crate::domain::limits;
@@ -17,6 +18,7 @@ pub(crate) const STALE_SECONDS: f64 = 30.0;
 /// `POST /events/{id}/reset`: returns a PROCESSING event to PENDING.
 pub(crate) async fn reset_event(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
@@ -25,12 +27,13 @@ pub(crate) async fn reset_event(
     let reason = read_reason(&request)?.unwrap_or_else(|| "operator".into());
     expect_empty_body(&request, payload).await?;
     let event = engine.reset_event(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(EventView::detailed(&event)))
+    Ok(HttpResponse::Ok().json(EventView::detailed(&event).for_reader(admitted.principal())))
 }
 
 /// `POST /events/{id}/retry`: returns a FAILED or CANCELLED event to PENDING.
 pub(crate) async fn retry_event(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
@@ -39,12 +42,13 @@ pub(crate) async fn retry_event(
     let reason = read_reason(&request)?;
     expect_empty_body(&request, payload).await?;
     let event = engine.retry_event(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(EventView::detailed(&event)))
+    Ok(HttpResponse::Ok().json(EventView::detailed(&event).for_reader(admitted.principal())))
 }
 
 /// `POST /events/{id}/cancel`: cancels an event, or requests that if a worker holds it.
 pub(crate) async fn cancel_event(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
@@ -53,7 +57,7 @@ pub(crate) async fn cancel_event(
     let reason = read_reason(&request)?;
     expect_empty_body(&request, payload).await?;
     let event = engine.cancel_event(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(EventView::detailed(&event)))
+    Ok(HttpResponse::Ok().json(EventView::detailed(&event).for_reader(admitted.principal())))
 }
 
 /// Reads the query of requests whose only parameter is `reason`.

@@ -9,8 +9,10 @@ use serde::Serialize;
 use super::body::{self, expect_no_input, path_id, read_json_without_query};
 use super::dead_letters::{CONFIGS, DeadLetterView};
 use super::deliveries::DeliveryView;
+use super::doors::Admitted;
 use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::{EventView, Timestamp, timestamp};
+use crate::domain::api_key::Principal;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::history::Numbers;
 use crate::domain::input::RawFields;
@@ -93,16 +95,20 @@ enum SampleView<'a> {
 }
 
 impl<'a> PreviewView<'a> {
-    fn of(preview: &'a OperationPreview) -> Self {
-        PreviewView {
-            matched: preview.matches.count,
-            matched_is_exact: preview.matches.is_exact,
-            sample: match &preview.sample {
-                Sample::Events(rows) => SampleView::Events(rows.iter().map(EventView::listed).collect()),
-                Sample::Deliveries(rows) => SampleView::Deliveries(rows.iter().map(DeliveryView::of).collect()),
-                Sample::DeadLetters(rows) => SampleView::DeadLetters(rows.iter().map(DeadLetterView::of).collect()),
-            },
-        }
+    /// Returns the preview without what the reader may not see.
+    fn of(preview: &'a OperationPreview, reader: &Principal) -> Self {
+        let sample = match &preview.sample {
+            Sample::Events(rows) => {
+                SampleView::Events(rows.iter().map(|row| EventView::listed(row).for_reader(reader)).collect())
+            }
+            Sample::Deliveries(rows) => {
+                SampleView::Deliveries(rows.iter().map(|row| DeliveryView::of(row).for_reader(reader)).collect())
+            }
+            Sample::DeadLetters(rows) => {
+                SampleView::DeadLetters(rows.iter().map(|row| DeadLetterView::of(row).for_reader(reader)).collect())
+            }
+        };
+        PreviewView { matched: preview.matches.count, matched_is_exact: preview.matches.is_exact, sample }
     }
 }
 
@@ -110,66 +116,78 @@ impl<'a> PreviewView<'a> {
 pub(crate) async fn retry_events(
     engine: Data<Engine>,
     scope: Scope,
+    admitted: Admitted,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    start(&engine, scope, &request, payload, OperationKind::RetryEvents).await
+    start(&engine, Caller { scope, admitted }, &request, payload, OperationKind::RetryEvents).await
 }
 
 /// `POST /events/cancel`: cancels events that are not finished.
 pub(crate) async fn cancel_events(
     engine: Data<Engine>,
     scope: Scope,
+    admitted: Admitted,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    start(&engine, scope, &request, payload, OperationKind::CancelEvents).await
+    start(&engine, Caller { scope, admitted }, &request, payload, OperationKind::CancelEvents).await
 }
 
 /// `POST /events/reset`: returns events to PENDING whose lease has expired or whose worker is silent.
 pub(crate) async fn reset_events(
     engine: Data<Engine>,
     scope: Scope,
+    admitted: Admitted,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    start(&engine, scope, &request, payload, OperationKind::ResetEvents).await
+    start(&engine, Caller { scope, admitted }, &request, payload, OperationKind::ResetEvents).await
 }
 
 /// `POST /deliveries/retry`: returns FAILED and CANCELLED pushes to PENDING.
 pub(crate) async fn retry_deliveries(
     engine: Data<Engine>,
     scope: Scope,
+    admitted: Admitted,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    start(&engine, scope, &request, payload, OperationKind::RetryDeliveries).await
+    start(&engine, Caller { scope, admitted }, &request, payload, OperationKind::RetryDeliveries).await
 }
 
 /// `POST /deliveries/cancel`: cancels pushes that are not finished, or that failed and block their key.
 pub(crate) async fn cancel_deliveries(
     engine: Data<Engine>,
     scope: Scope,
+    admitted: Admitted,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    start(&engine, scope, &request, payload, OperationKind::CancelDeliveries).await
+    start(&engine, Caller { scope, admitted }, &request, payload, OperationKind::CancelDeliveries).await
 }
 
 /// `POST /dead-letters/replay`: sends dead letters again.
 pub(crate) async fn replay_dead_letters(
     engine: Data<Engine>,
     scope: Scope,
+    admitted: Admitted,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    start(&engine, scope, &request, payload, OperationKind::ReplayDeadLetters).await
+    start(&engine, Caller { scope, admitted }, &request, payload, OperationKind::ReplayDeadLetters).await
+}
+
+/// Who starts an operation.
+struct Caller {
+    scope: Scope,
+    admitted: Admitted,
 }
 
 /// Starts an operation, or returns what it would do.
 async fn start(
     engine: &Engine,
-    scope: Scope,
+    caller: Caller,
     request: &HttpRequest,
     payload: Payload,
     kind: OperationKind,
@@ -177,10 +195,10 @@ async fn start(
     let body = read_json_without_query(request, payload, body::MAX_EVENT_BYTES).await?;
     let (new, dry_run) = read_operation(&body, kind)?;
     if dry_run {
-        let preview = engine.preview_operation(scope, new).await?;
-        return Ok(HttpResponse::Ok().json(PreviewView::of(&preview)));
+        let preview = engine.preview_operation(caller.scope, new).await?;
+        return Ok(HttpResponse::Ok().json(PreviewView::of(&preview, caller.admitted.principal())));
     }
-    let row = engine.start_operation(scope, new).await?;
+    let row = engine.start_operation(caller.scope, new).await?;
     let location = (header::LOCATION, format!("/operations/{}", row.id));
     Ok(HttpResponse::Accepted().insert_header(location).json(OperationView::of(&row)))
 }

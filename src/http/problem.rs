@@ -8,6 +8,8 @@ use actix_web::{HttpResponse, ResponseError};
 use serde_json::{Map, Value, json};
 
 use super::code::{Code, CodeInfo};
+use crate::domain::api_key::TagRefusal;
+use crate::domain::event_type::rejection::{RecentEvents, RecentRejection, Rejection};
 use crate::domain::invalid::Invalid;
 use crate::domain::lease::Refusal;
 use crate::error::{Error, OutageKind};
@@ -15,22 +17,46 @@ use crate::error::{Error, OutageKind};
 pub fn code_of(error: &Error) -> Code {
     match error {
         Error::MalformedJson(_) => Code::MalformedJson,
-        Error::Invalid(_) => Code::InvalidRequest,
+        Error::Invalid(_) | Error::EventsRejected(_) => Code::InvalidRequest,
         Error::CursorMismatch(_) => Code::CursorMismatch,
         Error::TooLarge { .. } => Code::PayloadTooLarge,
         Error::UnsupportedMediaType => Code::UnsupportedMediaType,
         Error::ContentEncoding => Code::UnsupportedContentEncoding,
         Error::BodyTimeout(_) => Code::RequestTimeout,
+        Error::Unauthenticated(_) => Code::Unauthenticated,
+        Error::KeyExpired => Code::KeyExpired,
+        Error::KeyRevoked => Code::KeyRevoked,
+        Error::ScopeMissing(_) => Code::ScopeMissing,
+        Error::TagNotAllowed(_) => Code::TagNotAllowed,
+        Error::TooManyGuesses { .. } => Code::TooManyGuesses,
+        Error::LimitExceeded(_) => Code::LimitExceeded,
+        Error::KeyNotFound(_) => Code::KeyNotFound,
+        Error::KeyNameTaken(_) => Code::KeyNameTaken,
+        Error::KeyNotInUse(_) => Code::KeyNotInUse,
+        Error::LastAdminKey(_) => Code::LastAdminKey,
+        Error::TooManyKeys(_) => Code::TooManyKeys,
         Error::EventNotFound(_) => Code::EventNotFound,
         Error::SubscriptionNotFound(_) => Code::SubscriptionNotFound,
+        Error::SourceNotFound(_) | Error::UnknownSourceToken => Code::SourceNotFound,
+        Error::WebhookRefused(_) => Code::WebhookRefused,
+        Error::EventTypeNotFound(_) => Code::EventTypeNotFound,
+        Error::EventTypeVersionNotFound { .. } => Code::EventTypeVersionNotFound,
+        Error::TooManyEventTypes(_) => Code::TooManyEventTypes,
+        Error::SchemaRejectsRecentEvents(_) => Code::SchemaRejectsRecentEvents,
         Error::DeliveryNotFound(_) => Code::DeliveryNotFound,
         Error::DeadLetterNotFound(_) => Code::DeadLetterNotFound,
+        Error::IdempotencyKeyReused { .. } => Code::IdempotencyKeyReused,
+        Error::WebhookNotFound => Code::WebhookNotFound,
         Error::OperationNotFound(_) => Code::OperationNotFound,
+        Error::NamespaceNotFound(_) => Code::NamespaceNotFound,
+        Error::NamespaceExists(_) => Code::NamespaceExists,
+        Error::TooManyNamespaces(_) => Code::TooManyNamespaces,
         Error::NotReplayable { .. } => Code::NotReplayable,
         Error::TooManySubscriptions(_) => Code::TooManySubscriptions,
+        Error::TooManySources(_) => Code::TooManySources,
         Error::TooManySecrets(_) => Code::TooManySecrets,
         Error::TooManyOperations(_) => Code::TooManyOperations,
-        Error::VersionMismatch { .. } => Code::PreconditionFailed,
+        Error::VersionMismatch { .. } | Error::RevisionMismatch { .. } => Code::PreconditionFailed,
         Error::Refused(Refusal::NotClaimed) => Code::NotClaimed,
         Error::Refused(Refusal::LeaseLost) => Code::LeaseLost,
         Error::Refused(Refusal::AlreadySettled) => Code::AlreadySettled,
@@ -69,6 +95,8 @@ fn outage_reason(kind: OutageKind) -> &'static str {
 pub struct Problem {
     code: Code,
     fields: Map<String, Value>,
+    /// The value of `Retry-After`, if it differs from that of the code.
+    retry_after: Option<u64>,
 }
 
 impl Problem {
@@ -84,7 +112,7 @@ impl Problem {
         fields.insert("error".into(), title.into());
         fields.insert("retryable".into(), retryable.into());
         fields.insert("effect".into(), effect.as_str().into());
-        Problem { code, fields }
+        Problem { code, fields, retry_after: None }
     }
 
     /// Returns the problem of a request that has the same effect if it is sent twice: it may be sent again
@@ -116,6 +144,12 @@ impl Problem {
         if matches!(self.code, Code::Overloaded | Code::DatabaseUnavailable | Code::OutcomeUnknown) {
             response.insert_header((header::RETRY_AFTER, "1"));
         }
+        if let Some(seconds) = self.retry_after {
+            response.insert_header((header::RETRY_AFTER, seconds));
+        }
+        if self.code.status() == StatusCode::UNAUTHORIZED {
+            response.insert_header((header::WWW_AUTHENTICATE, "Bearer"));
+        }
         if self.code == Code::UnsupportedContentEncoding {
             response.insert_header((header::ACCEPT_ENCODING, "identity"));
         }
@@ -130,9 +164,16 @@ impl From<&Error> for Problem {
             Error::MalformedJson(cause) => {
                 Problem::new(code, cause.as_str()).with("errors", json!([Invalid::new("body", cause.as_str())]))
             }
-            Error::Invalid(errors) => {
-                let reasons: Vec<String> = errors.iter().map(|e| format!("{} {}", e.field, e.reason)).collect();
-                Problem::new(code, reasons.join("; ")).with("errors", json!(errors))
+            Error::Invalid(errors) => invalid_problem(code, errors),
+            Error::EventsRejected(rejections) => {
+                let of_event = |Rejection { index, errors }: &Rejection| {
+                    let event = format!("events[{index}]");
+                    errors.iter().map(move |invalid| invalid.clone().inside(&event)).collect::<Vec<_>>()
+                };
+                invalid_problem(code, &rejections.iter().flat_map(of_event).collect::<Vec<_>>())
+            }
+            Error::SchemaRejectsRecentEvents(recent) => {
+                Problem::new(code, error.to_string()).with("recent_events", recent_events_view(recent))
             }
             Error::CursorMismatch(reason) => {
                 let detail = format!("{error}; begin again at the first page");
@@ -146,6 +187,19 @@ impl From<&Error> for Problem {
             Error::WrongState { status, .. } => {
                 Problem::new(code, error.to_string()).with("current_status", status.as_str())
             }
+            Error::ScopeMissing(scope) => Problem::new(code, error.to_string()).with("scope", scope.as_str()),
+            Error::TagNotAllowed(TagRefusal::Tag(tag)) => {
+                Problem::new(code, error.to_string()).with("tag", tag.as_str())
+            }
+            Error::TooManyGuesses { retry_after } => {
+                Problem { retry_after: Some(*retry_after), ..Problem::new(code, error.to_string()) }
+            }
+            Error::LimitExceeded(exceeded) => {
+                let problem = Problem::new(code, error.to_string())
+                    .with("limit", exceeded.limit.as_str())
+                    .with("limit_of", exceeded.owner.as_str());
+                Problem { retry_after: Some(exceeded.retry_after), ..problem }
+            }
             Error::Unavailable(outage) => {
                 Problem::new(code, format!("{} Nothing was changed; try again later.", outage_reason(outage.kind)))
             }
@@ -154,21 +208,55 @@ impl From<&Error> for Problem {
             Error::Internal(_) | Error::Refused(_) | Error::Overloaded | Error::UnsupportedMediaType => {
                 Problem::new(code, code.info().meaning)
             }
-            Error::EventNotFound(_)
+            Error::Unauthenticated(_)
+            | Error::KeyExpired
+            | Error::KeyRevoked
+            | Error::TagNotAllowed(TagRefusal::NoTag | TagRefusal::NoneOfEvent)
+            | Error::KeyNotFound(_)
+            | Error::KeyNameTaken(_)
+            | Error::KeyNotInUse(_)
+            | Error::LastAdminKey(_)
+            | Error::TooManyKeys(_)
+            | Error::IdempotencyKeyReused { .. }
+            | Error::WebhookNotFound
+            | Error::EventNotFound(_)
             | Error::SubscriptionNotFound(_)
+            | Error::SourceNotFound(_)
+            | Error::UnknownSourceToken
+            | Error::WebhookRefused(_)
+            | Error::EventTypeNotFound(_)
+            | Error::EventTypeVersionNotFound { .. }
+            | Error::TooManyEventTypes(_)
             | Error::DeliveryNotFound(_)
             | Error::DeadLetterNotFound(_)
             | Error::OperationNotFound(_)
+            | Error::NamespaceNotFound(_)
+            | Error::NamespaceExists(_)
+            | Error::TooManyNamespaces(_)
             | Error::TooManyOperations(_)
             | Error::NotReplayable { .. }
             | Error::TooManySubscriptions(_)
+            | Error::TooManySources(_)
             | Error::TooManySecrets(_)
             | Error::VersionMismatch { .. }
+            | Error::RevisionMismatch { .. }
             | Error::NoMemory
             | Error::ContentEncoding
             | Error::BodyTimeout(_) => Problem::new(code, error.to_string()),
         }
     }
+}
+
+fn invalid_problem(code: Code, errors: &[Invalid]) -> Problem {
+    let reasons: Vec<String> = errors.iter().map(|e| format!("{} {}", e.field, e.reason)).collect();
+    Problem::new(code, reasons.join("; ")).with("errors", json!(errors))
+}
+
+/// Returns what a schema does to the latest events of its type.
+pub(crate) fn recent_events_view(recent: &RecentEvents) -> Value {
+    let view = |rejection: &RecentRejection| json!({"event_id": rejection.event_id, "errors": rejection.errors});
+    let rejections: Vec<Value> = recent.rejections.iter().map(view).collect();
+    json!({"checked": recent.checked, "rejected": recent.rejected, "rejections": rejections})
 }
 
 impl ResponseError for Error {

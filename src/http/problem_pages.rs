@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
-use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::code::{Code, CodeInfo, Effect};
+use super::page::html;
 use super::problem::Problem;
 use super::query::expect_no_query;
 use crate::error::Error;
@@ -30,11 +30,7 @@ pub(crate) async fn get_problem_page(request: HttpRequest) -> Result<HttpRespons
     let Some(code) = request.match_info().get("code").and_then(Code::parse) else {
         return Ok(Problem::new(Code::RouteNotFound, format!("there is no {}", request.path())).respond());
     };
-    Ok(HttpResponse::Ok()
-        .content_type("text/html; charset=utf-8")
-        .insert_header((header::CONTENT_SECURITY_POLICY, POLICY.as_str()))
-        .insert_header((header::REFERRER_POLICY, "no-referrer"))
-        .body(page(code)))
+    Ok(html(&request, &POLICY).body(page(code)))
 }
 
 /// Returns the page of a code. All of its texts come from the table of codes, in which `quoted` words are code.

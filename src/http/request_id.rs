@@ -13,6 +13,7 @@ use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 
 use super::browser;
+use super::client_address::ClientAddress;
 use super::connection::RequestState;
 use crate::logging::REQUEST_ID;
 
@@ -29,7 +30,8 @@ pub(crate) async fn follow_request(
     let started = Instant::now();
     // Until this is dropped, with the response, the connection holds back the next request.
     let _guard = RequestState::guard(&request);
-    let logged = log::log_enabled!(log::Level::Debug).then(|| (request.method().clone(), request.path().to_owned()));
+    let logged = log::log_enabled!(log::Level::Debug)
+        .then(|| (request.method().clone(), logged_path(&request), ClientAddress::of(request.request())));
     REQUEST_ID
         .scope(id.clone(), async move {
             let mut response = match browser::refusal(&request) {
@@ -39,14 +41,23 @@ pub(crate) async fn follow_request(
             if let Ok(value) = HeaderValue::from_str(&id) {
                 response.headers_mut().insert(HEADER.clone(), value);
             }
-            if let Some((method, path)) = logged {
+            if let Some((method, path, client)) = logged {
                 let status = response.status().as_u16();
                 let ms = started.elapsed().as_millis() as u64;
-                log::debug!(method = method.as_str(), path = path.as_str(), status, ms; "request");
+                log::debug!(method = method.as_str(), path = path.as_str(), client:%, status, ms; "request");
             }
             Ok(response)
         })
         .await
+}
+
+/// Returns the path of a request without what is secret in it: the token of a source. It is recognised in the path that
+/// the router matches, with escapes decoded.
+fn logged_path(request: &ServiceRequest) -> String {
+    match request.match_info().as_str().strip_prefix("/in/") {
+        Some(_) => "/in/…".to_owned(),
+        None => request.path().to_owned(),
+    }
 }
 
 /// Returns the id in the request's header, if it is valid.

@@ -10,6 +10,10 @@
 //!
 //! No polling is needed while a connection is open: the next request, the close or the reset is an
 //! incident anyway. For connections that the server closes, see [`super::client_socket`].
+//!
+//! Over TLS, the bytes of a response are not those that the kernel sends: [`super::client_stream`]
+//! reports the former, [`super::client_socket`] the latter. The end of a response among the bytes sent
+//! is known once nothing is left between the two.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -56,21 +60,34 @@ enum Fate {
 #[derive(Default)]
 pub(crate) struct SentClaims {
     unconfirmed: RefCell<Vec<Unconfirmed>>,
+    /// The number of bytes of responses that the stream has accepted, before their encryption.
+    accepted: Cell<u64>,
     /// The number of bytes that the kernel has accepted for sending.
-    written: Cell<u64>,
+    sent: Cell<u64>,
     is_closed_by_client: Cell<bool>,
+    has_announced_close: Cell<bool>,
 }
 
 struct Unconfirmed {
     claim: SentClaim,
-    /// The value of `written` after the last byte of the response, once it is known.
-    end: Option<u64>,
+    end: End,
+}
+
+/// Where a response ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With the next write.
+    InNextWrite,
+    /// At this value of `accepted`. The kernel does not have all of its bytes yet.
+    Accepted(u64),
+    /// At this value of `sent`, or before it.
+    Sent(u64),
 }
 
 impl SentClaims {
     /// Adds a claim whose response ends with the next write.
     pub(crate) fn add(&self, claim: SentClaim) {
-        self.unconfirmed.borrow_mut().push(Unconfirmed { claim, end: None });
+        self.unconfirmed.borrow_mut().push(Unconfirmed { claim, end: End::InNextWrite });
     }
 
     /// Returns whether all claims are decided.
@@ -83,27 +100,55 @@ impl SentClaims {
         self.is_closed_by_client.get()
     }
 
-    /// Records that a write of `bytes` bytes begins, which is everything that the server has buffered.
+    /// Records that the client has closed its side.
+    pub(crate) fn record_close_by_client(&self) {
+        self.is_closed_by_client.set(true);
+    }
+
+    /// Records that the server has sent bytes after the last response, which announce that it closes the
+    /// connection (`close_notify` of TLS). Clients that have read their response may leave them unread.
+    pub(crate) fn record_announced_close(&self) {
+        self.has_announced_close.set(true);
+    }
+
+    /// Records that a write of `bytes` bytes of responses begins, which is everything that the server has
+    /// buffered.
     pub(crate) fn before_write(&self, bytes: usize) {
-        let end = self.written.get() + bytes as u64;
-        self.unconfirmed.borrow_mut().iter_mut().for_each(|sent| sent.end = sent.end.or(Some(end)));
+        let end = End::Accepted(self.accepted.get() + bytes as u64);
+        let mut unconfirmed = self.unconfirmed.borrow_mut();
+        unconfirmed.iter_mut().filter(|sent| sent.end == End::InNextWrite).for_each(|sent| sent.end = end);
+    }
+
+    /// Records that the stream has accepted `bytes` bytes of responses.
+    pub(crate) fn after_write(&self, bytes: usize) {
+        self.accepted.set(self.accepted.get() + bytes as u64);
     }
 
     /// Records that the kernel has accepted `bytes` bytes.
-    pub(crate) fn after_write(&self, bytes: usize) {
-        self.written.set(self.written.get() + bytes as u64);
+    pub(crate) fn record_sent(&self, bytes: usize) {
+        self.sent.set(self.sent.get() + bytes as u64);
+    }
+
+    /// Records that the kernel has accepted all that the stream has accepted.
+    pub(crate) fn record_flush(&self) {
+        let (accepted, sent) = (self.accepted.get(), self.sent.get());
+        for unconfirmed in self.unconfirmed.borrow_mut().iter_mut() {
+            if matches!(unconfirmed.end, End::Accepted(end) if end <= accepted) {
+                unconfirmed.end = End::Sent(sent);
+            }
+        }
     }
 
     /// Decides the claims after an incident. `info` is called only if there are any.
     pub(crate) fn decide(&self, incident: Incident, info: impl FnOnce() -> Option<TcpInfo>) {
         if incident == Incident::Closed {
-            self.is_closed_by_client.set(true);
+            self.record_close_by_client();
         }
         if self.is_empty() {
             return;
         }
-        let (info, written) = (info(), self.written.get());
-        self.unconfirmed.borrow_mut().retain_mut(|sent| match fate(sent.end, written, info, incident) {
+        let (info, has_announced_close) = (info(), self.has_announced_close.get());
+        self.unconfirmed.borrow_mut().retain_mut(|sent| match fate(sent.end, info, incident, has_announced_close) {
             Fate::Undecided => true,
             // Dropping the claim undoes it.
             Fate::Lost => false,
@@ -115,10 +160,10 @@ impl SentClaims {
     }
 }
 
-/// Decides whether a response arrived that ends at byte `end`, on a connection whose kernel has
-/// accepted `written` bytes.
-fn fate(end: Option<u64>, written: u64, info: Option<TcpInfo>, incident: Incident) -> Fate {
-    let Some(end) = end.filter(|end| *end <= written) else {
+/// Decides whether a response arrived that ends at `end`. If the server has announced its close in bytes
+/// after the response, a reset may be due to these bytes, and shows nothing about the response.
+fn fate(end: End, info: Option<TcpInfo>, incident: Incident, has_announced_close: bool) -> Fate {
+    let End::Sent(end) = end else {
         let is_last = matches!(incident, Incident::Failed | Incident::Abandoned);
         return if is_last { Fate::Lost } else { Fate::Undecided };
     };
@@ -134,6 +179,7 @@ fn fate(end: Option<u64>, written: u64, info: Option<TcpInfo>, incident: Inciden
         };
     }
     match incident {
+        Incident::Failed if has_announced_close => Fate::Delivered,
         Incident::Failed if info.since_acknowledged <= UNREAD_RESET_WINDOW => Fate::Lost,
         Incident::Quiet if info.since_acknowledged < CLIENT_CLOSE_TIMEOUT => Fate::Undecided,
         _ => Fate::Delivered,
@@ -144,7 +190,8 @@ fn fate(end: Option<u64>, written: u64, info: Option<TcpInfo>, incident: Inciden
 mod tests {
     use super::*;
 
-    const WRITTEN: u64 = 1_000;
+    const LENGTH: u64 = 1_000;
+    const SENT: End = End::Sent(LENGTH);
 
     #[expect(clippy::unnecessary_wraps, reason = "the function under test takes an option")]
     fn info(acknowledged: u64, since: Duration) -> Option<TcpInfo> {
@@ -167,11 +214,7 @@ mod tests {
             (Duration::ZERO, Incident::Quiet, Fate::Undecided),
             (CLIENT_CLOSE_TIMEOUT, Incident::Quiet, Fate::Delivered),
         ] {
-            assert_eq!(
-                fate(Some(WRITTEN), WRITTEN, info(WRITTEN, since), incident),
-                expected,
-                "{incident:?} {since:?}"
-            );
+            assert_eq!(fate(SENT, info(LENGTH, since), incident, false), expected, "{incident:?} {since:?}");
         }
     }
 
@@ -185,27 +228,39 @@ mod tests {
             (Incident::Abandoned, Fate::Delivered, Fate::Lost),
         ] {
             let long_ago = Duration::from_secs(60);
-            assert_eq!(fate(Some(WRITTEN), WRITTEN, info(WRITTEN - 1, long_ago), incident), open, "{incident:?}");
-            assert_eq!(fate(Some(WRITTEN), WRITTEN, over(WRITTEN - 1), incident), ended, "{incident:?}");
-        }
-    }
-
-    #[test]
-    fn a_response_that_the_kernel_has_not_accepted_is_lost_with_its_connection() {
-        for end in [None, Some(WRITTEN + 1)] {
-            for info in [None, info(WRITTEN, Duration::ZERO)] {
-                assert_eq!(fate(end, WRITTEN, info, Incident::Failed), Fate::Lost);
-                assert_eq!(fate(end, WRITTEN, info, Incident::Abandoned), Fate::Lost);
-                assert_eq!(fate(end, WRITTEN, info, Incident::Received), Fate::Undecided);
-                assert_eq!(fate(end, WRITTEN, info, Incident::Closed), Fate::Undecided);
+            for has_announced_close in [false, true] {
+                let fate = |info| fate(SENT, info, incident, has_announced_close);
+                assert_eq!(fate(info(LENGTH - 1, long_ago)), open, "{incident:?}");
+                assert_eq!(fate(over(LENGTH - 1)), ended, "{incident:?}");
             }
         }
     }
 
     #[test]
+    fn a_response_that_the_kernel_has_not_accepted_is_lost_with_its_connection() {
+        for end in [End::InNextWrite, End::Accepted(LENGTH)] {
+            for info in [None, info(LENGTH, Duration::ZERO)] {
+                for has_announced_close in [false, true] {
+                    let fate = |incident| fate(end, info, incident, has_announced_close);
+                    assert_eq!(fate(Incident::Failed), Fate::Lost);
+                    assert_eq!(fate(Incident::Abandoned), Fate::Lost);
+                    assert_eq!(fate(Incident::Received), Fate::Undecided);
+                    assert_eq!(fate(Incident::Closed), Fate::Undecided);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_reset_after_the_server_announced_its_close_shows_nothing_about_an_acknowledged_response() {
+        assert_eq!(fate(SENT, info(LENGTH, Duration::ZERO), Incident::Failed, true), Fate::Delivered);
+        assert_eq!(fate(SENT, info(LENGTH, Duration::ZERO), Incident::Quiet, true), Fate::Undecided);
+    }
+
+    #[test]
     fn without_tcp_info_a_response_that_the_kernel_has_accepted_is_delivered() {
         for incident in [Incident::Received, Incident::Closed, Incident::Failed, Incident::Quiet, Incident::Abandoned] {
-            assert_eq!(fate(Some(WRITTEN), WRITTEN, None, incident), Fate::Delivered);
+            assert_eq!(fate(SENT, None, incident, false), Fate::Delivered);
         }
     }
 }

@@ -2,24 +2,36 @@
 //!
 //! This does by hand what `actix_web::HttpServer` does. That type allows neither a connection type
 //! of our own ([`Connection`]) nor our own log lines about failed connections.
+//! [`super::acceptor`] serves what is accepted here.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use actix_http::HttpService;
 use actix_http::error::DispatchError;
-use actix_service::{IntoServiceFactory as _, Service as _, ServiceFactoryExt as _, apply_fn_factory, map_config};
+use actix_service::{
+    IntoServiceFactory as _, ServiceFactory, ServiceFactoryExt as _, fn_factory, fn_service, map_config,
+};
 use actix_web::dev::{AppConfig, Server};
 use actix_web::middleware::from_fn;
 use actix_web::rt::net::TcpStream;
 use actix_web::{App, web};
 use tokio::net::TcpSocket;
 
+use super::acceptor::{Acceptor, Edge};
 use super::connection::Connection;
+use super::connection_limit::ConnectionLimit;
+use super::doors::DoorSettings;
 use super::memory::RequestMemory;
+use super::page::ServesTls;
+use super::probe_turns::ProbeTurns;
+use super::tls::Tls;
 use super::{configure, no_such_path, request_id};
 use crate::config::ServeArgs;
+use crate::domain::hosts::AllowedHosts;
+use crate::domain::trusted_proxies::TrustedProxies;
 use crate::engine::Engine;
 use crate::engine::batching::open_mailbox;
 use crate::webhook::Client;
@@ -40,20 +52,44 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A socket that is bound to an address and does not listen yet.
-pub(crate) struct Bound(TcpSocket);
+pub(crate) struct Bound {
+    socket: TcpSocket,
+    tls: Option<Tls>,
+}
 
-/// Binds an address. Connections are refused until the server listens.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<Bound> {
+/// Binds an address, for connections with or without TLS. Connections are refused until the server listens.
+pub(crate) fn bind(address: SocketAddr, tls: Option<Tls>) -> io::Result<Bound> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // Otherwise the connections of a server that was just stopped would block the address.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    Ok(Bound(socket))
+    Ok(Bound { socket, tls })
 }
 
-impl Bound {
-    fn listen(self) -> io::Result<TcpListener> {
-        self.0.listen(BACKLOG)?.into_std()
+/// What all requests of a server share.
+#[derive(Clone)]
+struct AppData {
+    engine: web::Data<Engine>,
+    client: web::Data<Client>,
+    allowed_hosts: web::Data<AllowedHosts>,
+    trusted_proxies: web::Data<TrustedProxies>,
+    serves_tls: web::Data<ServesTls>,
+    probe_turns: web::Data<ProbeTurns>,
+    memory: RequestMemory,
+    doors: DoorSettings,
+}
+
+impl AppData {
+    fn configure(&self, config: &mut web::ServiceConfig) {
+        config
+            .app_data(self.engine.clone())
+            .app_data(self.client.clone())
+            .app_data(self.allowed_hosts.clone())
+            .app_data(self.trusted_proxies.clone())
+            .app_data(self.serves_tls.clone())
+            .app_data(self.probe_turns.clone())
+            .app_data(self.memory.clone())
+            .app_data(self.doors);
     }
 }
 
@@ -65,11 +101,21 @@ pub(crate) fn serve(
     args: &ServeArgs,
     drain_seconds: u64,
 ) -> io::Result<(Server, SocketAddr)> {
-    let engine = web::Data::new(engine.clone());
-    let client = web::Data::new(client.clone());
-    let allowed_hosts = web::Data::new(args.allowed_hosts.clone());
-    let memory = RequestMemory::new(args.request_memory_mb);
-    let listener = bound.listen()?;
+    let Bound { socket, tls } = bound;
+    let trusted_proxies = &args.edge.trusted_proxies;
+    let data = AppData {
+        engine: web::Data::new(engine.clone()),
+        client: web::Data::new(client.clone()),
+        allowed_hosts: web::Data::new(args.allowed_hosts.clone()),
+        trusted_proxies: web::Data::new(trusted_proxies.clone()),
+        serves_tls: web::Data::new(ServesTls(tls.is_some())),
+        probe_turns: web::Data::new(ProbeTurns::default()),
+        memory: RequestMemory::new(args.request_memory_mb),
+        doors: DoorSettings { open_metrics: args.access.open_metrics },
+    };
+    let limit = ConnectionLimit::new(args.edge.max_connections_per_address, trusted_proxies.clone());
+    let edge = Edge { tls, limit };
+    let listener = socket.listen(BACKLOG)?.into_std()?;
     let address = listener.local_addr()?;
     let builder = Server::build()
         .workers(usize::from(args.http_workers))
@@ -80,48 +126,59 @@ pub(crate) fn serve(
     let server = builder.listen("http", listener, move || {
         // This runs once on each thread.
         open_mailbox();
-        let app = App::new()
-            .app_data(engine.clone())
-            .app_data(client.clone())
-            .app_data(allowed_hosts.clone())
-            .app_data(memory.clone())
-            .wrap(from_fn(request_id::follow_request))
-            .configure(configure)
-            .default_service(web::to(no_such_path));
-        let app = app.into_factory().map_err(|error: actix_web::Error| error.error_response());
         let stopping = stopping.clone();
-        let http = HttpService::build()
-            .graceful_shutdown_signal(move || {
-                let stopping = stopping.clone();
-                async move { stopping.notified().await }
-            })
-            .keep_alive(KEEP_ALIVE)
-            .client_request_timeout(HEAD_TIMEOUT)
-            .client_disconnect_timeout(LINGER)
-            // A client that closes its side has disconnected. Its long poll must end, or it would
-            // claim events that no worker receives.
-            .h1_allow_half_closed(false)
-            .on_connect_ext(|connection: &Connection, data| {
-                data.insert(connection.request_state());
-                data.insert(connection.claims());
-            })
-            .h1(map_config(app, |()| AppConfig::default()));
-        apply_fn_factory(http, |stream: TcpStream, http| {
-            let peer = stream.peer_addr().ok();
-            let serving = http.call((Connection::new(stream), peer));
-            async move { serving.await.inspect_err(|error| log_failure(peer, error)) }
-        })
+        let until_stopping = move || {
+            let stopping = stopping.clone();
+            async move { stopping.notified().await }
+        };
+        connection_service(&data, &edge, until_stopping)
     })?;
     Ok((server.run(), address))
 }
 
-/// Logs why a connection failed. Only faults of the server are logged as errors.
-fn log_failure(peer: Option<SocketAddr>, error: &DispatchError) {
-    let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
-    match error {
-        DispatchError::Parse(cause) => log::info!(peer, cause:%; "a client sent bytes that are no HTTP request"),
-        DispatchError::Io(cause) => log::debug!(peer, cause:%; "a connection broke"),
-        DispatchError::DisconnectTimeout => log::debug!(peer; "a client did not close its connection"),
-        error => log::error!(peer, cause:% = error; "a connection failed"),
-    }
+/// Returns the factory of a thread's service, which serves connections. `until_stopping` returns a future that
+/// is ready when the server stops.
+fn connection_service<W, F>(
+    data: &AppData,
+    edge: &Edge,
+    until_stopping: W,
+) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<W, F>
+where
+    W: Fn() -> F + Clone + 'static,
+    F: Future<Output = ()> + 'static,
+{
+    let app = || {
+        let app = App::new()
+            .configure(|config| data.configure(config))
+            .wrap(from_fn(request_id::follow_request))
+            .configure(configure)
+            .default_service(web::to(no_such_path));
+        map_config(app.into_factory(), |()| AppConfig::default())
+    };
+    let http1 = HttpService::build()
+        .graceful_shutdown_signal(until_stopping.clone())
+        .keep_alive(KEEP_ALIVE)
+        .client_request_timeout(HEAD_TIMEOUT)
+        .client_disconnect_timeout(LINGER)
+        // A client that closes its side has disconnected. Its long poll must end, or it would
+        // claim events that no worker receives.
+        .h1_allow_half_closed(false)
+        .on_connect_ext(|connection: &Connection, data| {
+            data.insert(connection.request_state());
+            data.insert(connection.claims());
+        })
+        .h1(app().map_err(|error: actix_web::Error| error.error_response()));
+    let (app, edge) = (app(), edge.clone());
+    fn_factory(move || {
+        let (http1, app) = (http1.new_service(()), app.new_service(()));
+        let (edge, until_stopping) = (edge.clone(), until_stopping.clone());
+        async move {
+            let acceptor = Acceptor { edge, http1: http1.await?, app: Rc::new(app.await?), until_stopping };
+            let acceptor = Rc::new(acceptor);
+            Ok::<_, ()>(fn_service(move |stream| {
+                let acceptor = acceptor.clone();
+                async move { acceptor.serve(stream).await }
+            }))
+        }
+    })
 }

@@ -13,15 +13,17 @@ use serde_json::{Map, Value};
 
 use super::body::{self, read_json_without_query};
 use super::claim_body;
-use super::claims::{claimed_views, read_batch_claim};
+use super::claims::{claim_deliveries, claimed_views, read_batch_claim};
+use super::doors::Admitted;
 use super::memory::RequestMemory;
 use super::problem::{Problem, code_of, log_cause, respond_to_repeatable};
 use super::sliced_body::to_bytes;
 use super::view::{EventView, size_of};
 use super::work::{RecordView, read_complete, read_fail, read_release};
-use crate::domain::ids::EventId;
+use crate::domain::ids::{EventId, NamespaceId};
 use crate::domain::input::{Fields, InputError, RawFields, read_items};
 use crate::domain::lease::Caller;
+use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::engine::claim::{ClaimRequest, ClaimedBatch};
 use crate::engine::settle::{SettleCall, SettleOutcome};
@@ -55,24 +57,34 @@ struct ResultView<'a> {
 /// `POST /events/settle`: settles events of one worker, with one result for each, and claims more.
 pub(crate) async fn settle_events(
     engine: Data<Engine>,
+    admitted: Admitted,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let body = read_json_without_query(&request, payload, body::MAX_BATCH_BYTES).await?;
-    let SettleBody { settlements, claim } = read_settle(&body)?;
+    let namespace = scope.namespace;
+    let SettleBody { mut settlements, claim } = read_settle(&body, namespace)?;
+    for (_, call) in &mut settlements {
+        call.tag_patterns.clone_from(&admitted.principal().tag_patterns);
+    }
     let share = body.into_share();
     let is_repeatable = settlements.iter().all(|(_, call)| call.caller.lease_id.is_some());
-    let results = match settle(&engine, settlements).await {
+    let results = match settle(&engine, namespace, settlements).await {
         Err(error) if is_repeatable => return Ok(respond_to_repeatable(error)),
         results => results?,
     };
     // A claim may wait for long: it must not keep the memory of the body.
     drop(share);
     let held = RequestMemory::of(&request)?.try_hold_results(results.get().len());
-    let claimed = match claim {
-        // Too many results wait already. The next call of the worker, without them, may wait.
-        Some(claim) if held.is_none() => engine.claim_deliveries(ClaimRequest { wait: Duration::ZERO, ..claim }).await,
-        Some(claim) => engine.claim_deliveries(claim).await,
+    // If too many results wait already, this claim does not: the next call of the worker, without them, may.
+    let claim = claim.map(|claim| match held {
+        Some(_) => claim,
+        None => ClaimRequest { wait: Duration::ZERO, ..claim },
+    });
+    let claimed = match claim.map(|claim| claim_deliveries(&engine, &admitted, namespace, claim)) {
+        Some(Ok(claiming)) => claiming.await,
+        Some(Err(refused)) => Err(refused),
         None => Ok(ClaimedBatch::empty()),
     };
     let (claimed, claim_problem) = match claimed {
@@ -90,10 +102,14 @@ pub(crate) async fn settle_events(
 }
 
 /// Settles the events and returns the results as JSON.
-async fn settle(engine: &Engine, settlements: Vec<(EventId, SettleCall)>) -> Result<Box<RawValue>, Error> {
+async fn settle(
+    engine: &Engine,
+    namespace: NamespaceId,
+    settlements: Vec<(EventId, SettleCall)>,
+) -> Result<Box<RawValue>, Error> {
     let repeatable: Vec<bool> = settlements.iter().map(|(_, call)| call.caller.lease_id.is_some()).collect();
     let (ids, calls): (Vec<EventId>, Vec<SettleCall>) = settlements.into_iter().unzip();
-    let outcomes = if calls.is_empty() { Vec::new() } else { engine.settle_deliveries(calls).await? };
+    let outcomes = if calls.is_empty() { Vec::new() } else { engine.settle_deliveries(namespace, calls).await? };
     // Settlements that fail together have the same cause: it is logged once.
     let mut failures = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
     if let Some(failure) = failures.find(|error| code_of(error).status().is_server_error()) {
@@ -126,7 +142,7 @@ fn problem_fields(problem: Problem) -> Map<String, Value> {
 }
 
 /// Reads both halves, and reports the mistakes of both together.
-fn read_settle(body: &[u8]) -> Result<SettleBody, InputError> {
+fn read_settle(body: &[u8], namespace: NamespaceId) -> Result<SettleBody, InputError> {
     let mut fields = RawFields::of_body(body)?;
     let worker_id = fields.required("worker_id", Fields::worker_id);
     // If the worker's id is invalid, the request is refused, and this name is not used.
@@ -134,14 +150,18 @@ fn read_settle(body: &[u8]) -> Result<SettleBody, InputError> {
     let least = usize::from(!fields.is_given("claim"));
     let items = fields.required("settlements", |fields, name| fields.items_within(name, least));
     let settlements = items.and_then(|items| {
-        let settlements = read_items("settlements", &items, |item| read_settlement(item, &worker));
+        let settlements = read_items("settlements", &items, |item| read_settlement(item, namespace, &worker));
         settlements.map_err(|error| fields.refuse_all(error)).ok()
     });
     let claim = fields.object("claim", |claim| read_batch_claim(claim, Some(worker.clone())));
     fields.finish_with(settlements.map(|settlements| SettleBody { settlements, claim }))
 }
 
-fn read_settlement(fields: &mut RawFields<'_>, worker_id: &str) -> Option<(EventId, SettleCall)> {
+fn read_settlement(
+    fields: &mut RawFields<'_>,
+    namespace: NamespaceId,
+    worker_id: &str,
+) -> Option<(EventId, SettleCall)> {
     let event_id: Option<EventId> = fields.required("event_id", Fields::id);
     let lease_id = fields.id("lease_id");
     let action: Option<String> = fields.required("action", |fields, name| fields.value(name, "a string"));
@@ -156,5 +176,5 @@ fn read_settlement(fields: &mut RawFields<'_>, worker_id: &str) -> Option<(Event
     };
     let caller = Caller { worker_id: worker_id.to_owned(), lease_id };
     let event_id = event_id?;
-    Some((event_id, SettleCall { delivery_id: event_id.own_delivery(), caller, settlement, push_ended_at: None }))
+    Some((event_id, SettleCall::of_event(namespace, event_id, caller, settlement)))
 }

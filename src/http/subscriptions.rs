@@ -10,6 +10,7 @@ use super::body::{expect_no_input, path_id, read_json_without_query, read_option
 use super::if_match::{etag, read_if_match};
 use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
+use crate::domain::attempt::ErrorKind;
 use crate::domain::history::Numbers;
 use crate::domain::ids::SubscriptionId;
 use crate::domain::input::{InputError, RawFields};
@@ -25,7 +26,7 @@ use crate::store::lists::pages::page_end;
 use crate::store::tables::endpoints::{EndpointRow, load_endpoints};
 use crate::store::tables::filter_overruns::{FilterOverrun, load_filter_overruns};
 use crate::store::tables::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
-use crate::webhook::{Client, OutboundMessage};
+use crate::webhook::{Client, Exchange, OutboundMessage};
 
 /// The maximum size of a body with a subscription: the largest filter and template, plus other fields.
 const MAX_SUBSCRIPTION_BYTES: usize = 256 * 1024;
@@ -53,7 +54,7 @@ pub(crate) async fn create_subscription(
     }
     fields.finish()?;
     let secret = or_generate(secret)?;
-    let row = engine.create_subscription(scope, spec_fields, secret.clone(), is_active).await?;
+    let row = engine.create_subscription(scope.clone(), spec_fields, secret.clone(), is_active).await?;
     let mut view = view(&row, None, None);
     view.insert("secret".into(), secret.as_text().into());
     let location = (header::LOCATION, format!("/subscriptions/{}", row.id));
@@ -98,7 +99,7 @@ pub(crate) async fn get_subscription(
     let mut conn = engine.database().connection().await?;
     let row = subscriptions::get_subscription(&mut conn, &scope, id).await?;
     drop(conn);
-    respond(&engine, &row.ok_or(Error::SubscriptionNotFound(id))?).await
+    respond(&engine, &scope, &row.ok_or(Error::SubscriptionNotFound(id))?).await
 }
 
 /// `PATCH /subscriptions/{id}`: changes the given fields of a subscription.
@@ -119,9 +120,9 @@ pub(crate) async fn update_subscription(
     let spec_fields = fields.rest();
     fields.finish()?;
     let changes = SubscriptionChanges { fields: spec_fields, is_active };
-    let row = engine.update_subscription(scope, id, expected, changes).await?;
+    let row = engine.update_subscription(scope.clone(), id, expected, changes).await?;
     // The change is committed: a failure to read the rest must not deny it.
-    respond(&engine, &row).await.map_err(Error::after_a_part)
+    respond(&engine, &scope, &row).await.map_err(Error::after_a_part)
 }
 
 /// `DELETE /subscriptions/{id}`: deletes a subscription.
@@ -156,7 +157,7 @@ pub(crate) async fn rotate_subscription_secret(
     fields.finish()?;
     let secret = or_generate(secret)?;
     let rotation = SecretRotation { secret: secret.clone(), overlap_seconds: overlap.as_f64() };
-    let row = engine.rotate_subscription_secret(scope, id, expected, rotation).await?;
+    let row = engine.rotate_subscription_secret(scope.clone(), id, expected, rotation).await?;
     Ok(HttpResponse::Ok().insert_header(etag(row.version)).json(json!({
         "subscription_id": row.id, "version": row.version, "secret": secret.as_text(), "overlap_seconds": overlap,
     })))
@@ -171,8 +172,8 @@ pub(crate) async fn resume_subscription(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_input(&request, payload).await?;
-    let row = engine.resume_subscription(scope, id).await?;
-    respond(&engine, &row).await.map_err(Error::after_a_part)
+    let row = engine.resume_subscription(scope.clone(), id).await?;
+    respond(&engine, &scope, &row).await.map_err(Error::after_a_part)
 }
 
 /// `POST /subscriptions/{id}/test`: sends a signed test request and returns its outcome.
@@ -182,17 +183,23 @@ pub(crate) async fn resume_subscription(
 pub(crate) async fn test_subscription(
     engine: Data<Engine>,
     client: Data<Client>,
+    scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_input(&request, payload).await?;
-    let (spec, secrets) = engine.load_subscriber(id).await?;
+    let subscriber = engine.load_subscriber(&scope, id).await?;
     let message = test_message(id)?;
     let webhook_id = message.webhook_id.clone();
-    let exchange = match message.into_request(&spec, &secrets, Utc::now().timestamp()) {
-        Ok(request) => client.send(request).await,
-        Err(reason) => return Err(Error::invalid("transform", format!("cannot be applied: {reason}"))),
+    let exchange = match engine.credentials_of(&subscriber) {
+        Ok(credentials) => {
+            let spec = &subscriber.subscription.spec;
+            let request = message.into_request(spec, &credentials, Utc::now().timestamp());
+            let refused = |reason| Error::invalid("transform", format!("cannot be applied: {reason}"));
+            client.send(request.map_err(refused)?).await
+        }
+        Err(unreadable) => Exchange::not_sent(ErrorKind::SecretUnreadable, &unreadable.to_string()),
     };
     let response = exchange.result.as_ref().ok();
     Ok(HttpResponse::Ok().json(json!({
@@ -223,10 +230,10 @@ fn test_message(id: SubscriptionId) -> Result<OutboundMessage, Error> {
 }
 
 /// Responds with a subscription, its endpoint and its filter overruns.
-async fn respond(engine: &Engine, row: &SubscriptionRow) -> Result<HttpResponse, Error> {
+async fn respond(engine: &Engine, scope: &Scope, row: &SubscriptionRow) -> Result<HttpResponse, Error> {
     let mut conn = engine.database().connection().await?;
-    let endpoints = load_endpoints(&mut conn, &engine.scope(), &[&row.url]).await?;
-    let overruns = load_filter_overruns(&mut conn, &engine.scope(), &[row.id]).await?;
+    let endpoints = load_endpoints(&mut conn, scope, &[&row.url]).await?;
+    let overruns = load_filter_overruns(&mut conn, scope, &[row.id]).await?;
     let view = view(row, endpoints.first(), overruns.first());
     Ok(HttpResponse::Ok().insert_header(etag(row.version)).json(view))
 }

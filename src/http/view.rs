@@ -5,13 +5,14 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::deliveries::DeliveryView;
+use crate::domain::api_key::{KeyScope, Principal};
 use crate::domain::event::NewEvent;
 use crate::domain::ids::{DeliveryId, EventId, LeaseId};
 use crate::domain::json::RawJson;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::event_columns::{ColumnValue, EventColumns, EventRow, WorkColumns};
 use crate::store::tables::event_log::LogEntry;
-use crate::store::tables::events::{EventDetails, StoredEvent};
+use crate::store::tables::events::{EventDetails, EventOrigin, StoredEvent};
 
 /// A timestamp in RFC 3339 format, in UTC, ending in `Z`.
 #[derive(Debug, Clone, Copy)]
@@ -40,10 +41,16 @@ pub(crate) struct EventView<'a> {
     /// Only of a single event that a reader or an operator asked for.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     cancellation: Option<Cancellation<'a>>,
+    /// Only of a single event, for operators.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    origin: Option<OriginView<'a>>,
     /// Omitted in lists.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     reports: Option<Reports<'a>>,
     last_error: Option<&'a str>,
+    /// The fields that the caller may not see. Omitted if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hidden: Option<&'static [&'static str]>,
     updated_at: Timestamp,
     /// Only in the response to a claim.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -62,7 +69,16 @@ pub(crate) struct EventView<'a> {
 /// The columns of an event as fields of its JSON.
 struct EventFields<'a> {
     event: &'a EventColumns,
-    has_payload: bool,
+    payload: PayloadField,
+}
+
+/// How the payload of an event appears.
+#[derive(PartialEq, Eq)]
+enum PayloadField {
+    Shown,
+    /// As `null`, because the caller may not see it.
+    Hidden,
+    Omitted,
 }
 
 impl Serialize for EventFields<'_> {
@@ -70,7 +86,10 @@ impl Serialize for EventFields<'_> {
         let mut fields = serializer.serialize_map(None)?;
         for (name, value) in self.event.values() {
             match value {
-                ColumnValue::Json(_) if name == "payload" && !self.has_payload => {}
+                ColumnValue::Json(_) if name == "payload" && self.payload == PayloadField::Omitted => {}
+                ColumnValue::Json(_) if name == "payload" && self.payload == PayloadField::Hidden => {
+                    fields.serialize_entry(name, &())?;
+                }
                 ColumnValue::Json(None) if name == "labels" => fields.serialize_entry(name, &serde_json::Map::new())?,
                 ColumnValue::Json(json) => fields.serialize_entry(name, &json)?,
                 ColumnValue::Id(id) => fields.serialize_entry(name, &id)?,
@@ -88,6 +107,14 @@ impl Serialize for EventFields<'_> {
 #[derive(Serialize)]
 struct Cancellation<'a> {
     cancel_reason: Option<&'a str>,
+}
+
+/// Where an event came from.
+#[derive(Serialize)]
+struct OriginView<'a> {
+    idempotency_key: Option<&'a str>,
+    published_by: Option<&'a str>,
+    client_address: Option<&'a str>,
 }
 
 /// What a publish adds to an event.
@@ -116,7 +143,7 @@ impl<'a> EventView<'a> {
     /// Returns the event with payload, progress and result.
     pub(crate) fn whole(row: &'a EventRow) -> Self {
         let mut view = Self::listed(row);
-        view.event.has_payload = true;
+        view.event.payload = PayloadField::Shown;
         view.reports = Some(Reports {
             progress: row.work.progress.as_ref().map(|json| &json.0),
             result: row.work.result.as_ref().map(|json| &json.0),
@@ -128,6 +155,12 @@ impl<'a> EventView<'a> {
     pub(crate) fn detailed(details: &'a EventDetails) -> Self {
         let mut view = Self::whole(&details.row);
         view.cancellation = Some(Cancellation { cancel_reason: details.cancel_reason.as_deref() });
+        let EventOrigin { idempotency_key, published_by, client_address } = &details.origin;
+        view.origin = Some(OriginView {
+            idempotency_key: idempotency_key.as_deref(),
+            published_by: published_by.as_deref(),
+            client_address: client_address.as_deref(),
+        });
         view
     }
 
@@ -135,15 +168,17 @@ impl<'a> EventView<'a> {
     pub(crate) fn listed(row: &'a EventRow) -> Self {
         let EventRow { event, work } = row;
         EventView {
-            event: EventFields { event, has_payload: false },
+            event: EventFields { event, payload: PayloadField::Omitted },
             status: work.status.0.as_str(),
             retry_count: work.retry_count,
             next_retry_at: next_retry_at(work),
             worker_id: work.worker_id.as_deref(),
             cancel_requested: work.cancel_requested,
             cancellation: None,
+            origin: None,
             reports: None,
             last_error: work.last_error.as_deref(),
+            hidden: None,
             updated_at: Timestamp(work.updated_at),
             lease: None,
             receipt: None,
@@ -152,10 +187,35 @@ impl<'a> EventView<'a> {
         }
     }
 
+    /// Hides what only callers with the scope `reveal` or `operate` may see, unless this one has it.
+    pub(crate) fn for_reader(mut self, reader: &Principal) -> Self {
+        if !reader.scopes.allow(KeyScope::Operate) {
+            self.origin = None;
+        }
+        if reader.may_reveal() {
+            return self;
+        }
+        self.last_error = None;
+        self.hidden = Some(&["last_error"]);
+        if self.event.payload == PayloadField::Shown {
+            self.event.payload = PayloadField::Hidden;
+            self.reports = Some(Reports { progress: None, result: None });
+            self.hidden = Some(&["payload", "progress", "result", "last_error"]);
+        }
+        self
+    }
+
     /// Returns the event for its publisher, with the number of subscriptions that it is pushed to.
     pub(crate) fn published(row: &'a EventRow, enqueued: i32) -> Self {
         let mut view = Self::whole(row);
         view.receipt = Some(PublishedView { enqueued, repeated: false });
+        view
+    }
+
+    /// Returns an event that was published before, for a publisher that publishes it again.
+    pub(crate) fn repeated(details: &'a EventDetails) -> Self {
+        let mut view = Self::detailed(details);
+        view.receipt = Some(PublishedView { enqueued: 0, repeated: true });
         view
     }
 
@@ -208,8 +268,14 @@ pub(crate) struct LogView<'a> {
     pub error_kind: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<&'a str>,
+    /// The fields that the caller may not see. Omitted if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<&'static [&'static str]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'a str>,
+    /// Only of changes that the lease holder did not cause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_at: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -229,9 +295,21 @@ impl<'a> LogView<'a> {
             execution_time_ms: entry.execution_time_ms,
             error_kind: entry.error_kind.as_deref(),
             error_message: entry.error_message.as_deref(),
+            hidden: None,
             reason: entry.reason.as_deref(),
+            actor: entry.actor.as_deref(),
             next_retry_at: timestamp(entry.next_retry_at),
             created_at: Timestamp(entry.created_at),
+        }
+    }
+}
+
+impl LogView<'_> {
+    /// Hides what only callers with the scope `reveal` may see, unless this one has it.
+    pub(crate) fn for_reader(self, reader: &Principal) -> Self {
+        match reader.may_reveal() {
+            true => self,
+            false => LogView { error_message: None, hidden: Some(&["error_message"]), ..self },
         }
     }
 }
@@ -255,5 +333,10 @@ impl Receipt {
             enqueued: stored.enqueued,
             repeated: false,
         }
+    }
+
+    /// Returns the receipt of an event that was published before.
+    pub(crate) fn repeated(stored: &StoredEvent, status: &'static str) -> Self {
+        Receipt { id: stored.id, status, created_at: Timestamp(stored.created_at), enqueued: 0, repeated: true }
     }
 }

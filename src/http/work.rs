@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::body::{self, path_id, read_json_without_query};
 use super::code::Code;
+use super::doors::Admitted;
 use super::problem::{Problem, respond_to_repeatable};
 use super::view::{LogView, Timestamp};
 use crate::domain::action::Action;
@@ -14,28 +15,34 @@ use crate::domain::ids::{EventId, LeaseId};
 use crate::domain::input::{Fields, RawFields};
 use crate::domain::lease::Caller;
 use crate::domain::limits;
+use crate::domain::scope::Scope;
 use crate::domain::seconds::Seconds;
 use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::engine::settle::{RecordedSettlement, SettleCall, SettleOutcome, Settlement, SettlementEntry};
 use crate::error::Error;
 
+/// The namespace that a worker settles events of, and what its key allows.
+type WorkerScope = (Scope, Admitted);
+
 /// `POST /events/{id}/start`: records that the worker has started.
 pub(crate) async fn start_event(
     engine: Data<Engine>,
+    worker: WorkerScope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    settle_event(&engine, &request, payload, |_| Some(Settlement::Start)).await
+    settle_event(&engine, &worker, &request, payload, |_| Some(Settlement::Start)).await
 }
 
 /// `POST /events/{id}/heartbeat`: extends the lease.
 pub(crate) async fn send_heartbeat(
     engine: Data<Engine>,
+    worker: WorkerScope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    settle_event(&engine, &request, payload, |fields| {
+    settle_event(&engine, &worker, &request, payload, |fields| {
         let lease_seconds = fields.seconds_within("lease_seconds", limits::LEASE_SECONDS).map(Seconds::as_f64);
         let progress = fields.json("progress", limits::PROGRESS_BYTES);
         Some(Settlement::Heartbeat { lease_seconds, progress })
@@ -46,32 +53,36 @@ pub(crate) async fn send_heartbeat(
 /// `POST /events/{id}/release`: returns the event to PENDING without counting a failure.
 pub(crate) async fn release_event(
     engine: Data<Engine>,
+    worker: WorkerScope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    settle_event(&engine, &request, payload, |fields| Some(read_release(fields))).await
+    settle_event(&engine, &worker, &request, payload, |fields| Some(read_release(fields))).await
 }
 
 /// `POST /events/{id}/complete`: makes the event COMPLETED.
 pub(crate) async fn complete_event(
     engine: Data<Engine>,
+    worker: WorkerScope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    settle_event(&engine, &request, payload, |fields| Some(read_complete(fields))).await
+    settle_event(&engine, &worker, &request, payload, |fields| Some(read_complete(fields))).await
 }
 
 /// `POST /events/{id}/fail`: schedules a retry, or makes the event FAILED.
 pub(crate) async fn fail_event(
     engine: Data<Engine>,
+    worker: WorkerScope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    settle_event(&engine, &request, payload, |fields| Some(read_fail(fields))).await
+    settle_event(&engine, &worker, &request, payload, |fields| Some(read_fail(fields))).await
 }
 
 async fn settle_event(
     engine: &Engine,
+    (scope, admitted): &WorkerScope,
     request: &HttpRequest,
     payload: Payload,
     read: impl FnOnce(&mut RawFields<'_>) -> Option<Settlement>,
@@ -85,15 +96,16 @@ async fn settle_event(
     // Without a lease id, a repeat may be taken for the settlement of a later claim by the same worker. A
     // heartbeat does no harm there.
     let is_repeatable = caller.lease_id.is_some() || matches!(settlement, Settlement::Heartbeat { .. });
-    let call = SettleCall { delivery_id: event_id.own_delivery(), caller, settlement, push_ended_at: None };
-    match settle_single(engine, call).await {
+    let tag_patterns = admitted.principal().tag_patterns.clone();
+    let call = SettleCall { tag_patterns, ..SettleCall::of_event(scope.namespace, event_id, caller, settlement) };
+    match settle_single(engine, scope, call).await {
         Err(error) if is_repeatable => Ok(respond_to_repeatable(error)),
         settled => settled.map(respond),
     }
 }
 
-async fn settle_single(engine: &Engine, call: SettleCall) -> Result<SettleOutcome, Error> {
-    let mut outcomes = engine.settle_deliveries(vec![call]).await?;
+async fn settle_single(engine: &Engine, scope: &Scope, call: SettleCall) -> Result<SettleOutcome, Error> {
+    let mut outcomes = engine.settle_deliveries(scope.namespace, vec![call]).await?;
     outcomes.pop().unwrap_or_else(|| Err(Error::Internal("a settlement has no outcome".into())))
 }
 
@@ -119,7 +131,7 @@ pub(crate) fn read_fail(fields: &mut RawFields<'_>) -> Settlement {
 
 pub(crate) fn read_release(fields: &mut RawFields<'_>) -> Settlement {
     let delay = fields.seconds("delay_seconds", Seconds::MAX_DELAY).unwrap_or_default();
-    Settlement::Release { delay_seconds: delay.as_f64(), reason: None }
+    Settlement::Release { delay_seconds: delay.as_f64(), reason: None, service: None }
 }
 
 fn read_report(fields: &mut RawFields<'_>) -> Report {

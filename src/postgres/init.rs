@@ -102,7 +102,7 @@ fn remove_leftovers(directory: &Path) -> Result<(), PostgresError> {
 
 /// Returns the password, or `None` if there is no file. A file with other content is never overwritten:
 /// Waybill writes the password atomically, so other content was not written by Waybill.
-fn read_password(path: &Path) -> Result<Option<String>, PostgresError> {
+pub(super) fn read_password(path: &Path) -> Result<Option<String>, PostgresError> {
     match fs::read_to_string(path) {
         Ok(text) if is_password(text.trim()) => Ok(Some(text.trim().to_owned())),
         Ok(_) => Err(PostgresError::PasswordDamaged { path: path.to_path_buf() }),

@@ -144,6 +144,15 @@ impl fmt::Debug for Cluster {
     }
 }
 
+/// Returns the connection URL of a database in a cluster that another Waybill process is running in `data_dir`.
+pub fn running_url(data_dir: &Path, database: &str) -> Result<String, PostgresError> {
+    let layout = Layout::new(data_dir)?;
+    let password = init::read_password(&layout.password())?;
+    let password = password
+        .ok_or_else(|| PostgresError::PasswordLost { cluster: layout.cluster(), password: layout.password() })?;
+    Ok(url::socket_url(&socket::socket_dir_in_use(&layout.run()), &password, database))
+}
+
 fn find_installation(options: &ClusterOptions, layout: &Layout, owner: &Owner) -> Result<Installation, PostgresError> {
     let cluster = layout.cluster();
     let major = layout.cluster_major()?;

@@ -4,6 +4,10 @@
 //! depends on (the socket, the format of stderr). They come last, so no override can break the
 //! connection to the server.
 //!
+//! Left at their defaults after a comparison (`bench/settings`, figures in bench/RESULTS.md), because none of them
+//! was faster beyond the noise: `wal_sync_method`, `commit_delay`. Sequences are not cached per session: ids must
+//! grow in the order of publishing.
+//!
 //! `fsync`, `full_page_writes` and `synchronous_commit` are omitted on purpose: they keep PostgreSQL's
 //! default, on. An acknowledged event must survive a power cut.
 

@@ -19,6 +19,8 @@ use super::settings::PORT;
 
 const LONGEST_PATH: usize = 100;
 const PREFIX: &str = "waybill-";
+/// The file in `run/` with the path of another directory.
+const NOTE: &str = "elsewhere";
 
 /// The socket directory. A directory under the temporary directory is removed on drop.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub(super) struct SocketDir {
 impl SocketDir {
     pub(super) fn prepare(run: &Path, owner: &Owner, probe: &Path) -> Result<Self, PostgresError> {
         ensure_private(run, owner)?;
-        let note = run.join("elsewhere");
+        let note = run.join(NOTE);
         remove_noted(&note);
         if fits(run) {
             return Ok(Self { path: run.to_path_buf(), note: None });
@@ -50,6 +52,14 @@ impl Drop for SocketDir {
         if let Some(note) = &self.note {
             remove_noted(note);
         }
+    }
+}
+
+/// Returns the socket directory of the server that runs at present.
+pub(super) fn socket_dir_in_use(run: &Path) -> PathBuf {
+    match fs::read(run.join(NOTE)) {
+        Ok(path) => PathBuf::from(std::ffi::OsStr::from_bytes(&path)),
+        Err(_) => run.to_path_buf(),
     }
 }
 

@@ -77,13 +77,13 @@ impl Client {
 
     async fn send_by(&self, deadline: Instant, request: WebhookRequest) -> Result<WebhookResponse, SendError> {
         let timeout = request.timeout;
+        let mut excerpt = Excerpt::without(request.redacted.clone());
         let request = prepare(request, &self.allow)?;
         let is_https = request.url().scheme() == "https";
         let response = timeout_at(deadline, self.http.execute(request)).await;
         let response = response.map_err(|_| timed_out("no answer came", timeout))?;
         let response = response.map_err(|error| classify(&error, is_https))?;
         let mut received = without_body(&response);
-        let mut excerpt = Excerpt::default();
         let read = timeout_at(deadline, excerpt.read(response)).await;
         received.excerpt = excerpt.into_text();
         match read {

@@ -1,13 +1,15 @@
 //! Requests, responses and errors of webhooks.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::domain::address::masked;
 use crate::domain::attempt::ErrorKind;
 
-/// A complete request to a receiver.
-#[derive(Debug, Clone)]
+/// A complete request to a receiver. Its `Debug` output does not reveal its headers and its body.
+#[derive(Clone)]
 pub struct WebhookRequest {
     /// The HTTP method, such as `POST`.
     pub method: String,
@@ -19,6 +21,15 @@ pub struct WebhookRequest {
     pub body: Bytes,
     /// The time for name resolution, connection, TLS, headers and body together. At most an hour.
     pub timeout: Duration,
+    /// Texts that are replaced in the excerpt of the response, should the receiver repeat them. Texts shorter than
+    /// [`REDACTED_CHARS`](super::REDACTED_CHARS) are not.
+    pub redacted: Vec<String>,
+}
+
+impl fmt::Debug for WebhookRequest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {}", self.method, masked(&self.url))
+    }
 }
 
 /// The outcome of one request.
@@ -47,6 +58,13 @@ pub struct SendError {
     pub kind: ErrorKind,
     /// A short line for operators. It contains nothing that the receiver sent.
     pub detail: String,
+}
+
+impl Exchange {
+    /// Returns the outcome of a request that was not sent.
+    pub(crate) fn not_sent(kind: ErrorKind, detail: &str) -> Self {
+        Self { duration: Duration::ZERO, result: Err(SendError::new(kind, detail)) }
+    }
 }
 
 impl WebhookResponse {

@@ -24,7 +24,7 @@ pub(super) fn classify(error: &reqwest::Error, is_https: bool) -> SendError {
         ErrorKind::Tls => format!("TLS failed: {cause}"),
         ErrorKind::Connection => format!("the connection broke: {cause}"),
         ErrorKind::InvalidResponse => format!("the answer is not HTTP: {cause}"),
-        ErrorKind::BodyNotRenderable => format!("the request cannot be sent: {cause}"),
+        ErrorKind::BodyNotRenderable | ErrorKind::SecretUnreadable => format!("the request cannot be sent: {cause}"),
     };
     SendError::new(kind, &detail)
 }

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use super::WebhookRequest;
 use crate::domain::ids::EventId;
 use crate::domain::signature::{Secret, sign};
-use crate::domain::subscription::SubscriptionSpec;
+use crate::domain::subscription::{Credentials, SubscriptionSpec};
 use crate::domain::transform::{TransformInput, render};
 
 /// The `source` attribute of CloudEvents.
@@ -49,11 +49,11 @@ impl OutboundMessage {
     pub fn into_request(
         self,
         spec: &SubscriptionSpec,
-        secrets: &[Secret],
+        credentials: &Credentials,
         timestamp: i64,
     ) -> Result<WebhookRequest, String> {
         let rendered = render(spec.transform.as_ref(), &self.transform_input())?;
-        let signature = sign(secrets, &self.webhook_id, timestamp, &rendered.body);
+        let signature = sign(&credentials.secrets, &self.webhook_id, timestamp, &rendered.body);
         let mut headers = vec![
             ("content-type".to_owned(), rendered.content_type),
             ("webhook-timestamp".to_owned(), timestamp.to_string()),
@@ -69,13 +69,14 @@ impl OutboundMessage {
         ];
         headers.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), header_value(&value?)))));
         headers.extend(rendered.headers);
-        headers.extend(spec.headers.clone());
+        headers.extend(credentials.headers.clone());
         Ok(WebhookRequest {
             method: spec.method.as_str().to_owned(),
             url: spec.url.clone(),
             headers,
             body: rendered.body,
             timeout: Duration::from_millis(u64::try_from(spec.timeout_ms).unwrap_or_default()),
+            redacted: redacted(credentials),
         })
     }
 
@@ -94,6 +95,15 @@ impl OutboundMessage {
             source: SOURCE,
         }
     }
+}
+
+/// Returns the texts that are not kept if the receiver repeats them: the secrets, the values of the headers, and the
+/// words of these values, since a receiver may repeat the token of `Bearer <token>` alone.
+fn redacted(credentials: &Credentials) -> Vec<String> {
+    let secrets = credentials.secrets.iter().map(Secret::as_text);
+    let values = credentials.headers.values();
+    let words = values.clone().flat_map(|value| value.split_whitespace());
+    secrets.chain(values.cloned()).chain(words.map(str::to_owned)).collect()
 }
 
 /// Percent-encodes a header value. Publishers may use any character, but headers allow only visible ASCII.

@@ -6,7 +6,8 @@
 //! Receivers are not trusted:
 //!
 //! - One deadline covers everything, from name resolution to the last byte of the body.
-//! - At most [`RESPONSE_READ_BYTES`] of a body are read, and at most [`EXCERPT_BYTES`] are kept.
+//! - At most [`RESPONSE_READ_BYTES`] of a body are read, and at most [`EXCERPT_BYTES`] are kept. Secrets that the
+//!   receiver repeats are not kept.
 //! - Connections go only to public addresses and to those that the operator allows. All addresses of
 //!   a name are checked in the same look-up whose result is used to connect (`resolver`), so a name
 //!   cannot change its addresses after the check. Addresses in a URL need no look-up, so they are
@@ -25,7 +26,7 @@ mod settings;
 mod trust;
 
 pub use client::Client;
-pub use excerpt::{EXCERPT_BYTES, RESPONSE_READ_BYTES};
+pub use excerpt::{EXCERPT_BYTES, REDACTED_CHARS, RESPONSE_READ_BYTES};
 pub use exchange::{Exchange, SendError, WebhookRequest, WebhookResponse};
 pub use letter::OutboundMessage;
 pub use resolver::Lookup;

@@ -3,7 +3,7 @@
 import sys
 from typing import TypeVar
 
-from waybill_client import Client
+from waybill_client import AuthenticatedClient
 from waybill_client.api.claim import claim_event, claim_events
 from waybill_client.api.observe import get_event, list_events
 from waybill_client.api.operate import cancel_events, get_operation, list_operations
@@ -30,6 +30,7 @@ from waybill_client.models import (
     Operation,
     Order,
     Problem,
+    PublishedEvent,
     Settlement,
     SettlementAction,
     SettleRequest,
@@ -55,7 +56,7 @@ def given(value: Success | Unset) -> Success:
     return value
 
 
-def live(client: Client) -> None:
+def live(client: AuthenticatedClient) -> None:
     """Publishes an event, fails it, and completes it in the second attempt."""
     new = NewEvent(
         title="Thumbnails",
@@ -63,7 +64,8 @@ def live(client: Client) -> None:
         payload={"photo": 7041},
         backoff=FixedBackoff(strategy="fixed", seconds=0),
     )
-    event = expect(publish_event.sync(client=client, body=new))
+    event = publish_event.sync(client=client, body=new)
+    assert isinstance(event, PublishedEvent), event
     assert (event.status, event.enqueued, event.repeated) == (Status.PENDING, 0, False)
     claimed = claim_event.sync(client=client, tags="python", worker_id=WORKER)
     assert isinstance(claimed, ClaimedEvent), claimed
@@ -91,7 +93,7 @@ def live(client: Client) -> None:
     assert actions == ["PICKED", "FAILED", "PICKED", "COMPLETED"]
 
 
-def work_in_batches(client: Client) -> None:
+def work_in_batches(client: AuthenticatedClient) -> None:
     """Publishes a batch, and settles one event while claiming the others."""
     batch = NewEvents(events=[NewEvent(title=f"Photo {n}", tags="python-batch") for n in range(3)])
     receipts = expect(publish_events.sync(client=client, body=batch)).events
@@ -123,7 +125,7 @@ def work_in_batches(client: Client) -> None:
     assert [given(result.entry).retry_scheduled for result in results] == [False, False]
 
 
-def subscribe(client: Client) -> None:
+def subscribe(client: AuthenticatedClient) -> None:
     """Creates a subscription, and changes it unless somebody else has."""
     new = NewSubscription(url="https://shop.example/hook", event_types=["order.*"], is_active=False, max_attempts=7)
     created = create_subscription.sync_detailed(client=client, body=new)
@@ -143,7 +145,7 @@ def subscribe(client: Client) -> None:
     assert delete_subscription.sync_detailed(subscription.id, client=client).status_code == 204
 
 
-def list_all(client: Client) -> None:
+def list_all(client: AuthenticatedClient) -> None:
     """Reads all pages of a list."""
     ids: list[int] = []
     after: str | Unset = UNSET
@@ -156,9 +158,10 @@ def list_all(client: Client) -> None:
     assert len(ids) >= 4 and ids == sorted(ids, reverse=True), ids
 
 
-def operate(client: Client) -> None:
+def operate(client: AuthenticatedClient) -> None:
     """Counts what an operation would change, starts it, and waits for its end."""
-    event = expect(publish_event.sync(client=client, body=NewEvent(title="Obsolete", tags="python-obsolete")))
+    event = publish_event.sync(client=client, body=NewEvent(title="Obsolete", tags="python-obsolete"))
+    assert isinstance(event, PublishedEvent), event
     selected = EventsFilter(status=Status.PENDING, tags=["python-obsolete"])
     count = cancel_events.sync(client=client, body=BulkEventsRequest(filter_=selected, dry_run=True))
     assert isinstance(count, MatchedEvents), count
@@ -192,7 +195,7 @@ def read_what_is_new() -> None:
 
 if __name__ == "__main__":
     read_what_is_new()
-    with Client(base_url=sys.argv[1], raise_on_unexpected_status=True) as client:
+    with AuthenticatedClient(base_url=sys.argv[1], token="unused", raise_on_unexpected_status=True) as client:
         live(client)
         work_in_batches(client)
         subscribe(client)

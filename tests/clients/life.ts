@@ -26,6 +26,7 @@ async function live(): Promise<void> {
       },
     }),
   );
+  assert.ok("enqueued" in event);
   assert.deepEqual([event.status, event.enqueued, event.repeated], ["PENDING", 0, false]);
   const params = { path: { id: event.id } };
   const ask = { query: { tags: "typescript", worker_id: WORKER, wait_seconds: 10 } };

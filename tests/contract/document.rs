@@ -32,9 +32,15 @@ impl Operation {
         format!("/paths/{}/{}", escape(&self.path), self.method.to_lowercase())
     }
 
-    /// Returns the path with this id, and with a code that exists.
+    /// Returns the path with this id, also of a namespace, with a code that exists and with a token that does not.
     pub(super) fn with_id(&self, id: i64) -> String {
-        self.path.replace("{id}", &id.to_string()).replace("{code}", "lease_lost")
+        let path = self.path.replace("{id}", &id.to_string()).replace("{name}", &id.to_string());
+        path.replace("{code}", "lease_lost").replace("{token}", &"0".repeat(32))
+    }
+
+    /// Returns whether the operation takes the requests of other systems as they are.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.path == "/in/{token}"
     }
 
     /// Returns the query that the operation requires.
@@ -42,6 +48,7 @@ impl Operation {
         match self.path.as_str() {
             "/events/subscribe" => "?tags=nobody&worker_id=w:1",
             "/deliveries/{id}/dead-letter" => "?reason=broken",
+            "/webhooks" if self.method == "GET" => "?idempotency_key=k",
             _ => "",
         }
     }

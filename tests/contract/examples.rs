@@ -37,7 +37,10 @@ fn check_below(document: &Document, pointer: &str) -> usize {
                 document.validate(&format!("{pointer}/schema"), example);
                 checked += 1;
             }
-            ("examples", Value::Object(examples)) if members.contains_key("schema") => {
+            // Of a body; in a list of fields, it is the name of a field.
+            ("examples", Value::Object(examples))
+                if members.contains_key("schema") && !pointer.ends_with("/properties") =>
+            {
                 for name in examples.keys() {
                     let example = document.inside(&inner, name).expect("an example");
                     document.validate(&format!("{pointer}/schema"), &document.at(&example)["value"]);
@@ -64,7 +67,7 @@ fn every_request_that_has_a_body_has_an_example_of_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_of_a_request_is_accepted_by_the_server() {
     let document = Document::load();
-    let app = App::start().await;
+    let app = App::with_keys().await;
     let id = app.publish_tagged("unclaimed").await;
     for operation in document.operations() {
         for example in document.request_examples(&operation) {
@@ -73,7 +76,7 @@ async fn every_example_of_a_request_is_accepted_by_the_server() {
             let reply = Reply::of(request.send().await.expect("a response")).await;
             // A call about an unclaimed event is understood and refused, and there is nothing else
             // here but that event.
-            let is_elsewhere = !operation.path.starts_with("/events") && operation.path.contains("{id}");
+            let is_elsewhere = !operation.path.starts_with("/events") && operation.path.contains(['{']);
             let is_understood =
                 [200, 201, 202, 204, 409].contains(&reply.status) || (is_elsewhere && reply.status == 404);
             assert!(is_understood, "{operation:?} {example}: {reply:?}");
@@ -84,7 +87,7 @@ async fn every_example_of_a_request_is_accepted_by_the_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_backoff_of_the_document_is_accepted() {
     let document = Document::load();
-    let app = App::start().await;
+    let app = App::with_keys().await;
     for strategy in ["FixedBackoff", "ExponentialBackoff", "ScheduleBackoff"] {
         let backoff = document.at(&format!("/components/schemas/{strategy}/examples/0"));
         app.publish(serde_json::json!({"title": strategy, "tags": "any", "backoff": backoff})).await;

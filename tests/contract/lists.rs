@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use waybill::domain::action::Action;
 use waybill::domain::attempt::ErrorKind;
+use waybill::domain::audit::AuditAction;
 use waybill::domain::operation::{OperationKind, OperationStatus};
 use waybill::domain::status::Status;
 use waybill::http::code::Code;
@@ -82,6 +83,14 @@ fn the_kinds_and_the_states_of_operations_are_documented() {
         document.strings("/components/schemas/OperationStatus/enum").into_iter().map(str::to_owned).collect();
     assert_eq!(documented, names(states));
     assert_eq!(meanings_of(&document, "OperationStatus"), names(states));
+}
+
+#[test]
+fn the_actions_of_the_audit_log_are_documented() {
+    let document = Document::load();
+    let actions = AuditAction::ALL.map(AuditAction::as_str);
+    assert_eq!(document.open_values("AuditAction"), actions);
+    assert_eq!(document.strings("/components/schemas/AuditActionFilter/enum"), actions);
 }
 
 /// A response may gain values, and a client that was generated before must read them.

@@ -5,6 +5,7 @@ mod answers;
 mod bounds;
 mod docs;
 mod document;
+mod doors;
 mod examples;
 mod lists;
 mod parameters;

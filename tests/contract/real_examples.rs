@@ -8,9 +8,10 @@ use std::fs;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use waybill::background::promoter;
+use waybill::background::{limit_refresher, promoter};
 
 use super::document::Document;
+use crate::support::keys::MadeKey;
 use crate::support::receiver::{Receiver, Reply as Answer};
 use crate::support::{App, Options, Reply};
 
@@ -96,7 +97,13 @@ impl Recorder {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_examples_of_responses_are_real() {
     // Limits that are low enough to be exceeded.
-    let flags = vec!["--max-waiting=0".into(), "--max-subscriptions=2".into()];
+    let flags = vec![
+        "--max-waiting=0".into(),
+        "--max-subscriptions=2".into(),
+        "--max-namespaces=2".into(),
+        "--max-sources=2".into(),
+        "--max-event-types=1".into(),
+    ];
     let app = App::start_with(Options { fixed_clock: true, flags, ..Options::default() }).await;
     let start = app.now();
     let mut recorder = Recorder { app, document: Document::load(), examples: BTreeMap::new() };
@@ -111,8 +118,13 @@ async fn the_examples_of_responses_are_real() {
     operate(&mut recorder).await;
     push(&mut recorder, &receiver).await;
     subscribe(&mut recorder).await;
+    sources(&mut recorder).await;
+    repeat(&mut recorder).await;
+    declare(&mut recorder).await;
     observe(&mut recorder).await;
     refuse(&mut recorder).await;
+    // The last, since from then on keys are required.
+    keys(&mut recorder).await;
     let Recorder { document, examples, .. } = recorder;
     if std::env::var_os("WAYBILL_UPDATE_EXAMPLES").is_some() {
         return write(&examples, start, &receiver);
@@ -278,14 +290,91 @@ async fn subscribe(recorder: &mut Recorder) {
     recorder.record("too_many_secrets", "POST", &rotate, Some(json!({})), 409).await;
 }
 
+async fn sources(recorder: &mut Recorder) {
+    let created = recorder.post("create_source", "/sources", "basic", json!({}), 201).await;
+    let path = format!("/sources/{}", created["id"]);
+    let refused = recorder.app.send_webhook(&created, &[], "{}").await;
+    recorder.keep("webhook_refused", refused.expect(401));
+    recorder.get("get_source", &path).await;
+    let other_tags = recorder.request("update_source", "other_tags", json!({}));
+    recorder.record("update_source", "PATCH", &path, Some(other_tags), 200).await;
+    recorder.post("rotate_source_secret", &format!("{path}/rotate-secret"), "overlapping", json!({}), 200).await;
+    recorder.app.source(recorder.request("create_source", "own", json!({}))).await;
+    recorder.get("list_sources", "/sources?limit=1").await;
+    let one_more = recorder.request("create_source", "basic", json!({}));
+    recorder.record("too_many_sources", "POST", "/sources", Some(one_more), 409).await;
+}
+
 async fn observe(recorder: &mut Recorder) {
     recorder.get("list_events", "/events?limit=2&tags=thumbnails").await;
     recorder.get("list_log_entries", "/logs?limit=4").await;
     recorder.get("list_operations", "/operations?limit=1").await;
+    recorder.get("list_audit_entries", "/audit?limit=3").await;
     recorder.get("list_workers", "/workers?limit=1").await;
     recorder.get("list_tags", "/tags?limit=1").await;
+    administer(recorder).await;
+    limits(recorder).await;
     recorder.get("get_health", "/health").await;
     recorder.get("get_readiness", "/ready").await;
+}
+
+async fn limits(recorder: &mut Recorder) {
+    let limits = json!({
+        "publishes_per_second": 100, "publish_burst": 500, "waiting_events": 1000, "stored_bytes": 1_000_000,
+        "subscriptions": 10,
+    });
+    let path = "/namespaces/default";
+    recorder.app.patch(path, &json!({"settings": {"limits": limits}})).await.expect(200);
+    limit_refresher::run_once(recorder.app.engine()).await.expect("a round");
+    recorder.get("get_usage", "/usage").await;
+    recorder.app.patch(path, &json!({"settings": {"limits": {"publishes_per_second": 1}}})).await.expect(200);
+    recorder.app.publish_tagged("thumbnails").await;
+    let one_more = json!({"title": "Thumbnails for photo 7043", "tags": "thumbnails"});
+    recorder.record("limit_exceeded", "POST", "/events", Some(one_more), 429).await;
+    recorder.app.patch(path, &json!({"settings": {"limits": {}}})).await.expect(200);
+}
+
+async fn administer(recorder: &mut Recorder) {
+    recorder.post("create_namespace", "/namespaces", "basic", json!({}), 201).await;
+    let basic = recorder.request("create_namespace", "basic", json!({}));
+    recorder.record("namespace_exists", "POST", "/namespaces", Some(basic), 409).await;
+    let one_more = recorder.request("create_namespace", "basic", json!({"name": "team-maps"}));
+    recorder.record("too_many_namespaces", "POST", "/namespaces", Some(one_more), 409).await;
+    recorder.get("list_namespaces", "/namespaces?limit=1").await;
+    recorder.get("get_namespace", "/namespaces/team-photos").await;
+    let strict = recorder.request("update_namespace", "strict", json!({}));
+    recorder.record("update_namespace", "PATCH", "/namespaces/team-photos", Some(strict), 200).await;
+}
+
+async fn declare(recorder: &mut Recorder) {
+    let path = "/event-types/order.paid";
+    let declaration = recorder.request("put_event_type", "order_paid", json!({}));
+    recorder.record("put_event_type", "PUT", path, Some(declaration.clone()), 201).await;
+    recorder.app.publish(json!({"event_type": "order.paid", "payload": {"order": 18}})).await;
+    let stricter = json!({"schema": {"type": "object", "required": ["order", "customer"]}});
+    recorder.record("schema_rejects_recent_events", "PUT", path, Some(stricter.clone()), 409).await;
+    let forced = format!("{path}?force=true");
+    recorder.record("put_event_type_again", "PUT", &forced, Some(stricter), 200).await;
+    recorder.get("get_event_type", &format!("{path}?version=1")).await;
+    recorder.record("event_type_version_not_found", "GET", &format!("{path}?version=9"), None, 404).await;
+    recorder.record("event_type_not_found", "GET", "/event-types/order.lost", None, 404).await;
+    recorder.record("too_many_event_types", "PUT", "/event-types/order.lost", Some(json!({})), 409).await;
+    recorder.get("list_event_types", "/event-types?limit=2").await;
+}
+
+/// The same event, and the same webhook, twice.
+async fn repeat(recorder: &mut Recorder) {
+    let event = json!({"title": "Invoice 5512", "tags": "invoices", "idempotency_key": "order-5512"});
+    recorder.app.publish(event.clone()).await;
+    recorder.record("publish_event_again", "POST", "/events", Some(event.clone()), 200).await;
+    let other = json!({"title": "Invoice 5513", "tags": "invoices", "idempotency_key": "order-5512"});
+    recorder.record("idempotency_key_reused", "POST", "/events", Some(other), 422).await;
+    let webhook = recorder.post("accept_webhook", "/webhooks", "basic", json!({}), 202).await;
+    let again = recorder.request("accept_webhook", "basic", json!({}));
+    recorder.record("accept_webhook_again", "POST", "/webhooks", Some(again), 200).await;
+    recorder.get("find_webhook", "/webhooks?idempotency_key=pay-7041").await;
+    recorder.get("get_webhook", &format!("/webhooks/{}", webhook["id"])).await;
+    recorder.record("webhook_not_found", "GET", "/webhooks?idempotency_key=pay-7042", None, 404).await;
 }
 
 async fn refuse(recorder: &mut Recorder) {
@@ -293,9 +382,11 @@ async fn refuse(recorder: &mut Recorder) {
         ("route_not_found", "/problems/no_such_code"),
         ("event_not_found", "/events/4711"),
         ("subscription_not_found", "/subscriptions/4711"),
+        ("source_not_found", "/sources/4711"),
         ("delivery_not_found", "/deliveries/4711"),
         ("dead_letter_not_found", "/dead-letters/4711"),
         ("operation_not_found", "/operations/4711"),
+        ("namespace_not_found", "/namespaces/nobody"),
     ] {
         recorder.record(name, "GET", path, None, 404).await;
     }
@@ -319,6 +410,32 @@ async fn refuse(recorder: &mut Recorder) {
     recorder.keep("too_many_operations", refused);
 }
 
+async fn keys(recorder: &mut Recorder) {
+    let admin = recorder.app.make_key(json!({"name": "ops", "scopes": ["admin"]})).await;
+    recorder.record("unauthenticated", "GET", "/keys", None, 401).await;
+    recorder.app.client = recorder.app.holding(&admin).client;
+    let made = recorder.post("create_key", "/keys", "workers", json!({}), 201).await;
+    let again = recorder.request("create_key", "workers", json!({}));
+    recorder.record("key_name_taken", "POST", "/keys", Some(again), 409).await;
+    let worker = recorder.app.holding(&MadeKey::of(&made));
+    recorder.app.advance(60);
+    let event = recorder.request("publish_event", "basic", json!({}));
+    recorder.keep("scope_missing", worker.post("/events", &event).await.expect(403));
+    let foreign = worker.get(&format!("/events/subscribe?tags=billing&worker_id={WORKER}")).await;
+    recorder.keep("tag_not_allowed", foreign.expect(403));
+    let path = format!("/keys/{}", made["id"]);
+    let overlap = json!({"overlap_seconds": 1});
+    recorder.post("rotate_key", &format!("{path}/rotate"), "overlapping", overlap, 200).await;
+    recorder.app.advance(1);
+    recorder.keep("key_expired", worker.get("/events/subscribe").await.expect(401));
+    recorder.get("list_keys", "/keys?limit=2").await;
+    recorder.act("revoke_key", &format!("{path}/revoke")).await;
+    recorder.keep("key_revoked", worker.get("/events/subscribe").await.expect(401));
+    recorder.record("key_not_in_use", "POST", &format!("{path}/rotate"), Some(json!({})), 409).await;
+    recorder.record("last_admin_key", "POST", &format!("/keys/{}/revoke", admin.id), None, 409).await;
+    recorder.record("key_not_found", "POST", "/keys/4711/revoke", None, 404).await;
+}
+
 /// Writes the examples into the document.
 fn write(examples: &BTreeMap<String, Recorded>, start: DateTime<Utc>, receiver: &Receiver) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.yaml");
@@ -340,6 +457,11 @@ fn tidy(value: &Value, start: DateTime<Utc>, receiver: &Receiver) -> Value {
             let members = members.iter().map(|(name, value)| (name.clone(), tidy(value, start, receiver)));
             members.collect::<Map<_, _>>().into()
         }
+        // Not a key of anybody, but one with a right checksum.
+        Value::String(text) if text.starts_with("wb_") => {
+            "wb_0123456789ABCDEFGHIJKLMNOPQRST4PMbyp"[..text.len()].into()
+        }
+        Value::String(text) if text.starts_with("/in/") => "/in/hOZ8Lrvi3UPqPaWQ1xdGTq4mYk0Bn5sC".into(),
         Value::String(text) if text.starts_with("whsec_") => "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".into(),
         Value::String(text) => {
             let beginning = DateTime::parse_from_rfc3339(BEGINNING).expect("a time").to_utc();

@@ -7,7 +7,16 @@ use serde_json::Value;
 use super::document::{Document, Operation, escape};
 
 /// Schemas of settings that requests set and responses show. They are open, as all of a response is.
-const IN_BOTH: [&str; 5] = ["FixedBackoff", "ExponentialBackoff", "ScheduleBackoff", "Filter", "Transform"];
+const IN_BOTH: [&str; 8] = [
+    "FixedBackoff",
+    "ExponentialBackoff",
+    "ScheduleBackoff",
+    "Filter",
+    "Transform",
+    "EventTypeFrom",
+    "IdempotencyKeyFrom",
+    "WebhookResponse",
+];
 
 /// Keywords that generators turn into empty models or unions, and what they say is better said in prose.
 const FOR_VALIDATORS_ONLY: [&str; 8] =

@@ -133,7 +133,8 @@ impl Coverage {
         let documented = self.document.keys("/paths");
         let matches = |pattern: &&String| {
             let (ours, theirs): (Vec<_>, Vec<_>) = (path.split('/').collect(), pattern.split('/').collect());
-            let fits = |(our, their): (&&str, &&str)| our == their || ["{id}", "{code}"].contains(their);
+            let fits =
+                |(our, their): (&&str, &&str)| our == their || ["{id}", "{name}", "{code}", "{token}"].contains(their);
             ours.len() == theirs.len() && ours.iter().zip(&theirs).all(fits)
         };
         documented.iter().find(|known| *known == path).or_else(|| documented.iter().find(matches)).cloned()

@@ -49,9 +49,13 @@ async fn costs(fan_out: usize) -> (f64, f64) {
     let app = app_that_sends_nothing().await;
     let scope = Scope::new(NamespaceId::DEFAULT, None);
     let pushes = failing_event(&app, fan_out).await;
-    let letter = |id: &i64| NewDeadLetter { delivery_id: DeliveryId(*id), reason: "exhausted", actor: None };
+    let letter = |id: &i64| NewDeadLetter {
+        delivery: NamespaceId::DEFAULT.delivery(DeliveryId(*id)),
+        reason: "exhausted",
+        actor: None,
+    };
     let letters: Vec<NewDeadLetter> = pushes.iter().map(letter).collect();
-    let give_up = async |conn: &mut diesel_async::AsyncPgConnection| insert_dead_letters(conn, &scope, &letters).await;
+    let give_up = async |conn: &mut diesel_async::AsyncPgConnection| insert_dead_letters(conn, None, &letters).await;
     // The first use of a table on a connection also reads its catalog entries.
     app.buffers_of(give_up).await;
     let ((), buffers) = app.buffers_of(give_up).await;

@@ -9,11 +9,13 @@ use diesel_async::SimpleAsyncConnection;
 use waybill::background::{lease_reaper, promoter};
 use waybill::domain::delivery::Report;
 use waybill::domain::event::{NewEvent, RunAt};
+use waybill::domain::ids::NamespaceId;
 use waybill::domain::lease::Caller;
 use waybill::domain::tags::Tags;
 use waybill::engine::claim::ClaimRequest;
 use waybill::engine::settle::{SettleCall, Settlement};
 use waybill::engine::waiting::due_times::DueKind;
+use waybill::store::tables::ready::QueueKey;
 
 use super::{Lab, buffers, claim_from};
 use crate::support::{App, database};
@@ -38,7 +40,7 @@ fn delayed(app: &App) -> Vec<NewEvent> {
 /// A batch of events becomes due, is claimed and completed, and its leases are checked.
 async fn pass_through(app: &App) {
     let engine = app.engine();
-    engine.publish_events(delayed(app).into()).await.expect("stored");
+    engine.publish_events(NamespaceId::DEFAULT, delayed(app).into()).await.expect("stored");
     app.advance(1);
     assert_eq!(promoter::run_once(engine).await.expect("a round"), BATCH);
     // Claimed in several calls, each of which leaves its row in the lease watch.
@@ -50,21 +52,23 @@ async fn pass_through(app: &App) {
             wait: Duration::ZERO,
             lease_seconds: 5.0,
             idempotency_key: None,
+            tag_patterns: None,
         };
-        let mut claimed = engine.claim_deliveries(request).await.expect("work");
+        let mut claimed = engine.claim_deliveries(NamespaceId::DEFAULT, request).await.expect("work");
         let calls: Vec<SettleCall> = claimed
             .events()
             .iter()
             .map(|row| SettleCall {
-                delivery_id: row.event.id.own_delivery(),
+                delivery: NamespaceId::DEFAULT.delivery(row.event.id.own_delivery()),
                 caller: Caller { worker_id: "host:1".into(), lease_id: Some(row.work.lease_id) },
                 settlement: Settlement::Complete(Report::default()),
                 push_ended_at: None,
+                tag_patterns: None,
             })
             .collect();
         assert_eq!(calls.len(), BATCH / 10);
         claimed.delivered();
-        let settled = engine.settle_deliveries(calls).await.expect("settled");
+        let settled = engine.settle_deliveries(NamespaceId::DEFAULT, calls).await.expect("settled");
         assert!(settled.iter().all(Result::is_ok));
     }
     app.advance(6);
@@ -75,7 +79,7 @@ async fn pass_through(app: &App) {
 /// claim of one event, the scan for due work and the scan for expired leases.
 async fn costs_of_scans(app: &App, lab: &mut Lab) -> [u64; 3] {
     let engine = app.engine();
-    let mark = engine.low_water_marks().of(&["t:a".to_owned()])[0];
+    let mark = engine.low_water_marks().of(&[QueueKey::of_tag(NamespaceId::DEFAULT, "a")])[0];
     let from = |moment| engine.due_times().scan(moment).from().map_or("NULL".to_owned(), quoted);
     let now = quoted(app.now());
     let scans = [

@@ -25,6 +25,8 @@ const MOST: i64 = 200;
 /// Almost all events of the first namespace are completed, at one every 1.7 seconds. The third has a backlog
 /// of 200,000 events of which none is completed, and a log of 50,000 completed events that were removed.
 ///
+/// The log of the fifth namespace, a small one, lies among that of the first: see `tenants.rs`.
+///
 /// - `first`, `last` and `few` are a tag, a second tag, a type, a correlation id and an ordering key: of
 ///   the first 15 events, of the last 15, and of 3 in between. All else is `many`.
 /// - In the log, these words are workers, and each has an action that no other worker has. The workers
@@ -45,13 +47,14 @@ const HISTORY: &str = "
         SELECT id, id, 'COMPLETED', 0, 3, id, 'host:' || id % 20 FROM history ORDER BY id;
     INSERT INTO waybill.event_log (namespace_id, event_id, lease_id, attempt, action, worker_id)
         SELECT 3, n, n, 1, 'COMPLETED', 'host:1' FROM generate_series(1900001, 1950000) n;
-    INSERT INTO waybill.event_log (created_at, event_id, delivery_id, lease_id, attempt, action, worker_id)
-        SELECT h.created_at + a.later, h.id, CASE a.word WHEN 'push' THEN 4000000 + h.id END, h.id, 1, a.action::waybill.action,
-               CASE WHEN h.word <> 'many' THEN h.word || ':1' WHEN h.id > 700000 AND h.id % 50 = 0 THEN 'late:1'
+    INSERT INTO waybill.event_log (namespace_id, created_at, event_id, delivery_id, lease_id, attempt, action, worker_id)
+        SELECT t.id, h.created_at + a.later, h.id, CASE a.word WHEN 'push' THEN 4000000 + h.id END, h.id, 1, a.action::waybill.action,
+               CASE WHEN t.id = 5 THEN 'small:1' WHEN h.word <> 'many' THEN h.word || ':1' WHEN h.id > 700000 AND h.id % 50 = 0 THEN 'late:1'
                     WHEN h.id < 300000 AND h.id % 50 = 0 THEN 'early:1' ELSE 'host:' || h.id % 20 END
         FROM history h, (VALUES ('1 s'::interval, 'PICKED', NULL), ('2 s', 'STARTED', 'few'), ('2 s', 'RELEASED', 'first'),
-                                ('2 s', 'RESET', 'last'), ('3 s', 'FAILED', 'push'), ('3 s', 'COMPLETED', NULL)) a(later, action, word)
-        WHERE a.word IS NULL OR a.word = h.word OR (a.word = 'push' AND h.id % 50000 = 0)
+                                ('2 s', 'RESET', 'last'), ('3 s', 'FAILED', 'push'), ('3 s', 'COMPLETED', NULL)) a(later, action, word), (VALUES (1), (5)) t(id)
+        WHERE (t.id = 1 AND (a.word IS NULL OR a.word = h.word OR (a.word = 'push' AND h.id % 50000 = 0)))
+           OR (t.id = 5 AND a.word IS NULL AND h.id % 50000 = 25000)
         ORDER BY h.id, a.later;
     INSERT INTO waybill.events (namespace_id, id, title, tags)
         SELECT 3, n, 'a job', 'many' FROM generate_series(2000001, 2200000) n;
@@ -65,7 +68,7 @@ const HISTORY: &str = "
 static URL: OnceCell<String> = OnceCell::const_new();
 
 /// Returns a server on the shared database. Nothing happens there on its own.
-async fn app() -> App {
+pub(super) async fn app() -> App {
     let url = URL.get_or_init(|| async {
         let url = database::migrated().await;
         for table in ["events", "deliveries", "ready", "lease_watch", "event_tags"] {
@@ -83,7 +86,7 @@ async fn app() -> App {
     App::start_with(Options { url: Some(url.await.clone()), flags, fixed_clock: true }).await
 }
 
-fn page(descending: bool) -> Page {
+pub(super) fn page(descending: bool) -> Page {
     Page { descending, after: None, limit: 20, scan: 10_000 }
 }
 

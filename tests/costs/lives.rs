@@ -1,10 +1,13 @@
 //! How much WAL an event writes from publish to completion, and how its row changes.
 
-use super::{Lab, claim, complete, publish, wal_bytes};
+use super::{Lab, claim, complete, hand_over, publish, wal_bytes};
 use crate::support::database;
 
 /// Bytes of WAL per event, in batches of a third of 64 connections, without the commits.
 const MOST_WAL_BYTES: u64 = 1_750;
+
+/// The same for events that are handed over to waiting workers.
+const MOST_WAL_BYTES_HANDED_OVER: u64 = 1_250;
 
 /// The number of events in one batch.
 const BATCH: usize = 21;
@@ -38,6 +41,32 @@ async fn an_event_writes_a_bounded_number_of_wal_bytes() {
     );
     assert!(each.iter().all(|bytes| *bytes > 100), "every step writes WAL: {each:?}");
     assert!(each.iter().sum::<u64>() <= MOST_WAL_BYTES, "{each:?} bytes");
+}
+
+/// No entry of `ready` is inserted and deleted, and the delivery is updated once less.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_is_handed_over_writes_less_wal() {
+    let url = database::migrated().await;
+    database::execute(&url, "SELECT waybill.create_event_log_partition(now()::date)").await;
+    let mut lab = Lab::open(&url).await;
+    // First pages and first uses cost more.
+    for _ in 0..3 {
+        lab.execute(&hand_over(BATCH, "mail")).await;
+        let held = held(&mut lab).await;
+        lab.execute(&complete(&held)).await;
+    }
+    let mut bytes = [0, 0];
+    const ROUNDS: usize = 20;
+    for _ in 0..ROUNDS {
+        bytes[0] += wal_bytes(&lab.explain(&hand_over(BATCH, "mail")).await);
+        let held = held(&mut lab).await;
+        assert_eq!(held.len(), BATCH);
+        bytes[1] += wal_bytes(&lab.explain(&complete(&held)).await);
+    }
+    let each = bytes.map(|bytes| bytes / (ROUNDS * BATCH) as u64);
+    println!("WAL per event that is handed over: {} (publish {}, complete {})", each[0] + each[1], each[0], each[1]);
+    assert!(each.iter().all(|bytes| *bytes > 100), "every step writes WAL: {each:?}");
+    assert!(each.iter().sum::<u64>() <= MOST_WAL_BYTES_HANDED_OVER, "{each:?} bytes");
 }
 
 /// Returns the held deliveries.

@@ -3,14 +3,19 @@
 //!
 //! The statements are the server's own, prepared on a connection set up like the server's.
 
+mod audit;
 mod claims;
 mod dead_letters;
+mod event_types;
 mod held_snapshot;
+mod keys;
+mod limits;
 mod lists;
 mod lives;
 mod plans;
 mod pushes;
 mod statements;
+mod tenants;
 
 use diesel::sql_types::{BigInt, Json, Nullable};
 use diesel::{QueryableByName, sql_query};
@@ -137,15 +142,47 @@ fn fan_out(count: usize, tags: &str) -> String {
     let pushes = |value: &str| array(value, count * 2);
     let events = events(count, tags);
     let (two, one) = (array("2", count), pushes("1"));
-    format!("EXECUTE fan_out({events}, '{{1,2}}', '{{1,1}}', {two}, {one}, {one}, {}, NULL)", pushes("4"))
+    format!(
+        "EXECUTE fan_out({events}, '{{1,1}}', '{{1,2}}', '{{1,1}}', {two}, {one}, {one}, {}, NULL, NULL, NULL, {}, NULL, NULL, NULL, NULL)",
+        pushes("4"),
+        array("1", count)
+    )
+}
+
+/// Publishes events that workers wait for.
+fn hand_over(count: usize, tags: &str) -> String {
+    format!(
+        "EXECUTE fan_out({}, '{{}}', '{{}}', '{{}}', {}, '{{}}', '{{}}', '{{}}', NULL, {}, {}, {}, NULL, NULL, NULL, NULL)",
+        events(count, tags),
+        array("0", count),
+        array("host:1", count),
+        array("300", count),
+        array("1", count)
+    )
+}
+
+/// Publishes events with idempotency keys.
+fn keyed(count: usize, tags: &str) -> String {
+    let keys: Vec<String> = (0..count).map(|n| format!("key-{n}")).collect();
+    format!(
+        "EXECUTE fan_out({}, '{{}}', '{{}}', '{{}}', {}, '{{}}', '{{}}', '{{}}', NULL, NULL, NULL, {}, {}, '{{{}}}', {}, {})",
+        events(count, tags),
+        array("0", count),
+        array("1", count),
+        array("0", count),
+        keys.join(","),
+        array("abc", count),
+        array("86400", count)
+    )
 }
 
 fn events(count: usize, tags: &str) -> String {
     let nulls = array("NULL", count);
     let payloads = array(&format!("\"{}\"", PAYLOAD.replace('"', "\\\"")), count);
     format!(
-        "1, NULL, {}, {nulls}, {nulls}, {}, {nulls}, {payloads}, {}, {}, {nulls}, {nulls}, {nulls}, \
-         {nulls}, {nulls}, {nulls}, {nulls}, NULL, 0",
+        "NULL, '{{1}}', '{{0}}', {}, {}, {nulls}, {nulls}, {}, {nulls}, {payloads}, {}, {}, {nulls}, {nulls}, {nulls}, \
+         {nulls}, {nulls}, {nulls}, {nulls}, NULL, NULL, NULL",
+        array("1", count),
         array("a job", count),
         array(&format!("\"{tags}\""), count),
         array("0", count),
@@ -160,8 +197,8 @@ fn claim(count: usize, tag: &str) -> String {
 /// A claim that starts at a low-water mark, at a given time.
 fn claim_from(count: usize, tag: &str, QueuePosition { rank, seq }: QueuePosition, now: &str) -> String {
     format!(
-        "EXECUTE claim(1, '{{t:{tag}}}', {count}, '{{{}}}', {}, {}, {now}, '{{{rank}}}', '{{{seq}}}', NULL, NULL, NULL, \
-         16777216, 4096)",
+        "EXECUTE claim({now}, '{{{count}}}', '{{0}}', '{{1}}', '{{1}}', '{{t:{tag}}}', '{{{rank}}}', '{{{seq}}}', '{{{}}}', \
+         NULL, NULL, NULL, {}, {}, 16777216, 4096)",
         count + 3,
         array("host:1", count),
         array("300", count)
@@ -169,13 +206,20 @@ fn claim_from(count: usize, tag: &str, QueuePosition { rank, seq }: QueuePositio
 }
 
 fn complete(claimed: &[Claimed]) -> String {
+    complete_with(claimed, None)
+}
+
+/// A completion by workers whose keys are limited to tags.
+fn complete_with(claimed: &[Claimed], tag_patterns: Option<&str>) -> String {
     let of_claimed = |row: &Claimed| Some((row.claimed_id?.to_string(), row.lease_id?.to_string()));
     let (ids, leases): (Vec<String>, Vec<String>) = claimed.iter().filter_map(of_claimed).unzip();
     format!(
-        "EXECUTE complete(1, NULL, '{{{}}}', '{{{}}}', {}, {}, {}, {}, NULL, NULL)",
+        "EXECUTE complete(NULL, {}, '{{{}}}', '{{{}}}', {}, {}, {}, {}, {}, NULL, NULL)",
+        array("1", ids.len()),
         ids.join(","),
         leases.join(","),
         array("host:1", ids.len()),
+        tag_patterns.map_or_else(|| "NULL".into(), |patterns| array(patterns, ids.len())),
         array("200", ids.len()),
         array("12", ids.len()),
         array("NULL", ids.len())

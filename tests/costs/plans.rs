@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Claimed, Lab, array, claim, complete, fan_out, publish};
+use super::{Claimed, Lab, array, claim, complete, fan_out, hand_over, keyed, publish};
 use crate::support::database;
 
 /// Returns all hot statements, as calls for two rows each.
@@ -18,23 +18,25 @@ fn calls() -> Vec<(&'static str, String)> {
     vec![
         ("publish", publish(2, "mail,sms")),
         ("fan_out", fan_out(2, "mail,sms")),
+        ("hand_over", hand_over(2, "mail,sms")),
+        ("keyed", keyed(2, "mail,sms")),
         ("claim", claim(2, "mail")),
         ("complete", complete(&two)),
-        ("load", "EXECUTE load(1, '{1,2}', NULL)".to_owned()),
+        ("load", "EXECUTE load('{1,1}', '{1,2}', NULL)".to_owned()),
         (
             "save",
             format!(
-                "EXECUTE save(1, NULL, '{{1,2}}', {}, {zeros}, {zeros}, {nulls}, {nulls}, {no}, {no}, {nulls}, {nulls}, \
-                 {no}, {no}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls}, {zeros}, {nulls})",
+                "EXECUTE save(NULL, '{{1,1}}', '{{1,2}}', {}, {zeros}, {zeros}, {nulls}, {nulls}, {no}, {no}, {nulls}, {nulls}, \
+                 {no}, {no}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls}, {nulls}, {zeros}, {nulls}, NULL)",
                 array("COMPLETED", 2),
                 zeros = array("0", 2)
             ),
         ),
-        ("give_up", format!("EXECUTE give_up(1, NULL, '{{1,2}}', {}, {nulls})", array("expired", 2))),
-        ("roll_up", "EXECUTE roll_up(1, NULL, '{1,2}', '{-1,-1}', '{1,1}')".to_owned()),
+        ("give_up", format!("EXECUTE give_up(NULL, '{{1,1}}', '{{1,2}}', {}, {nulls})", array("expired", 2))),
+        ("roll_up", "EXECUTE roll_up(NULL, '{1,1}', '{1,2}', '{-1,-1}', '{1,1}')".to_owned()),
         ("due", "EXECUTE due(NULL, 500, NULL)".to_owned()),
         ("expired", "EXECUTE expired(NULL, 500, NULL)".to_owned()),
-        ("lost", "EXECUTE lost(1, NULL, '{1,2}', 5)".to_owned()),
+        ("lost", "EXECUTE lost(NULL, '{1,1}', '{1,2}', 5)".to_owned()),
         ("busy_keys", "EXECUTE busy_keys(NULL, NULL, NULL, NULL, 0.5, 500, true)".to_owned()),
         ("watched", "EXECUTE watched(NULL, 100, NULL, 500, 0, false)".to_owned()),
     ]

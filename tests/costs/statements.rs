@@ -11,11 +11,11 @@ use waybill::store::connection::migrate::migrate;
 use crate::support::{App, ClusterDir, HeldTable, Options, database, until};
 
 /// The number of concurrent callers.
-const CALLERS: usize = 64;
+pub(super) const CALLERS: usize = 64;
 
 /// Statements of one verb for all callers: one for each call that left ahead, and one for the
 /// others.
-const MOST_STATEMENTS: i64 = 3;
+pub(super) const MOST_STATEMENTS: i64 = 3;
 
 /// Starts a PostgreSQL that counts statements.
 pub(super) fn counting_cluster(data_dir: &Path) -> Cluster {
@@ -31,7 +31,7 @@ pub(super) async fn runs(app: &App, words: &str) -> i64 {
 
 /// Makes a call for each caller while `table` is locked. The first calls fill the batcher with one
 /// batch each; the others are all queued before any statement runs.
-async fn at_once<F: Future<Output = Value>>(
+pub(super) async fn at_once<F: Future<Output = Value>>(
     app: &App,
     table: &str,
     width: usize,

@@ -58,9 +58,10 @@ async fn a_page_of_another_origin_cannot_claim() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
     for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")] {
-        let url = format!("{}/events/subscribe?tags=a&worker_id=evil:1", app.base);
-        let request = app.client.get(url).header(name, value);
-        Reply::of(request.send().await.expect("a response")).await.problem(403, "origin_not_allowed");
+        for path in ["/events/subscribe", "/events/%73ubscribe", "/%65vents/subscrib%65"] {
+            let request = app.client.get(format!("{}{path}?tags=a&worker_id=evil:1", app.base)).header(name, value);
+            Reply::of(request.send().await.expect("a response")).await.problem(403, "origin_not_allowed");
+        }
     }
     assert_eq!(app.status(id).await, "PENDING");
 }

@@ -1,6 +1,9 @@
 //! Connections: pipelined requests, and bytes that are not HTTP.
 
+use std::net::{IpAddr, UdpSocket};
+
 use nix::sys::signal::Signal;
+use tokio::io::AsyncReadExt;
 
 use super::RawConnection;
 use crate::support::process::{Process, send, waybill};
@@ -173,4 +176,46 @@ async fn bytes_that_are_not_http_are_logged_with_their_sender_and_not_as_an_erro
     send(server.pid(), Signal::SIGTERM);
     server.exit().await;
     assert!(!server.stderr().contains("ERROR"), "{}", server.stderr());
+}
+
+/// Returns an address of this machine that is not loopback. Nothing is sent to find it.
+fn own_address() -> IpAddr {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    socket.connect("192.0.2.1:9").expect("this test needs a network interface beside loopback");
+    socket.local_addr().expect("an address").ip()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_beyond_the_limit_of_an_address_are_closed_at_once() {
+    let mut command = waybill(&["serve", "--bind", "0.0.0.0:0", "--open", "--max-connections-per-address", "3"]);
+    command.env("DATABASE_URL", database::empty().await);
+    let server = Process::start(command);
+    let port = server.app.base.rsplit(':').next().expect("a port").to_owned();
+    let at = |ip: IpAddr| App { base: format!("http://{ip}:{port}"), ..server.app.as_stranger() };
+    let (here, loopback) = (at(own_address()), at(IpAddr::from([127, 0, 0, 1])));
+    let get = request("GET", "/health", "");
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let mut raw = RawConnection::to(&here).await;
+        raw.send(&get).await;
+        assert_eq!(raw.response_to("GET").await.status, 200);
+        open.push(raw);
+    }
+    RawConnection::to(&here).await.expect_end().await;
+    until("it is logged", async || server.stderr().contains("an address has too many open connections")).await;
+    // Others are not affected, and loopback has no limit.
+    for _ in 0..5 {
+        let mut raw = RawConnection::to(&loopback).await;
+        raw.send(&get).await;
+        assert_eq!(raw.response_to("GET").await.status, 200);
+        open.push(raw);
+    }
+    // A connection that ends makes room for another one.
+    drop(open.remove(0));
+    until("there is room", async || {
+        let mut raw = RawConnection::to(&here).await;
+        let sent = tokio::io::AsyncWriteExt::write_all(&mut raw.stream, get.as_bytes()).await;
+        sent.is_ok() && matches!(raw.stream.read(&mut [0; 1]).await, Ok(1))
+    })
+    .await;
 }

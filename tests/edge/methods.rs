@@ -83,7 +83,10 @@ async fn options_of_the_server_lists_all_methods() {
     let mut raw = RawConnection::to(&app).await;
     raw.send("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let response = raw.response_to("OPTIONS").await;
-    assert_eq!((response.status, response.header("allow")), (204, Some("GET, HEAD, POST, PATCH, DELETE, OPTIONS")));
+    assert_eq!(
+        (response.status, response.header("allow")),
+        (204, Some("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"))
+    );
     raw.send("GET * HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert_eq!(raw.response_to("GET").await.status, 404);
 }

@@ -4,6 +4,8 @@
 mod browsers;
 mod connections;
 mod methods;
+mod pages;
+mod proxies;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -2,6 +2,7 @@
 
 mod commands;
 mod crashes;
+mod keys;
 mod refusals;
 mod removed;
 mod starting;

@@ -1,4 +1,4 @@
-//! The README's walk-throughs, pasted into a shell as they are printed.
+//! The walk-throughs of the README and of sources, pasted into a shell as they are printed.
 
 use std::process::{Command, Stdio};
 
@@ -7,9 +7,15 @@ use crate::support::process::{Process, waybill};
 
 const README: &str = include_str!("../../README.md");
 
+const SOURCES: &str = include_str!("../../docs/sources.md");
+
 /// Returns the blocks of shell commands in a section.
 fn blocks_of(heading: &str) -> Vec<&'static str> {
-    let (_, section) = README.split_once(&format!("\n## {heading}\n")).expect(heading);
+    blocks_in(README, heading)
+}
+
+fn blocks_in(document: &'static str, heading: &str) -> Vec<&'static str> {
+    let (_, section) = document.split_once(&format!("\n## {heading}\n")).expect(heading);
     let section = section.split("\n## ").next().unwrap_or_default();
     let blocks: Vec<&str> =
         section.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
@@ -53,6 +59,19 @@ async fn the_walk_through_of_an_event_can_be_pasted_repeatedly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_walk_through_of_sending_twice_and_of_a_webhook_can_be_pasted() {
+    let url = database::empty().await;
+    let server = serve(&url, &[]);
+    let life = blocks_of("An event's life, with `curl`");
+    let define_field = life.first().expect("blocks");
+    let printed = paste(&server, &[&[*define_field], blocks_of("Send twice, count once").as_slice()].concat());
+    let statuses: Vec<&str> = printed.lines().filter(|line| line.len() == 3).collect();
+    assert_eq!(statuses, ["201", "200", "202"], "{printed}");
+    assert!(printed.contains(r#""event_type":"push""#), "{printed}");
+    assert_eq!(database::count(&url, "SELECT count(*) FROM waybill.events").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_walk_through_of_a_push_can_be_pasted() {
     let blocks = blocks_of("An event pushed");
     let (start, paste_these) = blocks.split_first().expect("blocks");
@@ -62,4 +81,29 @@ async fn the_walk_through_of_a_push_can_be_pasted() {
     let last = printed.lines().last().expect("what the receiver printed");
     assert!(last.contains("verified evt_"), "{printed}");
     assert!(last.ends_with(r#"{"order": 17, "amount": 99.90}"#), "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_three_commands_about_keys_can_be_pasted() {
+    let server = serve(&database::empty().await, &[]);
+    server.app.publish_tagged("images").await;
+    let script = blocks_of("Keys in three commands")
+        .concat()
+        .replace("localhost:8080", server.app.base.trim_start_matches("http://"))
+        .replace("target/release/waybill", env!("CARGO_BIN_EXE_waybill"));
+    let mut command = Command::new("sh");
+    command.args(["-eu", "-c", &script]).env("WAYBILL_URL", &server.app.base).env_remove("WAYBILL_KEY");
+    let output = command.stdin(Stdio::null()).output().expect("a shell");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    assert!(out.contains("\"status\":\"PROCESSING\""), "{out}\n{err}");
+    server.app.get("/events").await.problem(401, "unauthenticated");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_webhook_that_is_signed_as_github_does_can_be_pasted() {
+    let server = serve(&database::empty().await, &[]);
+    let printed = paste(&server, &blocks_in(SOURCES, "A webhook from GitHub, by hand"));
+    assert!(printed.starts_with("HTTP/1.1 202 Accepted"), "{printed}");
+    assert!(printed.contains("\"event_type\":\"push\"") && printed.contains("\"payload\":{\"ref\": "), "{printed}");
 }

@@ -1,13 +1,15 @@
 //! The whole database goes away, and comes back.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::Fragile;
-use crate::support::{App, Reply, until, within_patience};
+use crate::support::{App, Reply, http_client, until, within_patience};
 
 /// The documented time within which every caller gets a response.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -158,4 +160,82 @@ async fn a_long_poll_that_ends_while_the_database_is_stopped_is_a_204() {
     until("the worker waits", async || fragile.app.engine().hub().asleep() == 1).await;
     fragile.stop_database();
     within_patience(waiter).await.expect("no panic").expect(204);
+}
+
+/// The number of publishers that go on publishing while the database is away.
+const PUBLISHERS: usize = 16;
+
+/// Publishes without a pause until `stop`. Returns the ids of all events that were acknowledged, and the statuses of all
+/// other responses.
+async fn publish_until(app: &App, stop: &CancellationToken) -> (Vec<i64>, Vec<u16>) {
+    let (mut stored, mut refused) = (Vec::new(), Vec::new());
+    while !stop.is_cancelled() {
+        let reply = app.post("/events", &json!({"title": "t", "tags": "load"})).await;
+        match reply.status {
+            201 => stored.push(reply.json()["id"].as_i64().expect("an id")),
+            status => refused.push(status),
+        }
+    }
+    (stored, refused)
+}
+
+/// Stops the database for a time while publishers publish. Returns what they got.
+async fn publish_through_an_outage(fragile: &mut Fragile, away: Duration) -> (Vec<i64>, Vec<u16>) {
+    let stop = CancellationToken::new();
+    let app = Arc::new(App {
+        server: None,
+        url: fragile.app.url.clone(),
+        base: fragile.app.base.clone(),
+        client: http_client(),
+    });
+    let publishers: Vec<_> = (0..PUBLISHERS)
+        .map(|_| {
+            let (app, stop) = (app.clone(), stop.clone());
+            tokio::spawn(async move { publish_until(&app, &stop).await })
+        })
+        .collect();
+    let loaded = "SELECT count(*) FROM waybill.events";
+    until("events arrive", async || fragile.app.count(loaded).await > 100).await;
+    fragile.stop_database();
+    // The outage itself has a length, which nothing else shows.
+    tokio::time::sleep(away).await;
+    fragile.start_database().await;
+    let before = fragile.app.count(loaded).await;
+    until("events arrive again", async || fragile.app.count(loaded).await > before + 100).await;
+    stop.cancel();
+    let (mut stored, mut refused) = (Vec::new(), Vec::new());
+    for publisher in publishers {
+        let (more, others) = publisher.await.expect("no panic");
+        stored.extend(more);
+        refused.extend(others);
+    }
+    (stored, refused)
+}
+
+async fn assert_all_are_stored(app: &App, acknowledged: &[i64]) {
+    let list = acknowledged.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+    let count = format!("SELECT count(*) FROM waybill.events WHERE id IN ({list})");
+    assert_eq!(app.count(&count).await, acknowledged.len() as i64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn publishers_do_not_notice_that_the_database_is_away_for_two_seconds() {
+    let mut fragile = Fragile::start().await;
+    fragile.app.publish_tagged("warm").await;
+    let (stored, refused) = publish_through_an_outage(&mut fragile, Duration::from_secs(2)).await;
+    // A statement that was running when the database stopped may or may not have been carried out.
+    let unknown = refused.len();
+    assert!(refused.iter().all(|status| matches!(status, 429 | 503)) && unknown <= PUBLISHERS, "{refused:?}");
+    assert_all_are_stored(&fragile.app, &stored).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_while_the_database_is_away_for_ten_seconds() {
+    let mut fragile = Fragile::start().await;
+    fragile.app.publish_tagged("warm").await;
+    let (stored, refused) = publish_through_an_outage(&mut fragile, Duration::from_secs(10)).await;
+    // A call with too little time left when the database is back gets 429.
+    assert!(refused.iter().all(|status| matches!(status, 429 | 503)), "{refused:?}");
+    assert!(!refused.is_empty(), "ten seconds are longer than anybody waits");
+    assert_all_are_stored(&fragile.app, &stored).await;
 }

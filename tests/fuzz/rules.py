@@ -44,18 +44,27 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
     restrict_settlements(schemas)
     describe_filters(schemas)
     restrict_statuses(raw_schema)
+    limit_nothing(schemas)
     leave_out_cursors(raw_schema)
     allow_null(schemas)
 
 
 def close_settings(schemas: dict[str, Any]) -> None:
     """Settings are open, because responses show them. In requests they are closed, as everything is."""
-    for name in ["FixedBackoff", "ExponentialBackoff", "ScheduleBackoff", "Transform"]:
+    of_sources = ["EventTypeFrom", "IdempotencyKeyFrom", "WebhookResponse"]
+    for name in ["FixedBackoff", "ExponentialBackoff", "ScheduleBackoff", "Transform", *of_sources]:
         schemas[name]["additionalProperties"] = False
     schemas["Transform"]["dependentRequired"] = {"content_type": ["template"]}
     shapes = ["envelope", "cloudevents", "template"]
     pairs = [[a, b] for a in shapes for b in shapes if a < b]
     schemas["Transform"]["not"] = {"anyOf": [{"required": pair} for pair in pairs]}
+
+
+def limit_nothing(schemas: dict[str, Any]) -> None:
+    """A namespace with limits refuses what must be accepted."""
+    del schemas["NewNamespaceSettings"]["properties"]["limits"]
+    for name in ["publishes_per_second", "publish_burst"]:
+        del schemas["NewKey"]["properties"][name]
 
 
 def restrict_events(schemas: dict[str, Any]) -> None:

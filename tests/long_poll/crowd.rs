@@ -20,7 +20,7 @@ const CROWD: usize = 10_000;
 const FEW: usize = 10;
 
 /// The documented memory per waiting worker.
-const KB_EACH: usize = 32;
+const KB_EACH: usize = 34;
 
 /// Files that a process must have open at once: a socket per worker, and some others.
 const FILES: u64 = 12_000;

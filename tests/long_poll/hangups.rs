@@ -8,17 +8,18 @@ use std::time::Duration;
 use actix_web::test::TestRequest;
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
+use waybill::domain::ids::NamespaceId;
 use waybill::domain::tags::Tags;
 use waybill::engine::claim::ClaimRequest;
 use waybill::http::claim_body;
 
-use super::{Waiter, flags, quiet, quiet_app, until_asleep};
+use super::{Waiter, flags, publish_with_key, quiet, quiet_app, until_asleep};
 use crate::support::{App, HeldTable, Options, until, within_patience};
 
 pub(super) const UNDONE: &str = "SELECT count(*) FROM waybill.event_log WHERE reason = 'client_gone'";
 
 /// A worker that hangs up when it is dropped.
-struct RawWorker(TcpStream);
+pub(super) struct RawWorker(TcpStream);
 
 impl RawWorker {
     fn send(app: &App, request: &str) -> Self {
@@ -37,7 +38,7 @@ impl RawWorker {
         Self::send(app, &format!("{head}content-length: {}\r\n\r\n{body}", body.len()))
     }
 
-    async fn waiting(app: &App, worker_id: &str) -> Self {
+    pub(super) async fn waiting(app: &App, worker_id: &str) -> Self {
         let before = app.engine().hub().len();
         let worker = Self::subscribe(app, &format!("tags=a&worker_id={worker_id}&wait_seconds=60"));
         until_asleep(app, before + 1).await;
@@ -45,7 +46,7 @@ impl RawWorker {
     }
 
     /// Closes the socket, and waits until the server has noticed.
-    async fn hang_up(self, app: &App) {
+    pub(super) async fn hang_up(self, app: &App) {
         let before = app.engine().hub().len();
         drop(self);
         until("the server notices", async || app.engine().hub().len() < before).await;
@@ -54,13 +55,14 @@ impl RawWorker {
 
 /// Asserts that the claim is undone, that another worker gets the event in its first attempt, and
 /// that the log shows what happened.
-async fn assert_handed_to_another(app: &App, id: i64) {
+pub(super) async fn assert_handed_to_another(app: &App, id: i64) {
     until("the claim is undone", async || app.count(UNDONE).await == 1).await;
     let event = app.claim("a", "w:9").await.expect("an event");
     assert_eq!((&event["id"], &event["attempt"]), (&json!(id), &json!(1)));
     assert_eq!(app.actions(id).await, ["PICKED", "RELEASED", "PICKED"]);
     let released = &app.event(id).await["logs"][1];
     assert_eq!((&released["reason"], &released["worker_id"]), (&json!("client_gone"), &json!("w:1")));
+    assert_eq!(released["actor"], "server:claim_undo");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,7 +90,7 @@ async fn the_claim_of_a_worker_that_hangs_up_while_it_is_made_is_undone_at_once(
     let app = quiet_app().await;
     let worker = RawWorker::waiting(&app, "w:1").await;
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
-    let id = app.publish_tagged("a").await;
+    let id = publish_with_key(&app, "k").await;
     held.until_blocked().await;
     worker.hang_up(&app).await;
     held.unlock().await;
@@ -140,7 +142,7 @@ async fn the_claim_of_a_worker_that_settled_and_hangs_up_while_it_is_made_is_und
     let worker = RawWorker::post(&app, "/events/settle", &body);
     until_asleep(&app, 1).await;
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
-    let id = app.publish_tagged("a").await;
+    let id = publish_with_key(&app, "k").await;
     held.until_blocked().await;
     worker.hang_up(&app).await;
     held.unlock().await;
@@ -190,7 +192,7 @@ async fn the_claim_of_a_worker_found_gone_when_its_response_is_ready_is_undone_a
     let worker = RawWorker::waiting(&app, "w:1").await;
     let request = long_request();
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
-    let id = app.publish_tagged("a").await;
+    let id = publish_with_key(&app, "k").await;
     held.until_blocked().await;
     let _busy = RawWorker::send(&app, &request);
     until_busy(&app).await;
@@ -230,8 +232,9 @@ async fn a_response_that_is_dropped_before_it_is_sent_undoes_the_claim() {
         wait: Duration::ZERO,
         lease_seconds: 300.0,
         idempotency_key: None,
+        tag_patterns: None,
     };
-    let claimed = app.engine().claim_deliveries(request).await.expect("a claim");
+    let claimed = app.engine().claim_deliveries(NamespaceId::DEFAULT, request).await.expect("a claim");
     let response = claim_body::respond(&TestRequest::default().to_http_request(), claimed, |_| Ok(b"{}".to_vec()))
         .expect("a response");
     drop(response);

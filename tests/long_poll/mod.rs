@@ -3,13 +3,14 @@
 
 mod closing;
 mod crowd;
+mod hand_over;
 mod hangups;
 mod servers;
 mod sharing;
 mod waiting;
 mod waking;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::support::{App, Options, Reply, until, within_patience};
@@ -38,6 +39,12 @@ async fn quiet_app_with_fixed_clock() -> App {
 async fn until_asleep(app: &App, workers: usize) {
     let hub = &app.engine().hub();
     until("the workers wait", async || hub.len() == workers && hub.asleep() == workers).await;
+}
+
+/// Publishes an event that wakes a waiting worker, which then claims it: an event with an ordering key is not handed
+/// over.
+async fn publish_with_key(app: &App, key: &str) -> i64 {
+    app.publish(json!({"title": "a job", "tags": "a", "ordering_key": key})).await
 }
 
 /// A worker in a long poll.

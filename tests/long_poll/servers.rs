@@ -3,8 +3,10 @@
 use diesel_async::SimpleAsyncConnection;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use waybill::domain::ids::NamespaceId;
 use waybill::engine::waiting::low_water_marks::QueuePosition;
 use waybill::store::connection::connect::open;
+use waybill::store::tables::ready::QueueKey;
 
 use super::{LISTENERS, Waiter, flags};
 use crate::support::{App, Options, database, until, within_patience};
@@ -57,9 +59,9 @@ async fn more_new_tags_than_a_notification_lists_still_wake_a_waiter_of_the_othe
     let (one, other) = two_listening_servers().await;
     deliver_across(&one, &other).await;
     let waiter = Waiter::enter(&other, "a777", "w:1").await;
-    let events: Vec<Value> = (0..1_000).map(|n| json!({"title": "t", "tags": format!("a{n}")})).collect();
+    let events: Vec<Value> = (0..1_000).map(|n| json!({"title": "t", "tags": format!("a{n},b{n}")})).collect();
     one.post("/events/batch", &json!({"events": events})).await.expect(201);
-    assert_eq!(waiter.event().await["tags"], "a777");
+    assert_eq!(waiter.event().await["tags"], "a777,b777");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,7 +119,7 @@ async fn raise_low_water_marks(one: &App, other: &App) {
 }
 
 fn low_water_mark(app: &App) -> QueuePosition {
-    app.engine().low_water_marks().of(&["t:a".to_owned()])[0]
+    app.engine().low_water_marks().of(&[QueueKey::of_tag(NamespaceId::DEFAULT, "a")])[0]
 }
 
 /// Publishes events of several priorities on one server and delivers them on the other,

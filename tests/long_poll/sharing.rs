@@ -3,17 +3,17 @@
 
 use serde_json::{Value, json};
 
-use super::{Waiter, flags, quiet, until_asleep};
+use super::{Waiter, flags, publish_with_key, quiet, until_asleep};
 use crate::support::wire::DatabaseProxy;
 use crate::support::{App, HeldTable, Options, Reply, database, until, within_patience};
 
 const WORKERS: usize = 16;
 
 /// A part of the text of the statement that claims.
-const CLAIM: &str = "-- claim_deliveries";
+pub(super) const CLAIM: &str = "-- claim_deliveries";
 
 /// Starts a server whose statements are counted, and which polls only once a minute.
-async fn counted_app() -> (App, DatabaseProxy) {
+pub(super) async fn counted_app() -> (App, DatabaseProxy) {
     let url = database::migrated().await;
     let proxy = DatabaseProxy::to(&url).await;
     let mut app = App::start_with(Options { flags: quiet(), url: Some(proxy.url()), ..Options::default() }).await;
@@ -66,7 +66,10 @@ async fn the_workers_woken_by_a_batch_of_events_claim_it_in_few_statements() {
     until_asleep(&app, WORKERS).await;
     let before = proxy.statements(CLAIM);
     let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
-    publish_many(&app, WORKERS).await;
+    // With ordering keys, because other events would be handed over.
+    let keyed = |n: usize| json!({"title": "t", "tags": "a", "ordering_key": format!("k{n}")});
+    let events: Vec<Value> = (0..WORKERS).map(keyed).collect();
+    app.post("/events/batch", &json!({"events": events})).await.expect(201);
     held.until_blocked().await;
     let claiming = || app.engine().hub().asleep() == 0;
     until("all workers are awake", async || claiming()).await;
@@ -85,7 +88,7 @@ async fn one_wake_up_lets_all_waiters_claim_a_backlog() {
     let other = App::start_with(Options { flags: quiet(), url: Some(app.url.clone()), ..Options::default() }).await;
     publish_many(&other, WORKERS - 1).await;
     let before = proxy.statements(CLAIM);
-    app.publish_tagged("a").await;
+    publish_with_key(&app, "k").await;
     assert_all_are_served(workers).await;
     let statements = proxy.statements(CLAIM) - before;
     assert!(statements < WORKERS, "{statements} statements for {WORKERS} events");

@@ -92,6 +92,15 @@ refused! {
         "INSERT INTO waybill.subscriptions (url, spec, inactive_reason) VALUES ('http://a', '{}', 'gone')";
     endpoints_open_ones_are_paused:
         "INSERT INTO waybill.endpoints (url, opened_at) VALUES ('http://a', now())";
+    event_types_name_is_short:
+        "INSERT INTO waybill.event_types (namespace_id, name, examples, created_at, updated_at) VALUES (1, '', '[]', now(), \
+         now())";
+    event_types_schema_has_a_digest:
+        "INSERT INTO waybill.event_types (namespace_id, name, schema, examples, created_at, updated_at) VALUES (1, 'a', '{}', \
+         '[]', now(), now())";
+    event_types_versions_count:
+        "INSERT INTO waybill.event_types (namespace_id, name, version, examples, created_at, updated_at) VALUES (1, 'a', 2, \
+         '[]', now(), now())";
     filter_overruns_count_events:
         "INSERT INTO waybill.filter_overruns (subscription_id, events, last_at, last_event_id) VALUES (1, 0, now(), 1)";
     dead_letters_reason_is_known:
@@ -128,8 +137,26 @@ refused! {
     operations_finished_exactly_when_over:
         "INSERT INTO waybill.operations (kind, filter, per_second, matched, matched_is_exact, until_id, next_at, created_at, finished_at) \
          VALUES ('retry_events', '{}', 1, 0, true, 0, now(), now(), now())";
+    audit_log_subject_is_whole:
+        "INSERT INTO waybill.audit_log (created_at, action, subject_id, detail) VALUES (now(), 'key.created', 1, '{}')";
     histories_epoch_is_short: "UPDATE waybill.histories SET epoch = '12345678'";
     histories_reason_is_known: "UPDATE waybill.histories SET reason = 'boredom'";
+    api_keys_name_is_short:
+        "INSERT INTO waybill.api_keys (name, scopes, created_at) VALUES ('', '{read}', now())";
+    api_keys_scopes_are_some:
+        "INSERT INTO waybill.api_keys (name, scopes, created_at) VALUES ('k', '{}', now())";
+    api_keys_patterns_are_some:
+        "INSERT INTO waybill.api_keys (name, scopes, tag_patterns, created_at) VALUES ('k', '{read}', '{}', now())";
+    api_key_secrets_hash_is_sha_256:
+        "INSERT INTO waybill.api_key_secrets (hash, namespace_id, key_id, prefix, created_at) VALUES ('x', 1, 1, '', now())";
+    key_catalog_has_one_row: "INSERT INTO waybill.key_catalog (is_only_row, generation) VALUES (false, 1)";
+    sources_version_counts:
+        "INSERT INTO waybill.sources (token_hash, token, spec, version) VALUES (sha256('t'), 't', '{}', 0)";
+    sources_hash_is_sha_256:
+        "INSERT INTO waybill.sources (token_hash, token, spec) VALUES ('x', 't', '{}')";
+    sources_refusals_have_a_time:
+        "INSERT INTO waybill.sources (token_hash, token, spec, refused) VALUES (sha256('t'), 't', '{}', 1)";
+    source_catalog_is_one_row: "INSERT INTO waybill.source_catalog (is_only_row, generation) VALUES (false, 1)";
     claim_requests_pair_up:
         "INSERT INTO waybill.claim_requests (worker_id, idempotency_key, delivery_ids, claimed_at) \
          VALUES ('w:1', 'r', '{1}', now())";

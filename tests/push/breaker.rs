@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use waybill::background::dispatcher::Dispatcher;
+use waybill::domain::ids::NamespaceId;
 use waybill::engine::push::endpoint_notes::{EndpointNote, Finding};
+use waybill::store::tables::endpoints::EndpointKey;
 
 use super::by_hand::{dispatch, dispatch_and_finish, dispatcher, idle, second_idle_server};
 use super::{attempt, claims, endpoint, fixed, id_of, publish, publish_id, with_flags};
@@ -318,7 +320,9 @@ async fn a_success_concurrent_with_another_change_of_its_endpoint_closes_the_bre
     let other = HeldRow::with_uncommitted(&opened.app, "UPDATE waybill.endpoints SET updated_at = now()").await;
     let (engine, url) = (opened.app.engine().clone(), opened.receiver.url("/hook"));
     let answered = EndpointNote { finding: Some(Finding::Answered), pause_seconds: None };
-    let success = tokio::spawn(async move { engine.note_endpoint(&url, answered).await });
+    let success = tokio::spawn(async move {
+        engine.note_endpoint(EndpointKey { namespace: NamespaceId::DEFAULT, url: &url }, answered).await
+    });
     opened.app.until_blocked_calls(1).await;
     other.unlock().await;
     success.await.expect("no panic").expect("it is noted");

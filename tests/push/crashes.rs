@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use waybill::background::dispatcher::attempt::Attempt;
 use waybill::background::dispatcher::slots::Slots;
-use waybill::domain::ids::SubscriptionId;
+use waybill::domain::ids::{NamespaceId, SubscriptionId};
 use waybill::engine::push::PushClaim;
 
 use super::by_hand::{client, idle};
@@ -126,24 +126,26 @@ async fn a_stopping_server_records_the_outcomes_of_requests_in_flight() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_push_claimed_too_long_ago_is_released_unsent() {
     let (app, receiver) = (idle(&[]).await, Receiver::start().await);
-    let subscription_id =
-        SubscriptionId(id_of(&app.subscribe(&receiver.url("/"), json!({"ordering": "by_key"})).await));
+    let id = id_of(&app.subscribe(&receiver.url("/"), json!({"ordering": "by_key"})).await);
+    let subscription = NamespaceId::DEFAULT.subscription(SubscriptionId(id));
     let event = json!({"event_type": "t", "ordering_key": "k"});
     let id = app.publish(event).await;
     let engine = app.engine();
-    let claim = PushClaim { subscription_id, version: 1, limit: 1, lease_seconds: 25 };
+    let claim = PushClaim { subscription, version: 1, limit: 1, lease_seconds: 25 };
     for (age, actions) in [(11, vec!["PICKED", "RELEASED"]), (9, vec!["PICKED", "RELEASED", "PICKED", "COMPLETED"])] {
+        let subscriber = engine.subscription_cache().get(subscription).expect("a subscriber");
         let attempt = Attempt {
             engine: engine.clone(),
             client: client(),
-            subscriber: engine.subscription_cache().get(subscription_id).expect("a subscriber"),
+            credentials: Arc::new(engine.credentials_of(&subscriber).expect("plain secrets")),
+            subscriber,
             failing: Arc::default(),
             claimed_at: tokio::time::Instant::now() - Duration::from_secs(age),
             has_failed_before: false,
             is_probe: false,
             push: engine.claim_pushes(&[claim]).await.expect("a claim").remove(0),
         };
-        attempt.run(Slots::new(1, engine.clone()).take(subscription_id, 0)).await;
+        attempt.run(Slots::new(1, engine.clone()).take(subscription, 0)).await;
         assert_eq!(app.actions(id).await, actions);
     }
     assert_eq!(receiver.count(), 1);

@@ -2,7 +2,9 @@
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use waybill::domain::ids::NamespaceId;
 use waybill::engine::push::endpoint_notes::{EndpointNote, Finding};
+use waybill::store::tables::endpoints::EndpointKey;
 
 use super::by_hand::{dispatch, dispatcher, idle};
 use super::{endpoint, with_flags};
@@ -32,7 +34,8 @@ async fn pause(app: &App, url: &str, seconds: f64) {
 }
 
 async fn note(app: &App, url: &str, finding: Option<Finding>, pause_seconds: Option<f64>) {
-    app.engine().note_endpoint(url, EndpointNote { finding, pause_seconds }).await.expect("it is noted");
+    let endpoint = EndpointKey { namespace: NamespaceId::DEFAULT, url };
+    app.engine().note_endpoint(endpoint, EndpointNote { finding, pause_seconds }).await.expect("it is noted");
 }
 
 async fn hold_endpoints(app: &App) -> HeldRow {

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use waybill::domain::delivery::Report;
-use waybill::domain::ids::SubscriptionId;
+use waybill::domain::ids::{NamespaceId, SubscriptionId};
 use waybill::engine::Engine;
 use waybill::engine::push::{ClaimedPush, PushClaim, PushOutcome};
 
@@ -40,9 +40,9 @@ async fn dead_letters(app: &App) -> i64 {
 
 /// Claims all pending pushes, as a dispatcher does.
 async fn claim_pushes(app: &App) -> Vec<ClaimedPush> {
-    app.engine().reload_subscribers().await.expect("the subscriptions");
+    app.engine().reload_subscribers(&[NamespaceId::DEFAULT]).await.expect("the subscriptions");
     let claim = |row: &Value| PushClaim {
-        subscription_id: SubscriptionId(row["id"].as_i64().expect("an id")),
+        subscription: NamespaceId::DEFAULT.subscription(SubscriptionId(row["id"].as_i64().expect("an id"))),
         version: 1,
         limit: 1,
         lease_seconds: 30,

@@ -1,7 +1,7 @@
 //! Subscribers do not affect each other: slots, rates and deletions.
 
 use serde_json::json;
-use waybill::domain::ids::SubscriptionId;
+use waybill::domain::ids::{NamespaceId, SubscriptionId, SubscriptionKey};
 
 use super::by_hand::{dispatch, dispatch_and_finish, dispatcher, idle};
 use super::{id_of, publish_id, rows, until_status, with_flags};
@@ -22,6 +22,10 @@ async fn until_done(app: &App, count: i64) {
 
 fn sent_to(requests: &[Recorded], path: &str) -> usize {
     requests.iter().filter(|request| request.path == path).count()
+}
+
+fn subscription(id: i64) -> SubscriptionKey {
+    NamespaceId::DEFAULT.subscription(SubscriptionId(id))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,7 +265,7 @@ async fn lock_rate(app: &App, subscription_id: i64) -> HeldRow {
 async fn a_rate_is_kept_when_two_servers_take_from_it_at_once() {
     let app = idle(&[]).await;
     let take = async |most| {
-        app.engine().take_from_rates(&[(SubscriptionId(7), 10.0, most)]).await.expect("a response")[0].granted
+        app.engine().take_from_rates(&[(subscription(7), 10.0, most)]).await.expect("a response")[0].granted
     };
     assert_eq!(take(1).await, 1);
     let mut other = lock_rate(&app, 7).await;
@@ -279,18 +283,20 @@ async fn a_rate_is_kept_when_two_servers_take_from_it_at_once() {
 async fn servers_that_take_from_several_rates_do_not_deadlock() {
     let app = idle(&[]).await;
     app.engine()
-        .take_from_rates(&[(SubscriptionId(1), 10.0, 1), (SubscriptionId(2), 10.0, 1)])
+        .take_from_rates(&[(subscription(1), 10.0, 1), (subscription(2), 10.0, 1)])
         .await
         .expect("both are known");
     let first = lock_rate(&app, 1).await;
     let (engine, other) = (app.engine().clone(), app.engine().clone());
-    let upwards = tokio::spawn(async move {
-        engine.take_from_rates(&[(SubscriptionId(1), 10.0, 1), (SubscriptionId(2), 10.0, 1)]).await
-    });
+    let upwards =
+        tokio::spawn(
+            async move { engine.take_from_rates(&[(subscription(1), 10.0, 1), (subscription(2), 10.0, 1)]).await },
+        );
     app.until_blocked_calls(1).await;
-    let downwards = tokio::spawn(async move {
-        other.take_from_rates(&[(SubscriptionId(2), 10.0, 1), (SubscriptionId(1), 10.0, 1)]).await
-    });
+    let downwards =
+        tokio::spawn(
+            async move { other.take_from_rates(&[(subscription(2), 10.0, 1), (subscription(1), 10.0, 1)]).await },
+        );
     app.until_blocked_calls(2).await;
     first.unlock().await;
     for taken in [upwards, downwards] {

@@ -6,7 +6,7 @@ use chrono::Utc;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use waybill::domain::ids::SubscriptionId;
+use waybill::domain::ids::{NamespaceId, SubscriptionId};
 use waybill::engine::push::PushClaim;
 
 use super::by_hand::idle;
@@ -222,8 +222,9 @@ async fn an_edit_applies_to_pushes_not_yet_sent_and_its_version_is_recorded() {
 async fn nothing_is_claimed_for_an_old_version_of_a_subscription() {
     let app = idle(&[]).await;
     let subscription_id = SubscriptionId(id_of(&app.subscribe("http://127.0.0.1:9/", json!({})).await));
+    let subscription = NamespaceId::DEFAULT.subscription(subscription_id);
     let claim = async |version: i32| {
-        let claim = PushClaim { subscription_id, version, limit: 10, lease_seconds: 30 };
+        let claim = PushClaim { subscription, version, limit: 10, lease_seconds: 30 };
         app.engine().claim_pushes(&[claim]).await.expect("a claim").len()
     };
     let path = format!("/subscriptions/{subscription_id}");

@@ -5,11 +5,12 @@ use diesel::{QueryableByName, sql_query};
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 use serde_json::Value;
 use waybill::background::retention::events::run_once;
+use waybill::domain::ids::NamespaceId;
 use waybill::domain::retention::Retention;
 use waybill::store::connection::connect::connect;
 use waybill::store::connection::database::SETUP;
 use waybill::store::retention::events::{REMOVE_EVENTS, REMOVE_PUSHES};
-use waybill::store::tables::claims::{ClaimQuery, claim_deliveries};
+use waybill::store::tables::claims::{ClaimGroup, ClaimQuery, ClaimQueue, claim_deliveries};
 
 use super::old_events;
 use crate::support::{App, database};
@@ -20,19 +21,15 @@ const MOST_DIFFERENCE: i64 = 8;
 
 /// Claims an event of the tag `mine` and rolls back. Returns the buffers that were read.
 async fn cost_of_claim(app: &App) -> i64 {
-    let query = ClaimQuery {
-        scope: app.engine().scope(),
-        queues: &["t:mine".to_owned()],
-        from: &[(i16::MIN, 0)],
-        windows: &[1],
-        worker_ids: &["w:1"],
-        lease_seconds: &[60.0],
-        queue_leases: None,
-        subscriptions: None,
-        max_bytes: i64::MAX,
+    let group = ClaimGroup {
+        namespace: NamespaceId::DEFAULT,
+        queues: vec![ClaimQueue { name: "t:mine", from: (i16::MIN, 0), window: 1, pushes: None }],
+        worker_ids: vec!["w:1"],
+        lease_seconds: vec![60.0],
     };
+    let query = ClaimQuery { now: app.engine().now(), groups: &[group], max_bytes: i64::MAX };
     let (claimed, buffers) = app.buffers_of(async |conn| claim_deliveries(conn, &query).await).await;
-    assert_eq!(claimed.events.len(), 1);
+    assert_eq!(claimed[0].events.len(), 1);
     buffers
 }
 
@@ -80,7 +77,8 @@ async fn a_claim_costs_the_same_before_during_and_after_a_million_events_are_rem
 async fn plans(url: &str) -> Vec<Value> {
     let mut conn = connect(url, SETUP).await.expect("the database answers");
     let mut plans = Vec::new();
-    for (statement, values) in [(REMOVE_EVENTS, "1, NULL, 60, 0, 60, 100"), (REMOVE_PUSHES, "1, NULL, 60, 1, 100")] {
+    for (statement, values) in [(REMOVE_EVENTS, "1, NULL, 60, 0, 60, 100, 60"), (REMOVE_PUSHES, "1, NULL, 60, 1, 100")]
+    {
         let sql = statement.sql.split_once('\n').expect("a name, then the statement").1;
         conn.batch_execute(&format!("PREPARE removal({}) AS {sql}", statement.types())).await.expect("a statement");
         let explain = sql_query(format!("EXPLAIN (COSTS OFF, FORMAT JSON) EXECUTE removal({values})"));

@@ -65,6 +65,21 @@ async fn a_week_of_the_log_is_dropped_when_all_of_it_is_older_than_the_retention
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_archive_names_who_caused_an_entry() {
+    let app = App::with_fixed_clock().await;
+    app.advance(30 * DAY);
+    let event = json!({"title": "a job", "tags": "a", "expires_at": app.now() + chrono::TimeDelta::seconds(1)});
+    let (_, dir) = (app.publish(event).await, tempfile::tempdir().expect("a folder"));
+    app.advance(2);
+    assert_eq!(app.expire().await, 1);
+    app.advance(97 * DAY);
+    run_once(app.engine(), &archiving(dir.path())).await.expect("a round");
+    let entries: Vec<Value> = files(dir.path()).iter().flat_map(|name| read_archive(dir.path(), &name[..18])).collect();
+    assert_eq!(entries.len(), 1);
+    assert_eq!((&entries[0]["action"], &entries[0]["actor"]), (&json!("EXPIRED"), &json!("server:expirer")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn entries_of_a_week_that_nobody_prepared_leave_too() {
     let app = App::with_fixed_clock().await;
     app.advance(30 * DAY);

@@ -1,7 +1,7 @@
 //! Events with more pushes than one step may remove.
 
 use diesel_async::AsyncPgConnection;
-use waybill::domain::ids::EventId;
+use waybill::domain::ids::{EventId, NamespaceId};
 use waybill::store::retention::events::{RemovalStep, RemovedEvents, remove_events, remove_pushes};
 
 use crate::support::retention::{DAY, of_events};
@@ -34,12 +34,20 @@ async fn connection(app: &App) -> waybill::store::connection::database::PooledCo
 }
 
 async fn step(app: &App, conn: &mut AsyncPgConnection) -> RemovedEvents {
-    let step = RemovalStep { retention_seconds: of_events(), created_seconds: of_events(), after: 0, max_rows: ROWS };
-    remove_events(conn, &app.engine().scope(), &step).await.expect("a step")
+    let step = RemovalStep {
+        retention_seconds: of_events(),
+        created_seconds: of_events(),
+        after: 0,
+        max_rows: ROWS,
+        key_seconds: 0.0,
+    };
+    remove_events(conn, &app.engine().scope_of(NamespaceId::DEFAULT), &step).await.expect("a step")
 }
 
 async fn part(app: &App, conn: &mut AsyncPgConnection, id: i64) -> i64 {
-    remove_pushes(conn, &app.engine().scope(), of_events(), EventId(id), ROWS).await.expect("a part")
+    remove_pushes(conn, &app.engine().scope_of(NamespaceId::DEFAULT), of_events(), EventId(id), ROWS)
+        .await
+        .expect("a part")
 }
 
 /// Returns whether the counts on the event's own row are those of its pushes, and its status follows from them.

@@ -96,7 +96,8 @@ async fn what_is_kept_for_ever_stays() {
     super::publish_completed(&app, "a").await;
     app.advance(10_000 * DAY);
     let forever = Retention::Forever;
-    let settings = RetentionSettings { events: forever, log: forever, dead_letters: forever, archive_dir: None };
+    let settings =
+        RetentionSettings { events: forever, log: forever, dead_letters: forever, audit: forever, archive_dir: None };
     assert_eq!(run_once(app.engine(), &settings).await.expect("a round").get("events"), None);
     assert_eq!(event_log::run_once(app.engine(), &settings).await.expect("a round"), 0);
     assert_eq!((count(&app, "events").await, count(&app, "event_log").await), (1, 2));

@@ -47,7 +47,7 @@ impl App {
         };
         let clock = if options.fixed_clock { Clock::fixed(Utc::now()) } else { Clock::Database };
         let server = Server::start(&serve_args(&url, &options.flags), clock).await.expect("the server starts");
-        let base = format!("http://{}", server.address());
+        let base = server.url();
         let client = http_client();
         App { server: Some(server), url, base, client }
     }
@@ -90,6 +90,11 @@ impl App {
 
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> Reply {
         let request = self.client.patch(self.at(path)).json(body);
+        Reply::of(request.send().await.expect("a response")).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Reply {
+        let request = self.client.put(self.at(path)).json(body);
         Reply::of(request.send().await.expect("a response")).await
     }
 
@@ -172,6 +177,8 @@ fn serve_args(url: &str, flags: &[String]) -> ServeArgs {
     let cli = Cli::parse_from(fixed.into_iter().map(str::to_owned).chain(flags.iter().cloned()));
     match cli.command {
         Command::Serve(args) => args,
-        Command::Migrate(_) | Command::Bench(_) => unreachable!("the flags say serve"),
+        Command::Migrate(_) | Command::Keys(_) | Command::Secrets(_) | Command::Bench(_) => {
+            unreachable!("the flags say serve")
+        }
     }
 }

@@ -81,6 +81,12 @@ pub(crate) async fn execute(url: &str, sql: &str) {
     connection(url).await.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
 
+/// Drops the database of a test under its server.
+pub(crate) async fn drop_by_force(url: &str) {
+    let name = url.split(['/', '?']).find(|part| part.starts_with("test_")).expect("a test's database");
+    execute(&admin_url().await, &format!("DROP DATABASE {name} WITH (FORCE)")).await;
+}
+
 /// Returns the directory for the files of this run. The next run removes it.
 pub(crate) fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();

@@ -6,22 +6,38 @@ use super::records::app_that_sends_nothing;
 use super::{App, Reply};
 
 /// All lists, each with the field that identifies its rows.
-pub(crate) const LISTS: [(&str, &str); 8] = [
+pub(crate) const LISTS: [(&str, &str); 13] = [
     ("/events", "id"),
     ("/logs", "id"),
     ("/subscriptions", "id"),
+    ("/sources", "id"),
     ("/deliveries", "id"),
     ("/dead-letters", "id"),
     ("/operations", "id"),
+    ("/audit", "id"),
     ("/workers", "worker_id"),
     ("/tags", "tag"),
+    ("/event-types", "name"),
+    ("/keys", "id"),
+    ("/namespaces", "name"),
 ];
 
 /// Returns a server with at least three rows in every list.
 pub(crate) async fn app_with_rows() -> App {
-    let app = app_that_sends_nothing().await;
+    let app = app_that_sends_nothing().await.with_admin_key().await;
+    add_rows(&app).await;
+    for name in ["team-1", "team-2"] {
+        app.namespace(name).await;
+    }
+    app
+}
+
+/// Adds at least three rows to every list of a namespace. The server must send nothing.
+pub(crate) async fn add_rows(app: &App) {
     for n in 0..3 {
+        app.make_key(json!({"scopes": ["read"]})).await;
         app.subscribe("http://127.0.0.1:9/hook", json!({"event_types": [format!("order.{n}")]})).await;
+        app.source(json!({"verify": {"scheme": "token", "header": "x-token", "secret": "s"}})).await;
         app.publish_tagged(&format!("tag-{n}")).await;
         app.claim_one(&format!("tag-{n}"), &format!("w:{n}")).await;
         let event = app.publish_typed(&format!("order.{n}"), json!(n)).await;
@@ -29,7 +45,6 @@ pub(crate) async fn app_with_rows() -> App {
         app.operate_on_delivery(delivery, "dead-letter?reason=a%20test").await.expect(200);
         app.start_operation("/events/cancel", &json!({"filter": {"tags": ["unused"]}})).await;
     }
-    app
 }
 
 impl App {

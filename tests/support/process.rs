@@ -91,6 +91,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             send(self.pid(), Signal::SIGTERM);
+            // A test that failed may have left it suspended.
+            send(self.pid(), Signal::SIGCONT);
             let _ = self.child.wait();
         }
     }

@@ -10,12 +10,13 @@ use super::App;
 /// One day, in seconds.
 pub(crate) const DAY: i64 = 24 * 60 * 60;
 
-/// Returns the default settings: 30 days for events and dead letters, 90 for the log.
+/// Returns the default settings: 30 days for events and dead letters, 90 for the log, a year for the audit log.
 pub(crate) fn by_default() -> RetentionSettings {
     RetentionSettings {
         events: Retention::days(30),
         log: Retention::days(90),
         dead_letters: Retention::days(30),
+        audit: Retention::days(365),
         archive_dir: None,
     }
 }

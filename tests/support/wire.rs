@@ -14,6 +14,9 @@ use tokio_postgres::config::Host;
 /// The end of a database's response. One status byte follows.
 const READY: &[u8] = b"Z\0\0\0\x05";
 
+/// The body of a request for TLS, which the proxy declines.
+const SSL_REQUEST: [u8; 4] = [4, 210, 22, 47];
+
 /// Leads to a database of the shared cluster. It is closed when it is dropped.
 pub(crate) struct DatabaseProxy {
     url: String,
@@ -122,14 +125,21 @@ async fn accept(listener: TcpListener, socket: PathBuf, state: Arc<ProxyState>) 
 }
 
 /// Copies bytes in both directions until one side hangs up or the connection is cut.
-async fn carry(client: TcpStream, socket: PathBuf, state: Arc<ProxyState>) -> std::io::Result<()> {
-    let server = UnixStream::connect(socket).await?;
+async fn carry(mut client: TcpStream, socket: PathBuf, state: Arc<ProxyState>) -> std::io::Result<()> {
+    let mut server = UnixStream::connect(socket).await?;
+    // The first message has no type byte.
+    let mut message = Message { type_byte: None, body: Vec::new() };
+    message.read(&mut client).await?;
+    if message.body == SSL_REQUEST {
+        client.write_all(b"N").await?;
+        message.read(&mut client).await?;
+    }
+    server.write_all(&message.bytes()).await?;
+    message.type_byte = Some(0);
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let loses_response = AtomicBool::new(false);
     let requests = async {
-        // The first message has no type byte.
-        let mut message = Message { type_byte: None, body: Vec::new() };
         let mut named: HashMap<Vec<u8>, String> = HashMap::new();
         while message.read(&mut from_client).await? {
             match message.statement(&mut named).and_then(|text| state.record(text)) {
@@ -138,7 +148,6 @@ async fn carry(client: TcpStream, socket: PathBuf, state: Arc<ProxyState>) -> st
                 None => {}
             }
             to_server.write_all(&message.bytes()).await?;
-            message.type_byte = Some(0);
         }
         Ok(())
     };

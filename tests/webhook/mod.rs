@@ -51,6 +51,7 @@ fn post(url: impl Into<String>) -> WebhookRequest {
         headers: vec![("content-type".into(), "application/json".into())],
         body: Bytes::from_static(br#"{"n":1}"#),
         timeout: PATIENCE,
+        redacted: Vec::new(),
     }
 }
 

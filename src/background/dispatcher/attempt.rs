@@ -10,13 +10,14 @@ use tokio::time::Instant;
 use super::failing::Failing;
 use super::slots::Slot;
 use super::writing::{build_request, message_of};
-use crate::domain::address::without_query;
+use crate::domain::address::masked;
 use crate::domain::attempt::{AttemptOutcome, AttemptVerdict, ErrorKind};
 use crate::domain::backoff::chance;
 use crate::domain::delivery::{PushRecord, Report};
+use crate::domain::encryption::Unreadable;
 use crate::domain::retry_after;
 use crate::domain::status::Status;
-use crate::domain::subscription::SubscriptionSpec;
+use crate::domain::subscription::{Credentials, SubscriptionSpec};
 use crate::engine::Engine;
 use crate::engine::operate::replays::Replay;
 use crate::engine::publish::subscription_cache::Subscriber;
@@ -25,7 +26,8 @@ use crate::engine::push::{ClaimedPush, PushOutcome};
 use crate::engine::settle::SettleOutcome;
 use crate::error::Error;
 use crate::metrics::PushCount;
-use crate::webhook::{Client, Exchange, SendError};
+use crate::store::tables::endpoints::EndpointKey;
+use crate::webhook::{Client, Exchange};
 
 /// The pause between two tries to record an outcome while the database is unavailable.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
@@ -40,6 +42,8 @@ pub struct Attempt {
     pub engine: Engine,
     pub client: Client,
     pub subscriber: Subscriber,
+    /// The decrypted secrets and headers of the subscriber, shared by the attempts of one round.
+    pub credentials: Arc<Credentials>,
     /// The failing endpoints, shared by all attempts of this server.
     pub failing: Arc<Failing>,
     /// The time just before the claim was sent to the database, so the lease ends later than computed
@@ -64,8 +68,13 @@ impl Attempt {
             }
         };
         let spec = self.spec_for(&replay);
-        let secrets = self.subscriber.secrets_at(self.engine.time());
-        let request = build_request(message_of(&self.push, &replay, &epoch), &spec, secrets).await;
+        let request = match self.credentials_for(&replay) {
+            Ok(credentials) => {
+                let built = build_request(message_of(&self.push, &replay, &epoch), &spec, credentials).await;
+                built.map_err(|detail| Exchange::not_sent(ErrorKind::BodyNotRenderable, &detail))
+            }
+            Err(unreadable) => Err(Exchange::not_sent(ErrorKind::SecretUnreadable, &unreadable.to_string())),
+        };
         if self.claimed_at.elapsed() > MAX_START_DELAY {
             let unrecorded = slot.answered();
             self.release().await;
@@ -73,7 +82,7 @@ impl Attempt {
         }
         let exchange = match request {
             Ok(request) => self.client.send(request).await,
-            Err(detail) => not_sent(detail),
+            Err(not_sent) => not_sent,
         };
         let unrecorded = slot.answered();
         self.record(&spec, replay.subscription_version, exchange).await;
@@ -88,10 +97,15 @@ impl Attempt {
         }
         let unused = EndpointNote { finding: Some(Finding::ProbeUnused), pause_seconds: None };
         if self.is_probe
-            && let Err(error) = self.engine.note_endpoint(&self.subscriber.subscription.spec.url, unused).await
+            && let Err(error) =
+                self.engine.note_endpoint(self.endpoint(&self.subscriber.subscription.spec.url), unused).await
         {
             log::warn!(subscription_id = self.push.subscription_id; "an unused probe could not be returned: {error}");
         }
+    }
+
+    fn endpoint<'a>(&self, url: &'a str) -> EndpointKey<'a> {
+        EndpointKey { namespace: self.push.namespace, url }
     }
 
     /// Returns the spec to send with: that of the dead letter if the replay uses it, otherwise the
@@ -108,10 +122,18 @@ impl Attempt {
         }
     }
 
+    /// Returns the headers and secrets to send with. A replay may send the headers of its dead letter. If they cannot
+    /// be decrypted, the attempt fails, and the push is retried or becomes a dead letter again: nothing is lost.
+    fn credentials_for(&self, replay: &Replay) -> Result<Arc<Credentials>, Unreadable> {
+        let Some(spec) = &replay.spec else { return Ok(self.credentials.clone()) };
+        let keys = &self.engine.settings().secret_keys;
+        self.credentials.with_headers_of(spec, keys, self.subscriber.owner()).map(Arc::new)
+    }
+
     /// Loads the replay settings of the dead letter, if the push is a replay, and the epoch of the event.
     async fn prepare(&self) -> Result<(Replay, String), Error> {
         let replay = match self.push.replay_of {
-            Some(id) => self.engine.load_replay(id).await?,
+            Some(id) => self.engine.load_replay(self.push.namespace, id).await?,
             None => Replay::default(),
         };
         Ok((replay, self.engine.epoch_of(self.push.row.event.id).await?))
@@ -165,29 +187,32 @@ impl Attempt {
     ) -> bool {
         let note = EndpointNote { finding: self.finding(&spec.url, exchange, verdict), pause_seconds: pause };
         let recording = async {
-            self.engine.note_endpoint(&spec.url, note).await?;
+            self.engine.note_endpoint(self.endpoint(&spec.url), note).await?;
             if matches!(&exchange.result, Ok(response) if response.status == 410) {
-                self.engine.deactivate_subscription(self.push.subscription_id, &spec.url, "gone").await?;
+                self.engine.deactivate_subscription(self.push.subscription(), &spec.url, "gone").await?;
             }
             Ok::<(), Error>(())
         };
         let recorded = recording.await;
         if let Err(error) = &recorded {
-            log::warn!(endpoint = without_query(&spec.url); "the state of an endpoint could not be recorded: {error}");
+            log::warn!(endpoint = masked(&spec.url).as_str(); "the state of an endpoint could not be recorded: {error}");
         }
         recorded.is_ok()
     }
 
     /// Returns what the attempt shows about its endpoint, or `None` if nothing has changed.
     fn finding(&self, url: &str, exchange: &Exchange, verdict: AttemptVerdict) -> Option<Finding> {
-        let is_sent = !matches!(&exchange.result, Err(error) if error.kind == ErrorKind::BodyNotRenderable);
+        let not_sent = [ErrorKind::BodyNotRenderable, ErrorKind::SecretUnreadable];
+        let is_sent = !matches!(&exchange.result, Err(error) if not_sent.contains(&error.kind));
         match verdict {
-            AttemptVerdict::Retry => {
-                self.failing.note(url);
+            AttemptVerdict::Retry if is_sent => {
+                self.failing.note(self.endpoint(url));
                 Some(Finding::Failed { is_probe: self.is_probe })
             }
             // Any response, even a refusal, shows that the endpoint is up.
-            _ if is_sent && (self.failing.forget(url) || self.has_failed_before) => Some(Finding::Answered),
+            _ if is_sent && (self.failing.forget(self.endpoint(url)) || self.has_failed_before) => {
+                Some(Finding::Answered)
+            }
             _ if self.is_probe => Some(Finding::ProbeUnused),
             _ => None,
         }
@@ -235,7 +260,7 @@ impl Attempt {
     /// Updates the metrics.
     fn observe(&self, exchange: &Exchange, settled: &Result<SettleOutcome, Error>) {
         let metrics = &self.engine.metrics();
-        let count = |what| metrics.count_push(what, self.push.subscription_id.0);
+        let count = |what| metrics.count_push(what, (self.push.namespace.0, self.push.subscription_id.0));
         count(PushCount::Sent);
         metrics.push_seconds.observe(exchange.duration.as_secs_f64());
         if self.push.row.work.retry_count == 0 {
@@ -264,10 +289,11 @@ impl Attempt {
             }
         };
         log::info!(
+            namespace_id = self.push.namespace,
             event_id = self.push.row.event.id,
             delivery_id = self.push.delivery_id,
             subscription_id = self.push.subscription_id,
-            endpoint = without_query(&spec.url),
+            endpoint = masked(&spec.url).as_str(),
             attempt = self.push.row.work.retry_count + 1,
             outcome = outcome.as_str(),
             state,
@@ -291,11 +317,6 @@ fn state_name(status: Status) -> &'static str {
         Status::Failed => "dead_letter",
         Status::Cancelled => "cancelled",
     }
-}
-
-fn not_sent(detail: String) -> Exchange {
-    let error = SendError { kind: ErrorKind::BodyNotRenderable, detail };
-    Exchange { duration: Duration::ZERO, result: Err(error) }
 }
 
 #[cfg(test)]

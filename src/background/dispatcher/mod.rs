@@ -8,10 +8,12 @@
 //!
 //! A subscription stays in the set of busy ones until a claim finds fewer pushes than requested. A
 //! subscription that must wait is moved to the map of later ones, with the time of the next check.
-//! Until then nothing of it is claimed, and no attempt is counted.
+//! Until then nothing of it is claimed, and no attempt is counted. The same holds for a subscription whose
+//! secrets this server cannot decrypt ([`held`]).
 
 pub mod attempt;
 pub(crate) mod failing;
+mod held;
 pub mod slots;
 mod writing;
 
@@ -26,17 +28,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::report;
-use crate::domain::ids::SubscriptionId;
-use crate::domain::subscription::SubscriptionSpec;
+use crate::domain::ids::{NamespaceId, SubscriptionId, SubscriptionKey};
+use crate::domain::subscription::{Credentials, SubscriptionSpec};
 use crate::engine::Engine;
 use crate::engine::publish::subscription_cache::Subscriber;
 use crate::engine::push::{ClaimedPush, PushClaim};
 use crate::error::Error;
-use crate::store::tables::endpoints::EndpointGate;
+use crate::store::tables::endpoints::{EndpointGate, EndpointKey};
 use crate::webhook::Client;
 
 use attempt::Attempt;
 use failing::Failing;
+use held::Held;
 use slots::{Slot, Slots};
 
 /// The time by which a lease exceeds the timeout of its request, in order to record the outcome.
@@ -54,6 +57,9 @@ const MIN_ROUND_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The wait before the next check of a subscription whose endpoint another server is probing.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
+
+/// The wait before the next check of a subscription whose secrets cannot be decrypted.
+const HELD_WAIT: Duration = Duration::from_secs(10);
 
 /// The pause after a failed round.
 const ERROR_PAUSE: Duration = Duration::from_millis(500);
@@ -75,17 +81,19 @@ pub struct Dispatcher {
     failing: Arc<Failing>,
     attempts: TaskTracker,
     /// The subscriptions that may have ready pushes.
-    busy: BTreeSet<SubscriptionId>,
+    busy: BTreeSet<SubscriptionKey>,
     /// The subscriptions that must wait, with the time of their next check.
-    later: BTreeMap<SubscriptionId, Instant>,
+    later: BTreeMap<SubscriptionKey, Instant>,
+    held: Held,
     /// The subscription that got the last slot. The next round begins with the one after it.
-    last_served: SubscriptionId,
+    last_served: SubscriptionKey,
 }
 
 /// The claim for one subscription in this round, and what it is based on.
 struct PlannedClaim {
     claim: PushClaim,
     subscriber: Subscriber,
+    credentials: Arc<Credentials>,
     gate: EndpointGate,
     is_probe: bool,
     rate: Option<f64>,
@@ -105,7 +113,8 @@ impl Dispatcher {
             attempts: TaskTracker::new(),
             busy: BTreeSet::new(),
             later: BTreeMap::new(),
-            last_served: SubscriptionId(0),
+            held: Held::default(),
+            last_served: NamespaceId(0).subscription(SubscriptionId(0)),
         }
     }
 
@@ -118,22 +127,24 @@ impl Dispatcher {
         }
         let gates = self.engine.read_endpoint_gates(&candidates).await?;
         // After a restore of the database a subscription may no longer exist.
-        let present: BTreeSet<SubscriptionId> = gates.iter().map(|gate| gate.subscription_id).collect();
-        for id in candidates.iter().filter(|id| !present.contains(id)) {
-            self.busy.remove(id);
+        let present: BTreeSet<SubscriptionKey> = gates.iter().map(EndpointGate::subscription).collect();
+        for key in candidates.iter().filter(|key| !present.contains(key)) {
+            self.busy.remove(key);
+            self.held.release(*key);
         }
-        if gates.iter().any(|gate| self.is_outdated(gate)) {
-            self.engine.reload_subscribers().await?;
-        }
+        let outdated = gates.iter().filter(|gate| self.is_outdated(gate)).map(|gate| gate.subscription().namespace);
+        let outdated: BTreeSet<NamespaceId> = outdated.collect();
+        self.engine.reload_subscribers(&outdated.into_iter().collect::<Vec<_>>()).await?;
         let mut plans = Vec::new();
         for gate in gates {
             plans.extend(self.plan(gate).await?);
         }
+        self.engine.metrics().subscriptions_held.set(self.held.count());
         let all_served = self.share_slots(&mut plans);
         self.limit_rates(&mut plans).await?;
         let (plans, refused): (Vec<_>, Vec<_>) = plans.into_iter().partition(|plan| plan.claim.limit > 0);
-        let unused: Vec<&str> =
-            refused.iter().filter(|plan| plan.is_probe).map(|plan| plan.gate.url.as_str()).collect();
+        let unused: Vec<EndpointKey<'_>> =
+            refused.iter().filter(|plan| plan.is_probe).map(|plan| plan.gate.endpoint()).collect();
         if !unused.is_empty() {
             self.engine.return_probes(&unused).await?;
         }
@@ -147,37 +158,37 @@ impl Dispatcher {
     }
 
     /// Returns the subscriptions to check in this round, beginning after the last one served.
-    fn candidates(&self) -> Vec<SubscriptionId> {
+    fn candidates(&self) -> Vec<SubscriptionKey> {
         let first = self.busy.range((Bound::Excluded(self.last_served), Bound::Unbounded));
         let all = first.chain(self.busy.range(..=self.last_served)).copied();
-        all.filter(|id| self.has_free_slot(*id)).take(SUBSCRIPTIONS_PER_ROUND).collect()
+        all.filter(|key| self.has_free_slot(*key)).take(SUBSCRIPTIONS_PER_ROUND).collect()
     }
 
-    fn has_free_slot(&self, id: SubscriptionId) -> bool {
-        let known = self.engine.subscription_cache().get(id);
-        known.is_none_or(|subscriber| self.slots.free(id, subscriber.subscription.spec.max_concurrency) > 0)
+    fn has_free_slot(&self, key: SubscriptionKey) -> bool {
+        let known = self.engine.subscription_cache().get(key);
+        known.is_none_or(|subscriber| self.slots.free(key, subscriber.subscription.spec.max_concurrency) > 0)
     }
 
     /// Returns whether the cached version of an active subscription is missing or outdated.
     fn is_outdated(&self, gate: &EndpointGate) -> bool {
-        let known = self.engine.subscription_cache().get(gate.subscription_id).map(|s| s.subscription.version);
+        let known = self.engine.subscription_cache().get(gate.subscription()).map(|s| s.subscription.version);
         gate.is_active && known != Some(gate.version)
     }
 
     /// Adds the signalled subscriptions, and those whose wait is over, to the busy ones.
     async fn take_signals(&mut self) -> Result<(), Error> {
         let signaled = self.engine.dispatch_signal().take();
-        self.busy.extend(signaled.subscription_ids);
+        self.busy.extend(signaled.subscriptions);
         if signaled.for_all {
-            // If the reload fails, the signal must not be lost.
-            self.engine.reload_subscribers().await.inspect_err(|_| self.engine.dispatch_signal().signal(None))?;
-            self.busy.extend(self.engine.subscription_cache().ids());
+            // If that fails, the signal must not be lost.
+            self.engine.refresh_subscribers().await.inspect_err(|_| self.engine.dispatch_signal().signal(None))?;
+            self.busy.extend(self.engine.subscription_cache().keys());
         }
         let now = Instant::now();
-        let due: Vec<SubscriptionId> = self.later.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
-        for id in due {
-            self.later.remove(&id);
-            self.busy.insert(id);
+        let due: Vec<SubscriptionKey> = self.later.iter().filter(|(_, at)| **at <= now).map(|(key, _)| *key).collect();
+        for key in due {
+            self.later.remove(&key);
+            self.busy.insert(key);
         }
         Ok(())
     }
@@ -185,48 +196,64 @@ impl Dispatcher {
     /// Returns the claim for a subscription, or `None` if it must wait. A subscription that must wait is
     /// checked later or, if it is inactive, at its next signal.
     async fn plan(&mut self, gate: EndpointGate) -> Result<Option<PlannedClaim>, Error> {
-        let id = gate.subscription_id;
-        let Some(subscriber) = self.engine.subscription_cache().get(id).filter(|_| gate.is_active) else {
-            self.busy.remove(&id);
+        let key = gate.subscription();
+        let Some(subscriber) = self.engine.subscription_cache().get(key).filter(|_| gate.is_active) else {
+            self.busy.remove(&key);
+            self.held.release(key);
             return Ok(None);
         };
         if let Some(seconds) = gate.paused_for {
-            self.leave_for_later(id, Duration::from_secs_f64(seconds.clamp(0.0, 60.0)));
+            self.leave_for_later(key, Duration::from_secs_f64(seconds.clamp(0.0, 60.0)));
             return Ok(None);
         }
+        let Some(credentials) = self.credentials_of(key, &subscriber) else {
+            self.leave_for_later(key, HELD_WAIT);
+            return Ok(None);
+        };
         let spec = &subscriber.subscription.spec;
         let lease_seconds = lease_seconds_for(spec);
         let is_probe = gate.is_open;
-        if is_probe && !self.engine.take_probe(&gate.url, f64::from(lease_seconds)).await? {
-            self.leave_for_later(id, PROBE_WAIT);
+        if is_probe && !self.engine.take_probe(gate.endpoint(), f64::from(lease_seconds)).await? {
+            self.leave_for_later(key, PROBE_WAIT);
             return Ok(None);
         }
-        let limit = if is_probe { 1 } else { self.slots.free(id, spec.max_concurrency) as i64 };
+        let limit = if is_probe { 1 } else { self.slots.free(key, spec.max_concurrency) as i64 };
         let rate = spec.rate_per_second;
         let version = subscriber.subscription.version;
-        let claim = PushClaim { subscription_id: id, version, limit, lease_seconds };
-        Ok(Some(PlannedClaim { claim, subscriber, gate, is_probe, rate }))
+        let claim = PushClaim { subscription: key, version, limit, lease_seconds };
+        Ok(Some(PlannedClaim { claim, subscriber, credentials, gate, is_probe, rate }))
     }
 
-    fn leave_for_later(&mut self, id: SubscriptionId, wait: Duration) {
-        self.busy.remove(&id);
-        self.later.insert(id, Instant::now() + wait);
+    /// Decrypts the secrets and headers of a subscription. Returns `None` if that is not possible. Then the
+    /// subscription is held: nothing of it is claimed, and its pushes wait for a server that has the key.
+    fn credentials_of(&mut self, key: SubscriptionKey, subscriber: &Subscriber) -> Option<Arc<Credentials>> {
+        let credentials = self.engine.credentials_of(subscriber);
+        match &credentials {
+            Ok(_) => self.held.release(key),
+            Err(unreadable) => self.held.hold(key, unreadable),
+        }
+        credentials.ok().map(Arc::new)
+    }
+
+    fn leave_for_later(&mut self, key: SubscriptionKey, wait: Duration) {
+        self.busy.remove(&key);
+        self.later.insert(key, Instant::now() + wait);
     }
 
     /// Divides the free slots among the subscriptions. Each slot goes to the subscription with the fewest
     /// slots and, among equals, to the next one after the last served. Returns whether all subscriptions
     /// that wanted a slot got one.
     fn share_slots(&mut self, plans: &mut [PlannedClaim]) -> bool {
-        plans.sort_by_key(|plan| (plan.claim.subscription_id <= self.last_served, plan.claim.subscription_id));
+        plans.sort_by_key(|plan| (plan.claim.subscription <= self.last_served, plan.claim.subscription));
         let wanted: Vec<i64> = plans.iter_mut().map(|plan| std::mem::take(&mut plan.claim.limit)).collect();
-        let taken = |index: usize| self.slots.taken(plans[index].claim.subscription_id);
+        let taken = |index: usize| self.slots.taken(plans[index].claim.subscription);
         let mut queue: BinaryHeap<Reverse<(usize, usize)>> =
             (0..wanted.len()).filter(|index| wanted[*index] > 0).map(|index| Reverse((taken(index), index))).collect();
         for _ in 0..self.slots.total_free().min(CLAIMS_PER_ROUND) {
             let Some(Reverse((taken, index))) = queue.pop() else { break };
             let claim = &mut plans[index].claim;
             claim.limit += 1;
-            self.last_served = claim.subscription_id;
+            self.last_served = claim.subscription;
             if claim.limit < wanted[index] {
                 queue.push(Reverse((taken + 1, index)));
             }
@@ -236,17 +263,17 @@ impl Dispatcher {
 
     /// Reduces the claims to what the rate limits allow.
     async fn limit_rates(&mut self, plans: &mut [PlannedClaim]) -> Result<(), Error> {
-        let wanted: Vec<(SubscriptionId, f64, i64)> =
-            plans.iter().filter_map(|plan| Some((plan.claim.subscription_id, plan.rate?, plan.claim.limit))).collect();
+        let wanted: Vec<(SubscriptionKey, f64, i64)> =
+            plans.iter().filter_map(|plan| Some((plan.claim.subscription, plan.rate?, plan.claim.limit))).collect();
         if wanted.is_empty() {
             return Ok(());
         }
         for grant in self.engine.take_from_rates(&wanted).await? {
-            let Some(plan) = plans.iter_mut().find(|plan| plan.claim.subscription_id == grant.subscription_id) else {
+            let Some(plan) = plans.iter_mut().find(|plan| plan.claim.subscription == grant.subscription()) else {
                 continue;
             };
             if grant.granted < plan.claim.limit {
-                self.leave_for_later(grant.subscription_id, Duration::from_secs_f64(grant.next_in.clamp(0.001, 60.0)));
+                self.leave_for_later(grant.subscription(), Duration::from_secs_f64(grant.next_in.clamp(0.001, 60.0)));
             }
             plan.claim.limit = grant.granted;
         }
@@ -261,14 +288,14 @@ impl Dispatcher {
         let claimed_at = Instant::now();
         let claimed = self.engine.claim_pushes(&claims).await?;
         let started = claimed.len();
-        let mut by_subscription: HashMap<SubscriptionId, Vec<ClaimedPush>> = HashMap::new();
+        let mut by_subscription: HashMap<SubscriptionKey, Vec<ClaimedPush>> = HashMap::new();
         for push in claimed {
-            by_subscription.entry(push.subscription_id).or_default().push(push);
+            by_subscription.entry(push.subscription()).or_default().push(push);
         }
         // All claimed pushes are started first: an error below must not leave any unsent.
         let mut unused = Vec::new();
         for plan in plans {
-            let pushes = by_subscription.remove(&plan.claim.subscription_id).unwrap_or_default();
+            let pushes = by_subscription.remove(&plan.claim.subscription).unwrap_or_default();
             let found = pushes.len() as i64;
             for push in pushes {
                 self.start(push, &plan, claimed_at);
@@ -286,22 +313,23 @@ impl Dispatcher {
     /// Handles a claim that found fewer pushes than requested: the subscription has no more, and the
     /// probe and the rate tokens reserved for it are returned.
     async fn return_unused(&mut self, plan: &PlannedClaim, unused: i64) -> Result<(), Error> {
-        self.busy.remove(&plan.claim.subscription_id);
+        self.busy.remove(&plan.claim.subscription);
         if plan.is_probe {
-            self.engine.return_probes(&[&plan.gate.url]).await?;
+            self.engine.return_probes(&[plan.gate.endpoint()]).await?;
         }
         if let Some(rate) = plan.rate {
-            self.engine.return_to_rate(plan.claim.subscription_id, rate, unused).await?;
+            self.engine.return_to_rate(plan.claim.subscription, rate, unused).await?;
         }
         Ok(())
     }
 
     fn start(&self, push: ClaimedPush, plan: &PlannedClaim, claimed_at: Instant) {
-        let slot: Slot = self.slots.take(plan.claim.subscription_id, push.payload_bytes());
+        let slot: Slot = self.slots.take(plan.claim.subscription, push.payload_bytes());
         let attempt = Attempt {
             engine: self.engine.clone(),
             client: self.client.clone(),
             subscriber: plan.subscriber.clone(),
+            credentials: plan.credentials.clone(),
             failing: self.failing.clone(),
             claimed_at,
             has_failed_before: plan.gate.failures_in_row > 0 || plan.is_probe,

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::domain::ids::SubscriptionId;
+use crate::domain::ids::SubscriptionKey;
 use crate::engine::Engine;
 
 /// The maximum total size of the payloads in flight.
@@ -44,7 +44,7 @@ struct Taken {
     bytes: usize,
     /// The estimated size of the next payload.
     expected_bytes: f64,
-    by_subscription: HashMap<SubscriptionId, usize>,
+    by_subscription: HashMap<SubscriptionKey, usize>,
 }
 
 impl Taken {
@@ -68,14 +68,14 @@ impl Slots {
 
     /// Returns the number of free slots for a subscription with the limit `max_concurrency`. One
     /// subscription can take at most 90 % of all slots, so others go on if its endpoint hangs.
-    pub fn free(&self, subscription_id: SubscriptionId, max_concurrency: i32) -> usize {
+    pub fn free(&self, subscription: SubscriptionKey, max_concurrency: i32) -> usize {
         let max_share = (self.capacity - self.capacity / 10).max(1);
-        usize::try_from(max_concurrency).unwrap_or(0).min(max_share).saturating_sub(self.taken(subscription_id))
+        usize::try_from(max_concurrency).unwrap_or(0).min(max_share).saturating_sub(self.taken(subscription))
     }
 
     /// Returns the number of requests in flight to a subscription.
-    pub fn taken(&self, subscription_id: SubscriptionId) -> usize {
-        self.lock().by_subscription.get(&subscription_id).copied().unwrap_or(0)
+    pub fn taken(&self, subscription: SubscriptionKey) -> usize {
+        self.lock().by_subscription.get(&subscription).copied().unwrap_or(0)
     }
 
     /// Returns the number of free slots of the server.
@@ -89,15 +89,15 @@ impl Slots {
     }
 
     /// Takes a slot, which is freed when it is dropped.
-    pub fn take(self: &Arc<Self>, subscription_id: SubscriptionId, bytes: usize) -> Slot {
+    pub fn take(self: &Arc<Self>, subscription: SubscriptionKey, bytes: usize) -> Slot {
         let mut taken = self.lock();
         taken.in_flight += 1;
         taken.bytes += bytes;
         taken.expected_bytes += (bytes as f64 - taken.expected_bytes) * WEIGHT;
         self.engine.metrics().pushes_in_flight.set(taken.in_flight as i64);
-        *taken.by_subscription.entry(subscription_id).or_default() += 1;
+        *taken.by_subscription.entry(subscription).or_default() += 1;
         drop(taken);
-        Slot { slots: self.clone(), subscription_id, bytes }
+        Slot { slots: self.clone(), subscription, bytes }
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -108,7 +108,7 @@ impl Slots {
 /// The slot of a request in flight.
 pub struct Slot {
     slots: Arc<Slots>,
-    subscription_id: SubscriptionId,
+    subscription: SubscriptionKey,
     bytes: usize,
 }
 
@@ -133,10 +133,10 @@ impl Drop for Slot {
         taken.in_flight -= 1;
         taken.bytes -= self.bytes;
         self.slots.engine.metrics().pushes_in_flight.set(taken.in_flight as i64);
-        if let Some(count) = taken.by_subscription.get_mut(&self.subscription_id) {
+        if let Some(count) = taken.by_subscription.get_mut(&self.subscription) {
             *count -= 1;
             if *count == 0 {
-                taken.by_subscription.remove(&self.subscription_id);
+                taken.by_subscription.remove(&self.subscription);
             }
         }
         drop(taken);

@@ -1,10 +1,11 @@
 //! Builds the request of a claimed push, on a blocking thread if that may take long.
 
+use std::sync::Arc;
+
 use chrono::Utc;
 use tokio::sync::Semaphore;
 
-use crate::domain::signature::Secret;
-use crate::domain::subscription::SubscriptionSpec;
+use crate::domain::subscription::{Credentials, SubscriptionSpec};
 use crate::domain::transform::Transform;
 use crate::engine::operate::replays::Replay;
 use crate::engine::push::ClaimedPush;
@@ -22,16 +23,16 @@ static SLOW_TRANSFORM_PERMITS: Semaphore = Semaphore::const_new(MAX_SLOW_TRANSFO
 pub(super) async fn build_request(
     message: OutboundMessage,
     spec: &SubscriptionSpec,
-    secrets: Vec<Secret>,
+    credentials: Arc<Credentials>,
 ) -> Result<WebhookRequest, String> {
     let timestamp = Utc::now().timestamp();
     let may_be_slow = |transform: &Transform| transform.has_template() || message.payload.len() >= LARGE_PAYLOAD;
     if !spec.transform.as_ref().is_some_and(may_be_slow) {
-        return message.into_request(spec, &secrets, timestamp);
+        return message.into_request(spec, &credentials, timestamp);
     }
     let _permit = SLOW_TRANSFORM_PERMITS.acquire().await.map_err(|closed| closed.to_string())?;
     let spec = spec.clone();
-    let building = tokio::task::spawn_blocking(move || message.into_request(&spec, &secrets, timestamp));
+    let building = tokio::task::spawn_blocking(move || message.into_request(&spec, &credentials, timestamp));
     building.await.unwrap_or_else(|panic| Err(panic.to_string()))
 }
 

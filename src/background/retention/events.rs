@@ -24,6 +24,10 @@ const FRONT_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two passes of the search.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The time for which a walk that has found nothing rests, per namespace that there is, and its limit.
+const REST_PER_NAMESPACE: Duration = Duration::from_millis(100);
+const LONGEST_REST: Duration = Duration::from_secs(5 * 60);
+
 /// The walks of all namespaces on this server. Two steps of one server never run at the same time.
 pub struct EventRemover {
     retention: Duration,
@@ -64,11 +68,17 @@ impl EventRemover {
     ) -> Result<(), Error> {
         let mut fronts = self.fronts.lock().await;
         let mut lag = 0.0_f64;
-        for scope in scopes(engine).await? {
+        let scopes = scopes(engine).await?;
+        let rest = rest_among(scopes.len());
+        for scope in scopes {
             let walk = fronts.entry(scope.namespace).or_insert_with(|| Walk::front(self.retention));
+            if !walk.is_due() {
+                continue;
+            }
             loop {
                 let step = self.take_turn(engine, walk.step(engine, &scope)).await?;
                 note(&step);
+                walk.rest_after(&step, rest);
                 let step_lag = step.lag_seconds();
                 lag = lag.max(step_lag);
                 engine.metrics().set_retention_lag("events", lag);
@@ -89,11 +99,17 @@ impl EventRemover {
         mut note: impl FnMut(&Step),
     ) -> Result<(), Error> {
         let mut searches = self.searches.lock().await;
-        for scope in scopes(engine).await? {
+        let scopes = scopes(engine).await?;
+        let rest = rest_among(scopes.len());
+        for scope in scopes {
             let search = searches.entry(scope.namespace).or_insert_with(|| Search::new(self.retention));
+            if !search.is_due() {
+                continue;
+            }
             loop {
                 let step = self.take_turn(engine, search.step(engine, &scope)).await?;
                 note(&step);
+                search.rest_after(&step, rest);
                 if !step.has_more() {
                     break;
                 }
@@ -116,6 +132,12 @@ impl EventRemover {
         }
         Ok(step)
     }
+}
+
+/// Returns for how long a walk that has found nothing rests, among the walks of so many namespaces. However many
+/// quiet namespaces there are, their walks together cost some ten statements per second.
+fn rest_among(namespaces: usize) -> Duration {
+    REST_PER_NAMESPACE.saturating_mul(u32::try_from(namespaces).unwrap_or(u32::MAX)).min(LONGEST_REST)
 }
 
 /// Returns the scope of each namespace.

@@ -35,6 +35,7 @@ pub struct RetentionSettings {
     /// The event log, and subscriptions that were deleted.
     pub log: Retention,
     pub dead_letters: Retention,
+    pub audit: Retention,
     /// The directory to which partitions of the event log are written before they are dropped.
     pub archive_dir: Option<PathBuf>,
 }
@@ -97,7 +98,7 @@ async fn delete_by_rules(
     let mut deleted = BTreeMap::new();
     let mut failure = None;
     // A table whose rows are locked does not keep the others from being cleaned up.
-    for rule in rules(settings.dead_letters, settings.log) {
+    for rule in rules(settings.dead_letters, settings.log, settings.audit) {
         let lag = match delete_all(engine, &rule).await {
             Ok(rows) => {
                 deleted.insert(rule.table, rows);

@@ -34,6 +34,8 @@ pub(super) struct Walk {
     created_seconds: f64,
     after: i64,
     rows: StepRows,
+    /// The time before which nothing is to be expected, if the last step has found nothing.
+    rests_until: Option<Instant>,
 }
 
 /// What one step has done.
@@ -72,7 +74,24 @@ impl Walk {
     /// Returns a walk that stops at the events that were created within the retention.
     pub(super) fn search(retention: Duration) -> Self {
         let seconds = retention.as_secs_f64();
-        Walk { retention_seconds: seconds, created_seconds: seconds, after: 0, rows: StepRows::default() }
+        Walk {
+            retention_seconds: seconds,
+            created_seconds: seconds,
+            after: 0,
+            rows: StepRows::default(),
+            rests_until: None,
+        }
+    }
+
+    /// Returns whether the walk is to go on now.
+    pub(super) fn is_due(&self) -> bool {
+        self.rests_until.is_none_or(|until| Instant::now() >= until)
+    }
+
+    /// Lets the walk rest after a step that has found nothing.
+    pub(super) fn rest_after(&mut self, step: &Step, rest: Duration) {
+        let has_found_nothing = step.removed.is_ours && step.removed.visited == 0;
+        self.rests_until = has_found_nothing.then(|| Instant::now() + rest);
     }
 
     /// Removes the next events. An event with too many pushes for one step is removed over several.
@@ -82,6 +101,7 @@ impl Walk {
             created_seconds: self.created_seconds,
             after: self.after,
             max_rows: self.rows.0,
+            key_seconds: engine.key_seconds(),
         };
         let mut conn = engine.database().connection().await?;
         let began = Instant::now();
@@ -114,6 +134,16 @@ pub(super) struct Search {
 impl Search {
     pub(super) fn new(retention: Duration) -> Self {
         Search { walk: Walk::search(retention), first_left: None, began_at_lowest: Instant::now() }
+    }
+
+    /// Returns whether the search is to go on now.
+    pub(super) fn is_due(&self) -> bool {
+        self.walk.is_due()
+    }
+
+    /// Lets the search rest after a step that has found nothing.
+    pub(super) fn rest_after(&mut self, step: &Step, rest: Duration) {
+        self.walk.rest_after(step, rest);
     }
 
     /// Removes the next events. After the last step of a pass, which has no more, the next pass begins.

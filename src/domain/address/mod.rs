@@ -17,7 +17,7 @@ mod url;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(crate) use allow_list::AllowList;
-pub(crate) use url::{check_syntax, check_url, without_query};
+pub(crate) use url::{check_syntax, check_url, masked};
 
 use ranges::{GLOBAL_UNICAST_V6, REFUSED_V4, REFUSED_V6};
 

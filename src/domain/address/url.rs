@@ -71,9 +71,15 @@ fn check_name(name: &str, allow: &AllowList) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the URL without its query and fragment, for logs: a query often holds a secret.
-pub(crate) fn without_query(url: &str) -> &str {
-    url.split(['?', '#']).next().unwrap_or_default()
+/// Returns the URL as it is shown in logs: without user name, query and fragment, and without what follows the
+/// first segment of its path. Receivers often put a token there.
+pub(crate) fn masked(url: &str) -> String {
+    let Ok(url) = Url::parse(url) else { return "(not a URL)".to_owned() };
+    let origin = url.origin().ascii_serialization();
+    let mut segments = url.path().trim_start_matches('/').splitn(2, '/');
+    let (first, others) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
+    let mask = if others.is_empty() { "" } else { "/…" };
+    format!("{origin}/{first}{mask}")
 }
 
 #[cfg(test)]
@@ -144,6 +150,23 @@ mod tests {
                 assert_eq!(check_url(url, &allow.parse().unwrap()), Ok(()), "{url}");
             }
             assert!(check_url(url, &"10.0.0.0/8".parse().unwrap()).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn logs_show_a_url_up_to_the_first_segment_of_its_path() {
+        for (url, shown) in [
+            ("https://example.com", "https://example.com/"),
+            ("https://example.com/hook", "https://example.com/hook"),
+            ("https://example.com/hook/", "https://example.com/hook"),
+            ("http://127.0.0.1:9000/services/T0/B0/s3cret", "http://127.0.0.1:9000/services/…"),
+            ("https://example.com//s3cret/s3cret", "https://example.com/s3cret/…"),
+            ("https://example.com/hook?token=s3cret/a", "https://example.com/hook"),
+            ("https://s3cret:s3cret@example.com:8443/hook/s3cret?s3cret#s3cret", "https://example.com:8443/hook/…"),
+            ("https://[2606:4700::1111]/a/s3cret", "https://[2606:4700::1111]/a/…"),
+            ("s3cret", "(not a URL)"),
+        ] {
+            assert_eq!(masked(url), shown);
         }
     }
 

@@ -311,7 +311,7 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         }
     }
 
-    fn contains(&self, name: &str) -> bool {
+    pub(crate) fn contains(&self, name: &str) -> bool {
         self.entries.iter().any(|(known, _)| known == name)
     }
 
@@ -333,7 +333,7 @@ fn not_empty(tags: Tags) -> Result<Tags, String> {
     if tags.is_empty() { Err("must not be empty".into()) } else { Ok(tags) }
 }
 
-fn check_label(label: &str, value: Option<String>) -> Result<String, String> {
+pub(crate) fn check_label(label: &str, value: Option<String>) -> Result<String, String> {
     if label.is_empty() {
         return Err("must not have a pair with an empty name".into());
     }

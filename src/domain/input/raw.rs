@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{FieldValue, Fields, InputError, MAX_FIELDS, shown};
 use crate::domain::invalid::Invalid;
-use crate::domain::json::{RawJson, is_too_deep};
+use crate::domain::json::{RawJson, is_too_deep, nests_deeper_than};
 use crate::domain::limits;
 use crate::domain::raw_entries::RawEntries;
 
@@ -94,6 +94,23 @@ impl<'a> RawFields<'a> {
             return None;
         }
         Some(RawJson::from_raw(raw))
+    }
+
+    /// Takes any JSON value of at most `max` bytes and `depth` levels, verbatim and parsed. A repeated name is an error
+    /// at any depth.
+    pub(crate) fn parsed_json(&mut self, name: &str, max: usize, depth: usize) -> Option<(RawJson, Value)> {
+        let raw = self.json(name, max)?;
+        let parsed = match nests_deeper_than(raw.as_str(), depth) {
+            true => Err(Invalid::new("", format!("must nest at most {depth} deep"))),
+            false => parse_without_duplicates(raw.as_raw()),
+        };
+        match parsed {
+            Ok(value) => Some((raw, value)),
+            Err(invalid) => {
+                self.refuse_inside(name, invalid);
+                None
+            }
+        }
     }
 
     /// Takes all remaining fields, for another reader. A repeated name is an error at any depth:

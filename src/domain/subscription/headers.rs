@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::domain::encryption::StoredText;
 use crate::domain::invalid::Invalid;
 use crate::domain::limits;
 
@@ -37,19 +38,15 @@ pub(crate) fn hide_values(fields: &mut Map<String, Value>) {
     fields.insert("header_names".into(), json!(names));
 }
 
-/// Merges changed headers into the present ones. A name matches in any case. A value adds or replaces a header,
-/// and `null` removes one.
-pub(crate) fn merge(present: &mut Map<String, Value>, changes: Map<String, Value>) {
-    let is_changed = |name: &String| changes.keys().any(|changed| changed.eq_ignore_ascii_case(name));
-    present.retain(|name, _| !is_changed(name));
-    present.extend(changes.into_iter().filter(|(_, value)| !value.is_null()));
+/// Returns the headers of stored settings. They were checked before they were stored.
+pub(super) fn of_stored(headers: Option<&Value>) -> BTreeMap<String, StoredText> {
+    let pairs = headers.and_then(Value::as_object).into_iter().flatten();
+    pairs.map(|(name, value)| (name.clone(), StoredText::of_json(value))).collect()
 }
 
-/// Parses headers. The fields named in errors are relative to the headers.
-pub(crate) fn parse(pairs: &Map<String, Value>) -> Result<BTreeMap<String, String>, Vec<Invalid>> {
-    if pairs.len() > limits::HEADERS {
-        return Err(vec![Invalid::new("", format!("must be at most {} pairs", limits::HEADERS))]);
-    }
+/// Parses headers as a client writes them. The fields named in errors are relative to the headers.
+pub(crate) fn parse(pairs: &Map<String, Value>) -> Result<BTreeMap<String, StoredText>, Vec<Invalid>> {
+    check_count(pairs.len()).map_err(|error| vec![error])?;
     let mut headers = BTreeMap::new();
     let mut errors = Vec::new();
     for (name, value) in pairs {
@@ -58,12 +55,18 @@ pub(crate) fn parse(pairs: &Map<String, Value>) -> Result<BTreeMap<String, Strin
         match checked {
             Ok(_) if headers.keys().any(is_known) => errors.push(invalid_header(name, "is given twice".into())),
             Ok(value) => {
-                headers.insert(name.clone(), value.to_owned());
+                headers.insert(name.clone(), StoredText::Plain(value.to_owned()));
             }
             Err(reason) => errors.push(invalid_header(name, reason)),
         }
     }
     if errors.is_empty() { Ok(headers) } else { Err(errors) }
+}
+
+/// Returns an error about the whole of the headers if there are too many.
+pub(super) fn check_count(count: usize) -> Result<(), Invalid> {
+    let too_many = || Invalid::new("", format!("must be at most {} pairs", limits::HEADERS));
+    if count > limits::HEADERS { Err(too_many()) } else { Ok(()) }
 }
 
 fn invalid_header(name: &str, reason: String) -> Invalid {
@@ -100,7 +103,7 @@ fn is_token(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn read(value: Value) -> Result<BTreeMap<String, String>, Vec<String>> {
+    fn read(value: Value) -> Result<BTreeMap<String, StoredText>, Vec<String>> {
         let fields = |errors: Vec<Invalid>| errors.into_iter().map(|error| error.field).collect();
         parse(value.as_object().unwrap()).map_err(fields)
     }
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn names_keep_their_spelling_and_values_their_spaces() {
         let headers = read(json!({"Authorization": "Bearer x", "X-Empty": "", "x_y": "a\tb"})).unwrap();
-        assert_eq!(headers["Authorization"], "Bearer x");
+        assert_eq!(headers["Authorization"], StoredText::Plain("Bearer x".into()));
         assert_eq!(headers.len(), 3);
     }
 
@@ -135,27 +138,7 @@ mod tests {
             assert!(read(json!({ name: value })).is_err(), "{name:?}: {value:?}");
         }
         assert!(read(json!({"x": 5})).is_err());
-    }
-
-    fn merged(mut present: Value, changes: Value) -> Value {
-        merge(present.as_object_mut().unwrap(), changes.as_object().cloned().unwrap());
-        present
-    }
-
-    #[test]
-    fn changes_are_merged_by_name_in_any_case() {
-        let present = json!({"Authorization": "a", "X-Other": "b"});
-        assert_eq!(merged(present.clone(), json!({})), present);
-        assert_eq!(merged(present.clone(), json!({"X-New": "c", "X-Unknown": null}))["X-New"], "c");
-        assert_eq!(merged(present.clone(), json!({"AUTHORIZATION": null})), json!({"X-Other": "b"}));
-        let replaced = merged(present, json!({"authorization": "c"}));
-        assert_eq!(replaced, json!({"authorization": "c", "X-Other": "b"}));
-    }
-
-    #[test]
-    fn a_header_that_is_changed_under_two_spellings_is_refused() {
-        let merged = merged(json!({"X-A": "1"}), json!({"X-A": "2", "x-a": "3"}));
-        assert_eq!(read(merged).unwrap_err(), ["x-a"]);
+        assert!(read(json!({"x": {"encrypted": "enc:v1:a:AAAA"}})).is_err());
     }
 
     #[test]

@@ -1,20 +1,26 @@
 //! A subscription: which events are sent to which URL, and how.
 
+mod change;
 mod choices;
+mod credentials;
 pub(crate) mod headers;
 mod read;
 mod reader;
+mod renewal;
 mod retry_on;
 mod write;
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub(crate) use choices::{Method, OnExhausted, Ordering};
+pub(crate) use credentials::Credentials;
+pub(crate) use renewal::{Renewal, renew, renew_headers, renew_secret};
 pub(crate) use retry_on::RetryOn;
 
 use super::backoff::Backoff;
+use super::encryption::StoredText;
 use super::event_pattern::{self, EventPattern};
 use super::filter::Filter;
 use super::json::RawJson;
@@ -50,8 +56,8 @@ pub struct SubscriptionSpec {
     pub labels: BTreeMap<String, String>,
     /// A further condition on events.
     pub filter: Option<Filter>,
-    /// Headers to add to each request. They may hold secrets and must not be logged.
-    pub headers: BTreeMap<String, String>,
+    /// Headers to add to each request, as they are stored: their values may be encrypted.
+    pub headers: BTreeMap<String, StoredText>,
     /// The timeout of one request, in milliseconds.
     pub timeout_ms: i32,
     /// The maximum number of requests for one event.
@@ -102,7 +108,10 @@ impl SubscriptionSpec {
     /// Parses a stored subscription. It was checked before it was stored, so `None` means that a
     /// later version of the server wrote something that this version does not know.
     pub fn from_stored(json: &RawJson) -> Option<Self> {
-        Self::parse(&serde_json::from_str(json.as_str()).ok()?).ok()
+        let mut fields: Map<String, Value> = serde_json::from_str(json.as_str()).ok()?;
+        let headers = headers::of_stored(fields.remove("headers").as_ref());
+        let spec = Self::parse(&fields).ok()?;
+        Some(Self { headers, ..spec })
     }
 
     /// Returns whether the subscription includes events of this type.

@@ -68,6 +68,8 @@ impl RetryOn {
             AttemptOutcome::Status(GONE) | AttemptOutcome::Error(ErrorKind::BodyNotRenderable) => {
                 AttemptVerdict::Terminal
             }
+            // The receiver has no part in it, so its list does not decide: an operator may bring the key back.
+            AttemptOutcome::Error(ErrorKind::SecretUnreadable) => AttemptVerdict::Retry,
             _ if self.0.iter().any(|cause| cause.covers(outcome)) => AttemptVerdict::Retry,
             _ => AttemptVerdict::Terminal,
         }
@@ -122,7 +124,7 @@ fn is_connection_error(kind: ErrorKind) -> bool {
         | ErrorKind::Tls
         | ErrorKind::Connection
         | ErrorKind::InvalidResponse => true,
-        ErrorKind::Timeout | ErrorKind::BodyNotRenderable => false,
+        ErrorKind::Timeout | ErrorKind::BodyNotRenderable | ErrorKind::SecretUnreadable => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::SubscriptionSpec;
+use crate::domain::encryption::StoredText;
 use crate::domain::filter::Filter;
 use crate::domain::transform::Transform;
 
@@ -11,6 +12,8 @@ impl SubscriptionSpec {
     /// the same subscription.
     pub fn to_json(&self) -> Map<String, Value> {
         let event_types: Vec<String> = self.event_types.iter().map(ToString::to_string).collect();
+        let headers: Map<String, Value> =
+            self.headers.iter().map(|(name, value)| (name.clone(), StoredText::to_json(value))).collect();
         let fields = [
             ("name", json!(self.name)),
             ("url", json!(self.url)),
@@ -19,7 +22,7 @@ impl SubscriptionSpec {
             ("tags", json!(self.tags.as_slice())),
             ("labels", json!(self.labels)),
             ("filter", json!(self.filter.as_ref().map(Filter::to_json))),
-            ("headers", json!(self.headers)),
+            ("headers", headers.into()),
             ("timeout_ms", json!(self.timeout_ms)),
             ("max_attempts", json!(self.max_attempts)),
             ("backoff", json!(self.backoff)),

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
 use crate::store::connection::database::{Database, PooledConnection};
 
@@ -85,11 +84,17 @@ impl Batchers {
             name: "publish",
             capacity: settings.max_queued,
             width: 2,
+            has_express: true,
             patience: SLOW_BATCH,
             max_weight: MAX_BATCH_ROWS,
         };
-        let push_shape =
-            BatcherSettings { name: "settle_pushes", patience: SLOW_PUSH_BATCH, max_weight: PUSH_OUTCOMES, ..shape };
+        let push_shape = BatcherSettings {
+            name: "settle_pushes",
+            has_express: false,
+            patience: SLOW_PUSH_BATCH,
+            max_weight: PUSH_OUTCOMES,
+            ..shape
+        };
         // The width is 1, because a success must not overtake the failures before it.
         let notes_shape = BatcherSettings {
             name: "endpoint_notes",
@@ -102,7 +107,8 @@ impl Batchers {
             publish: context.batcher(shape, &limiter, |engine, calls| async move {
                 split(calls, &|calls| engine.publish_calls(calls)).await
             }),
-            // The width is 1, because two claims at once would compete for the same head of a queue.
+            // The width is 1, because two claims at once would compete for the same head of a queue. An express batch
+            // beside it has other namespaces, and therefore other queues.
             claim: context.batcher(
                 BatcherSettings { name: "claim", width: 1, ..shape },
                 &limiter,
@@ -162,7 +168,7 @@ fn limiter_of(
         }
         .boxed()
     });
-    Arc::new(BatchLimiter { permits: Arc::new(Semaphore::new(batches_at_once)), connect })
+    BatchLimiter::new(batches_at_once, connect)
 }
 
 /// What all batchers are opened with.

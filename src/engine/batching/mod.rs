@@ -26,45 +26,46 @@
 //! - *A caller disconnects while its answer is on the way*: the answer is dropped, which undoes claims.
 //! - *The thread of a caller ends*: its mailbox closes, and drops or passes on what it holds.
 //! - *The database hangs*: a batch that has not ended after `GIVE_UP_AFTER` is abandoned.
+//! - *One namespace starves another*: each gets a fair share of every batch, and of the room to wait in
+//!   ([`lanes`]). While one is dominant, the calls of quiet ones do not even wait for its batches ([`queue`]).
 //! - *One verb starves another*: each verb has its own batcher, and permits are granted in order.
 
 pub(crate) mod batchers;
 pub(crate) mod deadline;
+mod dominance;
+mod lanes;
+mod limiter;
+mod load;
 mod mailbox;
 mod queue;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::{Either, ready};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use crate::domain::ids::NamespaceId;
 use crate::error::Error;
 
 use crate::engine::batching::deadline::{CallDeadline, WithDeadline, too_late};
+use crate::engine::batching::lanes::Service;
+pub(crate) use crate::engine::batching::limiter::{BatchLimiter, ConnectionSource};
+use crate::engine::batching::load::EXPRESS_WEIGHT;
 use crate::engine::batching::mailbox::Mailbox;
 pub(crate) use crate::engine::batching::mailbox::open_mailbox;
-use crate::engine::batching::queue::{CallQueue, ServingSide};
+use crate::engine::batching::queue::{CallQueue, ServingSide, StartedBatch};
 use crate::engine::stopping;
 use crate::engine::transaction::GIVE_UP_AFTER;
 
 /// The results of the calls of a batch, in the order of the calls.
 pub(crate) type Answers<A> = Vec<Result<A, Error>>;
-/// Returns the connection for a batch, or an error if there is none.
-pub(crate) type ConnectionSource<K> = dyn Fn() -> Pin<Box<dyn Future<Output = Result<K, Error>> + Send>> + Send + Sync;
-
-/// Limits the number of batches that run at once, and provides their connections.
-pub(crate) struct BatchLimiter<K> {
-    /// One permit per batch, granted in the order of the requests.
-    pub permits: Arc<Semaphore>,
-    pub connect: Box<ConnectionSource<K>>,
-}
-
 /// Runs the calls of a batch on a connection.
 type Run<C, A, K> = dyn Fn(Vec<WithDeadline<C>>, K) -> Pin<Box<dyn Future<Output = Answers<A>> + Send>> + Send + Sync;
 
@@ -77,8 +78,10 @@ pub(crate) struct BatcherSettings {
     pub name: &'static str,
     /// The maximum number of calls that wait.
     pub capacity: usize,
-    /// The maximum number of batches of this batcher that run at once.
+    /// The maximum number of ordinary batches of this batcher that run at once.
     pub width: usize,
+    /// Whether quiet namespaces have an express batch beside these while another one is dominant.
+    pub has_express: bool,
     /// The time that a batch waits for its permit before it runs without one.
     pub patience: Duration,
     /// The maximum weight of a batch, in rows. A single call may exceed it.
@@ -99,7 +102,7 @@ impl<C, A> Drop for Batcher<C, A> {
 
 /// The duration of the last batch of a batcher.
 #[derive(Default)]
-struct BatchHistory(std::sync::Mutex<Option<LastBatch>>);
+struct BatchHistory(Mutex<Option<LastBatch>>);
 
 #[derive(Debug, Clone, Copy)]
 struct LastBatch {
@@ -137,6 +140,7 @@ impl BatchHistory {
 }
 
 struct QueuedCall<C, A> {
+    namespace: NamespaceId,
     call: WithDeadline<C>,
     weight: usize,
     caller: Caller<A>,
@@ -171,11 +175,12 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
         F: Fn(Vec<WithDeadline<C>>, K) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Answers<A>> + Send + 'static,
     {
-        let (queue, serving) = CallQueue::new(shape.capacity);
+        let (queue, serving) = CallQueue::new(shape.capacity, shape.width, limiter.dominance.clone());
         let run: Arc<Run<C, A, K>> = Arc::new(move |calls, connection| run(calls, connection).boxed());
         let history = Arc::new(BatchHistory::default());
-        for _ in 0..shape.width {
-            runtime.spawn(serve(shape, serving.clone(), history.clone(), limiter.clone(), run.clone()));
+        let ordinary = std::iter::repeat_n(Service::Ordinary, shape.width);
+        for service in ordinary.chain(shape.has_express.then_some(Service::Express)) {
+            runtime.spawn(serve(shape, service, serving.clone(), history.clone(), limiter.clone(), run.clone()));
         }
         runtime.spawn(queue.clone().watch(shape.patience));
         Batcher { queue, history }
@@ -191,19 +196,45 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
         self.queue.is_busy()
     }
 
-    /// Queues a call and waits for its result. `weight` is its weight in a batch, in rows.
-    pub(crate) async fn call(&self, call: C, weight: usize) -> Result<A, Error> {
-        self.call_since(call, weight, Instant::now()).await
+    /// Queues a call of a namespace. Returns a future of its result. `weight` is its weight in a batch, in rows.
+    ///
+    /// Not `async`: the future of a request that waits would hold the call as well, which is in the queue by then.
+    pub(crate) fn call(
+        &self,
+        namespace: NamespaceId,
+        call: C,
+        weight: usize,
+    ) -> impl Future<Output = Result<A, Error>> + use<'_, C, A> {
+        self.call_since(namespace, call, weight, Instant::now())
     }
 
     /// Like [`Batcher::call`], for a caller that arrived earlier and has less time left.
-    pub(crate) async fn call_since(&self, call: C, weight: usize, arrived: Instant) -> Result<A, Error> {
-        let (answer, mut answered) = oneshot::channel();
+    pub(crate) fn call_since(
+        &self,
+        namespace: NamespaceId,
+        call: C,
+        weight: usize,
+        arrived: Instant,
+    ) -> impl Future<Output = Result<A, Error>> + use<'_, C, A> {
+        let (answer, answered) = oneshot::channel();
         let time = CallDeadline::arrived_at(arrived);
         let cancelling = CancelOnDrop(time.clone());
         let call = WithDeadline { call, time };
         let caller = Caller { answer, mailbox: Mailbox::of_this_thread() };
-        self.queue.push(QueuedCall { call, weight, caller })?;
+        match self.queue.push(QueuedCall { namespace, call, weight, caller }) {
+            Ok(None) => {}
+            Ok(Some(dropped)) => answer_all(vec![dropped.caller], vec![Err(Error::Overloaded)]),
+            Err(error) => return Either::Left(ready(Err(error))),
+        }
+        Either::Right(self.answer_in_time(answered, cancelling))
+    }
+
+    /// Returns the answer to a call, or an error once its time is over.
+    async fn answer_in_time(
+        &self,
+        mut answered: oneshot::Receiver<Result<A, Error>>,
+        cancelling: CancelOnDrop,
+    ) -> Result<A, Error> {
         let time = &cancelling.0;
         let without_answer = |_| Err(time.without_answer(stopping(), "the batch ended without an answer"));
         if let Ok(answer) = timeout_at(time.send_by(), &mut answered).await {
@@ -219,21 +250,27 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
     }
 }
 
-/// Takes batches from the queue and runs them, until the batcher is closed.
+/// Takes batches from the queue and runs them, until the batcher is closed. Express batches need no permit: they are
+/// small, and would wait for the batches that they are meant to pass.
 async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
     shape: BatcherSettings,
+    service: Service,
     queue: Arc<ServingSide<C, A>>,
     history: Arc<BatchHistory>,
     limiter: Arc<BatchLimiter<K>>,
     run: Arc<Run<C, A, K>>,
 ) {
-    let mut ended = 0;
-    while let Some(mut turn) = queue.next_turn(std::mem::take(&mut ended)).await {
-        // The semaphore is never closed, so this yields a permit, or none if it takes too long.
-        let next_permit = limiter.permits.clone().acquire_owned();
-        let permit = timeout_at(turn.gathering_since + shape.patience, next_permit).await;
+    let mut ended = StartedBatch::default();
+    while let Some(mut turn) = queue.next_turn(service, std::mem::take(&mut ended)).await {
+        let (permit, max_weight) = match service {
+            Service::Ordinary => {
+                let has_calls_of = |namespace| queue.has_calls_of(namespace);
+                (limiter.permit(turn.gathering_since, shape.patience, has_calls_of).await, shape.max_weight)
+            }
+            Service::Express => (None, EXPRESS_WEIGHT),
+        };
         let connect = (limiter.connect)().await;
-        let batch = turn.take_batch(shape.max_weight);
+        let batch = turn.take_batch(max_weight);
         let connection = match connect {
             Ok(connection) => connection,
             Err(error) => {
@@ -250,12 +287,15 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
         }
         let (size, started_at) = (calls.len(), Instant::now());
         let times: Vec<Arc<CallDeadline>> = calls.iter().map(|timed| timed.time.clone()).collect();
-        turn.start_batch(size);
+        let started = turn.start_batch(size);
         let answers = run_to_result(shape.name, &times, run(calls, connection)).await;
         drop(permit);
-        history.batch_ended(weight, started_at);
+        // The time of an express batch says nothing about a batch of hundreds of rows.
+        if service == Service::Ordinary {
+            history.batch_ended(weight, started_at);
+        }
         answer_all(callers, answers);
-        ended = size;
+        ended = started;
     }
 }
 

@@ -2,32 +2,54 @@
 //!
 //! The cast:
 //! - *Callers* add calls.
-//! - *Serving tasks* run batches, one each. A task that has nothing to run is *idle*.
-//! - The *turn* is the right to form the next batch. One task at a time has it.
+//! - *Ordinary tasks* run batches, one each. A task that has nothing to run is *idle*.
+//! - The *turn* is the right to form the next ordinary batch. One task at a time has it.
+//! - The *express task* runs small batches of quiet namespaces while another one is dominant ([`super::load`]), so that they
+//!   do not wait for its batches.
 //! - The *watch* is the only timer. It sees to it that no call waits longer than `patience` for others.
 //!
 //! A batch is *due* if at least as many calls have gathered as are in flight, or if the watch has said so.
 //! Waking a task costs more than queueing a call. Therefore a task is woken only if a batch is due, and a
 //! task that ends a batch looks for itself.
 //!
+//! A namespace is served by the express task from a call of it, or the end of a batch with calls of it, at which it is
+//! quiet and has nothing in flight. The express task serves its further calls, too, in the order of their arrival. After
+//! each of its batches, it leaves those namespaces to the ordinary tasks that have no calls or are not quiet any more.
+//! With one namespace, or many equal ones, none is dominant, and the express task never runs. A namespace that is dominant
+//! in one batcher counts as dominant in all that share its limiter, for a while ([`Dominance`]).
+//!
+//! **A namespace never has calls in an ordinary and in an express batch at the same time.** So claims of the two do not
+//! compete for the same head of a queue. The one exception: if an express batch takes longer than `patience`, because
+//! it waits for a locked row, then the ordinary tasks serve its namespaces at once. A batcher with only one ordinary task
+//! does without the exception, because its batches must not meet.
+//!
 //! How no wake-up gets lost:
 //! - All of this is one state under one lock ([`QueueState`]). Every change goes through
 //!   [`CallQueue::change`], which looks at the state after the change and before the lock is released. If a
-//!   batch is due, nobody has the turn and a task is idle, it marks the turn as granted and wakes one task.
+//!   batch is due, nobody has the turn and a task is idle, it marks the turn as granted and wakes one task. If calls
+//!   wait for the express task and it is idle, it marks that task as woken and wakes it.
 //! - A grant is part of the state. A wake-up only says "look", so one too many does no harm. One too few is
 //!   impossible: a task counts as idle from the moment when it looks and finds nothing, under the lock, and
 //!   the [`Notify`] keeps a wake-up that comes between the look and the sleep.
 //! - If calls gather while a task is idle and the watch sleeps, the same function wakes the watch. It then
 //!   wakes itself once per `patience` until the batcher is quiet, so that callers do not start timers.
 
-use std::collections::VecDeque;
+mod express;
+mod state;
+mod turn;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
+use crate::domain::ids::NamespaceId;
 use crate::engine::batching::QueuedCall;
+use crate::engine::batching::dominance::Dominance;
+use crate::engine::batching::lanes::{Admission, Service};
+use crate::engine::batching::queue::state::{NextLook, QueueState, TurnAnswer, Wake};
+pub(super) use crate::engine::batching::queue::turn::{StartedBatch, Turn};
 use crate::engine::stopping;
 use crate::error::Error;
 
@@ -35,177 +57,40 @@ use crate::error::Error;
 pub(super) struct CallQueue<C, A> {
     state: Mutex<QueueState<C, A>>,
     capacity: usize,
-    /// Wakes an idle task.
+    /// Wakes an idle ordinary task.
     granted: Notify,
+    /// Wakes the express task.
+    express: Notify,
     /// Wakes the watch.
     gathering: Notify,
 }
 
-struct QueueState<C, A> {
-    calls: VecDeque<QueuedCall<C, A>>,
-    calls_in_flight: usize,
-    turn: TurnState,
-    /// The number of tasks that wait for the turn.
-    idle_tasks: usize,
-    /// The time since which at least one task is idle, if one is.
-    idle_since: Instant,
-    /// The time when a call was last added to an empty queue.
-    gathering_since: Instant,
-    /// Whether the watch has found that the calls have waited long enough.
-    is_overdue: bool,
-    /// Whether the watch will look again without being woken.
-    is_watched: bool,
-    is_closed: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TurnState {
-    Free,
-    /// An idle task has been woken to take it.
-    Granted,
-    Taken,
-}
-
-enum Wake {
-    Task,
-    Watch,
-    Nobody,
-}
-
-enum NextLook {
-    At(Instant),
-    WhenGathering,
-    Never,
-}
-
-/// What a task that wants the turn gets.
-enum TurnAnswer {
-    Taken { gathering_since: Instant },
-    Wait,
-    Closed,
-}
-
-impl<C, A> QueueState<C, A> {
-    fn is_due(&self) -> bool {
-        let is_complete = self.calls.len() >= self.calls_in_flight || self.is_overdue;
-        self.turn == TurnState::Free && !self.calls.is_empty() && is_complete
-    }
-
-    /// Returns whether calls gather that an idle task could run, so that their wait must be limited.
-    fn must_be_watched(&self) -> bool {
-        self.idle_tasks > 0 && self.turn == TurnState::Free && !self.calls.is_empty()
-    }
-
-    fn has_ended(&self) -> bool {
-        self.is_closed && self.calls.is_empty()
-    }
-
-    /// Returns who must be woken after a change.
-    fn next_wake(&mut self) -> Wake {
-        if self.idle_tasks > 0 && self.is_due() {
-            self.turn = TurnState::Granted;
-            return Wake::Task;
-        }
-        if self.must_be_watched() && !self.is_watched {
-            self.is_watched = true;
-            return Wake::Watch;
-        }
-        Wake::Nobody
-    }
-
-    /// Returns the time since which the calls wait for each other while a task could run them.
-    fn attended_since(&self) -> Instant {
-        let idle_since = if self.idle_tasks > 0 { self.idle_since } else { Instant::now() };
-        self.gathering_since.max(idle_since)
-    }
-
-    /// Takes the turn if it is granted, to whomever, or if a batch is due. Otherwise counts the task as
-    /// idle. `is_idle` says whether it is counted.
-    fn take_turn(&mut self, is_idle: &mut bool) -> TurnAnswer {
-        let answer = if self.turn == TurnState::Granted || self.is_due() {
-            self.turn = TurnState::Taken;
-            self.is_overdue = false;
-            TurnAnswer::Taken { gathering_since: self.attended_since() }
-        } else if self.has_ended() {
-            TurnAnswer::Closed
-        } else {
-            TurnAnswer::Wait
-        };
-        self.count_idle(is_idle, matches!(answer, TurnAnswer::Wait));
-        answer
-    }
-
-    fn count_idle(&mut self, was_idle: &mut bool, is_idle: bool) {
-        match (*was_idle, is_idle) {
-            (false, true) if self.idle_tasks == 0 => (self.idle_tasks, self.idle_since) = (1, Instant::now()),
-            (false, true) => self.idle_tasks += 1,
-            (true, false) => self.idle_tasks -= 1,
-            _ => {}
-        }
-        *was_idle = is_idle;
-    }
-
-    /// Looks at the calls on behalf of the watch.
-    fn look(&mut self, patience: Duration) -> NextLook {
-        if self.has_ended() {
-            return NextLook::Never;
-        }
-        // Without calls in flight every call is due, and without an idle task nobody could run them.
-        if self.calls_in_flight == 0 || self.idle_tasks == 0 {
-            self.is_watched = false;
-            return NextLook::WhenGathering;
-        }
-        let now = Instant::now();
-        if !self.must_be_watched() {
-            return NextLook::At(now + patience);
-        }
-        let overdue_at = self.attended_since() + patience;
-        if now < overdue_at {
-            return NextLook::At(overdue_at);
-        }
-        self.is_overdue = true;
-        NextLook::At(now + patience)
-    }
-}
-
 impl<C, A> CallQueue<C, A> {
-    /// Returns a queue of at most `capacity` calls, and its side for the serving tasks.
-    pub(super) fn new(capacity: usize) -> (Arc<Self>, Arc<ServingSide<C, A>>) {
-        let now = Instant::now();
-        let state = QueueState {
-            calls: VecDeque::new(),
-            calls_in_flight: 0,
-            turn: TurnState::Free,
-            idle_tasks: 0,
-            idle_since: now,
-            gathering_since: now,
-            is_overdue: false,
-            is_watched: false,
-            is_closed: false,
-        };
+    /// Returns a queue of at most `capacity` calls, and its side for the serving tasks. `width` is the number of ordinary
+    /// tasks. Batchers of one limiter share their `dominance`.
+    pub(super) fn new(capacity: usize, width: usize, dominance: Arc<Dominance>) -> (Arc<Self>, Arc<ServingSide<C, A>>) {
         let queue = Arc::new(CallQueue {
-            state: Mutex::new(state),
+            state: Mutex::new(QueueState::new(width, dominance)),
             capacity,
             granted: Notify::new(),
+            express: Notify::new(),
             gathering: Notify::new(),
         });
         (queue.clone(), Arc::new(ServingSide(queue)))
     }
 
-    /// Adds a call, or refuses it if the queue is full or closed.
-    pub(super) fn push(&self, call: QueuedCall<C, A>) -> Result<(), Error> {
+    /// Adds a call, or refuses it if the queue is closed, or full of calls of its namespace. Returns the call of a
+    /// louder namespace that had to make room, and that must be refused.
+    pub(super) fn push(&self, call: QueuedCall<C, A>) -> Result<Option<QueuedCall<C, A>>, Error> {
         self.change(|state| {
             if state.is_closed {
                 return Err(stopping());
             }
-            if state.calls.len() >= self.capacity {
-                return Err(Error::Overloaded);
+            match state.admit(call, self.capacity) {
+                Admission::Admitted => Ok(None),
+                Admission::InPlaceOf(dropped) => Ok(Some(dropped)),
+                Admission::Refused(_) => Err(Error::Overloaded),
             }
-            if state.calls.is_empty() {
-                state.gathering_since = Instant::now();
-            }
-            state.calls.push_back(call);
-            Ok(())
         })
     }
 
@@ -214,10 +99,14 @@ impl<C, A> CallQueue<C, A> {
         self.lock().calls.len()
     }
 
+    /// Returns whether calls of a namespace wait.
+    pub(super) fn has_calls_of(&self, namespace: NamespaceId) -> bool {
+        self.lock().calls.has_calls_of(namespace)
+    }
+
     /// Returns whether calls are in flight or wait.
     pub(super) fn is_busy(&self) -> bool {
-        let state = self.lock();
-        state.calls_in_flight > 0 || !state.calls.is_empty()
+        self.lock().is_busy()
     }
 
     /// Refuses further calls. The serving tasks end when they have run those that wait.
@@ -226,21 +115,23 @@ impl<C, A> CallQueue<C, A> {
         self.wake_all();
     }
 
-    /// Waits for the turn. `ended` is the number of calls that the task has run since its last turn.
-    /// Returns `None` when the queue is closed and empty.
-    pub(super) async fn next_turn(&self, ended: usize) -> Option<Turn<'_, C, A>> {
+    /// Waits for the turn to form a batch. `ended` is the batch that the task has run since its last turn. Returns `None`
+    /// when the queue is closed and has nothing for the task.
+    pub(super) async fn next_turn(&self, service: Service, ended: StartedBatch) -> Option<Turn<'_, C, A>> {
         let (mut ended, mut is_idle) = (ended, false);
+        let wakes = if service == Service::Express { &self.express } else { &self.granted };
         loop {
             // Before the look: from now on this task is woken by `close`, and one of the idle tasks by a grant.
-            let woken = self.granted.notified();
+            let woken = wakes.notified();
             let answer = self.change(|state| {
-                state.calls_in_flight -= std::mem::take(&mut ended);
-                state.take_turn(&mut is_idle)
+                state.end_batch(service, std::mem::take(&mut ended));
+                match service {
+                    Service::Ordinary => state.take_turn(&mut is_idle),
+                    Service::Express => state.take_express_turn(),
+                }
             });
             match answer {
-                TurnAnswer::Taken { gathering_since } => {
-                    return Some(Turn { queue: self, gathering_since, starting: 0 });
-                }
+                TurnAnswer::Taken { gathering_since } => return Some(Turn::new(self, service, gathering_since)),
                 TurnAnswer::Closed => {
                     // The others have nothing left to wait for either.
                     self.wake_all();
@@ -266,8 +157,11 @@ impl<C, A> CallQueue<C, A> {
     fn change<R>(&self, change: impl FnOnce(&mut QueueState<C, A>) -> R) -> R {
         let mut state = self.lock();
         let result = change(&mut state);
-        let wake = state.next_wake();
+        let (wake, wakes_express) = (state.next_wake(), state.wakes_express());
         drop(state);
+        if wakes_express {
+            self.express.notify_one();
+        }
         match wake {
             Wake::Task => self.granted.notify_one(),
             Wake::Watch => self.gathering.notify_one(),
@@ -279,60 +173,13 @@ impl<C, A> CallQueue<C, A> {
     /// Makes all idle tasks and the watch look at the state.
     fn wake_all(&self) {
         self.granted.notify_waiters();
+        self.express.notify_one();
         self.gathering.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState<C, A>> {
         // No code panics between two related changes, so the state is consistent even if the lock is poisoned.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The right to form the next batch. Dropping it lets the next task have it.
-pub(super) struct Turn<'a, C, A> {
-    queue: &'a CallQueue<C, A>,
-    /// The time since which the calls gather.
-    pub gathering_since: Instant,
-    starting: usize,
-}
-
-impl<C, A> Turn<'_, C, A> {
-    /// Takes the first call and the calls behind it, up to `max_weight`. Drops all cancelled calls on the
-    /// way, without a limit, because the memory that they occupy is not counted anywhere any more.
-    pub(super) fn take_batch(&mut self, max_weight: usize) -> Vec<QueuedCall<C, A>> {
-        let (mut batch, mut cancelled, mut weight) = (Vec::new(), Vec::new(), 0);
-        let mut state = self.queue.lock();
-        while let Some(waiting) = state.calls.pop_front() {
-            if !waiting.call.time.is_wanted() {
-                cancelled.push(waiting);
-            } else if !batch.is_empty() && weight + waiting.weight > max_weight {
-                state.calls.push_front(waiting);
-                // From here on the calls that are left gather for the next batch.
-                state.gathering_since = Instant::now();
-                break;
-            } else {
-                weight += waiting.weight;
-                batch.push(waiting);
-            }
-        }
-        // Callers must not wait while payloads are freed.
-        drop(state);
-        drop(cancelled);
-        batch
-    }
-
-    /// Ends the turn and starts a batch of `calls` calls.
-    pub(super) fn start_batch(mut self, calls: usize) {
-        self.starting = calls;
-    }
-}
-
-impl<C, A> Drop for Turn<'_, C, A> {
-    fn drop(&mut self) {
-        self.queue.change(|state| {
-            state.turn = TurnState::Free;
-            state.calls_in_flight += self.starting;
-        });
     }
 }
 
@@ -353,7 +200,7 @@ impl<C, A> Drop for ServingSide<C, A> {
         let abandoned = {
             let mut state = self.0.lock();
             state.is_closed = true;
-            std::mem::take(&mut state.calls)
+            state.calls.take_all()
         };
         self.0.wake_all();
         drop(abandoned);

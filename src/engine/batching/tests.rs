@@ -1,12 +1,20 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::sync::Semaphore;
+
 use super::*;
 
-const SHAPE: BatcherSettings =
-    BatcherSettings { name: "test", capacity: 100, width: 1, patience: Duration::from_secs(3600), max_weight: 10 };
+const SHAPE: BatcherSettings = BatcherSettings {
+    name: "test",
+    capacity: 100,
+    width: 1,
+    has_express: true,
+    patience: Duration::from_secs(3600),
+    max_weight: 10,
+};
 
 fn limiter<K>(connect: Box<ConnectionSource<K>>) -> Arc<BatchLimiter<K>> {
-    Arc::new(BatchLimiter { permits: Arc::new(Semaphore::new(1)), connect })
+    BatchLimiter::new(1, connect)
 }
 
 fn open_limiter() -> Arc<BatchLimiter<()>> {
@@ -18,7 +26,9 @@ async fn without_a_connection_callers_get_the_error_and_nothing_runs() {
     let connect: Box<ConnectionSource<()>> = Box::new(|| async { Err(Error::unavailable("away".into())) }.boxed());
     let batcher: Batcher<u32, ()> =
         Batcher::open(&Handle::current(), SHAPE, limiter(connect), |_, ()| async { panic!("must not run") });
-    assert!(matches!(batcher.call(1, 1).await, Err(Error::Unavailable(outage)) if outage.cause == "away"));
+    assert!(
+        matches!(batcher.call(NamespaceId::DEFAULT, 1, 1).await, Err(Error::Unavailable(outage)) if outage.cause == "away")
+    );
 }
 
 #[tokio::test]
@@ -34,11 +44,11 @@ async fn a_call_that_is_dropped_during_the_wait_for_a_connection_does_not_run() 
             ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
             async move { calls.iter().map(|_| Ok(())).collect() }
         });
-    let mut dropped = Box::pin(batcher.call(1, 1));
+    let mut dropped = Box::pin(batcher.call(NamespaceId::DEFAULT, 1, 1));
     assert!(futures_util::poll!(&mut dropped).is_pending());
     tokio::task::yield_now().await;
     drop(dropped);
-    let kept = batcher.call(2, 1);
+    let kept = batcher.call(NamespaceId::DEFAULT, 2, 1);
     may_connect.add_permits(5);
     kept.await.unwrap();
     assert_eq!(*ran.lock().unwrap(), [2]);
@@ -54,8 +64,8 @@ async fn a_batch_runs_on_the_connection_that_it_was_formed_for() {
     });
     let run = |calls: Vec<WithDeadline<()>>, number: usize| async move { calls.iter().map(|_| Ok(number)).collect() };
     let batcher: Batcher<(), usize> = Batcher::open(&Handle::current(), SHAPE, limiter(connect), run);
-    assert_eq!(batcher.call((), 1).await.unwrap(), 0);
-    assert_eq!(batcher.call((), 1).await.unwrap(), 1);
+    assert_eq!(batcher.call(NamespaceId::DEFAULT, (), 1).await.unwrap(), 0);
+    assert_eq!(batcher.call(NamespaceId::DEFAULT, (), 1).await.unwrap(), 1);
     assert_eq!(connections.load(Ordering::Relaxed), 2, "each batch takes one connection");
 }
 
@@ -64,7 +74,7 @@ fn waiting(age: Duration) -> (QueuedCall<(), ()>, oneshot::Receiver<Result<(), E
     let (answer, answered) = oneshot::channel();
     let time = CallDeadline::arrived_before(age);
     let caller = Caller { answer, mailbox: None };
-    (QueuedCall { call: WithDeadline { call: (), time }, weight: 1, caller }, answered)
+    (QueuedCall { namespace: NamespaceId::DEFAULT, call: WithDeadline { call: (), time }, weight: 1, caller }, answered)
 }
 
 #[tokio::test]
@@ -115,13 +125,13 @@ async fn calls_gather_while_a_batch_runs() {
             calls.into_iter().map(|timed| Ok(timed.call * 2)).collect()
         }
     });
-    let mut calls: Vec<_> = (0..1).map(|n| Box::pin(batcher.call(n, 1))).collect();
+    let mut calls: Vec<_> = (0..1).map(|n| Box::pin(batcher.call(NamespaceId::DEFAULT, n, 1))).collect();
     // The first call starts alone. The others arrive while it runs.
     assert!(futures_util::poll!(&mut calls[0]).is_pending());
     while sizes.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    calls.extend((1..16).map(|n| Box::pin(batcher.call(n, 1))));
+    calls.extend((1..16).map(|n| Box::pin(batcher.call(NamespaceId::DEFAULT, n, 1))));
     for call in &mut calls[1..] {
         assert!(futures_util::poll!(call).is_pending());
     }
@@ -145,7 +155,7 @@ async fn lone_call_running_and_two_queued(patience: Duration) -> Arc<std::sync::
     let batcher = Arc::new(batcher);
     let call = || {
         let batcher = batcher.clone();
-        tokio::spawn(async move { batcher.call((), 1).await })
+        tokio::spawn(async move { batcher.call(NamespaceId::DEFAULT, (), 1).await })
     };
     call();
     while sizes.lock().unwrap().is_empty() {
@@ -177,11 +187,65 @@ async fn a_slow_batch_does_not_delay_the_next() {
 }
 
 #[tokio::test]
+async fn a_quiet_call_does_not_wait_for_the_batch_of_a_dominant_namespace() {
+    let (may_end, sizes) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (may_end_in, sizes_in) = (may_end.clone(), sizes.clone());
+    let shape = BatcherSettings { max_weight: 50, ..SHAPE };
+    let batcher: Batcher<bool, ()> = Batcher::open(&Handle::current(), shape, open_limiter(), move |calls, ()| {
+        let (may_end, is_slow) = (may_end_in.clone(), calls[0].call);
+        sizes_in.lock().unwrap().push(calls.len());
+        async move {
+            if is_slow {
+                may_end.acquire().await.unwrap().forget();
+            }
+            calls.iter().map(|_| Ok(())).collect()
+        }
+    });
+    let mut loud = Box::pin(batcher.call(NamespaceId(1), true, 50));
+    assert!(futures_util::poll!(&mut loud).is_pending());
+    while sizes.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // The only ordinary task and the only permit are in use.
+    batcher.call(NamespaceId(2), false, 1).await.unwrap();
+    assert!(futures_util::poll!(&mut loud).is_pending());
+    may_end.add_permits(1);
+    loud.await.unwrap();
+}
+
+#[tokio::test]
+async fn half_as_many_batches_of_a_dominant_namespace_run_at_once_and_those_of_others_need_no_permit() {
+    let dominant = NamespaceId(1);
+    let limiter = BatchLimiter::new(4, Box::new(|| async { Ok(()) }.boxed()));
+    let permit = |patience| limiter.permit(Instant::now(), patience, |namespace| namespace == dominant);
+    let mut permits = Vec::new();
+    for _ in 0..4 {
+        permits.push(permit(Duration::ZERO).await.unwrap());
+    }
+    assert!(permit(Duration::ZERO).await.is_none());
+    permits.clear();
+    limiter.dominance.note(dominant);
+    let (first, second) = (permit(Duration::ZERO).await, permit(Duration::ZERO).await);
+    assert!(first.is_some() && second.is_some() && permit(Duration::ZERO).await.is_none());
+    let mut waiting = Box::pin(permit(Duration::from_secs(3600)));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    let others = limiter.permit(Instant::now(), Duration::from_secs(3600), |_| false).await;
+    assert!(others.is_none(), "it does not wait");
+    drop(first);
+    assert!(waiting.await.is_some());
+    // With a limit of 1, a batch cannot take less.
+    let limiter = BatchLimiter::new(1, Box::new(|| async { Ok(()) }.boxed()));
+    limiter.dominance.note(dominant);
+    assert!(limiter.permit(Instant::now(), Duration::from_secs(3600), |_| true).await.is_some());
+}
+
+#[tokio::test]
 async fn a_full_batcher_refuses_at_once() {
     let shape = BatcherSettings { capacity: 1, ..SHAPE };
     let batcher: Batcher<(), ()> =
         Batcher::open(&Handle::current(), shape, open_limiter(), |_, ()| std::future::pending());
-    let (mut first, mut second) = (Box::pin(batcher.call((), 1)), Box::pin(batcher.call((), 1)));
+    let (mut first, mut second) =
+        (Box::pin(batcher.call(NamespaceId::DEFAULT, (), 1)), Box::pin(batcher.call(NamespaceId::DEFAULT, (), 1)));
     assert!(futures_util::poll!(&mut first).is_pending());
     assert!(matches!(futures_util::poll!(&mut second), std::task::Poll::Ready(Err(Error::Overloaded))));
 }
@@ -202,9 +266,9 @@ async fn after_a_panic_every_caller_gets_an_error_and_the_batcher_continues() {
         calls.iter().map(|_| Ok(())).collect()
     };
     let batcher: Batcher<Panic, ()> = Batcher::open(&Handle::current(), SHAPE, open_limiter(), run);
-    assert!(matches!(batcher.call(Panic::BeforeSend, 1).await, Err(Error::Internal(_))));
-    assert!(matches!(batcher.call(Panic::AfterSend, 1).await, Err(Error::OutcomeUnknown(_))));
-    assert!(batcher.call(Panic::Never, 1).await.is_ok());
+    assert!(matches!(batcher.call(NamespaceId::DEFAULT, Panic::BeforeSend, 1).await, Err(Error::Internal(_))));
+    assert!(matches!(batcher.call(NamespaceId::DEFAULT, Panic::AfterSend, 1).await, Err(Error::OutcomeUnknown(_))));
+    assert!(batcher.call(NamespaceId::DEFAULT, Panic::Never, 1).await.is_ok());
 }
 
 #[tokio::test]
@@ -216,10 +280,10 @@ async fn the_call_of_a_disconnected_caller_does_not_run() {
             ran_in.lock().unwrap().extend(calls.iter().map(|timed| timed.call));
             async move { calls.iter().map(|_| Ok(())).collect() }
         });
-    let mut dropped = Box::pin(batcher.call(1, 1));
+    let mut dropped = Box::pin(batcher.call(NamespaceId::DEFAULT, 1, 1));
     assert!(futures_util::poll!(&mut dropped).is_pending());
     drop(dropped);
-    batcher.call(2, 1).await.unwrap();
+    batcher.call(NamespaceId::DEFAULT, 2, 1).await.unwrap();
     assert_eq!(*ran.lock().unwrap(), [2]);
 }
 
@@ -352,36 +416,83 @@ fn answers_for_a_thread_that_has_ended_are_delivered_on_the_spot() {
 /// answered by two tasks, although the patience is endless and no further call would help out.
 #[test]
 fn under_load_every_call_is_answered() {
-    const CALLERS: u32 = 8;
+    answer_under_load(BatcherSettings { width: 2, ..SHAPE }, |_, _| NamespaceId::DEFAULT);
+}
+
+/// The same while one namespace is dominant for some time, and then all are equal, and so on, so that the express task
+/// comes and goes. No two batches with calls of one namespace run at the same time, because there is only one ordinary
+/// task.
+#[test]
+fn beside_a_dominant_namespace_every_call_is_answered_and_no_namespace_is_in_two_batches() {
+    let shape = BatcherSettings { max_weight: 50, ..SHAPE };
+    let express_batches = answer_under_load(shape, |caller, number| match caller {
+        // Three callers each, so that a namespace may have one call in flight while another one comes.
+        0..6 => NamespaceId(10 + caller as i32 % 2),
+        _ if number / 50 % 2 == 0 => NamespaceId(1),
+        _ => NamespaceId(20 + caller as i32),
+    });
+    assert!(express_batches > 100, "{express_batches} batches ran beside another one");
+}
+
+/// Has 24 callers call, each time for the namespace of the caller and the number of the call. Returns the number of
+/// batches that were started while another one ran.
+fn answer_under_load(shape: BatcherSettings, namespace_of: fn(usize, u32) -> NamespaceId) -> usize {
+    const CALLERS: usize = 8;
     const CALLS: u32 = 2_000;
+    type Call = (NamespaceId, u32);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let shape = BatcherSettings { width: 2, ..SHAPE };
-    let run = |calls: Vec<WithDeadline<u32>>, ()| async move {
-        tokio::task::yield_now().await;
-        calls.iter().map(|timed| Ok(timed.call)).collect()
+    let running: Arc<std::sync::Mutex<Vec<NamespaceId>>> = Arc::default();
+    let beside = Arc::new(AtomicUsize::new(0));
+    let beside_in = beside.clone();
+    let run = move |calls: Vec<WithDeadline<Call>>, ()| {
+        let (running, beside) = (running.clone(), beside_in.clone());
+        async move {
+            let mut namespaces: Vec<NamespaceId> = calls.iter().map(|timed| timed.call.0).collect();
+            namespaces.sort_unstable();
+            namespaces.dedup();
+            {
+                let mut in_flight = running.lock().unwrap();
+                beside.fetch_add(usize::from(!in_flight.is_empty()), Ordering::Relaxed);
+                assert!(shape.width > 1 || !in_flight.iter().any(|namespace| namespaces.contains(namespace)));
+                in_flight.extend(&namespaces);
+            }
+            for _ in 0..calls.len() {
+                tokio::task::yield_now().await;
+            }
+            let mut in_flight = running.lock().unwrap();
+            for namespace in namespaces {
+                let position = in_flight.iter().position(|other| *other == namespace).unwrap();
+                in_flight.swap_remove(position);
+            }
+            calls.iter().map(|timed| Ok(timed.call.1)).collect()
+        }
     };
-    let batcher: Arc<Batcher<u32, u32>> = Arc::new(Batcher::open(runtime.handle(), shape, open_limiter(), run));
-    let caller = |batcher: Arc<Batcher<u32, u32>>| async move {
+    let batcher: Arc<Batcher<Call, u32>> = Arc::new(Batcher::open(runtime.handle(), shape, open_limiter(), run));
+    let caller = move |batcher: Arc<Batcher<Call, u32>>, caller: usize| async move {
         for number in 0..CALLS {
+            let namespace = namespace_of(caller, number);
             if number % 7 == 0 {
-                let mut given_up = Box::pin(batcher.call(number, 1));
+                let mut given_up = Box::pin(batcher.call(namespace, (namespace, number), 1));
                 let _ = futures_util::poll!(&mut given_up);
             }
             // A wait that is cut short by the deadline of the call is a lost wake-up.
-            assert_eq!(batcher.call(number, 1 + number as usize % 4).await.unwrap(), number);
+            let weight = 1 + number as usize % 4;
+            assert_eq!(batcher.call(namespace, (namespace, number), weight).await.unwrap(), number);
         }
     };
-    let http_threads = (0..2).map(|_| {
+    let http_threads = (0..2).map(|thread| {
         let batcher = batcher.clone();
         std::thread::spawn(move || {
             on_a_thread_with_mailbox(move || async move {
-                futures_util::future::join_all((0..CALLERS).map(|_| caller(batcher.clone()))).await;
+                let callers = (0..CALLERS).map(|number| caller(batcher.clone(), number * 3 + thread));
+                futures_util::future::join_all(callers).await;
             });
         })
     });
     let http_threads: Vec<_> = http_threads.collect();
-    let others: Vec<_> = (0..CALLERS).map(|_| runtime.spawn(caller(batcher.clone()))).collect();
+    let others: Vec<_> = (0..CALLERS).map(|number| runtime.spawn(caller(batcher.clone(), number * 3 + 2))).collect();
     runtime.block_on(futures_util::future::join_all(others)).into_iter().for_each(Result::unwrap);
     http_threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(batcher.queued(), 0);
+    beside.load(Ordering::Relaxed)
 }

@@ -1,14 +1,15 @@
 //! Claims that can be repeated: the response of one that got lost is returned again.
 
+use crate::domain::api_key::TagRefusal;
 use crate::error::Error;
 use crate::store::tables::claim_requests::{Remembered, RequestKey, load_standing, lock_request, remember_claim};
-use crate::store::tables::claims::{Claimed, claim_deliveries};
+use crate::store::tables::claims::{ClaimQuery, Claimed, claim_deliveries};
 use crate::store::tables::event_columns::EventRow;
 
 use crate::engine::claim::batch::entries_left;
 use crate::engine::claim::claimed_batch::{RepeatedRequest, Undo};
-use crate::engine::claim::slots::Slots;
-use crate::engine::claim::{ClaimCall, ClaimedBatch, MAX_SCANS, SLACK, WIDE_SLACK};
+use crate::engine::claim::slots::claim_group;
+use crate::engine::claim::{CLAIM_BYTES, ClaimCall, ClaimedBatch, MAX_SCANS, SLACK, WIDE_SLACK};
 use crate::engine::waiting::hub::ScanResult;
 use crate::engine::waiting::low_water_marks::QueueScan;
 use crate::engine::{Engine, transaction};
@@ -37,7 +38,9 @@ impl Engine {
                 let slack = if number == 1 { SLACK } else { WIDE_SLACK };
                 let scan = engine.low_water_marks().scan(&call.queues);
                 let (claimed, undo) = match engine.claim_or_repeat(&call, &scan, &idempotency_key, slack).await? {
-                    Outcome::Repeated(events) => return Ok(ClaimedBatch::new(engine.clone(), events, Undo::Never)),
+                    Outcome::Repeated(events) => {
+                        return Ok(ClaimedBatch::new(engine.clone(), call.namespace, events, Undo::Never));
+                    }
                     Outcome::Claimed(claimed, undo) => (claimed, undo),
                 };
                 engine.metrics().events_claimed.inc_by(claimed.events.len() as u64);
@@ -45,7 +48,7 @@ impl Engine {
                 if !claimed.is_out_of_reach() || is_swept || number == MAX_SCANS {
                     hub_scan.finish(&ScanResult { found: !claimed.events.is_empty(), left: entries_left(&claimed) });
                     let events = claimed.events.into_iter().map(|event| event.row).collect();
-                    return Ok(ClaimedBatch::new(engine.clone(), events, undo));
+                    return Ok(ClaimedBatch::new(engine.clone(), call.namespace, events, undo));
                 }
                 is_swept = !engine.expire_deliveries().await?.more;
             }
@@ -60,15 +63,19 @@ impl Engine {
         idempotency_key: &str,
         slack: i64,
     ) -> Result<Outcome, Error> {
-        let key = RequestKey { namespace: self.scope().namespace, worker_id: &call.worker_id, idempotency_key };
+        let key = RequestKey { namespace: call.namespace, worker_id: &call.worker_id, idempotency_key };
         transaction!(self, |conn| {
             let locked = lock_request(conn, key).await?;
-            let standing = load_standing(conn, &self.scope(), &locked.remembered).await?;
+            let standing = load_standing(conn, &self.scope_of(call.namespace), &locked.remembered).await?;
+            if !standing.iter().all(|row| call.may_work_on(row)) {
+                return Err(Error::TagNotAllowed(TagRefusal::NoneOfEvent));
+            }
             if !standing.is_empty() {
                 return Ok(Outcome::Repeated(standing));
             }
-            let slots = Slots::of(&[call], scan, slack);
-            let claimed = claim_deliveries(conn, &slots.query(self.scope(), &call.queues)).await?;
+            let group = claim_group(&call.queues, &[call], scan, slack);
+            let query = ClaimQuery { now: self.now(), groups: &[group], max_bytes: CLAIM_BYTES as i64 };
+            let claimed = claim_deliveries(conn, &query).await?.pop().unwrap_or_default();
             if claimed.events.is_empty() {
                 return Ok(Outcome::Claimed(claimed, Undo::Never));
             }
@@ -78,11 +85,19 @@ impl Engine {
             };
             remember_claim(conn, key, &given, self.now()).await?;
             let repeated = RepeatedRequest {
+                namespace: call.namespace,
                 worker_id: call.worker_id.clone(),
                 idempotency_key: idempotency_key.to_owned(),
                 number: locked.asks,
             };
             Ok(Outcome::Claimed(claimed, Undo::IfLast(repeated)))
         })
+    }
+}
+
+impl ClaimCall {
+    /// Returns whether the caller's key allows one of the event's tags.
+    fn may_work_on(&self, row: &EventRow) -> bool {
+        self.tag_patterns.as_ref().is_none_or(|patterns| row.event.tags.0.iter().any(|tag| patterns.allow(tag)))
     }
 }

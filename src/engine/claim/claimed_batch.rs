@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::domain::ids::{DeliveryId, LeaseId, NamespaceId};
+use crate::domain::actor::ServerActor;
+use crate::domain::ids::{DeliveryKey, LeaseId, NamespaceId};
 use crate::domain::lease::Caller;
 use crate::error::Error;
 use crate::store::tables::claim_requests::{RequestKey, is_last_ask};
@@ -30,7 +31,7 @@ pub struct ClaimedBatch {
 /// and not the events.
 pub struct SentClaim {
     worker_id: String,
-    leases: Vec<(DeliveryId, LeaseId)>,
+    leases: Vec<(DeliveryKey, LeaseId)>,
     undo: Undo,
     engine: Option<Engine>,
 }
@@ -48,6 +49,7 @@ pub(crate) enum Undo {
 /// One call of a request that may be repeated.
 #[derive(Debug, Clone)]
 pub(crate) struct RepeatedRequest {
+    pub namespace: NamespaceId,
     pub worker_id: String,
     pub idempotency_key: String,
     /// The number of the call among those of the same request.
@@ -56,18 +58,15 @@ pub(crate) struct RepeatedRequest {
 
 impl RepeatedRequest {
     fn key(&self) -> RequestKey<'_> {
-        RequestKey {
-            namespace: NamespaceId::DEFAULT,
-            worker_id: &self.worker_id,
-            idempotency_key: &self.idempotency_key,
-        }
+        RequestKey { namespace: self.namespace, worker_id: &self.worker_id, idempotency_key: &self.idempotency_key }
     }
 }
 
 impl ClaimedBatch {
-    pub(crate) fn new(engine: Engine, events: Vec<EventRow>, undo: Undo) -> Self {
+    pub(crate) fn new(engine: Engine, namespace: NamespaceId, events: Vec<EventRow>, undo: Undo) -> Self {
         let worker_id = events.first().and_then(|row| row.work.worker_id.clone()).unwrap_or_default();
-        let leases = events.iter().map(|row| (row.event.id.own_delivery(), row.work.lease_id)).collect();
+        let own = |row: &EventRow| namespace.delivery(row.event.id.own_delivery());
+        let leases = events.iter().map(|row| (own(row), row.work.lease_id)).collect();
         ClaimedBatch { events, claim: SentClaim { worker_id, leases, undo, engine: Some(engine) } }
     }
 
@@ -115,16 +114,21 @@ impl Drop for SentClaim {
 async fn undo_claims(
     engine: Engine,
     worker_id: String,
-    leases: Vec<(DeliveryId, LeaseId)>,
+    leases: Vec<(DeliveryKey, LeaseId)>,
     request: Option<RepeatedRequest>,
 ) {
     let calls: Vec<SettleCall> = leases
         .into_iter()
-        .map(|(delivery_id, lease_id)| SettleCall {
-            delivery_id,
+        .map(|(delivery, lease_id)| SettleCall {
+            delivery,
             caller: Caller { worker_id: worker_id.clone(), lease_id: Some(lease_id) },
-            settlement: Settlement::Release { delay_seconds: 0.0, reason: Some("client_gone".into()) },
+            settlement: Settlement::Release {
+                delay_seconds: 0.0,
+                reason: Some("client_gone".into()),
+                service: Some(ServerActor::ClaimUndo),
+            },
             push_ended_at: None,
+            tag_patterns: None,
         })
         .collect();
     for attempt in 1..=UNDO_TRIES {

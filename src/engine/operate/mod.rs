@@ -1,4 +1,5 @@
-//! Operators reset, retry and cancel events and pushes, replay dead letters and manage subscriptions.
+//! Operators reset, retry and cancel events and pushes, replay dead letters, and manage subscriptions, sources and event
+//! types.
 //!
 //! An [`OperatorAction`] decides whether it fits the state of a delivery, and changes it. This module
 //! applies actions to one event, or to the pushes of an event that is only pushed. [`operations`] applies
@@ -6,9 +7,12 @@
 //! deliveries.
 
 mod deliveries;
-pub(crate) mod operations;
+pub(crate) mod event_types;
+pub(crate) mod key_rotation;
+pub mod operations;
 pub(crate) mod operator_actions;
-pub(crate) mod replays;
+pub mod replays;
+pub(crate) mod sources;
 pub(crate) mod subscriptions;
 
 use diesel_async::AsyncPgConnection;
@@ -142,9 +146,9 @@ async fn begin_on_pushes(
 
 /// Applies an action to the pushes of an event. Returns the number of pushes it was applied to.
 fn carry_out_all(changes: &mut ChangeSet, action: &OperatorAction) -> usize {
-    let fitting = changes.ids_where(|loaded| action.fits_push_of_event(loaded));
-    for id in &fitting {
-        action.carry_out(changes, *id);
+    let fitting = changes.keys_where(|loaded| action.fits_push_of_event(loaded));
+    for push in &fitting {
+        action.carry_out(changes, *push);
     }
     fitting.len()
 }

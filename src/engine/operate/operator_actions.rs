@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::delivery::LogLine;
-use crate::domain::ids::{DeliveryId, EventId};
+use crate::domain::ids::{DeliveryId, DeliveryKey, EventId};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::error::Error;
@@ -102,22 +102,25 @@ impl OperatorAction {
     }
 
     /// Applies the action to a delivery whose state it fits.
-    pub(crate) fn carry_out(&self, changes: &mut ChangeSet, id: DeliveryId) {
-        let Some(loaded) = changes.change(id) else { return };
+    pub(crate) fn carry_out(&self, changes: &mut ChangeSet, delivery: DeliveryKey) {
+        let actor = changes.actor();
+        let Some(loaded) = changes.change(delivery) else { return };
         let now = loaded.now;
         let lines: Vec<LogLine> = match self {
             OperatorAction::Reset { reason, .. } => loaded.delivery.reset(reason, now),
             OperatorAction::Retry { reason } => {
                 let line = loaded.delivery.retry(reason.as_deref(), now);
                 loaded.forget_past_expiry();
-                changes.send_to_tail(id);
+                changes.send_to_tail(delivery);
                 vec![line]
             }
             OperatorAction::Cancel { .. } if loaded.delivery.status == Status::Cancelled => Vec::new(),
-            OperatorAction::Cancel { reason } => loaded.delivery.cancel(reason.as_deref()).into_iter().collect(),
+            OperatorAction::Cancel { reason } => {
+                loaded.delivery.cancel(reason.as_deref(), actor.as_deref()).into_iter().collect()
+            }
             OperatorAction::GiveUp { reason } => {
                 loaded.delivery.give_up(Some(reason));
-                changes.move_to_dead_letters(id);
+                changes.move_to_dead_letters(delivery);
                 Vec::new()
             }
         };
@@ -138,8 +141,9 @@ pub(crate) async fn operate_on_one(
     changes.find_orphans(conn).await?;
     let is_right_kind = |loaded: &&Loaded| loaded.delivery.subscription_id.is_some() == is_push;
     let not_found = || if is_push { Error::DeliveryNotFound(id) } else { Error::EventNotFound(EventId(id.0)) };
-    action.check(changes.get(id).filter(is_right_kind).ok_or_else(not_found)?)?;
-    action.carry_out(&mut changes, id);
+    let delivery = scope.namespace.delivery(id);
+    action.check(changes.get(delivery).filter(is_right_kind).ok_or_else(not_found)?)?;
+    action.carry_out(&mut changes, delivery);
     changes.apply(conn).await
 }
 

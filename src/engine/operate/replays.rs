@@ -11,7 +11,7 @@
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::dead_letter::{ReplayConfig, new_webhook_id};
-use crate::domain::ids::DeliveryId;
+use crate::domain::ids::{DeliveryId, NamespaceId};
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
@@ -75,7 +75,7 @@ impl Engine {
                     true => Some(new_webhook_id(&engine.epoch()?, letter.event_id, id)),
                     false => None,
                 };
-                replay(&mut changes, &letter, &order, webhook_id)?;
+                replay(&mut changes, &scope, &letter, &order, webhook_id)?;
                 let applied = changes.apply(conn).await?;
                 let letter = get_dead_letter(conn, &scope, id).await?;
                 Ok((letter.ok_or(Error::DeadLetterNotFound(id))?, applied))
@@ -88,9 +88,9 @@ impl Engine {
 
     /// Returns what a dead letter overrides in its replay. If the dead letter has been deleted, nothing is
     /// overridden and the push is sent like any other.
-    pub async fn load_replay(&self, dead_letter_id: i64) -> Result<Replay, Error> {
+    pub async fn load_replay(&self, namespace: NamespaceId, dead_letter_id: i64) -> Result<Replay, Error> {
         let mut conn = self.database().connection().await?;
-        let row = dead_letters::load_replay(&mut conn, &self.scope(), dead_letter_id).await?;
+        let row = dead_letters::load_replay(&mut conn, &self.scope_of(namespace), dead_letter_id).await?;
         row.map_or_else(|| Ok(Replay::default()), |row| read_replay(dead_letter_id, row))
     }
 }
@@ -110,7 +110,7 @@ pub(crate) async fn replay_many(
     let mut changes = load_pushes(conn, scope, &found).await?;
     // Reads the dead letters again: only now are their deliveries locked.
     let letters = find_dead_letters(conn, scope, ids).await?;
-    let replayed = letters.iter().filter(|letter| replay(&mut changes, letter, order, None).is_ok()).count();
+    let replayed = letters.iter().filter(|letter| replay(&mut changes, scope, letter, order, None).is_ok()).count();
     Ok((replayed, changes.apply(conn).await?))
 }
 
@@ -127,7 +127,9 @@ async fn load_pushes(
         restore_pushes(conn, scope, &ids).await?;
     }
     let mut changes = ChangeSet::load(conn, scope, &deliveries).await?;
-    let is_missing = |letter: &DeadLetterRow| letter.replayed_at.is_none() && changes.get(letter.delivery_id).is_none();
+    let is_missing = |letter: &DeadLetterRow| {
+        letter.replayed_at.is_none() && changes.get(scope.namespace.delivery(letter.delivery_id)).is_none()
+    };
     if !any_left && letters.iter().any(is_missing) {
         // Removed a moment ago. The transaction runs again and makes it again.
         return Err(Error::outage(OutageKind::Conflict, "a push that is to be replayed was just removed"));
@@ -140,28 +142,29 @@ async fn load_pushes(
 /// be locked.
 fn replay(
     changes: &mut ChangeSet,
+    scope: &Scope,
     letter: &DeadLetterRow,
     order: &ReplayOrder,
     webhook_id: Option<String>,
 ) -> Result<(), Error> {
-    let id = letter.delivery_id;
+    let push = scope.namespace.delivery(letter.delivery_id);
     let refused = |why| Error::NotReplayable { id: letter.id, why };
     if letter.replayed_at.is_some() {
         return Err(refused("it was already replayed"));
     }
     // A push that was removed is made again, unless its subscription was deleted.
-    let Some(loaded) = changes.get(id).filter(|loaded| !loaded.is_orphan) else {
+    let Some(loaded) = changes.get(push).filter(|loaded| !loaded.is_orphan) else {
         return Err(refused("its subscription was deleted"));
     };
     if !matches!(loaded.delivery.status, Status::Failed | Status::Cancelled) {
         return Err(refused("its delivery is not finished"));
     }
-    let Some(loaded) = changes.change(id) else { return Ok(()) };
+    let Some(loaded) = changes.change(push) else { return Ok(()) };
     let line = loaded.delivery.replay(order.reason.as_deref(), loaded.now);
     loaded.forget_past_expiry();
-    changes.send_to_tail(id);
+    changes.send_to_tail(push);
     changes.log(line);
-    changes.replay(id, order.terms(letter, webhook_id));
+    changes.replay(push, order.terms(letter, webhook_id));
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::domain::ids::SubscriptionId;
+use crate::domain::ids::SubscriptionKey;
 use crate::error::Error;
 use crate::store::tables::events::{FanOut, StoredEvent};
 use crate::store::tables::filter_overruns::{FilterOverrun, record_filter_overruns};
@@ -27,7 +27,7 @@ const NAMED_IN_LOG: usize = 10;
 /// The overruns by subscription since they were last recorded.
 #[derive(Default)]
 pub struct FilterOverruns {
-    gathered: Mutex<BTreeMap<SubscriptionId, FilterOverrun>>,
+    gathered: Mutex<BTreeMap<SubscriptionKey, FilterOverrun>>,
 }
 
 impl FilterOverruns {
@@ -40,7 +40,8 @@ impl FilterOverruns {
         for overrun in &fan_out.over_budget {
             let Some(event) = stored.get(overrun.last_event) else { continue };
             let overrun = FilterOverrun {
-                subscription_id: overrun.subscription_id,
+                namespace_id: overrun.subscription.namespace,
+                subscription_id: overrun.subscription.id,
                 events: overrun.events,
                 last_at: event.created_at,
                 last_event_id: event.id,
@@ -65,18 +66,19 @@ impl FilterOverruns {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SubscriptionId, FilterOverrun>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SubscriptionKey, FilterOverrun>> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn add(gathered: &mut BTreeMap<SubscriptionId, FilterOverrun>, overrun: FilterOverrun) {
-    if let Some(known) = gathered.get_mut(&overrun.subscription_id) {
+fn add(gathered: &mut BTreeMap<SubscriptionKey, FilterOverrun>, overrun: FilterOverrun) {
+    let key = overrun.namespace_id.subscription(overrun.subscription_id);
+    if let Some(known) = gathered.get_mut(&key) {
         known.events += overrun.events;
         known.last_at = known.last_at.max(overrun.last_at);
         known.last_event_id = known.last_event_id.max(overrun.last_event_id);
     } else if gathered.len() < MAX_GATHERED {
-        gathered.insert(overrun.subscription_id, overrun);
+        gathered.insert(key, overrun);
     }
 }
 
@@ -101,7 +103,7 @@ impl Engine {
 
     async fn write_filter_overruns(&self, overruns: &[FilterOverrun]) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
-        Ok(record_filter_overruns(&mut conn, &self.scope(), overruns).await?)
+        Ok(record_filter_overruns(&mut conn, overruns).await?)
     }
 }
 

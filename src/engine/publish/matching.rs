@@ -12,6 +12,7 @@
 //! matches again the events that can be matched inline. The other events return to their callers
 //! ([`Publishing::Outdated`]), which match them again.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,13 +21,16 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::domain::event::NewEvent;
+use crate::domain::ids::NamespaceId;
 use crate::domain::matching::{Allowance, Stopped};
 use crate::error::Error;
-use crate::store::tables::events::{FanOut, StoredEvent};
+use crate::store::tables::events::{FanOut, NamespacedEvent, StoredEvent};
 
 use crate::engine::Engine;
-use crate::engine::publish::{Publication, check_size};
+use crate::engine::publish::repeats::{KeysOfBatch, Place, decided, results_of};
+use crate::engine::publish::subscription_cache::SubscriptionSnapshot;
+use crate::engine::publish::type_catalog::TypeCatalog;
+use crate::engine::publish::{Publication, check_size, in_namespace};
 
 /// The number of bytes that filters may read on a thread that serves other requests. Parsing a byte counts
 /// as 8 bytes.
@@ -57,8 +61,11 @@ impl Default for MatchingSlots {
 /// The events of one request, with the subscriptions that they are pushed to.
 #[derive(Clone)]
 pub(crate) struct MatchedPublication {
+    pub(crate) namespace: NamespaceId,
     pub(crate) events: Publication,
     pub(crate) fan_out: Arc<FanOut>,
+    /// The event types that the events were checked against.
+    pub(crate) types: Arc<TypeCatalog>,
 }
 
 /// The result of publishing the events of one request.
@@ -96,32 +103,40 @@ impl Drop for LongMatching {
 }
 
 impl Engine {
-    /// Matches the events of one request against the subscription snapshot of this server.
+    /// Checks the events of one request, and matches them against the subscription snapshot of this server.
     pub(crate) async fn match_publication(
         &self,
+        namespace: NamespaceId,
         events: Publication,
         match_by: Instant,
     ) -> Result<MatchedPublication, Error> {
-        let inline =
-            self.subscription_cache().snapshot().fan_out(&events, self.time(), &mut Allowance::of(INLINE_WORK));
+        let snapshot = self.check_publication(namespace, &events, match_by).await?;
+        let inline = snapshot.fan_out(&events, self.time(), &mut Allowance::of(INLINE_WORK));
         let fan_out = match inline {
             Ok(fan_out) => fan_out,
-            Err(Stopped) => self.match_on_blocking_thread(&events, match_by).await?,
+            // Boxed, because it is rare, and every publish would carry its size.
+            Err(Stopped) => Box::pin(self.match_on_blocking_thread(&snapshot, &events, match_by)).await?,
         };
         check_size(&fan_out)?;
-        Ok(MatchedPublication { events, fan_out: Arc::new(fan_out) })
+        let types = snapshot.types().clone();
+        Ok(MatchedPublication { namespace, events, fan_out: Arc::new(fan_out), types })
     }
 
     /// Matches events on a blocking thread as soon as a slot is free. Fails with [`Error::Overloaded`] after
     /// `match_by`.
-    async fn match_on_blocking_thread(&self, events: &Publication, match_by: Instant) -> Result<FanOut, Error> {
+    async fn match_on_blocking_thread(
+        &self,
+        snapshot: &Arc<SubscriptionSnapshot>,
+        events: &Publication,
+        match_by: Instant,
+    ) -> Result<FanOut, Error> {
         let permits = self.matching_slots();
         let matching = async {
-            if let Some(fan_out) = self.match_in_slot(&permits.short, SHORT_WORK, events).await? {
+            if let Some(fan_out) = self.match_in_slot(&permits.short, SHORT_WORK, snapshot, events).await? {
                 Ok(Some(fan_out))
             } else {
                 let _counted = LongMatching::begin(&self.metrics().long_matchings);
-                self.match_in_slot(&permits.long, u64::MAX, events).await
+                self.match_in_slot(&permits.long, u64::MAX, snapshot, events).await
             }
         };
         match tokio::time::timeout_at(match_by, matching).await {
@@ -137,12 +152,13 @@ impl Engine {
         &self,
         permits: &Arc<Semaphore>,
         work: u64,
+        snapshot: &Arc<SubscriptionSnapshot>,
         events: &Publication,
     ) -> Result<Option<FanOut>, Error> {
         let stopping = |_| Error::unavailable("the server is stopping".into());
         let permit: OwnedSemaphorePermit = permits.clone().acquire_owned().await.map_err(stopping)?;
         let cancel = CancelOnDrop::default();
-        let (snapshot, events, time) = (self.subscription_cache().snapshot(), events.clone(), self.time());
+        let (snapshot, events, time) = (snapshot.clone(), events.clone(), self.time());
         let is_cancelled = cancel.0.clone();
         let matching = self.0.runtime.spawn_blocking(move || {
             let _permit = permit;
@@ -152,16 +168,31 @@ impl Engine {
     }
 
     /// Joins the results of requests that are stored together. Events that were matched against another
-    /// snapshot than the present one are matched again if `INLINE_WORK` is enough, and left out otherwise.
+    /// snapshot than the present one of their namespace are matched again if `INLINE_WORK` is enough, and left out
+    /// otherwise. Those that would have to be checked against other event types, and those of the namespaces in
+    /// `unsettled`, are left out as well.
     pub(crate) fn join_fan_outs<'a>(
         &self,
         publications: impl Iterator<Item = &'a MatchedPublication>,
+        unsettled: &BTreeSet<NamespaceId>,
     ) -> JoinedFanOut<'a> {
-        let snapshot = self.subscription_cache().snapshot();
-        let mut joined = JoinedFanOut::new(snapshot.generation());
+        // One snapshot of each namespace for the whole batch.
+        let mut snapshots: HashMap<NamespaceId, Option<Arc<SubscriptionSnapshot>>> = HashMap::new();
+        let mut joined = JoinedFanOut::default();
         for publication in publications {
-            if publication.fan_out.generation == snapshot.generation() {
+            let namespace = publication.namespace;
+            let cached = || self.subscription_cache().snapshot(namespace);
+            let snapshot = snapshots.entry(namespace).or_insert_with(cached);
+            let Some(snapshot) = snapshot.as_ref().filter(|_| !unsettled.contains(&namespace)) else {
+                joined.leave_out();
+                continue;
+            };
+            if publication.fan_out.generations.get(&namespace) == Some(&snapshot.generation()) {
                 joined.add(publication, &publication.fan_out);
+                continue;
+            }
+            if publication.types != *snapshot.types() {
+                joined.leave_out();
                 continue;
             }
             let rematched = snapshot.fan_out(&publication.events, self.time(), &mut Allowance::of(INLINE_WORK));
@@ -175,36 +206,77 @@ impl Engine {
 }
 
 /// The events of several requests, with the subscriptions that they are pushed to.
+#[derive(Default)]
 pub(crate) struct JoinedFanOut<'a> {
-    pub(crate) events: Vec<&'a NewEvent>,
+    pub(crate) events: Vec<NamespacedEvent<'a>>,
     pub(crate) fan_out: FanOut,
-    /// The number of events of each request, or `None` for a request that was left out.
-    counts: Vec<Option<usize>>,
+    parts: Vec<Part>,
+    keys: KeysOfBatch<'a>,
+}
+
+/// What becomes of one request in a batch.
+enum Part {
+    /// All of this many events are sent, the first under this number.
+    Sent(usize, usize),
+    /// Some events have the idempotency key of an event of another request.
+    Shared(Vec<Place>),
+    /// Its caller tries again.
+    LeftOut,
 }
 
 impl<'a> JoinedFanOut<'a> {
-    fn new(generation: i64) -> Self {
-        let fan_out = FanOut { generation, ..FanOut::default() };
-        JoinedFanOut { events: Vec::new(), fan_out, counts: Vec::new() }
-    }
-
     fn add(&mut self, publication: &'a MatchedPublication, fan_out: &FanOut) {
-        self.fan_out.append(fan_out, self.events.len());
-        self.events.extend(publication.events.iter());
-        self.counts.push(Some(publication.events.len()));
+        let (first, events) = (self.events.len(), publication.events.as_slice());
+        // A batch has far fewer requests than that.
+        let request = i32::try_from(self.parts.len()).unwrap_or(i32::MAX);
+        let has_keys = events.iter().any(|event| event.idempotency_key.is_some());
+        let places = if has_keys { self.keys.add(publication.namespace, events, first) } else { Some(Vec::new()) };
+        let Some(places) = places else { return self.leave_out() };
+        if places.iter().all(|place| matches!(place, Place::Sent(_))) {
+            self.fan_out.append(fan_out, first);
+            self.events.extend(in_namespace(publication.namespace, events, request));
+            self.parts.push(Part::Sent(first, events.len()));
+            return;
+        }
+        // A request is refused together with the one that has the same key.
+        let request = places.iter().find_map(|place| match place {
+            Place::SameAs(same) => self.events.get(same.event).map(|event| event.request),
+            Place::Sent(_) => None,
+        });
+        let Some(request) = request else { return self.leave_out() };
+        let is_of_request = |place: &Place| match place {
+            Place::SameAs(same) => self.events.get(same.event).is_some_and(|event| event.request == request),
+            Place::Sent(_) => true,
+        };
+        if !places.iter().all(is_of_request) {
+            return self.leave_out();
+        }
+        let numbers: Vec<Option<usize>> = places
+            .iter()
+            .map(|place| match place {
+                Place::Sent(number) => Some(*number),
+                Place::SameAs(_) => None,
+            })
+            .collect();
+        self.fan_out.append_some(fan_out, &numbers);
+        let all = in_namespace(publication.namespace, events, request);
+        self.events
+            .extend(all.into_iter().zip(&numbers).filter(|(_, number)| number.is_some()).map(|(event, _)| event));
+        self.parts.push(Part::Shared(places));
     }
 
     fn leave_out(&mut self) {
-        self.counts.push(None);
+        self.parts.push(Part::LeftOut);
     }
 
     /// Returns the result of each request from the stored events of all.
     pub(crate) fn distribute(self, stored: Vec<StoredEvent>) -> Vec<Publishing> {
-        let mut stored = stored.into_iter();
-        let publishing = |count: Option<usize>| match count {
-            Some(count) => Publishing::Stored(stored.by_ref().take(count).collect()),
-            None => Publishing::Outdated,
+        let publishing = |part: Part| match part {
+            Part::Sent(first, count) => decided(stored.get(first..first + count).unwrap_or_default().to_vec()),
+            Part::Shared(places) => results_of(&places, &stored),
+            Part::LeftOut => None,
         };
-        self.counts.into_iter().map(publishing).collect()
+        let outcomes = self.parts.into_iter().map(publishing);
+        outcomes.map(|results| results.map_or(Publishing::Outdated, Publishing::Stored)).collect()
     }
 }

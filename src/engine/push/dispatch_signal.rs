@@ -1,6 +1,6 @@
 //! The signal that wakes the dispatcher for subscriptions that may have something to send.
 
-use crate::domain::ids::SubscriptionId;
+use crate::domain::ids::SubscriptionKey;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +18,7 @@ pub struct DispatchSignal {
 /// The subscriptions that the signal was given for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Signaled {
-    pub subscription_ids: BTreeSet<SubscriptionId>,
+    pub subscriptions: BTreeSet<SubscriptionKey>,
     /// Any subscription may have something to send: check all.
     pub for_all: bool,
 }
@@ -35,14 +35,14 @@ impl DispatchSignal {
     }
 
     /// Signals one subscription, or all of them for `None`.
-    pub fn signal(&self, subscription_id: Option<SubscriptionId>) {
+    pub fn signal(&self, subscription: Option<SubscriptionKey>) {
         if !self.has_dispatcher() {
             return;
         }
         let mut signaled = self.signaled.lock().unwrap_or_else(PoisonError::into_inner);
-        match subscription_id {
-            Some(id) => {
-                signaled.subscription_ids.insert(id);
+        match subscription {
+            Some(key) => {
+                signaled.subscriptions.insert(key);
             }
             None => signaled.for_all = true,
         }

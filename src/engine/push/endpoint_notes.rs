@@ -8,10 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::address::without_query;
+use crate::domain::address::masked;
+use crate::domain::ids::NamespaceId;
 use crate::error::Error;
 use crate::store::tables::endpoints::{
-    Failures, pause_endpoints, record_endpoint_failures, record_endpoint_successes, return_probes,
+    ChangedEndpoint, EndpointKey, Failures, pause_endpoints, record_endpoint_failures, record_endpoint_successes,
+    return_probes,
 };
 
 use crate::engine::batching::deadline::{WithDeadline, answer_each, send_wanted};
@@ -41,6 +43,7 @@ pub enum Finding {
 
 #[derive(Debug, Clone)]
 pub(crate) struct QueuedNote {
+    namespace: NamespaceId,
     url: String,
     note: EndpointNote,
 }
@@ -74,16 +77,18 @@ impl Summary {
     }
 }
 
-/// The notes of a batch, by URL. The map is ordered because rows are locked in the order of their URLs.
-type Summaries<'a> = BTreeMap<&'a str, Summary>;
+/// The notes of a batch, by endpoint. The map is ordered because rows are locked in the order of their keys.
+type Summaries<'a> = BTreeMap<EndpointKey<'a>, Summary>;
 
 impl Engine {
     /// Writes the note of an attempt about its endpoint, after all notes that were queued earlier.
-    pub async fn note_endpoint(&self, url: &str, note: EndpointNote) -> Result<(), Error> {
+    pub async fn note_endpoint(&self, endpoint: EndpointKey<'_>, note: EndpointNote) -> Result<(), Error> {
         if note == EndpointNote::default() {
             return Ok(());
         }
-        self.0.batchers.endpoint_notes.call(QueuedNote { url: url.to_owned(), note }, 1).await
+        let EndpointKey { namespace, url } = endpoint;
+        let queued = QueuedNote { namespace, url: url.to_owned(), note };
+        self.0.batchers.endpoint_notes.call(namespace, queued, 1).await
     }
 
     pub(crate) async fn run_note_batch(&self, notes: Vec<WithDeadline<QueuedNote>>) -> Answers<()> {
@@ -98,17 +103,17 @@ impl Engine {
         .await
     }
 
-    /// Writes each kind of note in a separate transaction, which locks rows in the order of their URLs.
+    /// Writes each kind of note in a separate transaction, which locks rows in the order of their keys.
     /// In one common transaction two servers could deadlock. Pauses come last: they only extend a pause,
     /// and the other kinds may shorten it.
     async fn write_notes(&self, notes: impl Iterator<Item = &QueuedNote>) -> Result<(), Error> {
         let mut summaries = Summaries::new();
-        for QueuedNote { url, note } in notes {
-            summaries.entry(url).or_default().add(*note);
+        for QueuedNote { namespace, url, note } in notes {
+            summaries.entry(EndpointKey { namespace: *namespace, url }).or_default().add(*note);
         }
         self.write_successes(&summaries).await?;
         self.write_failures(&summaries).await?;
-        let unused: Vec<&str> = urls_where(&summaries, |summary| summary.has_unused_probe);
+        let unused: Vec<EndpointKey<'_>> = endpoints_where(&summaries, |summary| summary.has_unused_probe);
         if !unused.is_empty() {
             self.return_probes(&unused).await?;
         }
@@ -116,20 +121,20 @@ impl Engine {
     }
 
     async fn write_successes(&self, summaries: &Summaries<'_>) -> Result<(), Error> {
-        let urls = urls_where(summaries, |summary| summary.has_answered);
-        if urls.is_empty() {
+        let answered = endpoints_where(summaries, |summary| summary.has_answered);
+        if answered.is_empty() {
             return Ok(());
         }
         let (closed, notices) = transaction!(self, |conn| {
-            let closed = record_endpoint_successes(conn, &self.scope(), &urls).await?;
+            let closed = record_endpoint_successes(conn, self.now(), &answered).await?;
             let notices = publish_notices_about(conn, self, &closed, "breaker_closed").await?;
             Ok((closed, notices))
         })?;
-        for url in &closed {
-            log::warn!(endpoint = without_query(url); "the breaker closed");
+        for ChangedEndpoint { namespace_id, url } in &closed {
+            log::warn!(namespace_id, endpoint = masked(url).as_str(); "the breaker closed");
         }
-        if let Some(notices) = notices {
-            self.notify_after_notices(notices);
+        if !notices.is_empty() {
+            notices.into_iter().for_each(|notices| self.notify_after_notices(notices));
             self.dispatch_signal().signal(None);
         }
         Ok(())
@@ -137,44 +142,43 @@ impl Engine {
 
     async fn write_failures(&self, summaries: &Summaries<'_>) -> Result<(), Error> {
         let failed = summaries.iter().filter(|(_, summary)| summary.failures.count > 0);
-        let failures: BTreeMap<&str, Failures> = failed.map(|(url, summary)| (*url, summary.failures)).collect();
+        let failures: BTreeMap<EndpointKey<'_>, Failures> =
+            failed.map(|(key, summary)| (*key, summary.failures)).collect();
         if failures.is_empty() {
             return Ok(());
         }
         let rule = self.settings().breaker;
         let (opened, notices) = transaction!(self, |conn| {
-            let opened = record_endpoint_failures(conn, &self.scope(), &failures, rule).await?;
+            let opened = record_endpoint_failures(conn, self.now(), &failures, rule).await?;
             let notices = publish_notices_about(conn, self, &opened, "breaker_opened").await?;
             Ok((opened, notices))
         })?;
-        for url in &opened {
-            log::warn!(endpoint = without_query(url); "the breaker opened");
+        for ChangedEndpoint { namespace_id, url } in &opened {
+            log::warn!(namespace_id, endpoint = masked(url).as_str(); "the breaker opened");
         }
-        if let Some(notices) = notices {
-            self.notify_after_notices(notices);
-        }
+        notices.into_iter().for_each(|notices| self.notify_after_notices(notices));
         Ok(())
     }
 
     async fn write_pauses(&self, summaries: &Summaries<'_>) -> Result<(), Error> {
-        let paused = summaries.iter().filter_map(|(url, summary)| Some((*url, summary.pause_seconds?)));
-        let (urls, seconds): (Vec<&str>, Vec<f64>) = paused.unzip();
-        if urls.is_empty() {
+        let paused = summaries.iter().filter_map(|(key, summary)| Some((*key, summary.pause_seconds?)));
+        let pauses: BTreeMap<EndpointKey<'_>, f64> = paused.collect();
+        if pauses.is_empty() {
             return Ok(());
         }
-        statement!(self, |conn| { Ok(pause_endpoints(conn, &self.scope(), &urls, &seconds).await?) })
+        statement!(self, |conn| { Ok(pause_endpoints(conn, self.now(), &pauses).await?) })
     }
 
     /// Returns the right to probe endpoints. Bypasses the queue of notes, because the dispatcher claims
     /// nothing for any subscription until this call returns.
-    pub async fn return_probes(&self, urls: &[&str]) -> Result<(), Error> {
+    pub async fn return_probes(&self, endpoints: &[EndpointKey<'_>]) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
-        Ok(return_probes(&mut conn, &self.scope(), urls).await?)
+        Ok(return_probes(&mut conn, self.now(), endpoints).await?)
     }
 }
 
-fn urls_where<'a>(summaries: &Summaries<'a>, is_wanted: impl Fn(&Summary) -> bool) -> Vec<&'a str> {
-    summaries.iter().filter(|(_, summary)| is_wanted(summary)).map(|(url, _)| *url).collect()
+fn endpoints_where<'a>(summaries: &Summaries<'a>, is_wanted: impl Fn(&Summary) -> bool) -> Vec<EndpointKey<'a>> {
+    summaries.iter().filter(|(_, summary)| is_wanted(summary)).map(|(key, _)| *key).collect()
 }
 
 #[cfg(test)]

@@ -8,27 +8,36 @@ pub(crate) mod dispatch_signal;
 pub mod endpoint_notes;
 pub(crate) mod yielding;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use diesel_async::AsyncPgConnection;
+use serde_json::json;
 use tokio::time::Instant;
 
-use crate::domain::address::without_query;
+use crate::domain::address::masked;
+use crate::domain::audit::AuditAction::SubscriptionResumed;
+use crate::domain::audit::AuditEntry;
 use crate::domain::delivery::Report;
-use crate::domain::ids::{DeliveryId, SubscriptionId};
+use crate::domain::event::NewEvent;
+use crate::domain::ids::{DeliveryId, DeliveryKey, NamespaceId, SubscriptionId, SubscriptionKey};
 use crate::domain::lease::Caller;
 use crate::domain::scope::Scope;
 use crate::error::Error;
-use crate::store::tables::claims::{ClaimQuery, ClaimedEvent, claim_deliveries};
-use crate::store::tables::endpoints::{self, EndpointGate, Grant};
+use crate::store::tables::audit_log::record_audit;
+use crate::store::tables::claims::{
+    ClaimGroup, ClaimQuery, ClaimQueue, Claimed, ClaimedEvent, PushQueue, claim_deliveries,
+};
+use crate::store::tables::endpoints::{self, ChangedEndpoint, EndpointGate, EndpointKey, Grant};
 use crate::store::tables::event_columns::EventRow;
-use crate::store::tables::ready::queue_of_subscription;
+use crate::store::tables::ready::QueueKey;
 use crate::store::tables::subscriptions::{
     SubscriptionRow, active_subscription_ids_of, active_subscriptions_of, get_subscription,
 };
 
 use crate::engine::operate::subscriptions::{Notices, notice, publish_notices};
 use crate::engine::settle::{SettleCall, SettleOutcome, Settlement};
+use crate::engine::waiting::low_water_marks::{QueuePosition, QueueScan};
 use crate::engine::waiting::peer_notifier::Arrivals;
 use crate::engine::{Engine, transaction, weight};
 
@@ -38,7 +47,7 @@ const NOTICES: i64 = 100;
 /// A claim on the queue of one subscription.
 #[derive(Debug, Clone, Copy)]
 pub struct PushClaim {
-    pub subscription_id: SubscriptionId,
+    pub subscription: SubscriptionKey,
     /// The version of the subscription that the dispatcher knows. Nothing is claimed if the subscription
     /// has been changed or deactivated since: events that are published after a change must not be sent
     /// with the old settings.
@@ -51,6 +60,7 @@ pub struct PushClaim {
 /// A push that the dispatcher has claimed.
 #[derive(Debug, Clone)]
 pub struct ClaimedPush {
+    pub namespace: NamespaceId,
     pub delivery_id: DeliveryId,
     pub subscription_id: SubscriptionId,
     /// The id of the dead letter with the replay settings, if the push is a replay.
@@ -60,6 +70,14 @@ pub struct ClaimedPush {
 }
 
 impl ClaimedPush {
+    pub fn delivery(&self) -> DeliveryKey {
+        self.namespace.delivery(self.delivery_id)
+    }
+
+    pub fn subscription(&self) -> SubscriptionKey {
+        self.namespace.subscription(self.subscription_id)
+    }
+
     /// Returns the size of the event's payload.
     pub fn payload_bytes(&self) -> usize {
         self.row.event.payload.as_ref().map_or(0, |json| json.0.as_str().len())
@@ -80,51 +98,54 @@ pub enum PushOutcome {
 }
 
 impl Engine {
-    /// Reads whether pushes may be sent to `subscription_ids` now.
-    pub async fn read_endpoint_gates(&self, subscription_ids: &[SubscriptionId]) -> Result<Vec<EndpointGate>, Error> {
+    /// Reads whether pushes may be sent to `subscriptions` now.
+    pub async fn read_endpoint_gates(&self, subscriptions: &[SubscriptionKey]) -> Result<Vec<EndpointGate>, Error> {
         let mut conn = self.database().connection().await?;
-        Ok(endpoints::read_endpoint_gates(&mut conn, &self.scope(), subscription_ids).await?)
+        Ok(endpoints::read_endpoint_gates(&mut conn, self.now(), subscriptions).await?)
     }
 
-    /// Claims pushes of several subscriptions in one statement.
+    /// Claims pushes of several subscriptions, of any namespaces, in one statement.
     pub async fn claim_pushes(&self, claims: &[PushClaim]) -> Result<Vec<ClaimedPush>, Error> {
-        let queues: Vec<String> = claims.iter().map(|claim| queue_of_subscription(claim.subscription_id)).collect();
-        let windows: Vec<i64> = claims.iter().map(|claim| claim.limit).collect();
-        let total = windows.iter().sum::<i64>() as usize;
-        let leases: Vec<i32> = claims.iter().map(|claim| claim.lease_seconds).collect();
-        let subscriptions: Vec<(SubscriptionId, i32)> =
-            claims.iter().map(|claim| (claim.subscription_id, claim.version)).collect();
-        let scan = self.low_water_marks().scan(&queues);
-        let from: Vec<(i16, i64)> = scan.from.iter().map(|position| (position.rank, position.seq)).collect();
+        let mut by_namespace: BTreeMap<NamespaceId, Vec<PushClaim>> = BTreeMap::new();
+        for claim in claims {
+            by_namespace.entry(claim.subscription.namespace).or_default().push(*claim);
+        }
+        let queues: Vec<Vec<QueueKey>> = by_namespace
+            .values()
+            .map(|claims| claims.iter().map(|claim| QueueKey::of_subscription(claim.subscription)).collect())
+            .collect();
+        let scans: Vec<QueueScan<'_>> = queues.iter().map(|queues| self.low_water_marks().scan(queues)).collect();
+        let groups: Vec<ClaimGroup<'_>> = by_namespace
+            .iter()
+            .zip(queues.iter().zip(&scans))
+            .map(|((namespace, claims), (queues, scan))| push_group(*namespace, claims, queues, scan, self.instance()))
+            .collect();
+        // The dispatcher limits the bytes in flight.
+        let query = ClaimQuery { now: self.now(), groups: &groups, max_bytes: i64::MAX };
         let mut conn = self.database().connection().await?;
-        let query = ClaimQuery {
-            scope: self.scope(),
-            queues: &queues,
-            from: &from,
-            windows: &windows,
-            worker_ids: &vec![self.instance(); total],
-            lease_seconds: &[],
-            queue_leases: Some(&leases),
-            subscriptions: Some(&subscriptions),
-            // The dispatcher limits the bytes in flight.
-            max_bytes: i64::MAX,
-        };
         let claimed = claim_deliveries(&mut conn, &query).await?;
         drop(conn);
-        self.note_claim(&scan, &claimed);
-        if claimed.is_out_of_reach() {
+        for (scan, claimed) in scans.iter().zip(&claimed) {
+            self.note_claim(scan, claimed);
+        }
+        // What was left is reported only if nothing was claimed at all.
+        if claimed.iter().any(Claimed::is_out_of_reach) {
             // Expired work blocks the head of the queue until it is swept, or another server is claiming it.
             self.expire_deliveries().await?;
         }
-        let push = |claimed: ClaimedEvent| {
+        let push = |namespace: NamespaceId, claimed: ClaimedEvent| {
             Some(ClaimedPush {
+                namespace,
                 delivery_id: claimed.delivery_id,
                 subscription_id: claimed.subscription_id?,
                 replay_of: claimed.replay_of,
                 row: claimed.row,
             })
         };
-        Ok(claimed.events.into_iter().filter_map(push).collect())
+        let of_groups = by_namespace.keys().zip(claimed);
+        let pushes =
+            of_groups.flat_map(|(namespace, claimed)| claimed.events.into_iter().map(|event| (*namespace, event)));
+        Ok(pushes.filter_map(|(namespace, event)| push(namespace, event)).collect())
     }
 
     /// Records the outcome of an attempt whose request ended at `ended_at`.
@@ -141,33 +162,37 @@ impl Engine {
                 Settlement::Fail { report, retryable: true, retry_after_seconds: Some(seconds) }
             }
             PushOutcome::GaveUp => Settlement::Fail { report, retryable: false, retry_after_seconds: None },
-            PushOutcome::NotSent(reason) => Settlement::Release { delay_seconds: 0.0, reason: Some(reason.to_owned()) },
+            PushOutcome::NotSent(reason) => {
+                Settlement::Release { delay_seconds: 0.0, reason: Some(reason.to_owned()), service: None }
+            }
         };
         let caller = Caller { worker_id: self.instance().to_owned(), lease_id: Some(push.row.work.lease_id) };
         // A push that fails may be abandoned, and its dead letter copies the payload.
         let copied_bytes = if matches!(settlement, Settlement::Fail { .. }) { push.payload_bytes() } else { 0 };
-        let call = SettleCall { delivery_id: push.delivery_id, caller, settlement, push_ended_at: Some(ended_at) };
-        let mut settled = self.0.batchers.settle_pushes.call(Arc::new(vec![call]), weight(1, copied_bytes)).await?;
+        let push_ended_at = Some(ended_at);
+        let call = SettleCall { delivery: push.delivery(), caller, settlement, push_ended_at, tag_patterns: None };
+        let mut settled =
+            self.0.batchers.settle_pushes.call(push.namespace, Arc::new(vec![call]), weight(1, copied_bytes)).await?;
         settled.pop().unwrap_or_else(|| Err(Error::Internal("a settlement was not answered".into())))
     }
 
     /// Takes the right to probe an endpoint whose breaker is open, for `seconds`. Returns whether it was taken.
-    pub async fn take_probe(&self, url: &str, seconds: f64) -> Result<bool, Error> {
+    pub async fn take_probe(&self, endpoint: EndpointKey<'_>, seconds: f64) -> Result<bool, Error> {
         let mut conn = self.database().connection().await?;
-        Ok(endpoints::take_probe(&mut conn, &self.scope(), url, seconds).await?)
+        Ok(endpoints::take_probe(&mut conn, self.now(), endpoint, seconds).await?)
     }
 
     /// Takes requests from the rate limiters of subscriptions. `wanted` has the subscription, its rate per
     /// second, and the maximum number of requests to take.
-    pub async fn take_from_rates(&self, wanted: &[(SubscriptionId, f64, i64)]) -> Result<Vec<Grant>, Error> {
+    pub async fn take_from_rates(&self, wanted: &[(SubscriptionKey, f64, i64)]) -> Result<Vec<Grant>, Error> {
         let mut conn = self.database().connection().await?;
-        Ok(endpoints::take_from_rates(&mut conn, &self.scope(), wanted).await?)
+        Ok(endpoints::take_from_rates(&mut conn, self.now(), wanted).await?)
     }
 
     /// Returns requests that were taken from a rate limiter and not used.
-    pub async fn return_to_rate(&self, subscription_id: SubscriptionId, rate: f64, unused: i64) -> Result<(), Error> {
+    pub async fn return_to_rate(&self, subscription: SubscriptionKey, rate: f64, unused: i64) -> Result<(), Error> {
         let mut conn = self.database().connection().await?;
-        Ok(endpoints::return_to_rate(&mut conn, &self.scope(), subscription_id, rate, unused).await?)
+        Ok(endpoints::return_to_rate(&mut conn, subscription, rate, unused).await?)
     }
 
     /// Ends the pause of a subscription's endpoint and closes its breaker. Wakes the dispatchers of all
@@ -180,17 +205,19 @@ impl Engine {
                 let row = row.ok_or(Error::SubscriptionNotFound(id))?;
                 let closed = endpoints::resume_endpoint(conn, &scope, &row.url).await?;
                 let notices = if closed {
-                    publish_notices_about(conn, &engine, std::slice::from_ref(&row.url), "breaker_closed").await?
+                    let endpoint = ChangedEndpoint { namespace_id: scope.namespace, url: row.url.clone() };
+                    publish_notices_about(conn, &engine, &[endpoint], "breaker_closed").await?
                 } else {
-                    None
+                    Vec::new()
                 };
+                let detail = json!({"url": masked(&row.url), "breaker_closed": closed});
+                record_audit(conn, &scope, &AuditEntry::about(SubscriptionResumed, id.0, detail)).await?;
                 let sharing = active_subscription_ids_of(conn, &scope, &row.url).await?;
+                let sharing: Vec<_> = sharing.into_iter().map(|id| scope.namespace.subscription(id)).collect();
                 Ok((row, notices, sharing))
             })?;
-            log::info!(subscription_id = id, endpoint = without_query(&row.url); "an endpoint was resumed");
-            if let Some(notices) = notices {
-                engine.notify_after_notices(notices);
-            }
+            log::info!(subscription_id = id, endpoint = masked(&row.url).as_str(); "an endpoint was resumed");
+            notices.into_iter().for_each(|notices| engine.notify_after_notices(notices));
             engine.wake_dispatchers(&sharing);
             Ok(row)
         });
@@ -198,30 +225,60 @@ impl Engine {
     }
 
     /// Wakes the dispatchers of all servers for subscriptions whose queues have not changed.
-    fn wake_dispatchers(&self, subscription_ids: &[SubscriptionId]) {
-        for id in subscription_ids {
-            self.dispatch_signal().signal(Some(*id));
+    fn wake_dispatchers(&self, subscriptions: &[SubscriptionKey]) {
+        for key in subscriptions {
+            self.dispatch_signal().signal(Some(*key));
         }
-        let queues = subscription_ids.iter().map(|id| (queue_of_subscription(*id), Arrivals::default()));
+        let queues = subscriptions.iter().map(|key| (QueueKey::of_subscription(*key), Arrivals::default()));
         self.peer_notifier().notify_queues(queues.collect());
     }
 }
 
-/// Publishes a notice for each active subscription of the endpoints, up to [`NOTICES`] per endpoint. Returns
-/// `None` if no subscription uses them.
+/// Returns the claim of pushes of one namespace. Each queue has its own limit and its own lease.
+fn push_group<'a>(
+    namespace: NamespaceId,
+    claims: &[PushClaim],
+    queues: &'a [QueueKey],
+    scan: &QueueScan<'_>,
+    worker_id: &'a str,
+) -> ClaimGroup<'a> {
+    let queue = |((claim, queue), mark): ((&PushClaim, &'a QueueKey), &QueuePosition)| ClaimQueue {
+        name: &queue.name,
+        from: (mark.rank, mark.seq),
+        window: claim.limit,
+        pushes: Some(PushQueue {
+            subscription_id: claim.subscription.id,
+            version: claim.version,
+            lease_seconds: claim.lease_seconds,
+        }),
+    };
+    let total = claims.iter().map(|claim| claim.limit).sum::<i64>() as usize;
+    ClaimGroup {
+        namespace,
+        queues: claims.iter().zip(queues).zip(&scan.from).map(queue).collect(),
+        worker_ids: vec![worker_id; total],
+        lease_seconds: Vec::new(),
+    }
+}
+
+/// Publishes a notice for each active subscription of the endpoints, up to [`NOTICES`] per endpoint, in the namespaces
+/// of the endpoints. Returns the notices by namespace.
 pub(crate) async fn publish_notices_about(
     conn: &mut AsyncPgConnection,
     engine: &Engine,
-    urls: &[String],
+    endpoints: &[ChangedEndpoint],
     what: &str,
-) -> Result<Option<Notices>, Error> {
-    let mut notices = Vec::new();
-    for url in urls {
-        let rows = active_subscriptions_of(conn, &engine.scope(), url, NOTICES).await?;
-        notices.extend(rows.iter().map(|row| notice(what, row, what)));
+) -> Result<Vec<Notices>, Error> {
+    let mut events: BTreeMap<NamespaceId, Vec<NewEvent>> = BTreeMap::new();
+    for ChangedEndpoint { namespace_id, url } in endpoints {
+        let rows = active_subscriptions_of(conn, &engine.scope_of(*namespace_id), url, NOTICES).await?;
+        events.entry(*namespace_id).or_default().extend(rows.iter().map(|row| notice(what, row, what)));
     }
-    if notices.is_empty() {
-        return Ok(None);
+    let mut published = Vec::new();
+    for (namespace, events) in events {
+        if !events.is_empty() {
+            published.push(publish_notices(conn, engine, namespace, events).await?);
+        }
     }
-    publish_notices(conn, engine, notices).await.map(Some)
+    Ok(published)
 }

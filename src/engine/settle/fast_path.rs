@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::domain::ids::DeliveryId;
+use crate::domain::ids::DeliveryKey;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::store::tables::completions::{Completion, complete_deliveries};
@@ -18,12 +18,12 @@ impl Engine {
         calls: &[&SettleCall],
     ) -> Result<Vec<Option<Result<SettleOutcome, Error>>>, Error> {
         let mut results: Vec<Option<Result<SettleOutcome, Error>>> = calls.iter().map(|_| None).collect();
-        let mut calls_per_delivery: HashMap<DeliveryId, u32> = HashMap::new();
+        let mut calls_per_delivery: HashMap<DeliveryKey, u32> = HashMap::new();
         for call in calls {
-            *calls_per_delivery.entry(call.delivery_id).or_default() += 1;
+            *calls_per_delivery.entry(call.delivery).or_default() += 1;
         }
         // Several calls about one delivery must take effect in their order, so they are all judged.
-        let is_alone = |call: &&SettleCall| calls_per_delivery[&call.delivery_id] == 1;
+        let is_alone = |call: &&SettleCall| calls_per_delivery[&call.delivery] == 1;
         let (indices, completions): (Vec<usize>, Vec<Completion<'_>>) = calls
             .iter()
             .enumerate()
@@ -34,7 +34,7 @@ impl Engine {
             return Ok(results);
         }
         let completing =
-            async { statement!(self, |conn| { Ok(complete_deliveries(conn, &self.scope(), &completions).await?) }) };
+            async { statement!(self, |conn| { Ok(complete_deliveries(conn, self.now(), &completions).await?) }) };
         let completed = match completing.await {
             // Only the outcome of these calls is unknown: the others have not been sent.
             Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_))) => {
@@ -62,5 +62,11 @@ impl Engine {
 
 fn completion(call: &SettleCall) -> Option<Completion<'_>> {
     let Settlement::Complete(report) = &call.settlement else { return None };
-    Some(Completion { id: call.delivery_id, lease_id: call.caller.lease_id, worker_id: &call.caller.worker_id, report })
+    Some(Completion {
+        delivery: call.delivery,
+        lease_id: call.caller.lease_id,
+        worker_id: &call.caller.worker_id,
+        tag_patterns: call.tag_patterns.as_deref(),
+        report,
+    })
 }

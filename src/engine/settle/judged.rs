@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, TimeDelta, Utc};
 use diesel_async::AsyncPgConnection;
 
+use crate::domain::api_key::TagRefusal;
 use crate::domain::backoff::chance;
 use crate::domain::delivery::{AfterFailure, Delivery};
-use crate::domain::ids::{DeliveryId, EventId, LeaseId};
+use crate::domain::ids::{DeliveryKey, EventId, LeaseId};
 use crate::domain::lease::{self, Refusal, Verdict};
 use crate::domain::limits;
 use crate::domain::status::Status;
@@ -35,9 +36,9 @@ pub(crate) async fn settle_all(
     engine: &Engine,
     calls: &[&SettleCall],
 ) -> Result<(SettleResults, Applied), Error> {
-    let ids: BTreeSet<DeliveryId> = calls.iter().map(|call| call.delivery_id).collect();
-    let ids: Vec<DeliveryId> = ids.into_iter().collect();
-    let mut changes = ChangeSet::load(conn, &engine.scope(), &ids).await?;
+    let keys: BTreeSet<DeliveryKey> = calls.iter().map(|call| call.delivery).collect();
+    let keys: Vec<DeliveryKey> = keys.into_iter().collect();
+    let mut changes = ChangeSet::load_all(conn, engine.now(), &keys).await?;
     let mut drafts = Vec::with_capacity(calls.len());
     for call in calls {
         drafts.push(settle_one(conn, engine, &mut changes, call).await?);
@@ -55,14 +56,19 @@ async fn settle_one(
     call: &SettleCall,
 ) -> Result<Result<Draft, Error>, Error> {
     let is_push = call.push_ended_at.is_some();
-    let Some(loaded) = changes.get(call.delivery_id).filter(|loaded| loaded.delivery.is_push() == is_push) else {
+    let Some(loaded) = changes.get(call.delivery).filter(|loaded| loaded.delivery.is_push() == is_push) else {
         return Ok(Err(not_found(call)));
     };
+    if let Some(patterns) = &call.tag_patterns
+        && !loaded.tags.iter().any(|tag| patterns.allow(tag))
+    {
+        return Ok(Err(Error::TagNotAllowed(TagRefusal::NoneOfEvent)));
+    }
     let delivery = &loaded.delivery;
     let made_latest = call.caller.made_latest_claim(delivery);
     let past = match made_latest || delivery.lease_id == LeaseId::NONE {
         true => None,
-        false => find_past_claim(conn, changes.scope(), delivery, &call.caller).await?,
+        false => find_past_claim(conn, delivery, &call.caller).await?,
     };
     let action = call.settlement.action();
     let verdict = match call.settlement {
@@ -89,7 +95,7 @@ async fn repeat(
     call: &SettleCall,
     lease_id: LeaseId,
 ) -> Result<Result<Draft, Error>, Error> {
-    let Some(Loaded { delivery, .. }) = changes.get(call.delivery_id) else { return Ok(Err(not_found(call))) };
+    let Some(Loaded { delivery, .. }) = changes.get(call.delivery) else { return Ok(Err(not_found(call))) };
     let earlier =
         EarlierSettlement::find(conn, changes, delivery, &call.caller, (lease_id, call.settlement.action())).await?;
     if !earlier.has_content_of(&call.settlement, changes, delivery) {
@@ -101,7 +107,7 @@ async fn repeat(
 
 /// Changes the delivery as its holder says.
 fn carry_out(engine: &Engine, changes: &mut ChangeSet, call: &SettleCall) -> Result<Draft, Error> {
-    let loaded = changes.change(call.delivery_id).ok_or_else(|| not_found(call))?;
+    let loaded = changes.change(call.delivery).ok_or_else(|| not_found(call))?;
     let now = loaded.now;
     let worker_id = call.caller.worker_id.as_str();
     let delivery = &mut loaded.delivery;
@@ -127,8 +133,13 @@ fn carry_out(engine: &Engine, changes: &mut ChangeSet, call: &SettleCall) -> Res
             };
             delivery.fail(worker_id, report.clone(), after_failure, now)
         }
-        Settlement::Release { delay_seconds, reason } => {
-            delivery.release(worker_id, *delay_seconds, reason.as_deref(), now)
+        Settlement::Release { delay_seconds, reason, service } => {
+            let mut lines = delivery.release(worker_id, *delay_seconds, reason.as_deref(), now);
+            // The first line is about the release. If another follows, the delivery was to be cancelled.
+            if let (Some(service), Some(line)) = (service, lines.first_mut()) {
+                line.actor = Some(service.as_str().to_owned());
+            }
+            lines
         }
     };
     let (status, retry_count, max_retries) = (delivery.status, delivery.retry_count, delivery.max_retries);
@@ -148,7 +159,7 @@ fn extended_lease(delivery: &Delivery, lease_seconds: Option<f64>, now: DateTime
 }
 
 fn not_found(call: &SettleCall) -> Error {
-    Error::EventNotFound(EventId(call.delivery_id.0))
+    Error::EventNotFound(EventId(call.delivery.id.0))
 }
 
 impl Draft {

@@ -18,8 +18,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::domain::action::Action;
+use crate::domain::actor::ServerActor;
+use crate::domain::api_key::TagPatterns;
 use crate::domain::delivery::Report;
-use crate::domain::ids::DeliveryId;
+use crate::domain::ids::{DeliveryKey, EventId, NamespaceId};
 use crate::domain::json::RawJson;
 use crate::domain::lease::Caller;
 use crate::error::{Error, OutageKind};
@@ -34,12 +36,23 @@ pub use outcome::{PrunedEntry, RecordedSettlement, SettleOutcome, SettlementEntr
 /// One call of one worker about one delivery.
 #[derive(Debug, Clone)]
 pub struct SettleCall {
-    pub delivery_id: DeliveryId,
+    /// The delivery, in the namespace of the caller.
+    pub delivery: DeliveryKey,
     pub caller: Caller,
     pub settlement: Settlement,
     /// When the request of a push ended; `None` for work that is pulled. Only the dispatcher settles
     /// pushes, and it settles nothing else. An outcome that is offered again keeps its time.
     pub push_ended_at: Option<Instant>,
+    /// The tags that the caller's key allows. The event must have one of them. `None` means all.
+    pub tag_patterns: Option<Arc<TagPatterns>>,
+}
+
+impl SettleCall {
+    /// Returns a call about an event that a worker has pulled, without a limit on its tags.
+    pub fn of_event(namespace: NamespaceId, event_id: EventId, caller: Caller, settlement: Settlement) -> Self {
+        let delivery = namespace.delivery(event_id.own_delivery());
+        SettleCall { delivery, caller, settlement, push_ended_at: None, tag_patterns: None }
+    }
 }
 
 /// The calls of one request.
@@ -70,6 +83,8 @@ pub enum Settlement {
     Release {
         delay_seconds: f64,
         reason: Option<String>,
+        /// The service that returns it, if it is not the worker itself.
+        service: Option<ServerActor>,
     },
 }
 
@@ -96,13 +111,17 @@ impl Settlement {
 }
 
 impl Engine {
-    /// Settles deliveries for a worker. Returns one result per call, in order.
-    pub async fn settle_deliveries(&self, calls: Vec<SettleCall>) -> Result<SettleResults, Error> {
+    /// Settles deliveries of a namespace for a worker. Returns one result per call, in order.
+    pub async fn settle_deliveries(
+        &self,
+        namespace: NamespaceId,
+        calls: Vec<SettleCall>,
+    ) -> Result<SettleResults, Error> {
         for call in &calls {
-            self.worker_sightings().note(&call.caller.worker_id, None);
+            self.worker_sightings().note(namespace, &call.caller.worker_id, None);
         }
         let weight = weight(calls.len(), calls.iter().map(|call| call.settlement.json_bytes()).sum());
-        self.0.batchers.settle.call(Arc::new(calls), weight).await
+        self.0.batchers.settle.call(namespace, Arc::new(calls), weight).await
     }
 
     /// Settles the calls of many requests together. Calls that were completed on the fast path are

@@ -12,7 +12,6 @@ use crate::domain::delivery::{Delivery, LogLine};
 use crate::domain::ids::LeaseId;
 use crate::domain::lease::{Caller, PastClaim};
 use crate::domain::repeat::{Recorded, RecordedLine};
-use crate::domain::scope::Scope;
 use crate::error::Error;
 use crate::store::tables::event_log::{LogEntry, find_entry, find_latest_claim_of, find_settlement};
 
@@ -22,19 +21,17 @@ use crate::engine::settle::{PrunedEntry, Settlement, SettlementEntry};
 /// Returns the claim that a caller means and has settled, if it is not the delivery's latest.
 pub(crate) async fn find_past_claim(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
     delivery: &Delivery,
     caller: &Caller,
 ) -> Result<Option<PastClaim>, Error> {
-    let (event_id, id) = (delivery.event_id, delivery.id);
     let lease_id = match caller.lease_id {
         Some(lease_id) => Some(lease_id),
         // A server names the lease of its pushes.
         None if delivery.is_push() => None,
-        None => find_latest_claim_of(conn, scope, event_id, &caller.worker_id).await?,
+        None => find_latest_claim_of(conn, delivery.event_key(), &caller.worker_id).await?,
     };
     let Some(lease_id) = lease_id else { return Ok(None) };
-    if let Some(settlement) = find_settlement(conn, scope, event_id, id, lease_id).await? {
+    if let Some(settlement) = find_settlement(conn, delivery, lease_id).await? {
         let is_own = settlement.worker_id == caller.worker_id;
         return Ok(is_own.then_some(PastClaim { lease_id, settled: settlement.action.0 }));
     }
@@ -63,10 +60,10 @@ impl EarlierSettlement {
         (lease_id, action): (LeaseId, Action),
     ) -> Result<Self, Error> {
         let is_record = |line: &LogLine| line.lease_id == lease_id && line.action == action && line.worker_id.is_some();
-        if let Some((index, _)) = changes.lines_of(delivery.id).rfind(|(_, line)| is_record(line)) {
+        if let Some((index, _)) = changes.lines_of(delivery.key()).rfind(|(_, line)| is_record(line)) {
             return Ok(EarlierSettlement::Line(index));
         }
-        let entry = find_entry(conn, changes.scope(), delivery.event_id, delivery.id, lease_id, action).await?;
+        let entry = find_entry(conn, delivery, lease_id, action).await?;
         Ok(entry.map_or_else(
             || {
                 let worker_id = caller.worker_id.clone();

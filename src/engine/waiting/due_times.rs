@@ -13,7 +13,7 @@ use crate::store::tables::deliveries::EarliestTimes;
 use crate::engine::waiting::low_water_marks::{LowWaterMarks, QueuePosition, QueueScan};
 
 /// The kinds of times that a delivery can wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DueKind {
     /// A delayed or retried delivery falls due.
     Due,
@@ -23,23 +23,27 @@ pub enum DueKind {
     LeaseEnd,
 }
 
-/// The low-water marks of one server, one for each kind of due time.
-pub struct DueTimes {
-    names: [String; 3],
-    marks: LowWaterMarks,
+impl DueKind {
+    /// Returns the kind as the only queue of a scan.
+    fn as_queues(self) -> &'static [DueKind] {
+        match self {
+            DueKind::Due => &[DueKind::Due],
+            DueKind::Expiry => &[DueKind::Expiry],
+            DueKind::LeaseEnd => &[DueKind::LeaseEnd],
+        }
+    }
 }
 
-impl Default for DueTimes {
-    fn default() -> Self {
-        DueTimes { names: ["due_at", "expires_at", "look_at"].map(str::to_owned), marks: LowWaterMarks::default() }
-    }
+/// The low-water marks of one server, one for each kind of due time. The indexes by time serve all namespaces.
+#[derive(Default)]
+pub struct DueTimes {
+    marks: LowWaterMarks<DueKind>,
 }
 
 impl DueTimes {
     /// Begins a scan, which ends when it is dropped.
     pub fn scan(&self, kind: DueKind) -> DueScan<'_> {
-        let name = &self.names[kind as usize];
-        DueScan { name, scan: self.marks.scan(std::slice::from_ref(name)) }
+        DueScan { kind, scan: self.marks.scan(kind.as_queues()) }
     }
 
     /// Resets the low-water marks: the next scans begin at the start of the indexes.
@@ -53,7 +57,7 @@ impl DueTimes {
             [(DueKind::Due, first.due_at), (DueKind::Expiry, first.expires_at), (DueKind::LeaseEnd, first.look_at)];
         for (kind, at) in due_times {
             if let Some(at) = at {
-                self.marks.lower(&self.names[kind as usize], QueuePosition::at(at));
+                self.marks.lower(&kind, QueuePosition::at(at));
             }
         }
     }
@@ -61,8 +65,8 @@ impl DueTimes {
 
 /// A scan that begins at its low-water mark. It ends when it is dropped.
 pub struct DueScan<'a> {
-    name: &'a str,
-    scan: QueueScan<'a>,
+    kind: DueKind,
+    scan: QueueScan<'a, DueKind>,
 }
 
 impl DueScan<'_> {
@@ -73,6 +77,6 @@ impl DueScan<'_> {
 
     /// Raises the low-water mark to `head`, the earliest time that any delivery waits for.
     pub fn found_head(&self, head: DateTime<Utc>) {
-        self.scan.raise(self.name, QueuePosition::at(head));
+        self.scan.raise(&self.kind, QueuePosition::at(head));
     }
 }

@@ -19,10 +19,13 @@
 //! position in it.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+
+use crate::store::tables::ready::QueueKey;
 
 /// The maximum number of marks. If there are more, all marks without a scan under way are dropped.
 const MAX_MARKS: usize = 50_000;
@@ -54,9 +57,14 @@ impl QueuePosition {
     }
 }
 
-/// The low-water marks of one server, by queue.
-#[derive(Default)]
-pub struct LowWaterMarks(Mutex<HashMap<String, Mark>>);
+/// The low-water marks of one server, by queue. `K` identifies a queue: that of a namespace, or a kind of due time.
+pub struct LowWaterMarks<K = QueueKey>(Mutex<HashMap<K, Mark>>);
+
+impl<K> Default for LowWaterMarks<K> {
+    fn default() -> Self {
+        LowWaterMarks(Mutex::default())
+    }
+}
 
 struct Mark {
     at: QueuePosition,
@@ -67,21 +75,21 @@ struct Mark {
 }
 
 /// A scan of some queues that begins at their marks. It ends when it is dropped.
-pub struct QueueScan<'a> {
-    marks: &'a LowWaterMarks,
-    queues: &'a [String],
+pub struct QueueScan<'a, K: Eq + Hash = QueueKey> {
+    marks: &'a LowWaterMarks<K>,
+    queues: &'a [K],
     /// The position at which the scan of each queue begins.
     pub from: Vec<QueuePosition>,
 }
 
-impl LowWaterMarks {
+impl<K: Eq + Hash + Clone> LowWaterMarks<K> {
     /// Begins a scan of queues.
-    pub fn scan<'a>(&'a self, queues: &'a [String]) -> QueueScan<'a> {
+    pub fn scan<'a>(&'a self, queues: &'a [K]) -> QueueScan<'a, K> {
         let mut marks = self.lock();
         if marks.len() + queues.len() > MAX_MARKS {
             marks.retain(|_, mark| mark.scans > 0);
         }
-        let begin = |queue: &String| {
+        let begin = |queue: &K| {
             let fresh = Mark { at: QueuePosition::BEGINNING, scans: 0, inserted: None };
             let mark = marks.entry(queue.clone()).or_insert(fresh);
             mark.scans += 1;
@@ -92,13 +100,13 @@ impl LowWaterMarks {
     }
 
     /// Returns the marks of these queues, for readers that do not raise them.
-    pub fn of(&self, queues: &[String]) -> Vec<QueuePosition> {
+    pub fn of(&self, queues: &[K]) -> Vec<QueuePosition> {
         let marks = self.lock();
         queues.iter().map(|queue| marks.get(queue).map_or(QueuePosition::BEGINNING, |mark| mark.at)).collect()
     }
 
     /// Lowers the mark of a queue to `position`, where an entry was inserted.
-    pub fn lower(&self, queue: &str, position: QueuePosition) {
+    pub fn lower(&self, queue: &K, position: QueuePosition) {
         if let Some(mark) = self.lock().get_mut(queue) {
             mark.at = position.min(mark.at);
             if mark.scans > 0 {
@@ -108,7 +116,7 @@ impl LowWaterMarks {
     }
 
     /// Returns the queues that are not scanned from their start. The catch-up scan reads them.
-    pub fn all(&self) -> Vec<String> {
+    pub fn all(&self) -> Vec<K> {
         let marks = self.lock();
         marks.iter().filter(|(_, mark)| mark.at > QueuePosition::BEGINNING).map(|(queue, _)| queue.clone()).collect()
     }
@@ -120,15 +128,17 @@ impl LowWaterMarks {
             mark.inserted = Some(QueuePosition::BEGINNING);
         }
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Mark>> {
+impl<K> LowWaterMarks<K> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Mark>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl QueueScan<'_> {
+impl<K: Eq + Hash> QueueScan<'_, K> {
     /// Raises the mark of a queue to `head`: no entries are left before it.
-    pub fn raise(&self, queue: &str, head: QueuePosition) {
+    pub fn raise(&self, queue: &K, head: QueuePosition) {
         if let Some(mark) = self.marks.lock().get_mut(queue) {
             let safe = mark.inserted.map_or(head, |first| head.min(first));
             mark.at = safe.max(mark.at);
@@ -136,7 +146,7 @@ impl QueueScan<'_> {
     }
 }
 
-impl Drop for QueueScan<'_> {
+impl<K: Eq + Hash> Drop for QueueScan<'_, K> {
     fn drop(&mut self) {
         let mut marks = self.marks.lock();
         for queue in self.queues {
@@ -155,13 +165,18 @@ impl Drop for QueueScan<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::NamespaceId;
 
     fn at(rank: i16, seq: i64) -> QueuePosition {
         QueuePosition { rank, seq }
     }
 
-    fn queues() -> Vec<String> {
-        vec!["q".to_owned()]
+    fn queue(namespace: i32) -> QueueKey {
+        QueueKey::of_tag(NamespaceId(namespace), "q")
+    }
+
+    fn queues() -> Vec<QueueKey> {
+        vec![queue(1)]
     }
 
     fn mark(marks: &LowWaterMarks) -> QueuePosition {
@@ -169,9 +184,17 @@ mod tests {
     }
 
     #[test]
+    fn marks_of_two_namespaces_are_independent() {
+        let (marks, both) = (LowWaterMarks::default(), [queue(1), queue(2)]);
+        marks.scan(&both).raise(&queue(1), at(0, 7));
+        marks.lower(&queue(2), at(0, 3));
+        assert_eq!(marks.of(&both), [at(0, 7), QueuePosition::BEGINNING]);
+    }
+
+    #[test]
     fn a_queue_without_a_mark_is_scanned_from_its_beginning() {
         let marks = LowWaterMarks::default();
-        marks.lower("q", at(0, 7));
+        marks.lower(&queue(1), at(0, 7));
         assert_eq!(mark(&marks), QueuePosition::BEGINNING);
         assert!(QueuePosition::BEGINNING < at(-100, 1));
     }
@@ -179,12 +202,12 @@ mod tests {
     #[test]
     fn scans_raise_a_mark_and_entries_before_it_lower_it() {
         let (marks, queues) = (LowWaterMarks::default(), queues());
-        marks.scan(&queues).raise("q", at(0, 7));
-        marks.scan(&queues).raise("q", at(0, 5));
+        marks.scan(&queues).raise(&queue(1), at(0, 7));
+        marks.scan(&queues).raise(&queue(1), at(0, 5));
         assert_eq!(mark(&marks), at(0, 7));
-        marks.lower("q", at(0, 9));
+        marks.lower(&queue(1), at(0, 9));
         assert_eq!(mark(&marks), at(0, 7));
-        marks.lower("q", at(-3, 12));
+        marks.lower(&queue(1), at(-3, 12));
         assert_eq!(mark(&marks), at(-3, 12));
     }
 
@@ -192,8 +215,8 @@ mod tests {
     fn a_scan_does_not_raise_a_mark_past_an_entry_that_was_inserted_during_it() {
         let (marks, queues) = (LowWaterMarks::default(), queues());
         let scan = marks.scan(&queues);
-        marks.lower("q", at(0, 95));
-        scan.raise("q", at(0, 100));
+        marks.lower(&queue(1), at(0, 95));
+        scan.raise(&queue(1), at(0, 100));
         drop(scan);
         assert_eq!(mark(&marks), at(0, 95));
     }

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::engine::waiting::low_water_marks::QueuePosition;
+use crate::store::tables::ready::QueueKey;
 
 /// The maximum number of queues in a notification. If there are more, other servers scan all queues.
-const MAX_NAMES: usize = 200;
+const MAX_NAMES: usize = 1_000;
 
 /// The deliveries that have entered a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +48,7 @@ pub struct PeerNotifier {
 
 #[derive(Default)]
 struct Gathered {
-    queues: HashMap<String, Arrivals>,
+    queues: HashMap<QueueKey, Arrivals>,
     too_many: bool,
 }
 
@@ -55,14 +56,14 @@ struct Gathered {
 #[derive(Debug, PartialEq, Eq)]
 pub enum PeerNotice {
     /// These queues have new deliveries.
-    Queues(Vec<(String, Arrivals)>),
+    Queues(Vec<(QueueKey, Arrivals)>),
     /// Any queue may have new deliveries: too many queues have some, or it is unknown which.
     Everything,
 }
 
 impl PeerNotifier {
     /// Adds queues to the next notification.
-    pub fn notify_queues(&self, queues: HashMap<String, Arrivals>) {
+    pub fn notify_queues(&self, queues: HashMap<QueueKey, Arrivals>) {
         if queues.is_empty() {
             return;
         }
@@ -111,21 +112,26 @@ impl PeerNotifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::NamespaceId;
+
+    fn queue(tag: &str) -> QueueKey {
+        QueueKey::of_tag(NamespaceId::DEFAULT, tag)
+    }
 
     #[tokio::test]
     async fn names_gather_until_they_are_taken() {
         let peer_notifier = PeerNotifier::default();
         let at = |seq, count| Arrivals { first: QueuePosition { rank: 0, seq }, count };
-        peer_notifier.notify_queues([("t:a".to_owned(), at(7, 1))].into());
-        peer_notifier.notify_queues([("t:a".to_owned(), at(5, 2))].into());
-        assert_eq!(peer_notifier.next().await, PeerNotice::Queues(vec![("t:a".into(), at(5, 3))]));
+        peer_notifier.notify_queues([(queue("a"), at(7, 1))].into());
+        peer_notifier.notify_queues([(queue("a"), at(5, 2))].into());
+        assert_eq!(peer_notifier.next().await, PeerNotice::Queues(vec![(queue("a"), at(5, 3))]));
         assert_eq!(peer_notifier.take(), None);
     }
 
     #[tokio::test]
     async fn too_many_names_become_everything() {
         let peer_notifier = PeerNotifier::default();
-        peer_notifier.notify_queues((0..=MAX_NAMES).map(|n| (n.to_string(), Arrivals::default())).collect());
+        peer_notifier.notify_queues((0..=MAX_NAMES).map(|n| (queue(&n.to_string()), Arrivals::default())).collect());
         assert_eq!(peer_notifier.next().await, PeerNotice::Everything);
         assert_eq!(peer_notifier.take(), None);
     }

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
+use crate::domain::ids::NamespaceId;
 use crate::error::Error;
 use crate::store::tables::workers::{Sighting, record_sightings};
 
@@ -19,7 +20,14 @@ const ROWS_PER_STATEMENT: usize = 5_000;
 /// The workers that have called since the last write.
 #[derive(Default)]
 pub struct WorkerSightings {
-    seen: Mutex<HashMap<String, Seen>>,
+    gathered: Mutex<Gathered>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    by_namespace: HashMap<NamespaceId, HashMap<String, Seen>>,
+    /// The number of workers of all namespaces.
+    count: usize,
 }
 
 struct Seen {
@@ -28,30 +36,34 @@ struct Seen {
 }
 
 impl WorkerSightings {
-    /// Records that a worker called. `tags` are those of its claim, if the call was a claim.
-    pub fn note(&self, worker_id: &str, tags: Option<&[String]>) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Records that a worker of a namespace called. `tags` are those of its claim, if the call was a claim.
+    pub fn note(&self, namespace: NamespaceId, worker_id: &str, tags: Option<&[String]>) {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let Gathered { by_namespace, count } = &mut *gathered;
+        let seen = by_namespace.entry(namespace).or_default();
         let now = Instant::now();
         if let Some(known) = seen.get_mut(worker_id) {
             known.at = now;
             if let Some(tags) = tags {
                 known.tags = Some(tags.to_vec());
             }
-        } else if seen.len() < MAX_GATHERED {
+        } else if *count < MAX_GATHERED {
+            *count += 1;
             seen.insert(worker_id.to_owned(), Seen { at: now, tags: tags.map(<[String]>::to_vec) });
         }
     }
 
     fn take(&self) -> Vec<Sighting> {
-        let gathered = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        gathered
-            .into_iter()
-            .map(|(worker_id, seen)| Sighting {
+        let gathered = std::mem::take(&mut *self.gathered.lock().unwrap_or_else(PoisonError::into_inner));
+        let of_namespace = |(namespace, seen): (NamespaceId, HashMap<String, Seen>)| {
+            seen.into_iter().map(move |(worker_id, seen)| Sighting {
+                namespace,
                 worker_id,
                 tags: seen.tags,
                 seconds_ago: seen.at.elapsed().as_secs_f64(),
             })
-            .collect()
+        };
+        gathered.by_namespace.into_iter().flat_map(of_namespace).collect()
     }
 }
 
@@ -61,7 +73,7 @@ impl Engine {
         let sightings = self.worker_sightings().take();
         for rows in sightings.chunks(ROWS_PER_STATEMENT) {
             let mut conn = self.database().connection().await?;
-            record_sightings(&mut conn, &self.scope(), rows).await?;
+            record_sightings(&mut conn, self.now(), rows).await?;
         }
         Ok(sightings.len())
     }

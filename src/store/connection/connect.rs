@@ -1,28 +1,33 @@
 //! Opens one connection to PostgreSQL, over a Unix socket or TCP, plain or with TLS.
 //!
-//! `sslmode=require`, `verify-ca` and `verify-full` all have the same meaning here: TLS, and the
-//! server's certificate is verified against the system's root certificates. Without one of them the
-//! connection is plain.
+//! The parameters of TLS mean what they mean to libpq: see [`crate::store::connection::address`] and
+//! [`crate::store::connection::tls`]. On a Unix socket they have no effect.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use diesel::{ConnectionError, ConnectionResult};
 use diesel_async::AsyncPgConnection;
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{SslNegotiation, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{AsyncMessage, Config, Connection, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::{Error, OutageKind};
+use crate::store::connection::address::{AddressError, DatabaseAddress, SslMode};
 use crate::store::connection::dial::{Socket, Target, dial, targets};
 use crate::store::connection::sqlstate::SqlState;
 use crate::store::connection::stream::{Activity, DatabaseStream};
+use crate::store::connection::tls::client_config;
+
+/// The request for TLS, which PostgreSQL answers with one byte: its length, and a code.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// An open connection.
 pub struct Opened {
@@ -41,26 +46,39 @@ pub struct Opened {
 #[error("{text}")]
 pub struct NotConnected {
     code: Option<SqlState>,
+    /// Whether the handshake of TLS failed, or the server does not offer TLS.
+    is_tls: bool,
     text: String,
+}
+
+impl NotConnected {
+    fn because(text: impl Into<String>) -> Self {
+        NotConnected { code: None, is_tls: false, text: text.into() }
+    }
+
+    /// Returns whether the attempt may succeed with TLS if it was made without, or the other way round.
+    fn is_due_to_encryption(&self) -> bool {
+        self.is_tls || self.code.is_some_and(SqlState::refuses_connection)
+    }
 }
 
 impl From<tokio_postgres::Error> for NotConnected {
     fn from(error: tokio_postgres::Error) -> Self {
         let code = error.code().and_then(|code| SqlState::parse(code.code().as_bytes()));
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        NotConnected { code, text: format!("{error}{}", cause.unwrap_or_default()) }
+        NotConnected { code, is_tls: false, text: format!("{error}{}", cause.unwrap_or_default()) }
     }
 }
 
 impl From<std::io::Error> for NotConnected {
     fn from(error: std::io::Error) -> Self {
-        NotConnected { code: None, text: format!("error connecting to server: {error}") }
+        NotConnected::because(format!("error connecting to server: {error}"))
     }
 }
 
 impl From<diesel::result::Error> for NotConnected {
     fn from(error: diesel::result::Error) -> Self {
-        NotConnected { code: SqlState::of(&error), text: error.to_string() }
+        NotConnected { code: SqlState::of(&error), is_tls: false, text: error.to_string() }
     }
 }
 
@@ -68,14 +86,14 @@ impl From<ConnectionError> for NotConnected {
     fn from(error: ConnectionError) -> Self {
         match error {
             ConnectionError::CouldntSetupConfiguration(error) => error.into(),
-            other => NotConnected { code: None, text: other.to_string() },
+            other => NotConnected::because(other.to_string()),
         }
     }
 }
 
 impl From<NotConnected> for Error {
     fn from(failure: NotConnected) -> Self {
-        let is_refused = failure.code.is_some_and(SqlState::refuses_client);
+        let is_refused = failure.is_tls || failure.code.is_some_and(SqlState::refuses_client);
         let kind = if is_refused { OutageKind::Refused } else { OutageKind::Unreachable };
         Error::outage(kind, failure.text)
     }
@@ -92,13 +110,11 @@ pub async fn connect(url: &str, setup: &str) -> ConnectionResult<AsyncPgConnecti
 
 /// Opens a connection and runs `setup` on it. The hosts of the URL are tried one after the other.
 pub async fn open(url: &str, setup: &str) -> Result<Opened, NotConnected> {
-    let (url, wants_tls) = split_tls(url);
-    let mut config: Config = url.parse()?;
-    config.application_name("waybill");
-    config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
-    let mut last = NotConnected { code: None, text: "the URL names no host".into() };
-    for target in targets(&config) {
-        match open_one(&config, &target, wants_tls, setup).await {
+    let mut address = DatabaseAddress::parse(url).map_err(|error| NotConnected::because(error.to_string()))?;
+    address.config.application_name("waybill");
+    let mut last = NotConnected::because("the URL names no host");
+    for target in targets(&address.config) {
+        match open_one(&address, &target, setup).await {
             Ok(opened) => return Ok(opened),
             Err(failure) => last = failure,
         }
@@ -106,15 +122,61 @@ pub async fn open(url: &str, setup: &str) -> Result<Opened, NotConnected> {
     Err(last)
 }
 
-async fn open_one(config: &Config, target: &Target, wants_tls: bool, setup: &str) -> Result<Opened, NotConnected> {
+/// A way to connect to a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Plain,
+    Encrypted,
+    /// Encrypted if the server offers it, otherwise plain.
+    EncryptedIfOffered,
+}
+
+/// Returns the ways to connect to a host, in the order in which they are tried.
+fn ways(mode: SslMode, target: &Target) -> &'static [Way] {
+    match mode {
+        _ if target.is_unix() => &[Way::Plain],
+        SslMode::Disable => &[Way::Plain],
+        SslMode::Allow => &[Way::Plain, Way::Encrypted],
+        SslMode::Prefer => &[Way::EncryptedIfOffered, Way::Plain],
+        SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => &[Way::Encrypted],
+    }
+}
+
+/// Opens a connection to one host. The next way is tried only if the previous one failed because of TLS, or
+/// because the server's rules (`pg_hba.conf`) refuse it.
+async fn open_one(address: &DatabaseAddress, target: &Target, setup: &str) -> Result<Opened, NotConnected> {
+    let mut failures: Vec<NotConnected> = Vec::new();
+    for way in ways(address.tls.mode, target) {
+        match open_by(*way, address, target, setup).await {
+            Ok(opened) => return Ok(opened),
+            Err(failure) => failures.push(failure),
+        }
+        if !failures.last().is_some_and(NotConnected::is_due_to_encryption) {
+            break;
+        }
+    }
+    let text = failures.iter().map(|failure| failure.text.as_str()).collect::<Vec<_>>().join("; then: ");
+    let last = failures.pop();
+    Err(NotConnected { text, ..last.unwrap_or_else(|| NotConnected::because("")) })
+}
+
+async fn open_by(way: Way, address: &DatabaseAddress, target: &Target, setup: &str) -> Result<Opened, NotConnected> {
+    let config = &address.config;
     let activity = Arc::new(Activity::default());
-    let socket = dial(config, target).await?;
-    let (client, (notifications, driver)) = if wants_tls {
-        let Ok(tls) = MakeTlsConnect::<Socket>::make_tls_connect(&mut verifying_tls()?, &target.name);
-        let tls = WatchedTls { tls, activity: activity.clone() };
-        let (client, connection) = config.connect_raw(socket, tls).await?;
-        (client, drive(connection))
+    let mut socket = dial(config, target).await?;
+    let is_encrypted = match way {
+        Way::Plain => false,
+        // The server expects TLS from the first byte on.
+        _ if config.get_ssl_negotiation() == SslNegotiation::Direct => true,
+        _ => request_tls(&mut socket).await?,
+    };
+    let (client, (notifications, driver)) = if is_encrypted {
+        start_encrypted(address, target, socket, &activity).await?
+    } else if way == Way::Encrypted {
+        return Err(NotConnected { is_tls: true, ..NotConnected::because("the server does not offer TLS") });
     } else {
+        let mut config = config.clone();
+        config.ssl_mode(tokio_postgres::config::SslMode::Disable);
         let stream = DatabaseStream::new(socket, activity.clone());
         let (client, connection) = config.connect_raw(stream, NoTls).await?;
         (client, drive(connection))
@@ -125,9 +187,51 @@ async fn open_one(config: &Config, target: &Target, wants_tls: bool, setup: &str
     Ok(Opened { connection, activity, notifications, driver })
 }
 
+/// Asks the server for TLS. Returns whether it agrees. Nothing else is read, so that nobody can slip bytes
+/// in before the handshake.
+async fn request_tls(socket: &mut Socket) -> std::io::Result<bool> {
+    socket.write_all(&SSL_REQUEST).await?;
+    match socket.read_u8().await? {
+        b'S' => Ok(true),
+        b'N' => Ok(false),
+        _ => Err(std::io::Error::other("the server gave no answer to the request for TLS")),
+    }
+}
+
+/// Shakes hands, and logs in.
+async fn start_encrypted(
+    address: &DatabaseAddress,
+    target: &Target,
+    socket: Socket,
+    activity: &Arc<Activity>,
+) -> Result<(Client, Driven), NotConnected> {
+    let is_tls = |text: String| NotConnected { is_tls: true, ..NotConnected::because(text) };
+    let host = match &target.name {
+        name if !name.is_empty() => name.clone(),
+        _ if address.tls.mode == SslMode::VerifyFull => {
+            return Err(NotConnected::because("sslmode=verify-full needs a host, not only a hostaddr"));
+        }
+        _ => target.address(),
+    };
+    let mut connector = MakeRustlsConnect::new(client_config(&address.tls).map_err(is_tls)?);
+    let Ok(tls) = MakeTlsConnect::<Socket>::make_tls_connect(&mut connector, &host);
+    let has_failed = Arc::new(AtomicBool::new(false));
+    let tls = WatchedTls { tls, activity: activity.clone(), has_failed: has_failed.clone() };
+    let mut config = address.config.clone();
+    // The server has already agreed.
+    config.ssl_mode(tokio_postgres::config::SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
+    match config.connect_raw(socket, tls).await {
+        Ok((client, connection)) => Ok((client, drive(connection))),
+        Err(error) => Err(NotConnected { is_tls: AtomicBool::load(&has_failed, Ordering::Relaxed), ..error.into() }),
+    }
+}
+
+/// The payloads of a connection's notifications, and the task that drives it.
+type Driven = (mpsc::UnboundedReceiver<String>, AbortHandle);
+
 /// Spawns the task that drives a connection until it is closed, on the current runtime. Returns the
 /// payloads of notifications, and the handle of the task.
-fn drive<S, T>(mut connection: Connection<S, T>) -> (mpsc::UnboundedReceiver<String>, AbortHandle)
+fn drive<S, T>(mut connection: Connection<S, T>) -> Driven
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -155,10 +259,7 @@ async fn check_session(config: &Config, connection: &mut AsyncPgConnection) -> R
     };
     match is_read_only(connection).await? == wanted {
         true => Ok(()),
-        false => Err(NotConnected {
-            code: None,
-            text: "the session does not match the target_session_attrs of the URL".into(),
-        }),
+        false => Err(NotConnected::because("the session does not match the target_session_attrs of the URL")),
     }
 }
 
@@ -177,6 +278,8 @@ pub async fn is_read_only(connection: &mut AsyncPgConnection) -> diesel::QueryRe
 struct WatchedTls<T> {
     tls: T,
     activity: Arc<Activity>,
+    /// Set if the handshake fails.
+    has_failed: Arc<AtomicBool>,
 }
 
 impl<S, T> TlsConnect<S> for WatchedTls<T>
@@ -189,65 +292,23 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Stream, Self::Error>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        let (connecting, activity) = (self.tls.connect(stream), self.activity);
-        Box::pin(async move { Ok(DatabaseStream::new(connecting.await?, activity)) })
-    }
-}
-
-/// Returns whether `url` is a valid PostgreSQL address that names a host.
-pub fn is_address(url: &str) -> bool {
-    let config = split_tls(url).0.parse::<Config>();
-    config.is_ok_and(|config| !config.get_hosts().is_empty() || !config.get_hostaddrs().is_empty())
-}
-
-/// Removes `sslmode` from the URL, since the driver refuses the verifying modes. Returns the URL, and
-/// whether TLS is wanted.
-fn split_tls(url: &str) -> (String, bool) {
-    let Some((base, query)) = url.split_once('?') else {
-        return (url.to_owned(), false);
-    };
-    let mut wants_tls = false;
-    let kept: Vec<&str> = query
-        .split('&')
-        .filter(|pair| match pair.strip_prefix("sslmode=") {
-            Some(mode) => {
-                wants_tls = matches!(mode, "require" | "verify-ca" | "verify-full");
-                false
-            }
-            None => true,
+        let WatchedTls { tls, activity, has_failed } = self;
+        let connecting = tls.connect(stream);
+        Box::pin(async move {
+            let stream = connecting.await.inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
+            Ok(DatabaseStream::new(stream, activity))
         })
-        .collect();
-    if kept.is_empty() { (base.to_owned(), wants_tls) } else { (format!("{base}?{}", kept.join("&")), wants_tls) }
+    }
 }
 
-fn verifying_tls() -> ConnectionResult<MakeRustlsConnect> {
-    // A second installation fails because a provider is already installed.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    MakeRustlsConnect::with_native_certs()
-        .map(|(connector, _)| connector)
-        .map_err(|errors| ConnectionError::BadConnection(format!("no usable root certificates: {errors:?}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{is_address, split_tls};
-
-    #[test]
-    fn an_address_must_name_a_host() {
-        assert!(is_address("postgres://user:word@%2Frun%2Fpg:5432/db?sslmode=require"));
-        assert!(is_address("host=localhost user=me"));
-        assert!(!is_address("postgres//user:word@localhost"));
-        assert!(!is_address("localhost"));
-        assert!(!is_address(""));
+/// Checks the address of a database, and the files that it names.
+pub fn check_address(url: &str) -> Result<(), AddressError> {
+    let address = DatabaseAddress::parse(url)?;
+    if !address.has_host() {
+        return Err(AddressError::Malformed);
     }
-
-    #[test]
-    fn sslmode_is_removed_from_the_url() {
-        assert_eq!(split_tls("postgres://h/d"), ("postgres://h/d".into(), false));
-        assert_eq!(split_tls("postgres://h/d?sslmode=verify-full"), ("postgres://h/d".into(), true));
-        assert_eq!(
-            split_tls("postgres://h/d?connect_timeout=3&sslmode=disable"),
-            ("postgres://h/d?connect_timeout=3".into(), false)
-        );
+    if address.tls.mode != SslMode::Disable {
+        client_config(&address.tls).map_err(AddressError::Tls)?;
     }
+    Ok(())
 }

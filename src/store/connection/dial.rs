@@ -27,6 +27,20 @@ pub(crate) struct Target {
     port: u16,
 }
 
+impl Target {
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self.address, Address::Unix(_))
+    }
+
+    /// Returns the name or address that is dialled.
+    pub(crate) fn address(&self) -> String {
+        match &self.address {
+            Address::Tcp(name) => name.clone(),
+            Address::Unix(path) => path.display().to_string(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Address {
     Tcp(String),

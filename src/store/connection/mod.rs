@@ -1,5 +1,6 @@
 //! Opens, pools and observes connections to PostgreSQL, and classifies their errors.
 
+pub mod address;
 pub(crate) mod blocking;
 pub(crate) mod cached;
 pub mod connect;
@@ -9,4 +10,5 @@ pub mod migrate;
 pub(crate) mod notify;
 pub(crate) mod sqlstate;
 pub(crate) mod stream;
+pub(crate) mod tls;
 pub(crate) mod transactions;

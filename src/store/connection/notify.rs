@@ -1,14 +1,15 @@
 //! Notifications between servers, by PostgreSQL's `NOTIFY` and `LISTEN`.
 
-use diesel::sql_types::Text;
+use diesel::sql_types::{Array, Text};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
 const CHANNEL: &str = "waybill_ready";
 
-/// Sends `text` to all servers that listen.
-pub(crate) async fn notify(conn: &mut AsyncPgConnection, text: &str) -> QueryResult<()> {
-    sql_query("SELECT pg_notify($1, $2)").bind::<Text, _>(CHANNEL).bind::<Text, _>(text).execute(conn).await.map(drop)
+/// Sends `texts` to all servers that listen, with one commit.
+pub(crate) async fn notify(conn: &mut AsyncPgConnection, texts: &[String]) -> QueryResult<()> {
+    let query = sql_query("SELECT pg_notify($1, text) FROM unnest($2) AS text").bind::<Text, _>(CHANNEL);
+    query.bind::<Array<Text>, _>(texts).execute(conn).await.map(drop)
 }
 
 /// Makes the connection receive notifications from now on.

@@ -50,6 +50,11 @@ impl SqlState {
         matches!(&self.0, [b'2', b'8', ..] | b"3D000" | b"42501")
     }
 
+    /// Returns whether `pg_hba.conf` may refuse this connection, and allow one with or without TLS.
+    pub(in crate::store) fn refuses_connection(self) -> bool {
+        &self.0 == b"28000"
+    }
+
     /// Returns whether a table or function is missing, because the schema has not been migrated.
     pub(in crate::store) fn is_undefined(self) -> bool {
         matches!(&self.0, b"42P01" | b"42883" | b"3F000")

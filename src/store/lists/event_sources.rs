@@ -204,13 +204,12 @@ fn completions<'q>(query: FilteredQuery<'q>, span: &Span, limit: i64) -> Filtere
     span.limit(query, "event_id").sql(&format!(" ORDER BY event_id {direction} LIMIT {limit})"))
 }
 
-/// Appends the ids of the list of leases. The list has no order by id, so it is read from beginning to
-/// end, in the order of the disk: `ctid` stands for a sequential scan, which connections have switched off.
+/// Appends the ids of the list of leases. The list has no order by id, so all leases of the namespace are read.
 fn held<'q>(query: FilteredQuery<'q>, span: &Span, limit: i64) -> FilteredQuery<'q> {
     let (namespace, direction) = (span.namespace, span.direction());
     let query = query.sql(&format!(
         "(SELECT DISTINCT watched.id, true AS holds FROM waybill.lease_watch w, unnest(w.delivery_ids) AS watched(id) \
-         WHERE w.ctid >= '(0,0)' AND w.namespace_id = {namespace}"
+         WHERE w.namespace_id = {namespace}"
     ));
     span.limit(query, "watched.id").sql(&format!(" ORDER BY watched.id {direction} LIMIT {limit})"))
 }

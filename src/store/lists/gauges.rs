@@ -1,15 +1,16 @@
 //! Gauges of pushing, read from the tables at a bounded cost.
 
+use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
+use crate::store::tables::ready::QueueKey;
 
-/// The state of pushing in a namespace.
+/// The state of pushing in all namespaces.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct Gauges {
     /// Pushes that are ready plus pushes that wait for a due time. Each number is counted up to the limit.
@@ -26,16 +27,16 @@ pub(crate) struct Gauges {
 /// Reads the gauges. The oldest push is searched in `queues`, and no number is counted beyond `limit`.
 pub(crate) async fn read_gauges(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    queues: &[String],
+    now: Option<DateTime<Utc>>,
+    queues: &[QueueKey],
     limit: i64,
 ) -> QueryResult<Gauges> {
     statement!("read_gauges")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Array<Text>, _>(queues)
+        .bind::<Array<Integer>, _>(queues.iter().map(|queue| queue.namespace).collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(queues.iter().map(|queue| queue.name.as_str()).collect::<Vec<_>>())
         .bind::<BigInt, _>(limit)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Nullable<Timestamptz>, _>(now)
         .cached()
         .get_result(conn)
         .await

@@ -1,7 +1,7 @@
 //! Lists of log entries with a bounded cost.
 //!
 //! The entries of an event and those with a rare action have an index. All others are read in windows
-//! of ids, see `log_windows`.
+//! of ids, see `log_windows`, unless the namespace has only a few, see `small_logs`.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
@@ -19,6 +19,7 @@ use crate::store::lists::filtered_query::FilteredQuery;
 use crate::store::lists::log_times::{span_of_times, time_at};
 use crate::store::lists::log_windows::read_windows;
 use crate::store::lists::pages::Page;
+use crate::store::lists::small_logs::read_small_log;
 use crate::store::lists::spans::{Examined, Span};
 use crate::store::lists::worker_entries::read_entries_of_worker;
 use crate::store::tables::event_log::LogEntry;
@@ -51,7 +52,7 @@ pub struct LogPage {
 }
 
 pub(super) const COLUMNS: &str = "id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code, execution_time_ms, \
-     error_message, reason, next_retry_at, error_kind, response_excerpt, subscription_version, created_at";
+     error_message, reason, next_retry_at, error_kind, response_excerpt, subscription_version, actor, created_at";
 
 /// Returns a page of the event log. Must run in a transaction, since it changes the planner's settings.
 pub async fn list_log_entries(
@@ -66,8 +67,11 @@ pub async fn list_log_entries(
     let span = page.after.map_or(span, |after| span.behind(after));
     match (filter.event_id, filter.rare_action(), &filter.worker_id) {
         (Some(_), ..) | (_, Some(_), _) => read_index(conn, filter, span, page).await,
-        (None, None, Some(_)) => read_entries_of_worker(conn, filter, span, page).await,
-        (None, None, None) => read_windows(conn, filter, span, page).await,
+        (None, None, worker) => match (read_small_log(conn, filter, &span, page).await?, worker) {
+            (Some(found), _) => Ok(found),
+            (None, Some(_)) => read_entries_of_worker(conn, filter, span, page).await,
+            (None, None) => read_windows(conn, filter, span, page).await,
+        },
     }
 }
 

@@ -51,13 +51,6 @@ pub(in crate::store) struct IdRow {
     pub id: i64,
 }
 
-impl IdRow {
-    /// Returns the ids of `rows`, each converted by `id`.
-    pub(crate) fn ids<Id>(rows: Vec<IdRow>, id: fn(i64) -> Id) -> Vec<Id> {
-        rows.into_iter().map(|row| id(row.id)).collect()
-    }
-}
-
 /// Returns the position behind which the next page begins: that of the last row. Returns `None` if the
 /// page is not full, since then there are no more rows.
 pub(crate) fn page_end<Row, Position>(

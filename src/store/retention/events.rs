@@ -27,6 +27,8 @@ pub struct RemovalStep {
     pub after: i64,
     /// The maximum number of events that are visited, and of events and pushes that are removed.
     pub max_rows: i64,
+    /// Idempotency keys that live as long as their event are kept for this long at least.
+    pub key_seconds: f64,
 }
 
 /// What a step has removed, and where the next one begins.
@@ -71,6 +73,7 @@ pub async fn remove_events(
         .bind::<BigInt, _>(step.after)
         .bind::<Double, _>(step.created_seconds)
         .bind::<BigInt, _>(step.max_rows)
+        .bind::<Double, _>(step.key_seconds)
         .cached()
         .get_result(conn)
         .await

@@ -28,6 +28,10 @@ const OPERATION_DAYS: u64 = 30;
 /// Days for which the state of an endpoint is kept that no subscription names any longer.
 const ENDPOINT_DAYS: u64 = 30;
 
+/// Days for which a key is listed after it was revoked or has expired, and for which a secret that was replaced is
+/// known: until then its caller learns why it is refused.
+const KEY_DAYS: u64 = 90;
+
 /// A table, and the age at which its rows are deleted.
 pub(crate) struct RetentionRule {
     pub table: &'static str,
@@ -37,14 +41,19 @@ pub(crate) struct RetentionRule {
 
 /// Returns the rules of all small tables. A subscription that was deleted is kept for `log`, because entries of the
 /// log name it.
-pub(crate) fn rules(dead_letters: Retention, log: Retention) -> [RetentionRule; 6] {
+pub(crate) fn rules(dead_letters: Retention, log: Retention, audit: Retention) -> [RetentionRule; 10] {
     let rule = |table, retention, statement| RetentionRule { table, retention, statement };
     [
         rule("claim_requests", Retention::days(CLAIM_REQUEST_DAYS), statement!("delete_old_claim_requests")),
+        // A key says itself when it ends.
+        rule("idempotency_keys", Retention::Seconds(0), statement!("delete_old_idempotency_keys")),
         rule("workers", Retention::days(WORKER_DAYS), statement!("delete_old_workers")),
         rule("dead_letters", dead_letters, statement!("delete_old_dead_letters")),
         rule("operations", Retention::days(OPERATION_DAYS), statement!("delete_old_operations")),
+        rule("audit_log", audit, statement!("delete_old_audit_entries")),
         rule("endpoints", Retention::days(ENDPOINT_DAYS), statement!("delete_old_endpoints")),
+        rule("api_keys", Retention::days(KEY_DAYS), statement!("delete_old_api_keys")),
+        rule("api_key_secrets", Retention::days(KEY_DAYS), statement!("delete_old_key_secrets")),
         // After the dead letters: one that is left keeps its subscription.
         rule("subscriptions", log, statement!("delete_old_subscriptions")),
     ]

@@ -1,13 +1,13 @@
--- :namespace_id int, :keys text[], :consumers bigint[]
+-- :namespace_ids int[], :keys text[], :consumers bigint[]
 --
 -- Returns the head of each ordering key, if it is pending and neither in `ready` nor waiting for a due time.
 -- A consumer is the id of a subscription, or 0 for the pull queue.
-SELECT head.id
-FROM unnest(:keys, :consumers) AS k(key, consumer)
+SELECT k.namespace_id, head.id
+FROM unnest(:namespace_ids, :keys, :consumers) AS k(namespace_id, key, consumer)
 CROSS JOIN LATERAL (
     SELECT d.id, d.status, d.ready_seq, d.due_at
     FROM waybill.deliveries d
-    WHERE d.namespace_id = :namespace_id AND d.ordering_key = k.key AND coalesce(d.subscription_id, 0) = k.consumer
+    WHERE d.namespace_id = k.namespace_id AND d.ordering_key = k.key AND coalesce(d.subscription_id, 0) = k.consumer
       AND d.order_seq IS NOT NULL
     ORDER BY d.order_seq
     LIMIT 1

@@ -1,4 +1,4 @@
--- :namespace_id int, :now timestamptz, :delivery_ids bigint[], :reasons text[], :actors text[]
+-- :now timestamptz, :namespace_ids int[], :delivery_ids bigint[], :reasons text[], :actors text[]
 --
 -- Stores abandoned pushes as dead letters, each with a snapshot of its event, its subscription and its
 -- attempts, as this transaction sees them. The snapshot of a replayed push has the payload and the settings
@@ -23,15 +23,15 @@ SELECT d.namespace_id, d.id, d.event_id, d.subscription_id, coalesce(r.subscript
        coalesce(r.subscription, s.spec),
        a.attempts, d.lease_id, d.ordering_key,
        coalesce(:now, now())
-FROM unnest(:delivery_ids, :reasons, :actors) AS t(delivery_id, reason, actor)
-CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE namespace_id = :namespace_id AND id = t.delivery_id OFFSET 0) d
-CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE namespace_id = :namespace_id AND id = d.event_id OFFSET 0) e
-CROSS JOIN LATERAL (SELECT version, spec FROM waybill.subscriptions WHERE namespace_id = :namespace_id AND id = d.subscription_id OFFSET 0) s
+FROM unnest(:namespace_ids, :delivery_ids, :reasons, :actors) AS t(namespace_id, delivery_id, reason, actor)
+CROSS JOIN LATERAL (SELECT * FROM waybill.deliveries WHERE namespace_id = t.namespace_id AND id = t.delivery_id OFFSET 0) d
+CROSS JOIN LATERAL (SELECT * FROM waybill.events WHERE namespace_id = t.namespace_id AND id = d.event_id OFFSET 0) e
+CROSS JOIN LATERAL (SELECT version, spec FROM waybill.subscriptions WHERE namespace_id = t.namespace_id AND id = d.subscription_id OFFSET 0) s
 LEFT JOIN LATERAL (
     SELECT coalesce(replay_payload, event -> 'payload') AS payload,
            CASE WHEN replay_config = 'original' THEN subscription END AS subscription,
            CASE WHEN replay_config = 'original' THEN subscription_version END AS subscription_version
-    FROM waybill.dead_letters WHERE namespace_id = :namespace_id AND id = d.replay_of OFFSET 0
+    FROM waybill.dead_letters WHERE namespace_id = t.namespace_id AND id = d.replay_of OFFSET 0
 ) r ON true
 CROSS JOIN LATERAL (
     SELECT coalesce(json_agg(json_build_object(
@@ -45,7 +45,7 @@ CROSS JOIN LATERAL (
            ORDER BY l.id), '[]') AS attempts
     FROM (
         SELECT * FROM waybill.event_log
-        WHERE namespace_id = :namespace_id AND delivery_id = d.id AND delivery_id IS NOT NULL AND action <> 'PICKED'
+        WHERE namespace_id = t.namespace_id AND delivery_id = d.id AND delivery_id IS NOT NULL AND action <> 'PICKED'
           AND created_at >= e.created_at - interval '1 day'
         OFFSET 0
     ) l

@@ -5,7 +5,8 @@
 --
 -- PostgreSQL has no skip scan from one distinct value of an index to the next. Recursive queries replace it:
 -- from one queue of `ready` to the next, and within a queue from one priority to the next. The first entry
--- of each priority is its oldest. The first row of `queues` is where the page begins, and is no queue of it.
+-- of each priority is its oldest. Workers are read by their namespace (`OFFSET 0`): by the time when they were last seen,
+-- those of all namespaces would be. The first row of `queues` is where the page begins, and is no queue of it.
 WITH RECURSIVE queues AS (
     SELECT coalesce('t:' || :after, CASE WHEN :descending THEN 't;' ELSE 't:' END) COLLATE "C" AS queue
     UNION ALL
@@ -26,8 +27,9 @@ waiting AS (
 ),
 requested AS (
     SELECT tag COLLATE "C" AS tag, count(*) AS workers
-    FROM waybill.workers w CROSS JOIN LATERAL unnest(w.tags) AS tag
-    WHERE w.namespace_id = :namespace_id AND w.last_seen_at > coalesce(:now, now()) - interval '90 seconds'
+    FROM (SELECT tags, last_seen_at FROM waybill.workers WHERE namespace_id = :namespace_id OFFSET 0) w
+    CROSS JOIN LATERAL unnest(w.tags) AS tag
+    WHERE w.last_seen_at > coalesce(:now, now()) - interval '90 seconds'
     GROUP BY 1
 ),
 page AS (

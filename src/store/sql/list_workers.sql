@@ -5,13 +5,12 @@
 -- delivery is included even if it has no row in `workers` yet.
 WITH held AS MATERIALIZED (
     SELECT DISTINCT d.worker_id, d.id, d.updated_at
-    FROM waybill.lease_watch w
+    FROM (SELECT namespace_id, delivery_ids FROM waybill.lease_watch WHERE namespace_id = :namespace_id OFFSET 0) w
     CROSS JOIN LATERAL unnest(w.delivery_ids) AS watched(id)
     CROSS JOIN LATERAL (
         SELECT worker_id, id, updated_at
         FROM waybill.deliveries
         WHERE namespace_id = w.namespace_id AND id = watched.id AND lease_expires_at IS NOT NULL AND subscription_id IS NULL
-          AND namespace_id = :namespace_id
         OFFSET 0
     ) d
 ),

@@ -1,6 +1,6 @@
 -- :namespace_id int, :id bigint
 --
--- Returns one subscription, active or not, in the form of load_catalog.sql.
+-- Returns one subscription, active or not, in the form of load_catalogs.sql.
 SELECT s.id, s.version, s.spec, coalesce(k.secrets, '{}') AS secrets, coalesce(k.expiries, '{}') AS secrets_expire_at
 FROM waybill.subscriptions s
 CROSS JOIN LATERAL (

@@ -9,7 +9,7 @@
 -- Also returns the earliest expires_at of all, locked or not. It is at most one microsecond after :now: another server may store an
 -- earlier one than this scan has seen, but only one in the future.
 WITH locked AS MATERIALIZED (
-    SELECT d.id
+    SELECT d.namespace_id, d.id
     FROM (
         SELECT namespace_id, id FROM waybill.deliveries
         WHERE expires_at >= coalesce(:from, '-infinity') AND expires_at <= coalesce(:now, now()) AND status = 'PENDING'
@@ -50,7 +50,8 @@ WITH locked AS MATERIALIZED (
     WHERE (roll_up.id IS NULL OR roll_up_lock.is_locked) AND (next.waits_for_key IS NOT TRUE OR next_lock.is_locked)
     LIMIT :max_rows
 )
-SELECT coalesce((SELECT array_agg(id) FROM locked), '{}') AS ids,
+SELECT coalesce((SELECT array_agg(namespace_id) FROM locked), '{}') AS namespace_ids,
+       coalesce((SELECT array_agg(id) FROM locked), '{}') AS ids,
        least(head.at, coalesce(:now, now()) + interval '1 microsecond') AS head,
        extract(epoch FROM head.at - coalesce(:now, now()))::float8 AS head_in_seconds
 FROM (SELECT) one

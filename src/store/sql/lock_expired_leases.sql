@@ -1,14 +1,14 @@
--- :namespace_id int, :now timestamptz, :ids bigint[], :poison_after int
+-- :now timestamptz, :namespace_ids int[], :ids bigint[], :poison_after int
 --
 -- Locks those of :ids whose lease has expired, skipping what other transactions have locked; `overdue.rs` explains
 -- the locks. An expired lease ends a delivery only if it was the :poison_after-th in a row: then the rows that are
 -- written when a delivery ends are locked, too.
-SELECT d.id
-FROM unnest(:ids) AS c(id)
+SELECT d.namespace_id, d.id
+FROM unnest(:namespace_ids, :ids) AS c(namespace_id, id)
 CROSS JOIN LATERAL (
     SELECT id, event_id, subscription_id, namespace_id, ordering_key, order_seq, rescue_count
     FROM waybill.deliveries
-    WHERE namespace_id = :namespace_id AND id = c.id AND lease_expires_at <= coalesce(:now, now())
+    WHERE namespace_id = c.namespace_id AND id = c.id AND lease_expires_at <= coalesce(:now, now())
       AND (ordering_key IS NULL OR pg_try_advisory_xact_lock(
                1463900482, (hashtextextended(namespace_id || ':' || ordering_key, 0) & 1023)::integer))
     FOR UPDATE SKIP LOCKED

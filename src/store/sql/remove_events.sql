@@ -1,5 +1,5 @@
 -- :namespace_id int, :now timestamptz, :retention_seconds double precision, :after_id bigint,
--- :created_seconds double precision, :max_rows bigint
+-- :created_seconds double precision, :max_rows bigint, :key_seconds double precision
 --
 -- Removes finished events, with their deliveries and tags. Visits up to :max_rows events behind :after_id, in
 -- the order of their ids, and stops at the first one that was created less than :created_seconds ago. Of these it
@@ -15,6 +15,9 @@
 -- version of a row that was changed meanwhile has another ctid than the version that was found. All rows that are
 -- deleted are locked, so their ctids are valid to the end.
 --
+-- The idempotency keys of the events stay, with the last state. Those that live as long as their event expire now, but
+-- not before they are :key_seconds old.
+--
 -- One server at a time removes events of a namespace: the others would find the same rows locked.
 --
 -- The commit does not wait for the disk. A removal that a crash undoes is done again.
@@ -25,23 +28,23 @@ WITH turn AS MATERIALIZED (
            coalesce(:now, now()) - make_interval(secs => :created_seconds) AS visited_before
 ),
 visited AS MATERIALIZED (
-    SELECT id, created_at, tags, ctid AS event_ctid
+    SELECT id, created_at, tags, key_origin, idempotency_key, ctid AS event_ctid
     FROM waybill.events
     WHERE namespace_id = :namespace_id AND id > :after_id
     ORDER BY id
     LIMIT CASE WHEN (SELECT is_ours FROM turn) THEN :max_rows ELSE 0 END
 ),
 old AS MATERIALIZED (
-    SELECT id, created_at, tags, event_ctid
+    SELECT id, created_at, tags, key_origin, idempotency_key, event_ctid
     FROM visited
     WHERE id < coalesce((SELECT min(id) FROM visited WHERE created_at >= (SELECT visited_before FROM turn)),
                         9223372036854775807)
 ),
 finished AS MATERIALIZED (
-    SELECT o.id, o.tags, o.event_ctid, d.own_ctid, p.pushes, sum(1 + p.pushes) OVER (ORDER BY o.id) AS rows_so_far
+    SELECT o.id, o.tags, o.key_origin, o.idempotency_key, o.event_ctid, d.own_ctid, d.status, p.pushes, sum(1 + p.pushes) OVER (ORDER BY o.id) AS rows_so_far
     FROM old o
     CROSS JOIN LATERAL (
-        SELECT ctid AS own_ctid
+        SELECT ctid AS own_ctid, status
         FROM waybill.deliveries
         WHERE namespace_id = :namespace_id AND id = o.id AND status IN ('COMPLETED', 'FAILED', 'CANCELLED')
           AND updated_at < (SELECT finished_before FROM turn)
@@ -59,7 +62,7 @@ next AS MATERIALIZED (
     SELECT id, pushes FROM finished WHERE rows_so_far > :max_rows ORDER BY id LIMIT 1
 ),
 removable AS MATERIALIZED (
-    SELECT f.id, f.tags, f.event_ctid, f.own_ctid, p.push_ctids
+    SELECT f.id, f.tags, f.key_origin, f.idempotency_key, f.status, f.event_ctid, f.own_ctid, p.push_ctids
     FROM finished f
     CROSS JOIN LATERAL (
         SELECT count(*) AS locked, array_agg(push_ctid) AS push_ctids
@@ -109,6 +112,23 @@ tags_found AS MATERIALIZED (
 ),
 tags_removed AS (
     DELETE FROM waybill.event_tags t USING tags_found f WHERE t.ctid = f.tag_ctid RETURNING 1
+),
+keys_found AS MATERIALIZED (
+    SELECT r.status, k.key_ctid
+    FROM removable r
+    CROSS JOIN LATERAL (
+        SELECT ctid AS key_ctid FROM waybill.idempotency_keys
+        WHERE namespace_id = :namespace_id AND origin = r.key_origin AND key = r.idempotency_key AND event_id = r.id
+        OFFSET 0
+    ) k
+    WHERE r.idempotency_key IS NOT NULL
+),
+keys_kept AS (
+    UPDATE waybill.idempotency_keys k
+    SET left_status = f.status,
+        expires_at = coalesce(k.expires_at, greatest(coalesce(:now, now()), k.created_at + make_interval(secs => :key_seconds)))
+    FROM keys_found f
+    WHERE k.ctid = f.key_ctid
 ),
 events_removed AS (
     DELETE FROM waybill.events e USING removable r WHERE e.ctid = r.event_ctid RETURNING 1

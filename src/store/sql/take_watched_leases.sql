@@ -6,7 +6,7 @@
 --
 -- - Settled: dropped from the list.
 -- - Held: put back for the end of the lease, but at most 10 seconds from now.
--- - Held with an expired lease: returned in `expired`, up to :max_expired ids, the longest overdue first. The
+-- - Held with an expired lease: returned in `namespace_ids` and `ids`, up to :max_expired of them, the longest overdue first. The
 --   others are put back with the current time, and not with the end of the lease, since servers do not scan
 --   times again that are before their low-water mark.
 --
@@ -29,7 +29,7 @@ removed AS (
 held AS MATERIALIZED (
     SELECT namespace_id, id, lease_expires_at,
            is_wanted AND lease_expires_at <= coalesce(:now, now()) AS has_expired, is_wanted,
-           row_number() OVER (ORDER BY lease_expires_at, id) AS ord
+           row_number() OVER (ORDER BY lease_expires_at, namespace_id, id) AS ord
     FROM (
         SELECT DISTINCT d.namespace_id, d.id, d.lease_expires_at, NOT :only_pushes OR d.subscription_id IS NOT NULL AS is_wanted
         FROM due
@@ -56,5 +56,7 @@ SELECT least((SELECT look_at FROM waybill.lease_watch
               WHERE look_at >= coalesce(:from_time, '-infinity') ORDER BY look_at, id LIMIT 1),
              coalesce(:now, now()) + interval '1 microsecond') AS head,
        (SELECT count(*) FROM due) AS taken,
+       (SELECT coalesce(array_agg(namespace_id ORDER BY ord), '{}')
+        FROM held WHERE has_expired AND ord <= :max_expired) AS namespace_ids,
        (SELECT coalesce(array_agg(id ORDER BY ord), '{}')
-        FROM held WHERE has_expired AND ord <= :max_expired) AS expired
+        FROM held WHERE has_expired AND ord <= :max_expired) AS ids

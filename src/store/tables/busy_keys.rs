@@ -6,7 +6,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use crate::domain::ids::DeliveryId;
+use crate::domain::ids::{DeliveryId, DeliveryKey, NamespaceId};
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::deliveries::EarliestTimes;
@@ -14,10 +14,18 @@ use crate::store::tables::deliveries::EarliestTimes;
 /// An overdue delivery, and the lock of its ordering key.
 #[derive(Debug, Clone, Copy, QueryableByName)]
 pub struct OverdueInKey {
+    #[diesel(sql_type = Integer)]
+    namespace_id: NamespaceId,
     #[diesel(sql_type = BigInt)]
-    pub id: DeliveryId,
+    id: DeliveryId,
     #[diesel(sql_type = Integer)]
     pub key_lock: i32,
+}
+
+impl OverdueInKey {
+    pub fn delivery(&self) -> DeliveryKey {
+        self.namespace_id.delivery(self.id)
+    }
 }
 
 /// The parameters of [`find_busy_keys`].

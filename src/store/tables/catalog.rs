@@ -1,22 +1,25 @@
-//! The catalog: the active subscriptions, of which each server keeps a snapshot to match events, and the
-//! generation number that identifies the current set.
+//! The catalog: the active subscriptions and the event types, of which each server keeps a snapshot to match and check
+//! events, and the generation number that identifies the current set.
+
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
-use diesel::prelude::{OptionalExtension, QueryDsl, QueryableByName};
-use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
+use diesel::prelude::{OptionalExtension, QueryableByName};
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Json, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use crate::domain::ids::SubscriptionId;
+use crate::domain::ids::{NamespaceId, SubscriptionId};
+use crate::domain::publish_limits::NamespaceLimits;
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
-use crate::store::tables::schema::subscription_catalog;
+use crate::store::tables::limits::read_limits;
 
 /// Gives the catalog a new generation. The number is random: a counter could reach the same number again
 /// after a restore, with other subscriptions. Call this first: its row lock serialises all changes of
-/// subscriptions.
+/// subscriptions and event types.
 pub(crate) async fn renew_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<()> {
     let renew = statement!("renew_generation").query();
     renew.bind::<Integer, _>(scope.namespace).execute(conn).await.map(drop)
@@ -40,16 +43,38 @@ pub(crate) struct CatalogRow {
     pub secrets_expire_at: Vec<Option<DateTime<Utc>>>,
 }
 
-/// Returns the generation of the current catalog.
-pub(crate) async fn load_generation(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
-    subscription_catalog::table.find(scope.namespace).select(subscription_catalog::generation).first(conn).await
+/// The current generation of the catalog of one namespace.
+#[derive(Debug, Clone, Copy, QueryableByName)]
+pub(crate) struct CatalogGeneration {
+    #[diesel(sql_type = Integer)]
+    pub namespace_id: NamespaceId,
+    #[diesel(sql_type = BigInt)]
+    pub generation: i64,
 }
 
-/// The generation of the catalog, with a subscription or none.
+/// Returns the generations of the catalogs of all namespaces.
+pub(crate) async fn load_generations(conn: &mut AsyncPgConnection) -> QueryResult<Vec<CatalogGeneration>> {
+    statement!("load_generations").query().cached().load(conn).await
+}
+
+/// Returns the generation of the catalog of a namespace, or `None` if there is no such namespace.
+pub(crate) async fn load_generation(conn: &mut AsyncPgConnection, namespace: NamespaceId) -> QueryResult<Option<i64>> {
+    let query = statement!("load_generation").query().bind::<Integer, _>(namespace).cached();
+    let row: Option<CatalogGeneration> = query.get_result(conn).await.optional()?;
+    Ok(row.map(|row| row.generation))
+}
+
+/// The generation of the catalog, with a subscription, an event type or neither.
 #[derive(QueryableByName)]
 struct GenerationRow {
+    #[diesel(sql_type = Integer)]
+    namespace_id: NamespaceId,
     #[diesel(sql_type = BigInt)]
     generation: i64,
+    #[diesel(sql_type = Bool)]
+    is_strict: bool,
+    #[diesel(sql_type = Nullable<Json>)]
+    limits: Option<JsonColumn>,
     #[diesel(sql_type = Nullable<BigInt>)]
     id: Option<SubscriptionId>,
     #[diesel(sql_type = Nullable<Integer>)]
@@ -60,6 +85,10 @@ struct GenerationRow {
     secrets: Option<Vec<String>>,
     #[diesel(sql_type = Nullable<Array<Nullable<Timestamptz>>>)]
     secrets_expire_at: Option<Vec<Option<DateTime<Utc>>>>,
+    #[diesel(sql_type = Nullable<Text>)]
+    event_type: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    schema_digest: Option<String>,
 }
 
 impl GenerationRow {
@@ -74,17 +103,47 @@ impl GenerationRow {
     }
 }
 
-/// Returns the generation of the catalog and all active subscriptions. One statement reads both, in one
-/// snapshot: rows stored under an older generation would count as current after a restore to that
-/// generation.
-pub(crate) async fn load_catalog(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<(i64, Vec<CatalogRow>)> {
-    let rows: Vec<GenerationRow> =
-        statement!("load_catalog").query().bind::<Integer, _>(scope.namespace).cached().load(conn).await?;
-    let generation = rows.as_slice().first().ok_or(diesel::NotFound)?.generation;
-    Ok((generation, rows.into_iter().filter_map(GenerationRow::subscription).collect()))
+/// The catalog of one namespace.
+#[derive(Debug)]
+pub(crate) struct LoadedCatalog {
+    pub generation: i64,
+    /// All active subscriptions.
+    pub subscriptions: Vec<CatalogRow>,
+    /// All event types, each with the digest of its schema, if it has one.
+    pub event_types: BTreeMap<String, Option<String>>,
+    /// Whether events of other types are refused.
+    pub is_strict: bool,
+    /// What the namespace may have or do at most.
+    pub limits: NamespaceLimits,
 }
 
-/// Returns one subscription, active or not, in the form of [`load_catalog`].
+/// Returns the catalogs of namespaces. A namespace that does not exist is left out. One statement reads all, in one
+/// snapshot: rows stored under an older generation would count as current after a restore to that
+/// generation.
+pub(crate) async fn load_catalogs(
+    conn: &mut AsyncPgConnection,
+    namespaces: &[NamespaceId],
+) -> QueryResult<BTreeMap<NamespaceId, LoadedCatalog>> {
+    let rows: Vec<GenerationRow> =
+        statement!("load_catalogs").query().bind::<Array<Integer>, _>(namespaces).cached().load(conn).await?;
+    let mut catalogs: BTreeMap<NamespaceId, LoadedCatalog> = BTreeMap::new();
+    for mut row in rows {
+        let catalog = catalogs.entry(row.namespace_id).or_insert(LoadedCatalog {
+            generation: row.generation,
+            subscriptions: Vec::new(),
+            event_types: BTreeMap::new(),
+            is_strict: row.is_strict,
+            limits: read_limits(row.limits.as_ref()),
+        });
+        if let Some(name) = row.event_type.take() {
+            catalog.event_types.insert(name, row.schema_digest.take());
+        }
+        catalog.subscriptions.extend(row.subscription());
+    }
+    Ok(catalogs)
+}
+
+/// Returns one subscription, active or not, in the form of [`load_catalogs`].
 pub(crate) async fn load_catalog_row(
     conn: &mut AsyncPgConnection,
     scope: &Scope,

@@ -9,7 +9,7 @@ use diesel::serialize::{self, IsNull, Output, ToSql};
 use diesel::sql_types::{BigInt, Integer, Json, Nullable, SingleValue, Text};
 use std::io::Write;
 
-use crate::domain::ids::{DeliveryId, EventId, LeaseId, NamespaceId, SubscriptionId};
+use crate::domain::ids::{DeliveryId, EventId, KeyId, LeaseId, NamespaceId, SourceId, SubscriptionId};
 use crate::domain::{action::Action, json::RawJson, status::Status};
 
 /// [`RawJson`] as a `json` column. The text is stored and returned unchanged.
@@ -140,5 +140,7 @@ macro_rules! id_column {
 id_column!(NamespaceId, Integer, i32);
 id_column!(EventId, BigInt, i64);
 id_column!(DeliveryId, BigInt, i64);
+id_column!(KeyId, BigInt, i64);
 id_column!(LeaseId, BigInt, i64);
+id_column!(SourceId, BigInt, i64);
 id_column!(SubscriptionId, BigInt, i64);

@@ -1,12 +1,15 @@
 //! Dead letters: abandoned pushes, with snapshots of the event, the subscription and the attempts.
 
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Integer, Json, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::dead_letter::ReplayConfig;
-use crate::domain::ids::DeliveryId;
+use crate::domain::ids::DeliveryKey;
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
@@ -17,11 +20,11 @@ use crate::store::tables::events::LARGE_PAYLOAD;
 /// A push that has just been abandoned.
 #[derive(Debug, Clone)]
 pub struct NewDeadLetter {
-    pub delivery_id: DeliveryId,
+    pub delivery: DeliveryKey,
     /// The reason, one of the closed list in the migration.
     pub reason: &'static str,
     /// The operator who moved the push to the dead letters, if any.
-    pub actor: Option<String>,
+    pub actor: Option<Arc<str>>,
 }
 
 /// The statement behind [`insert_dead_letters`], public for the cost tests.
@@ -30,14 +33,14 @@ pub const INSERT_DEAD_LETTERS: Statement = statement!("insert_dead_letters");
 /// Stores abandoned pushes as dead letters. Call it in the transaction that abandons them.
 pub async fn insert_dead_letters(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
+    now: Option<DateTime<Utc>>,
     new: &[NewDeadLetter],
 ) -> QueryResult<()> {
     INSERT_DEAD_LETTERS
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .bind::<Array<BigInt>, _>(new.iter().map(|letter| letter.delivery_id).collect::<Vec<_>>())
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<Integer>, _>(new.iter().map(|letter| letter.delivery.namespace).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(new.iter().map(|letter| letter.delivery.id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(new.iter().map(|letter| letter.reason).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(new.iter().map(|letter| letter.actor.as_deref()).collect::<Vec<_>>())
         .cached()
@@ -49,9 +52,9 @@ pub async fn insert_dead_letters(
 /// An abandoned or cancelled push that is pending again.
 #[derive(Debug, Clone)]
 pub struct Revival {
-    pub delivery_id: DeliveryId,
+    pub delivery: DeliveryKey,
     /// The operator who requested it, if known.
-    pub actor: Option<String>,
+    pub actor: Option<Arc<str>>,
     /// The reason that the operator gave.
     pub reason: Option<String>,
     /// How to send it, if a dead letter is replayed. `None` for a plain retry.
@@ -72,14 +75,18 @@ pub struct ReplayTerms {
 
 /// Closes the open dead letters of deliveries that are pending again. Stores on each delivery which dead
 /// letter it replays, or that it replays none.
-pub async fn revive_dead_letters(conn: &mut AsyncPgConnection, scope: &Scope, revivals: &[Revival]) -> QueryResult<()> {
+pub async fn revive_dead_letters(
+    conn: &mut AsyncPgConnection,
+    now: Option<DateTime<Utc>>,
+    revivals: &[Revival],
+) -> QueryResult<()> {
     let terms = || revivals.iter().map(|revival| revival.replay.as_ref());
     let payload = |terms: &ReplayTerms| terms.payload.clone().map(JsonColumn);
     statement!("revive_dead_letters")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .bind::<Array<BigInt>, _>(revivals.iter().map(|revival| revival.delivery_id).collect::<Vec<_>>())
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<Integer>, _>(revivals.iter().map(|revival| revival.delivery.namespace).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(revivals.iter().map(|revival| revival.delivery.id).collect::<Vec<_>>())
         .bind::<Array<Nullable<BigInt>>, _>(terms().map(|t| t.map(|t| t.dead_letter_id)).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(revivals.iter().map(|revival| revival.actor.as_deref()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(revivals.iter().map(|revival| revival.reason.as_deref()).collect::<Vec<_>>())

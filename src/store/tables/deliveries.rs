@@ -8,12 +8,12 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::backoff::Backoff;
 use crate::domain::delivery::{Delivery, LastSettlement, Readiness};
-use crate::domain::ids::{DeliveryId, EventId, LeaseId, SubscriptionId};
-use crate::domain::scope::Scope;
+use crate::domain::ids::{DeliveryId, DeliveryKey, EventId, LeaseId, NamespaceId, SubscriptionId};
 use crate::domain::status::Status;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::{ActionColumn, JsonColumn, StatusColumn};
+use crate::store::tables::events::column_or_null;
 
 /// A locked delivery, with what is needed to change it.
 #[derive(Debug)]
@@ -52,6 +52,8 @@ impl Loaded {
 #[derive(QueryableByName)]
 #[expect(clippy::struct_excessive_bools, reason = "the columns of the statement")]
 struct LoadedRow {
+    #[diesel(sql_type = Integer)]
+    namespace_id: NamespaceId,
     #[diesel(sql_type = BigInt)]
     id: DeliveryId,
     #[diesel(sql_type = BigInt)]
@@ -74,6 +76,8 @@ struct LoadedRow {
     cancel_requested: bool,
     #[diesel(sql_type = Nullable<Text>)]
     cancel_reason: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    cancel_actor: Option<String>,
     #[diesel(sql_type = Nullable<BigInt>)]
     ready_seq: Option<i64>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
@@ -145,6 +149,7 @@ impl From<LoadedRow> for Loaded {
             updated_at: row.updated_at,
             now: row.now,
             delivery: Delivery {
+                namespace: row.namespace_id,
                 id: row.id,
                 event_id: row.event_id,
                 subscription_id: row.subscription_id,
@@ -159,6 +164,7 @@ impl From<LoadedRow> for Loaded {
                 started_at: row.started_at,
                 cancel_requested: row.cancel_requested,
                 cancel_reason: row.cancel_reason,
+                cancel_actor: row.cancel_actor,
                 expires_at: row.expires_at,
                 ordering_key: row.ordering_key,
                 blocks_when_failed: row.blocks_when_failed,
@@ -183,14 +189,14 @@ pub const SAVE_DELIVERIES: Statement = statement!("save_deliveries");
 /// Loads deliveries and locks their rows until the transaction ends.
 pub async fn load_deliveries(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    ids: &[DeliveryId],
+    now: Option<DateTime<Utc>>,
+    keys: &[DeliveryKey],
 ) -> QueryResult<Vec<Loaded>> {
     let rows: Vec<LoadedRow> = LOAD_DELIVERIES
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Array<BigInt>, _>(ids)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Array<Integer>, _>(keys.iter().map(|key| key.namespace).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(keys.iter().map(|key| key.id).collect::<Vec<_>>())
+        .bind::<Nullable<Timestamptz>, _>(now)
         .cached()
         .load(conn)
         .await?;
@@ -209,15 +215,16 @@ pub struct Save<'a> {
 /// `ready`.
 pub async fn save_deliveries(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
+    now: Option<DateTime<Utc>>,
     saves: &[Save<'_>],
 ) -> QueryResult<Vec<EnteredRow>> {
     let all = || saves.iter().map(|save| save.delivery);
+    let deliveries: Vec<&Delivery> = all().collect();
     let json = |value: &Option<crate::domain::json::RawJson>| value.clone().map(JsonColumn);
     SAVE_DELIVERIES
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<Integer>, _>(all().map(|d| d.namespace).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(all().map(|d| d.id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(all().map(|d| d.status.as_str()).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(all().map(|d| d.retry_count).collect::<Vec<_>>())
@@ -238,6 +245,7 @@ pub async fn save_deliveries(
         .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.last_error.as_deref()).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(all().map(|d| d.max_retries).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(all().map(|d| d.cancel_reason.as_deref()).collect::<Vec<_>>())
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null(&deliveries, |d| d.cancel_actor.as_deref()))
         .cached()
         .load(conn)
         .await
@@ -246,6 +254,8 @@ pub async fn save_deliveries(
 /// A delivery that entered `ready`, with its position there.
 #[derive(Debug, Clone, Copy, QueryableByName)]
 pub struct EnteredRow {
+    #[diesel(sql_type = Integer)]
+    pub namespace_id: NamespaceId,
     #[diesel(sql_type = BigInt)]
     pub id: DeliveryId,
     /// The negated priority.
@@ -253,6 +263,12 @@ pub struct EnteredRow {
     pub rank: i16,
     #[diesel(sql_type = BigInt)]
     pub seq: i64,
+}
+
+impl EnteredRow {
+    pub fn key(&self) -> DeliveryKey {
+        self.namespace_id.delivery(self.id)
+    }
 }
 
 /// The earliest times for which any delivery waits.

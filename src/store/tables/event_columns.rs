@@ -6,8 +6,9 @@ use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use crate::domain::event::{NewEvent, RunAt};
 use crate::domain::ids::{EventId, LeaseId};
 use crate::domain::json::RawJson;
+use crate::domain::status::Status;
 use crate::store::tables::columns::{JsonColumn, StatusColumn, TagsColumn};
-use crate::store::tables::events::{LARGE_PAYLOAD, StoredEvent};
+use crate::store::tables::events::{HandedOver, LARGE_PAYLOAD, Recipient, StoredEvent};
 use crate::store::tables::schema::deliveries;
 
 diesel::table! {
@@ -31,6 +32,10 @@ diesel::table! {
         expires_at -> Nullable<Timestamptz>,
         created_at -> Timestamptz,
         payload_bytes -> Nullable<Integer>,
+        key_origin -> Nullable<BigInt>,
+        idempotency_key -> Nullable<Text>,
+        published_by -> Nullable<Text>,
+        client_address -> Nullable<Text>,
     }
 }
 
@@ -158,6 +163,19 @@ impl EventRow {
         };
         EventRow { event, work }
     }
+
+    /// Returns the row of an event that was just published and handed over, without reading it back.
+    pub fn handed_over(new: NewEvent, stored: &StoredEvent, recipient: &Recipient, lease: HandedOver) -> Self {
+        let EventRow { event, work } = Self::published(new, stored);
+        let work = WorkColumns {
+            status: StatusColumn(Status::Processing),
+            lease_id: lease.lease_id,
+            worker_id: Some(recipient.worker_id.clone()),
+            lease_expires_at: Some(lease.lease_expires_at),
+            ..work
+        };
+        EventRow { event, work }
+    }
 }
 
 macro_rules! column_value {
@@ -185,10 +203,12 @@ column_value! {
 /// Binds the columns of new events, in the order in which the publishing statements declare them. A
 /// macro, because each `bind` returns another type.
 macro_rules! bind_events {
-    ($query:expr, $scope:expr, $new:expr, $generation:expr) => {
+    ($query:expr, $now:expr, $catalogs:expr, $namespaces:expr, $new:expr) => {
         $query
-            .bind::<Integer, _>($scope.namespace)
-            .bind::<Nullable<Timestamptz>, _>($scope.now)
+            .bind::<Nullable<Timestamptz>, _>($now)
+            .bind::<Array<Integer>, _>($catalogs.iter().map(|(namespace, _)| *namespace).collect::<Vec<_>>())
+            .bind::<Array<BigInt>, _>($catalogs.iter().map(|(_, generation)| *generation).collect::<Vec<_>>())
+            .bind::<Array<Integer>, _>($namespaces)
             .bind::<Array<Text>, _>($new.iter().map(|e| e.title.as_str()).collect::<Vec<_>>())
             .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.description.as_deref()))
             .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.event_type.as_deref()))
@@ -207,7 +227,10 @@ macro_rules! bind_events {
             .bind::<Nullable<Array<Nullable<Double>>>, _>(column_or_null($new, |e| delay(e.run_at)))
             .bind::<Nullable<Array<Nullable<Timestamptz>>>, _>(column_or_null($new, |e| e.expires_at))
             .bind::<Nullable<Array<Nullable<Integer>>>, _>(column_or_null($new, |e| large_payload(e)))
-            .bind::<BigInt, _>($generation)
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| e.published_by.as_deref()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null($new, |e| {
+                e.client_address.map(|a| a.to_string())
+            }))
     };
 }
 pub(super) use bind_events;

@@ -8,8 +8,8 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::action::Action;
 use crate::domain::attempt::ErrorKind;
-use crate::domain::delivery::{LogLine, PushRecord};
-use crate::domain::ids::{DeliveryId, EventId, LeaseId};
+use crate::domain::delivery::{Delivery, LogLine, PushRecord};
+use crate::domain::ids::{DeliveryId, EventId, EventKey, LeaseId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::lists::pages::IdRow;
@@ -39,20 +39,22 @@ pub struct LogEntry {
     pub error_kind: Option<String>,
     pub response_excerpt: Option<String>,
     pub subscription_version: Option<i32>,
+    pub actor: Option<String>,
     pub created_at: DateTime<Utc>,
 }
 
 /// Appends lines. Returns the entries in the order of the lines.
 pub(crate) async fn append_log(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
+    now: Option<DateTime<Utc>>,
     lines: &[LogLine],
 ) -> QueryResult<Vec<LogEntry>> {
+    let all: Vec<&LogLine> = lines.iter().collect();
     let pushes: Vec<&PushRecord> = lines.iter().map(|line| &line.push).collect();
     let mut entries: Vec<LogEntry> = statement!("append_log")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<Integer>, _>(lines.iter().map(|l| l.namespace).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.event_id).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(lines.iter().map(|l| l.delivery_id).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(lines.iter().map(|l| l.action.as_str()).collect::<Vec<_>>())
@@ -69,6 +71,7 @@ pub(crate) async fn append_log(
         }))
         .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null(&pushes, |push| push.response_excerpt.as_deref()))
         .bind::<Nullable<Array<Nullable<Integer>>>, _>(column_or_null(&pushes, |push| push.subscription_version))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null(&all, |line| line.actor.as_deref()))
         .cached()
         .load(conn)
         .await?;
@@ -80,19 +83,17 @@ pub(crate) async fn append_log(
 /// Returns the entry of a worker's `action` under one claim.
 pub(crate) async fn find_entry(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    event_id: EventId,
-    delivery_id: DeliveryId,
+    delivery: &Delivery,
     lease_id: LeaseId,
     action: Action,
 ) -> QueryResult<Option<LogEntry>> {
-    if delivery_id != event_id.own_delivery() {
-        return find_push_entry(conn, scope, delivery_id, lease_id, action).await;
+    if delivery.is_push() {
+        return find_push_entry(conn, delivery.key(), lease_id, action).await;
     }
     statement!("find_log_entry")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<BigInt, _>(event_id)
+        .bind::<Integer, _>(delivery.namespace)
+        .bind::<BigInt, _>(delivery.event_id)
         .bind::<BigInt, _>(lease_id)
         .bind::<Text, _>(action.as_str())
         .cached()
@@ -104,14 +105,13 @@ pub(crate) async fn find_entry(
 /// Returns the lease of a worker's latest claim of an event's own delivery.
 pub(crate) async fn find_latest_claim_of(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    event_id: EventId,
+    event: EventKey,
     worker_id: &str,
 ) -> QueryResult<Option<LeaseId>> {
     let row: Option<IdRow> = statement!("find_latest_claim_of")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<BigInt, _>(event_id)
+        .bind::<Integer, _>(event.namespace)
+        .bind::<BigInt, _>(event.id)
         .bind::<Text, _>(worker_id)
         .cached()
         .get_result(conn)
@@ -133,18 +133,16 @@ pub(crate) struct Settlement {
 /// Returns the settlement of a claim, or `None` if it has not been settled.
 pub(crate) async fn find_settlement(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    event_id: EventId,
-    delivery_id: DeliveryId,
+    delivery: &Delivery,
     lease_id: LeaseId,
 ) -> QueryResult<Option<Settlement>> {
-    if delivery_id != event_id.own_delivery() {
-        return find_push_settlement(conn, scope, delivery_id, lease_id).await;
+    if delivery.is_push() {
+        return find_push_settlement(conn, delivery.key(), lease_id).await;
     }
     statement!("find_settlement")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<BigInt, _>(event_id)
+        .bind::<Integer, _>(delivery.namespace)
+        .bind::<BigInt, _>(delivery.event_id)
         .bind::<BigInt, _>(lease_id)
         .cached()
         .get_result(conn)

@@ -1,16 +1,20 @@
 //! Stores published events with their deliveries, and reads events.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
-use diesel::prelude::QueryableByName;
 use diesel::prelude::{
     BoolExpressionMethods, ExpressionMethods, JoinOnDsl, OptionalExtension, QueryDsl, SelectableHelper,
 };
-use diesel::sql_types::{Array, BigInt, Double, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
+use diesel::prelude::{Queryable, QueryableByName, Selectable};
+use diesel::sql_types::{Array, BigInt, Bool, Bytea, Double, Integer, Json, Nullable, SmallInt, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::event::NewEvent;
-use crate::domain::ids::{EventId, SubscriptionId};
+use crate::domain::idempotency::IdempotencyKey;
+use crate::domain::ids::{EventId, LeaseId, NamespaceId, SubscriptionId, SubscriptionKey};
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::store::connection::cached::CachedExt;
@@ -42,24 +46,64 @@ pub struct StoredEvent {
     /// The number of pushes that were created for the event.
     #[diesel(sql_type = Integer)]
     pub enqueued: i32,
+    /// Whether it was stored now. Otherwise it was published before, or its request was refused.
+    #[diesel(sql_type = Bool)]
+    pub is_stored: bool,
+    /// Whether it was published before, under the same idempotency key. Then `id` and `created_at` are those of then,
+    /// and nothing else is known.
+    #[diesel(sql_type = Bool)]
+    pub is_repeated: bool,
+    /// Whether it had another content then.
+    #[diesel(sql_type = Bool)]
+    pub is_reused: bool,
+    /// The fingerprint of then.
+    #[diesel(sql_type = Nullable<Bytea>)]
+    pub known_fingerprint: Option<Vec<u8>>,
 }
 
 impl StoredEvent {
-    /// Returns the first state of the event. Without workers and subscribers, it has nothing left to do.
+    /// Returns what another publisher with the same key, in the same batch, has published.
+    pub fn repeated(&self, has_same_content: bool) -> Self {
+        StoredEvent {
+            id: self.id,
+            created_at: self.created_at,
+            run_at: None,
+            due_at: None,
+            ready_seq: None,
+            enqueued: 0,
+            is_stored: false,
+            is_repeated: true,
+            is_reused: !has_same_content,
+            known_fingerprint: None,
+        }
+    }
+
+    /// Returns the first state of the event. Without workers and subscribers, it has nothing left to do. An event
+    /// that was handed over counts as pending: its publisher need not know whether a worker waited for it.
     pub fn status(&self, new: &NewEvent) -> Status {
         let is_done = new.tags.is_empty() && self.enqueued == 0;
         if is_done { Status::Completed } else { Status::Pending }
     }
 }
 
-/// The pushes of events that are published together, as matched against the server's snapshot of the
+/// A new event and the namespace to publish it in.
+#[derive(Debug, Clone, Copy)]
+pub struct NamespacedEvent<'a> {
+    pub namespace: NamespaceId,
+    pub event: &'a NewEvent,
+    /// The number of its request in the batch.
+    pub request: i32,
+}
+
+/// The pushes of events that are published together, as matched against the server's snapshots of the
 /// subscriptions.
 #[derive(Debug, Default)]
 pub struct FanOut {
-    /// The generation of the snapshot.
-    pub generation: i64,
-    /// The subscriptions that receive any of the events, each once, with the matched version.
-    pub subscriptions: Vec<(SubscriptionId, i32)>,
+    /// The generation of the snapshot of each namespace.
+    pub generations: BTreeMap<NamespaceId, i64>,
+    /// The subscriptions that receive any of the events, each once and in the order of their keys, with the matched
+    /// version.
+    pub subscriptions: Vec<(SubscriptionKey, i32)>,
     /// The pushes, in the order of the events.
     pub pushes: Vec<Push>,
     /// Subscriptions whose filter exceeded its budget for some of the events, once per request.
@@ -67,13 +111,28 @@ pub struct FanOut {
 }
 
 impl FanOut {
-    /// Appends the pushes of further events, the first of which has the index `first_event`. Both must
-    /// have been matched against the same snapshot.
+    /// Appends the pushes of further events, the first of which has the index `first_event`. Events of the same
+    /// namespace must have been matched against the same snapshot.
     pub fn append(&mut self, other: &FanOut, first_event: usize) {
+        self.generations.extend(&other.generations);
         let push = |push: &Push| Push { event: push.event + first_event, ..push.clone() };
         self.pushes.extend(other.pushes.iter().map(push));
         let over = |over: &OverBudget| OverBudget { last_event: over.last_event + first_event, ..*over };
         self.over_budget.extend(other.over_budget.iter().map(over));
+        self.add_subscriptions(other);
+    }
+
+    /// Appends the pushes of those events that have a number in `numbers`, which becomes their index.
+    pub fn append_some(&mut self, other: &FanOut, numbers: &[Option<usize>]) {
+        self.generations.extend(&other.generations);
+        let push = |push: &Push| Some(Push { event: numbers[push.event]?, ..push.clone() });
+        self.pushes.extend(other.pushes.iter().filter_map(push));
+        let over = |over: &OverBudget| Some(OverBudget { last_event: numbers[over.last_event]?, ..*over });
+        self.over_budget.extend(other.over_budget.iter().filter_map(over));
+        self.add_subscriptions(other);
+    }
+
+    fn add_subscriptions(&mut self, other: &FanOut) {
         if !other.subscriptions.is_empty() {
             self.subscriptions.extend(&other.subscriptions);
             self.subscriptions.sort_unstable();
@@ -85,7 +144,7 @@ impl FanOut {
 /// A subscription whose filter exceeded its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverBudget {
-    pub subscription_id: SubscriptionId,
+    pub subscription: SubscriptionKey,
     /// The number of events of one request for which it did.
     pub events: i64,
     /// The index of the last of these events.
@@ -97,9 +156,24 @@ pub struct OverBudget {
 pub struct Push {
     /// The index of the event among those published together.
     pub event: usize,
+    /// The subscription, in the namespace of the event.
     pub subscription_id: SubscriptionId,
     pub max_attempts: i32,
     pub ordering_key: Option<String>,
+}
+
+/// A worker that waits for an event, and the lease that it asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recipient {
+    pub worker_id: String,
+    pub lease_seconds: f64,
+}
+
+/// The lease of an event that was stored as claimed by the worker that waited for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandedOver {
+    pub lease_id: LeaseId,
+    pub lease_expires_at: DateTime<Utc>,
 }
 
 /// The stored events and pushes.
@@ -111,6 +185,8 @@ pub struct Published {
     pub push_seqs: Vec<Option<i64>>,
     /// The earliest time at which a push becomes due, if any waits for a due time.
     pub first_push_due_at: Option<DateTime<Utc>>,
+    /// The lease of each event that was handed over. Empty if there were no recipients.
+    pub handed_over: Vec<Option<HandedOver>>,
 }
 
 #[derive(QueryableByName)]
@@ -121,46 +197,87 @@ struct FannedOut {
     first_push_due_at: Option<DateTime<Utc>>,
     #[diesel(sql_type = Nullable<Array<Nullable<BigInt>>>)]
     push_seqs: Option<Vec<Option<i64>>>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    lease_id: Option<LeaseId>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    lease_expires_at: Option<DateTime<Utc>>,
+}
+
+impl FannedOut {
+    fn handed_over(&self) -> Option<HandedOver> {
+        Some(HandedOver { lease_id: self.lease_id?, lease_expires_at: self.lease_expires_at? })
+    }
 }
 
 /// The statement behind [`publish_events`] for events without pushes, public for the cost tests.
 pub const PUBLISH_EVENTS: Statement = statement!("publish_events");
 
-/// The statement behind [`publish_events`] for events with pushes, public for the cost tests.
+/// The statement behind [`publish_events`] for events with pushes or recipients, public for the cost tests.
 pub const PUBLISH_AND_FAN_OUT: Statement = statement!("publish_and_fan_out");
 
 /// Stores events and their pushes, in the order given. Stores nothing and returns `None` if the
-/// subscriptions have changed since they were matched.
+/// subscriptions have changed since they were matched. An event with a recipient is stored as claimed by it, if
+/// it can be claimed. `recipients` has an element for each event, or is empty. Idempotency keys are kept for
+/// `key_seconds`, and no key may come twice.
 pub async fn publish_events(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    new: &[&NewEvent],
+    now: Option<DateTime<Utc>>,
+    new: &[NamespacedEvent<'_>],
     fan_out: &FanOut,
+    recipients: &[Option<Arc<Recipient>>],
+    key_seconds: f64,
 ) -> QueryResult<Option<Published>> {
-    if !fan_out.pushes.is_empty() {
-        return publish_and_fan_out(conn, scope, new, fan_out).await;
+    let has_keys = new.iter().any(|new| new.event.idempotency_key.is_some());
+    // Most publications have nothing of that, and a statement that inserts into fewer tables takes less time.
+    if has_keys || !fan_out.pushes.is_empty() || !recipients.is_empty() {
+        return publish_and_fan_out(conn, now, new, fan_out, recipients, key_seconds).await;
     }
-    let events: Vec<StoredEvent> =
-        bind_events!(PUBLISH_EVENTS.query(), scope, new, fan_out.generation).cached().load(conn).await?;
-    Ok((events.len() == new.len()).then_some(Published { events, push_seqs: Vec::new(), first_push_due_at: None }))
+    let (namespaces, new): (Vec<NamespaceId>, Vec<&NewEvent>) = columns(new);
+    let query = bind_events!(PUBLISH_EVENTS.query(), now, fan_out.generations, namespaces, &new);
+    let events: Vec<StoredEvent> = query.cached().load(conn).await?;
+    Ok((events.len() == new.len()).then_some(Published {
+        events,
+        push_seqs: Vec::new(),
+        first_push_due_at: None,
+        handed_over: Vec::new(),
+    }))
 }
 
 async fn publish_and_fan_out(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    new: &[&NewEvent],
+    now: Option<DateTime<Utc>>,
+    new: &[NamespacedEvent<'_>],
     fan_out: &FanOut,
+    recipients: &[Option<Arc<Recipient>>],
+    key_seconds: f64,
 ) -> QueryResult<Option<Published>> {
-    let pushes = &fan_out.pushes;
-    let rows: Vec<FannedOut> = bind_events!(PUBLISH_AND_FAN_OUT.query(), scope, new, fan_out.generation)
-        .bind::<Array<BigInt>, _>(fan_out.subscriptions.iter().map(|(id, _)| *id).collect::<Vec<_>>())
-        .bind::<Array<Integer>, _>(fan_out.subscriptions.iter().map(|(_, version)| *version).collect::<Vec<_>>())
+    let requests: Vec<i32> = new.iter().map(|new| new.request).collect();
+    let recipients: Vec<&Option<Arc<Recipient>>> = recipients.iter().collect();
+    let FanOut { generations, subscriptions, pushes, .. } = fan_out;
+    let (namespaces, new): (Vec<NamespaceId>, Vec<&NewEvent>) = columns(new);
+    let rows: Vec<FannedOut> = bind_events!(PUBLISH_AND_FAN_OUT.query(), now, generations, namespaces, &new)
+        .bind::<Array<Integer>, _>(subscriptions.iter().map(|(key, _)| key.namespace).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(subscriptions.iter().map(|(key, _)| key.id).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(subscriptions.iter().map(|(_, version)| *version).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(count_pushes_by_event(new.len(), pushes))
         .bind::<Array<Integer>, _>(pushes.iter().map(|push| push.event as i32 + 1).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(pushes.iter().map(|push| push.subscription_id).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(pushes.iter().map(|push| push.max_attempts).collect::<Vec<_>>())
         .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null(&pushes.iter().collect::<Vec<_>>(), |push| {
             push.ordering_key.as_deref()
+        }))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(column_or_null(&recipients, |recipient| {
+            recipient.as_ref().map(|recipient| recipient.worker_id.as_str())
+        }))
+        .bind::<Nullable<Array<Nullable<Double>>>, _>(column_or_null(&recipients, |recipient| {
+            recipient.as_ref().map(|recipient| recipient.lease_seconds)
+        }))
+        .bind::<Array<Integer>, _>(requests)
+        .bind::<Nullable<Array<Nullable<BigInt>>>, _>(of_keys(&new, |key| key.origin.number()))
+        .bind::<Nullable<Array<Nullable<Text>>>, _>(of_keys(&new, |key| key.key.as_str()))
+        .bind::<Nullable<Array<Nullable<Bytea>>>, _>(of_keys(&new, |key| key.fingerprint.as_slice()))
+        .bind::<Nullable<Array<Nullable<Double>>>, _>(column_or_null(&new, |event| {
+            event.idempotency_key.as_ref().filter(|key| !key.origin.lives_with_event()).map(|_| key_seconds)
         }))
         .cached()
         .load(conn)
@@ -169,8 +286,19 @@ async fn publish_and_fan_out(
         return Ok(None);
     }
     let first_push_due_at = rows.iter().find_map(|row| row.first_push_due_at);
+    let handed_over = rows.iter().map(FannedOut::handed_over).collect();
     let (events, seqs): (Vec<_>, Vec<_>) = rows.into_iter().map(|row| (row.event, row.push_seqs)).unzip();
-    Ok(Some(Published { events, push_seqs: seqs.into_iter().flatten().flatten().collect(), first_push_due_at }))
+    let push_seqs = seqs.into_iter().flatten().flatten().collect();
+    Ok(Some(Published { events, push_seqs, first_push_due_at, handed_over }))
+}
+
+/// Returns a column of the idempotency keys, or `None` if there are none.
+fn of_keys<'a, V>(new: &[&'a NewEvent], pick: impl Fn(&'a IdempotencyKey) -> V) -> Option<Vec<Option<V>>> {
+    column_or_null(new, |event| event.idempotency_key.as_ref().map(&pick))
+}
+
+fn columns<'a>(new: &[NamespacedEvent<'a>]) -> (Vec<NamespaceId>, Vec<&'a NewEvent>) {
+    new.iter().map(|new| (new.namespace, new.event)).unzip()
 }
 
 fn count_pushes_by_event(events: usize, pushes: &[Push]) -> Vec<i32> {
@@ -199,12 +327,23 @@ pub async fn get_event(conn: &mut AsyncPgConnection, scope: &Scope, id: EventId)
         .optional()
 }
 
-/// An event with what is read only if it was cancelled.
+/// An event with what is read only of a single one.
 #[derive(Debug)]
 pub struct EventDetails {
     pub row: EventRow,
     /// The reason for which it was cancelled or is being cancelled, if one was given.
     pub cancel_reason: Option<String>,
+    pub origin: EventOrigin,
+}
+
+/// Where an event came from.
+#[derive(Debug, Clone, Queryable, Selectable)]
+#[diesel(table_name = events, check_for_backend(diesel::pg::Pg))]
+pub struct EventOrigin {
+    pub idempotency_key: Option<String>,
+    /// The name of the key or the source that it was published with.
+    pub published_by: Option<String>,
+    pub client_address: Option<String>,
 }
 
 /// Returns an event with its details, or `None` if there is none.
@@ -224,7 +363,10 @@ pub async fn get_event_details(
             .flatten(),
         false => None,
     };
-    Ok(Some(EventDetails { row, cancel_reason }))
+    let origin =
+        events::table.find((scope.namespace, id)).select(EventOrigin::as_select()).first(conn).await.optional()?;
+    // It may have been removed in between.
+    Ok(origin.map(|origin| EventDetails { row, cancel_reason, origin }))
 }
 
 /// Returns the values of a column, or `None` if no row has a value. Most events use few of the columns,

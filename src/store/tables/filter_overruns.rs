@@ -6,7 +6,7 @@ use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, Selectable, Select
 use diesel::sql_types::{Array, BigInt, Integer, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use crate::domain::ids::{EventId, SubscriptionId};
+use crate::domain::ids::{EventId, NamespaceId, SubscriptionId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
@@ -16,6 +16,7 @@ use crate::store::tables::schema::filter_overruns;
 #[derive(Debug, Clone, Queryable, Selectable)]
 #[diesel(table_name = filter_overruns, check_for_backend(diesel::pg::Pg))]
 pub(crate) struct FilterOverrun {
+    pub namespace_id: NamespaceId,
     pub subscription_id: SubscriptionId,
     pub events: i64,
     pub last_at: DateTime<Utc>,
@@ -25,12 +26,11 @@ pub(crate) struct FilterOverrun {
 /// Adds overruns to the counts of their subscriptions.
 pub(crate) async fn record_filter_overruns(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
     overruns: &[FilterOverrun],
 ) -> QueryResult<()> {
     statement!("record_filter_overruns")
         .query()
-        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<Integer>, _>(overruns.iter().map(|overrun| overrun.namespace_id).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.subscription_id).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(overruns.iter().map(|overrun| overrun.events).collect::<Vec<_>>())
         .bind::<Array<Timestamptz>, _>(overruns.iter().map(|overrun| overrun.last_at).collect::<Vec<_>>())

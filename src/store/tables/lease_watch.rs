@@ -9,8 +9,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use crate::domain::ids::DeliveryId;
-use crate::domain::scope::Scope;
+use crate::domain::ids::{DeliveryId, DeliveryKey, NamespaceId, delivery_keys};
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 
@@ -23,9 +22,17 @@ pub struct Watched {
     /// The number of rows that were removed from the list.
     #[diesel(sql_type = BigInt)]
     pub taken: i64,
-    /// Deliveries whose lease has expired, the longest expired first.
+    #[diesel(sql_type = Array<Integer>)]
+    namespace_ids: Vec<NamespaceId>,
     #[diesel(sql_type = Array<BigInt>)]
-    pub expired: Vec<DeliveryId>,
+    ids: Vec<DeliveryId>,
+}
+
+impl Watched {
+    /// Returns the deliveries whose lease has expired, of all namespaces, the longest expired first.
+    pub fn expired(&self) -> Vec<DeliveryKey> {
+        delivery_keys(&self.namespace_ids, &self.ids)
+    }
 }
 
 /// The statement behind [`take_watched_leases`], public for the cost tests.
@@ -76,32 +83,33 @@ struct LookAtRow {
     look_at: DateTime<Utc>,
 }
 
-/// Puts deliveries on the list, to be checked in `seconds`. Returns the time of the check. The check finds
-/// out whether they have a lease.
+/// Puts deliveries on the list, to be checked in `seconds`. Returns the time of the check, or `None` if there are
+/// no deliveries. The check finds out whether they have a lease.
 pub async fn watch_leases(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    ids: &[DeliveryId],
+    now: Option<DateTime<Utc>>,
+    deliveries: &[DeliveryKey],
     seconds: f64,
-) -> QueryResult<DateTime<Utc>> {
-    let row: LookAtRow = statement!("watch_leases")
+) -> QueryResult<Option<DateTime<Utc>>> {
+    let rows: Vec<LookAtRow> = statement!("watch_leases")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<Double, _>(seconds)
-        .bind::<Array<BigInt>, _>(ids)
+        .bind::<Array<Integer>, _>(deliveries.iter().map(|key| key.namespace).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(deliveries.iter().map(|key| key.id).collect::<Vec<_>>())
         .cached()
-        .get_result(conn)
+        .load(conn)
         .await?;
-    Ok(row.look_at)
+    Ok(rows.as_slice().first().map(|row| row.look_at))
 }
 
 /// The result of one step through `deliveries`.
 #[derive(Debug, QueryableByName)]
 pub struct UnwatchedStep {
-    /// The last id that was read. `None` at the end of the table.
+    #[diesel(sql_type = Nullable<Integer>)]
+    last_namespace_id: Option<NamespaceId>,
     #[diesel(sql_type = Nullable<BigInt>)]
-    pub last_id: Option<DeliveryId>,
+    last_id: Option<DeliveryId>,
     /// Deliveries with a lease that were missing on the list. They have been added.
     #[diesel(sql_type = Array<BigInt>)]
     pub unwatched: Vec<DeliveryId>,
@@ -110,23 +118,30 @@ pub struct UnwatchedStep {
     pub look_at: DateTime<Utc>,
 }
 
+impl UnwatchedStep {
+    /// Returns the last delivery that was read, or `None` at the end of the table.
+    pub fn last(&self) -> Option<DeliveryKey> {
+        self.last_namespace_id.zip(self.last_id).map(|(namespace, id)| namespace.delivery(id))
+    }
+}
+
 /// The statement behind [`watch_unwatched_leases`], public for the cost tests.
 pub const WATCH_UNWATCHED_LEASES: Statement = statement!("watch_unwatched_leases");
 
-/// Reads up to `rows` deliveries behind `after_id`. Puts those on the list whose lease expired
+/// Reads up to `rows` deliveries behind `after`, of all namespaces. Puts those on the list whose lease expired
 /// `overdue_seconds` ago and that are missing on it.
 pub async fn watch_unwatched_leases(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    after_id: Option<DeliveryId>,
+    now: Option<DateTime<Utc>>,
+    after: Option<DeliveryKey>,
     rows: i64,
     overdue_seconds: f64,
 ) -> QueryResult<UnwatchedStep> {
     WATCH_UNWATCHED_LEASES
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .bind::<BigInt, _>(after_id.map_or(0, |id| id.0))
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Integer, _>(after.map_or(NamespaceId(0), |key| key.namespace))
+        .bind::<BigInt, _>(after.map_or(DeliveryId(0), |key| key.id))
         .bind::<BigInt, _>(rows)
         .bind::<Double, _>(overdue_seconds)
         .cached()

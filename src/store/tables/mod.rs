@@ -1,5 +1,7 @@
 //! One module per table or group of tables: the writes, and the reads of the engine.
 
+pub mod api_keys;
+pub mod audit_log;
 pub mod busy_keys;
 pub(crate) mod catalog;
 pub(crate) mod claim_requests;
@@ -8,21 +10,27 @@ pub(crate) mod columns;
 pub mod completions;
 pub mod dead_letters;
 pub mod deliveries;
-pub(crate) mod endpoints;
+pub mod endpoints;
 pub(crate) mod event_columns;
 pub(crate) mod event_log;
+pub(crate) mod event_types;
 pub mod events;
 pub(crate) mod filter_overruns;
 pub(crate) mod histories;
+pub(crate) mod idempotency_keys;
 pub(crate) mod latest;
 pub mod lease_watch;
+pub(crate) mod limits;
 pub(crate) mod log_partitions;
+pub(crate) mod namespaces;
 pub(crate) mod operations;
 pub mod ordering;
 pub mod overdue;
 pub mod push_log;
-pub(crate) mod ready;
+pub mod ready;
 pub mod roll_ups;
 pub(crate) mod schema;
+pub(crate) mod sources;
+pub(crate) mod stored_secrets;
 pub(crate) mod subscriptions;
 pub(crate) mod workers;

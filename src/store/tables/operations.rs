@@ -147,23 +147,36 @@ pub(crate) async fn list_operations(
     query.load(conn).await
 }
 
-/// Locks the running operation that is due for the longest time and that no other server works on, until the
+#[derive(QueryableByName)]
+struct OperationKeyRow {
+    #[diesel(sql_type = Integer)]
+    namespace_id: NamespaceId,
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// Locks the running operation, of any namespace, that is due for the longest time and that no other server works on, until the
 /// transaction ends.
 pub(crate) async fn take_operation(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Option<OperationRow>> {
     let statement = statement!("take_operation").query().bind::<Nullable<Timestamptz>, _>(now).cached();
-    let row: Option<IdRow> = statement.get_result(conn).await.optional()?;
+    let row: Option<OperationKeyRow> = statement.get_result(conn).await.optional()?;
     match row {
-        Some(IdRow { id }) => lock_operation(conn, id).await,
+        Some(OperationKeyRow { namespace_id, id }) => lock_operation(conn, namespace_id, id).await,
         None => Ok(None),
     }
 }
 
 /// Locks an operation, due or not. Returns `None` if it is over, or if another server works on it.
-pub(crate) async fn lock_operation(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<Option<OperationRow>> {
+pub(crate) async fn lock_operation(
+    conn: &mut AsyncPgConnection,
+    namespace: NamespaceId,
+    id: i64,
+) -> QueryResult<Option<OperationRow>> {
     operations::table
+        .filter(operations::namespace_id.eq(namespace))
         .filter(operations::id.eq(id))
         .filter(operations::status.eq(OperationStatus::Running.as_str()))
         .select(OperationRow::as_select())
@@ -252,13 +265,13 @@ pub(crate) async fn postpone_operation(
         .map(drop)
 }
 
-/// Ends a running operation before it is complete. What it has done stays done.
+/// Ends a running operation before it is complete. What it has done stays done. Returns whether it was running.
 pub(crate) async fn end_operation(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     id: i64,
     status: OperationStatus,
-) -> QueryResult<()> {
+) -> QueryResult<bool> {
     statement!("end_operation")
         .query()
         .bind::<Integer, _>(scope.namespace)
@@ -267,7 +280,7 @@ pub(crate) async fn end_operation(
         .bind::<Text, _>(status.as_str())
         .execute(conn)
         .await
-        .map(drop)
+        .map(|rows| rows > 0)
 }
 
 #[derive(QueryableByName)]

@@ -3,21 +3,20 @@
 use std::collections::BTreeSet;
 
 use diesel::QueryResult;
+use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Integer, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use crate::domain::ids::{DeliveryId, SubscriptionId};
-use crate::domain::scope::Scope;
+use crate::domain::ids::{DeliveryId, DeliveryKey, NamespaceId, SubscriptionId};
 use crate::store::connection::cached::CachedExt;
-use crate::store::lists::pages::IdRow;
 use crate::store::statement::statement;
 
-/// Locks ordering keys until the transaction ends.
-pub async fn lock_keys(conn: &mut AsyncPgConnection, scope: &Scope, keys: &[String]) -> QueryResult<()> {
+/// Locks ordering keys, each of a namespace, until the transaction ends.
+pub async fn lock_keys(conn: &mut AsyncPgConnection, keys: &BTreeSet<(NamespaceId, &str)>) -> QueryResult<()> {
     statement!("lock_keys")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Array<Text>, _>(keys)
+        .bind::<Array<Integer>, _>(keys.iter().map(|(namespace, _)| *namespace).collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(keys.iter().map(|(_, key)| *key).collect::<Vec<_>>())
         .cached()
         .execute(conn)
         .await
@@ -25,35 +24,53 @@ pub async fn lock_keys(conn: &mut AsyncPgConnection, scope: &Scope, keys: &[Stri
 }
 
 /// Locks the ordering keys of deliveries until the transaction ends.
-pub async fn lock_keys_of_deliveries(
-    conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    ids: &[DeliveryId],
-) -> QueryResult<()> {
-    let query = statement!("lock_keys_of_deliveries").query().bind::<Integer, _>(scope.namespace);
-    query.bind::<Array<BigInt>, _>(ids).cached().execute(conn).await.map(drop)
+pub async fn lock_keys_of_deliveries(conn: &mut AsyncPgConnection, deliveries: &[DeliveryKey]) -> QueryResult<()> {
+    statement!("lock_keys_of_deliveries")
+        .query()
+        .bind::<Array<Integer>, _>(deliveries.iter().map(|key| key.namespace).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(deliveries.iter().map(|key| key.id).collect::<Vec<_>>())
+        .cached()
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 /// Stands for the workers as the consumer of an ordering key. All other consumers are subscriptions.
 pub const PULL_QUEUE: SubscriptionId = SubscriptionId(0);
 
-/// An ordering key and its consumer: a subscription, or [`PULL_QUEUE`].
-pub type ConsumerKey = (String, SubscriptionId);
+/// An ordering key of a namespace and its consumer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConsumerKey {
+    pub namespace: NamespaceId,
+    pub key: String,
+    /// A subscription, or [`PULL_QUEUE`].
+    pub consumer: SubscriptionId,
+}
+
+#[derive(QueryableByName)]
+pub(in crate::store) struct DeliveryKeyRow {
+    #[diesel(sql_type = Integer)]
+    pub namespace_id: NamespaceId,
+    #[diesel(sql_type = BigInt)]
+    pub id: DeliveryId,
+}
+
+impl DeliveryKeyRow {
+    pub(in crate::store) fn keys(rows: Vec<Self>) -> Vec<DeliveryKey> {
+        rows.into_iter().map(|row| row.namespace_id.delivery(row.id)).collect()
+    }
+}
 
 /// Returns the heads of `keys` that are pending and wait for nothing but their key. The caller must hold
 /// the locks of the keys.
-pub async fn find_heads(
-    conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    keys: &BTreeSet<ConsumerKey>,
-) -> QueryResult<Vec<DeliveryId>> {
-    let rows: Vec<IdRow> = statement!("find_heads")
+pub async fn find_heads(conn: &mut AsyncPgConnection, keys: &BTreeSet<ConsumerKey>) -> QueryResult<Vec<DeliveryKey>> {
+    let rows: Vec<DeliveryKeyRow> = statement!("find_heads")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Array<Text>, _>(keys.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>())
-        .bind::<Array<BigInt>, _>(keys.iter().map(|(_, consumer)| *consumer).collect::<Vec<_>>())
+        .bind::<Array<Integer>, _>(keys.iter().map(|key| key.namespace).collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(keys.iter().map(|key| key.key.as_str()).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(keys.iter().map(|key| key.consumer).collect::<Vec<_>>())
         .cached()
         .load(conn)
         .await?;
-    Ok(IdRow::ids(rows, DeliveryId))
+    Ok(DeliveryKeyRow::keys(rows))
 }

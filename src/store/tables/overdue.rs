@@ -14,11 +14,10 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use crate::domain::ids::DeliveryId;
-use crate::domain::scope::Scope;
+use crate::domain::ids::{DeliveryId, DeliveryKey, NamespaceId, delivery_keys};
 use crate::store::connection::cached::CachedExt;
-use crate::store::lists::pages::IdRow;
 use crate::store::statement::{Statement, statement};
+use crate::store::tables::ordering::DeliveryKeyRow;
 
 /// The kind of deliveries that a sweep finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,15 +31,23 @@ pub enum Sweep {
 /// The result of [`lock_overdue`].
 #[derive(Debug, QueryableByName)]
 pub struct Overdue {
-    /// The locked deliveries, the most overdue first. Their ordering keys are locked, too.
+    #[diesel(sql_type = Array<Integer>)]
+    namespace_ids: Vec<NamespaceId>,
     #[diesel(sql_type = Array<BigInt>)]
-    pub ids: Vec<DeliveryId>,
+    ids: Vec<DeliveryId>,
     /// The low-water mark: no delivery, locked or not, waits for an earlier time.
     #[diesel(sql_type = Timestamptz)]
     pub head: DateTime<Utc>,
     /// The seconds until the earliest time for which any delivery waits. `None` if none waits.
     #[diesel(sql_type = Nullable<Double>)]
     pub head_in_seconds: Option<f64>,
+}
+
+impl Overdue {
+    /// Returns the locked deliveries, of all namespaces, the most overdue first. Their ordering keys are locked, too.
+    pub fn keys(&self) -> Vec<DeliveryKey> {
+        delivery_keys(&self.namespace_ids, &self.ids)
+    }
 }
 
 /// The statement behind [`lock_overdue`] for [`Sweep::Due`], public for the cost tests.
@@ -75,22 +82,22 @@ pub async fn lock_overdue(
         .await
 }
 
-/// Locks those of `ids` whose lease has expired, and returns them. Skips rows that other transactions have
+/// Locks those of `deliveries` whose lease has expired, and returns them. Skips rows that other transactions have
 /// locked.
 pub async fn lock_expired_leases(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    ids: &[DeliveryId],
+    now: Option<DateTime<Utc>>,
+    deliveries: &[DeliveryKey],
     poison_after: i32,
-) -> QueryResult<Vec<DeliveryId>> {
-    let rows: Vec<IdRow> = LOCK_EXPIRED_LEASES
+) -> QueryResult<Vec<DeliveryKey>> {
+    let rows: Vec<DeliveryKeyRow> = LOCK_EXPIRED_LEASES
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .bind::<Array<BigInt>, _>(ids)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<Integer>, _>(deliveries.iter().map(|key| key.namespace).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(deliveries.iter().map(|key| key.id).collect::<Vec<_>>())
         .bind::<Integer, _>(poison_after)
         .cached()
         .load(conn)
         .await?;
-    Ok(IdRow::ids(rows, DeliveryId))
+    Ok(DeliveryKeyRow::keys(rows))
 }

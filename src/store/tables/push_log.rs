@@ -10,7 +10,7 @@ use diesel::sql_types::{BigInt, Integer, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::action::Action;
-use crate::domain::ids::{DeliveryId, LeaseId};
+use crate::domain::ids::{DeliveryId, DeliveryKey, LeaseId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::statement;
@@ -41,15 +41,14 @@ pub async fn attempts_of_push(
 /// Returns the entry of `action` that the dispatcher logged under one claim of a push.
 pub(in crate::store) async fn find_push_entry(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    delivery_id: DeliveryId,
+    push: DeliveryKey,
     lease_id: LeaseId,
     action: Action,
 ) -> QueryResult<Option<LogEntry>> {
     statement!("find_push_entry")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<BigInt, _>(delivery_id)
+        .bind::<Integer, _>(push.namespace)
+        .bind::<BigInt, _>(push.id)
         .bind::<BigInt, _>(lease_id)
         .bind::<Text, _>(action.as_str())
         .cached()
@@ -61,14 +60,13 @@ pub(in crate::store) async fn find_push_entry(
 /// Returns the settlement of a claim of a push, or `None` if it has not been settled.
 pub(in crate::store) async fn find_push_settlement(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    delivery_id: DeliveryId,
+    push: DeliveryKey,
     lease_id: LeaseId,
 ) -> QueryResult<Option<Settlement>> {
     statement!("find_push_settlement")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<BigInt, _>(delivery_id)
+        .bind::<Integer, _>(push.namespace)
+        .bind::<BigInt, _>(push.id)
         .bind::<BigInt, _>(lease_id)
         .cached()
         .get_result(conn)

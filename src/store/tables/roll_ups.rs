@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryableByName};
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use crate::domain::ids::{DeliveryId, EventId};
+use crate::domain::ids::{DeliveryId, EventId, EventKey};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
@@ -28,14 +29,14 @@ pub const ROLL_UP: Statement = statement!("roll_up");
 /// Adds changes to the counts of events.
 pub async fn roll_up(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    changes: &BTreeMap<EventId, RollUp>,
+    now: Option<DateTime<Utc>>,
+    changes: &BTreeMap<EventKey, RollUp>,
 ) -> QueryResult<()> {
     ROLL_UP
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .bind::<Array<BigInt>, _>(changes.keys().copied().collect::<Vec<_>>())
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<Integer>, _>(changes.keys().map(|event| event.namespace).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(changes.keys().map(|event| event.id).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(changes.values().map(|change| change.open).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(changes.values().map(|change| change.failed).collect::<Vec<_>>())
         .cached()

@@ -37,6 +37,7 @@ diesel::table! {
         failed_deliveries -> Nullable<Integer>,
         replay_of -> Nullable<BigInt>,
         cancel_reason -> Nullable<Text>,
+        cancel_actor -> Nullable<Text>,
     }
 }
 
@@ -90,6 +91,7 @@ diesel::table! {
         error_kind -> Nullable<Text>,
         response_excerpt -> Nullable<Text>,
         subscription_version -> Nullable<Integer>,
+        actor -> Nullable<Text>,
     }
 }
 
@@ -203,6 +205,21 @@ diesel::table! {
 }
 
 diesel::table! {
+    /// Who changed what is not about one event.
+    waybill.audit_log (namespace_id, id) {
+        id -> BigInt,
+        namespace_id -> Integer,
+        created_at -> Timestamptz,
+        action -> Text,
+        actor -> Nullable<Text>,
+        subject_kind -> Nullable<Text>,
+        subject_id -> Nullable<BigInt>,
+        address -> Nullable<Text>,
+        detail -> Json,
+    }
+}
+
+diesel::table! {
     /// Operators' work on many rows.
     waybill.operations (namespace_id, id) {
         id -> BigInt,
@@ -266,7 +283,135 @@ diesel::table! {
         id -> Integer,
         name -> Text,
         created_at -> Timestamptz,
+        settings -> Json,
     }
 }
 
 diesel::allow_tables_to_appear_in_same_query!(events, deliveries);
+
+diesel::table! {
+    /// API keys.
+    waybill.api_keys (namespace_id, id) {
+        id -> BigInt,
+        namespace_id -> Integer,
+        name -> Text,
+        scopes -> Array<Text>,
+        tag_patterns -> Nullable<Array<Text>>,
+        expires_at -> Nullable<Timestamptz>,
+        revoked_at -> Nullable<Timestamptz>,
+        last_used_at -> Nullable<Timestamptz>,
+        created_at -> Timestamptz,
+        created_by -> Nullable<Text>,
+        publishes_per_second -> Nullable<Integer>,
+        publish_burst -> Nullable<Integer>,
+    }
+}
+
+diesel::table! {
+    /// The servers that share the limits of rates.
+    waybill.servers (instance) {
+        instance -> Text,
+        seen_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// The hashes of the secrets of API keys.
+    waybill.api_key_secrets (hash) {
+        hash -> Binary,
+        namespace_id -> Integer,
+        key_id -> BigInt,
+        prefix -> Text,
+        created_at -> Timestamptz,
+        expires_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
+    /// The generation of the keys, and whether requests must carry one.
+    waybill.key_catalog (is_only_row) {
+        is_only_row -> Bool,
+        generation -> BigInt,
+        is_required -> Bool,
+    }
+}
+
+diesel::table! {
+    /// Where webhooks of other systems come in.
+    waybill.sources (namespace_id, id) {
+        id -> BigInt,
+        namespace_id -> Integer,
+        version -> Integer,
+        token_hash -> Binary,
+        token -> Text,
+        spec -> Json,
+        is_active -> Bool,
+        refused -> BigInt,
+        last_refused_at -> Nullable<Timestamptz>,
+        last_refusal -> Nullable<Text>,
+        created_at -> Timestamptz,
+        updated_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// Event types that are declared.
+    waybill.event_types (namespace_id, name) {
+        namespace_id -> Integer,
+        id -> BigInt,
+        name -> Text,
+        description -> Nullable<Text>,
+        schema -> Nullable<Json>,
+        schema_digest -> Nullable<Text>,
+        examples -> Json,
+        version -> Integer,
+        revision -> Integer,
+        created_at -> Timestamptz,
+        updated_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// The secrets that sources share with their senders.
+    waybill.source_secrets (namespace_id, source_id, id) {
+        id -> BigInt,
+        namespace_id -> Integer,
+        source_id -> BigInt,
+        secret -> Text,
+        expires_at -> Nullable<Timestamptz>,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// The generation of the sources.
+    waybill.source_catalog (is_only_row) {
+        is_only_row -> Bool,
+        generation -> BigInt,
+    }
+}
+
+diesel::table! {
+    /// The latest versions of the schemas of event types, including the present ones.
+    waybill.event_type_versions (namespace_id, name, version) {
+        namespace_id -> Integer,
+        name -> Text,
+        version -> Integer,
+        schema -> Nullable<Json>,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    /// The keys under which events were published.
+    waybill.idempotency_keys (namespace_id, origin, key) {
+        event_id -> BigInt,
+        created_at -> Timestamptz,
+        expires_at -> Nullable<Timestamptz>,
+        origin -> BigInt,
+        namespace_id -> Integer,
+        left_status -> Nullable<Text>,
+        key -> Text,
+        fingerprint -> Binary,
+    }
+}

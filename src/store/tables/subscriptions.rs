@@ -1,5 +1,7 @@
 //! Subscriptions and their secrets.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
@@ -8,9 +10,11 @@ use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, Te
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use serde::Serialize;
 
-use crate::domain::ids::{DeliveryId, NamespaceId, SubscriptionId};
+use crate::domain::encryption::StoredText;
+use crate::domain::ids::{DeliveryId, NamespaceId, SubscriptionId, SubscriptionKey};
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
+use crate::store::connection::cached::CachedExt;
 use crate::store::lists::pages::Page;
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
@@ -47,15 +51,27 @@ pub(crate) struct SubscriptionFilter {
     pub is_active: Option<bool>,
 }
 
+/// Returns the id of a subscription that is to be stored. Its secrets are bound to it before they are stored.
+pub(crate) async fn next_subscription_id(conn: &mut AsyncPgConnection) -> QueryResult<SubscriptionId> {
+    #[derive(QueryableByName)]
+    struct Next {
+        #[diesel(sql_type = BigInt)]
+        id: SubscriptionId,
+    }
+    statement!("next_subscription_id").query().get_result::<Next>(conn).await.map(|next| next.id)
+}
+
 /// Stores a new subscription.
 pub(crate) async fn insert_subscription(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
+    id: SubscriptionId,
     state: &SubscriptionState<'_>,
 ) -> QueryResult<SubscriptionRow> {
     statement!("insert_subscription")
         .query()
         .bind::<Integer, _>(scope.namespace)
+        .bind::<BigInt, _>(id)
         .bind::<Text, _>(state.url)
         .bind::<Json, _>(JsonColumn(state.spec.clone()))
         .bind::<Bool, _>(state.is_active)
@@ -128,22 +144,28 @@ pub(crate) async fn lock_subscription(
     query.for_update().first(conn).await.optional()
 }
 
-/// Returns those of `ids` that have not been deleted, and locks them against deletion until the
+/// Returns those of `keys` that have not been deleted, and locks them against deletion until the
 /// transaction ends.
 pub(crate) async fn lock_existing_subscriptions(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
-    ids: &[SubscriptionId],
-) -> QueryResult<Vec<SubscriptionId>> {
-    subscriptions::table
-        .filter(subscriptions::namespace_id.eq(scope.namespace))
-        .filter(subscriptions::id.eq_any(ids))
-        .filter(subscriptions::deleted_at.is_null())
-        .order(subscriptions::id)
-        .select(subscriptions::id)
-        .for_share()
+    keys: &BTreeSet<SubscriptionKey>,
+) -> QueryResult<BTreeSet<SubscriptionKey>> {
+    let rows: Vec<SubscriptionKeyRow> = statement!("lock_existing_subscriptions")
+        .query()
+        .bind::<Array<Integer>, _>(keys.iter().map(|key| key.namespace).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(keys.iter().map(|key| key.id).collect::<Vec<_>>())
+        .cached()
         .load(conn)
-        .await
+        .await?;
+    Ok(rows.into_iter().map(|row| row.namespace_id.subscription(row.id)).collect())
+}
+
+#[derive(QueryableByName)]
+struct SubscriptionKeyRow {
+    #[diesel(sql_type = Integer)]
+    namespace_id: NamespaceId,
+    #[diesel(sql_type = BigInt)]
+    id: SubscriptionId,
 }
 
 /// Returns a page of subscriptions.
@@ -209,7 +231,7 @@ pub(crate) async fn replace_secret(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     subscription_id: SubscriptionId,
-    secret: &str,
+    secret: &StoredText,
     overlap_seconds: f64,
 ) -> QueryResult<()> {
     statement!("expire_secrets")
@@ -226,7 +248,7 @@ pub(crate) async fn replace_secret(
         .values((
             subscription_secrets::namespace_id.eq(scope.namespace),
             subscription_secrets::subscription_id.eq(subscription_id),
-            subscription_secrets::secret.eq(secret),
+            subscription_secrets::secret.eq(secret.as_secret_column()),
         ))
         .execute(conn)
         .await
@@ -247,16 +269,16 @@ pub(crate) async fn count_secrets(
         .await
 }
 
-/// Returns a deleted subscription of which not all open pushes have been cancelled, if there is one.
-pub(crate) async fn find_undrained(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<Option<SubscriptionId>> {
-    subscriptions::table
-        .filter(subscriptions::namespace_id.eq(scope.namespace))
+/// Returns a deleted subscription of any namespace of which not all open pushes have been cancelled, if there is one.
+pub(crate) async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<Option<SubscriptionKey>> {
+    let found: Option<(NamespaceId, SubscriptionId)> = subscriptions::table
         .filter(subscriptions::deleted_at.is_not_null().and(subscriptions::drained_at.is_null()))
-        .order(subscriptions::id)
-        .select(subscriptions::id)
+        .order((subscriptions::namespace_id, subscriptions::id))
+        .select((subscriptions::namespace_id, subscriptions::id))
         .first(conn)
         .await
-        .optional()
+        .optional()?;
+    Ok(found.map(|(namespace, id)| namespace.subscription(id)))
 }
 
 /// The open ones among a range of a subscription's pushes.

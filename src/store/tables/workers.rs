@@ -6,7 +6,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-use crate::domain::ids::EventId;
+use crate::domain::ids::{EventId, NamespaceId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::lists::pages::NamePage;
@@ -15,6 +15,7 @@ use crate::store::statement::statement;
 /// A call of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Sighting {
+    pub namespace: NamespaceId,
     pub worker_id: String,
     /// The tags that it requested, if the call was a claim.
     pub tags: Option<Vec<String>>,
@@ -24,14 +25,14 @@ pub(crate) struct Sighting {
 /// Records when workers called last.
 pub(crate) async fn record_sightings(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
+    now: Option<DateTime<Utc>>,
     sightings: &[Sighting],
 ) -> QueryResult<()> {
     // Tags contain no commas, so a list of tags is bound as one string.
     statement!("record_sightings")
         .query()
-        .bind::<Integer, _>(scope.namespace)
-        .bind::<Nullable<Timestamptz>, _>(scope.now)
+        .bind::<Nullable<Timestamptz>, _>(now)
+        .bind::<Array<Integer>, _>(sightings.iter().map(|s| s.namespace).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(sightings.iter().map(|s| s.worker_id.as_str()).collect::<Vec<_>>())
         .bind::<Array<Nullable<Text>>, _>(
             sightings.iter().map(|s| s.tags.as_ref().map(|tags| tags.join(","))).collect::<Vec<_>>(),

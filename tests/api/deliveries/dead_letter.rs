@@ -1,7 +1,7 @@
 //! `POST /deliveries/{id}/dead-letter`.
 
 use serde_json::json;
-use waybill::domain::ids::DeliveryId;
+use waybill::domain::ids::{DeliveryId, NamespaceId};
 use waybill::domain::scope::Scope;
 
 use crate::support::receiver::{Gate, Receiver, Reply};
@@ -35,7 +35,7 @@ async fn a_dead_letter_names_who_moved_it_and_who_retried_it() {
     app.subscribe("http://127.0.0.1:9/hook", json!({})).await;
     let event = app.publish_typed("order.paid", json!(1)).await;
     let id = DeliveryId(app.only_delivery(event).await);
-    let by = |actor: &str| Scope { actor: Some(actor.to_owned()), ..app.engine().scope() };
+    let by = |actor: &str| Scope { actor: Some(actor.into()), ..app.engine().scope_of(NamespaceId::DEFAULT) };
     app.engine().dead_letter_delivery(by("ada"), id, "left".into()).await.expect("a dead letter");
     assert_eq!(app.open_dead_letter(event).await["actor"], "ada");
     app.engine().retry_delivery(by("grace"), id, None).await.expect("a retry");

@@ -1,3 +1,4 @@
+mod actors;
 mod cancel;
 mod expire;
 mod rescue;

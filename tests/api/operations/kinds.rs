@@ -100,6 +100,17 @@ async fn with_two_failed(app: &App, receiver: &Receiver) -> (Value, i64) {
     (meant, of_meant.expect("a delivery")["id"].as_i64().expect("an id"))
 }
 
+/// Asserts that a dry run leaves no operation and no log entry of one, and all deliveries in this state.
+async fn assert_unchanged(app: &App, path: &str, filter: &Value, status: &str) {
+    let entries = app.count("SELECT count(*) FROM waybill.event_log").await;
+    app.dry_run(path, filter.clone()).await;
+    assert_eq!(app.count("SELECT count(*) FROM waybill.operations").await, 0);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.event_log").await, entries);
+    let others =
+        format!("SELECT count(*) FROM waybill.deliveries WHERE status <> '{status}' AND subscription_id IS NOT NULL");
+    assert_eq!(app.count(&others).await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bulk_retry_of_deliveries_sends_those_that_match_again() {
     let (app, receiver) = (App::start().await, Receiver::start().await);
@@ -108,6 +119,7 @@ async fn a_bulk_retry_of_deliveries_sends_those_that_match_again() {
     let dry = app.dry_run("/deliveries/retry", filter.clone()).await;
     assert_eq!((&dry["matched"], &dry["sample"][0]["id"]), (&json!(1), &json!(delivery)));
     assert_eq!(dry["sample"][0]["status"], "FAILED");
+    assert_unchanged(&app, "/deliveries/retry", &filter, "FAILED").await;
     let started = app.start_operation("/deliveries/retry", &json!({"filter": filter, "reason": "fixed"})).await;
     assert_eq!((&started["kind"], &started["filter"]), (&json!("retry_deliveries"), &filter));
     assert_counts(&app.until_complete(&started).await, 1, 0, 0);
@@ -124,6 +136,11 @@ async fn a_bulk_cancellation_of_deliveries_ends_those_that_wait() {
     app.subscribe_many(3, NOWHERE, json!({})).await;
     let events = [app.publish_typed("order.paid", json!(1)).await, app.publish_typed("order.paid", json!(2)).await];
     let filter = json!({"event_id": events[0]});
+    let dry = app.dry_run("/deliveries/cancel", filter.clone()).await;
+    let sample: Vec<&Value> = dry["sample"].as_array().expect("a list").iter().map(|each| &each["event_id"]).collect();
+    assert_eq!((&dry["matched"], &dry["matched_is_exact"]), (&json!(3), &json!(true)));
+    assert_eq!(sample, [&json!(events[0]); 3]);
+    assert_unchanged(&app, "/deliveries/cancel", &filter, "PENDING").await;
     assert_eq!(app.operate_on_all("/deliveries/cancel", filter).await, 3);
     assert_eq!((app.status(events[0]).await, app.status(events[1]).await), ("COMPLETED".into(), "PENDING".into()));
     assert_eq!(app.operate_on_all("/deliveries/cancel", json!({})).await, 3);

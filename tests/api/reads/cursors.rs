@@ -63,6 +63,8 @@ async fn a_cursor_of_other_filters_is_refused() {
         ("/operations", vec!["status=RUNNING", "kind=cancel_events"]),
         ("/dead-letters", vec!["event_id=1", "subscription_id=1", "reason=manual", "replayed=false"]),
         ("/dead-letters", vec!["since=2020-01-01T00:00:00Z", "until=2999-01-01T00:00:00Z"]),
+        ("/audit", vec!["action=subscription.created", "actor=ann", "since=2020-01-01T00:00:00Z"]),
+        ("/audit", vec!["until=2999-01-01T00:00:00Z"]),
     ];
     for (list, filters) in filters {
         let cursor = app.next_of(&format!("{list}?limit=1")).await;

@@ -1,8 +1,10 @@
 //! `GET /health` and `GET /ready`.
 
 use serde_json::json;
+use tokio::task::JoinSet;
 
-use crate::support::{App, database};
+use crate::support::locks::HeldRow;
+use crate::support::{App, Options, database, within_patience};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_runs_is_healthy_and_ready() {
@@ -22,4 +24,27 @@ async fn a_server_whose_schema_is_behind_is_healthy_and_not_ready() {
     let reply = app.get("/ready").await;
     assert_eq!(reply.header("retry-after"), Some("1"));
     reply.problem(503, "database_unavailable");
+}
+
+/// `/ready` needs no key, so anybody can send many requests for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_checks_that_are_held_up_leave_connections_for_the_work() {
+    let app = App::start_with(Options { flags: vec!["--db-connections=4".into()], ..Options::default() }).await;
+    let lock = "LOCK TABLE waybill.__diesel_schema_migrations IN ACCESS EXCLUSIVE MODE";
+    let held = HeldRow::with_uncommitted(&app, lock).await;
+    let mut checks = JoinSet::new();
+    for _ in 0..12 {
+        checks.spawn(app.client.get(format!("{}/ready", app.base)).send());
+    }
+    app.until_blocked_calls(1).await;
+    // The first response is that of a check that has waited for as long as it may. By then all of them have arrived.
+    let refused = within_patience(checks.join_next()).await.expect("a check").expect("no panic").expect("a response");
+    let blocked = "SELECT count(*) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    assert!(app.count(blocked).await <= 1, "one check at a time uses the database");
+    app.post("/events", &json!({"title": "t", "tags": "a"})).await.expect(201);
+    assert_eq!(refused.status(), 503);
+    held.unlock().await;
+    checks.join_all().await;
+    app.get("/ready").await.expect(200);
 }

@@ -89,6 +89,23 @@ async fn headers_are_merged_by_name_and_null_removes_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn stored_header_values_are_not_sent_to_another_host() {
+    let (app, thief) = (App::start().await, Receiver::start().await);
+    let headers = json!({"Authorization": "Bearer s3cret"});
+    let subscription = app.subscribe(NOWHERE, json!({ "headers": headers })).await;
+    for kept in [json!({"url": thief.url("/")}), json!({"url": thief.url("/"), "headers": {"X-More": "1"}})] {
+        update(&app, &subscription, kept).await.names(&["headers"]);
+    }
+    let view = app.get(&path_of(&subscription)).await.expect(200).json();
+    assert_eq!((&view["url"], &view["version"]), (&json!(NOWHERE), &json!(1)), "nothing was changed");
+    update(&app, &subscription, json!({"url": format!("{NOWHERE}/moved")})).await.expect(200);
+    assert_eq!(stored_headers(&app, &subscription).await, headers);
+    update(&app, &subscription, json!({"url": thief.url("/"), "headers": null})).await.expect(200);
+    app.post_empty(&format!("{}/test", path_of(&subscription))).await.expect(200);
+    assert_eq!(thief.received(1).await[0].header("authorization"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn merged_headers_obey_the_rules_of_headers() {
     let app = App::start().await;
     let headers = |names: std::ops::Range<usize>| names.map(|n| (format!("X-{n}"), json!("1"))).collect::<Value>();

@@ -43,6 +43,31 @@ async fn publish(server: &CheckedServer<'_>) {
     assert_eq!(event["traceparent"], trace);
     server.post("/events", &json!({"event_type": "pushed.only"})).await.expect(201);
     server.post("/events/batch", &json!({"events": [everything, {"title": "t", "tags": "a"}]})).await.expect(201);
+    publish_again(server).await;
+    receive_webhooks(server).await;
+}
+
+async fn publish_again(server: &CheckedServer<'_>) {
+    let keyed = |title: &str| json!({"title": title, "tags": "keyed", "idempotency_key": "k", "event_id": "k"});
+    let publish = async |event: Value| {
+        server.send(server.request("POST", "/events").header("idempotency-key", "\"k\"").json(&event)).await
+    };
+    publish(keyed("a job")).await.expect(201);
+    publish(keyed("a job")).await.expect(200);
+    publish(keyed("another")).await.problem(422, "idempotency_key_reused");
+    server.post("/events/batch", &json!({"events": [keyed("a job")]})).await.expect(201);
+    server.post("/events/batch", &json!({"events": [keyed("other")]})).await.problem(422, "idempotency_key_reused");
+}
+
+async fn receive_webhooks(server: &CheckedServer<'_>) {
+    for (tags, status) in [(json!("hooks,eu"), 202), (json!(["hooks"]), 200)] {
+        let webhook = json!({"idempotency_key": "k", "event_type": "t", "payload": 1, "tags": tags});
+        server.post("/webhooks", &webhook).await.expect(status);
+    }
+    let found = server.get("/webhooks?idempotency_key=k").await.expect(200).json();
+    server.get(&format!("/webhooks/{}", found["id"])).await.expect(200);
+    server.get("/webhooks?idempotency_key=unknown").await.problem(404, "webhook_not_found");
+    server.get("/webhooks/4711").await.problem(404, "event_not_found");
 }
 
 async fn claim(server: &CheckedServer<'_>) {

@@ -2,9 +2,13 @@
 //! every state, then every refusal, then servers in trouble. In the end every documented response
 //! has been given.
 
+mod event_types;
+mod keys;
 mod life;
+mod namespaces;
 mod records;
 mod refusals;
+mod sources;
 mod subscriptions;
 mod trouble;
 
@@ -15,6 +19,10 @@ async fn every_response_is_documented_and_every_documented_response_is_given() {
     let coverage = Coverage::new();
     life::run(&coverage).await;
     subscriptions::run(&coverage).await;
+    sources::run(&coverage).await;
+    keys::run(&coverage).await;
+    namespaces::run(&coverage).await;
+    event_types::run(&coverage).await;
     refusals::run(&coverage).await;
     trouble::run(&coverage).await;
     assert_eq!(coverage.unseen_responses(), []);

@@ -83,6 +83,8 @@ async fn operate_on_many(server: &CheckedServer<'_>, receiver: &Receiver) {
     let page = server.get("/operations?limit=1&kind=replay_dead_letters&order=desc").await.expect(200).json();
     assert_eq!(page["operations"][0]["config"], "current");
     server.get("/operations?status=CANCELLED").await.expect(200);
+    let page = server.get("/audit?action=operation.cancelled").await.expect(200).json();
+    assert_eq!(page["entries"][0]["subject"]["kind"], "operation", "{page}");
 }
 
 /// Starts operations that never end, until there are too many.

@@ -97,7 +97,9 @@ fn expect_done(reply: Reply) {
 }
 
 async fn with_a_broken_schema(coverage: &Coverage) {
-    let server = CheckedServer::of(App::start().await, coverage);
+    let server = CheckedServer::of(App::with_keys().await, coverage);
+    // From now on the server has the key in memory.
+    server.get("/keys").await.expect(200);
     database::execute(&server.app.url, "ALTER SCHEMA waybill RENAME TO elsewhere").await;
     for operation in operations_on_the_database(coverage) {
         let request = server.example_of(&operation, 7, operation.required_query());
@@ -108,11 +110,10 @@ async fn with_a_broken_schema(coverage: &Coverage) {
 }
 
 async fn with_the_database_gone(coverage: &Coverage) {
-    let server = CheckedServer::of(App::start().await, coverage);
-    let url = &server.app.url;
-    let name = url.split(['/', '?']).find(|part| part.starts_with("test_")).expect("a test's database");
-    let admin = url.replace(&format!("/{name}"), "/postgres");
-    database::execute(&admin, &format!("DROP DATABASE {name} WITH (FORCE)")).await;
+    let server = CheckedServer::of(App::with_keys().await, coverage);
+    // From now on the server has the key in memory.
+    server.get("/keys").await.expect(200);
+    database::drop_by_force(&server.app.url).await;
     let operations = operations_on_the_database(coverage);
     // All at once, because each waits for the database as long as it may.
     join_all(operations.iter().map(async |operation| {

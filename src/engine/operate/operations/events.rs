@@ -111,7 +111,7 @@ async fn change_batch(
     }
     for row in work {
         if fits(&changes, step, action, &accepted, row) {
-            action.carry_out(&mut changes, row.id);
+            action.carry_out(&mut changes, step.scope.namespace.delivery(row.id));
             events.insert(row.event_id);
         }
     }
@@ -125,7 +125,7 @@ fn fits(
     accepted: &BTreeSet<EventId>,
     row: &EventWork,
 ) -> bool {
-    let Some(loaded) = changes.get(row.id) else { return false };
+    let Some(loaded) = changes.get(step.scope.namespace.delivery(row.id)) else { return false };
     match row.is_rolled_up {
         true => accepted.contains(&row.event_id) && action.fits_push_of_event(loaded),
         false => step.still_matches(loaded) && action.check(loaded).is_ok(),

@@ -11,13 +11,16 @@
 //! when a step has ended or failed.
 
 mod events;
-pub(crate) mod filter;
+pub mod filter;
 mod rows;
 mod runner;
 mod step;
 
 use diesel_async::AsyncPgConnection;
+use serde_json::json;
 
+use crate::domain::audit::AuditAction::OperationCancelled;
+use crate::domain::audit::AuditEntry;
 use crate::domain::dead_letter::ReplayConfig;
 use crate::domain::limits;
 use crate::domain::operation::{OperationKind, OperationStatus};
@@ -27,6 +30,7 @@ use crate::store::lists::candidates::{Candidates, Walk, find_candidates, last_id
 use crate::store::lists::dead_letters::{DeadLetterRow, find_dead_letters};
 use crate::store::lists::events::load_events;
 use crate::store::lists::pushes::{PushRow, find_pushes};
+use crate::store::tables::audit_log::record_audit;
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::operations::{NewOperationRow, OperationRow, end_operation, get_operation, insert_operation};
 
@@ -121,8 +125,13 @@ impl Engine {
         let engine = self.clone();
         self.detached(async move {
             transaction!(engine, |conn| {
-                end_operation(conn, &scope, id, OperationStatus::Cancelled).await?;
-                get_operation(conn, &scope, id).await?.ok_or(Error::OperationNotFound(id))
+                let was_running = end_operation(conn, &scope, id, OperationStatus::Cancelled).await?;
+                let row = get_operation(conn, &scope, id).await?.ok_or(Error::OperationNotFound(id))?;
+                if was_running {
+                    let detail = json!({"kind": row.kind, "started_by": row.actor});
+                    record_audit(conn, &scope, &AuditEntry::about(OperationCancelled, id, detail)).await?;
+                }
+                Ok(row)
             })
         })
         .await

@@ -23,9 +23,9 @@ pub(super) async fn change_deliveries(
     *first = First::of(&found.ids);
     let ids: Vec<DeliveryId> = found.ids.iter().copied().map(DeliveryId).collect();
     let mut changes = load(conn, &step.scope, &ids).await?;
-    let fitting = changes.ids_where(|loaded| step.still_matches(loaded) && action.check(loaded).is_ok());
-    for id in &fitting {
-        action.carry_out(&mut changes, *id);
+    let fitting = changes.keys_where(|loaded| step.still_matches(loaded) && action.check(loaded).is_ok());
+    for push in &fitting {
+        action.carry_out(&mut changes, *push);
     }
     let applied = changes.apply(conn).await?;
     Ok((counted(step.progress_to(found.next), ids.len(), fitting.len()), applied))

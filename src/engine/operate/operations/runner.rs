@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use crate::domain::operation::OperationStatus;
-use crate::domain::scope::Scope;
 use crate::error::Error;
 use crate::store::connection::transactions::limit_lock_wait;
 use crate::store::tables::operations::{
@@ -86,7 +85,7 @@ impl Engine {
             let stepped = transaction!(self, |conn| {
                 (taken, first) = (None, None);
                 limit_lock_wait(conn, LOCK_WAIT).await?;
-                taken = lock_operation(conn, operation.id).await?;
+                taken = lock_operation(conn, operation.namespace_id, operation.id).await?;
                 let Some(operation) = &taken else { return Ok(None) };
                 run_step(conn, self, operation, 1, &mut first).await.map(Some)
             });
@@ -114,13 +113,18 @@ impl Engine {
     /// Counts a row that cannot be changed, and moves the operation past it.
     async fn count_failure(&self, FailedStep { error, operation, first }: FailedStep) -> Result<(), Error> {
         let is_counted = transaction!(self, |conn| {
-            let Some(now) = lock_operation(conn, operation.id).await? else { return Ok(false) };
+            let Some(now) = lock_operation(conn, operation.namespace_id, operation.id).await? else { return Ok(false) };
             // Another server may have dealt with the row since.
             if (now.last_id, now.part_last_id) != (operation.last_id, operation.part_last_id) {
                 return Ok(false);
             }
-            save_operation_progress(conn, &self.scope_of(&operation), operation.id, &progress_past(&operation, first))
-                .await?;
+            save_operation_progress(
+                conn,
+                &self.scope_of(operation.namespace_id),
+                operation.id,
+                &progress_past(&operation, first),
+            )
+            .await?;
             Ok(true)
         })?;
         // Of an event with many pushes that cannot be changed, the first is enough.
@@ -150,7 +154,7 @@ impl Engine {
         if operation.failed_steps < MAX_FAILED_STEPS {
             return self.postpone(operation, error).await;
         }
-        let (id, scope) = (operation.id, self.scope_of(operation));
+        let (id, scope) = (operation.id, self.scope_of(operation.namespace_id));
         transaction!(self, |conn| {
             limit_lock_wait(conn, LOCK_WAIT).await?;
             Ok(end_operation(conn, &scope, id, OperationStatus::Failed).await?)
@@ -160,15 +164,11 @@ impl Engine {
     }
 
     async fn set_back(&self, operation: &OperationRow) -> Result<(), Error> {
-        let scope = self.scope_of(operation);
+        let scope = self.scope_of(operation.namespace_id);
         transaction!(self, |conn| {
             limit_lock_wait(conn, LOCK_WAIT).await?;
             Ok(postpone_operation(conn, &scope, operation.id, RETRY_SECONDS).await?)
         })
-    }
-
-    fn scope_of(&self, operation: &OperationRow) -> Scope {
-        Scope { namespace: operation.namespace_id, ..self.scope() }
     }
 }
 

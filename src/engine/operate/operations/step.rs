@@ -101,7 +101,10 @@ impl<'a> Step<'a> {
         let filter = OperationFilter::read(kind, &operation.filter.0).map_err(|_| unreadable())?;
         Ok(Step {
             operation,
-            scope: Scope { actor: operation.actor.clone(), ..Scope::new(operation.namespace_id, engine.now()) },
+            scope: Scope {
+                actor: operation.actor.as_deref().map(Into::into),
+                ..Scope::new(operation.namespace_id, engine.now())
+            },
             work: work_of(kind, operation, &filter),
             statuses: filter.statuses(kind),
             limit,

@@ -20,7 +20,11 @@
 //! because only then do the listener and the poller report what other servers put into it. Therefore
 //! 10,000 idle workers cost the database as much as ten, and workers behind a backlog scan at once and
 //! share statements.
+//!
+//! An event that is published while a waiter sleeps at empty queues needs no notice: [`reservations`] hands
+//! it over in the statement that stores it.
 
+mod reservations;
 mod scans;
 mod waiters;
 
@@ -30,14 +34,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+pub(crate) use crate::engine::waiting::hub::reservations::{NewArrival, Reservation};
 use crate::engine::waiting::hub::scans::QueueState;
 pub(crate) use crate::engine::waiting::hub::scans::{ClaimScan, ScanResult};
 pub(crate) use crate::engine::waiting::hub::waiters::Waiter;
 use crate::engine::waiting::hub::waiters::WaiterState;
 use crate::error::Error;
+use crate::store::tables::ready::QueueKey;
 
-/// The names of the queues of one event, or of the queues that one worker takes events from.
-pub(crate) type Queues = Arc<[String]>;
+/// The queues of one event, or the queues that one worker takes events from. They are all of one namespace.
+pub(crate) type Queues = Arc<[QueueKey]>;
 
 /// The waiters of one server.
 pub struct Hub {
@@ -52,9 +58,11 @@ struct HubState {
     next_number: u64,
     /// The number of notices so far. It shows whether a scan began before or after a notice.
     notices: u64,
+    /// The number of reservations so far, by which they are told apart.
+    reservations: u64,
     waiters: BTreeMap<u64, WaiterState>,
     /// The queues that have waiters.
-    queues: HashMap<String, QueueState>,
+    queues: HashMap<QueueKey, QueueState>,
 }
 
 impl Hub {
@@ -82,9 +90,9 @@ impl Hub {
     }
 
     /// Notifies up to `events` waiters that `events` events have entered a queue.
-    pub fn notify_many(&self, queue: &str, events: usize) {
+    pub fn notify_many(&self, queue: &QueueKey, events: usize) {
         let mut hub_state = self.lock();
-        let queues: Queues = [queue.to_owned()].into();
+        let queues: Queues = [queue.clone()].into();
         hub_state.note_arrival(&queues);
         for _ in 0..events {
             if !hub_state.deliver(&queues) {
@@ -125,12 +133,12 @@ impl Hub {
     }
 
     /// Returns the queues that have waiters.
-    pub fn awaited_queues(&self) -> Vec<String> {
+    pub fn awaited_queues(&self) -> Vec<QueueKey> {
         self.lock().queues.keys().cloned().collect()
     }
 
     /// Returns whether this server knows that all of these queues are empty.
-    pub fn are_known_empty(&self, queues: &[String]) -> bool {
+    pub fn are_known_empty(&self, queues: &[QueueKey]) -> bool {
         self.lock().are_known_empty(queues)
     }
 

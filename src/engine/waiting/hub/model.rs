@@ -1,13 +1,20 @@
 //! A model test: the hub runs beside a model of the queues. In whatever order workers enter, scan,
 //! disconnect and are served, and events are published, no event may stay in a queue while a worker
-//! that could claim it sleeps. There is no poll here that would make up for a lost notice.
+//! that could claim it sleeps. There is no poll here that would make up for a lost notice. Events are also
+//! handed over by publications ([`publications`]), and may then overtake none that the hub knows of.
+
+mod publications;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::ids::NamespaceId;
+use crate::store::tables::events::Recipient;
+use publications::{Publication, PublicationStep};
 
 const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -30,6 +37,8 @@ enum Step {
     Enter {
         queues: u8,
         wanted: u8,
+        /// Whether events may be handed over to it.
+        accepts: bool,
     },
     Disconnect {
         which: u8,
@@ -44,32 +53,57 @@ enum Step {
     EndScan {
         fails: bool,
     },
+    Publication(PublicationStep),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (1u8..16, 0u8..3).prop_map(|(queues, priority)| Step::Publish { queues, priority }),
         4 => any::<bool>().prop_map(|as_counts| Step::Notify { as_counts }),
-        4 => (1u8..16, 1u8..4).prop_map(|(queues, wanted)| Step::Enter { queues, wanted }),
+        5 => (1u8..16, 1u8..4, prop::bool::weighted(0.8))
+            .prop_map(|(queues, wanted, accepts)| Step::Enter { queues, wanted, accepts }),
         1 => any::<u8>().prop_map(|which| Step::Disconnect { which }),
         4 => any::<u8>().prop_map(|which| Step::BeginScan { which }),
         4 => Just(Step::RunStatement),
         4 => prop::bool::weighted(0.1).prop_map(|fails| Step::EndScan { fails }),
+        6 => publications::steps().prop_map(Step::Publication),
     ];
     prop::collection::vec(step, 1..120)
 }
 
 fn names(bits: u8) -> Queues {
     let is_meant = |(index, _): &(usize, &&str)| bits & (1 << index) != 0;
-    QUEUES.iter().enumerate().filter(is_meant).map(|(_, name)| (*name).to_owned()).collect()
+    QUEUES.iter().enumerate().filter(is_meant).map(|(_, name)| QueueKey::of_tag(NamespaceId::DEFAULT, name)).collect()
 }
 
 struct Worker {
-    waiter: Waiter,
+    /// Its sleep, unless it scans or wants to scan.
+    sleep: Option<LocalBoxFuture<'static, ()>>,
+    waiter: Arc<Waiter>,
     queues: Queues,
     wanted: usize,
     wants_to_scan: bool,
     is_scanning: bool,
+}
+
+impl Worker {
+    /// Lets the worker sleep until it is woken with a reason to scan or with events. Returns whether it has got
+    /// events.
+    fn sleep_on(&mut self) -> bool {
+        while !self.is_scanning && !self.wants_to_scan {
+            let waiter = self.waiter.clone();
+            let sleep = self.sleep.get_or_insert_with(|| async move { waiter.woken().await }.boxed_local());
+            if sleep.now_or_never().is_none() {
+                return false;
+            }
+            self.sleep = None;
+            if self.waiter.take_events().is_some() {
+                return true;
+            }
+            self.wants_to_scan = self.waiter.should_scan();
+        }
+        false
+    }
 }
 
 struct UnderWay<'a> {
@@ -86,26 +120,31 @@ struct World<'a> {
     /// The events that can be claimed, by priority and number.
     ready: BTreeMap<(u8, u64), Queues>,
     next_event: u64,
-    notices: Vec<Queues>,
+    /// The events whose notices are under way.
+    notices: Vec<((u8, u64), Queues)>,
     under_way: Option<UnderWay<'a>>,
+    publications: Vec<Publication<'a>>,
+    /// The events that were delivered to waiters which have not taken them yet.
+    delivered: BTreeMap<u64, Vec<Queues>>,
 }
 
 impl World<'_> {
     fn publish(&mut self, queues: Queues, priority: u8) {
-        self.ready.insert((priority, self.next_event), queues.clone());
+        let position = (priority, self.next_event);
+        self.ready.insert(position, queues.clone());
         self.next_event += 1;
-        self.notices.push(queues);
+        self.notices.push((position, queues));
     }
 
     fn notify(&mut self, as_counts: bool) {
         if !as_counts {
             if !self.notices.is_empty() {
-                self.hub.notify(&self.notices.remove(0));
+                self.hub.notify(&self.notices.remove(0).1);
             }
             return;
         }
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        for queue in self.notices.drain(..).flat_map(|queues| queues.to_vec()) {
+        let mut counts: BTreeMap<QueueKey, usize> = BTreeMap::new();
+        for queue in self.notices.drain(..).flat_map(|(_, queues)| queues.to_vec()) {
             *counts.entry(queue).or_default() += 1;
         }
         for (queue, events) in counts {
@@ -113,25 +152,35 @@ impl World<'_> {
         }
     }
 
-    fn enter(&mut self, queues: Queues, wanted: usize) {
-        let waiter = self.hub.enter(queues.clone(), wanted).expect("the hub has capacity");
-        let wants_to_scan = waiter.should_scan();
-        self.workers.insert(waiter.number(), Worker { waiter, queues, wanted, wants_to_scan, is_scanning: false });
+    fn enter(&mut self, queues: Queues, wanted: usize, accepts: bool) {
+        let waiter = Arc::new(self.hub.enter(queues.clone(), wanted).expect("the hub has capacity"));
+        if accepts {
+            waiter.accept_hand_over(Recipient { worker_id: "w:1".into(), lease_seconds: 60.0 });
+        }
+        let (number, wants_to_scan) = (waiter.number(), waiter.should_scan());
+        let mut worker = Worker { sleep: None, waiter, queues, wanted, wants_to_scan, is_scanning: false };
+        worker.sleep_on();
+        self.workers.insert(number, worker);
     }
 
+    /// A worker disconnects. Events that were delivered to it are released, which counts as publishing them.
     fn disconnect(&mut self, which: u8) {
         let numbers: Vec<u64> = self.workers.keys().copied().collect();
         if let Some(number) = numbers.get(which as usize % numbers.len().max(1)) {
             self.workers.remove(number);
+            for queues in self.delivered.remove(number).unwrap_or_default() {
+                self.publish(queues, 2);
+            }
         }
     }
 
-    /// Each woken worker wants to scan, unless its queues are known to be empty.
+    /// Each woken worker wants to scan, unless its queues are known to be empty, or leaves with its events.
     fn wake_up(&mut self) {
-        for worker in self.workers.values_mut().filter(|worker| !worker.is_scanning) {
-            if worker.waiter.woken().now_or_never().is_some() {
-                worker.wants_to_scan = worker.waiter.should_scan();
-            }
+        let served: Vec<u64> =
+            self.workers.iter_mut().filter_map(|(number, worker)| worker.sleep_on().then_some(*number)).collect();
+        for number in served {
+            self.workers.remove(&number);
+            assert!(self.delivered.remove(&number).is_some(), "events were delivered to it");
         }
     }
 
@@ -161,7 +210,7 @@ impl World<'_> {
             members.iter().map(|number| self.workers.get(number).map_or(1, |w| w.wanted)).collect();
         let slots: usize = wanted.iter().sum();
         let mut candidates: BTreeSet<(u8, u64)> = BTreeSet::new();
-        let mut seen: Vec<(String, Vec<(u8, u64)>)> = Vec::new();
+        let mut seen: Vec<(QueueKey, Vec<(u8, u64)>)> = Vec::new();
         for queue in queues.iter() {
             let entries = self.ready.iter().filter(|(_, queues)| queues.contains(queue)).map(|(position, _)| *position);
             let entries: Vec<(u8, u64)> = entries.take(slots + SLACK).collect();
@@ -204,6 +253,7 @@ impl World<'_> {
             worker.is_scanning = false;
             // A worker whose scan failed tries again.
             worker.wants_to_scan = failed;
+            worker.sleep_on();
             if given.get(index).is_some_and(|events| *events > 0) {
                 self.workers.remove(number);
             }
@@ -212,9 +262,10 @@ impl World<'_> {
 
     fn run(&mut self, step: &Step) {
         match *step {
+            Step::Publication(ref step) => self.run_publication(step),
             Step::Publish { queues, priority } => self.publish(names(queues), priority),
             Step::Notify { as_counts } => self.notify(as_counts),
-            Step::Enter { queues, wanted } => self.enter(names(queues), wanted.into()),
+            Step::Enter { queues, wanted, accepts } => self.enter(names(queues), wanted.into(), accepts),
             Step::Disconnect { which } => self.disconnect(which),
             Step::BeginScan { which } => self.begin_scan(which),
             Step::RunStatement => self.run_statement(),
@@ -229,6 +280,7 @@ impl World<'_> {
     /// Runs everything that is under way, until no worker has a reason to act.
     fn settle(&mut self) {
         loop {
+            self.end_publications();
             while !self.notices.is_empty() {
                 self.notify(false);
             }
@@ -264,11 +316,14 @@ proptest! {
             next_event: 0,
             notices: Vec::new(),
             under_way: None,
+            publications: Vec::new(),
+            delivered: BTreeMap::new(),
         };
         for step in &steps {
             world.run(step);
         }
         world.settle();
+        prop_assert!(world.delivered.is_empty(), "a worker sleeps although it has events");
         prop_assert!(world.left_behind().is_none(), "{:?} waits although a worker waits for it", world.left_behind());
         world.workers.clear();
         prop_assert!(hub.is_empty() && hub.awaited_queues().is_empty());

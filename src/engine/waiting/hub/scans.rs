@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::engine::waiting::hub::{Hub, HubState, Queues};
+use crate::store::tables::ready::QueueKey;
 
 pub(super) struct QueueState {
     /// The number of its waiters.
@@ -32,11 +33,11 @@ pub struct ScanResult {
     /// Whether anything was claimed.
     pub found: bool,
     /// The queues in which entries were seen and left, with the number of these entries.
-    pub left: Vec<(String, usize)>,
+    pub left: Vec<(QueueKey, usize)>,
 }
 
 impl ScanResult {
-    fn left_something_in(&self, queue: &str) -> bool {
+    fn left_something_in(&self, queue: &QueueKey) -> bool {
         self.left.iter().any(|(left, _)| left == queue)
     }
 }
@@ -44,7 +45,7 @@ impl ScanResult {
 impl HubState {
     /// Adds a queue with its first waiter. Its content is unknown, so it counts as not empty. A scan that
     /// began earlier cannot tell what has arrived since, so opening a queue counts as a notice.
-    pub(super) fn open_queue(&mut self, queue: &str) {
+    pub(super) fn open_queue(&mut self, queue: &QueueKey) {
         self.notices += 1;
         let state = QueueState {
             waiters: 1,
@@ -54,14 +55,14 @@ impl HubState {
             last_notice: self.notices,
             is_empty: false,
         };
-        self.queues.insert(queue.to_owned(), state);
+        self.queues.insert(queue.clone(), state);
     }
 
-    pub(super) fn are_known_empty(&self, queues: &[String]) -> bool {
+    pub(super) fn are_known_empty(&self, queues: &[QueueKey]) -> bool {
         queues.iter().all(|queue| self.queues.get(queue).is_some_and(|state| state.is_empty))
     }
 
-    pub(super) fn note_arrival(&mut self, queues: &[String]) {
+    pub(super) fn note_arrival(&mut self, queues: &[QueueKey]) {
         self.notices += 1;
         for queue in queues {
             if let Some(state) = self.queues.get_mut(queue) {

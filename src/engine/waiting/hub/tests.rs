@@ -3,13 +3,18 @@
 use futures_util::FutureExt;
 
 use super::*;
+use crate::domain::ids::NamespaceId;
 
 fn hub() -> Arc<Hub> {
     Arc::new(Hub::new(100))
 }
 
+fn queue(name: &str) -> QueueKey {
+    QueueKey::of_tag(NamespaceId::DEFAULT, name)
+}
+
 fn queues(names: &[&str]) -> Queues {
-    names.iter().map(ToString::to_string).collect()
+    names.iter().map(|name| queue(name)).collect()
 }
 
 fn enter(hub: &Arc<Hub>, names: &[&str]) -> Waiter {
@@ -28,7 +33,7 @@ fn scan<'a>(hub: &'a Hub, waiter: &Waiter, names: &[&str]) -> ClaimScan<'a> {
 }
 
 fn found(left: &[(&str, usize)]) -> ScanResult {
-    ScanResult { found: true, left: left.iter().map(|(queue, entries)| ((*queue).to_owned(), *entries)).collect() }
+    ScanResult { found: true, left: left.iter().map(|(queue, entries)| (self::queue(queue), *entries)).collect() }
 }
 
 fn is_woken(waiter: &Waiter) -> bool {
@@ -46,6 +51,16 @@ fn a_notice_goes_to_the_oldest_waiter() {
 }
 
 #[test]
+fn a_notice_about_the_same_queue_of_another_namespace_wakes_no_waiter() {
+    let hub = hub();
+    let waiter = sleeper(&hub, &["a"]);
+    let other: Queues = [QueueKey::of_tag(NamespaceId(2), "a")].into();
+    hub.notify(&other);
+    hub.notify_many(&other[0], 3);
+    assert!(!is_woken(&waiter) && hub.are_known_empty(&queues(&["a"])));
+}
+
+#[test]
 fn a_notice_about_another_queue_wakes_no_waiter() {
     let hub = hub();
     let waiter = sleeper(&hub, &["a"]);
@@ -59,9 +74,9 @@ fn a_waiter_that_wants_several_events_takes_several_notices() {
     let first = hub.enter(queues(&["a"]), 2).unwrap();
     scan(&hub, &first, &["a"]).finish(&ScanResult::default());
     let second = sleeper(&hub, &["a"]);
-    hub.notify_many("a", 2);
+    hub.notify_many(&queue("a"), 2);
     assert!(is_woken(&first) && !is_woken(&second));
-    hub.notify_many("a", 1);
+    hub.notify_many(&queue("a"), 1);
     assert!(is_woken(&second));
 }
 
@@ -210,7 +225,7 @@ fn a_scan_that_found_nothing_wakes_no_waiter() {
     let (first, second) = (sleeper(&hub, &["a"]), sleeper(&hub, &["a"]));
     hub.notify(&queues(&["a"]));
     assert!(is_woken(&first));
-    scan(&hub, &first, &["a"]).finish(&ScanResult { found: false, left: vec![("a".into(), 5)] });
+    scan(&hub, &first, &["a"]).finish(&ScanResult { found: false, left: vec![(queue("a"), 5)] });
     assert!(!is_woken(&first) && !is_woken(&second), "other scans are claiming the entries");
 }
 

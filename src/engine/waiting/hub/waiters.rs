@@ -6,6 +6,10 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::Notify;
 
+use crate::engine::claim::ClaimedBatch;
+use crate::engine::waiting::hub::reservations::HandOverState;
+use crate::store::tables::ready::QueueKey;
+
 use crate::engine::waiting::hub::scans::QueueState;
 use crate::engine::waiting::hub::{Hub, HubState, Queues};
 
@@ -22,6 +26,7 @@ pub(super) struct WaiterState {
     pub is_about_to_scan: bool,
     /// Whether a scan on its behalf is under way.
     pub is_scanning: bool,
+    pub hand_over: HandOverState,
 }
 
 impl HubState {
@@ -42,6 +47,7 @@ impl HubState {
             taken_up: Vec::new(),
             is_about_to_scan: false,
             is_scanning: false,
+            hand_over: HandOverState::default(),
         };
         self.waiters.insert(number, state);
         self.list(number);
@@ -51,10 +57,11 @@ impl HubState {
         number
     }
 
-    pub(super) fn leave(&mut self, number: u64) {
+    /// Removes a waiter. Returns the events that were handed over to it and that it did not take.
+    pub(super) fn leave(&mut self, number: u64) -> Option<Box<ClaimedBatch>> {
         let was_about_to_scan = self.waiters.get(&number).is_some_and(|waiter| waiter.is_about_to_scan);
         self.set_about_to_scan(number, false);
-        let Some(leaving) = self.waiters.remove(&number) else { return };
+        let leaving = self.waiters.remove(&number)?;
         for queue in leaving.queues.iter() {
             if let Some(state) = self.queues.get_mut(queue) {
                 state.unlist(number);
@@ -65,7 +72,7 @@ impl HubState {
             }
         }
         if self.closed {
-            return;
+            return leaving.hand_over.events;
         }
         for notice in leaving.taken_up.iter().chain(&leaving.notices) {
             self.deliver(notice);
@@ -74,12 +81,13 @@ impl HubState {
         if was_about_to_scan && leaving.notices.is_empty() && !self.are_known_empty(&leaving.queues) {
             self.deliver(&leaving.queues);
         }
+        leaving.hand_over.events
     }
 
     /// Lists a waiter in its queues if it can take another notice, and removes it from the lists otherwise.
     pub(super) fn list(&mut self, number: u64) {
         let Some(waiter) = self.waiters.get(&number) else { return };
-        let can_take_another = waiter.notices.len() < waiter.wanted;
+        let can_take_another = waiter.notices.len() < waiter.wanted && waiter.hand_over.reserved_by.is_none();
         for queue in waiter.queues.iter() {
             let Some(state) = self.queues.get_mut(queue) else { continue };
             state.unlist(number);
@@ -110,11 +118,14 @@ impl HubState {
 
     /// Gives a notice to the oldest waiter of any of its queues. Returns whether there was one.
     pub(super) fn deliver(&mut self, notice: &Queues) -> bool {
-        let oldest = |pick: fn(&QueueState) -> &BTreeSet<u64>| {
-            notice.iter().filter_map(|queue| pick(self.queues.get(queue)?).first()).min().copied()
-        };
-        let waiter = oldest(|queue| &queue.listed).or_else(|| oldest(|queue| &queue.scanning));
+        let listed = self.oldest(notice, |queue| &queue.listed);
+        let waiter = listed.or_else(|| self.oldest(notice, |queue| &queue.scanning));
         waiter.is_some_and(|number| self.give(number, notice.clone()))
+    }
+
+    /// Returns the oldest waiter in one of the lists of these queues.
+    pub(super) fn oldest(&self, queues: &[QueueKey], list: fn(&QueueState) -> &BTreeSet<u64>) -> Option<u64> {
+        queues.iter().filter_map(|queue| list(self.queues.get(queue)?).first()).min().copied()
     }
 
     fn give(&mut self, number: u64, notice: Queues) -> bool {
@@ -152,10 +163,13 @@ impl Waiter {
     }
 
     /// Returns whether a scan might find something: the waiter has a notice, or one of its queues is
-    /// not known to be empty.
+    /// not known to be empty. A reserved waiter does not scan until it knows the outcome.
     pub fn should_scan(&self) -> bool {
         let mut hub_state = self.hub.lock();
         let Some(waiter) = hub_state.waiters.get(&self.number) else { return false };
+        if waiter.hand_over.reserved_by.is_some() {
+            return false;
+        }
         let should_scan = !waiter.notices.is_empty() || !hub_state.are_known_empty(&waiter.queues);
         if !should_scan {
             // Other waiters must be woken, because this one does not scan.
@@ -164,31 +178,35 @@ impl Waiter {
         should_scan
     }
 
-    /// Waits for a notice.
+    /// Waits for a notice, or for events that are handed over.
     pub async fn woken(&self) {
-        let _asleep = Asleep::count_in(&self.hub);
+        let _asleep = Asleep::begin(self);
         self.wakeup.notified().await;
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.hub.lock().leave(self.number);
+        let not_taken = self.hub.lock().leave(self.number);
+        // Only now: what a dropped batch does must not happen under the lock.
+        drop(not_taken);
     }
 }
 
 /// Counts a waiter as asleep until it is dropped.
-struct Asleep<'a>(&'a Hub);
+struct Asleep<'a>(&'a Waiter);
 
 impl<'a> Asleep<'a> {
-    fn count_in(hub: &'a Hub) -> Self {
-        hub.asleep.fetch_add(1, Ordering::AcqRel);
-        Asleep(hub)
+    fn begin(waiter: &'a Waiter) -> Self {
+        waiter.set_asleep(true);
+        waiter.hub.asleep.fetch_add(1, Ordering::AcqRel);
+        Asleep(waiter)
     }
 }
 
 impl Drop for Asleep<'_> {
     fn drop(&mut self) {
-        self.0.asleep.fetch_sub(1, Ordering::AcqRel);
+        self.0.hub.asleep.fetch_sub(1, Ordering::AcqRel);
+        self.0.set_asleep(false);
     }
 }

@@ -1,0 +1,2 @@
+DROP TABLE waybill.event_type_versions;
+DROP TABLE waybill.event_types;

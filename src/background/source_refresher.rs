@@ -1,0 +1,26 @@
+//! Keeps this server's sources up to date: compares them with the database when a notification says that sources have
+//! changed, and once per interval in case one was lost.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{jittered, report};
+use crate::engine::Engine;
+
+/// Runs rounds until the server stops.
+pub(crate) async fn run(engine: Engine, interval: Duration, shutdown: CancellationToken) {
+    loop {
+        let wait = tokio::time::timeout(jittered(interval), engine.sources().changed());
+        if shutdown.run_until_cancelled(wait).await.is_none() {
+            return;
+        }
+        // What is not in memory cannot be outdated.
+        if engine.sources().is_empty() {
+            continue;
+        }
+        if let Err(error) = engine.refresh_sources().await {
+            report("source refresher", &error);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `waybill keys`: makes, lists, revokes and rotates API keys.
+//!
+//! A new key goes to standard output, alone on its line, and what is said about it to standard error, so that
+//! `export WAYBILL_KEY=$(waybill keys create …)` works.
+
+use chrono::{DateTime, Utc};
+use diesel_async::AsyncPgConnection;
+use serde_json::{Map, Value, json};
+
+use super::client::ApiClient;
+use crate::config::{CreateKeyArgs, KeysArgs, KeysVerb, ListKeysArgs, RevokeKeyArgs, RotateKeyArgs};
+use crate::domain::api_key::{ApiKey, KeyScope, KeyScopes, TagPatterns, check_name};
+use crate::domain::ids::{KeyId, NamespaceId};
+use crate::domain::limits;
+use crate::domain::scope::Scope;
+use crate::domain::timestamp;
+use crate::engine::keys::key_created;
+use crate::error::Error;
+use crate::logging;
+use crate::startup::{StartError, reach_database};
+use crate::store::connection::database::{Database, STATEMENT_LIMIT};
+use crate::store::connection::migrate::migrate;
+use crate::store::connection::transactions::{begin, commit, roll_back};
+use crate::store::tables::api_keys::{NewKey, count_admin_keys, insert_api_key};
+use crate::store::tables::audit_log::record_audit;
+
+/// The number of keys that one request lists.
+const PAGE: usize = 500;
+
+/// The name that a key made by `--bootstrap` has as its maker.
+const BOOTSTRAP: &str = "waybill keys create --bootstrap";
+
+pub(crate) async fn run(args: KeysArgs) -> Result<(), StartError> {
+    match args.verb {
+        KeysVerb::Create(args) if args.bootstrap => bootstrap(args).await,
+        KeysVerb::Create(args) => create(args).await,
+        KeysVerb::List(args) => list(args).await,
+        KeysVerb::Revoke(args) => revoke(args).await,
+        KeysVerb::Rotate(args) => rotate(args).await,
+    }
+}
+
+async fn create(args: CreateKeyArgs) -> Result<(), StartError> {
+    let mut body = json!({ "name": args.name, "scopes": args.scopes });
+    if !args.tags.is_empty() {
+        body["tag_patterns"] = json!(args.tags);
+    }
+    if let Some(expires_at) = &args.expires_at {
+        body["expires_at"] = json!(expires_at);
+    }
+    let made = ApiClient::new(&args.server)?.post("/keys", Some(&body)).await?;
+    show_new(&made, args.server.json);
+    Ok(())
+}
+
+/// Makes a key without a server. Whoever can write to the database needs no key.
+async fn bootstrap(args: CreateKeyArgs) -> Result<(), StartError> {
+    logging::init(&args.logging);
+    let new = read_key(&args, Utc::now()).map_err(StartError::Command)?;
+    let (url, cluster) = reach_database(&args.database).await?;
+    migrate(&url).await?;
+    let key = ApiKey::generate().map_err(Error::Internal)?;
+    let database = Database::new(&url, 1)?;
+    let scope = Scope { actor: Some(BOOTSTRAP.into()), ..Scope::new(NamespaceId::DEFAULT, None) };
+    let stored = store_key(&database, &scope, &new, &key).await;
+    database.close();
+    if let Some(cluster) = cluster {
+        let _ = tokio::task::spawn_blocking(move || cluster.stop()).await;
+    }
+    let id = stored?;
+    let made = json!({ "id": id.0, "name": new.name, "scopes": new.scopes.names(), "key": key.as_text() });
+    show_new(&made, args.server.json);
+    Ok(())
+}
+
+/// Stores a key and its audit entry: both or none.
+async fn store_key(database: &Database, scope: &Scope, new: &NewKey, key: &ApiKey) -> Result<KeyId, StartError> {
+    let mut conn = database.connection().await?;
+    begin(&mut conn, STATEMENT_LIMIT).await?;
+    let stored = insert_with_audit(&mut conn, scope, new, key).await;
+    match &stored {
+        Ok(_) => commit(&mut conn).await?,
+        Err(_) => roll_back(&mut conn).await?,
+    }
+    stored
+}
+
+async fn insert_with_audit(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    new: &NewKey,
+    key: &ApiKey,
+) -> Result<KeyId, StartError> {
+    let admins = count_admin_keys(conn, scope).await.map_err(Error::from)?;
+    if admins == 0 && !new.scopes.allow(KeyScope::Admin) {
+        let why = "--scopes must include admin: from the first key on, only such a key can make others";
+        return Err(StartError::Command(why.to_owned()));
+    }
+    let id = insert_api_key(conn, scope, new, key, limits::API_KEYS).await.map_err(Error::from)?;
+    let Some(id) = id else {
+        let why = format!("a key named {:?} is in use already, or there are too many; choose another --name", new.name);
+        return Err(StartError::Command(why));
+    };
+    record_audit(conn, scope, &key_created(id, new)).await.map_err(Error::from)?;
+    Ok(id)
+}
+
+fn read_key(args: &CreateKeyArgs, now: DateTime<Utc>) -> Result<NewKey, String> {
+    check_name(&args.name).map_err(|reason| format!("--name {reason}"))?;
+    let scopes: Option<Vec<KeyScope>> = args.scopes.iter().map(|name| KeyScope::parse(name)).collect();
+    let known = KeyScope::ALL.map(KeyScope::as_str).join(", ");
+    let scopes = scopes.ok_or_else(|| format!("--scopes must be one or more of {known}"))?;
+    let tags = (!args.tags.is_empty()).then(|| TagPatterns::parse(args.tags.iter().map(String::as_str)));
+    let tag_patterns = tags.transpose().map_err(|reason| format!("--tags {reason}"))?;
+    let expires_at = args.expires_at.as_deref().map(timestamp::parse).transpose();
+    let expires_at = expires_at.map_err(|reason| format!("--expires-at {reason}"))?;
+    if expires_at.is_some_and(|at| at <= now) {
+        return Err("--expires-at must be in the future".to_owned());
+    }
+    let scopes = KeyScopes::of(scopes);
+    if tag_patterns.is_some() && scopes.allow(KeyScope::Admin) {
+        return Err("--tags must not be given with the scope admin, which no pattern limits".to_owned());
+    }
+    let created_by = Some(BOOTSTRAP.to_owned());
+    Ok(NewKey {
+        name: args.name.clone(),
+        scopes,
+        tag_patterns,
+        expires_at,
+        created_by,
+        publishes_per_second: None,
+        publish_burst: None,
+    })
+}
+
+async fn list(args: ListKeysArgs) -> Result<(), StartError> {
+    let client = ApiClient::new(&args.server)?;
+    let mut keys: Vec<Value> = Vec::new();
+    let mut next = Some(String::new());
+    while let Some(after) = next {
+        let after = if after.is_empty() { after } else { format!("&after={after}") };
+        let page = client.get(&format!("/keys?limit={PAGE}{after}")).await?;
+        keys.extend(page["keys"].as_array().cloned().unwrap_or_default());
+        next = page["next"].as_str().map(str::to_owned);
+    }
+    match args.server.json {
+        true => println!("{}", json!({ "keys": keys })),
+        false => print!("{}", table(&keys)),
+    }
+    Ok(())
+}
+
+async fn revoke(args: RevokeKeyArgs) -> Result<(), StartError> {
+    let revoked = ApiClient::new(&args.server)?.post(&format!("/keys/{}/revoke", args.id), None).await?;
+    match args.server.json {
+        true => println!("{revoked}"),
+        false => println!("key {} ({}) is revoked", args.id, word(&revoked["name"])),
+    }
+    Ok(())
+}
+
+async fn rotate(args: RotateKeyArgs) -> Result<(), StartError> {
+    let body = json!({ "overlap_seconds": args.overlap_seconds });
+    let rotated = ApiClient::new(&args.server)?.post(&format!("/keys/{}/rotate", args.id), Some(&body)).await?;
+    show_new(&rotated, args.server.json);
+    Ok(())
+}
+
+/// Prints a key that was just made.
+fn show_new(key: &Value, as_json: bool) {
+    if as_json {
+        println!("{key}");
+        return;
+    }
+    println!("{}", word(&key["key"]));
+    eprintln!(
+        "key {} ({}), scopes {}; it is not shown again",
+        word(&key["id"]),
+        word(&key["name"]),
+        words(&key["scopes"])
+    );
+}
+
+/// Returns a table of keys for people.
+fn table(keys: &[Value]) -> String {
+    const HEAD: [&str; 7] = ["ID", "NAME", "KEY", "SCOPES", "TAGS", "STATE", "LAST USED"];
+    let rows = keys.iter().filter_map(Value::as_object).map(row);
+    let rows: Vec<[String; 7]> = std::iter::once(HEAD.map(str::to_owned)).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
+    let line = |row: &[String; 7]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+fn row(key: &Map<String, Value>) -> [String; 7] {
+    let field = |name: &str| key.get(name).unwrap_or(&Value::Null);
+    let state = match (field("revoked_at").as_str(), field("expires_at").as_str()) {
+        (Some(at), _) => format!("revoked {at}"),
+        (None, Some(at)) => format!("until {at}"),
+        (None, None) => "in use".to_owned(),
+    };
+    let tags = if field("tag_patterns").is_null() { "all".to_owned() } else { words(field("tag_patterns")) };
+    let last_used = field("last_used_at").as_str().unwrap_or("never").to_owned();
+    let prefix = format!("{}…", word(field("prefix")));
+    [word(field("id")), word(field("name")), prefix, words(field("scopes")), tags, state, last_used]
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn words(value: &Value) -> String {
+    value.as_array().map(|items| items.iter().map(word).collect::<Vec<_>>().join(",")).unwrap_or_default()
+}

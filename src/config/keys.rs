@@ -1,0 +1,99 @@
+//! Settings of `waybill keys`.
+
+use clap::{Args, Subcommand};
+
+use super::{DatabaseArgs, LogArgs};
+
+#[derive(Debug, Clone, Args)]
+pub struct KeysArgs {
+    #[command(subcommand)]
+    pub verb: KeysVerb,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum KeysVerb {
+    /// Make an API key and print it; it is shown this once.
+    Create(CreateKeyArgs),
+    /// List the API keys, without the keys themselves.
+    List(ListKeysArgs),
+    /// End an API key at once.
+    Revoke(RevokeKeyArgs),
+    /// Give an API key a new secret and print it. The old one stays good for a while.
+    Rotate(RotateKeyArgs),
+}
+
+/// How to reach the server.
+#[derive(Debug, Clone, Args)]
+pub struct ServerArgs {
+    /// URL of the server.
+    #[arg(long, env = "WAYBILL_URL", default_value = "http://127.0.0.1:8080")]
+    pub url: String,
+
+    /// API key of the caller [default: none].
+    #[arg(long, env = "WAYBILL_KEY", hide_env_values = true)]
+    pub key: Option<String>,
+
+    /// Print the server's JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct CreateKeyArgs {
+    /// Name of the key, by which logs and records call its holder.
+    #[arg(long, default_value = "admin")]
+    pub name: String,
+
+    /// What the key allows, separated by commas: publish, work, read, reveal, operate, admin.
+    #[arg(long, value_delimiter = ',', default_value = "admin")]
+    pub scopes: Vec<String>,
+
+    /// Tags that the key may publish to and work on, separated by commas, such as `billing.*` [default: all].
+    #[arg(long, value_delimiter = ',')]
+    pub tags: Vec<String>,
+
+    /// Time at which the key expires, such as 2027-01-31T00:00:00Z [default: never].
+    #[arg(long)]
+    pub expires_at: Option<String>,
+
+    /// Write to the database instead of asking a server: for the first key, or when no key is left.
+    #[arg(long)]
+    pub bootstrap: bool,
+
+    #[command(flatten)]
+    pub server: ServerArgs,
+
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+
+    #[command(flatten)]
+    pub logging: LogArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ListKeysArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RevokeKeyArgs {
+    /// Id of the key, as `waybill keys list` shows it.
+    pub id: i64,
+
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RotateKeyArgs {
+    /// Id of the key, as `waybill keys list` shows it.
+    pub id: i64,
+
+    /// Seconds for which the old secret stays good; 0 ends it at once.
+    #[arg(long, default_value_t = 86_400.0)]
+    pub overlap_seconds: f64,
+
+    #[command(flatten)]
+    pub server: ServerArgs,
+}

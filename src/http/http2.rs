@@ -1,0 +1,327 @@
+//! HTTP/2, over TLS.
+//!
+//! actix-http has HTTP/2 as well, but over a version of `h2` with a known vulnerability, without limits,
+//! and with handlers that go on when their client has gone (docs/decisions/0025). So hyper serves the
+//! connection here, and each of its requests is handed to the same application as those of HTTP/1.
+//!
+//! Many requests share a connection. hyper drops the handler of a request when the client resets the
+//! request, or when the connection ends: a worker that hangs up while it waits claims nothing. The
+//! kernel's acknowledgements (see [`super::sent_claims`]) say nothing about a single request here. A claim
+//! counts as delivered once hyper has taken the last bytes of its response.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use actix_http::error::PayloadError;
+use actix_http::{BoxedPayloadStream, Payload};
+use actix_service::Service;
+use actix_web::HttpResponse;
+use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::dev::ServiceResponse;
+use actix_web::http::{Method, Version, header};
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::time::{Instant, sleep_until};
+
+use super::client_stream::ClientStream;
+
+/// The maximum number of requests of one connection that are handled at once; the client waits with more.
+const MAX_CONCURRENT_STREAMS: u32 = 100;
+
+/// The maximum number of bytes of a request's head, with 32 for each header.
+const MAX_HEAD_BYTES: u32 = 64 * 1024;
+
+/// The maximum number of bytes of one response that wait to be sent.
+const MAX_SEND_BUFFER: usize = 64 * 1024;
+
+/// The number of bytes of a request that a client may send before the server reads them: of one request,
+/// and of all requests of a connection.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// The maximum number of requests that a client may reset before the server has looked at them.
+const MAX_PENDING_RESETS: usize = 20;
+
+/// The time between two pings, by which the server notices that a client has vanished.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+
+/// The time within which a ping must be answered.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time after which a connection without requests is closed.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// A request of the application.
+pub(crate) type AppRequest = actix_http::Request<BoxedPayloadStream>;
+
+/// Serves a connection until it ends, until it has been without requests for `idle_timeout`, or until `stopping` is
+/// ready and its requests are answered.
+pub(crate) async fn serve<S, B>(
+    stream: ClientStream,
+    peer: Option<SocketAddr>,
+    app: Rc<S>,
+    idle_timeout: Duration,
+    stopping: impl Future<Output = ()>,
+) -> hyper::Result<()>
+where
+    S: Service<AppRequest, Response = ServiceResponse<B>, Error = actix_web::Error> + 'static,
+    B: MessageBody + 'static,
+{
+    let usage = Rc::new(Usage::default());
+    let service = hyper::service::service_fn({
+        let usage = usage.clone();
+        move |request| {
+            let (app, in_use) = (app.clone(), usage.begin());
+            async move {
+                let response = respond(app, request, peer).await;
+                Ok::<_, Infallible>(response.map(|body| ResponseBody { _in_use: Some(in_use), ..body }))
+            }
+        }
+    });
+    let mut connection = pin!(builder().serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        outcome = connection.as_mut() => return outcome,
+        () = stopping => {}
+        () = usage.until_idle(idle_timeout) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    connection.await
+}
+
+fn builder() -> hyper::server::conn::http2::Builder<LocalExecutor> {
+    let mut builder = hyper::server::conn::http2::Builder::new(LocalExecutor);
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
+        .max_header_list_size(MAX_HEAD_BYTES)
+        .max_send_buf_size(MAX_SEND_BUFFER)
+        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder
+}
+
+/// Runs the requests of a connection on its own thread.
+#[derive(Clone)]
+struct LocalExecutor;
+
+impl<F: Future<Output: 'static> + 'static> hyper::rt::Executor<F> for LocalExecutor {
+    fn execute(&self, request: F) {
+        actix_web::rt::spawn(request);
+    }
+}
+
+/// Whether a connection has requests, and since when it has none.
+struct Usage {
+    requests: Cell<usize>,
+    idle_since: Cell<Instant>,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Usage { requests: Cell::new(0), idle_since: Cell::new(Instant::now()) }
+    }
+}
+
+/// A request that is being handled.
+struct InUse(Rc<Usage>);
+
+impl Usage {
+    fn begin(self: &Rc<Self>) -> InUse {
+        self.requests.set(self.requests.get() + 1);
+        InUse(self.clone())
+    }
+
+    /// Waits until the connection has been without requests for this time.
+    async fn until_idle(&self, timeout: Duration) {
+        loop {
+            let since = if self.requests.get() == 0 { self.idle_since.get() } else { Instant::now() };
+            if since.elapsed() >= timeout {
+                return;
+            }
+            sleep_until(since + timeout).await;
+        }
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.requests.set(self.0.requests.get() - 1);
+        self.0.idle_since.set(Instant::now());
+    }
+}
+
+/// Hands a request to the application, and returns its response.
+async fn respond<S, B>(
+    app: Rc<S>,
+    request: hyper::Request<Incoming>,
+    peer: Option<SocketAddr>,
+) -> hyper::Response<ResponseBody>
+where
+    S: Service<AppRequest, Response = ServiceResponse<B>, Error = actix_web::Error>,
+    B: MessageBody + 'static,
+{
+    let is_head = request.method() == http::Method::HEAD;
+    let Some(request) = to_app(request, peer) else {
+        let mut response = hyper::Response::new(ResponseBody::empty());
+        *response.status_mut() = http::StatusCode::BAD_REQUEST;
+        return response;
+    };
+    let response = match app.call(request).await {
+        Ok(response) => response.into_parts().1.map_into_boxed_body(),
+        Err(error) => HttpResponse::from_error(error),
+    };
+    to_hyper(response, is_head)
+}
+
+/// Converts a request of hyper to one of the application. They use different versions of the same types.
+/// Returns `None` for a request that has no equivalent.
+fn to_app(request: hyper::Request<Incoming>, peer: Option<SocketAddr>) -> Option<AppRequest> {
+    let (parts, body) = request.into_parts();
+    let mut request = AppRequest::with_payload(Payload::Stream { payload: Box::pin(payload(body)) });
+    let head = request.head_mut();
+    head.method = Method::from_bytes(parts.method.as_str().as_bytes()).ok()?;
+    head.uri = parts.uri.to_string().parse().ok()?;
+    head.version = Version::HTTP_2;
+    head.peer_addr = peer;
+    for (name, value) in &parts.headers {
+        let name = header::HeaderName::from_bytes(name.as_str().as_bytes()).ok()?;
+        head.headers.append(name, header::HeaderValue::from_bytes(value.as_bytes()).ok()?);
+    }
+    Some(request)
+}
+
+/// Returns the body of a request as a stream of bytes, without trailers.
+fn payload(mut body: Incoming) -> impl stream::Stream<Item = Result<Bytes, PayloadError>> {
+    stream::poll_fn(move |context| {
+        loop {
+            return match Pin::new(&mut body).poll_frame(context) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(None) => Poll::Ready(None),
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(bytes) => Poll::Ready(Some(Ok(bytes))),
+                    Err(_) => continue,
+                },
+                Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(PayloadError::Io(io::Error::other(error))))),
+            };
+        }
+    })
+}
+
+/// Converts a response of the application to one of hyper. A response to `HEAD` keeps the length of the
+/// body that it leaves out.
+fn to_hyper(response: HttpResponse, is_head: bool) -> hyper::Response<ResponseBody> {
+    let (response, body) = response.into_parts();
+    let mut converted = hyper::Response::new(ResponseBody::empty());
+    if let Ok(status) = http::StatusCode::from_u16(response.status().as_u16()) {
+        *converted.status_mut() = status;
+    }
+    for (name, value) in response.headers() {
+        let name = http::HeaderName::from_bytes(name.as_str().as_bytes());
+        if let (Ok(name), Ok(value)) = (name, http::HeaderValue::from_bytes(value.as_bytes())) {
+            converted.headers_mut().append(name, value);
+        }
+    }
+    if !is_head {
+        return converted.map(|_| ResponseBody::new(body));
+    }
+    if let BodySize::Sized(length) = body.size() {
+        converted.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
+    }
+    converted
+}
+
+/// The body of a response.
+struct ResponseBody {
+    body: BoxBody,
+    /// The number of bytes still to come, if it is known.
+    remaining: Option<u64>,
+    /// Keeps the connection from counting as idle.
+    _in_use: Option<InUse>,
+}
+
+impl ResponseBody {
+    fn new(body: BoxBody) -> Self {
+        let remaining = match body.size() {
+            BodySize::None => Some(0),
+            BodySize::Sized(length) => Some(length),
+            BodySize::Stream => None,
+        };
+        ResponseBody { body, remaining, _in_use: None }
+    }
+
+    fn empty() -> Self {
+        ResponseBody::new(BoxBody::new(()))
+    }
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let next = std::task::ready!(Pin::new(&mut self.body).poll_next(context));
+        Poll::Ready(next.map(|bytes| {
+            let bytes = bytes.map_err(|error| io::Error::other(error.to_string()))?;
+            self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(bytes.len() as u64));
+            Ok(Frame::data(bytes))
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.remaining == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::{App, test, web};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    const IDLE: Duration = Duration::from_millis(20);
+
+    /// A request keeps its connection open for several times the timeout. Then the connection is closed, without a word
+    /// of the client.
+    #[actix_web::test]
+    async fn a_connection_is_closed_when_it_has_been_without_requests_for_long_enough() {
+        let slow = || async {
+            tokio::time::sleep(IDLE * 5).await;
+            "done"
+        };
+        let app = Rc::new(test::init_service(App::new().route("/slow", web::get().to(slow))).await);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let served = ClientStream::plain(listener.accept().await.unwrap().0);
+        let serving = actix_web::rt::spawn(serve(served, None, app, IDLE, std::future::pending()));
+        let (mut requests, connection) = h2::client::handshake(socket).await.unwrap();
+        let client = actix_web::rt::spawn(connection);
+        let request = http::Request::get("http://localhost/slow").body(()).unwrap();
+        let response = requests.send_request(request, true).unwrap().0.await.unwrap();
+        assert_eq!(response.status(), 200);
+        drop(response);
+        serving.await.unwrap().unwrap();
+        client.await.unwrap().unwrap();
+        assert!(requests.ready().await.is_err(), "the connection takes no more requests");
+    }
+}

@@ -1,0 +1,76 @@
+//! `/in/{token}`: takes the webhooks of other systems as they are.
+//!
+//! The token in the path says which source they are for. No API key is needed: the scheme of the source says how the
+//! sender proves itself. Headers and query parameters that the server does not know are accepted.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderName};
+use actix_web::web::{Data, Payload};
+use actix_web::{FromRequest as _, HttpRequest, HttpResponse};
+use serde_json::json;
+
+use super::body::read_any;
+use super::client_address::ClientAddress;
+use super::new_event::traceparent;
+use super::rate_limit::with_rates;
+use crate::domain::limits;
+use crate::domain::source::{Respond, Webhook};
+use crate::engine::Engine;
+use crate::engine::sources::source::Source;
+use crate::error::Error;
+
+/// `POST /in/{token}`: takes a webhook.
+pub(crate) async fn receive_webhook(
+    engine: Data<Engine>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let token = actix_web::web::Path::<String>::extract(&request).await.map_err(|_| Error::UnknownSourceToken)?;
+    let address = ClientAddress::of(&request).0;
+    engine.find_source(&token, address).await?;
+    let body = read_any(&request, payload, limits::PAYLOAD_BYTES).await?;
+    // The body may take its time, and the source may have changed meanwhile.
+    let source = engine.find_source(&token, address).await?;
+    let webhook = Webhook {
+        headers: request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect(),
+        body: &body,
+    };
+    verify(&engine, &source, &webhook)?;
+    let spec = source.spec()?;
+    if let Some(challenge) = spec.challenge(&webhook) {
+        return Ok(HttpResponse::Ok().json(json!({"challenge": challenge})));
+    }
+    let mut event = spec.incoming(source.key.id, &webhook)?;
+    event.traceparent = traceparent(&request);
+    event.client_address = address;
+    drop(webhook);
+    let permit = engine.admit_publish(source.key.namespace, None, std::slice::from_ref(&event)).await?;
+    // The event has a copy of what it needs. The body is freed before the publish, which may wait.
+    let _share = body.into_share();
+    engine.publish_incoming(source.key, event).await?;
+    Ok(with_rates(respond(&spec.respond)?, permit))
+}
+
+/// Checks that the sender has sent a webhook, and counts it if not.
+fn verify(engine: &Engine, source: &Source, webhook: &Webhook<'_>) -> Result<(), Error> {
+    let now = engine.time();
+    source.verify(webhook, now).inspect_err(|error| {
+        if let Error::WebhookRefused(rejection) = error {
+            engine.refused_webhooks().note(source.key, rejection, now);
+        }
+    })
+}
+
+fn respond(respond: &Respond) -> Result<HttpResponse, Error> {
+    let status = StatusCode::from_u16(respond.status).map_err(|error| Error::Internal(error.to_string()))?;
+    let mut response = HttpResponse::build(status);
+    Ok(match &respond.body {
+        Some(body) => {
+            // A browser that is shown the response must take it for nothing else.
+            let nosniff = (HeaderName::from_static("x-content-type-options"), "nosniff");
+            let content_type = (header::CONTENT_TYPE, respond.content_type.as_str());
+            response.insert_header(nosniff).insert_header(content_type).body(body.clone())
+        }
+        None => response.finish(),
+    })
+}

@@ -1,0 +1,41 @@
+//! The limits of a publish: checks them before it, and shows the caller where its rates stand after it.
+//!
+//! The headers are those of the draft "RateLimit header fields for HTTP" of the IETF.
+
+use actix_web::HttpResponse;
+use actix_web::http::header::{HeaderName, HeaderValue};
+
+use crate::domain::publish_limits::LimitOwner;
+use crate::engine::limits::{PublishPermit, RateState};
+
+static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+static STATE: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Returns the response to a publish that was carried out, with the headers of its rates, if it is subject to some.
+pub(crate) fn with_rates(mut response: HttpResponse, mut permit: PublishPermit) -> HttpResponse {
+    if !response.status().is_success() {
+        return response;
+    }
+    permit.note_stored();
+    if permit.rates().is_empty() {
+        return response;
+    }
+    let policy = |state: &RateState| format!("\"{}\";q={};w=1", policy_name(state.owner), state.rate.per_second);
+    let standing =
+        |state: &RateState| format!("\"{}\";r={};t={}", policy_name(state.owner), state.available, state.full_in);
+    for (name, item) in [(&POLICY, &policy as &dyn Fn(&RateState) -> String), (&STATE, &standing)] {
+        let value = permit.rates().iter().map(item).collect::<Vec<_>>().join(", ");
+        // Cannot fail: the value is ASCII.
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().insert(name.clone(), value);
+        }
+    }
+    response
+}
+
+fn policy_name(owner: LimitOwner) -> &'static str {
+    match owner {
+        LimitOwner::Namespace => "publish",
+        LimitOwner::Key => "publish-key",
+    }
+}

@@ -1,0 +1,75 @@
+//! Finds events by their idempotency keys.
+
+use chrono::{DateTime, Utc};
+use diesel::QueryResult;
+use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, QueryableByName};
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use crate::domain::idempotency::{IdempotencyKey, KeyOrigin};
+use crate::domain::ids::EventId;
+use crate::domain::scope::Scope;
+use crate::store::connection::cached::CachedExt;
+use crate::store::statement::{Statement, statement};
+use crate::store::tables::columns::StatusColumn;
+use crate::store::tables::schema::events;
+
+/// An event that was published under an idempotency key.
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct KeyedEvent {
+    #[diesel(sql_type = BigInt)]
+    pub event_id: EventId,
+    #[diesel(sql_type = Timestamptz)]
+    pub created_at: DateTime<Utc>,
+    /// The present state, or the last one of an event that was removed.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub status: Option<StatusColumn>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub updated_at: Option<DateTime<Utc>>,
+    /// Whether the event still exists.
+    #[diesel(sql_type = Bool)]
+    pub is_present: bool,
+}
+
+impl KeyedEvent {
+    /// Returns the state of an event that was published before. Its key may have been removed since it was found; then
+    /// it had finished long ago.
+    pub(crate) fn status_of(known: Option<&KeyedEvent>) -> &'static str {
+        known.and_then(|known| known.status).map_or("COMPLETED", |status| status.0.as_str())
+    }
+}
+
+const FIND_EVENTS_BY_KEYS: Statement = statement!("find_events_by_keys");
+
+/// Returns the events of these keys, in no particular order. Those without an event are left out.
+pub(crate) async fn find_events_by_keys(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    keys: &[&IdempotencyKey],
+) -> QueryResult<Vec<KeyedEvent>> {
+    FIND_EVENTS_BY_KEYS
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<BigInt>, _>(keys.iter().map(|key| key.origin.number()).collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(keys.iter().map(|key| key.key.as_str()).collect::<Vec<_>>())
+        .cached()
+        .load(conn)
+        .await
+}
+
+/// Returns the idempotency key of an event, if it has one of this origin.
+pub(crate) async fn find_key_of_event(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    origin: KeyOrigin,
+    id: EventId,
+) -> QueryResult<Option<String>> {
+    events::table
+        .find((scope.namespace, id))
+        .filter(events::key_origin.eq(origin.number()))
+        .select(events::idempotency_key)
+        .first::<Option<String>>(conn)
+        .await
+        .optional()
+        .map(Option::flatten)
+}

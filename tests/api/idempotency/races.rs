@@ -1,0 +1,124 @@
+use std::collections::HashSet;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use super::{events, job};
+use crate::support::locks::HeldRow;
+use crate::support::process::{Process, waybill};
+use crate::support::{App, HeldTable, Options, Reply, ledger, until};
+
+const CALLERS: usize = 64;
+
+async fn two_servers() -> [App; 2] {
+    let one = App::start().await;
+    let other = App::start_with(Options { url: Some(one.url.clone()), ..Options::default() }).await;
+    [one, other]
+}
+
+/// Sends the same body from all callers at once, to both servers in turn.
+async fn send_all(servers: &[App; 2], path: &str, body: impl Fn(usize) -> Value) -> Vec<Reply> {
+    join_all((0..CALLERS).map(|n| {
+        let (server, body) = (&servers[n % 2], body(n));
+        async move { server.post(path, &body).await }
+    }))
+    .await
+}
+
+fn id_of(reply: &Reply) -> i64 {
+    reply.json()["id"].as_i64().expect("an id")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_sixty_four_publishers_at_two_servers_one_stores_the_event_and_all_get_it() {
+    let servers = two_servers().await;
+    for round in 0..5 {
+        let replies = send_all(&servers, "/events", |_| job(&format!("k{round}"))).await;
+        let created = replies.iter().filter(|reply| reply.status == 201).count();
+        assert_eq!((created, replies.iter().filter(|reply| reply.status == 200).count()), (1, CALLERS - 1));
+        assert_eq!(replies.iter().map(id_of).collect::<HashSet<_>>().len(), 1);
+        assert_eq!(events(&servers[0]).await, round + 1);
+    }
+    ledger::check(&servers[0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_sixty_four_contents_under_one_key_one_is_stored_and_the_others_are_refused() {
+    let servers = two_servers().await;
+    let other = |n: usize| json!({"title": format!("job {n}"), "tags": "a", "idempotency_key": "k"});
+    let replies = send_all(&servers, "/events", other).await;
+    let statuses = |status| replies.iter().filter(|reply| reply.status == status).count();
+    assert_eq!((statuses(201), statuses(422)), (1, CALLERS - 1));
+    assert_eq!(events(&servers[0]).await, 1);
+}
+
+/// The batches have the same keys in different orders, and must not wait for each other in a circle.
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_with_the_same_keys_in_other_orders_store_each_event_once() {
+    let servers = two_servers().await;
+    let batch = |n: usize| {
+        let mut items: Vec<Value> = (0..10).map(|key| job(&format!("k{key}"))).collect();
+        items.rotate_left(n % 10);
+        if n.is_multiple_of(3) {
+            items.reverse();
+        }
+        json!({"events": items})
+    };
+    let replies = send_all(&servers, "/events/batch", batch).await;
+    let mut stored = 0;
+    for reply in replies {
+        let receipts = reply.expect(201).json()["events"].as_array().expect("events").clone();
+        stored += receipts.iter().filter(|receipt| receipt["repeated"] == false).count();
+    }
+    assert_eq!((stored, events(&servers[0]).await), (10, 10));
+    ledger::check(&servers[0]).await;
+}
+
+/// Another server has stored the key, and has not committed yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_whose_first_publish_is_not_committed_yet_is_waited_for() {
+    let app = App::start().await;
+    let webhook = json!({"idempotency_key": "k", "event_type": "t"});
+    let known = app.publish_tagged("a").await;
+    let key = format!(
+        "INSERT INTO waybill.idempotency_keys (namespace_id, origin, key, event_id, fingerprint, created_at) \
+         VALUES (1, -1, 'k', {known}, '', now())"
+    );
+    let held = HeldRow::with_uncommitted(&app, &key).await;
+    let request = app.client.post(format!("{}/webhooks", app.base)).json(&webhook);
+    let second = tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await });
+    app.until_blocked_calls(1).await;
+    held.unlock().await;
+    assert_eq!(id_of(&second.await.expect("no panic").expect(200)), known);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn duplicates_through_a_server_that_is_killed_in_the_middle_are_one_event() {
+    let front = App::start().await;
+    for round in 0..3 {
+        let serve = ["serve", "--bind", "127.0.0.1:0", "--database-url", &front.url];
+        let doomed = tokio::task::block_in_place(|| Process::start(waybill(&serve)));
+        let mut held = HeldTable::lock(&front.url, "waybill.idempotency_keys").await;
+        let publish = |base: &str| {
+            let client = crate::support::http_client();
+            let request = client.post(format!("{base}/events")).json(&job(&format!("k{round}")));
+            tokio::spawn(async move { request.send().await.ok().map(|response| response.status().as_u16()) })
+        };
+        let of_doomed: Vec<_> = (0..CALLERS / 2).map(|_| publish(&doomed.app.base)).collect();
+        held.until_blocked_statements(1).await;
+        let of_front: Vec<_> = (0..CALLERS / 2).map(|_| publish(&front.base)).collect();
+        doomed.kill_9().await;
+        held.unlock().await;
+        for call in of_doomed {
+            call.await.expect("no panic");
+        }
+        // The first of them is 201, unless the killed server's statement was carried out after all.
+        for call in of_front {
+            let status = call.await.expect("no panic");
+            assert!(matches!(status, Some(200 | 201)), "{status:?}");
+        }
+        until("the killed server's statement has ended", async || events(&front).await == round + 1).await;
+        front.post("/events", &job(&format!("k{round}"))).await.expect(200);
+    }
+    ledger::check(&front).await;
+}
