@@ -24,6 +24,10 @@ use super::tcp_info::TcpInfo;
 /// close and a reset, but not an acknowledgement.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
+/// The time before the first check whether the client has acknowledged its response, while it waits for the
+/// server to announce the close. The intervals double up to `CHECK_INTERVAL`.
+const FIRST_CHECK: Duration = Duration::from_millis(2);
+
 /// The maximum time for which a connection that the server has closed stays open, for a client that
 /// is slow to read its response.
 const MAX_LINGER: Duration = Duration::from_secs(75);
@@ -41,6 +45,7 @@ pub(crate) struct ClientSocket {
 /// The state of a connection that is about to end, while the server waits for the decision about claims.
 struct Closing {
     next_check: Pin<Box<Sleep>>,
+    interval: Duration,
     until: Instant,
 }
 
@@ -73,15 +78,28 @@ impl ClientSocket {
 
     /// Waits until all claims are decided, on a connection on which no further request is served.
     pub(crate) fn poll_decided(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while !self.claims.is_empty() {
+        self.poll_until(cx, CHECK_INTERVAL, |socket| socket.claims.is_empty())
+    }
+
+    /// Waits until the client has acknowledged the responses of all undecided claims, on a connection on which
+    /// no further request is served.
+    pub(crate) fn poll_acknowledged(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_until(cx, FIRST_CHECK, |socket| socket.claims.are_acknowledged(|| TcpInfo::of(&socket.socket)))
+    }
+
+    fn poll_until(
+        &mut self,
+        cx: &mut Context<'_>,
+        first_check: Duration,
+        is_over: impl Fn(&Self) -> bool,
+    ) -> Poll<()> {
+        while !is_over(self) {
             if !self.is_closed_by_client && self.poll_discard(cx).is_ready() {
                 continue;
             }
-            let closing = self.closing.get_or_insert_with(Closing::begin);
+            let closing = self.closing.get_or_insert_with(|| Closing::begin(first_check));
             ready!(closing.next_check.as_mut().poll(cx));
-            let now = Instant::now();
-            closing.next_check.as_mut().reset(now + CHECK_INTERVAL);
-            let incident = if now < closing.until { Incident::Quiet } else { Incident::Abandoned };
+            let incident = closing.schedule_check();
             self.report(incident);
         }
         Poll::Ready(())
@@ -95,8 +113,17 @@ impl ClientSocket {
 }
 
 impl Closing {
-    fn begin() -> Self {
-        Closing { next_check: Box::pin(sleep(CHECK_INTERVAL)), until: Instant::now() + MAX_LINGER }
+    fn begin(first_check: Duration) -> Self {
+        let until = Instant::now() + MAX_LINGER;
+        Closing { next_check: Box::pin(sleep(first_check)), interval: first_check, until }
+    }
+
+    /// Schedules the next check. Returns what the present one finds.
+    fn schedule_check(&mut self) -> Incident {
+        let now = Instant::now();
+        self.interval = CHECK_INTERVAL.min(self.interval * 2);
+        self.next_check.as_mut().reset(now + self.interval);
+        if now < self.until { Incident::Quiet } else { Incident::Abandoned }
     }
 }
 

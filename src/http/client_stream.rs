@@ -8,6 +8,11 @@
 //! The announcement shows neither that the client has read its response, nor that it has not: a client
 //! that has ended with an unread response resets the connection right after it. So an announcement with
 //! undecided claims is answered only when they are decided, by the close or the reset of the socket.
+//!
+//! The server's own announcement waits until the client's kernel has acknowledged the responses before it.
+//! A client that has read its response may close with the announcement unread. Its kernel then resets the
+//! connection, and a reset acknowledges nothing: sent too early, the announcement would make a response
+//! that was read look lost.
 
 use std::io;
 use std::pin::Pin;
@@ -103,10 +108,13 @@ impl AsyncWrite for ClientStream {
             ClientStream::Plain(socket) => return Pin::new(socket).poll_shutdown(cx),
             ClientStream::Tls(tls) => tls,
         };
+        ready!(Pin::new(&mut *tls).poll_flush(cx))?;
         let socket = tls.get_mut().0;
+        socket.claims().record_flush();
         if socket.claims().is_closed_by_client() && !socket.is_closed_by_client() {
             ready!(socket.poll_decided(cx));
         }
+        ready!(socket.poll_acknowledged(cx));
         Pin::new(tls).poll_shutdown(cx)
     }
 }

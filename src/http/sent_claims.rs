@@ -95,6 +95,18 @@ impl SentClaims {
         self.unconfirmed.borrow().is_empty()
     }
 
+    /// Returns whether the client's kernel has acknowledged the responses of all undecided claims. `info` is
+    /// called only if there are any.
+    pub(crate) fn are_acknowledged(&self, info: impl FnOnce() -> Option<TcpInfo>) -> bool {
+        let unconfirmed = self.unconfirmed.borrow();
+        if unconfirmed.is_empty() {
+            return true;
+        }
+        // A system that does not tell is not waited for.
+        let Some(info) = info() else { return true };
+        unconfirmed.iter().all(|sent| matches!(sent.end, End::Sent(end) if end <= info.acknowledged))
+    }
+
     /// Returns whether the client has closed its side.
     pub(crate) fn is_closed_by_client(&self) -> bool {
         self.is_closed_by_client.get()

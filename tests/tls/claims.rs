@@ -123,7 +123,6 @@ async fn a_client_that_closes_before_reading_loses_its_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a known fault: on two cores, a claim over TLS is sometimes undone though its client has read the response"]
 async fn a_client_that_reads_its_response_keeps_its_claim_however_it_closes() {
     let app = TlsApp::start().await;
     for payload_bytes in [10, LARGE] {
