@@ -87,12 +87,7 @@ impl ClientSocket {
         self.poll_until(cx, FIRST_CHECK, |socket| socket.claims.are_acknowledged(|| TcpInfo::of(&socket.socket)))
     }
 
-    fn poll_until(
-        &mut self,
-        cx: &mut Context<'_>,
-        first_check: Duration,
-        is_over: impl Fn(&Self) -> bool,
-    ) -> Poll<()> {
+    fn poll_until(&mut self, cx: &mut Context<'_>, first_check: Duration, is_over: impl Fn(&Self) -> bool) -> Poll<()> {
         while !is_over(self) {
             if !self.is_closed_by_client && self.poll_discard(cx).is_ready() {
                 continue;

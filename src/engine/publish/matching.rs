@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::store::tables::events::{FanOut, NamespacedEvent, StoredEvent};
 
 use crate::engine::Engine;
-use crate::engine::publish::repeats::{KeysOfBatch, Place, decided, results_of};
+use crate::engine::publish::repeats::{KeysOfBatch, Place, Placement, decided, results_of};
 use crate::engine::publish::subscription_cache::SubscriptionSnapshot;
 use crate::engine::publish::type_catalog::TypeCatalog;
 use crate::engine::publish::{Publication, check_size, in_namespace};
@@ -230,26 +230,16 @@ impl<'a> JoinedFanOut<'a> {
         // A batch has far fewer requests than that.
         let request = i32::try_from(self.parts.len()).unwrap_or(i32::MAX);
         let has_keys = events.iter().any(|event| event.idempotency_key.is_some());
-        let places = if has_keys { self.keys.add(publication.namespace, events, first) } else { Some(Vec::new()) };
-        let Some(places) = places else { return self.leave_out() };
+        let placement = match has_keys {
+            true => self.keys.add(publication.namespace, events, request, first),
+            false => Some(Placement { request, places: Vec::new() }),
+        };
+        let Some(Placement { request, places }) = placement else { return self.leave_out() };
         if places.iter().all(|place| matches!(place, Place::Sent(_))) {
             self.fan_out.append(fan_out, first);
             self.events.extend(in_namespace(publication.namespace, events, request));
             self.parts.push(Part::Sent(first, events.len()));
             return;
-        }
-        // A request is refused together with the one that has the same key.
-        let request = places.iter().find_map(|place| match place {
-            Place::SameAs(same) => self.events.get(same.event).map(|event| event.request),
-            Place::Sent(_) => None,
-        });
-        let Some(request) = request else { return self.leave_out() };
-        let is_of_request = |place: &Place| match place {
-            Place::SameAs(same) => self.events.get(same.event).is_some_and(|event| event.request == request),
-            Place::Sent(_) => true,
-        };
-        if !places.iter().all(is_of_request) {
-            return self.leave_out();
         }
         let numbers: Vec<Option<usize>> = places
             .iter()

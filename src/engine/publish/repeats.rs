@@ -87,8 +87,25 @@ impl Distinct {
 /// The keys of the events of a batch.
 #[derive(Default)]
 pub(super) struct KeysOfBatch<'a> {
-    /// The events with keys, by their number in the batch.
-    events: HashMap<(NamespaceId, i64, &'a str), (usize, &'a [u8])>,
+    events: HashMap<(NamespaceId, i64, &'a str), KeyedEvent<'a>>,
+}
+
+/// An event of a batch that has a key.
+#[derive(Clone, Copy)]
+struct KeyedEvent<'a> {
+    /// Its number in the batch.
+    number: usize,
+    /// The request that it is stored or refused with.
+    request: i32,
+    fingerprint: &'a [u8],
+}
+
+/// The places of the events of a request in a batch.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Placement {
+    /// The request that they are stored or refused with: their own, or the one that they share keys with.
+    pub(super) request: i32,
+    pub(super) places: Vec<Place>,
 }
 
 /// What becomes of an event of a request in a batch.
@@ -109,38 +126,45 @@ pub(super) struct SameKey {
 }
 
 impl<'a> KeysOfBatch<'a> {
-    /// Returns the places of the events of a request, of which the first that is sent has the number `first`. Returns
-    /// `None` if the request has to wait for another batch: it has several events, and one of them has the key of
-    /// another request with another content. Whether it is refused is not known yet, and then nothing of it may be stored.
-    pub(super) fn add(&mut self, namespace: NamespaceId, events: &'a [NewEvent], first: usize) -> Option<Vec<Place>> {
+    /// Adds the events of request number `request`. The first that is sent gets the number `first`. Returns `None`, and
+    /// adds nothing, if the request has to wait for another batch:
+    ///
+    /// - It shares keys with several requests. It would have to be refused together with each of them.
+    /// - It has several events, and one of them has the key of another request with another content. Whether it is
+    ///   refused is not known yet, and then nothing of it may be stored.
+    pub(super) fn add(
+        &mut self,
+        namespace: NamespaceId,
+        events: &'a [NewEvent],
+        request: i32,
+        first: usize,
+    ) -> Option<Placement> {
         let (mut places, mut added, mut number) = (Vec::with_capacity(events.len()), Vec::new(), first);
+        let mut shared_with = None;
         for event in events {
             let key = event.idempotency_key.as_ref();
             let key = key.map(|key| ((namespace, key.origin.number(), key.key.as_str()), key.fingerprint.as_slice()));
-            let same = key.and_then(|(key, own)| {
-                let (event, other) = self.events.get(&key)?;
-                Some(SameKey { event: *event, fingerprints: [other.to_vec(), own.to_vec()] })
-            });
-            match (same, key) {
-                (Some(same), _) if events.len() > 1 && !same.has_same_content() => return None,
-                (Some(same), _) => places.push(Place::SameAs(same)),
-                (None, key) => {
-                    added.extend(key.map(|(key, fingerprint)| (key, (number, fingerprint))));
-                    places.push(Place::Sent(number));
-                    number += 1;
+            if let Some((other, own)) = key.and_then(|(key, own)| Some((self.events.get(&key)?, own))) {
+                let is_conflict = events.len() > 1 && other.fingerprint != own;
+                if is_conflict || *shared_with.get_or_insert(other.request) != other.request {
+                    return None;
                 }
+                let fingerprints = [other.fingerprint.to_vec(), own.to_vec()];
+                places.push(Place::SameAs(SameKey { event: other.number, fingerprints }));
+            } else {
+                added.extend(key.map(|(key, fingerprint)| (key, (number, fingerprint))));
+                places.push(Place::Sent(number));
+                number += 1;
             }
         }
-        self.events.extend(added);
-        Some(places)
+        let request = shared_with.unwrap_or(request);
+        let keyed = |(key, (number, fingerprint))| (key, KeyedEvent { number, request, fingerprint });
+        self.events.extend(added.into_iter().map(keyed));
+        Some(Placement { request, places })
     }
 }
 
 impl SameKey {
-    fn has_same_content(&self) -> bool {
-        self.fingerprints[0] == self.fingerprints[1]
-    }
-
     /// Returns what became of the event, or `None` if nothing did, because its request was refused. Then the other one has
     /// to be sent by itself.
     fn outcome(&self, stored: &[StoredEvent]) -> Option<StoredEvent> {
@@ -227,14 +251,20 @@ mod tests {
         Some(results.iter().map(|result| (result.id.0, result.is_reused)).collect())
     }
 
+    /// Adds a request of namespace 1, and returns the places of its events.
+    fn add<'a>(keys: &mut KeysOfBatch<'a>, events: &'a [NewEvent], request: i32, first: usize) -> Option<Vec<Place>> {
+        keys.add(NamespaceId(1), events, request, first).map(|placement| placement.places)
+    }
+
     #[test]
     fn a_request_with_a_key_of_another_request_gets_its_result() {
         let (first, again, other) = ([event("a", Some("k"))], [event("a", Some("k"))], [event("b", Some("k"))]);
         let mut keys = KeysOfBatch::default();
-        assert_eq!(keys.add(NamespaceId(1), &first, 0), Some(vec![Place::Sent(0)]));
-        let same = keys.add(NamespaceId(1), &again, 1).expect("a place");
-        let changed = keys.add(NamespaceId(1), &other, 1).expect("a place");
-        assert_eq!(keys.add(NamespaceId(2), &again, 1), Some(vec![Place::Sent(1)]), "another namespace");
+        assert_eq!(add(&mut keys, &first, 0, 0), Some(vec![Place::Sent(0)]));
+        let same = add(&mut keys, &again, 1, 1).expect("a place");
+        let changed = add(&mut keys, &other, 2, 1).expect("a place");
+        let elsewhere = keys.add(NamespaceId(2), &again, 3, 1);
+        assert_eq!(elsewhere, Some(Placement { request: 3, places: vec![Place::Sent(1)] }), "another namespace");
         assert_eq!(results(&same, &[stored(7)]), Some(vec![(7, false)]));
         assert_eq!(results(&changed, &[stored(7)]), Some(vec![(7, true)]));
         assert_eq!(results(&same, &[repeated(5, &first, false)]), Some(vec![(5, false)]));
@@ -250,14 +280,40 @@ mod tests {
         let several = [event("c", None), event("a", Some("k")), event("d", Some("l"))];
         let conflicting = [event("b", Some("k")), event("c", None)];
         let mut keys = KeysOfBatch::default();
-        keys.add(NamespaceId(1), &first, 0);
-        let places = keys.add(NamespaceId(1), &several, 1).expect("places");
+        add(&mut keys, &first, 0, 0);
+        let Placement { request, places } = keys.add(NamespaceId(1), &several, 1, 1).expect("places");
+        assert_eq!(request, 0, "it is refused together with the first");
         assert!(matches!(places.as_slice(), [Place::Sent(1), Place::SameAs(_), Place::Sent(2)]), "{places:?}");
-        assert_eq!(keys.add(NamespaceId(1), &conflicting, 3), None);
+        assert_eq!(add(&mut keys, &conflicting, 2, 3), None);
         let all = [stored(7), stored(8), stored(9)];
         assert_eq!(results(&places, &all), Some(vec![(8, false), (7, false), (9, false)]));
         // The first request was refused for another of its keys, and this one with it.
         let refused = all.map(|stored| StoredEvent { is_stored: false, ..stored });
         assert_eq!(results(&places, &refused), None);
+    }
+
+    #[test]
+    fn a_request_that_shares_keys_with_two_others_waits_and_leaves_no_key_behind() {
+        let (a, b) = ([event("a", Some("k"))], [event("b", Some("l"))]);
+        let of_both = [event("a", Some("k")), event("b", Some("l")), event("c", Some("m"))];
+        let (unrelated, third) = ([event("d", None)], [event("c", Some("m"))]);
+        let mut keys = KeysOfBatch::default();
+        assert_eq!(add(&mut keys, &a, 0, 0), Some(vec![Place::Sent(0)]));
+        assert_eq!(add(&mut keys, &b, 1, 1), Some(vec![Place::Sent(1)]));
+        assert_eq!(add(&mut keys, &of_both, 2, 2), None);
+        assert_eq!(add(&mut keys, &unrelated, 3, 2), Some(vec![Place::Sent(2)]));
+        assert_eq!(add(&mut keys, &third, 4, 3), Some(vec![Place::Sent(3)]), "not the event of another request");
+    }
+
+    #[test]
+    fn a_request_is_refused_with_the_first_of_a_chain_of_shared_keys() {
+        let first = [event("a", Some("k"))];
+        let second = [event("a", Some("k")), event("b", Some("l"))];
+        let third = [event("b", Some("l")), event("c", None)];
+        let mut keys = KeysOfBatch::default();
+        add(&mut keys, &first, 0, 0);
+        add(&mut keys, &second, 1, 1);
+        let placement = keys.add(NamespaceId(1), &third, 2, 2).expect("places");
+        assert_eq!(placement.request, 0);
     }
 }
