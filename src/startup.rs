@@ -6,7 +6,7 @@
 //! but listened on last, so early clients are refused at once instead of hanging.
 //!
 //! Stop order: waiting workers get a 204, new connections are refused, requests in flight finish, the
-//! background services stop, and the database closes last.
+//! background services stop, claims that did not reach their workers are undone, and the database closes last.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,7 +33,7 @@ use crate::webhook::Client;
 /// The time that requests in flight may take once the server stops.
 const DRAIN_SECONDS: u64 = 5;
 
-/// The time that background services may take to finish their current round.
+/// The time that background services may take to finish their current round, and claims to be undone.
 const BACKGROUND_STOP: Duration = Duration::from_secs(6);
 
 /// The time to wait for a database that is still starting.
@@ -145,7 +145,8 @@ impl Server {
         self.http.stop(true).await;
         let _ = self.http_task.await;
         self.shutdown.cancel();
-        let _ = tokio::time::timeout(BACKGROUND_STOP, self.background.wait()).await;
+        let finishing = async { tokio::join!(self.background.wait(), self.engine.finish_claim_undos()) };
+        let _ = tokio::time::timeout(BACKGROUND_STOP, finishing).await;
         self.engine.database().close();
         if let Some(cluster) = self.cluster {
             // Blocks for some milliseconds, so it runs on a thread for blocking work.

@@ -12,11 +12,10 @@ use crate::engine::Engine;
 pub(crate) async fn run(engine: Engine, interval: Duration, shutdown: CancellationToken) {
     loop {
         let wait = tokio::time::timeout(jittered(interval), engine.sources().changed());
-        if shutdown.run_until_cancelled(wait).await.is_none() {
-            return;
-        }
-        // What is not in memory cannot be outdated.
-        if engine.sources().is_empty() {
+        let Some(wait) = shutdown.run_until_cancelled(wait).await else { return };
+        // What is not in memory cannot be outdated. But after a notification, a look-up may be about to add what it has
+        // read before the change.
+        if wait.is_err() && engine.sources().is_empty() {
             continue;
         }
         if let Err(error) = engine.refresh_sources().await {

@@ -45,6 +45,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinError;
 use tokio::time::timeout_at;
+use tokio_util::task::TaskTracker;
 
 use crate::domain::address::AllowList;
 use crate::domain::backoff::Backoff;
@@ -153,6 +154,8 @@ pub struct EngineParts {
     metrics: Metrics,
     instance: String,
     runtime: Handle,
+    /// Claims that are being undone because their responses did not arrive.
+    claim_undos: TaskTracker,
     batchers: Batchers,
     push_pause: Arc<PushPause>,
 }
@@ -303,6 +306,7 @@ impl Engine {
                 getrandom::u32().unwrap_or_default()
             ),
             runtime,
+            claim_undos: TaskTracker::new(),
         }));
         engine.forget_when_history_changes();
         engine

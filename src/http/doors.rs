@@ -101,10 +101,7 @@ fn note_refusal(request: &HttpRequest, error: &Error) {
     if let Some(engine) = request.app_data::<Data<Engine>>().filter(|_| is_about_the_key) {
         let admitted = request.extensions().get::<Admitted>().cloned();
         // A key that has ended was not let in, but its holder is known.
-        let admitted = admitted.or_else(|| match read_key(request) {
-            SentKey::Key(hash) => engine.holder_of(hash).map(Admitted),
-            SentKey::None | SentKey::Garbage => None,
-        });
+        let admitted = admitted.or_else(|| engine.holder_of(key_hash_of(request)?).map(Admitted));
         let principal = admitted.as_ref().map(Admitted::principal);
         let call = RefusedCall {
             namespace: principal.map_or(NamespaceId::DEFAULT, |principal| principal.namespace),
@@ -170,6 +167,14 @@ enum SentKey {
     Key(KeyHash),
     /// Something that is no key, or one with a typo.
     Garbage,
+}
+
+/// Returns the hash of the key that a request carries, if it is one.
+pub(crate) fn key_hash_of(request: &HttpRequest) -> Option<KeyHash> {
+    match read_key(request) {
+        SentKey::Key(hash) => Some(hash),
+        SentKey::None | SentKey::Garbage => None,
+    }
 }
 
 fn read_key(request: &HttpRequest) -> SentKey {

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::body::{self, expect_no_input, path_id, read_json_without_query, read_optional_json};
-use super::doors::Admitted;
+use super::doors::{Admitted, key_hash_of};
 use super::query::{DEFAULT_PAGE, read_page, read_query};
 use super::view::{Timestamp, timestamp};
 use crate::domain::api_key::{ApiKey, KeyScope, KeyScopes, TagPatterns, check_name};
@@ -96,7 +96,7 @@ pub(crate) async fn create_key(
         ));
     }
     new.created_by = scope.actor.as_deref().map(str::to_owned);
-    let (row, key) = engine.create_key(scope, new).await?;
+    let (row, key) = engine.create_key(scope, key_hash_of(&request), new).await?;
     Ok(HttpResponse::Created().json(KeyView::with_key(&row, &key)))
 }
 
@@ -167,7 +167,7 @@ pub(crate) async fn revoke_key(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_input(&request, payload).await?;
-    let row = engine.revoke_key(scope, id).await?;
+    let row = engine.revoke_key(scope, key_hash_of(&request), id).await?;
     Ok(HttpResponse::Ok().json(KeyView::of(&row)))
 }
 
@@ -184,6 +184,6 @@ pub(crate) async fn rotate_key(
     let overlap = fields.seconds("overlap_seconds", Seconds::whole(limits::KEY_OVERLAP_SECONDS));
     fields.finish()?;
     let overlap = overlap.unwrap_or(Seconds::whole(limits::DEFAULT_KEY_OVERLAP_SECONDS));
-    let (row, key) = engine.rotate_key(scope, id, overlap.as_f64()).await?;
+    let (row, key) = engine.rotate_key(scope, key_hash_of(&request), id, overlap.as_f64()).await?;
     Ok(HttpResponse::Ok().json(KeyView::with_key(&row, &key)))
 }

@@ -91,6 +91,26 @@ async fn an_event_whose_dead_letter_is_being_replayed_stays() {
     assert_eq!(app.event(id).await["status"], "COMPLETED");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_that_is_being_replayed_in_bulk_stays() {
+    let (app, receiver) = (App::with_fixed_clock().await, Receiver::start().await);
+    app.subscribe(&receiver.url("/hook"), one_attempt()).await;
+    let id = app.publish_and_fail(&receiver, "order.paid", json!(1)).await;
+    let letter = app.open_dead_letter(id).await["id"].clone();
+    app.advance(31 * DAY);
+    app.start_operation("/dead-letters/replay", &json!({"filter": {}, "config": "original"})).await;
+    let mut held = HeldTable::lock(&app.url, "waybill.event_log").await;
+    let (replayed, removed) = tokio::join!(app.run_steps(), async {
+        held.until_blocked().await;
+        let removed = app.remove_old().await["dead_letters"];
+        held.unlock().await;
+        removed
+    });
+    assert_eq!((replayed, removed), (1, 0));
+    app.until_delivery(app.only_delivery(id).await, "COMPLETED").await;
+    assert!(app.get(&format!("/dead-letters/{letter}")).await.expect(200).json()["replay"].is_object());
+}
+
 /// Stops a step of the removal at the first event, until `change` is made to the second one. The step has already
 /// decided what to read, but has not locked the second event. Returns the number of removed events.
 async fn removed_despite(app: &App, first: i64, change: impl AsyncFnOnce()) -> usize {

@@ -162,6 +162,36 @@ async fn a_concurrent_change_of_a_subscription_wins() {
     assert_eq!(receiver.received(1).await[0].header("x-token"), Some("after-the-change"));
 }
 
+/// A transaction has copied a value under the old key, and nothing that others see is left under that key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotation_that_finds_nothing_waits_for_what_others_have_not_committed() {
+    let (old, new) = (new_key(), new_key());
+    let (app, receiver) = (start(&[&old], None).await, Receiver::start().await);
+    app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1, "headers": {"X-Token": TOKEN}})).await;
+    app.publish_and_fail(&receiver, "order.paid", json!(1)).await;
+    let copy = "INSERT INTO waybill.dead_letters (subscription_version, delivery_id, event_id, subscription_id, \
+             created_at, replayed_at, replay_config, reason, event, subscription, attempts) \
+         SELECT subscription_version, delivery_id, event_id, subscription_id, created_at, now(), 'current', reason, \
+             event, subscription, attempts FROM waybill.dead_letters";
+    let held = HeldRow::with_uncommitted(&app, copy).await;
+    let rest = "DELETE FROM waybill.dead_letters; DELETE FROM waybill.subscription_secrets; \
+         UPDATE waybill.subscriptions SET spec = (spec::jsonb - 'headers')::json";
+    database::execute(&app.url, rest).await;
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                   AND query LIKE '%pg_snapshot_xmin%' AND pid <> pg_backend_pid()";
+    let commit = async {
+        until("the rotation waits", async || app.count(waiting).await > 0).await;
+        held.unlock().await;
+    };
+    let (url, keys) = (app.url.clone(), [new.as_str(), old.as_str()]);
+    let ((), rotated) = tokio::join!(commit, rotate(&url, &keys, &[]));
+    let shown = printed(&rotated);
+    assert!(shown.contains("1 row was encrypted again") || shown.contains("1 rows were encrypted again"), "{shown}");
+    let is_new =
+        format!("SELECT count(*) FROM waybill.dead_letters WHERE subscription::text LIKE '%{}%'", id_of_key(&new));
+    assert_eq!(app.count(&is_new).await, 1);
+}
+
 /// The rotation changes the row of a dead letter just before a replay closes it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_that_waits_for_the_rotation_closes_its_dead_letter() {

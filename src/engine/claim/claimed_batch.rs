@@ -107,7 +107,8 @@ impl Drop for SentClaim {
             Undo::Never => return,
         };
         let (worker_id, leases) = (std::mem::take(&mut self.worker_id), std::mem::take(&mut self.leases));
-        engine.0.runtime.clone().spawn(undo_claims(engine, worker_id, leases, request));
+        let (undos, runtime) = (engine.0.claim_undos.clone(), engine.0.runtime.clone());
+        undos.spawn_on(undo_claims(engine, worker_id, leases, request), &runtime);
     }
 }
 
@@ -143,6 +144,12 @@ async fn undo_claims(
 }
 
 impl Engine {
+    /// Waits until all claims are undone whose responses did not arrive. Call it when no more responses are sent.
+    pub(crate) async fn finish_claim_undos(&self) {
+        self.0.claim_undos.close();
+        self.0.claim_undos.wait().await;
+    }
+
     /// Releases claims that did not reach their worker, unless the worker has repeated the request since.
     async fn release_claims(&self, calls: &[SettleCall], request: Option<&RepeatedRequest>) -> Result<(), Error> {
         let calls: Vec<&SettleCall> = calls.iter().collect();

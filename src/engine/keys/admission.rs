@@ -134,9 +134,36 @@ impl Admission {
         request: impl Future<Output = Result<T, Error>>,
     ) -> impl Future<Output = Result<Option<T>, Error>> {
         // Not an `async` block, which would hold the request twice: thousands of them wait.
-        request.with_cancellation_token(&self.ended).map(|result| match result {
-            Some(result) => result.map(Some),
-            None => self.end.get().copied().and_then(KeyEnd::error).map_or(Ok(None), Err),
+        request.with_cancellation_token(&self.ended).map(|result| {
+            // The request is polled first, so it may have a result although the key has ended. Dropped here, it is
+            // released.
+            match (self.end.get().copied().and_then(KeyEnd::error), result) {
+                (Some(error), _) => Err(error),
+                (None, Some(result)) => result.map(Some),
+                (None, None) => Ok(None),
+            }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::NamespaceId;
+
+    /// Runs a request that has its result at the moment when the key ends.
+    async fn result_at_the_end(end: KeyEnd) -> Result<Option<&'static str>, Error> {
+        let admission = Admission::of(Principal::anonymous(NamespaceId(1)));
+        let request = async {
+            admission.finish(end);
+            Ok("an event")
+        };
+        admission.while_valid(request).await
+    }
+
+    #[tokio::test]
+    async fn a_result_that_is_ready_when_the_key_ends_is_dropped() {
+        assert!(matches!(result_at_the_end(KeyEnd::Revoked).await, Err(Error::KeyRevoked)));
+        assert!(matches!(result_at_the_end(KeyEnd::Left).await, Ok(Some("an event"))), "nothing is wrong with the key");
     }
 }

@@ -184,9 +184,14 @@ impl KeyCache {
         state.finish_ended(now);
     }
 
-    /// Forgets which generation the cache has, because another history of the database has begun.
+    /// Forgets all keys, because another history of the database has begun: it may not know them, or have given their
+    /// namespaces' ids to others.
     pub(crate) fn forget(&self) {
-        self.write().generation = -1;
+        let mut state = self.write();
+        state.generation = -1;
+        state.unknown.clear();
+        state.keys.drain().for_each(|(_, admission)| admission.finish(KeyEnd::Left));
+        drop(state);
         self.note_change();
     }
 

@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use diesel_async::AsyncPgConnection;
 use serde_json::json;
 
 use crate::domain::api_key::{ApiKey, KeyHash, TagPatterns};
@@ -121,46 +122,47 @@ impl Engine {
         Err(Error::outage(OutageKind::Conflict, "the keys keep changing"))
     }
 
-    /// Makes a key. Returns it and its secret, which is shown this once.
-    pub async fn create_key(&self, scope: Scope, new: NewKey) -> Result<(ListedKey, ApiKey), Error> {
+    /// Makes a key. Returns it and its secret, which is shown this once. `caller` is the key that asks for it, if any.
+    pub async fn create_key(
+        &self,
+        scope: Scope,
+        caller: Option<KeyHash>,
+        new: NewKey,
+    ) -> Result<(ListedKey, ApiKey), Error> {
         let secret = ApiKey::generate().map_err(Error::Internal)?;
         let (engine, made) = (self.clone(), secret.clone());
         let row = self.detached(async move {
-            let id = transaction!(engine, |conn| {
+            transaction!(engine, |conn| {
+                engine.begin_key_change(conn, caller).await?;
                 let id = insert_api_key(conn, &scope, &new, &made, limits::API_KEYS).await?;
-                if let Some(id) = id {
-                    record_audit(conn, &scope, &key_created(id, &new)).await?;
-                }
-                Ok(id)
-            })?;
-            let Some(id) = id else { return Err(engine.why_not_made(&scope, &new.name).await?) };
-            engine.listed_key(&scope, id).await
+                let Some(id) = id else { return Err(why_not_made(conn, &scope, &new.name).await?) };
+                record_audit(conn, &scope, &key_created(id, &new)).await?;
+                get_key(conn, &scope, id).await?.ok_or(Error::KeyNotFound(id))
+            })
         });
         let row = row.await?;
         self.after_key_change().await;
         Ok((row, secret))
     }
 
-    /// Returns why a key was not stored.
-    async fn why_not_made(&self, scope: &Scope, name: &str) -> Result<Error, Error> {
-        let mut conn = self.database().connection().await?;
-        Ok(match is_name_in_use(&mut conn, scope, name).await? {
-            true => Error::KeyNameTaken(name.to_owned()),
-            false => Error::TooManyKeys(limits::API_KEYS),
-        })
-    }
-
-    async fn listed_key(&self, scope: &Scope, id: KeyId) -> Result<ListedKey, Error> {
-        let mut conn = self.database().connection().await?;
-        get_key(&mut conn, scope, id).await?.ok_or(Error::KeyNotFound(id))
+    /// Makes changes of keys take turns, and checks that the caller's key is still good: the one in memory may have been
+    /// revoked on another server a moment ago, and what it makes or changes here would outlive it.
+    async fn begin_key_change(&self, conn: &mut AsyncPgConnection, caller: Option<KeyHash>) -> Result<(), Error> {
+        renew_key_generation(conn).await?;
+        let loaded = load_keys(conn, caller.as_slice()).await?;
+        match loaded.keys.into_iter().next() {
+            Some(row) => Admission::of_key(row).check(self.time()),
+            None if loaded.is_required => Err(unauthenticated(caller)),
+            None => Ok(()),
+        }
     }
 
     /// Revokes a key. A second call changes nothing. The last key that may make others stays.
-    pub async fn revoke_key(&self, scope: Scope, id: KeyId) -> Result<ListedKey, Error> {
+    pub async fn revoke_key(&self, scope: Scope, caller: Option<KeyHash>, id: KeyId) -> Result<ListedKey, Error> {
         let engine = self.clone();
         let row = self.detached(async move {
             transaction!(engine, |conn| {
-                renew_key_generation(conn).await?;
+                engine.begin_key_change(conn, caller).await?;
                 let admins = count_admin_keys(conn, &scope).await?;
                 let before = get_key(conn, &scope, id).await?.ok_or(Error::KeyNotFound(id))?;
                 if before.revoked_at.is_some() {
@@ -184,6 +186,7 @@ impl Engine {
     pub async fn rotate_key(
         &self,
         scope: Scope,
+        caller: Option<KeyHash>,
         id: KeyId,
         overlap_seconds: f64,
     ) -> Result<(ListedKey, ApiKey), Error> {
@@ -191,7 +194,7 @@ impl Engine {
         let (engine, made) = (self.clone(), secret.clone());
         let row = self.detached(async move {
             transaction!(engine, |conn| {
-                renew_key_generation(conn).await?;
+                engine.begin_key_change(conn, caller).await?;
                 let row = get_key(conn, &scope, id).await?.ok_or(Error::KeyNotFound(id))?;
                 if !row.is_in_use(engine.time()) {
                     return Err(Error::KeyNotInUse(id));
@@ -227,6 +230,14 @@ impl Engine {
         }
         Ok(used.len())
     }
+}
+
+/// Returns why a key was not stored.
+async fn why_not_made(conn: &mut AsyncPgConnection, scope: &Scope, name: &str) -> Result<Error, Error> {
+    Ok(match is_name_in_use(conn, scope, name).await? {
+        true => Error::KeyNameTaken(name.to_owned()),
+        false => Error::TooManyKeys(limits::API_KEYS),
+    })
 }
 
 /// Returns the audit entry of a new key.

@@ -114,11 +114,16 @@ impl<'a> KeyRotation<'a> {
     }
 
     /// Runs passes until nothing is left to do, or [`MAX_PASSES`] have run. A dry run is one pass.
+    ///
+    /// A transaction that is running may have copied a value under the old key, and no pass sees the copy before the
+    /// commit. So only a pass counts as the last that began when the transactions of the pass before had ended. The first
+    /// one never does, even if it finds nothing: an earlier rotation may have been interrupted.
     pub(crate) async fn run(mut self) -> Result<RotationReport, Error> {
-        for _ in 0..MAX_PASSES {
+        for pass in 0..MAX_PASSES {
             let replaced_before = self.report.rows_replaced;
             self.pass().await?;
-            self.report.is_complete = self.report.rows_replaced == replaced_before && self.report.rows_left == 0;
+            let found_nothing = self.report.rows_replaced == replaced_before && self.report.rows_left == 0;
+            self.report.is_complete = found_nothing && pass > 0;
             if self.report.is_complete || self.is_dry_run {
                 break;
             }

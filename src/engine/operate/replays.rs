@@ -17,7 +17,9 @@ use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::domain::subscription::SubscriptionSpec;
 use crate::error::{Error, OutageKind};
-use crate::store::lists::dead_letters::{DeadLetterRow, WholeDeadLetter, find_dead_letters, get_dead_letter};
+use crate::store::lists::dead_letters::{
+    DeadLetterRow, WholeDeadLetter, find_dead_letters, get_dead_letter, lock_dead_letters,
+};
 use crate::store::tables::dead_letters::{self, ReplayRow, ReplayTerms, lock_keys_of_dead_letters, restore_pushes};
 
 use crate::engine::change_set::{Applied, ChangeSet};
@@ -108,13 +110,14 @@ pub(crate) async fn replay_many(
 ) -> Result<(usize, Applied), Error> {
     let found = find_dead_letters(conn, scope, ids).await?;
     let mut changes = load_pushes(conn, scope, &found).await?;
-    // Reads the dead letters again: only now are their deliveries locked.
+    // Reads the dead letters again: only now are they and their deliveries locked.
     let letters = find_dead_letters(conn, scope, ids).await?;
     let replayed = letters.iter().filter(|letter| replay(&mut changes, scope, letter, order, None).is_ok()).count();
     Ok((replayed, changes.apply(conn).await?))
 }
 
-/// Locks and loads the pushes of dead letters, with their subscriptions. Pushes that were removed are made again.
+/// Locks and loads the pushes of dead letters, with their subscriptions. Pushes that were removed are made again. The
+/// dead letters are locked as well: one that is deleted meanwhile could not say how its push is to be sent.
 async fn load_pushes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
@@ -135,6 +138,7 @@ async fn load_pushes(
         return Err(Error::outage(OutageKind::Conflict, "a push that is to be replayed was just removed"));
     }
     changes.find_orphans(conn).await?;
+    lock_dead_letters(conn, scope, &ids).await?;
     Ok(changes)
 }
 

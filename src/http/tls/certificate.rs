@@ -32,8 +32,10 @@ pub(super) struct FileStamp {
     device: u64,
     inode: u64,
     bytes: u64,
-    /// Seconds and nanoseconds.
+    /// When its content was changed, in seconds and nanoseconds.
     modified: (i64, i64),
+    /// When its content, owner or permissions were changed: a file that could not be read may be readable now.
+    changed: (i64, i64),
 }
 
 impl CertificateFiles {
@@ -46,6 +48,7 @@ impl CertificateFiles {
                 inode: data.ino(),
                 bytes: data.len(),
                 modified: (data.mtime(), data.mtime_nsec()),
+                changed: (data.ctime(), data.ctime_nsec()),
             })
         })
     }

@@ -161,4 +161,21 @@ mod tests {
         shutdown.cancel();
         running.await.unwrap();
     }
+
+    #[test]
+    fn other_permissions_are_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = CertificateFiles { certificate: folder.path().join("cert"), key: folder.path().join("key") };
+        let pair = pair();
+        write(&files, &pair.0, &pair.1);
+        let before = files.stamp();
+        // The clock of the file system moves in ticks.
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        let mut mode = 0;
+        while files.stamp() == before && std::time::Instant::now() < deadline {
+            mode ^= 0o040;
+            std::fs::set_permissions(&files.key, std::os::unix::fs::PermissionsExt::from_mode(0o600 | mode)).unwrap();
+        }
+        assert_ne!(files.stamp(), before);
+    }
 }

@@ -184,6 +184,17 @@ pub async fn get_dead_letter(
         .optional()
 }
 
+/// Locks dead letters, so that none is deleted before the transaction ends.
+pub(crate) async fn lock_dead_letters(conn: &mut AsyncPgConnection, scope: &Scope, ids: &[i64]) -> QueryResult<()> {
+    statement!("lock_dead_letters")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<Array<BigInt>, _>(ids)
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
 /// Returns the dead letters `ids`, without their snapshots.
 pub async fn find_dead_letters(
     conn: &mut AsyncPgConnection,

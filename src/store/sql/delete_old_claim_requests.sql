@@ -9,4 +9,6 @@ WHERE (namespace_id, worker_id, idempotency_key) IN (
     WHERE claimed_at < coalesce(:now, now()) - make_interval(secs => :seconds)
     ORDER BY claimed_at
     LIMIT :max_rows
+    -- One that is used again at this moment stays.
+    FOR UPDATE SKIP LOCKED
 )

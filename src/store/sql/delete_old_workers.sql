@@ -8,4 +8,6 @@ WHERE (namespace_id, worker_id) IN (
     WHERE last_seen_at < coalesce(:now, now()) - make_interval(secs => :seconds)
     ORDER BY last_seen_at
     LIMIT :max_rows
+    -- One that is used again at this moment stays.
+    FOR UPDATE SKIP LOCKED
 )

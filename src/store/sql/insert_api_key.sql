@@ -2,7 +2,8 @@
 -- :created_by text, :publishes_per_second int, :publish_burst int, :hash bytea, :prefix text, :max_keys bigint
 --
 -- Stores a key with its first secret, unless a key of that name is in use or :max_keys are. Returns its id. From
--- now on the servers require keys; they are told when the statement commits.
+-- now on the servers require keys; they are told when the statement commits. Call it after renew_key_generation.sql in
+-- a transaction: keys are counted in the snapshot of this statement, which must not be older than the lock.
 WITH catalog AS (
     UPDATE waybill.key_catalog SET generation = waybill.random_generation(), is_required = true RETURNING generation
 ),

@@ -73,6 +73,38 @@ async fn without_notifications_a_revocation_is_not_known_before_the_next_poll() 
     on_other.get("/events/subscribe?tags=b&worker_id=w:1").await.problem(401, "key_revoked");
 }
 
+/// What a key makes or changes outlives it. So a server that has not heard of a revocation yet asks the database.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_revoked_on_another_server_makes_and_changes_no_keys() {
+    let (one, other) = two_servers("--poll-interval-ms 60000 --notify false").await;
+    let one = one.with_admin_key().await;
+    let (leaked, worker) =
+        (one.make_key(json!({"scopes": ["admin"]})).await, one.make_key(json!({"scopes": ["work"]})).await);
+    other.engine().refresh_keys().await.expect("the database answers");
+    let on_other = App { base: other.base.clone(), ..one.holding(&leaked) };
+    on_other.get("/keys").await.expect(200);
+    revoke(&one, &leaked).await;
+    on_other.get("/keys").await.expect(200);
+    on_other.post("/keys", &json!({"name": "another", "scopes": ["admin"]})).await.problem(401, "key_revoked");
+    on_other.post_empty(&format!("/keys/{}/rotate", worker.id)).await.problem(401, "key_revoked");
+    on_other.post_empty(&format!("/keys/{}/revoke", worker.id)).await.problem(401, "key_revoked");
+    let keys = one.get("/keys").await.expect(200).json();
+    let names: Vec<&str> =
+        keys["keys"].as_array().expect("keys").iter().filter_map(|key| key["name"].as_str()).collect();
+    assert!(names.len() == 3 && !names.contains(&"another"), "{keys}");
+    one.holding(&worker).get("/events/subscribe?tags=a&worker_id=w:1").await.expect(204);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_know_of_the_first_key_yet_makes_no_second_one_for_strangers() {
+    let (one, other) = two_servers("--poll-interval-ms 60000 --notify false").await;
+    one.with_admin_key().await;
+    assert!(!other.engine().keys().is_required());
+    let stranger = json!({"name": "a stranger's", "scopes": ["admin"]});
+    other.as_stranger().post("/keys", &stranger).await.problem(401, "unauthenticated");
+    assert_eq!(other.count("SELECT count(*) FROM waybill.api_keys").await, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_poll_alone_finds_a_revocation_and_the_first_key() {
     let (one, other) = two_servers("--poll-interval-ms 10 --notify false").await;
