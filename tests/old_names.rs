@@ -61,8 +61,6 @@ const OLD_NAMES: &[(&str, &str)] = &[
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("tests/old_names.rs", "", "this list"),
     ("docs/decisions/", "", "decisions tell what was before"),
-    ("docs/api.md", "audit trail", "the audit trail to come"),
-    ("openapi.yaml", "audit trail", "the audit trail to come"),
     ("src/logging.rs", "request_id", "the id of a request, from X-Request-ID, in log lines"),
     ("tests/api/dead_letters/", "\"by\": \"me\"", "shows that it is refused"),
     ("tests/api/operations/input.rs", "\"by\": \"me\"", "shows that it is refused"),

@@ -213,8 +213,8 @@ codes! {
     PayloadTooLarge: 413 "payload_too_large" "Too large", false, None,
         "The body, or a named field in it, is too large.",
         "Send less, or store large data elsewhere and send a reference.";
-    UnsupportedMediaType: 415 "unsupported_media_type" "Not application/json", false, None,
-        "The body is not declared as `application/json`.",
+    UnsupportedMediaType: 415 "unsupported_media_type" "Unsupported content type", false, None,
+        "The body is not declared as `application/json`, or, at `POST /events`, as CloudEvents.",
         "Send `Content-Type: application/json`.";
     UnsupportedContentEncoding: 415 "unsupported_content_encoding" "The body is compressed", false, None,
         "The body is compressed; send it uncompressed.",

@@ -60,6 +60,10 @@ impl Coverage {
         }
         let response = self.response_for(method, path, reply.status);
         self.check_headers(&response, reply);
+        // A source says itself how its webhooks are answered: with a body, or without.
+        if path.starts_with("/in/") && reply.text.is_empty() {
+            return;
+        }
         let content_type = reply.header("content-type").unwrap_or_default();
         let essence = content_type.split(';').next().unwrap_or_default();
         let Some(content) = self.document.inside(&response, "content") else {

@@ -8,7 +8,7 @@ use waybill::domain::action::Action;
 
 use super::records;
 use crate::contract::witness::{CheckedServer, Coverage};
-use crate::support::{App, database};
+use crate::support::{App, Reply, database};
 
 const WORKER: &str = "render-3:4127";
 
@@ -44,7 +44,22 @@ async fn publish(server: &CheckedServer<'_>) {
     server.post("/events", &json!({"event_type": "pushed.only"})).await.expect(201);
     server.post("/events/batch", &json!({"events": [everything, {"title": "t", "tags": "a"}]})).await.expect(201);
     publish_again(server).await;
+    publish_cloud_events(server).await;
     receive_webhooks(server).await;
+}
+
+async fn publish_cloud_events(server: &CheckedServer<'_>) {
+    let cloud_event = |id: &str| json!({"specversion": "1.0", "id": id, "source": "/s", "type": "made", "data": 1});
+    let structured = || server.request("POST", "/events").header("content-type", "application/cloudevents+json");
+    server.send(structured().body(cloud_event("1").to_string())).await.expect(201);
+    server.send(structured().body(cloud_event("1").to_string())).await.expect(200);
+    let binary = server.request("POST", "/events").header("ce-specversion", "1.0").header("ce-id", "2");
+    server.send(binary.header("ce-source", "/s").header("ce-type", "made").body("1")).await.expect(201);
+    // The schema of this response is only in the description, because a client would get a union for all publishes.
+    let batch = server.request("POST", "/events").header("content-type", "application/cloudevents-batch+json");
+    let batch = batch.body(json!([cloud_event("1"), cloud_event("3")]).to_string());
+    let reply = Reply::of(batch.send().await.expect("a response")).await.expect(201);
+    server.coverage.document.validate("/components/schemas/Receipts", &reply.json());
 }
 
 async fn publish_again(server: &CheckedServer<'_>) {

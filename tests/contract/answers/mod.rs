@@ -5,6 +5,7 @@
 mod event_types;
 mod keys;
 mod life;
+mod limits;
 mod namespaces;
 mod records;
 mod refusals;
@@ -22,6 +23,7 @@ async fn every_response_is_documented_and_every_documented_response_is_given() {
     sources::run(&coverage).await;
     keys::run(&coverage).await;
     namespaces::run(&coverage).await;
+    limits::run(&coverage).await;
     event_types::run(&coverage).await;
     refusals::run(&coverage).await;
     trouble::run(&coverage).await;
