@@ -87,7 +87,7 @@ fn announce_body(address: &str, bytes: usize, sent: usize) -> TcpStream {
 
 /// Returns the memory that a process uses, or used at most, in kilobytes. `RssAnon` excludes the
 /// pages of the program itself, which are many in a debug build.
-fn memory(server: &Process, name: &str) -> usize {
+pub(crate) fn memory(server: &Process, name: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("its size");
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")

@@ -11,6 +11,7 @@ mod outcomes;
 mod partitions;
 mod unwritable;
 
+use tokio::task::block_in_place;
 use waybill::postgres::Cluster;
 
 use crate::support::{App, ClusterDir, Options, until};
@@ -31,11 +32,13 @@ impl Fragile {
     }
 
     fn stop_database(&mut self) {
-        self.cluster.take().expect("a running cluster").stop().expect("PostgreSQL stops");
+        let cluster = self.cluster.take().expect("a running cluster");
+        // Other tasks of the test go on meanwhile.
+        block_in_place(|| cluster.stop()).expect("PostgreSQL stops");
     }
 
     async fn start_database(&mut self) {
-        self.cluster = Some(self.cluster_dir.start());
+        self.cluster = Some(block_in_place(|| self.cluster_dir.start()));
         until("the server is ready again", async || self.app.get("/ready").await.status == 200).await;
     }
 }
