@@ -24,6 +24,11 @@ impl PublishRate {
         Some(PublishRate { per_second, burst: burst.filter(|burst| *burst > 0).unwrap_or(per_second) })
     }
 
+    /// Returns the time in which a burst that was used up comes back, in whole seconds, rounded up.
+    pub(crate) fn burst_seconds(self) -> u32 {
+        self.burst.div_ceil(self.per_second.max(1))
+    }
+
     /// Reads the two fields of a rate.
     pub(crate) fn read(fields: &mut RawFields<'_>) -> (Option<u32>, Option<u32>) {
         let is_given = fields.is_given("publishes_per_second");

@@ -1,6 +1,7 @@
 //! The limits of a publish: checks them before it, and shows the caller where its rates stand after it.
 //!
-//! The headers are those of the draft "RateLimit header fields for HTTP" of the IETF.
+//! The headers are those of the draft "RateLimit header fields for HTTP" of the IETF. A rate with a burst is shown as
+//! the burst and the time in which it comes back, so that `r` never exceeds `q`.
 
 use actix_web::HttpResponse;
 use actix_web::http::header::{HeaderName, HeaderValue};
@@ -20,7 +21,9 @@ pub(crate) fn with_rates(mut response: HttpResponse, mut permit: PublishPermit) 
     if permit.rates().is_empty() {
         return response;
     }
-    let policy = |state: &RateState| format!("\"{}\";q={};w=1", policy_name(state.owner), state.rate.per_second);
+    let policy = |state: &RateState| {
+        format!("\"{}\";q={};w={}", policy_name(state.owner), state.rate.burst, state.rate.burst_seconds())
+    };
     let standing =
         |state: &RateState| format!("\"{}\";r={};t={}", policy_name(state.owner), state.available, state.full_in);
     for (name, item) in [(&POLICY, &policy as &dyn Fn(&RateState) -> String), (&STATE, &standing)] {

@@ -101,7 +101,7 @@ async fn responses_say_where_the_rates_stand() {
     assert_eq!(reply.header("ratelimit"), Some(r#""publish";r=50;t=1"#));
     let key = app.make_key(json!({"scopes": ["publish"], RATE: 5, "publish_burst": 20})).await;
     let reply = publish_many(&app.holding(&key), 10).await.expect(201);
-    assert_eq!(reply.header("ratelimit-policy"), Some(r#""publish";q=100;w=1, "publish-key";q=5;w=1"#));
+    assert_eq!(reply.header("ratelimit-policy"), Some(r#""publish";q=100;w=1, "publish-key";q=20;w=4"#));
     assert_eq!(reply.header("ratelimit"), Some(r#""publish";r=40;t=1, "publish-key";r=10;t=2"#));
     let repeated = json!({"title": "a job", "tags": "a", "idempotency_key": "k"});
     app.post("/events", &repeated).await.expect(201);
