@@ -40,6 +40,12 @@ pub(crate) struct TableLabel {
     table: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ReasonLabel {
+    /// Why a webhook was refused, as the counts of a source show it, such as `mismatch`.
+    reason: &'static str,
+}
+
 /// The namespace and the id of a subscription.
 pub(crate) type SubscriptionLabels = (i32, i64);
 
@@ -55,6 +61,7 @@ pub struct Metrics {
     pub events_repeated: Counter,
     /// Publishes that a limit of their namespace or key has refused.
     pub publishes_limited: Counter,
+    webhooks_refused: Family<ReasonLabel, Counter>,
     pub events_without_subscriber: Counter,
     pub events_rejected: Counter,
     pub events_claimed: Counter,
@@ -120,6 +127,7 @@ impl Metrics {
         registry.register("events_received", "Events stored", self.events_received.clone());
         registry.register("publishes_limited", "Publishes that were refused because of a limit of their namespace or key", self.publishes_limited.clone());
         registry.register("events_repeated", "Events that were published again under their idempotency key, and not stored again", self.events_repeated.clone());
+        registry.register("webhooks_refused", "Webhooks to sources that were refused because their sender could not be verified", self.webhooks_refused.clone());
         registry.register("events_without_subscriber", "Events that have no tags and match no subscription", self.events_without_subscriber.clone());
         registry.register("events_rejected", "Events that were refused because they do not satisfy what is declared about their types", self.events_rejected.clone());
         registry.register("events_claimed", "Events handed to workers", self.events_claimed.clone());
@@ -162,6 +170,11 @@ impl Metrics {
 
     pub fn count_settlement(&self, action: &'static str) {
         self.settlements.get_or_create(&ActionLabel { action }).inc();
+    }
+
+    /// Counts a webhook to a source that was refused.
+    pub fn count_refused_webhook(&self, reason: &'static str) {
+        self.webhooks_refused.get_or_create(&ReasonLabel { reason }).inc();
     }
 
     /// Counts rows of a table that were removed because of their age.

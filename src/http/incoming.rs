@@ -57,6 +57,7 @@ fn verify(engine: &Engine, source: &Source, webhook: &Webhook<'_>) -> Result<(),
     source.verify(webhook, now).inspect_err(|error| {
         if let Error::WebhookRefused(rejection) = error {
             engine.refused_webhooks().note(source.key, rejection, now);
+            engine.metrics().count_refused_webhook(rejection.as_str());
         }
     })
 }

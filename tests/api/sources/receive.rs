@@ -70,6 +70,27 @@ async fn a_webhook_that_cannot_be_verified_is_refused_counted_and_not_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn refused_webhooks_are_counted_in_the_metrics_by_reason() {
+    let app = App::start().await;
+    let (source, other) = (github_source(&app).await, github_source(&app).await);
+    let refused = async || {
+        let text = app.get("/metrics").await.expect(200).text;
+        let lines = text.lines().filter_map(|line| line.strip_prefix("waybill_webhooks_refused_total"));
+        let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(refused().await, [""; 0]);
+    send_as_github(&app, &source, "wrong", "{}").await.problem(401, "webhook_refused");
+    send_as_github(&app, &other, "wrong", "{}").await.problem(401, "webhook_refused");
+    app.send_webhook(&source, &[], "{}").await.problem(401, "webhook_refused");
+    app.send_webhook(&source, &[("x-hub-signature-256", "sha1=00")], "{}").await.problem(401, "webhook_refused");
+    send_as_github(&app, &source, SECRET, "{}").await.expect(202);
+    let expected = ["{reason=\"malformed\"} 1", "{reason=\"mismatch\"} 2", "{reason=\"missing\"} 1"];
+    assert_eq!(refused().await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn refused_webhooks_are_recorded_when_the_server_stops() {
     let app = App::start().await;
     let source = github_source(&app).await;
