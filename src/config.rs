@@ -32,7 +32,9 @@ use retention::RetentionArgs;
 
 pub use access::AccessArgs;
 pub use bench::{BenchArgs, Workload};
-pub use keys::{CreateKeyArgs, KeysArgs, KeysVerb, ListKeysArgs, RevokeKeyArgs, RotateKeyArgs, ServerArgs};
+pub use keys::{
+    CreateKeyArgs, KeysArgs, KeysVerb, ListKeysArgs, RevokeKeyArgs, RotateKeyArgs, ServerArgs, UpdateKeyArgs,
+};
 pub use logs::{LogArgs, LogFormat};
 pub use secrets::{RotateArgs, SecretKeyArgs, SecretsCommand};
 
@@ -54,7 +56,7 @@ pub enum Command {
     /// Encrypt the secrets in the database with another key.
     #[command(subcommand)]
     Secrets(SecretsCommand),
-    /// Make, list, revoke and rotate API keys.
+    /// Make, list, change, revoke and rotate API keys.
     Keys(KeysArgs),
     /// Run a benchmark against a server.
     Bench(BenchArgs),

@@ -44,6 +44,10 @@ impl ApiClient {
         self.request(Method::POST, path, body).await
     }
 
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value, StartError> {
+        self.request(Method::PATCH, path, Some(body)).await
+    }
+
     async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, StartError> {
         let mut request = self.http.request(method, format!("{}{path}", self.url));
         if let Some(key) = &self.key {

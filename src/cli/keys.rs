@@ -1,4 +1,4 @@
-//! `waybill keys`: makes, lists, revokes and rotates API keys.
+//! `waybill keys`: makes, lists, changes, revokes and rotates API keys.
 //!
 //! A new key goes to standard output, alone on its line, and what is said about it to standard error, so that
 //! `export WAYBILL_KEY=$(waybill keys create …)` works.
@@ -8,10 +8,11 @@ use diesel_async::AsyncPgConnection;
 use serde_json::{Map, Value, json};
 
 use super::client::ApiClient;
-use crate::config::{CreateKeyArgs, KeysArgs, KeysVerb, ListKeysArgs, RevokeKeyArgs, RotateKeyArgs};
+use crate::config::{CreateKeyArgs, KeysArgs, KeysVerb, ListKeysArgs, RevokeKeyArgs, RotateKeyArgs, UpdateKeyArgs};
 use crate::domain::api_key::{ApiKey, KeyScope, KeyScopes, TagPatterns, check_name};
 use crate::domain::ids::{KeyId, NamespaceId};
 use crate::domain::limits;
+use crate::domain::publish_limits::MAX_RATE;
 use crate::domain::scope::Scope;
 use crate::domain::timestamp;
 use crate::engine::keys::key_created;
@@ -35,6 +36,7 @@ pub(crate) async fn run(args: KeysArgs) -> Result<(), StartError> {
         KeysVerb::Create(args) if args.bootstrap => bootstrap(args).await,
         KeysVerb::Create(args) => create(args).await,
         KeysVerb::List(args) => list(args).await,
+        KeysVerb::Update(args) => update(args).await,
         KeysVerb::Revoke(args) => revoke(args).await,
         KeysVerb::Rotate(args) => rotate(args).await,
     }
@@ -47,6 +49,12 @@ async fn create(args: CreateKeyArgs) -> Result<(), StartError> {
     }
     if let Some(expires_at) = &args.expires_at {
         body["expires_at"] = json!(expires_at);
+    }
+    if let Some(rate) = args.publishes_per_second {
+        body["publishes_per_second"] = json!(rate);
+    }
+    if let Some(burst) = args.publish_burst {
+        body["publish_burst"] = json!(burst);
     }
     let made = ApiClient::new(&args.server)?.post("/keys", Some(&body)).await?;
     show_new(&made, args.server.json);
@@ -128,9 +136,16 @@ fn read_key(args: &CreateKeyArgs, now: DateTime<Utc>) -> Result<NewKey, String> 
         tag_patterns,
         expires_at,
         created_by,
-        publishes_per_second: None,
-        publish_burst: None,
+        publishes_per_second: read_rate("--publishes-per-second", args.publishes_per_second)?,
+        publish_burst: read_rate("--publish-burst", args.publish_burst)?,
     })
+}
+
+fn read_rate(flag: &str, rate: Option<u32>) -> Result<Option<u32>, String> {
+    match rate {
+        Some(rate) if !(1..=MAX_RATE).contains(&rate) => Err(format!("{flag} must be between 1 and {MAX_RATE}")),
+        _ => Ok(rate),
+    }
 }
 
 async fn list(args: ListKeysArgs) -> Result<(), StartError> {
@@ -148,6 +163,30 @@ async fn list(args: ListKeysArgs) -> Result<(), StartError> {
         false => print!("{}", table(&keys)),
     }
     Ok(())
+}
+
+async fn update(args: UpdateKeyArgs) -> Result<(), StartError> {
+    let mut body = Map::new();
+    for (name, number) in [("publishes_per_second", args.publishes_per_second), ("publish_burst", args.publish_burst)] {
+        if let Some(number) = number {
+            body.insert(name.to_owned(), json!(Some(number).filter(|number| *number > 0)));
+        }
+    }
+    let updated = ApiClient::new(&args.server)?.patch(&format!("/keys/{}", args.id), &Value::Object(body)).await?;
+    match args.server.json {
+        true => println!("{updated}"),
+        false => println!("key {} ({}) may publish {}", args.id, word(&updated["name"]), rate_text(&updated)),
+    }
+    Ok(())
+}
+
+/// Returns how much may be published with a key, for people.
+fn rate_text(key: &Value) -> String {
+    match (key["publishes_per_second"].as_u64(), key["publish_burst"].as_u64()) {
+        (None, _) => "as much as its namespace may".to_owned(),
+        (Some(rate), None) => format!("{rate} events per second"),
+        (Some(rate), Some(burst)) => format!("{rate} events per second, {burst} at once"),
+    }
 }
 
 async fn revoke(args: RevokeKeyArgs) -> Result<(), StartError> {

@@ -1,6 +1,6 @@
 //! Settings of `waybill keys`.
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use super::{DatabaseArgs, LogArgs};
 
@@ -16,6 +16,8 @@ pub enum KeysVerb {
     Create(CreateKeyArgs),
     /// List the API keys, without the keys themselves.
     List(ListKeysArgs),
+    /// Change how much may be published with an API key.
+    Update(UpdateKeyArgs),
     /// End an API key at once.
     Revoke(RevokeKeyArgs),
     /// Give an API key a new secret and print it. The old one stays good for a while.
@@ -56,6 +58,14 @@ pub struct CreateKeyArgs {
     #[arg(long)]
     pub expires_at: Option<String>,
 
+    /// Events that may be published with the key per second [default: as many as its namespace may].
+    #[arg(long)]
+    pub publishes_per_second: Option<u32>,
+
+    /// Events that may be published with the key at once [default: as many as per second].
+    #[arg(long, requires = "publishes_per_second")]
+    pub publish_burst: Option<u32>,
+
     /// Write to the database instead of asking a server: for the first key, or when no key is left.
     #[arg(long)]
     pub bootstrap: bool,
@@ -72,6 +82,24 @@ pub struct CreateKeyArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct ListKeysArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("change").required(true).multiple(true))]
+pub struct UpdateKeyArgs {
+    /// Id of the key, as `waybill keys list` shows it.
+    pub id: i64,
+
+    /// Events that may be published with the key per second; 0 removes the rate [default: unchanged].
+    #[arg(long, group = "change")]
+    pub publishes_per_second: Option<u32>,
+
+    /// Events that may be published with the key at once; 0 means as many as per second [default: unchanged].
+    #[arg(long, group = "change")]
+    pub publish_burst: Option<u32>,
+
     #[command(flatten)]
     pub server: ServerArgs,
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::input::RawFields;
 
 /// The maximum of `publishes_per_second` and of `publish_burst`.
-const MAX_RATE: u32 = 1_000_000;
+pub(crate) const MAX_RATE: u32 = 1_000_000;
 
 /// The maximum of limits that count.
 const MAX_COUNT: i64 = 9_007_199_254_740_991;
@@ -38,6 +38,60 @@ impl PublishRate {
             fields.refuse("publish_burst", "must not be given without publishes_per_second");
         }
         (per_second, burst)
+    }
+}
+
+/// What an update says about one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Keep,
+    Remove,
+    Set(u32),
+}
+
+impl Change {
+    fn read(fields: &mut RawFields<'_>, name: &str) -> Self {
+        let is_given = fields.contains(name);
+        match fields.integer(name, 1..=MAX_RATE) {
+            Some(number) => Change::Set(number),
+            None if is_given => Change::Remove,
+            None => Change::Keep,
+        }
+    }
+
+    fn apply(self, present: Option<u32>) -> Option<u32> {
+        match self {
+            Change::Keep => present,
+            Change::Remove => None,
+            Change::Set(number) => Some(number),
+        }
+    }
+}
+
+/// A change of a rate. A field that is left out stays, and `null` removes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateChange {
+    per_second: Change,
+    burst: Change,
+}
+
+impl RateChange {
+    /// Reads the two fields of a rate.
+    pub(crate) fn read(fields: &mut RawFields<'_>) -> Self {
+        RateChange {
+            per_second: Change::read(fields, "publishes_per_second"),
+            burst: Change::read(fields, "publish_burst"),
+        }
+    }
+
+    /// Returns the two numbers after the change, or `None` if it sets a burst where there is no rate. A rate that is
+    /// removed takes its burst along.
+    pub(crate) fn apply(self, (per_second, burst): (Option<u32>, Option<u32>)) -> Option<(Option<u32>, Option<u32>)> {
+        match (self.per_second.apply(per_second), self.burst) {
+            (None, Change::Set(_)) => None,
+            (None, _) => Some((None, None)),
+            (per_second, change) => Some((per_second, change.apply(burst))),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/keys`: makes, lists, revokes and rotates API keys.
+//! `/keys`: makes, lists, changes, revokes and rotates API keys.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -13,7 +13,7 @@ use crate::domain::api_key::{ApiKey, KeyScope, KeyScopes, TagPatterns, check_nam
 use crate::domain::history::Numbers;
 use crate::domain::input::RawFields;
 use crate::domain::limits;
-use crate::domain::publish_limits::PublishRate;
+use crate::domain::publish_limits::{PublishRate, RateChange};
 use crate::domain::scope::Scope;
 use crate::domain::seconds::Seconds;
 use crate::engine::Engine;
@@ -156,6 +156,22 @@ pub(crate) async fn list_keys(engine: Data<Engine>, scope: Scope, request: HttpR
     drop(conn);
     let next = cursors.next(page_end(&rows, page.limit, |row| row.id.0)).await?;
     Ok(HttpResponse::Ok().json(Keys { keys: rows.iter().map(KeyView::of).collect(), next }))
+}
+
+/// `PATCH /keys/{id}`: changes how much may be published with a key.
+pub(crate) async fn update_key(
+    engine: Data<Engine>,
+    scope: Scope,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
+    let mut fields = RawFields::of_body(&body)?;
+    let change = RateChange::read(&mut fields);
+    fields.finish()?;
+    let id = path_id(&request).await?;
+    let row = engine.update_key(scope, key_hash_of(&request), id, change).await?;
+    Ok(HttpResponse::Ok().json(KeyView::of(&row)))
 }
 
 /// `POST /keys/{id}/revoke`: ends a key at once, on all servers.

@@ -161,6 +161,7 @@ pub fn routes() -> Vec<Endpoint> {
         read("/tags", Read, tags::list_tags),
         post("/keys", Admin, keys::create_key),
         read("/keys", Admin, keys::list_keys),
+        patch("/keys/{id}", Admin, repeatable(keys::update_key)),
         repeatable_post("/keys/{id}/revoke", Admin, keys::revoke_key),
         post("/keys/{id}/rotate", Admin, keys::rotate_key),
         read("/metrics", Metrics, metrics::get_metrics),

@@ -424,6 +424,10 @@ async fn keys(recorder: &mut Recorder) {
     let foreign = worker.get(&format!("/events/subscribe?tags=billing&worker_id={WORKER}")).await;
     recorder.keep("tag_not_allowed", foreign.expect(403));
     let path = format!("/keys/{}", made["id"]);
+    let slower = recorder.request("update_key", "slower", json!({}));
+    recorder.record("update_key", "PATCH", &path, Some(slower), 200).await;
+    let unlimited = recorder.request("update_key", "unlimited", json!({}));
+    recorder.app.patch(&path, &unlimited).await.expect(200);
     let overlap = json!({"overlap_seconds": 1});
     recorder.post("rotate_key", &format!("{path}/rotate"), "overlapping", overlap, 200).await;
     recorder.app.advance(1);

@@ -152,6 +152,44 @@ async fn a_bootstrap_makes_no_key_without_its_audit_entry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_rate_of_a_key_is_set_and_changed_on_the_command_line() {
+    let app = App::start().await;
+    let admin = keys(&app, None, &["create"]);
+    let admin = Some(admin.trim());
+    let rate = ["--publishes-per-second", "5", "--publish-burst", "20"];
+    let create = [&["create", "--name", "shop", "--scopes", "publish", "--json"], &rate[..]].concat();
+    let made: Value = serde_json::from_str(&keys(&app, admin, &create)).expect("JSON");
+    assert_eq!((&made["publishes_per_second"], &made["publish_burst"]), (&5.into(), &20.into()));
+    let id = made["id"].to_string();
+    for (flags, text) in [
+        (["--publishes-per-second", "7"], "7 events per second, 20 at once"),
+        (["--publish-burst", "0"], "7 events per second"),
+        (["--publishes-per-second", "0"], "as much as its namespace may"),
+    ] {
+        let printed = keys(&app, admin, &[&["update", &id], &flags[..]].concat());
+        assert_eq!(printed, format!("key {id} (shop) may publish {text}\n"));
+    }
+    let update = [&["update", &id, "--json"], &rate[..]].concat();
+    let updated: Value = serde_json::from_str(&keys(&app, admin, &update)).expect("JSON");
+    assert_eq!((&updated["publishes_per_second"], &updated["publish_burst"]), (&5.into(), &20.into()));
+    for wrong in [&["update", &id][..], &["create", "--publish-burst", "5"]] {
+        let (ended, _) = run(command(&app, admin, wrong));
+        assert!(ended.status.code() == Some(2) && ended.stderr.contains("--publish"), "{}", ended.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_made_in_the_database_has_the_rate_that_is_asked_for() {
+    let url = database::migrated().await;
+    let bootstrap = |rate: &str| run(on(&url, &["keys", "create", "--bootstrap", "--publishes-per-second", rate])).0;
+    let ended = bootstrap("0");
+    assert!(!ended.status.success() && ended.stderr.contains("--publishes-per-second must be"), "{}", ended.stderr);
+    assert!(bootstrap("5").status.success());
+    let rated = "SELECT count(*) FROM waybill.api_keys WHERE publishes_per_second = 5 AND publish_burst IS NULL";
+    assert_eq!(database::count(&url, rated).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn keys_are_made_listed_rotated_and_revoked_over_http() {
     let app = App::start().await;
     let admin = keys(&app, None, &["create"]);

@@ -8,7 +8,7 @@ use waybill::engine::Engine;
 use waybill::engine::clock::Clock;
 use waybill::startup::Server;
 
-use super::{Reply, database, http_client};
+use super::{Reply, database, http_client, until};
 
 #[derive(Default)]
 pub(crate) struct Options {
@@ -156,6 +156,13 @@ impl App {
     /// Returns the `webhook-id` under which receivers see an event of the current epoch.
     pub(crate) fn webhook_id(&self, event_id: i64) -> String {
         format!("evt_{}_{event_id}", self.engine().epoch().expect("an epoch"))
+    }
+
+    /// Waits until so many servers on the database of this one hear of changes by `NOTIFY`.
+    pub(crate) async fn until_listening(&self, servers: i64) {
+        let listeners = "SELECT count(*) FROM pg_stat_activity \
+             WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
+        until("all servers listen", async || self.count(listeners).await == servers).await;
     }
 
     /// Runs a query that returns one number.

@@ -31,6 +31,7 @@ pub enum AuditAction {
     SourceDeleted,
     SourceSecretRotated,
     KeyCreated,
+    KeyUpdated,
     KeyRotated,
     KeyRevoked,
     NamespaceCreated,
@@ -48,7 +49,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All actions, in the order of the API documentation.
-    pub const ALL: [AuditAction; 21] = [
+    pub const ALL: [AuditAction; 22] = [
         AuditAction::SubscriptionCreated,
         AuditAction::SubscriptionUpdated,
         AuditAction::SubscriptionDeactivated,
@@ -60,6 +61,7 @@ impl AuditAction {
         AuditAction::SourceDeleted,
         AuditAction::SourceSecretRotated,
         AuditAction::KeyCreated,
+        AuditAction::KeyUpdated,
         AuditAction::KeyRotated,
         AuditAction::KeyRevoked,
         AuditAction::NamespaceCreated,
@@ -86,6 +88,7 @@ impl AuditAction {
             AuditAction::SourceDeleted => "source.deleted",
             AuditAction::SourceSecretRotated => "source.secret_rotated",
             AuditAction::KeyCreated => "key.created",
+            AuditAction::KeyUpdated => "key.updated",
             AuditAction::KeyRotated => "key.rotated",
             AuditAction::KeyRevoked => "key.revoked",
             AuditAction::NamespaceCreated => "namespace.created",

@@ -17,17 +17,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use diesel_async::AsyncPgConnection;
-use serde_json::json;
+use serde_json::{Map, json};
 
 use crate::domain::api_key::{ApiKey, KeyHash, TagPatterns};
 use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::ids::KeyId;
 use crate::domain::limits;
+use crate::domain::publish_limits::RateChange;
 use crate::domain::scope::Scope;
 use crate::error::{Error, OutageKind};
 use crate::store::tables::api_keys::{
     ListedKey, NewKey, count_admin_keys, get_key, insert_api_key, is_name_in_use, load_key_generation, load_keys,
-    record_key_use, renew_key_generation, replace_key_secret, revoke_key,
+    record_key_use, renew_key_generation, replace_key_secret, revoke_key, update_key_rate,
 };
 use crate::store::tables::audit_log::record_audit;
 
@@ -182,6 +183,38 @@ impl Engine {
         Ok(row)
     }
 
+    /// Changes how much may be published with a key. Requests that wait under it end early, without an error.
+    pub async fn update_key(
+        &self,
+        scope: Scope,
+        caller: Option<KeyHash>,
+        id: KeyId,
+        change: RateChange,
+    ) -> Result<ListedKey, Error> {
+        let engine = self.clone();
+        let row = self.detached(async move {
+            transaction!(engine, |conn| {
+                engine.begin_key_change(conn, caller).await?;
+                let before = get_key(conn, &scope, id).await?.ok_or(Error::KeyNotFound(id))?;
+                if !before.is_in_use(engine.time()) {
+                    return Err(Error::KeyNotInUse(id));
+                }
+                let Some(rate) = change.apply(before.rate()) else {
+                    return Err(Error::invalid("publish_burst", "must not be given without publishes_per_second"));
+                };
+                if rate == before.rate() {
+                    return Ok(before);
+                }
+                update_key_rate(conn, &scope, id, rate).await?;
+                record_audit(conn, &scope, &key_updated(&before, rate)).await?;
+                get_key(conn, &scope, id).await?.ok_or(Error::KeyNotFound(id))
+            })
+        });
+        let row = row.await?;
+        self.after_key_change().await;
+        Ok(row)
+    }
+
     /// Gives a key a new secret. The former ones stay good for `overlap_seconds`.
     pub async fn rotate_key(
         &self,
@@ -247,6 +280,20 @@ pub(crate) fn key_created(id: KeyId, new: &NewKey) -> AuditEntry {
         "expires_at": new.expires_at, "publishes_per_second": new.publishes_per_second, "publish_burst": new.publish_burst,
     });
     AuditEntry::about(AuditAction::KeyCreated, id.0, detail)
+}
+
+/// Returns the audit entry of a key whose rate was changed.
+fn key_updated(before: &ListedKey, (per_second, burst): (Option<u32>, Option<u32>)) -> AuditEntry {
+    let (former_per_second, former_burst) = before.rate();
+    let mut changes = Map::new();
+    for (name, from, to) in
+        [("publishes_per_second", former_per_second, per_second), ("publish_burst", former_burst, burst)]
+    {
+        if from != to {
+            changes.insert(name.to_owned(), json!({"from": from, "to": to}));
+        }
+    }
+    AuditEntry::about(AuditAction::KeyUpdated, before.id.0, json!({"name": before.name, "changes": changes}))
 }
 
 fn unauthenticated(key: Option<KeyHash>) -> Error {

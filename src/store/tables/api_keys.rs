@@ -199,6 +199,11 @@ pub struct ListedKey {
 }
 
 impl ListedKey {
+    /// Returns how many events may be published with the key per second, and at once.
+    pub fn rate(&self) -> (Option<u32>, Option<u32>) {
+        (unsigned(self.publishes_per_second), unsigned(self.publish_burst))
+    }
+
     /// Returns whether the key is neither revoked nor expired.
     pub fn is_in_use(&self, now: DateTime<Utc>) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|at| at > now)
@@ -243,6 +248,24 @@ async fn find_keys(
 pub(crate) async fn revoke_key(conn: &mut AsyncPgConnection, scope: &Scope, id: KeyId) -> QueryResult<()> {
     let query = statement!("revoke_key").query().bind::<Integer, _>(scope.namespace);
     query.bind::<Nullable<Timestamptz>, _>(scope.now).bind::<BigInt, _>(id).execute(conn).await.map(drop)
+}
+
+/// Sets how many events may be published with a key per second, and at once.
+pub(crate) async fn update_key_rate(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    id: KeyId,
+    (publishes_per_second, publish_burst): (Option<u32>, Option<u32>),
+) -> QueryResult<()> {
+    statement!("update_key_rate")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<BigInt, _>(id)
+        .bind::<Nullable<Integer>, _>(publishes_per_second.map(u32::cast_signed))
+        .bind::<Nullable<Integer>, _>(publish_burst.map(u32::cast_signed))
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 #[derive(QueryableByName)]

@@ -8,3 +8,4 @@ mod rotate;
 mod servers;
 mod tags;
 mod unknown;
+mod update;

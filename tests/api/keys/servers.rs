@@ -7,9 +7,6 @@ use tokio::task::JoinHandle;
 use crate::support::keys::MadeKey;
 use crate::support::{App, Options, Reply, until, within_patience};
 
-const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity \
-     WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN waybill%'";
-
 async fn two_servers(flags: &str) -> (App, App) {
     let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
     let one = App::start_with(Options { flags: flags.clone(), ..Options::default() }).await;
@@ -20,7 +17,7 @@ async fn two_servers(flags: &str) -> (App, App) {
 /// Two servers that learn of each other by `NOTIFY` and not by polling.
 async fn two_listening_servers() -> (App, App) {
     let servers = two_servers("--poll-interval-ms 60000").await;
-    until("both listen", async || servers.0.count(LISTENERS).await == 2).await;
+    servers.0.until_listening(2).await;
     servers
 }
 
@@ -88,6 +85,8 @@ async fn a_key_that_was_revoked_on_another_server_makes_and_changes_no_keys() {
     on_other.post("/keys", &json!({"name": "another", "scopes": ["admin"]})).await.problem(401, "key_revoked");
     on_other.post_empty(&format!("/keys/{}/rotate", worker.id)).await.problem(401, "key_revoked");
     on_other.post_empty(&format!("/keys/{}/revoke", worker.id)).await.problem(401, "key_revoked");
+    let rate = json!({"publishes_per_second": 1});
+    on_other.patch(&format!("/keys/{}", worker.id), &rate).await.problem(401, "key_revoked");
     let keys = one.get("/keys").await.expect(200).json();
     let names: Vec<&str> =
         keys["keys"].as_array().expect("keys").iter().filter_map(|key| key["name"].as_str()).collect();

@@ -1,10 +1,10 @@
 //! Several servers share the rates of namespaces and keys.
 
 use chrono::TimeDelta;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{limit, publish, publish_many, refresh, refused, servers, stored};
-use crate::support::App;
+use crate::support::{App, until};
 
 const RATE: &str = "publishes_per_second";
 
@@ -94,6 +94,65 @@ async fn the_rate_of_a_key_is_shared_like_that_of_a_namespace() {
     }
 }
 
+/// Returns the rate of the caller's key as its server knows it.
+async fn known_rate(holder: &App) -> Value {
+    holder.get("/usage").await.expect(200).json()["key"]["publishes_per_second"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rate_of_a_key_is_reached_answered_and_released_on_both_servers() {
+    let [one, other] = servers().await;
+    let one = one.with_admin_key().await;
+    let key = one.make_key(json!({"scopes": ["publish"], RATE: 10, "publish_burst": 20})).await;
+    for _ in 0..2 {
+        refresh([&one, &other]).await;
+    }
+    let holders = [one.holding(&key), other.holding(&key)];
+    for holder in &holders {
+        let reply = publish_many(holder, 10).await.expect(201);
+        assert_eq!(reply.header("ratelimit-policy"), Some(r#""publish-key";q=20;w=2"#));
+        assert_eq!(reply.header("ratelimit"), Some(r#""publish-key";r=0;t=2"#));
+        let reply = publish(holder).await;
+        assert_eq!(reply.header("retry-after"), Some("1"));
+        refused(reply, RATE, "key");
+    }
+    for (server, holder) in [&one, &other].into_iter().zip(&holders) {
+        server.advance(1);
+        publish_many(holder, 5).await.expect(201);
+        refused(publish(holder).await, RATE, "key");
+    }
+    assert_eq!(stored(&one).await, 30);
+}
+
+/// The servers do not poll, so the notification alone tells the other one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_a_keys_rate_reaches_the_other_server() {
+    let [one, other] = servers().await;
+    one.until_listening(2).await;
+    let one = one.with_admin_key().await;
+    let key = one.make_key(json!({"scopes": ["publish", "read"]})).await;
+    let path = format!("/keys/{}", key.id);
+    let (here, there) = (one.holding(&key), other.holding(&key));
+    publish_many(&there, 50).await.expect(201);
+    assert_eq!(known_rate(&there).await, json!(null));
+    for (change, limit, burst) in
+        [(json!({RATE: 2}), 2, 2), (json!({"publish_burst": 6}), 2, 6), (json!({RATE: 3, "publish_burst": null}), 3, 3)]
+    {
+        one.patch(&path, &change).await.expect(200);
+        assert_eq!(known_rate(&here).await["burst"], burst, "it holds here with the response");
+        let expected = json!({"limit": limit, "burst": burst, "available": burst});
+        until("the other server knows", async || known_rate(&there).await == expected).await;
+        publish_many(&there, burst).await.expect(201);
+        refused(publish(&there).await, RATE, "key");
+        other.advance(60);
+    }
+    one.patch(&path, &json!({RATE: null})).await.expect(200);
+    until("the other server knows", async || known_rate(&there).await == json!(null)).await;
+    for holder in [&here, &there] {
+        publish_many(holder, 50).await.expect(201);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_renew_what_they_know_by_themselves() {
     let app = App::start().await;
@@ -101,5 +160,5 @@ async fn servers_renew_what_they_know_by_themselves() {
     publish(&app).await.expect(201);
     refused(publish(&app).await, "waiting_events", "namespace");
     app.claim_one("a", "w:1").await;
-    crate::support::until("there is room", async || publish(&app).await.status == 201).await;
+    until("there is room", async || publish(&app).await.status == 201).await;
 }
