@@ -1,6 +1,7 @@
 //! `/event-types`, and what declared types mean for publishing.
 
 mod declare;
+mod doors;
 mod hostile;
 mod large;
 mod list;
