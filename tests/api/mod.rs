@@ -13,6 +13,7 @@ mod keys;
 mod limits;
 mod operate;
 mod operations;
+mod origins;
 mod reads;
 mod sources;
 mod subscriptions;
