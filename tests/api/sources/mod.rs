@@ -4,6 +4,7 @@ mod bodies;
 mod create;
 mod guesses;
 mod manage;
+mod presets;
 mod receive;
 mod refusals;
 mod rotation;

@@ -106,10 +106,11 @@ async fn a_repeated_webhook_is_answered_like_the_first() {
     let app = App::start().await;
     let source = github_source(&app).await;
     let replies = [
-        send_as_github(&app, &source, SECRET, "{}").await.expect(202),
-        send_as_github(&app, &source, SECRET, "{}").await.expect(202),
+        send_delivery(&app, &source, SECRET, "d-1", "{}").await.expect(202),
+        send_delivery(&app, &source, SECRET, "d-1", "{}").await.expect(202),
     ];
     assert_eq!(replies[0].text, replies[1].text);
+    assert_eq!(app.stored_events().await, 1, "the second one is a repetition");
 }
 
 #[tokio::test(flavor = "multi_thread")]
