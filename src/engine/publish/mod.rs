@@ -56,8 +56,8 @@ impl Engine {
     pub async fn publish_events(&self, namespace: NamespaceId, events: Publication) -> Result<Vec<StoredEvent>, Error> {
         let Some(distinct) = Distinct::of(&events)? else { return self.publish_distinct(namespace, events).await };
         // Boxed, because it is rare, and every publish would carry its size.
-        let stored = Box::pin(self.publish_distinct(namespace, Arc::new(distinct.events(&events)))).await?;
-        Ok(distinct.repeat(&stored))
+        let stored = Box::pin(self.publish_distinct(namespace, Arc::new(distinct.events(&events)))).await;
+        stored.map(|stored| distinct.repeat(&stored)).map_err(|error| distinct.about_all(error))
     }
 
     /// Stores events of which no two have the same idempotency key.

@@ -9,8 +9,10 @@
 use std::collections::HashMap;
 
 use crate::domain::event::NewEvent;
+use crate::domain::event_type::rejection::Rejection;
 use crate::domain::idempotency::KeyOrigin;
 use crate::domain::ids::NamespaceId;
+use crate::domain::limits;
 use crate::error::Error;
 use crate::store::tables::events::StoredEvent;
 
@@ -81,6 +83,35 @@ impl Distinct {
             if *is_first { stored.clone() } else { stored.repeated(true) }
         };
         self.places.iter().map(result).collect()
+    }
+
+    /// Converts an error about the events that were sent into one about all events.
+    pub(super) fn about_all(&self, error: Error) -> Error {
+        about_request(error, &self.places.iter().map(|(place, _)| Some(*place)).collect::<Vec<_>>())
+    }
+}
+
+/// Converts an error about the events that were sent into one about all events of their request. `places` has for each of
+/// these the place of the one that was sent for it, if there is one.
+pub(super) fn about_request(error: Error, places: &[Option<usize>]) -> Error {
+    match error {
+        Error::IdempotencyKeyReused { index: place, .. } => {
+            let index = places.iter().position(|sent_as| *sent_as == Some(place)).unwrap_or_default();
+            Error::IdempotencyKeyReused { index, of: places.len() }
+        }
+        Error::EventsRejected(rejections) => {
+            let by_place: HashMap<usize, &Rejection> = rejections.iter().map(|found| (found.index, found)).collect();
+            let mut listed = 0;
+            let rejection = |(index, place): (usize, &Option<usize>)| {
+                let errors = &by_place.get(&(*place)?)?.errors;
+                // A response lists about a thousand mistakes, and names every event that has one.
+                let errors: Vec<_> = errors.iter().take(if listed < limits::BATCH { usize::MAX } else { 1 }).collect();
+                listed += errors.len();
+                Some(Rejection { index, errors: errors.into_iter().cloned().collect() })
+            };
+            Error::EventsRejected(places.iter().enumerate().filter_map(rejection).collect())
+        }
+        other => other,
     }
 }
 

@@ -68,6 +68,36 @@ async fn nothing_of_a_batch_is_stored_if_a_key_was_used_with_another_content() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reused_key_is_named_by_its_place_in_the_request_behind_a_key_that_comes_twice() {
+    let app = App::start().await;
+    app.publish(job("used")).await;
+    let other = json!({"title": "another", "tags": "a", "idempotency_key": "used"});
+    let batch = json!({"events": [job("k"), job("k"), other, job("l")]});
+    let problem = app.post("/events/batch", &batch).await.problem(422, "idempotency_key_reused");
+    assert!(problem["detail"].as_str().expect("a detail").contains("events[2]"), "{problem}");
+    // The one that is refused comes twice itself: the first is named.
+    let batch = json!({"events": [job("k"), job("k"), other, other]});
+    let problem = app.post("/events/batch", &batch).await.problem(422, "idempotency_key_reused");
+    assert!(problem["detail"].as_str().expect("a detail").contains("events[2]"), "{problem}");
+    assert_eq!(events(&app).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_events_are_named_by_their_places_in_the_request_if_keys_come_twice() {
+    let app = App::start().await;
+    let schema = json!({"type": "object", "required": ["id"]});
+    app.put("/event-types/order.paid", &json!({"schema": schema})).await.expect(201);
+    let paid =
+        |key: &str, payload: Value| json!({"event_type": "order.paid", "payload": payload, "idempotency_key": key});
+    let good = || paid("k", json!({"id": 1}));
+    let bad = || paid("bad", json!({}));
+    let items = [good(), good(), bad(), good(), bad()];
+    let reply = app.post("/events/batch", &json!({"events": items})).await;
+    reply.names(&["events[2].payload.id", "events[4].payload.id"]);
+    assert_eq!(events(&app).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_batch_takes_no_key_from_a_header() {
     let app = App::start().await;
     let request = app.client.post(format!("{}/events/batch", app.base)).header("Idempotency-Key", "k");
