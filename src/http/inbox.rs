@@ -80,7 +80,7 @@ pub(crate) async fn accept_webhook(
         return Ok(with_rates(HttpResponse::Accepted().json(view("PENDING")), permit));
     }
     let mut conn = engine.database().connection().await?;
-    let known = find_events_by_keys(&mut conn, &scope, &[&key]).await?;
+    let known = find_events_by_keys(&mut conn, scope.namespace, &[&key]).await?;
     Ok(with_rates(HttpResponse::Ok().json(view(KeyedEvent::status_of(known.first()))), permit))
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn get_webhook(
 async fn respond(engine: &Engine, scope: &Scope, key: String, id: Option<EventId>) -> Result<HttpResponse, Error> {
     let key = IdempotencyKey { origin: KeyOrigin::Inbox, key, fingerprint: Vec::new() };
     let mut conn = engine.database().connection().await?;
-    let known = find_events_by_keys(&mut conn, scope, &[&key]).await?;
+    let known = find_events_by_keys(&mut conn, scope.namespace, &[&key]).await?;
     let found = known.first().filter(|known| known.is_present && id.is_none_or(|id| known.event_id == id));
     let found = found.ok_or_else(|| id.map_or(Error::WebhookNotFound, Error::EventNotFound))?;
     Ok(HttpResponse::Ok().json(WebhookView {

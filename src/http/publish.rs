@@ -137,7 +137,7 @@ async fn respond_to_repeat(
         let view = EventView::repeated(&details).for_reader(admitted.principal());
         respond_json(StatusCode::OK, size_of([&details.row]), &view, Some(share))?
     } else {
-        let known = find_events_by_keys(&mut conn, scope, &[key_of(event)?]).await?;
+        let known = find_events_by_keys(&mut conn, scope.namespace, &[key_of(event)?]).await?;
         HttpResponse::Ok().json(RemovedEvent::of(stored, known.first()))
     };
     response.headers_mut().insert(REPLAYED.clone(), HeaderValue::from_static("true"));
@@ -235,7 +235,7 @@ async fn receipts_with_repeats(
     let repeated = events.iter().zip(stored).filter(|(_, stored)| stored.is_repeated);
     let keys = repeated.map(|(event, _)| key_of(event)).collect::<Result<Vec<_>, Error>>()?;
     let mut conn = engine.database().connection().await?;
-    let known = find_events_by_keys(&mut conn, scope, &keys).await?;
+    let known = find_events_by_keys(&mut conn, scope.namespace, &keys).await?;
     let receipt = |(new, stored): (&NewEvent, &StoredEvent)| match stored.is_repeated {
         true => {
             Receipt::repeated(stored, KeyedEvent::status_of(known.iter().find(|known| known.event_id == stored.id)))

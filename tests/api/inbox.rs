@@ -55,6 +55,18 @@ async fn a_duplicate_is_answered_with_the_current_status_whatever_its_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_duplicate_is_answered_even_if_its_body_breaks_the_schema_of_its_type() {
+    let app = App::start().await;
+    let schema = json!({"type": "object", "required": ["amount"]});
+    app.put("/event-types/payment.made", &json!({"schema": schema})).await.expect(201);
+    let received = app.post("/webhooks", &webhook("k")).await.expect(202).json();
+    let bad = |key: &str| json!({"idempotency_key": key, "event_type": "payment.made", "payload": {}});
+    assert_eq!(app.post("/webhooks", &bad("k")).await.expect(200).json()["id"], received["id"]);
+    app.post("/webhooks", &bad("other")).await.names(&["payload.amount"]);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_is_found_by_id_and_by_key() {
     let app = App::start().await;
     let mut tagged = webhook("a key/ü");

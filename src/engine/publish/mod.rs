@@ -7,11 +7,12 @@
 //! and the events are matched again. A batch without ordering keys is stored by a single statement, which
 //! also claims events for workers that already wait for them ([`hand_over`]). Ordering keys need locks and thus
 //! a transaction of several statements. An event that was published before, by its idempotency key, is not stored again
-//! ([`repeats`]).
+//! ([`repeats`]), even if it would not be accepted any more ([`rejected`]).
 
 pub(crate) mod filter_overruns;
 pub(crate) mod hand_over;
 pub(crate) mod matching;
+mod rejected;
 mod repeats;
 pub(crate) mod schema_cache;
 pub(crate) mod subscription_cache;
@@ -54,16 +55,39 @@ impl Engine {
     /// Stores all events in a namespace or none, in the given order. Returns the values that the database has assigned.
     /// An event whose idempotency key was used before is not stored again.
     pub async fn publish_events(&self, namespace: NamespaceId, events: Publication) -> Result<Vec<StoredEvent>, Error> {
-        let Some(distinct) = Distinct::of(&events)? else { return self.publish_distinct(namespace, events).await };
+        let began = Instant::now();
+        match self.publish_accepted(namespace, events.clone(), began).await {
+            // Boxed, because it is rare, and every publish would carry its size.
+            Err(Error::EventsRejected(rejections)) => {
+                Box::pin(self.publish_without_repeats(namespace, events, rejections, began)).await
+            }
+            published => published,
+        }
+    }
+
+    /// Stores events if all of them satisfy what is declared about their types.
+    async fn publish_accepted(
+        &self,
+        namespace: NamespaceId,
+        events: Publication,
+        began: Instant,
+    ) -> Result<Vec<StoredEvent>, Error> {
+        let Some(distinct) = Distinct::of(&events)? else {
+            return self.publish_distinct(namespace, events, began).await;
+        };
         // Boxed, because it is rare, and every publish would carry its size.
-        let stored = Box::pin(self.publish_distinct(namespace, Arc::new(distinct.events(&events)))).await;
+        let stored = Box::pin(self.publish_distinct(namespace, Arc::new(distinct.events(&events)), began)).await;
         stored.map(|stored| distinct.repeat(&stored)).map_err(|error| distinct.about_all(error))
     }
 
     /// Stores events of which no two have the same idempotency key.
-    async fn publish_distinct(&self, namespace: NamespaceId, events: Publication) -> Result<Vec<StoredEvent>, Error> {
+    async fn publish_distinct(
+        &self,
+        namespace: NamespaceId,
+        events: Publication,
+        began: Instant,
+    ) -> Result<Vec<StoredEvent>, Error> {
         let weight = weight(events.len(), payload_bytes(&events));
-        let began = Instant::now();
         for _ in 0..MATCHES {
             let publication = self.match_publication(namespace, events.clone(), began + MATCH_WITHIN).await?;
             match self.0.batchers.publish.call_since(namespace, publication, weight, began).await? {

@@ -75,7 +75,6 @@ impl Engine {
                 Checked::Accepted => return Ok(snapshot),
                 Checked::Rejected(rejections) => {
                     if self.is_current(&snapshot).await? {
-                        self.metrics().events_rejected.inc_by(rejections.len() as u64);
                         return Err(Error::EventsRejected(rejections));
                     }
                 }

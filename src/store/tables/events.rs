@@ -62,20 +62,25 @@ pub struct StoredEvent {
 }
 
 impl StoredEvent {
-    /// Returns what another publisher with the same key, in the same batch, has published.
-    pub fn repeated(&self, has_same_content: bool) -> Self {
+    /// Returns an event that was published before, under the same idempotency key and with the same content.
+    pub fn known(id: EventId, created_at: DateTime<Utc>) -> Self {
         StoredEvent {
-            id: self.id,
-            created_at: self.created_at,
+            id,
+            created_at,
             run_at: None,
             due_at: None,
             ready_seq: None,
             enqueued: 0,
             is_stored: false,
             is_repeated: true,
-            is_reused: !has_same_content,
+            is_reused: false,
             known_fingerprint: None,
         }
+    }
+
+    /// Returns what another publisher with the same key, in the same batch, has published.
+    pub fn repeated(&self, has_same_content: bool) -> Self {
+        StoredEvent { is_reused: !has_same_content, ..StoredEvent::known(self.id, self.created_at) }
     }
 
     /// Returns the first state of the event. Without workers and subscribers, it has nothing left to do. An event

@@ -3,11 +3,11 @@
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::prelude::{ExpressionMethods, OptionalExtension, QueryDsl, QueryableByName};
-use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Bool, Bytea, Integer, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::idempotency::{IdempotencyKey, KeyOrigin};
-use crate::domain::ids::EventId;
+use crate::domain::ids::{EventId, NamespaceId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
@@ -17,10 +17,16 @@ use crate::store::tables::schema::events;
 /// An event that was published under an idempotency key.
 #[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct KeyedEvent {
+    /// The place of its key among those that were asked for, from 1.
+    #[diesel(sql_type = BigInt)]
+    pub place: i64,
     #[diesel(sql_type = BigInt)]
     pub event_id: EventId,
     #[diesel(sql_type = Timestamptz)]
     pub created_at: DateTime<Utc>,
+    /// The fingerprint of the content that was published under the key.
+    #[diesel(sql_type = Bytea)]
+    pub fingerprint: Vec<u8>,
     /// The present state, or the last one of an event that was removed.
     #[diesel(sql_type = Nullable<Text>)]
     pub status: Option<StatusColumn>,
@@ -44,12 +50,12 @@ const FIND_EVENTS_BY_KEYS: Statement = statement!("find_events_by_keys");
 /// Returns the events of these keys, in no particular order. Those without an event are left out.
 pub(crate) async fn find_events_by_keys(
     conn: &mut AsyncPgConnection,
-    scope: &Scope,
+    namespace: NamespaceId,
     keys: &[&IdempotencyKey],
 ) -> QueryResult<Vec<KeyedEvent>> {
     FIND_EVENTS_BY_KEYS
         .query()
-        .bind::<Integer, _>(scope.namespace)
+        .bind::<Integer, _>(namespace)
         .bind::<Array<BigInt>, _>(keys.iter().map(|key| key.origin.number()).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(keys.iter().map(|key| key.key.as_str()).collect::<Vec<_>>())
         .cached()

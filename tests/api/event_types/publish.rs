@@ -122,3 +122,36 @@ async fn a_key_that_may_only_publish_cannot_declare_and_one_that_may_only_read_c
     reader.get(ORDER_PAID).await.expect(200);
     pay(&publisher, json!({})).await.names(&["payload.id"]);
 }
+
+/// The publisher may not have received the first response. It must not be told that its event is not stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_event_is_answered_even_if_its_type_has_become_stricter() {
+    let app = App::start().await;
+    declare(&app, json!({"type": "object"})).await;
+    let paid = |key: &str, id: i64| json!({"event_type": "order.paid", "payload": {"n": id}, "idempotency_key": key});
+    let first = app.post("/events", &paid("k", 1)).await.expect(201).json();
+    let second = app.post("/events", &paid("l", 2)).await.expect(201).json();
+    app.put(&format!("{ORDER_PAID}?force=true"), &json!({"schema": needs_id()})).await.expect(200);
+    let again = app.post("/events", &paid("k", 1)).await.expect(200);
+    assert_eq!((again.header("idempotent-replayed"), &again.json()["id"]), (Some("true"), &first["id"]));
+    app.post("/events", &paid("k", 3)).await.names(&["payload.id"]);
+    app.post("/events", &paid("new", 1)).await.names(&["payload.id"]);
+
+    let fine = json!({"event_type": "order.paid", "payload": {"id": 7}, "idempotency_key": "m"});
+    let batch = |items: &[&Value]| json!({"events": items});
+    let mixed = batch(&[&paid("l", 2), &fine, &paid("k", 1), &fine, &paid("l", 2)]);
+    let receipts = app.post("/events/batch", &mixed).await.expect(201).json()["events"].clone();
+    let field = |name: &str| (0..5).map(|n| receipts[n][name].clone()).collect::<Vec<_>>();
+    let stored_now = &receipts[1]["id"];
+    assert_eq!(field("id"), [&second["id"], stored_now, &first["id"], stored_now, &second["id"]].map(Clone::clone));
+    assert_eq!(field("repeated"), [true, false, true, true, true].map(Value::from));
+    app.post("/events/batch", &batch(&[&paid("k", 1), &paid("l", 2)])).await.expect(201);
+    let refused = batch(&[&paid("k", 1), &fine, &paid("new", 1)]);
+    app.post("/events/batch", &refused).await.names(&["events[2].payload.id"]);
+    let reused = json!({"event_type": "order.paid", "payload": {"id": 8}, "idempotency_key": "m"});
+    let problem =
+        app.post("/events/batch", &batch(&[&paid("k", 1), &reused])).await.problem(422, "idempotency_key_reused");
+    assert!(problem["detail"].as_str().expect("a detail").contains("events[1]"), "{problem}");
+    assert_eq!(stored(&app).await, 3);
+    assert!(app.get("/metrics").await.expect(200).text.contains("waybill_events_rejected_total 3"));
+}
