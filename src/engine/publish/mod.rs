@@ -56,13 +56,16 @@ impl Engine {
     /// An event whose idempotency key was used before is not stored again.
     pub async fn publish_events(&self, namespace: NamespaceId, events: Publication) -> Result<Vec<StoredEvent>, Error> {
         let began = Instant::now();
-        match self.publish_accepted(namespace, events.clone(), began).await {
+        let stored = match self.publish_accepted(namespace, events.clone(), began).await {
             // Boxed, because it is rare, and every publish would carry its size.
             Err(Error::EventsRejected(rejections)) => {
                 Box::pin(self.publish_without_repeats(namespace, events, rejections, began)).await
             }
-            published => published,
-        }
+            stored => stored,
+        }?;
+        // Not every repeat is found by a statement, so they are counted here.
+        self.metrics().events_repeated.inc_by(stored.iter().filter(|stored| stored.is_repeated).count() as u64);
+        Ok(stored)
     }
 
     /// Stores events if all of them satisfy what is declared about their types.
@@ -201,11 +204,8 @@ impl Engine {
     }
 
     fn count_publication(&self, events: &[NamespacedEvent<'_>], fan_out: &FanOut, published: &Published) {
-        let count = |is_counted: fn(&StoredEvent) -> bool| {
-            published.events.iter().filter(|stored| is_counted(stored)).count() as u64
-        };
-        self.metrics().events_received.inc_by(count(|stored| stored.is_stored));
-        self.metrics().events_repeated.inc_by(count(|stored| stored.is_repeated && !stored.is_reused));
+        let received = published.events.iter().filter(|stored| stored.is_stored).count();
+        self.metrics().events_received.inc_by(received as u64);
         for push in fan_out.pushes.iter().filter(|push| published.events[push.event].is_stored) {
             let namespace = events[push.event].namespace;
             self.metrics().count_push(PushCount::Enqueued, (namespace.0, push.subscription_id.0));

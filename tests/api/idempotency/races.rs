@@ -2,6 +2,7 @@ use std::collections::HashSet;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::{events, job};
 use crate::support::locks::HeldRow;
@@ -23,6 +24,11 @@ async fn send_all(servers: &[App; 2], path: &str, body: impl Fn(usize) -> Value)
         async move { server.post(path, &body).await }
     }))
     .await
+}
+
+fn post(app: &App, path: &str, body: &Value) -> JoinHandle<Reply> {
+    let request = app.client.post(format!("{}{path}", app.base)).json(body);
+    tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await })
 }
 
 fn id_of(reply: &Reply) -> i64 {
@@ -50,6 +56,36 @@ async fn of_sixty_four_contents_under_one_key_one_is_stored_and_the_others_are_r
     let statuses = |status| replies.iter().filter(|reply| reply.status == status).count();
     assert_eq!((statuses(201), statuses(422)), (1, CALLERS - 1));
     assert_eq!(events(&servers[0]).await, 1);
+}
+
+/// Repeats are found by the statement, among the requests of a batch, and within a request.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_repeat_is_counted_however_it_is_found() {
+    const SINGLE: usize = 8;
+    let app = App::start().await;
+    app.publish(job("known")).await;
+    let mut held = HeldTable::lock(&app.url, "waybill.idempotency_keys").await;
+    let mut calls = Vec::new();
+    // The first two leave at once. The others gather, and are one batch.
+    for ahead in 1..=2 {
+        calls.push(post(&app, "/events", &job("k")));
+        held.until_blocked_statements(ahead).await;
+    }
+    calls.push(post(&app, "/events/batch", &json!({"events": [job("k"), job("l"), job("l"), job("known")]})));
+    calls.extend((2..SINGLE).map(|_| post(&app, "/events", &job("k"))));
+    until("the others are queued", async || app.engine().queued().publish == SINGLE - 1).await;
+    held.unlock().await;
+    for reply in join_all(calls).await {
+        let reply = reply.expect("no panic");
+        assert!([200, 201].contains(&reply.status), "{reply:?}");
+    }
+    let mut other = job("known");
+    other["title"] = json!("another");
+    app.post("/events", &other).await.problem(422, "idempotency_key_reused");
+    let metrics = app.get("/metrics").await.expect(200).text;
+    // `k` came nine times and `l` twice, and `known` again.
+    assert!(metrics.contains("\nwaybill_events_repeated_total 10\n"), "{metrics}");
+    assert!(metrics.contains("\nwaybill_events_received_total 3\n"), "{metrics}");
 }
 
 /// The batches have the same keys in different orders, and must not wait for each other in a circle.
@@ -85,8 +121,7 @@ async fn a_key_whose_first_publish_is_not_committed_yet_is_waited_for() {
          VALUES (1, -1, 'k', {known}, '', now())"
     );
     let held = HeldRow::with_uncommitted(&app, &key).await;
-    let request = app.client.post(format!("{}/webhooks", app.base)).json(&webhook);
-    let second = tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await });
+    let second = post(&app, "/webhooks", &webhook);
     app.until_blocked_calls(1).await;
     held.unlock().await;
     assert_eq!(id_of(&second.await.expect("no panic").expect(200)), known);
