@@ -26,7 +26,7 @@ use crate::domain::scope::Scope;
 use crate::domain::seconds::Seconds;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::tables::idempotency_keys::{KeyedEvent, find_events_by_keys, find_key_of_event};
+use crate::store::tables::idempotency_keys::{find_events_by_keys, find_key_of_event, find_repeated_events};
 
 /// The tag of a webhook that names none.
 const DEFAULT_TAG: &str = "inbox";
@@ -68,7 +68,8 @@ pub(crate) async fn accept_webhook(
             Err(error) => return Ok(respond_to_repeatable(error)),
             Ok(stored) => stored,
         };
-    let stored = stored.first().ok_or_else(|| Error::Internal("publishing an event returned no row".into()))?;
+    let no_row = || Error::Internal("publishing an event returned no row".into());
+    let stored = stored.first().ok_or_else(no_row)?;
     let view = |status| WebhookView {
         id: stored.id,
         idempotency_key: &key.key,
@@ -80,8 +81,9 @@ pub(crate) async fn accept_webhook(
         return Ok(with_rates(HttpResponse::Accepted().json(view("PENDING")), permit));
     }
     let mut conn = engine.database().connection().await?;
-    let known = find_events_by_keys(&mut conn, scope.namespace, &[&key]).await?;
-    Ok(with_rates(HttpResponse::Ok().json(view(KeyedEvent::status_of(known.first()))), permit))
+    let found = find_repeated_events(&mut conn, scope.namespace, &[(stored.id, &key)]).await?;
+    let status = found.first().ok_or_else(no_row)?.status();
+    Ok(with_rates(HttpResponse::Ok().json(view(status)), permit))
 }
 
 /// Reads a webhook: its key, and the event that it becomes.
@@ -145,12 +147,13 @@ async fn respond(engine: &Engine, scope: &Scope, key: String, id: Option<EventId
     let key = IdempotencyKey { origin: KeyOrigin::Inbox, key, fingerprint: Vec::new() };
     let mut conn = engine.database().connection().await?;
     let known = find_events_by_keys(&mut conn, scope.namespace, &[&key]).await?;
-    let found = known.first().filter(|known| known.is_present && id.is_none_or(|id| known.event_id == id));
-    let found = found.ok_or_else(|| id.map_or(Error::WebhookNotFound, Error::EventNotFound))?;
+    let found = known.first().filter(|known| id.is_none_or(|id| known.event_id == id));
+    let found = found.and_then(|known| Some((known, known.status.filter(|_| known.is_present)?)));
+    let (found, status) = found.ok_or_else(|| id.map_or(Error::WebhookNotFound, Error::EventNotFound))?;
     Ok(HttpResponse::Ok().json(WebhookView {
         id: found.event_id,
         idempotency_key: &key.key,
-        status: KeyedEvent::status_of(Some(found)),
+        status: status.0.as_str(),
         created_at: Timestamp(found.created_at),
         updated_at: timestamp(found.updated_at),
     }))

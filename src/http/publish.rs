@@ -3,6 +3,7 @@
 //! A publisher that names an idempotency key may send its request again: the event is stored once, and the response to
 //! the second request shows its present state.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use actix_web::http::StatusCode;
@@ -30,7 +31,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::events::{StoredEvent, get_event_details};
-use crate::store::tables::idempotency_keys::{KeyedEvent, find_events_by_keys};
+use crate::store::tables::idempotency_keys::{RepeatedEvent, find_repeated_events};
 
 /// Tells that the response is about an event that was published before.
 static REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -137,8 +138,8 @@ async fn respond_to_repeat(
         let view = EventView::repeated(&details).for_reader(admitted.principal());
         respond_json(StatusCode::OK, size_of([&details.row]), &view, Some(share))?
     } else {
-        let known = find_events_by_keys(&mut conn, scope.namespace, &[key_of(event)?]).await?;
-        HttpResponse::Ok().json(RemovedEvent::of(stored, known.first()))
+        let found = find_repeated_events(&mut conn, scope.namespace, &[(stored.id, key_of(event)?)]).await?;
+        HttpResponse::Ok().json(RemovedEvent::of(stored, found.first().ok_or_else(no_row)?))
     };
     response.headers_mut().insert(REPLAYED.clone(), HeaderValue::from_static("true"));
     response.headers_mut().insert(header::LOCATION, location_of(stored.id)?);
@@ -160,10 +161,10 @@ struct RemovedEvent {
 }
 
 impl RemovedEvent {
-    fn of(stored: &StoredEvent, known: Option<&KeyedEvent>) -> Self {
+    fn of(stored: &StoredEvent, found: &RepeatedEvent) -> Self {
         RemovedEvent {
             id: stored.id,
-            status: KeyedEvent::status_of(known),
+            status: found.status(),
             created_at: Timestamp(stored.created_at),
             repeated: true,
             removed: true,
@@ -233,16 +234,15 @@ async fn receipts_with_repeats(
     stored: &[StoredEvent],
 ) -> Result<Vec<Receipt>, Error> {
     let repeated = events.iter().zip(stored).filter(|(_, stored)| stored.is_repeated);
-    let keys = repeated.map(|(event, _)| key_of(event)).collect::<Result<Vec<_>, Error>>()?;
+    let keyed = repeated.map(|(event, stored)| Ok((stored.id, key_of(event)?))).collect::<Result<Vec<_>, Error>>()?;
     let mut conn = engine.database().connection().await?;
-    let known = find_events_by_keys(&mut conn, scope.namespace, &keys).await?;
+    let found = find_repeated_events(&mut conn, scope.namespace, &keyed).await?;
+    let statuses: HashMap<EventId, &'static str> = found.iter().map(|found| (found.event_id, found.status())).collect();
     let receipt = |(new, stored): (&NewEvent, &StoredEvent)| match stored.is_repeated {
-        true => {
-            Receipt::repeated(stored, KeyedEvent::status_of(known.iter().find(|known| known.event_id == stored.id)))
-        }
-        false => Receipt::of(new, stored),
+        true => Ok(Receipt::repeated(stored, statuses.get(&stored.id).ok_or_else(no_row)?)),
+        false => Ok(Receipt::of(new, stored)),
     };
-    Ok(events.iter().zip(stored).map(receipt).collect())
+    events.iter().zip(stored).map(receipt).collect()
 }
 
 /// Publishes one or several CloudEvents.

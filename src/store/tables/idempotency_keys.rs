@@ -37,11 +37,20 @@ pub(crate) struct KeyedEvent {
     pub is_present: bool,
 }
 
-impl KeyedEvent {
-    /// Returns the state of an event that was published before. Its key may have been removed since it was found; then
-    /// it had finished long ago.
-    pub(crate) fn status_of(known: Option<&KeyedEvent>) -> &'static str {
-        known.and_then(|known| known.status).map_or("COMPLETED", |status| status.0.as_str())
+/// An event that was published again under its idempotency key.
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct RepeatedEvent {
+    #[diesel(sql_type = BigInt)]
+    pub event_id: EventId,
+    #[diesel(sql_type = Nullable<Text>)]
+    status: Option<StatusColumn>,
+}
+
+impl RepeatedEvent {
+    /// Returns the present state, or the last one of an event that was removed. If nothing is left of the event, it had
+    /// finished long ago.
+    pub(crate) fn status(&self) -> &'static str {
+        self.status.map_or("COMPLETED", |status| status.0.as_str())
     }
 }
 
@@ -58,6 +67,25 @@ pub(crate) async fn find_events_by_keys(
         .bind::<Integer, _>(namespace)
         .bind::<Array<BigInt>, _>(keys.iter().map(|key| key.origin.number()).collect::<Vec<_>>())
         .bind::<Array<Text>, _>(keys.iter().map(|key| key.key.as_str()).collect::<Vec<_>>())
+        .cached()
+        .load(conn)
+        .await
+}
+
+const FIND_REPEATED_EVENTS: Statement = statement!("find_repeated_events");
+
+/// Returns the present states of events that were published again, each with its key.
+pub(crate) async fn find_repeated_events(
+    conn: &mut AsyncPgConnection,
+    namespace: NamespaceId,
+    events: &[(EventId, &IdempotencyKey)],
+) -> QueryResult<Vec<RepeatedEvent>> {
+    FIND_REPEATED_EVENTS
+        .query()
+        .bind::<Integer, _>(namespace)
+        .bind::<Array<BigInt>, _>(events.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+        .bind::<Array<BigInt>, _>(events.iter().map(|(_, key)| key.origin.number()).collect::<Vec<_>>())
+        .bind::<Array<Text>, _>(events.iter().map(|(_, key)| key.key.as_str()).collect::<Vec<_>>())
         .cached()
         .load(conn)
         .await

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::job;
 use crate::support::retention::DAY;
-use crate::support::{App, Options};
+use crate::support::{App, Options, database};
 
 async fn completed(app: &App, key: &str) -> i64 {
     let id = app.publish(job(key)).await;
@@ -45,4 +45,29 @@ async fn a_key_outlives_an_event_that_is_removed_sooner() {
     let mut other = job("k");
     other["title"] = json!("another");
     app.post("/events", &other).await.problem(422, "idempotency_key_reused");
+}
+
+/// A key may be removed between the statement that finds it and the one that reads the state of its event.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_event_has_its_present_state_even_if_its_key_has_just_been_removed() {
+    let app = App::start().await;
+    let webhook = json!({"idempotency_key": "k", "event_type": "t"});
+    let received = app.post("/webhooks", &webhook).await.expect(202).json();
+    let published = app.post("/events", &job("k")).await.expect(201).json();
+    let remove_keys = "CREATE FUNCTION remove_keys() RETURNS trigger LANGUAGE plpgsql AS \
+                       $$ BEGIN DELETE FROM waybill.idempotency_keys; RETURN NULL; END $$; \
+                       CREATE TRIGGER remove_keys AFTER INSERT ON waybill.events \
+                       FOR EACH STATEMENT EXECUTE FUNCTION remove_keys()";
+    let restore = "INSERT INTO waybill.idempotency_keys SELECT * FROM kept";
+    database::execute(&app.url, "CREATE TABLE kept AS SELECT * FROM waybill.idempotency_keys").await;
+    database::execute(&app.url, remove_keys).await;
+    let batch = app.post("/events/batch", &json!({"events": [job("k")]})).await.expect(201).json();
+    assert_eq!(batch["events"][0]["status"], "PENDING");
+    assert_eq!(app.count("SELECT count(*) FROM waybill.idempotency_keys").await, 0);
+    database::execute(&app.url, restore).await;
+    let again = app.post("/events", &job("k")).await.expect(200).json();
+    assert_eq!((&again["id"], &again["status"]), (&published["id"], &json!("PENDING")));
+    database::execute(&app.url, restore).await;
+    let again = app.post("/webhooks", &webhook).await.expect(200).json();
+    assert_eq!((&again["id"], &again["status"]), (&received["id"], &json!("PENDING")));
 }
