@@ -7,6 +7,7 @@ use std::sync::Arc;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::body::{self, path_id, read_json_without_query};
 use super::doors::Admitted;
@@ -59,6 +60,7 @@ pub(crate) async fn accept_webhook(
     let body = read_json_without_query(&request, payload, body::MAX_EVENT_BYTES).await?;
     let (key, event) = read_webhook(&body, &Publisher::of(&request, &scope))?;
     admitted.principal().check_publish(event.tags.as_slice())?;
+    let began = Instant::now();
     let permit =
         engine.admit_publish(scope.namespace, Some(admitted.principal()), std::slice::from_ref(&event)).await?;
     let _share = body.into_share();
@@ -80,10 +82,14 @@ pub(crate) async fn accept_webhook(
     if !stored.is_repeated {
         return Ok(with_rates(HttpResponse::Accepted().json(view("PENDING")), permit));
     }
-    let mut conn = engine.database().connection().await?;
-    let found = find_repeated_events(&mut conn, scope.namespace, &[(stored.id, &key)]).await?;
-    let status = found.first().ok_or_else(no_row)?.status();
-    Ok(with_rates(HttpResponse::Ok().json(view(status)), permit))
+    let status = engine.read_repeats(began, async |conn| {
+        let found = find_repeated_events(conn, scope.namespace, &[(stored.id, &key)]).await?;
+        Ok(found.first().ok_or_else(no_row)?.status())
+    });
+    match status.await {
+        Ok(status) => Ok(with_rates(HttpResponse::Ok().json(view(status)), permit)),
+        Err(error) => Ok(respond_to_repeatable(error)),
+    }
 }
 
 /// Reads a webhook: its key, and the event that it becomes.

@@ -11,6 +11,7 @@ use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::body::{self, Body, read_json_without_query};
 use super::cloud_events::{self, Mode};
@@ -91,6 +92,7 @@ async fn publish_single(
         admitted.principal().check_publish(event.tags.as_slice())?;
         has_key = event.idempotency_key.is_some();
     }
+    let began = Instant::now();
     let permit = engine.admit_publish(scope.namespace, Some(admitted.principal()), &events).await?;
     let published = engine.publish_events(scope.namespace, events.clone()).await.map_err(Error::about_one_event);
     let stored = match published {
@@ -98,10 +100,11 @@ async fn publish_single(
         Err(error) if has_key => return Ok(respond_to_repeatable(error)),
         stored => stored?,
     };
-    if stored.iter().any(|stored| stored.is_repeated) {
+    if let (Some(event), Some(stored)) = (events.first(), stored.first().filter(|stored| stored.is_repeated)) {
+        let repeat = Repeat { event, stored, began };
         // Boxed, because it is rare, and every publish would carry its size.
-        let response = Box::pin(respond_to_repeat(engine, admitted, scope, events, stored, share)).await?;
-        return Ok(with_rates(response, permit));
+        let response = Box::pin(respond_to_repeat(engine, admitted, scope, repeat, share)).await;
+        return Ok(with_rates(response.unwrap_or_else(respond_to_repeatable), permit));
     }
     // The engine has usually dropped its reference by now; otherwise the event is copied.
     let mut events = Arc::try_unwrap(events).unwrap_or_else(|shared| shared.as_ref().clone());
@@ -122,24 +125,35 @@ fn location_of(id: EventId) -> Result<HeaderValue, Error> {
     HeaderValue::from_str(&format!("/events/{id}")).map_err(|error| Error::Internal(error.to_string()))
 }
 
+/// An event that was published before, and when the request began that repeats it.
+struct Repeat<'a> {
+    event: &'a NewEvent,
+    stored: &'a StoredEvent,
+    began: Instant,
+}
+
 /// Responds with an event that was published before, in its present state.
 async fn respond_to_repeat(
     engine: &Engine,
     admitted: &Admitted,
     scope: &Scope,
-    events: Arc<Vec<NewEvent>>,
-    stored: Vec<StoredEvent>,
+    repeat: Repeat<'_>,
     share: Share,
 ) -> Result<HttpResponse, Error> {
-    let (Some(event), Some(stored)) = (events.first(), stored.first()) else { return Err(no_row()) };
-    let mut conn = engine.database().connection().await?;
-    let mut response = if let Some(details) = get_event_details(&mut conn, scope, stored.id).await? {
-        drop(conn);
-        let view = EventView::repeated(&details).for_reader(admitted.principal());
-        respond_json(StatusCode::OK, size_of([&details.row]), &view, Some(share))?
-    } else {
-        let found = find_repeated_events(&mut conn, scope.namespace, &[(stored.id, key_of(event)?)]).await?;
-        HttpResponse::Ok().json(RemovedEvent::of(stored, found.first().ok_or_else(no_row)?))
+    let Repeat { event, stored, began } = repeat;
+    let found = engine.read_repeats(began, async |conn| {
+        if let Some(details) = get_event_details(conn, scope, stored.id).await? {
+            return Ok(Ok(details));
+        }
+        let mut found = find_repeated_events(conn, scope.namespace, &[(stored.id, key_of(event)?)]).await?;
+        Ok(Err(found.pop().ok_or_else(no_row)?))
+    });
+    let mut response = match found.await? {
+        Ok(details) => {
+            let view = EventView::repeated(&details).for_reader(admitted.principal());
+            respond_json(StatusCode::OK, size_of([&details.row]), &view, Some(share))?
+        }
+        Err(removed) => HttpResponse::Ok().json(RemovedEvent::of(stored, &removed)),
     };
     response.headers_mut().insert(REPLAYED.clone(), HeaderValue::from_static("true"));
     response.headers_mut().insert(header::LOCATION, location_of(stored.id)?);
@@ -209,6 +223,7 @@ async fn store_batch(
     for event in &events {
         admitted.principal().check_publish(event.tags.as_slice())?;
     }
+    let began = Instant::now();
     let permit = engine.admit_publish(scope.namespace, Some(admitted.principal()), &events).await?;
     // The body is freed before the publish, which may wait. Its share of the memory is kept for the events.
     let _share = body.into_share();
@@ -220,7 +235,10 @@ async fn store_batch(
     };
     let receipts = match stored.iter().any(|stored| stored.is_repeated) {
         // Boxed, because it is rare, and every publish would carry its size.
-        true => Box::pin(receipts_with_repeats(engine, scope, &events, &stored)).await?,
+        true => match Box::pin(receipts_with_repeats(engine, scope, &events, &stored, began)).await {
+            Err(error) if is_repeatable => return Ok(respond_to_repeatable(error)),
+            receipts => receipts?,
+        },
         false => events.iter().zip(&stored).map(|(new, stored)| Receipt::of(new, stored)).collect(),
     };
     Ok(with_rates(HttpResponse::Created().json(Receipts { events: receipts }), permit))
@@ -232,11 +250,12 @@ async fn receipts_with_repeats(
     scope: &Scope,
     events: &[NewEvent],
     stored: &[StoredEvent],
+    began: Instant,
 ) -> Result<Vec<Receipt>, Error> {
     let repeated = events.iter().zip(stored).filter(|(_, stored)| stored.is_repeated);
     let keyed = repeated.map(|(event, stored)| Ok((stored.id, key_of(event)?))).collect::<Result<Vec<_>, Error>>()?;
-    let mut conn = engine.database().connection().await?;
-    let found = find_repeated_events(&mut conn, scope.namespace, &keyed).await?;
+    let found = engine.read_repeats(began, async |conn| Ok(find_repeated_events(conn, scope.namespace, &keyed).await?));
+    let found = found.await?;
     let statuses: HashMap<EventId, &'static str> = found.iter().map(|found| (found.event_id, found.status())).collect();
     let receipt = |(new, stored): (&NewEvent, &StoredEvent)| match stored.is_repeated {
         true => Ok(Receipt::repeated(stored, statuses.get(&stored.id).ok_or_else(no_row)?)),

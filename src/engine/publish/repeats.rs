@@ -8,15 +8,18 @@
 
 use std::collections::HashMap;
 
+use diesel_async::AsyncPgConnection;
+use tokio::time::Instant;
+
 use crate::domain::event::NewEvent;
 use crate::domain::event_type::rejection::Rejection;
 use crate::domain::idempotency::KeyOrigin;
 use crate::domain::ids::NamespaceId;
 use crate::domain::limits;
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 use crate::store::tables::events::StoredEvent;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, RESPOND_WITHIN};
 
 /// For how long a key is kept that is kept forever: a time that PostgreSQL can add to the present.
 const FOREVER_SECONDS: f64 = 100.0 * 365.0 * 86_400.0;
@@ -25,6 +28,24 @@ impl Engine {
     /// Returns for how long idempotency keys are kept, in seconds.
     pub(crate) fn key_seconds(&self) -> f64 {
         self.settings().idempotency_retention.length().map_or(FOREVER_SECONDS, |length| length.as_secs_f64())
+    }
+
+    /// Reads the present state of events that a publish, which began at `began`, has repeated. Its other events are stored
+    /// by then: a failure to read must not say that the publish had no effect, and must come before the time of the
+    /// caller is over.
+    pub(crate) async fn read_repeats<T>(
+        &self,
+        began: Instant,
+        read: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let respond_by = began + RESPOND_WITHIN;
+        let reading = async {
+            let mut conn = self.database().connection_by(respond_by).await?;
+            read(&mut conn).await
+        };
+        let too_late = |_| Error::outage(OutageKind::TimeUp, "its time was over before the repeated events were read");
+        let read = tokio::time::timeout_at(respond_by, reading).await.map_err(too_late);
+        read.flatten().map_err(Error::after_a_part)
     }
 }
 
