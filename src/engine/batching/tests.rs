@@ -312,6 +312,20 @@ async fn an_outage_is_not_split() {
     assert_eq!((answers.len(), tries.into_inner()), (3, 1));
 }
 
+#[tokio::test]
+async fn a_call_that_keeps_conflicting_fails_alone() {
+    let run = |calls: Vec<i32>| async move {
+        match calls.contains(&-3) {
+            true => Err(Error::outage(crate::error::OutageKind::Conflict, "a key is contended")),
+            false => Ok(calls.into_iter().map(Ok).collect()),
+        }
+    };
+    let answers: Answers<i32> = split(vec![1, 2, -3, 4, 5], &run).await;
+    assert!(answers[2].as_ref().is_err_and(Error::is_conflict));
+    let values: Vec<Option<i32>> = answers.into_iter().map(Result::ok).collect();
+    assert_eq!(values, [Some(1), Some(2), None, Some(4), Some(5)]);
+}
+
 /// Runs callers on a thread with a mailbox of its own, as the threads that serve HTTP do.
 fn on_a_thread_with_mailbox<F: Future<Output = ()>>(work: impl FnOnce() -> F + Send + 'static) {
     let thread = std::thread::spawn(move || {
