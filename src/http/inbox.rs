@@ -61,15 +61,15 @@ pub(crate) async fn accept_webhook(
     let (key, event) = read_webhook(&body, &Publisher::of(&request, &scope))?;
     admitted.principal().check_publish(event.tags.as_slice())?;
     let began = Instant::now();
-    let permit =
-        engine.admit_publish(scope.namespace, Some(admitted.principal()), std::slice::from_ref(&event)).await?;
+    let events = Arc::new(vec![event]);
+    let mut permit = engine.admit_publish(scope.namespace, Some(admitted.principal()), &events).await?;
     let _share = body.into_share();
-    let stored =
-        match engine.publish_events(scope.namespace, Arc::new(vec![event])).await.map_err(Error::about_one_event) {
-            // It may be sent again even if its outcome is unknown.
-            Err(error) => return Ok(respond_to_repeatable(error)),
-            Ok(stored) => stored,
-        };
+    let stored = match engine.publish_events(scope.namespace, events.clone()).await.map_err(Error::about_one_event) {
+        // It may be sent again even if its outcome is unknown.
+        Err(error) => return Ok(respond_to_repeatable(error)),
+        Ok(stored) => stored,
+    };
+    permit.note_stored(&events, &stored);
     let no_row = || Error::Internal("publishing an event returned no row".into());
     let stored = stored.first().ok_or_else(no_row)?;
     let view = |status| WebhookView {

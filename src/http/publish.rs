@@ -93,13 +93,14 @@ async fn publish_single(
         has_key = event.idempotency_key.is_some();
     }
     let began = Instant::now();
-    let permit = engine.admit_publish(scope.namespace, Some(admitted.principal()), &events).await?;
+    let mut permit = engine.admit_publish(scope.namespace, Some(admitted.principal()), &events).await?;
     let published = engine.publish_events(scope.namespace, events.clone()).await.map_err(Error::about_one_event);
     let stored = match published {
         // With a key, it may be sent again even if its outcome is unknown.
         Err(error) if has_key => return Ok(respond_to_repeatable(error)),
         stored => stored?,
     };
+    permit.note_stored(&events, &stored);
     if let (Some(event), Some(stored)) = (events.first(), stored.first().filter(|stored| stored.is_repeated)) {
         let repeat = Repeat { event, stored, began };
         // Boxed, because it is rare, and every publish would carry its size.
@@ -224,7 +225,7 @@ async fn store_batch(
         admitted.principal().check_publish(event.tags.as_slice())?;
     }
     let began = Instant::now();
-    let permit = engine.admit_publish(scope.namespace, Some(admitted.principal()), &events).await?;
+    let mut permit = engine.admit_publish(scope.namespace, Some(admitted.principal()), &events).await?;
     // The body is freed before the publish, which may wait. Its share of the memory is kept for the events.
     let _share = body.into_share();
     let is_repeatable = !events.is_empty() && events.iter().all(|event| event.idempotency_key.is_some());
@@ -233,6 +234,7 @@ async fn store_batch(
         Err(error) if is_repeatable => return Ok(respond_to_repeatable(error)),
         stored => stored?,
     };
+    permit.note_stored(&events, &stored);
     let receipts = match stored.iter().any(|stored| stored.is_repeated) {
         // Boxed, because it is rare, and every publish would carry its size.
         true => match Box::pin(receipts_with_repeats(engine, scope, &events, &stored, began)).await {

@@ -17,7 +17,7 @@ pub(crate) fn with_rates(mut response: HttpResponse, mut permit: PublishPermit) 
     if !response.status().is_success() {
         return response;
     }
-    permit.note_stored();
+    permit.note_all_stored();
     if permit.rates().is_empty() {
         return response;
     }

@@ -30,11 +30,9 @@ impl Counted {
         is_fine
     }
 
-    /// Removes what was entered. If it was stored, it counts until the next count has it.
-    fn leave(&self, amount: i64, is_stored: bool) {
-        if is_stored {
-            self.added.fetch_add(amount, Ordering::AcqRel);
-        }
+    /// Removes what was entered. The part that was stored counts until the next count has it.
+    fn leave(&self, amount: i64, stored: i64) {
+        self.added.fetch_add(stored.min(amount), Ordering::AcqRel);
         self.under_way.fetch_sub(amount, Ordering::AcqRel);
     }
 
@@ -62,6 +60,11 @@ impl Counted {
         self.counted.store(counted, Ordering::Release);
         self.added.fetch_sub(included, Ordering::AcqRel);
     }
+
+    /// Forgets what was counted, because it is no longer counted.
+    pub(super) fn reset(&self) {
+        self.finish(0, self.begin());
+    }
 }
 
 /// What a publish is about to add to its namespace. It is entered until this is dropped.
@@ -70,7 +73,8 @@ pub(super) struct Addition {
     namespace: Arc<NamespaceUse>,
     waiting: i64,
     bytes: i64,
-    pub(super) is_stored: bool,
+    /// What was stored of it: how many events that wait, and how many bytes.
+    pub(super) stored: Option<(i64, i64)>,
 }
 
 /// Which count has no room, or whether another count is needed soon.
@@ -85,7 +89,7 @@ impl Addition {
     pub(super) fn enter(namespace: Arc<NamespaceUse>, waiting: (Option<i64>, i64), bytes: (Option<i64>, i64)) -> Room {
         let limit_of = |limit: Option<i64>| limit.unwrap_or(i64::MAX);
         let amount_of = |(limit, amount): (Option<i64>, i64)| if limit.is_some() { amount } else { 0 };
-        let mut addition = Addition { namespace, waiting: 0, bytes: 0, is_stored: false };
+        let mut addition = Addition { namespace, waiting: 0, bytes: 0, stored: None };
         if !addition.namespace.waiting.enter(limit_of(waiting.0), amount_of(waiting)) {
             return Room::NoneForEvents;
         }
@@ -101,8 +105,9 @@ impl Addition {
 
 impl Drop for Addition {
     fn drop(&mut self) {
-        self.namespace.waiting.leave(self.waiting, self.is_stored);
-        self.namespace.stored.leave(self.bytes, self.is_stored);
+        let (waiting, bytes) = self.stored.unwrap_or_default();
+        self.namespace.waiting.leave(self.waiting, waiting);
+        self.namespace.stored.leave(self.bytes, bytes);
     }
 }
 
@@ -121,14 +126,16 @@ mod tests {
     fn a_count_has_what_is_stored_and_under_way_and_not_what_failed() {
         let counted = Counted::default();
         assert!(counted.enter(10, 6) && !counted.enter(10, 5) && counted.enter(10, 4));
-        counted.leave(6, true);
-        counted.leave(4, false);
+        counted.leave(6, 6);
+        counted.leave(4, 0);
         assert_eq!(counted.used(), 6);
         let included = counted.begin();
         assert!(counted.enter(10, 3));
-        counted.leave(3, true);
+        counted.leave(3, 3);
         counted.finish(5, included);
         assert_eq!(counted.used(), 8, "what came during the count is added to it");
         assert!(!counted.enter(8, 1) && counted.enter(8, 0));
+        counted.reset();
+        assert_eq!(counted.used(), 0);
     }
 }

@@ -27,8 +27,8 @@ use crate::error::Error;
 use super::Engine;
 use bucket::{Bucket, Share, seconds};
 use counts::{Addition, Counted, Room, Walk};
-use permit::Permitted;
 pub use permit::{CountState, LimitStates, PublishPermit, RateState};
+use permit::{Permitted, amounts};
 
 /// The maximum number of keys whose buckets are kept. If there are more, all are full again.
 const MAX_KEY_BUCKETS: usize = 50_000;
@@ -198,14 +198,11 @@ impl Engine {
         if limits.waiting_events.is_none() && limits.stored_bytes.is_none() {
             return Ok(None);
         }
-        let waiting = events.iter().filter(|event| !event.tags.is_empty()).count();
-        let bytes: usize =
-            events.iter().filter_map(|event| event.payload.as_ref()).map(|json| json.as_str().len()).sum();
-        let amount = |amount: usize| i64::try_from(amount).unwrap_or(i64::MAX);
+        let (waiting, bytes) = amounts(events);
         let room = Addition::enter(
             self.limit_use().namespace(namespace),
-            (limits.waiting_events, amount(waiting)),
-            (limits.stored_bytes, amount(bytes)),
+            (limits.waiting_events, waiting),
+            (limits.stored_bytes, bytes),
         );
         match room {
             Room::Given { addition, is_uncertain } => {

@@ -1,6 +1,8 @@
 //! What the check of a publish returns, and where limits stand.
 
+use crate::domain::event::NewEvent;
 use crate::domain::publish_limits::{LimitOwner, PublishRate};
+use crate::store::tables::events::StoredEvent;
 
 use super::counts::Addition;
 
@@ -54,10 +56,31 @@ impl PublishPermit {
         self.0.as_ref().map_or(&[], |permitted| &permitted.rates)
     }
 
-    /// Notes that the events are stored.
-    pub fn note_stored(&mut self) {
-        if let Some(addition) = self.0.as_mut().and_then(|permitted| permitted.addition.as_mut()) {
-            addition.is_stored = true;
+    /// Notes which of the events are stored. Those that were published before take no more room.
+    pub fn note_stored(&mut self, events: &[NewEvent], stored: &[StoredEvent]) {
+        let Some(addition) = self.addition() else { return };
+        let new = events.iter().zip(stored).filter(|(_, stored)| stored.is_stored).map(|(event, _)| event);
+        addition.stored = Some(amounts(new));
+    }
+
+    /// Notes that all events are stored, unless it was noted which are.
+    pub fn note_all_stored(&mut self) {
+        if let Some(addition) = self.addition() {
+            addition.stored.get_or_insert((i64::MAX, i64::MAX));
         }
     }
+
+    fn addition(&mut self) -> Option<&mut Addition> {
+        self.0.as_mut()?.addition.as_mut()
+    }
+}
+
+/// Returns how many events wait for workers, and how many bytes their payloads have.
+pub(super) fn amounts<'a>(events: impl IntoIterator<Item = &'a NewEvent>) -> (i64, i64) {
+    let (mut waiting, mut bytes) = (0, 0_usize);
+    for event in events {
+        waiting += i64::from(!event.tags.is_empty());
+        bytes += event.payload.as_ref().map_or(0, |json| json.as_str().len());
+    }
+    (waiting, i64::try_from(bytes).unwrap_or(i64::MAX))
 }

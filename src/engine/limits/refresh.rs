@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::tables::limits::{count_waiting_events, load_limits, measure_payloads, note_server};
 
+use super::NamespaceUse;
 use super::counts::Walk;
 
 /// The time without a sign after which a server no longer counts, in seconds.
@@ -23,6 +24,14 @@ const NAMESPACES_PER_STATEMENT: usize = 500;
 
 /// The number of events of a namespace whose payloads a round adds up.
 const EVENTS_PER_ROUND: i64 = 20_000;
+
+impl NamespaceUse {
+    /// Forgets the payloads that were added up. If they are limited again, a count of long ago must not refuse anything.
+    fn forget_stored(&self) {
+        self.stored.reset();
+        *self.walk.lock().unwrap_or_else(PoisonError::into_inner) = Walk::default();
+    }
+}
 
 impl Engine {
     /// Renews what this server knows about limits. Costs one small statement if nothing is limited.
@@ -38,8 +47,14 @@ impl Engine {
         self.limit_use().servers.store(u32::try_from(servers).unwrap_or(1), Ordering::Relaxed);
         self.reload_limits(&loaded.namespaces).await?;
         self.count_waiting(&loaded.namespaces).await?;
-        for (namespace, _) in loaded.namespaces.iter().filter(|(_, limits)| limits.stored_bytes.is_some()) {
-            self.measure_stored(*namespace).await?;
+        let is_measured = |namespace: &NamespaceId| {
+            loaded.namespaces.get(namespace).is_some_and(|limits| limits.stored_bytes.is_some())
+        };
+        for namespace in self.limit_use().namespaces().into_iter().filter(|namespace| !is_measured(namespace)) {
+            self.limit_use().namespace(namespace).forget_stored();
+        }
+        for namespace in loaded.namespaces.keys().copied().filter(is_measured) {
+            self.measure_stored(namespace).await?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod batches;
 mod kept;
+mod limits;
 mod outcomes;
 mod races;
 mod single;
