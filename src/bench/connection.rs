@@ -15,6 +15,8 @@ pub(crate) struct Connection {
     request: Vec<u8>,
     /// The header that names the namespace of requests, or nothing.
     namespace: String,
+    /// The header with the idempotency key of the next `POST`s, or nothing.
+    idempotency_key: String,
 }
 
 /// A response. Its body borrows the buffer of the connection.
@@ -36,12 +38,18 @@ impl Connection {
             buffer: Vec::with_capacity(8192),
             request: Vec::new(),
             namespace: String::new(),
+            idempotency_key: String::new(),
         })
     }
 
     /// Makes the following requests be about a namespace.
     pub(crate) fn use_namespace(&mut self, name: &str) {
         self.namespace = format!("Waybill-Namespace: {name}\r\n");
+    }
+
+    /// Sends an idempotency key with the following `POST`s.
+    pub(crate) fn use_idempotency_key(&mut self, key: &str) {
+        self.idempotency_key = format!("Idempotency-Key: \"{key}\"\r\n");
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Result<Response<'_>, String> {
@@ -63,9 +71,10 @@ impl Connection {
     pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> Result<Response<'_>, String> {
         self.request.clear();
         let head = format!(
-            "POST {path} HTTP/1.1\r\n{}{}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "POST {path} HTTP/1.1\r\n{}{}{}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             self.headers,
             self.namespace,
+            self.idempotency_key,
             body.len()
         );
         self.request.extend_from_slice(head.as_bytes());

@@ -49,6 +49,9 @@ impl Plan {
         if args.namespaces > 0 && !takes_turns {
             return Err("--namespaces needs a workload whose connections publish what they claim".into());
         }
+        if args.idempotency_keys && args.workload != Workload::Publish {
+            return Err("--idempotency-keys needs the workload publish".into());
+        }
         let host = args.url.strip_prefix("http://").ok_or("--url must begin with http://")?;
         let host = host.trim_end_matches('/').to_owned();
         let tag = format!("{}-{:08x}", args.tag, getrandom::u32().unwrap_or_default());

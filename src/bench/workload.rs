@@ -99,6 +99,11 @@ impl Worker<'_> {
 
     async fn publish(&mut self) -> Result<(), String> {
         self.tally.requests += 1;
+        if self.plan.args.idempotency_keys {
+            // The tag is another one in each run.
+            let key = format!("{}/{}/{}", self.plan.tags[0], self.id, self.tally.requests);
+            self.connection.use_idempotency_key(&key);
+        }
         expect(self.connection.post("/events", &self.plan.one).await?.status, 201)
     }
 

@@ -110,6 +110,10 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 0)]
     pub loud_namespace: usize,
 
+    /// Send a new `Idempotency-Key` with each event of `publish`, to compare publishing with keys and without.
+    #[arg(long)]
+    pub idempotency_keys: bool,
+
     /// Prefix of the tags; a random part is added to separate runs from each other.
     #[arg(long, default_value = "bench")]
     pub tag: String,

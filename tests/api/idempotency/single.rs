@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::{events, job, publish_with};
+use crate::support::process::waybill;
 use crate::support::{App, ledger};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,4 +102,19 @@ async fn who_published_an_event_is_shown_to_operators_alone() {
     // The publisher has sent the payload, but what became of it is not for publishers.
     let again = app.holding(&publisher).post("/events", &job("k")).await.expect(200).json();
     assert_eq!((&again["id"], &again["payload"], again.get("published_by")), (&json!(id), &json!(null), None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_load_generator_sends_a_new_key_with_each_event() {
+    let app = App::start().await;
+    let bench = |workload: &str| {
+        let load = ["--workload", workload, "--connections", "2", "--seconds", "1", "--idempotency-keys", "--json"];
+        tokio::task::block_in_place(|| waybill(&["bench", "--url", &app.base]).args(load).output().expect("it runs"))
+    };
+    let output = bench("publish");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stored = events(&app).await;
+    assert!(stored > 0);
+    assert_eq!(app.count("SELECT count(*) FROM waybill.idempotency_keys").await, stored);
+    assert!(!bench("life").status.success());
 }
