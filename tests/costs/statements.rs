@@ -60,14 +60,19 @@ pub(super) async fn at_once<F: Future<Output = Value>>(
     answers
 }
 
+/// Starts a server on a PostgreSQL that counts statements.
+async fn counting_app(cluster: &Cluster) -> App {
+    let url = cluster.url("postgres");
+    migrate(&url).await.expect("the migrations run");
+    database::execute(&url, "CREATE EXTENSION pg_stat_statements").await;
+    App::start_with(Options { url: Some(url), ..Options::default() }).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_four_concurrent_calls_share_a_few_statements() {
     let cluster_dir = ClusterDir::new();
     let cluster = tokio::task::block_in_place(|| counting_cluster(&cluster_dir.data_dir()));
-    let url = cluster.url("postgres");
-    migrate(&url).await.expect("the migrations run");
-    database::execute(&url, "CREATE EXTENSION pg_stat_statements").await;
-    let app = App::start_with(Options { url: Some(url), ..Options::default() }).await;
+    let app = counting_app(&cluster).await;
 
     let publish = async |_| app.post("/events", &json!({"title": "a job", "tags": "a"})).await.expect(201).json();
     at_once(&app, "waybill.events", 2, |queued| queued.publish, publish).await;
@@ -84,5 +89,30 @@ async fn sixty_four_concurrent_calls_share_a_few_statements() {
         let runs = runs(&app, words).await;
         assert!((1..=MOST_STATEMENTS).contains(&runs), "{runs} statements: {words}");
     }
+    app.stop().await;
+}
+
+/// Keys need no statement of their own, whether they are new or known.
+#[tokio::test(flavor = "multi_thread")]
+async fn sixty_four_concurrent_publishes_with_keys_share_a_few_statements() {
+    let cluster_dir = ClusterDir::new();
+    let cluster = tokio::task::block_in_place(|| counting_cluster(&cluster_dir.data_dir()));
+    let app = counting_app(&cluster).await;
+    let publish = async |n: usize| {
+        let event = json!({"title": "a job", "tags": "a", "idempotency_key": format!("k{n}")});
+        app.post("/events", &event).await.json()
+    };
+    let first = at_once(&app, "waybill.events", 2, |queued| queued.publish, publish).await;
+    let written = async || {
+        let keys =
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE '%waybill.idempotency_keys%'";
+        (runs(&app, "-- publish_and_fan_out").await, app.count(keys).await)
+    };
+    let (publishes, with_keys) = written().await;
+    assert!((1..=MOST_STATEMENTS).contains(&publishes), "{publishes} statements");
+    assert_eq!(with_keys, publishes, "no other statement is about keys");
+    let again = at_once(&app, "waybill.events", 2, |queued| queued.publish, publish).await;
+    assert!(again.iter().zip(&first).all(|(again, first)| again["id"] == first["id"] && again["repeated"] == true));
+    assert!(written().await.0 - publishes <= MOST_STATEMENTS);
     app.stop().await;
 }
