@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use super::{events, job};
 use crate::support::locks::HeldRow;
 use crate::support::process::{Process, waybill};
-use crate::support::{App, HeldTable, Options, Reply, ledger, until};
+use crate::support::{App, HeldTable, Options, Reply, ledger, until, within_patience};
 
 const CALLERS: usize = 64;
 
@@ -127,33 +127,113 @@ async fn a_key_whose_first_publish_is_not_committed_yet_is_waited_for() {
     assert_eq!(id_of(&second.await.expect("no panic").expect(200)), known);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn duplicates_through_a_server_that_is_killed_in_the_middle_are_one_event() {
+/// Sends the same bodies to a server that is killed in the middle and to another one. Asserts that all responses name
+/// the same events.
+async fn kill_a_server_in_the_middle(path: &str, per_request: i64, body: impl Fn(i64) -> Value) {
     let front = App::start().await;
     for round in 0..3 {
         let serve = ["serve", "--bind", "127.0.0.1:0", "--database-url", &front.url];
         let doomed = tokio::task::block_in_place(|| Process::start(waybill(&serve)));
         let mut held = HeldTable::lock(&front.url, "waybill.idempotency_keys").await;
         let publish = |base: &str| {
-            let client = crate::support::http_client();
-            let request = client.post(format!("{base}/events")).json(&job(&format!("k{round}")));
-            tokio::spawn(async move { request.send().await.ok().map(|response| response.status().as_u16()) })
+            let request = crate::support::http_client().post(format!("{base}{path}")).json(&body(round));
+            tokio::spawn(async move { Some(Reply::of(request.send().await.ok()?).await) })
         };
         let of_doomed: Vec<_> = (0..CALLERS / 2).map(|_| publish(&doomed.app.base)).collect();
         held.until_blocked_statements(1).await;
         let of_front: Vec<_> = (0..CALLERS / 2).map(|_| publish(&front.base)).collect();
         doomed.kill_9().await;
         held.unlock().await;
-        for call in of_doomed {
-            call.await.expect("no panic");
-        }
-        // The first of them is 201, unless the killed server's statement was carried out after all.
+        // Their responses may be cut off anywhere.
+        join_all(of_doomed).await;
+        let mut answers = HashSet::new();
         for call in of_front {
-            let status = call.await.expect("no panic");
-            assert!(matches!(status, Some(200 | 201)), "{status:?}");
+            let reply = call.await.expect("no panic").expect("a response");
+            // The first of them is 201, unless the killed server's statement was carried out after all.
+            assert!(matches!(reply.status, 200 | 201), "{reply:?}");
+            answers.insert(ids_of(&reply));
         }
-        until("the killed server's statement has ended", async || events(&front).await == round + 1).await;
-        front.post("/events", &job(&format!("k{round}"))).await.expect(200);
+        let stored = (round + 1) * per_request;
+        until("the killed server's statement has ended", async || events(&front).await == stored).await;
+        answers.insert(ids_of(&front.post(path, &body(round)).await));
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        assert_eq!(answers.iter().flatten().collect::<HashSet<_>>().len() as i64, per_request);
+        assert_eq!(events(&front).await, stored);
     }
     ledger::check(&front).await;
+}
+
+/// Returns the ids in the response to a publish or a batch.
+fn ids_of(reply: &Reply) -> Vec<i64> {
+    let body = reply.json();
+    let receipts = body["events"].as_array().cloned().unwrap_or_else(|| vec![body]);
+    receipts.iter().map(|receipt| receipt["id"].as_i64().expect("an id")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn duplicates_through_a_server_that_is_killed_in_the_middle_are_one_event() {
+    kill_a_server_in_the_middle("/events", 1, |round| job(&format!("k{round}"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_through_a_server_that_is_killed_in_the_middle_are_the_same_events() {
+    let batch = |round| json!({"events": (0..5).map(|n| job(&format!("k{round}-{n}"))).collect::<Vec<_>>()});
+    kill_a_server_in_the_middle("/events/batch", 5, batch).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_event_is_not_handed_over_to_a_waiting_worker() {
+    let app = App::start().await;
+    let id = app.publish(job("k")).await;
+    app.claim("a", "w:1").await.expect("the event");
+    app.complete(id, "w:1").await.expect(200);
+    let path = format!("{}/events/subscribe?tags=a&worker_id=w:2&wait_seconds=60", app.base);
+    let request = app.client.get(path);
+    let waiter = tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await });
+    until("the worker waits", async || app.engine().hub().asleep() == 1).await;
+    app.post("/events", &job("k")).await.expect(200);
+    app.post("/events/batch", &json!({"events": [job("k")]})).await.expect(201);
+    assert!(!waiter.is_finished());
+    // In one request, the new event is handed over and the repeated one is not.
+    let receipts = app.post("/events/batch", &json!({"events": [job("k"), job("new")]})).await.expect(201).json();
+    let event = within_patience(waiter).await.expect("no panic").expect(200).json();
+    assert_eq!(event["id"], receipts["events"][1]["id"]);
+    assert_eq!(app.actions(id).await, ["PICKED", "COMPLETED"]);
+    ledger::check(&app).await;
+}
+
+/// Requests that share keys are stored by one statement, which gets the shared events once. Their pushes are numbered
+/// anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn pushes_of_requests_that_share_keys_in_a_batch_are_of_the_right_events() {
+    let app = App::start().await;
+    // Nothing listens there: what matters is which pushes there are.
+    app.subscribe("http://127.0.0.1:9/all", json!({"event_types": ["counted"]})).await;
+    app.subscribe("http://127.0.0.1:9/odd", json!({"filter": {"payload.parity": "odd"}})).await;
+    let item = |n: i64| {
+        let parity = if n % 2 == 0 { "even" } else { "odd" };
+        json!({"event_type": "counted", "payload": {"n": n, "parity": parity}, "idempotency_key": format!("k{n}")})
+    };
+    let batch = |numbers: &[i64]| json!({"events": numbers.iter().map(|n| item(*n)).collect::<Vec<_>>()});
+    let mut held = HeldTable::lock(&app.url, "waybill.idempotency_keys").await;
+    let mut ahead = Vec::new();
+    for blocked in 1..=2 {
+        ahead.push(post(&app, "/events", &job(&format!("ahead {blocked}"))));
+        held.until_blocked_statements(blocked).await;
+    }
+    let requests =
+        [&[0, 1, 2, 3][..], &[7, 1, 4, 3, 5], &[6, 2, 9]].map(|numbers| post(&app, "/events/batch", &batch(numbers)));
+    until("the requests are one batch", async || app.engine().queued().publish == requests.len()).await;
+    held.unlock().await;
+    for call in ahead.into_iter().chain(requests) {
+        within_patience(call).await.expect("no panic").expect(201);
+    }
+    let pushes = "FROM waybill.deliveries d JOIN waybill.events e ON e.id = d.event_id \
+                  JOIN waybill.subscriptions s ON s.id = d.subscription_id WHERE s.url LIKE";
+    assert_eq!(app.count(&format!("SELECT count(DISTINCT e.payload->>'n') {pushes} '%/all'")).await, 9);
+    assert_eq!(app.count(&format!("SELECT count(*) {pushes} '%/all'")).await, 9);
+    let odd = format!("{pushes} '%/odd' AND e.payload->>'parity' = 'odd'");
+    assert_eq!(app.count(&format!("SELECT count(DISTINCT e.payload->>'n') {odd}")).await, 5);
+    assert_eq!(app.count(&format!("SELECT count(*) {pushes} '%/odd'")).await, 5);
+    ledger::check(&app).await;
 }
