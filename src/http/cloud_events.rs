@@ -2,7 +2,8 @@
 //!
 //! `source` and `id` together are the idempotency key, `type` is the event type and the title, `partitionkey` the
 //! ordering key, `traceparent` the trace, and an extension `tags` has the tags by which workers claim the event. All
-//! other attributes become labels, `time` and `source` too. `data` is the payload, verbatim.
+//! other attributes become labels, `time` and `source` too, except `tracestate`, which says nothing about the event.
+//! `data` is the payload, verbatim.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +15,10 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::body::media_type;
-use super::new_event::{Publisher, check_event};
+use super::new_event::{Publisher, check_event, is_traceparent};
 use crate::domain::event::NewEvent;
 use crate::domain::idempotency::{IdempotencyKey, KeyOrigin};
-use crate::domain::input::{RawFields, read_items};
+use crate::domain::input::{InputError, RawFields, read_items};
 use crate::domain::json::{RawJson, is_too_deep};
 use crate::domain::limits;
 use crate::domain::tags::Tags;
@@ -82,6 +83,9 @@ fn read_object(fields: &mut RawFields<'_>, publisher: &Publisher) -> Option<NewE
     }
     let is_encoded = encoded.is_some();
     let data = data.or_else(|| encoded.and_then(|text| RawJson::of(&text).ok()));
+    if data.as_ref().is_some_and(is_too_large) {
+        fields.refuse_all(InputError::TooLarge { field: "data_base64".into(), limit: limits::PAYLOAD_BYTES });
+    }
     let mut attributes = BTreeMap::new();
     for (name, value) in fields.rest() {
         match value {
@@ -102,7 +106,8 @@ pub(crate) fn read_binary(request: &HttpRequest, body: &[u8], publisher: &Publis
     let mut attributes = BTreeMap::new();
     for (name, value) in request.headers() {
         let Some(attribute) = name.as_str().strip_prefix(HEADER_PREFIX) else { continue };
-        match value.to_str().ok().and_then(percent_decoded) {
+        // Some clients do not encode. What is not percent-encoded UTF-8, such as `100% wool`, is taken as it is.
+        match value.to_str().ok().map(|value| percent_decoded(value).unwrap_or_else(|| value.to_owned())) {
             Some(text) if !attributes.contains_key(attribute) => _ = attributes.insert(attribute.to_owned(), text),
             Some(_) => fields.refuse(name.as_str(), "must be given once"),
             None => fields.refuse(name.as_str(), "must be ASCII, with other characters percent-encoded as UTF-8"),
@@ -118,7 +123,8 @@ pub(crate) fn read_binary(request: &HttpRequest, body: &[u8], publisher: &Publis
     Ok(with_data(event, data, is_encoded))
 }
 
-/// Returns the text of a header in which characters beyond ASCII are percent-encoded.
+/// Returns the text of a header in which characters beyond ASCII are percent-encoded, or `None` if a `%` begins
+/// something else.
 fn percent_decoded(value: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();
@@ -137,13 +143,17 @@ fn percent_decoded(value: &str) -> Option<String> {
 
 /// Returns the data of a binary CloudEvent as a payload, and whether it stands for bytes in base64.
 fn read_data(body: &[u8], content_type: &str) -> Result<(Option<RawJson>, bool), Error> {
+    let too_large = || Error::TooLarge { field: "body".into(), limit: limits::PAYLOAD_BYTES };
     if body.len() > limits::PAYLOAD_BYTES {
-        return Err(Error::TooLarge { field: "body".into(), limit: limits::PAYLOAD_BYTES });
+        return Err(too_large());
     }
     // Without a type, data is JSON if it can be.
     let is_untyped_json = || content_type.is_empty() && serde_json::from_slice::<&RawValue>(body).is_ok();
     let is_json = content_type == "application/json" || content_type.ends_with("+json") || is_untyped_json();
-    let of_text = |text: &str| RawJson::of(&text).map_err(|error| Error::Internal(error.to_string()));
+    let of_text = |text: &str| {
+        let data = RawJson::of(&text).map_err(|error| Error::Internal(error.to_string()))?;
+        if is_too_large(&data) { Err(too_large()) } else { Ok(data) }
+    };
     match std::str::from_utf8(body) {
         Ok("") => Ok((None, false)),
         Ok(text) if is_json => {
@@ -157,6 +167,11 @@ fn read_data(body: &[u8], content_type: &str) -> Result<(Option<RawJson>, bool),
         Err(_) if is_json => Err(Error::invalid("body", "must be UTF-8")),
         Err(_) => Ok((Some(of_text(&BASE64_STANDARD.encode(body))?), true)),
     }
+}
+
+/// Returns whether data is too large as a payload. The limit counts what is stored: a text is longer as a JSON string.
+fn is_too_large(data: &RawJson) -> bool {
+    data.as_str().len() > limits::PAYLOAD_BYTES
 }
 
 /// Returns the event of attributes, without its data. Errors are collected in `fields`.
@@ -192,7 +207,10 @@ fn event_of(
     publisher.sign(&mut event);
     event.tags = tags;
     event.ordering_key = attributes.remove("partitionkey");
-    event.traceparent = attributes.remove("traceparent").or(event.traceparent);
+    // As in the header, a malformed value is ignored.
+    let traceparent = attributes.remove("traceparent").filter(|value| is_traceparent(value));
+    event.traceparent = traceparent.or(event.traceparent);
+    attributes.remove("tracestate");
     event.event_type = Some(kind);
     attributes.remove("type");
     attributes.remove("id");

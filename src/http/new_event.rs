@@ -148,18 +148,26 @@ fn read_backoff(fields: &mut RawFields<'_>) -> Option<Backoff> {
 /// ignored and not an error.
 pub(crate) fn traceparent(request: &HttpRequest) -> Option<String> {
     let value = request.headers().get("traceparent")?.to_str().ok()?;
-    let parts: Vec<&str> = value.split('-').collect();
-    let [version, trace, parent, flags] = parts.as_slice() else { return None };
+    is_traceparent(value).then(|| value.to_owned())
+}
+
+/// Returns whether a text is a W3C `traceparent`.
+pub(crate) fn is_traceparent(value: &str) -> bool {
+    let mut parts = value.split('-');
+    let (Some(version), Some(trace), Some(parent), Some(flags), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return false;
+    };
     let is_hex = |part: &str, length: usize| {
         part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
     let is_set = |part: &str| part.bytes().any(|byte| byte != b'0');
-    let is_valid = is_hex(version, 2)
-        && *version != "ff"
+    is_hex(version, 2)
+        && version != "ff"
         && is_hex(trace, 32)
         && is_set(trace)
         && is_hex(parent, 16)
         && is_set(parent)
-        && is_hex(flags, 2);
-    is_valid.then(|| value.to_owned())
+        && is_hex(flags, 2)
 }

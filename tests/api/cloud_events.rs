@@ -131,6 +131,76 @@ async fn an_invalid_cloud_event_is_refused_and_all_its_mistakes_are_named() {
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 0);
 }
 
+/// Pushes send the trace as a header, and PostgreSQL stores no U+0000.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trace_of_a_cloud_event_is_taken_if_it_is_one_and_otherwise_ignored() {
+    const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let app = App::start().await;
+    let malformed =
+        ["\u{0}".to_owned(), "x".repeat(100_000), TRACE.to_uppercase(), format!("{TRACE}-1"), String::new()];
+    for (number, trace) in malformed.into_iter().enumerate() {
+        let mut event = cloud_event();
+        (event["id"], event["traceparent"]) = (json!(number.to_string()), json!(trace));
+        event["tracestate"] = json!("vendor=1");
+        let stored = send(&app, STRUCTURED, &[], event.to_string()).await.expect(201).json();
+        assert_eq!((&stored["traceparent"], &stored["labels"]["tracestate"]), (&json!(null), &json!(null)), "{number}");
+    }
+    let headers = |trace| {
+        let attributes = [("ce-specversion", "1.0"), ("ce-id", trace), ("ce-source", "/s"), ("ce-type", "t")];
+        [&attributes[..], &[("ce-traceparent", trace), ("ce-tracestate", "vendor=1")]].concat()
+    };
+    for (trace, expected) in [("%00", json!(null)), (TRACE, json!(TRACE))] {
+        let stored = send(&app, "application/json", &headers(trace), "1").await.expect(201).json();
+        assert_eq!((&stored["traceparent"], &stored["labels"]["tracestate"]), (&expected, &json!(null)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_size_of_a_payload_is_that_of_the_json_that_is_stored() {
+    const LIMIT: usize = 1024 * 1024;
+    let app = App::start().await;
+    let headers = [("ce-specversion", "1.0"), ("ce-id", "1"), ("ce-source", "/s"), ("ce-type", "t")];
+    let too_large = [
+        ("text/plain", "\"".repeat(LIMIT / 2)),
+        ("text/plain", "\u{1}".repeat(LIMIT / 4)),
+        ("text/plain", "a".repeat(LIMIT - 1)),
+    ];
+    for (content_type, text) in too_large {
+        send(&app, content_type, &headers, text).await.problem(413, "payload_too_large");
+    }
+    let bytes = vec![0xff; LIMIT / 4 * 3];
+    send(&app, "application/octet-stream", &headers, bytes).await.problem(413, "payload_too_large");
+    let encoded = |length: usize| {
+        json!({"specversion": "1.0", "id": "2", "source": "/s", "type": "t",
+        "data_base64": "A".repeat(length)})
+    };
+    let refused = send(&app, STRUCTURED, &[], encoded(LIMIT).to_string()).await.problem(413, "payload_too_large");
+    assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("data_base64")), "{refused}");
+    let batch = json!([cloud_event(), encoded(LIMIT)]).to_string();
+    let refused = send(&app, BATCHED, &[], batch).await.problem(413, "payload_too_large");
+    assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("events[1].data_base64")), "{refused}");
+    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 0);
+    send(&app, "text/plain", &headers, "a".repeat(LIMIT - 2)).await.expect(201);
+    send(&app, STRUCTURED, &[], encoded(LIMIT - 4).to_string()).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_that_is_not_percent_encoded_is_taken_as_it_is() {
+    let app = App::start().await;
+    for (number, value, expected) in [
+        ("1", "100% wool", "100% wool"),
+        ("2", "100%", "100%"),
+        ("3", "%ff", "%ff"),
+        ("4", "50%25", "50%"),
+        ("5", "%+1", "%+1"),
+    ] {
+        let headers = [("ce-specversion", "1.0"), ("ce-id", number), ("ce-source", "/s"), ("ce-type", "t")];
+        let headers = [&headers[..], &[("ce-subject", value)]].concat();
+        let event = send(&app, "application/json", &headers, "1").await.expect(201).json();
+        assert_eq!(event["labels"]["subject"], expected);
+    }
+}
+
 /// Returns the requests that the published library makes of one event: structured, binary and batched.
 fn requests_of_the_library() -> Vec<Value> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");
