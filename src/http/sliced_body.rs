@@ -27,6 +27,13 @@ pub(crate) struct SlicedBody {
     _share: Option<Share>,
 }
 
+impl SlicedBody {
+    /// Returns a body that many responses may share.
+    pub(crate) fn shared(bytes: Bytes) -> BoxBody {
+        BoxBody::new(SlicedBody { bytes, _share: None })
+    }
+}
+
 impl MessageBody for SlicedBody {
     type Error = Infallible;
 
