@@ -45,13 +45,14 @@ pub(crate) async fn shake_hands(tls: &Tls, socket: TcpStream) -> io::Result<Opti
 }
 
 async fn shake(tls: &Tls, socket: TcpStream) -> io::Result<Option<Handshake>> {
-    let _permit = tls.handshakes.acquire().await.map_err(io::Error::other)?;
-    // Every method of HTTP begins with a letter; TLS begins with the byte 22.
+    // Every method of HTTP begins with a letter; TLS begins with the byte 22. A client that sends nothing gets no
+    // permit: some thousands of them could keep all others waiting.
     let mut first = [0];
     if socket.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
         refuse_plain(socket).await?;
         return Ok(None);
     }
+    let _permit = tls.handshakes.acquire().await.map_err(io::Error::other)?;
     let config = tls.config.borrow().clone();
     let stream = TlsAcceptor::from(config).accept(ClientSocket::new(socket, true)).await?;
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
@@ -110,9 +111,26 @@ mod tests {
 
     const ENDLESS: Duration = Duration::from_secs(3600);
 
+    /// The first bytes of a greeting.
+    const GREETING: &[u8] = b"\x16\x03\x01\x02";
+
+    #[tokio::test]
+    async fn a_client_that_sends_nothing_keeps_no_other_from_its_handshake() {
+        let (tls, connector) = tls(1, ENDLESS);
+        let (_silent, first) = connection().await;
+        let mut first = Box::pin(shake_hands(&tls, first));
+        assert!(futures_util::poll!(&mut first).is_pending());
+        assert_eq!(tls.handshakes.available_permits(), 1);
+        let (client, second) = connection().await;
+        let client = tokio::spawn(connector.connect(ServerName::try_from("localhost").unwrap(), client));
+        assert!(matches!(shake_hands(&tls, second).await, Ok(Some(Handshake::Http1(_)))));
+        client.await.unwrap().unwrap();
+        assert!(futures_util::poll!(&mut first).is_pending());
+    }
+
     #[tokio::test]
     async fn a_client_that_sends_nothing_or_half_a_greeting_is_cut_off() {
-        for greeting in [&b""[..], b"\x16\x03\x01\x02"] {
+        for greeting in [&b""[..], GREETING] {
             let (tls, _) = tls(10, Duration::from_millis(10));
             let (mut client, server) = connection().await;
             client.write_all(greeting).await.unwrap();
@@ -126,16 +144,20 @@ mod tests {
     #[tokio::test]
     async fn the_wait_for_a_permit_counts_as_well() {
         let (tls, _) = tls(0, Duration::from_millis(10));
-        let (_client, server) = connection().await;
+        let (mut client, server) = connection().await;
+        client.write_all(GREETING).await.unwrap();
         assert_eq!(shake_hands(&tls, server).await.err().unwrap().kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]
     async fn a_handshake_waits_until_one_of_those_under_way_has_ended() {
         let (tls, connector) = tls(1, ENDLESS);
-        let (silent, first) = connection().await;
+        let (mut slow, first) = connection().await;
+        slow.write_all(GREETING).await.unwrap();
+        first.readable().await.unwrap();
         let mut first = Box::pin(shake_hands(&tls, first));
         assert!(futures_util::poll!(&mut first).is_pending());
+        assert_eq!(tls.handshakes.available_permits(), 0);
         let (client, second) = connection().await;
         let mut second = Box::pin(shake_hands(&tls, second));
         let client = connector.connect(ServerName::try_from("localhost").unwrap(), client);
@@ -144,7 +166,7 @@ mod tests {
             assert!(futures_util::poll!(&mut second).is_pending(), "the first has the only permit");
             tokio::task::yield_now().await;
         }
-        drop(silent);
+        drop(slow);
         assert!(first.await.is_err());
         assert!(matches!(second.await, Ok(Some(Handshake::Http1(_)))));
         client.await.unwrap().unwrap();
