@@ -26,7 +26,7 @@ use crate::store::tables::sources::{self, SourceFilter, SourceRow};
 /// The maximum size of a body with a source: all fields at their limits, with every character escaped in 12 bytes.
 const MAX_SOURCE_BYTES: usize = 512 * 1024;
 
-/// `POST /sources`: creates a source, and returns its URL.
+/// `POST /sources`: creates a source, and returns its URL. Its tags must be allowed to the key.
 pub(crate) async fn create_source(
     engine: Data<Engine>,
     admitted: Admitted,
@@ -41,6 +41,7 @@ pub(crate) async fn create_source(
     // The response lists all errors at once, including those of the spec.
     let spec = spec.map_err(|errors| fields.refuse_all(InputError::Invalid(errors))).ok();
     let (spec, secret) = fields.finish_with(spec)?;
+    admitted.principal().check_publish(spec.tags.as_slice())?;
     let row = engine.create_source(scope.clone(), spec, secret, is_active).await?;
     let view = view(&engine, &admitted, &scope, &row);
     let location = (header::LOCATION, format!("/sources/{}", row.id));
@@ -85,7 +86,7 @@ pub(crate) async fn get_source(
     Ok(respond(&engine, &admitted, &scope, &row))
 }
 
-/// `PATCH /sources/{id}`: changes the given fields of a source.
+/// `PATCH /sources/{id}`: changes the given fields of a source. New tags must be allowed to the key.
 pub(crate) async fn update_source(
     engine: Data<Engine>,
     admitted: Admitted,
@@ -100,6 +101,9 @@ pub(crate) async fn update_source(
     let is_active = fields.boolean("is_active");
     let changes = SourceChanges { fields: fields.rest(), is_active };
     fields.finish()?;
+    if let Some(tags) = SourceSpec::changed_tags(&changes.fields) {
+        admitted.principal().check_publish(tags.as_slice())?;
+    }
     let row = engine.update_source(scope.clone(), id, expected, changes).await?;
     Ok(respond(&engine, &admitted, &scope, &row))
 }

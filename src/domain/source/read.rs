@@ -50,6 +50,7 @@ impl SourceSpec {
     pub(crate) fn parse_new(mut given: Map<String, Value>) -> Result<(Self, Option<SourceSecret>), Vec<Invalid>> {
         let secret = given.get_mut("verify").and_then(Value::as_object_mut).and_then(|verify| verify.remove("secret"));
         let spec = Self::parse(&given)?;
+        spec.check_secret_headers()?;
         let refuse = |reason: &str| vec![Invalid::new("verify.secret", reason)];
         match secret {
             None | Some(Value::Null) if spec.verify.needs_secret() => Err(refuse("is required")),
@@ -92,11 +93,34 @@ impl SourceSpec {
         }
         present.extend(changes);
         let spec = Self::parse(&present)?;
+        spec.check_secret_headers()?;
         // The provider's scheme, which `null` restores, may be another one.
         match scheme.is_some_and(|scheme| scheme == spec.verify.scheme()) {
             true => Ok(spec),
             false => Err(vec![Invalid::new("verify.scheme", FIXED)]),
         }
+    }
+
+    /// Returns the tags that `changes` set, or `None` if they set none or are invalid.
+    pub(crate) fn changed_tags(changes: &Map<String, Value>) -> Option<Tags> {
+        match changes.get("tags")? {
+            Value::Null => Some(Tags::default()),
+            tags => parse_tags(tags).ok(),
+        }
+    }
+
+    /// Refuses to take values from headers that carry secrets: the types and keys of events are shown to all who may
+    /// read. Stored sources are not checked, so that those of earlier versions still accept webhooks.
+    fn check_secret_headers(&self) -> Result<(), Vec<Invalid>> {
+        let fields = [("event_type_from", &self.event_type_from), ("idempotency_key_from", &self.idempotency_key_from)];
+        let carries_secret = |from: &Option<ValueFrom>| match from {
+            Some(ValueFrom::Header(name)) => self.verify.has_secret_in(name),
+            _ => false,
+        };
+        let refused = fields.into_iter().filter(|(_, from)| carries_secret(from));
+        let reason = "must not be a header that carries a secret";
+        let errors: Vec<_> = refused.map(|(field, _)| Invalid::new("header", reason).inside(field)).collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 }
 

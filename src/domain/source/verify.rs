@@ -52,10 +52,19 @@ pub(crate) struct HmacRule {
 
 const SCHEMES: &str = "standard, github, stripe, slack, shopify, hmac, basic, token, none";
 
+/// The headers in which secrets are sent, whatever the scheme is.
+const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+
 /// The settings of all schemes.
 const SETTINGS: [&str; 6] = ["header", "algorithm", "encoding", "prefix", "tolerance_seconds", "username"];
 
 impl Verify {
+    /// Returns whether this header of a webhook carries a secret.
+    pub(super) fn has_secret_in(&self, name: &str) -> bool {
+        let is_token = matches!(self, Verify::Token { header, .. } if header.eq_ignore_ascii_case(name));
+        is_token || SECRET_HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name))
+    }
+
     /// Parses a scheme with its settings, and refuses those of other schemes.
     pub(super) fn parse(object: &Map<String, Value>) -> Result<Self, Vec<Invalid>> {
         let mut fields = Fields::of_object(object);

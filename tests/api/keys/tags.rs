@@ -134,3 +134,20 @@ async fn exact_patterns_and_many_patterns_work_on_the_fast_path() {
         assert_eq!(reply.status, if is_allowed { 200 } else { 403 }, "{tag}");
     }
 }
+
+/// A source would otherwise publish for the key what the key itself may not.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_gives_sources_only_tags_that_are_allowed() {
+    let app = App::with_keys().await;
+    let holder = app.holding(&app.make_key(json!({"scopes": ["operate"], "tag_patterns": ["billing.*"]})).await);
+    let source = |tags: Value| json!({"name": "s", "verify": {"scheme": "none"}, "tags": tags});
+    refuses_tag(holder.post("/sources", &source(json!(["billing.a", "mail"]))).await, json!("mail"));
+    refuses_tag(holder.post("/sources", &source(json!([]))).await, json!(null));
+    let path = format!("/sources/{}", holder.source(source(json!(["billing.a"]))).await["id"]);
+    refuses_tag(holder.patch(&path, &json!({"tags": ["mail"]})).await, json!("mail"));
+    refuses_tag(holder.patch(&path, &json!({"tags": null})).await, json!(null));
+    holder.patch(&path, &json!({"tags": "mail"})).await.names(&["tags"]);
+    holder.patch(&path, &json!({"tags": ["billing.b"], "name": "t"})).await.expect(200);
+    app.patch(&path, &json!({"tags": ["mail"]})).await.expect(200);
+    holder.patch(&path, &json!({"is_active": false})).await.expect(200);
+}

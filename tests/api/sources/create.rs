@@ -98,3 +98,16 @@ async fn secrets_are_in_no_answer_and_paths_only_in_those_of_operators() {
         assert!(operator.get(path).await.expect(200).text.contains(token));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_secret_of_a_sender_does_not_become_the_type_or_the_key_of_its_events() {
+    let app = App::start().await;
+    let from = json!({"header": "x-gitlab-token"});
+    let mut fields = json!({"name": "a", "provider": "gitlab", "verify": {"secret": "hush"}, "event_type_from": from});
+    app.post("/sources", &fields).await.names(&["event_type_from.header"]);
+    fields["event_type_from"] = json!({"header": "X-Kind"});
+    let path = path_of(&app.source(fields).await);
+    app.patch(&path, &json!({"idempotency_key_from": from})).await.names(&["idempotency_key_from.header"]);
+    app.patch(&path, &json!({"verify": {"header": "X-Kind"}})).await.names(&["event_type_from.header"]);
+    app.patch(&path, &json!({"event_type_from": {"header": "Cookie"}})).await.names(&["event_type_from.header"]);
+}

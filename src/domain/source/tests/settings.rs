@@ -103,3 +103,25 @@ fn a_secret_is_not_in_debug_output_or_errors() {
     let refused = json!({"name": "a", "provider": "standard", "verify": {"secret": "s3cret"}});
     assert!(!format!("{:?}", SourceSpec::parse_new(fields(&refused))).contains("s3cret"));
 }
+
+#[test]
+fn a_header_that_carries_a_secret_is_no_type_and_no_key() {
+    let refused = |value: Value| names(SourceSpec::parse_new(fields(&value)).unwrap_err());
+    let token = json!({"scheme": "token", "header": "X-Gitlab-Token", "secret": "s"});
+    let from = json!({"header": "x-gitlab-token"});
+    let both = ["event_type_from.header", "idempotency_key_from.header"];
+    let given = json!({"name": "a", "verify": token, "event_type_from": from, "idempotency_key_from": from});
+    assert_eq!(refused(given), both);
+    for header in ["Authorization", "proxy-authorization", "COOKIE"] {
+        let from = json!({"header": header});
+        let given = json!({
+            "name": "a", "verify": {"scheme": "none"}, "event_type_from": from, "idempotency_key_from": from,
+        });
+        assert_eq!(refused(given), both);
+    }
+    let stored = source(&json!({"name": "a", "verify": token, "event_type_from": {"header": "X-Kind"}})).to_json();
+    let changed = |changes: Value| SourceSpec::changed(stored.clone(), fields(&changes));
+    assert_eq!(names(changed(json!({"idempotency_key_from": from})).unwrap_err()), both[1..]);
+    assert_eq!(names(changed(json!({"verify": {"header": "x-kind"}})).unwrap_err()), both[..1]);
+    assert!(changed(json!({"verify": {"header": "X-Other"}})).is_ok());
+}
