@@ -15,6 +15,7 @@ use crate::domain::event_type::declaration::{Declaration, digest};
 use crate::domain::event_type::rejection::{RecentEvents, RecentRejection};
 use crate::domain::event_type::schema::{EventSchema, Explainer, Steps};
 use crate::domain::expected_version::ExpectedVersion;
+use crate::domain::ids::NamespaceId;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
 use crate::domain::scope::Scope;
@@ -56,7 +57,7 @@ impl Engine {
     pub(crate) async fn put_event_type(&self, scope: Scope, put: EventTypePut) -> Result<PutEventType, Error> {
         let by = Instant::now() + MATCH_WITHIN;
         let put = Arc::new(put);
-        let compiled = self.compile(&put, by).await?;
+        let compiled = self.compile(scope.namespace, &put, by).await?;
         for _ in 0..PUTS {
             let mut conn = self.database().connection().await?;
             let before = get_event_type(&mut conn, &scope, &put.name).await?;
@@ -99,9 +100,15 @@ impl Engine {
     }
 
     /// Compiles the schema of a declaration and checks its examples.
-    async fn compile(&self, put: &Arc<EventTypePut>, by: Instant) -> Result<Option<Arc<EventSchema>>, Error> {
+    async fn compile(
+        &self,
+        namespace: NamespaceId,
+        put: &Arc<EventTypePut>,
+        by: Instant,
+    ) -> Result<Option<Arc<EventSchema>>, Error> {
         let declaration = put.declaration.clone();
-        let compiled = self.on_deep_stack(by, move || declaration.compile()).await?.map_err(Error::Invalid)?;
+        let compiled =
+            self.on_deep_stack(namespace, by, move || declaration.compile()).await?.map_err(Error::Invalid)?;
         let compiled = compiled.map(Arc::new);
         if let (Some(schema), Some(text)) = (&compiled, put.declaration.schema()) {
             self.schema_cache().insert(digest(text), schema.clone());
@@ -128,7 +135,7 @@ impl Engine {
         let (rows, bytes) = (limits::RECENT_EVENTS, limits::RECENT_EVENTS_BYTES);
         let events = list_recent_events(&mut conn, scope, &put.name, rows, bytes).await?;
         drop(conn);
-        self.on_deep_stack(by, move || check_all(&schema, &events)).await
+        self.on_deep_stack(scope.namespace, by, move || check_all(&schema, &events)).await
     }
 
     /// Stores a declaration. Returns `None` and stores nothing if the type is no longer as it was before.

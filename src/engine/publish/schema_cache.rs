@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use crate::domain::event_type::schema::{DEEP_STACK_BYTES, EventSchema};
@@ -29,16 +29,50 @@ pub(crate) struct SchemaCache {
     compiled: Mutex<Compiled>,
     /// One per two cores, so that checks do not occupy all cores.
     slots: Arc<Semaphore>,
+    /// The turns of the namespaces that use slots or wait for one.
+    turns: Mutex<HashMap<NamespaceId, Arc<Semaphore>>>,
+    /// The number of slots that a namespace may use or wait for: half of them, and at least one.
+    turns_each: usize,
+}
+
+/// A slot, and the turn of the namespace that uses it. The slot is freed first, for a namespace that waits already.
+pub(crate) struct Slot {
+    _slot: OwnedSemaphorePermit,
+    _turn: OwnedSemaphorePermit,
 }
 
 impl Default for SchemaCache {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        SchemaCache { compiled: Mutex::default(), slots: Arc::new(Semaphore::new((cores / 2).max(1))) }
+        SchemaCache::with_slots((cores / 2).max(1))
     }
 }
 
 impl SchemaCache {
+    fn with_slots(count: usize) -> Self {
+        SchemaCache {
+            compiled: Mutex::default(),
+            slots: Arc::new(Semaphore::new(count)),
+            turns: Mutex::default(),
+            turns_each: (count / 2).max(1),
+        }
+    }
+
+    /// Waits for a slot. Those who wait for a turn of their namespace are not in the queue for slots, so that a namespace
+    /// with much work does not keep others from theirs.
+    async fn slot(&self, namespace: NamespaceId) -> Result<Slot, AcquireError> {
+        let turn = self.turns_of(namespace).acquire_owned().await?;
+        let slot = self.slots.clone().acquire_owned().await?;
+        Ok(Slot { _slot: slot, _turn: turn })
+    }
+
+    fn turns_of(&self, namespace: NamespaceId) -> Arc<Semaphore> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        // Turns that are used or waited for have another owner besides the map.
+        turns.retain(|_, turns| Arc::strong_count(turns) > 1);
+        turns.entry(namespace).or_insert_with(|| Arc::new(Semaphore::new(self.turns_each))).clone()
+    }
+
     /// Returns the slots for large work.
     pub(crate) fn slots(&self) -> &Arc<Semaphore> {
         &self.slots
@@ -91,7 +125,7 @@ impl Engine {
         if found.len() < missing.len() {
             return Ok(None);
         }
-        let compiled = self.on_deep_stack(by, move || {
+        let compiled = self.on_deep_stack(namespace, by, move || {
             let compile = |(name, digest, schema): (String, String, crate::domain::json::RawJson)| {
                 let unreadable = || Error::Internal(format!("the schema of {name:?} cannot be read by this version"));
                 let schema: Value = serde_json::from_str(schema.as_str()).map_err(|_| unreadable())?;
@@ -107,19 +141,24 @@ impl Engine {
         Ok(Some(schemas))
     }
 
-    /// Runs work that takes long, or recurses deeply, on a thread of its own, as soon as a slot is free. Fails with
-    /// [`Error::Overloaded`] if it has not ended by then.
+    /// Runs work of a namespace that takes long, or recurses deeply, on a thread of its own, as soon as a slot is free.
+    /// Fails with [`Error::Overloaded`] if it has not ended by then.
     pub(crate) async fn on_deep_stack<T: Send + 'static>(
         &self,
+        namespace: NamespaceId,
         by: Instant,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        let slot = timeout_at(by, self.schema_slots().clone().acquire_owned()).await;
+        let slot = timeout_at(by, self.schema_cache().slot(namespace)).await;
         let slot =
             slot.map_err(|_| Error::Overloaded)?.map_err(|_| Error::unavailable("the server is stopping".into()))?;
         let (send, receive) = oneshot::channel();
         let thread = thread::Builder::new().name("schema check".into()).stack_size(DEEP_STACK_BYTES);
         let spawned = thread.spawn(move || {
+            // The thread may have started late.
+            if send.is_closed() {
+                return;
+            }
             let result = work();
             drop(slot);
             // The caller may have gone.
@@ -131,5 +170,40 @@ impl Engine {
             Ok(Err(_)) => Err(Error::Internal("the check of a schema panicked".into())),
             Err(_) => Err(Error::Overloaded),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    const LOUD: NamespaceId = NamespaceId(1);
+    const QUIET: NamespaceId = NamespaceId(2);
+
+    #[tokio::test]
+    async fn a_namespace_with_much_work_does_not_keep_others_waiting() {
+        let cache = SchemaCache::with_slots(1);
+        let in_use = cache.slot(LOUD).await.unwrap();
+        let mut loud: Vec<_> = (0..3).map(|_| Box::pin(cache.slot(LOUD))).collect();
+        assert!(loud.iter_mut().all(|waiting| waiting.now_or_never().is_none()));
+        let mut quiet = Box::pin(cache.slot(QUIET));
+        assert!((&mut quiet).now_or_never().is_none());
+        drop(in_use);
+        assert!(loud.iter_mut().all(|waiting| waiting.now_or_never().is_none()));
+        let in_use = (&mut quiet).now_or_never().unwrap().unwrap();
+        drop(in_use);
+        assert!((&mut loud[0]).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_namespace_has_at_most_half_of_the_slots_and_its_turns_are_forgotten() {
+        let cache = SchemaCache::with_slots(4);
+        let in_use = (cache.slot(LOUD).await.unwrap(), cache.slot(LOUD).await.unwrap());
+        assert!(cache.slot(LOUD).now_or_never().is_none());
+        drop(in_use);
+        assert!(cache.slot(QUIET).now_or_never().is_some());
+        assert!(!cache.turns.lock().unwrap().contains_key(&LOUD));
     }
 }

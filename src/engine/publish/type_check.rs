@@ -100,7 +100,7 @@ impl Engine {
             let schemas = SchemasByType::new(&digests, &schemas);
             if !is_accepted_inline(&schemas, events) {
                 let events = events.clone();
-                rejections.extend(self.on_deep_stack(by, move || find_rejections(&schemas, &events)).await?);
+                rejections.extend(self.on_deep_stack(namespace, by, move || find_rejections(&schemas, &events)).await?);
             }
         }
         rejections.sort_by_key(|rejection| rejection.index);
