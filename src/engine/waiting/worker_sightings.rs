@@ -11,7 +11,8 @@ use crate::store::tables::workers::{Sighting, record_sightings};
 
 use crate::engine::Engine;
 
-/// The maximum number of workers that are collected between two writes. Further workers are ignored.
+/// The maximum number of workers that are collected between two writes. Further workers are ignored. A namespace may have
+/// as many as there is room for others, so a single one gets half, and leaves room for the workers of others.
 const MAX_GATHERED: usize = 100_000;
 
 /// The maximum number of sightings that one statement writes.
@@ -47,7 +48,7 @@ impl WorkerSightings {
             if let Some(tags) = tags {
                 known.tags = Some(tags.to_vec());
             }
-        } else if *count < MAX_GATHERED {
+        } else if seen.len() < MAX_GATHERED.saturating_sub(*count) {
             *count += 1;
             seen.insert(worker_id.to_owned(), Seen { at: now, tags: tags.map(<[String]>::to_vec) });
         }
@@ -76,5 +77,28 @@ impl Engine {
             record_sightings(&mut conn, self.now(), rows).await?;
         }
         Ok(sightings.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_with_too_many_workers_leaves_room_for_those_of_others() {
+        let sightings = WorkerSightings::default();
+        let (loud, quiet) = (NamespaceId::DEFAULT, NamespaceId(2));
+        for number in 0..=MAX_GATHERED {
+            sightings.note(loud, &format!("loud:{number}"), None);
+        }
+        for number in 0..1_000 {
+            sightings.note(quiet, &format!("quiet:{number}"), None);
+        }
+        sightings.note(loud, "loud:0", Some(&["t".to_owned()]));
+        let taken = sightings.take();
+        let of = |namespace| taken.iter().filter(|sighting| sighting.namespace == namespace).count();
+        assert_eq!((of(loud), of(quiet)), (MAX_GATHERED / 2, 1_000));
+        let known = taken.iter().find(|sighting| sighting.worker_id == "loud:0").unwrap();
+        assert!(known.tags.is_some(), "what is known is kept up to date");
     }
 }
