@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use super::client_stream::ClientStream;
 use super::connection::Connection;
 use super::connection_limit::{ConnectionLimit, CountedConnection};
-use super::http2::{self, AppRequest};
+use super::http2::{self, AppRequest, Timeouts};
 use super::tls::{Handshake, Tls, shake_hands};
 
 /// What the threads of a server share.
@@ -52,8 +52,8 @@ where
         match Box::pin(shake_hands(tls, socket)).await {
             Ok(Some(Handshake::Http1(stream))) => self.serve_http1(stream, peer).await,
             Ok(Some(Handshake::Http2(stream))) => {
-                let serving =
-                    http2::serve(stream, peer, self.app.clone(), http2::IDLE_TIMEOUT, (self.until_stopping)());
+                let timeouts = Timeouts::default();
+                let serving = http2::serve(stream, peer, self.app.clone(), timeouts, (self.until_stopping)());
                 Box::pin(serving).await.unwrap_or_else(|cause| log_http2_failure(peer, &cause));
                 Ok(())
             }

@@ -5,6 +5,10 @@
 //! ([`super::client_stream`]). When the server closes a connection with undecided claims, its own side is
 //! closed at once, but the socket stays open until the claims are decided: until the client closes
 //! or resets the connection, or until `MAX_LINGER` has passed.
+//!
+//! A client that does not read its response keeps it in the server's memory. So a write that the kernel has not
+//! accepted for `WRITE_TIMEOUT` fails, and the connection is reset. A client that waits for a response is not
+//! affected: nothing is being written.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -32,8 +36,14 @@ const FIRST_CHECK: Duration = Duration::from_millis(2);
 /// is slow to read its response.
 const MAX_LINGER: Duration = Duration::from_secs(75);
 
+/// The time within which the kernel must accept further bytes of a response. It does when the client reads.
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
 pub(crate) struct ClientSocket {
     socket: TcpStream,
+    write_timeout: Duration,
+    /// The end of the present write, if the kernel does not accept its bytes at once.
+    write_deadline: Option<Pin<Box<Sleep>>>,
     claims: Rc<SentClaims>,
     is_encrypted: bool,
     /// Whether the client has closed its side of the TCP connection.
@@ -51,8 +61,14 @@ struct Closing {
 
 impl ClientSocket {
     pub(crate) fn new(socket: TcpStream, is_encrypted: bool) -> Self {
+        Self::with_write_timeout(socket, is_encrypted, WRITE_TIMEOUT)
+    }
+
+    fn with_write_timeout(socket: TcpStream, is_encrypted: bool, write_timeout: Duration) -> Self {
         ClientSocket {
             socket,
+            write_timeout,
+            write_deadline: None,
             claims: Rc::default(),
             is_encrypted,
             is_closed_by_client: false,
@@ -100,6 +116,16 @@ impl ClientSocket {
         Poll::Ready(())
     }
 
+    /// Waits until the present write has taken too long. Returns the error with which it fails.
+    fn poll_write_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let timeout = self.write_timeout;
+        let deadline = self.write_deadline.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        ready!(deadline.as_mut().poll(cx));
+        // The kernel must not go on sending a response whose claims are undone, nor keep it in its memory.
+        let _ = self.socket.set_zero_linger();
+        Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its response"))
+    }
+
     /// Reads and drops bytes, to notice when the client closes or resets the connection.
     fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut discarded = [MaybeUninit::uninit(); 1024];
@@ -142,7 +168,13 @@ impl AsyncRead for ClientSocket {
 
 impl AsyncWrite for ClientSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let outcome = ready!(Pin::new(&mut self.socket).poll_write(cx, bytes));
+        let outcome = match Pin::new(&mut self.socket).poll_write(cx, bytes) {
+            Poll::Ready(outcome) => {
+                self.write_deadline = None;
+                outcome
+            }
+            Poll::Pending => Err(ready!(self.poll_write_deadline(cx))),
+        };
         match &outcome {
             Ok(sent) => self.claims.record_sent(*sent),
             Err(_) => self.report(Incident::Failed),
@@ -175,5 +207,66 @@ impl AsyncWrite for ClientSocket {
 impl Drop for ClientSocket {
     fn drop(&mut self) {
         self.report(Incident::Abandoned);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpSocket};
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(200);
+
+    /// More than the kernel keeps for a client that reads nothing.
+    const LARGE: usize = 16 * 1024 * 1024;
+
+    /// Returns both ends of a connection, the client's first, with little room for what the client has not read.
+    async fn connection(write_timeout: Duration) -> (TcpStream, ClientSocket) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpSocket::new_v4().unwrap();
+        client.set_recv_buffer_size(4096).unwrap();
+        let client = client.connect(listener.local_addr().unwrap()).await.unwrap();
+        let server = listener.accept().await.unwrap().0;
+        (client, ClientSocket::with_write_timeout(server, false, write_timeout))
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_cut_off_and_its_connection_is_reset() {
+        let (mut client, mut server) = connection(TIMEOUT).await;
+        let begun = Instant::now();
+        let error = server.write_all(&vec![0; LARGE]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() >= TIMEOUT);
+        drop(server);
+        let read = client.read_to_end(&mut Vec::new()).await;
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    #[tokio::test]
+    async fn a_deadline_ends_when_the_client_reads() {
+        let (mut client, mut server) = connection(Duration::from_secs(3600)).await;
+        let piece = vec![0; 64 * 1024];
+        let mut sent = 0;
+        while let Poll::Ready(written) = futures_util::poll!(Box::pin(server.write(&piece))) {
+            sent += written.unwrap();
+        }
+        assert!(server.write_deadline.is_some());
+        client.read_exact(&mut vec![0; sent]).await.unwrap();
+        server.write_all(&piece[..1]).await.unwrap();
+        assert!(server.write_deadline.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_connection_on_which_nothing_is_written_has_no_deadline() {
+        let (mut client, mut server) = connection(Duration::ZERO).await;
+        server.write_all(b"a response").await.unwrap();
+        assert!(server.write_deadline.is_none());
+        client.read_exact(&mut [0; 10]).await.unwrap();
+        client.write_all(b"x").await.unwrap();
+        server.read_exact(&mut [0]).await.unwrap();
+        server.write_all(b"another").await.unwrap();
+        assert!(server.write_deadline.is_none());
     }
 }

@@ -8,6 +8,9 @@
 //! request, or when the connection ends: a worker that hangs up while it waits claims nothing. The
 //! kernel's acknowledgements (see [`super::sent_claims`]) say nothing about a single request here. A claim
 //! counts as delivered once hyper has taken the last bytes of its response.
+//!
+//! A client may read the connection and yet accept no bytes of a response, by flow control. hyper then takes no further
+//! bytes of its body, so a request whose response makes no progress is dropped and reset ([`Sending`]).
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -31,8 +34,9 @@ use futures_util::stream;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
+use super::client_socket::WRITE_TIMEOUT;
 use super::client_stream::ClientStream;
 
 /// The maximum number of requests of one connection that are handled at once; the client waits with more.
@@ -59,18 +63,38 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time after which a connection without requests is closed.
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// A request of the application.
 pub(crate) type AppRequest = actix_http::Request<BoxedPayloadStream>;
 
-/// Serves a connection until it ends, until it has been without requests for `idle_timeout`, or until `stopping` is
+/// How long a connection waits for its client.
+#[derive(Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// For the next request.
+    pub idle: Duration,
+    /// For the client to accept further bytes of a response.
+    pub write: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts { idle: IDLE_TIMEOUT, write: WRITE_TIMEOUT }
+    }
+}
+
+tokio::task_local! {
+    /// The response of the request that is being handled.
+    static SENDING: Rc<Sending>;
+}
+
+/// Serves a connection until it ends, until it has been without requests for too long, or until `stopping` is
 /// ready and its requests are answered.
 pub(crate) async fn serve<S, B>(
     stream: ClientStream,
     peer: Option<SocketAddr>,
     app: Rc<S>,
-    idle_timeout: Duration,
+    timeouts: Timeouts,
     stopping: impl Future<Output = ()>,
 ) -> hyper::Result<()>
 where
@@ -84,22 +108,27 @@ where
             let (app, in_use) = (app.clone(), usage.begin());
             async move {
                 let response = respond(app, request, peer).await;
-                Ok::<_, Infallible>(response.map(|body| ResponseBody { _in_use: Some(in_use), ..body }))
+                let sending = SENDING.try_with(Rc::clone).ok();
+                Ok::<_, Infallible>(response.map(|body| body.begin(in_use, sending)))
             }
         }
     });
-    let mut connection = pin!(builder().serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(builder(timeouts.write).serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         outcome = connection.as_mut() => return outcome,
         () = stopping => {}
-        () = usage.until_idle(idle_timeout) => {}
+        () = usage.until_idle(timeouts.idle) => {
+            connection.as_mut().graceful_shutdown();
+            // What is left are the last bytes of responses. The client may never accept them.
+            return timeout(timeouts.write, connection).await.unwrap_or(Ok(()));
+        }
     }
     connection.as_mut().graceful_shutdown();
     connection.await
 }
 
-fn builder() -> hyper::server::conn::http2::Builder<LocalExecutor> {
-    let mut builder = hyper::server::conn::http2::Builder::new(LocalExecutor);
+fn builder(write_timeout: Duration) -> hyper::server::conn::http2::Builder<LocalExecutor> {
+    let mut builder = hyper::server::conn::http2::Builder::new(LocalExecutor { write_timeout });
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
@@ -115,11 +144,55 @@ fn builder() -> hyper::server::conn::http2::Builder<LocalExecutor> {
 
 /// Runs the requests of a connection on its own thread.
 #[derive(Clone)]
-struct LocalExecutor;
+struct LocalExecutor {
+    write_timeout: Duration,
+}
 
 impl<F: Future<Output: 'static> + 'static> hyper::rt::Executor<F> for LocalExecutor {
     fn execute(&self, request: F) {
-        actix_web::rt::spawn(request);
+        let watched =
+            Watched { request: Box::pin(request), sending: Rc::default(), deadline: None, timeout: self.write_timeout };
+        actix_web::rt::spawn(watched);
+    }
+}
+
+/// How far a response has been sent.
+#[derive(Default)]
+struct Sending {
+    /// The number of times that hyper has asked for bytes of the body.
+    asked: Cell<u64>,
+    /// Whether hyper has bytes that wait for the client, and not the body for further ones.
+    waits_for_client: Cell<bool>,
+}
+
+/// A request with its response. It ends, and the client sees a reset, when the client has accepted no bytes of the
+/// response for too long.
+struct Watched<F> {
+    request: Pin<Box<F>>,
+    sending: Rc<Sending>,
+    /// The value of `asked` when the deadline was set, and the deadline. There is none while the handler runs.
+    deadline: Option<(u64, Pin<Box<Sleep>>)>,
+    timeout: Duration,
+}
+
+impl<F: Future> Future for Watched<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let request = this.request.as_mut();
+        if SENDING.sync_scope(this.sending.clone(), || request.poll(context)).is_ready() {
+            return Poll::Ready(());
+        }
+        if !this.sending.waits_for_client.get() {
+            this.deadline = None;
+            return Poll::Pending;
+        }
+        let asked = this.sending.asked.get();
+        if this.deadline.as_ref().is_none_or(|(before, _)| *before != asked) {
+            this.deadline = Some((asked, Box::pin(sleep(this.timeout))));
+        }
+        this.deadline.as_mut().map_or(Poll::Pending, |(_, deadline)| deadline.as_mut().poll(context))
     }
 }
 
@@ -250,6 +323,8 @@ struct ResponseBody {
     remaining: Option<u64>,
     /// Keeps the connection from counting as idle.
     _in_use: Option<InUse>,
+    /// `None` for a body that nobody watches.
+    sending: Option<Rc<Sending>>,
 }
 
 impl ResponseBody {
@@ -259,7 +334,15 @@ impl ResponseBody {
             BodySize::Sized(length) => Some(length),
             BodySize::Stream => None,
         };
-        ResponseBody { body, remaining, _in_use: None }
+        ResponseBody { body, remaining, _in_use: None, sending: None }
+    }
+
+    /// Returns the body when hyper begins to send it. The client must accept its first bytes, too.
+    fn begin(self, in_use: InUse, sending: Option<Rc<Sending>>) -> Self {
+        if let Some(sending) = &sending {
+            sending.waits_for_client.set(true);
+        }
+        ResponseBody { _in_use: Some(in_use), sending, ..self }
     }
 
     fn empty() -> Self {
@@ -275,7 +358,12 @@ impl http_body::Body for ResponseBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let next = std::task::ready!(Pin::new(&mut self.body).poll_next(context));
+        let next = Pin::new(&mut self.body).poll_next(context);
+        if let Some(sending) = &self.sending {
+            sending.asked.set(sending.asked.get() + 1);
+            sending.waits_for_client.set(next.is_ready());
+        }
+        let next = std::task::ready!(next);
         Poll::Ready(next.map(|bytes| {
             let bytes = bytes.map_err(|error| io::Error::other(error.to_string()))?;
             self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(bytes.len() as u64));
@@ -298,6 +386,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::http::sliced_body::SlicedBody;
 
     const IDLE: Duration = Duration::from_millis(20);
 
@@ -310,10 +399,11 @@ mod tests {
             "done"
         };
         let app = Rc::new(test::init_service(App::new().route("/slow", web::get().to(slow))).await);
+        let timeouts = Timeouts { idle: IDLE, ..Timeouts::default() };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let served = ClientStream::plain(listener.accept().await.unwrap().0);
-        let serving = actix_web::rt::spawn(serve(served, None, app, IDLE, std::future::pending()));
+        let serving = actix_web::rt::spawn(serve(served, None, app, timeouts, std::future::pending()));
         let (mut requests, connection) = h2::client::handshake(socket).await.unwrap();
         let client = actix_web::rt::spawn(connection);
         let request = http::Request::get("http://localhost/slow").body(()).unwrap();
@@ -323,5 +413,62 @@ mod tests {
         serving.await.unwrap().unwrap();
         client.await.unwrap().unwrap();
         assert!(requests.ready().await.is_err(), "the connection takes no more requests");
+    }
+
+    const WRITE: Duration = Duration::from_millis(200);
+
+    /// Serves an application with a short timeout for writes. Returns a client whose responses have this window.
+    async fn serve_with_window(window: u32) -> h2::client::SendRequest<Bytes> {
+        let large = || async { HttpResponse::Ok().body(SlicedBody::shared(Bytes::from_static(&[0; 1024 * 1024]))) };
+        let slow = || async {
+            tokio::time::sleep(WRITE * 3).await;
+            "done"
+        };
+        let app = App::new().route("/large", web::get().to(large)).route("/slow", web::get().to(slow));
+        let app = Rc::new(test::init_service(app).await);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let served = ClientStream::plain(listener.accept().await.unwrap().0);
+        let timeouts = Timeouts { write: WRITE, ..Timeouts::default() };
+        actix_web::rt::spawn(serve(served, None, app, timeouts, std::future::pending()));
+        let mut builder = h2::client::Builder::new();
+        let (requests, connection) = builder.initial_window_size(window).handshake(socket).await.unwrap();
+        actix_web::rt::spawn(connection);
+        requests
+    }
+
+    fn get(requests: &mut h2::client::SendRequest<Bytes>, path: &str) -> h2::client::ResponseFuture {
+        let request = http::Request::get(format!("http://localhost{path}")).body(()).unwrap();
+        requests.send_request(request, true).unwrap().0
+    }
+
+    #[actix_web::test]
+    async fn a_response_of_which_the_client_accepts_no_bytes_is_reset_and_others_go_on() {
+        let mut requests = serve_with_window(1024).await;
+        let mut stuck = get(&mut requests, "/large").await.unwrap().into_body();
+        assert_eq!(stuck.data().await.unwrap().unwrap().len(), 1024);
+        let error = stuck.data().await.unwrap().unwrap_err();
+        assert_eq!((error.is_reset(), error.reason()), (true, Some(h2::Reason::CANCEL)));
+        // Its handler takes longer than a client may take.
+        let mut body = get(&mut requests, "/slow").await.unwrap().into_body();
+        assert_eq!(body.data().await.unwrap().unwrap(), "done");
+    }
+
+    #[actix_web::test]
+    async fn the_deadline_of_a_response_begins_anew_with_each_progress() {
+        let mut watched = Watched {
+            request: Box::pin(std::future::pending::<()>()),
+            sending: Rc::default(),
+            deadline: None,
+            timeout: Duration::from_secs(3600),
+        };
+        let mut steps = Vec::new();
+        for (asked, waits_for_client) in [(0, false), (0, true), (1, true), (2, false), (3, true)] {
+            watched.sending.asked.set(asked);
+            watched.sending.waits_for_client.set(waits_for_client);
+            assert!(futures_util::poll!(&mut watched).is_pending());
+            steps.push(watched.deadline.as_ref().map(|(asked, _)| *asked));
+        }
+        assert_eq!(steps, [None, Some(0), Some(1), None, Some(3)]);
     }
 }
