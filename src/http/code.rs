@@ -199,7 +199,7 @@ codes! {
         "A key of this name is in use. The name is the actor in logs, so it must tell keys apart.",
         "Choose another name, or revoke the other key first.";
     KeyNotInUse: 409 "key_not_in_use" "The API key is not in use", false, None,
-        "The key was revoked or has expired, so it cannot be rotated.",
+        "The key was revoked or has expired, so it cannot be changed or rotated.",
         "Make another key.";
     LastAdminKey: 409 "last_admin_key" "It is the last administrator's key", false, None,
         "Without this key nobody could make or revoke keys any more.",

@@ -16,6 +16,8 @@ pub(super) async fn run(coverage: &Coverage) {
     let as_worker = |method: &str, path: &str| server.request(method, path).headers(bearer(&key.key));
     server.send(as_worker("GET", "/events")).await.problem(403, "scope_missing");
     server.send(as_worker("GET", "/events/subscribe?tags=b&worker_id=w:1")).await.problem(403, "tag_not_allowed");
+    let slower = || server.request("PATCH", &format!("/keys/{}", key.id)).json(&json!({"publishes_per_second": 5}));
+    server.send(slower()).await.expect(200);
     server.post(&format!("/keys/{}/rotate", key.id), &json!({"overlap_seconds": 5})).await.expect(200);
     server.app.advance(5);
     server.send(as_worker("GET", "/events/subscribe?tags=a.b&worker_id=w:1")).await.problem(401, "key_expired");
@@ -24,6 +26,7 @@ pub(super) async fn run(coverage: &Coverage) {
     server.post_empty(&format!("/keys/{}/revoke", key.id)).await.expect(200);
     server.send(as_worker("GET", "/events/subscribe?tags=a.b&worker_id=w:1")).await.problem(401, "key_revoked");
     server.post_empty(&format!("/keys/{}/rotate", key.id)).await.problem(409, "key_not_in_use");
+    server.send(slower()).await.problem(409, "key_not_in_use");
     let admin = server.get("/keys").await.expect(200).json()["keys"][0]["id"].clone();
     server.post_empty(&format!("/keys/{admin}/revoke")).await.problem(409, "last_admin_key");
     hidden_contents(&server).await;
