@@ -419,7 +419,7 @@ mod tests {
 
     /// Serves an application with a short timeout for writes. Returns a client whose responses have this window.
     async fn serve_with_window(window: u32) -> h2::client::SendRequest<Bytes> {
-        let large = || async { HttpResponse::Ok().body(SlicedBody::shared(Bytes::from_static(&[0; 1024 * 1024]))) };
+        let large = || async { HttpResponse::Ok().body(SlicedBody::shared(Bytes::from(vec![0; 1024 * 1024]))) };
         let slow = || async {
             tokio::time::sleep(WRITE * 3).await;
             "done"

@@ -3,6 +3,8 @@
 //! The token in the path says which source they are for. No API key is needed: the scheme of the source says how the
 //! sender proves itself. Headers and query parameters that the server does not know are accepted.
 
+use std::sync::Arc;
+
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName};
 use actix_web::web::{Data, Payload};
@@ -12,6 +14,7 @@ use serde_json::json;
 use super::body::read_any;
 use super::client_address::ClientAddress;
 use super::new_event::traceparent;
+use super::problem::respond_to_repeatable;
 use super::rate_limit::with_rates;
 use crate::domain::limits;
 use crate::domain::source::{Respond, Webhook};
@@ -44,10 +47,17 @@ pub(crate) async fn receive_webhook(
     event.traceparent = traceparent(&request);
     event.client_address = address;
     drop(webhook);
-    let permit = engine.admit_publish(source.key.namespace, None, std::slice::from_ref(&event)).await?;
+    let has_key = event.idempotency_key.is_some();
+    let events = Arc::new(vec![event]);
+    let mut permit = engine.admit_publish(source.key.namespace, None, &events).await?;
     // The event has a copy of what it needs. The body is freed before the publish, which may wait.
     let _share = body.into_share();
-    engine.publish_incoming(source.key, event).await?;
+    let stored = match engine.publish_incoming(source.key, events.clone()).await {
+        // With a key, it may be sent again even if its outcome is unknown.
+        Err(error) if has_key => return Ok(respond_to_repeatable(error)),
+        stored => stored?,
+    };
+    permit.note_stored(&events, &stored);
     Ok(with_rates(respond(&spec.respond)?, permit))
 }
 

@@ -13,12 +13,8 @@ static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static STATE: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Returns the response to a publish that was carried out, with the headers of its rates, if it is subject to some.
-pub(crate) fn with_rates(mut response: HttpResponse, mut permit: PublishPermit) -> HttpResponse {
-    if !response.status().is_success() {
-        return response;
-    }
-    permit.note_all_stored();
-    if permit.rates().is_empty() {
+pub(crate) fn with_rates(mut response: HttpResponse, permit: PublishPermit) -> HttpResponse {
+    if !response.status().is_success() || permit.rates().is_empty() {
         return response;
     }
     let policy = |state: &RateState| {

@@ -63,13 +63,6 @@ impl PublishPermit {
         addition.stored = Some(amounts(new));
     }
 
-    /// Notes that all events are stored, unless it was noted which are.
-    pub fn note_all_stored(&mut self) {
-        if let Some(addition) = self.addition() {
-            addition.stored.get_or_insert((i64::MAX, i64::MAX));
-        }
-    }
-
     fn addition(&mut self) -> Option<&mut Addition> {
         self.0.as_mut()?.addition.as_mut()
     }

@@ -15,13 +15,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::domain::event::NewEvent;
 use crate::domain::ids::SourceKey;
 use crate::domain::source::{SourceToken, TokenHash};
 use crate::error::{Error, OutageKind};
+use crate::store::tables::events::StoredEvent;
 use crate::store::tables::sources::{load_source_generation, load_sources, record_refused_webhooks};
 
 use crate::engine::Engine;
+use crate::engine::publish::Publication;
 use cache::Found;
 use source::Source;
 
@@ -108,13 +109,16 @@ impl Engine {
     }
 
     /// Stores the event of a webhook, once, if the webhook has an idempotency key.
-    pub(crate) async fn publish_incoming(&self, source: SourceKey, event: NewEvent) -> Result<(), Error> {
-        let stored =
-            self.publish_events(source.namespace, Arc::new(vec![event])).await.map_err(Error::about_one_event)?;
-        if let Some(stored) = stored.first() {
+    pub(crate) async fn publish_incoming(
+        &self,
+        source: SourceKey,
+        events: Publication,
+    ) -> Result<Vec<StoredEvent>, Error> {
+        let stored = self.publish_events(source.namespace, events).await.map_err(Error::about_one_event)?;
+        for stored in &stored {
             log::debug!(source_id = source.id, event_id = stored.id, is_repeated = stored.is_repeated; "a webhook came in");
         }
-        Ok(())
+        Ok(stored)
     }
 
     /// Records the webhooks that were refused since the last call. Returns the number of sources that they were for.

@@ -19,7 +19,7 @@ async fn used(app: &App, limit: &str) -> Value {
 async fn repeated_events_count_neither_as_waiting_nor_as_stored() {
     let app = App::with_fixed_clock().await;
     let bytes = json!({"n": 1}).to_string().len();
-    limit(&app, json!({"waiting_events": 5, "stored_bytes": 5 * bytes})).await;
+    limit(&app, json!({"waiting_events": 6, "stored_bytes": 6 * bytes})).await;
     app.post("/events", &job("k")).await.expect(201);
     let webhook = json!({"idempotency_key": "k", "event_type": "t", "payload": {"n": 1}});
     app.post("/webhooks", &webhook).await.expect(202);

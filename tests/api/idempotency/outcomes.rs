@@ -64,21 +64,22 @@ async fn a_repeat_whose_event_cannot_be_read_may_be_sent_again() {
 /// The publish has taken a part of the time of its caller. Then another request has the only connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_batch_that_waits_for_a_connection_is_answered_in_time() {
-    let app = App::start_with(Options { flags: vec!["--db-connections=1".into()], ..Options::default() }).await;
+    let flags = vec!["--db-connections=1".to_owned()];
+    let app = App::start_with(Options { flags, fixed_clock: true, ..Options::default() }).await;
     app.publish(job("k")).await;
-    let mut log = database::connection(&app.url).await;
-    log.batch_execute("BEGIN; LOCK TABLE waybill.event_log IN ACCESS EXCLUSIVE MODE").await.expect("it is locked");
+    let mut reader = database::connection(&app.url).await;
     let mut held = HeldTable::lock(&app.url, "waybill.idempotency_keys").await;
     let sent_at = Instant::now();
     let batch = json!({"events": [job("k"), job("new")]});
     let gather = async {
         held.until_blocked().await;
-        let reading = app.get("/logs");
+        let lock = "BEGIN; LOCK TABLE waybill.dead_letters IN ACCESS EXCLUSIVE MODE";
+        reader.batch_execute(lock).await.expect("it is locked");
         let release = async {
             until("a part of the time is over", async || sent_at.elapsed() > Duration::from_secs(2)).await;
             held.unlock().await;
         };
-        tokio::join!(reading, release)
+        tokio::join!(app.get("/dead-letters"), release)
     };
     let publish = async {
         let reply = app.post("/events/batch", &batch).await;
@@ -87,6 +88,6 @@ async fn a_stored_batch_that_waits_for_a_connection_is_answered_in_time() {
     let ((reply, took), _) = tokio::join!(publish, gather);
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_outcome_unknown(reply, true);
-    log.batch_execute("COMMIT").await.expect("the lock is released");
+    reader.batch_execute("COMMIT").await.expect("the lock is released");
     assert_eq!(events(&app).await, 2);
 }

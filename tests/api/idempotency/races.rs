@@ -135,13 +135,13 @@ async fn kill_a_server_in_the_middle(path: &str, per_request: i64, body: impl Fn
         let serve = ["serve", "--bind", "127.0.0.1:0", "--database-url", &front.url];
         let doomed = tokio::task::block_in_place(|| Process::start(waybill(&serve)));
         let mut held = HeldTable::lock(&front.url, "waybill.idempotency_keys").await;
-        let publish = |base: &str| {
-            let request = crate::support::http_client().post(format!("{base}{path}")).json(&body(round));
+        let publish = |server: &App| {
+            let request = server.client.post(format!("{}{path}", server.base)).json(&body(round));
             tokio::spawn(async move { Some(Reply::of(request.send().await.ok()?).await) })
         };
-        let of_doomed: Vec<_> = (0..CALLERS / 2).map(|_| publish(&doomed.app.base)).collect();
+        let of_doomed: Vec<_> = (0..CALLERS / 2).map(|_| publish(&doomed.app)).collect();
         held.until_blocked_statements(1).await;
-        let of_front: Vec<_> = (0..CALLERS / 2).map(|_| publish(&front.base)).collect();
+        let of_front: Vec<_> = (0..CALLERS / 2).map(|_| publish(&front)).collect();
         doomed.kill_9().await;
         held.unlock().await;
         // Their responses may be cut off anywhere.
