@@ -15,7 +15,7 @@ struct Provider {
     body: &'static str,
 }
 
-/// The examples of docs.gitea.com/usage/webhooks and linear.app/developers/webhooks, shortened.
+/// Requests as these providers send them: their headers, and a short body.
 const PROVIDERS: [Provider; 2] = [
     Provider {
         name: "gitea",
