@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` and `make test`.
 
-.PHONY: run test chaos fuzz prepare check bench bench-soak bench-push bench-waiting bench-retention bench-settings bench-tenants
+.PHONY: run test chaos fuzz prepare check bench bench-soak bench-push bench-waiting bench-retention bench-settings bench-tenants bench-keys
 
 # Builds and serves. The first start creates an embedded database.
 run: prepare
@@ -60,6 +60,11 @@ bench-waiting: prepare
 bench-tenants: prepare
 	cargo build --profile dist
 	bench/tenants
+
+# Compares publishing with and without idempotency keys, and with and without API keys, about 5 minutes.
+bench-keys: prepare
+	cargo build --profile dist
+	bench/keys
 
 # Lives at full speed, with and without a retention of one minute, about 25 minutes. Updates the report.
 bench-retention: prepare

@@ -45,7 +45,7 @@ class Server:
         command = [self.binary, "bench", "--json", "--url", self.url, "--workload", workload,
                    "--seconds", seconds, "--connections", connections]
         for name, value in options.items():
-            command += [f"--{name.replace('_', '-')}", value]
+            command += [f"--{name.replace('_', '-')}", *([] if value is True else [value])]
         return json.loads(run(command, seconds + 900))
 
     def memory_kb(self, name):
