@@ -281,8 +281,8 @@ pub struct Outage {
     pub cause: String,
 }
 
-/// The reason why the database cannot be used. No single request causes it, so a failed batch is not
-/// split to find one.
+/// The reason why the database cannot be used. Except for a conflict, no single request causes it, so a failed
+/// batch is not split to find one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutageKind {
     /// No connection could be made in time, or the database is stopping, starting or recovering.

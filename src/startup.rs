@@ -145,7 +145,10 @@ impl Server {
         self.http.stop(true).await;
         let _ = self.http_task.await;
         self.shutdown.cancel();
-        let finishing = async { tokio::join!(self.background.wait(), self.engine.finish_claim_undos()) };
+        let finishing = async {
+            self.background.wait().await;
+            self.engine.finish_claim_undos().await;
+        };
         let _ = tokio::time::timeout(BACKGROUND_STOP, finishing).await;
         self.engine.database().close();
         if let Some(cluster) = self.cluster {

@@ -22,7 +22,7 @@ use crate::startup::{StartError, reach_database};
 use crate::store::connection::database::{Database, STATEMENT_LIMIT};
 use crate::store::connection::migrate::migrate;
 use crate::store::connection::transactions::{begin, commit, roll_back};
-use crate::store::tables::api_keys::{NewKey, count_admin_keys, insert_api_key};
+use crate::store::tables::api_keys::{NewKey, count_admin_keys, insert_api_key, renew_key_generation};
 use crate::store::tables::audit_log::record_audit;
 
 /// The number of keys that one request lists.
@@ -99,6 +99,7 @@ async fn insert_with_audit(
     new: &NewKey,
     key: &ApiKey,
 ) -> Result<KeyId, StartError> {
+    renew_key_generation(conn).await.map_err(Error::from)?;
     let admins = count_admin_keys(conn, scope).await.map_err(Error::from)?;
     if admins == 0 && !new.scopes.allow(KeyScope::Admin) {
         let why = "--scopes must include admin: from the first key on, only such a key can make others";

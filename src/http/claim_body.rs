@@ -1,8 +1,8 @@
 //! The body of a response that carries claimed events.
 //!
 //! It yields its bytes in slices. With the last slice it hands the claim to the connection's
-//! [`SentClaims`], which decides whether the response arrived. If the body is dropped before the
-//! server has polled all bytes, the claim is undone.
+//! [`SentClaims`], which decides whether the response arrived. Over HTTP/2 there is none: the claim counts as delivered
+//! when the body is asked for more after its last slice. If the body is dropped before, the claim is undone.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -35,6 +35,8 @@ pub(crate) struct ClaimBody {
 
 enum Content {
     Unsent(Bytes, SentClaim),
+    /// Without a connection that decides, the claim is delivered when the sender asks for more.
+    Unconfirmed(SentClaim),
     Sent,
     /// Not sent, because the client has closed the connection.
     Withheld,
@@ -59,13 +61,20 @@ impl MessageBody for ClaimBody {
                 self.content = Content::Unsent(bytes, claim);
                 Poll::Ready(Some(Ok(slice)))
             }
-            Content::Unsent(bytes, mut claim) => {
-                match &self.connection {
-                    Some(connection) => connection.add(claim),
-                    None => claim.delivered(),
-                }
-                self.content = Content::Sent;
+            Content::Unsent(bytes, claim) => {
+                self.content = match &self.connection {
+                    Some(connection) => {
+                        connection.add(claim);
+                        Content::Sent
+                    }
+                    None => Content::Unconfirmed(claim),
+                };
                 Poll::Ready(Some(Ok(bytes)))
+            }
+            Content::Unconfirmed(mut claim) => {
+                claim.delivered();
+                self.content = Content::Sent;
+                Poll::Ready(None)
             }
             Content::Sent => {
                 self.content = Content::Sent;

@@ -36,14 +36,15 @@ const FIRST_CHECK: Duration = Duration::from_millis(2);
 /// is slow to read its response.
 const MAX_LINGER: Duration = Duration::from_secs(75);
 
-/// The time within which the kernel must accept further bytes of a response. It does when the client reads.
+/// The time within which the kernel must accept further bytes of a response, or the client must acknowledge some. The
+/// kernel accepts none before a part of its buffer is free, which may take long if the client reads slowly.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct ClientSocket {
     socket: TcpStream,
     write_timeout: Duration,
     /// The end of the present write, if the kernel does not accept its bytes at once.
-    write_deadline: Option<Pin<Box<Sleep>>>,
+    write_deadline: Option<WriteDeadline>,
     claims: Rc<SentClaims>,
     is_encrypted: bool,
     /// Whether the client has closed its side of the TCP connection.
@@ -57,6 +58,13 @@ struct Closing {
     next_check: Pin<Box<Sleep>>,
     interval: Duration,
     until: Instant,
+}
+
+/// When a write fails, unless the client acknowledges bytes until then.
+struct WriteDeadline {
+    at: Pin<Box<Sleep>>,
+    /// The number of bytes that the client had acknowledged when the time began, if the system tells.
+    acknowledged: Option<u64>,
 }
 
 impl ClientSocket {
@@ -118,9 +126,19 @@ impl ClientSocket {
 
     /// Waits until the present write has taken too long. Returns the error with which it fails.
     fn poll_write_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let timeout = self.write_timeout;
-        let deadline = self.write_deadline.get_or_insert_with(|| Box::pin(sleep(timeout)));
-        ready!(deadline.as_mut().poll(cx));
+        let (socket, timeout) = (&self.socket, self.write_timeout);
+        let acknowledged = || TcpInfo::of(socket).map(|info| info.acknowledged);
+        let begin = || WriteDeadline { at: Box::pin(sleep(timeout)), acknowledged: acknowledged() };
+        let deadline = self.write_deadline.get_or_insert_with(begin);
+        loop {
+            ready!(deadline.at.as_mut().poll(cx));
+            let now = acknowledged();
+            if now <= deadline.acknowledged {
+                break;
+            }
+            deadline.acknowledged = now;
+            deadline.at.as_mut().reset(Instant::now() + timeout);
+        }
         // The kernel must not go on sending a response whose claims are undone, nor keep it in its memory.
         let _ = self.socket.set_zero_linger();
         Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its response"))
@@ -242,6 +260,29 @@ mod tests {
         drop(server);
         let read = client.read_to_end(&mut Vec::new()).await;
         assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    #[tokio::test]
+    async fn a_deadline_begins_anew_if_the_client_has_acknowledged_bytes() {
+        let (mut client, mut server) = connection(Duration::from_secs(3600)).await;
+        // The kernel counts what was acknowledged once it has received something.
+        client.write_all(b"x").await.unwrap();
+        server.read_exact(&mut [0]).await.unwrap();
+        server.write_all(b"a response").await.unwrap();
+        client.read_exact(&mut [0; 10]).await.unwrap();
+        while TcpInfo::of(&server.socket).unwrap().acknowledged < 10 {
+            tokio::task::yield_now().await;
+        }
+        let over = |acknowledged| WriteDeadline { at: Box::pin(sleep(Duration::ZERO)), acknowledged };
+        let mut poll = async |acknowledged| {
+            server.write_deadline = Some(over(acknowledged));
+            // The timer moves in ticks.
+            sleep(Duration::from_millis(5)).await;
+            let outcome = std::future::poll_fn(|cx| Poll::Ready(server.poll_write_deadline(cx))).await;
+            (outcome.is_ready(), server.write_deadline.as_ref().unwrap().acknowledged)
+        };
+        assert_eq!(poll(Some(9)).await, (false, Some(10)));
+        assert_eq!(poll(Some(10)).await, (true, Some(10)));
     }
 
     #[tokio::test]

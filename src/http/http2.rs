@@ -7,10 +7,11 @@
 //! Many requests share a connection. hyper drops the handler of a request when the client resets the
 //! request, or when the connection ends: a worker that hangs up while it waits claims nothing. The
 //! kernel's acknowledgements (see [`super::sent_claims`]) say nothing about a single request here. A claim
-//! counts as delivered once hyper has taken the last bytes of its response.
+//! counts as delivered once hyper asks for more after the last bytes of its response, which it does when the client's
+//! window has let it send them.
 //!
-//! A client may read the connection and yet accept no bytes of a response, by flow control. hyper then takes no further
-//! bytes of its body, so a request whose response makes no progress is dropped and reset ([`Sending`]).
+//! A client may read the connection and yet accept no bytes of a response, by flow control. hyper then takes no
+//! more than one further slice of its body, so a request whose response makes no progress is dropped and reset ([`Sending`]).
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -34,10 +35,11 @@ use futures_util::stream;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::client_socket::WRITE_TIMEOUT;
 use super::client_stream::ClientStream;
+use super::sliced_body::SLICE;
 
 /// The maximum number of requests of one connection that are handled at once; the client waits with more.
 const MAX_CONCURRENT_STREAMS: u32 = 100;
@@ -119,8 +121,13 @@ where
         () = stopping => {}
         () = usage.until_idle(timeouts.idle) => {
             connection.as_mut().graceful_shutdown();
-            // What is left are the last bytes of responses. The client may never accept them.
-            return timeout(timeouts.write, connection).await.unwrap_or(Ok(()));
+            usage.idle_since.set(Instant::now());
+            // Requests that the client has sent before it knew are still served. What is left otherwise are the last
+            // bytes of responses, which the client may never accept.
+            return tokio::select! {
+                outcome = connection => outcome,
+                () = usage.until_idle(timeouts.write) => Ok(()),
+            };
         }
     }
     connection.as_mut().graceful_shutdown();
@@ -321,6 +328,10 @@ struct ResponseBody {
     body: BoxBody,
     /// The number of bytes still to come, if it is known.
     remaining: Option<u64>,
+    /// The rest of a piece that is larger than what hyper gets at a time.
+    rest: Bytes,
+    /// Whether the body has said that nothing more comes.
+    is_over: bool,
     /// Keeps the connection from counting as idle.
     _in_use: Option<InUse>,
     /// `None` for a body that nobody watches.
@@ -334,7 +345,8 @@ impl ResponseBody {
             BodySize::Sized(length) => Some(length),
             BodySize::Stream => None,
         };
-        ResponseBody { body, remaining, _in_use: None, sending: None }
+        let is_over = remaining == Some(0);
+        ResponseBody { body, remaining, rest: Bytes::new(), is_over, _in_use: None, sending: None }
     }
 
     /// Returns the body when hyper begins to send it. The client must accept its first bytes, too.
@@ -348,6 +360,19 @@ impl ResponseBody {
     fn empty() -> Self {
         ResponseBody::new(BoxBody::new(()))
     }
+
+    /// Returns the next bytes, at most `SLICE`: what hyper has taken has no deadline.
+    fn poll_slice(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.rest.is_empty() {
+            let Some(piece) = std::task::ready!(Pin::new(&mut self.body).poll_next(context)) else {
+                self.is_over = true;
+                return Poll::Ready(None);
+            };
+            self.rest = piece.map_err(|error| io::Error::other(error.to_string()))?;
+        }
+        let length = self.rest.len().min(SLICE);
+        Poll::Ready(Some(Ok(self.rest.split_to(length))))
+    }
 }
 
 impl http_body::Body for ResponseBody {
@@ -358,21 +383,23 @@ impl http_body::Body for ResponseBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let next = Pin::new(&mut self.body).poll_next(context);
+        let next = self.poll_slice(context);
         if let Some(sending) = &self.sending {
             sending.asked.set(sending.asked.get() + 1);
             sending.waits_for_client.set(next.is_ready());
         }
         let next = std::task::ready!(next);
         Poll::Ready(next.map(|bytes| {
-            let bytes = bytes.map_err(|error| io::Error::other(error.to_string()))?;
+            let bytes = bytes?;
             self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(bytes.len() as u64));
             Ok(Frame::data(bytes))
         }))
     }
 
+    /// Returns whether nothing more comes. After the last bytes the body is asked once more: hyper takes bytes before the
+    /// client accepts them, and asks again only afterwards. Only then a claim counts as delivered.
     fn is_end_stream(&self) -> bool {
-        self.remaining == Some(0)
+        self.is_over
     }
 
     fn size_hint(&self) -> SizeHint {

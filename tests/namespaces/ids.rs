@@ -16,6 +16,7 @@ fn body(path: &str) -> Option<Value> {
         "complete" | "heartbeat" | "start" | "fail" | "release" => Some(json!({"worker_id": "w:0"})),
         "rotate-secret" if path.starts_with("/sources") => Some(json!({"secret": "x"})),
         "replay" | "rotate-secret" | "rotate" => Some(json!({})),
+        "{id}" if path.starts_with("/keys") => Some(json!({"publishes_per_second": 5})),
         _ => None,
     }
 }

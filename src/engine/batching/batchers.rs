@@ -16,7 +16,9 @@ use tokio::runtime::Handle;
 use crate::store::connection::database::{Database, PooledConnection};
 
 use crate::engine::batching::deadline::{WithDeadline, Work};
-use crate::engine::batching::{Answers, BatchLimiter, Batcher, BatcherSettings, ConnectionSource, split};
+use crate::engine::batching::{
+    Answers, BatchLimiter, Batcher, BatcherSettings, ConnectionSource, split, split_conflicts,
+};
 use crate::engine::claim::{ClaimCall, ClaimedBatch};
 use crate::engine::publish::matching::{MatchedPublication, Publishing};
 use crate::engine::push::endpoint_notes::QueuedNote;
@@ -105,7 +107,7 @@ impl Batchers {
         };
         Batchers {
             publish: context.batcher(shape, &limiter, |engine, calls| async move {
-                split(calls, &|calls| engine.publish_calls(calls)).await
+                split_conflicts(calls, &|calls| engine.publish_calls(calls)).await
             }),
             // The width is 1, because two claims at once would compete for the same head of a queue. An express batch
             // beside it has other namespaces, and therefore other queues.

@@ -376,10 +376,31 @@ fn deliver<A>(answers: Vec<Answered<A>>) {
     }
 }
 
-/// Runs calls together. If the database refuses the batch, the batch is too large, or it conflicts with others however
-/// often it is tried, runs its halves, down to the single call that causes the error. Nothing of such a batch is stored,
-/// and calls whose time is over are not sent again. Any other outage is not caused by a call, and splits nothing.
+/// Runs calls together. If the database refuses the batch, or the batch is too large, runs its halves, down to the
+/// single call that causes the error. An outage is not caused by a call, and splits nothing.
 pub(crate) async fn split<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
+where
+    C: Clone + Send,
+    A: Send,
+    F: Fn(Vec<C>) -> Fut + Sync,
+    Fut: Future<Output = Result<Answers<A>, Error>> + Send,
+{
+    split_if(is_refusal, calls, run).await
+}
+
+/// Does the same as [`split`], and also splits a batch that conflicts with others however often it is tried. Nothing of
+/// such a batch may be stored.
+pub(crate) async fn split_conflicts<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
+where
+    C: Clone + Send,
+    A: Send,
+    F: Fn(Vec<C>) -> Fut + Sync,
+    Fut: Future<Output = Result<Answers<A>, Error>> + Send,
+{
+    split_if(|error| is_refusal(error) || error.is_conflict(), calls, run).await
+}
+
+async fn split_if<C, A, F, Fut>(splits: fn(&Error) -> bool, calls: Vec<C>, run: &F) -> Answers<A>
 where
     C: Clone + Send,
     A: Send,
@@ -391,7 +412,7 @@ where
     while let Some(mut calls) = pending.pop() {
         match run(calls.clone()).await {
             Ok(batch) => answers.extend(batch),
-            Err(error) if calls.len() > 1 && may_be_of_one_call(&error) => {
+            Err(error) if calls.len() > 1 && splits(&error) => {
                 log::warn!(calls = calls.len(); "a batch was refused and is split: {error}");
                 let second = calls.split_off(calls.len() / 2);
                 pending.extend([second, calls]);
@@ -403,8 +424,8 @@ where
     answers
 }
 
-fn may_be_of_one_call(error: &Error) -> bool {
-    matches!(error, Error::Internal(_) | Error::Invalid(_)) || error.is_conflict()
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::Internal(_) | Error::Invalid(_))
 }
 
 #[cfg(test)]

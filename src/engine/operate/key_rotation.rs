@@ -65,7 +65,7 @@ pub(crate) struct RotationReport {
     pub rows_replaced: u64,
     /// The number of rows that the last pass left for another one.
     pub rows_left: u64,
-    /// Whether the last pass found nothing to do.
+    /// Whether the last pass found nothing to do, and all transactions that ran before it had ended.
     pub is_complete: bool,
 }
 

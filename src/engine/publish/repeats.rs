@@ -139,15 +139,15 @@ pub(super) fn about_request(error: Error, places: &[Option<usize>]) -> Error {
 /// The keys of the events of a batch.
 #[derive(Default)]
 pub(super) struct KeysOfBatch<'a> {
-    events: HashMap<(NamespaceId, i64, &'a str), KeyedEvent<'a>>,
+    events: HashMap<(NamespaceId, i64, &'a str), BatchedKey<'a>>,
 }
 
-/// An event of a batch that has a key.
+/// The key of an event of a batch.
 #[derive(Clone, Copy)]
-struct KeyedEvent<'a> {
-    /// Its number in the batch.
+struct BatchedKey<'a> {
+    /// The number of the event in the batch.
     number: usize,
-    /// The request that it is stored or refused with.
+    /// The request that the event is stored or refused with.
     request: i32,
     fingerprint: &'a [u8],
 }
@@ -210,7 +210,7 @@ impl<'a> KeysOfBatch<'a> {
             }
         }
         let request = shared_with.unwrap_or(request);
-        let keyed = |(key, (number, fingerprint))| (key, KeyedEvent { number, request, fingerprint });
+        let keyed = |(key, (number, fingerprint))| (key, BatchedKey { number, request, fingerprint });
         self.events.extend(added.into_iter().map(keyed));
         Some(Placement { request, places })
     }
