@@ -69,6 +69,7 @@ use limits::LimitUse;
 use namespaces::NamespaceNames;
 use publish::filter_overruns::FilterOverruns;
 use publish::matching::MatchingSlots;
+use publish::recent_repeats::RecentRepeats;
 use publish::schema_cache::SchemaCache;
 use publish::subscription_cache::SubscriptionCache;
 use push::dispatch_signal::DispatchSignal;
@@ -147,6 +148,7 @@ pub struct EngineParts {
     subscription_cache: SubscriptionCache,
     matching_slots: MatchingSlots,
     schema_cache: SchemaCache,
+    recent_repeats: RecentRepeats,
     filter_overruns: FilterOverruns,
     refused_calls: RefusedCalls,
     dispatch_signal: DispatchSignal,
@@ -193,6 +195,11 @@ impl Engine {
     /// Returns the collector of notifications for other servers.
     pub fn peer_notifier(&self) -> &PeerNotifier {
         &self.0.peer_notifier
+    }
+
+    /// Returns whether publishers have lately sent events again.
+    pub(crate) fn recent_repeats(&self) -> &RecentRepeats {
+        &self.0.recent_repeats
     }
 
     /// Returns the workers that called since they were last recorded.
@@ -293,6 +300,7 @@ impl Engine {
             subscription_cache: SubscriptionCache::default(),
             matching_slots: MatchingSlots::default(),
             schema_cache: SchemaCache::default(),
+            recent_repeats: RecentRepeats::default(),
             filter_overruns: FilterOverruns::default(),
             refused_calls: RefusedCalls::default(),
             dispatch_signal: DispatchSignal::default(),

@@ -29,7 +29,7 @@ use waybill::store::tables::claims::CLAIM_DELIVERIES;
 use waybill::store::tables::completions::COMPLETE_DELIVERIES;
 use waybill::store::tables::dead_letters::INSERT_DEAD_LETTERS;
 use waybill::store::tables::deliveries::{LOAD_DELIVERIES, SAVE_DELIVERIES};
-use waybill::store::tables::events::{PUBLISH_AND_FAN_OUT, PUBLISH_EVENTS};
+use waybill::store::tables::events::{PUBLISH_AND_FAN_OUT, PUBLISH_EVENTS, PUBLISH_KEYED_EVENTS};
 use waybill::store::tables::lease_watch::{TAKE_WATCHED_LEASES, WATCH_UNWATCHED_LEASES};
 use waybill::store::tables::overdue::{LOCK_DUE, LOCK_EXPIRED, LOCK_EXPIRED_LEASES};
 use waybill::store::tables::roll_ups::ROLL_UP;
@@ -42,6 +42,7 @@ fn statements() -> Vec<(&'static str, &'static str, String)> {
     let files = [
         ("publish", PUBLISH_EVENTS),
         ("fan_out", PUBLISH_AND_FAN_OUT),
+        ("new_keys", PUBLISH_KEYED_EVENTS),
         ("claim", CLAIM_DELIVERIES),
         ("complete", COMPLETE_DELIVERIES),
         ("load", LOAD_DELIVERIES),
@@ -169,6 +170,19 @@ fn keyed(count: usize, tags: &str) -> String {
         events(count, tags),
         array("0", count),
         array("1", count),
+        array("0", count),
+        keys.join(","),
+        array("abc", count),
+        array("86400", count)
+    )
+}
+
+/// Publishes events with idempotency keys that are new.
+fn new_keys(count: usize, tags: &str) -> String {
+    let keys: Vec<String> = (0..count).map(|n| format!("new-{n}")).collect();
+    format!(
+        "EXECUTE new_keys({}, {}, '{{{}}}', {}, {})",
+        events(count, tags),
         array("0", count),
         keys.join(","),
         array("abc", count),

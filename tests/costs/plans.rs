@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Claimed, Lab, array, claim, complete, fan_out, hand_over, keyed, publish};
+use super::{Claimed, Lab, array, claim, complete, fan_out, hand_over, keyed, new_keys, publish};
 use crate::support::database;
 
 /// Returns all hot statements, as calls for two rows each.
@@ -20,6 +20,7 @@ fn calls() -> Vec<(&'static str, String)> {
         ("fan_out", fan_out(2, "mail,sms")),
         ("hand_over", hand_over(2, "mail,sms")),
         ("keyed", keyed(2, "mail,sms")),
+        ("new_keys", new_keys(2, "mail,sms")),
         ("claim", claim(2, "mail")),
         ("complete", complete(&two)),
         ("load", "EXECUTE load('{1,1}', '{1,2}', NULL)".to_owned()),

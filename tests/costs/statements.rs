@@ -103,11 +103,14 @@ async fn sixty_four_concurrent_publishes_with_keys_share_a_few_statements() {
         app.post("/events", &event).await.json()
     };
     let first = at_once(&app, "waybill.events", 2, |queued| queued.publish, publish).await;
-    let publishes = runs(&app, "-- publish_and_fan_out").await;
+    let publishes = runs(&app, "-- publish_keyed_events").await;
     assert!((1..=MOST_STATEMENTS).contains(&publishes), "{publishes} statements");
     assert_eq!(runs(&app, "%INSERT INTO waybill.idempotency_keys").await, publishes, "no other statement stores keys");
     let again = at_once(&app, "waybill.events", 2, |queued| queued.publish, publish).await;
     assert!(again.iter().zip(&first).all(|(again, first)| again["id"] == first["id"] && again["repeated"] == true));
-    assert!(runs(&app, "-- publish_and_fan_out").await - publishes <= MOST_STATEMENTS);
+    // The first batches expect new keys, and are tried again.
+    let looked_up = runs(&app, "-- publish_and_fan_out").await;
+    assert!((1..=MOST_STATEMENTS).contains(&looked_up), "{looked_up} statements");
+    assert!(runs(&app, "-- publish_keyed_events").await - publishes <= MOST_STATEMENTS);
     app.stop().await;
 }

@@ -24,9 +24,13 @@ impl Drop for Connection {
 
 impl Connection {
     async fn to(app: &TlsApp) -> Self {
+        Connection::with(app, &h2::client::Builder::new()).await
+    }
+
+    async fn with(app: &TlsApp, builder: &h2::client::Builder) -> Self {
         let stream = app.connect("h2").await;
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-        let (requests, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+        let (requests, connection) = builder.handshake(stream).await.expect("HTTP/2");
         Connection { requests, driver: tokio::spawn(connection) }
     }
 
@@ -179,6 +183,20 @@ async fn a_worker_that_hangs_up_while_most_of_its_response_is_unsent_loses_its_c
 
 /// The acknowledgements of the kernel say nothing about one of many requests, so a response that has left
 /// the server counts as delivered. If the client never got it, the lease ends.
+/// The server has the whole response ready, and the client lets it send nothing of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_accepts_no_bytes_of_its_response_and_hangs_up_loses_its_claim() {
+    let app = TlsApp::start().await;
+    let id = app.publish(json!({"title": "t", "tags": "a"})).await;
+    let mut connection = Connection::with(&app, h2::client::Builder::new().initial_window_size(0)).await;
+    let (response, _sending) = connection.begin(Method::GET, SUBSCRIBE, None);
+    let response = within_patience(response).await.expect("a head");
+    assert_eq!(response.status(), 200);
+    assert_eq!(app.actions(id).await, ["PICKED"]);
+    drop((response, connection));
+    until("the claim is undone", async || app.actions(id).await == ["PICKED", "RELEASED"]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_vanishes_with_a_sent_response_holds_its_claim_until_the_lease_ends() {
     let app = TlsApp::start().await;

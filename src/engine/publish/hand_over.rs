@@ -16,15 +16,18 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use diesel_async::AsyncPgConnection;
 use tokio::time::timeout;
 
 use crate::domain::event::{NewEvent, RunAt};
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 use crate::store::tables::deliveries::EarliestTimes;
 use crate::store::tables::event_columns::EventRow;
-use crate::store::tables::events::{FanOut, LARGE_PAYLOAD, NamespacedEvent, Published, Recipient, publish_events};
+use crate::store::tables::events::{
+    FanOut, LARGE_PAYLOAD, NamespacedEvent, Published, Recipient, is_taken_key, publish_events,
+};
 use crate::store::tables::ready::QueueKey;
 
 use crate::engine::claim::{ClaimedBatch, Undo};
@@ -44,16 +47,38 @@ impl Engine {
     ) -> Result<Option<Published>, Error> {
         let reservation = self.reserve_waiters(events);
         let recipients = recipients(&reservation, events.len());
-        let storing = async {
-            statement!(self, |conn| {
-                Ok(publish_events(conn, self.now(), events, fan_out, &recipients, self.key_seconds()).await?)
-            })
-        };
+        let storing =
+            async { statement!(self, |conn| self.publish_by_statement(conn, events, fan_out, &recipients).await) };
         let published = store_while_reserved(&reservation, storing).await?;
         if let Some(published) = &published {
             self.hand_over(&reservation, events, published);
         }
         Ok(published)
+    }
+
+    /// Stores events by one statement. If a key is not new against expectation, fails with a conflict, and the next
+    /// attempt looks the keys up.
+    async fn publish_by_statement(
+        &self,
+        conn: &mut AsyncPgConnection,
+        events: &[NamespacedEvent<'_>],
+        fan_out: &FanOut,
+        recipients: &[Option<Arc<Recipient>>],
+    ) -> Result<Option<Published>, Error> {
+        let keys = self.key_rule(!self.recent_repeats().are_there(Instant::now()));
+        match publish_events(conn, self.now(), events, fan_out, recipients, keys).await {
+            Err(error) if keys.are_new && is_taken_key(&error) => {
+                self.recent_repeats().note(Instant::now());
+                Err(Error::outage(OutageKind::Conflict, "an idempotency key is taken"))
+            }
+            Ok(Some(published)) => {
+                if published.events.iter().any(|stored| stored.is_repeated) {
+                    self.recent_repeats().note(Instant::now());
+                }
+                Ok(Some(published))
+            }
+            other => Ok(other?),
+        }
     }
 
     /// Reserves waiters for the events that can be claimed at once.

@@ -12,6 +12,7 @@
 pub(crate) mod filter_overruns;
 pub(crate) mod hand_over;
 pub(crate) mod matching;
+pub(crate) mod recent_repeats;
 mod rejected;
 mod repeats;
 pub(crate) mod schema_cache;
@@ -273,7 +274,7 @@ pub(crate) async fn publish_in_order(
     // The keys are locked before ids are assigned: within a key, the order of ids must be the order of
     // commits.
     lock_keys(conn, &to_lock).await?;
-    let published = publish_events(conn, engine.now(), events, fan_out, &[], engine.key_seconds()).await?;
+    let published = publish_events(conn, engine.now(), events, fan_out, &[], engine.key_rule(false)).await?;
     let Some(published) = published else { return Ok(None) };
     let released = advance_keys(conn, engine.now(), keys).await?;
     Ok(Some((published, released)))

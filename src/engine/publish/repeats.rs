@@ -17,7 +17,7 @@ use crate::domain::idempotency::KeyOrigin;
 use crate::domain::ids::NamespaceId;
 use crate::domain::limits;
 use crate::error::{Error, OutageKind};
-use crate::store::tables::events::StoredEvent;
+use crate::store::tables::events::{KeyRule, StoredEvent};
 
 use crate::engine::{Engine, RESPOND_WITHIN};
 
@@ -28,6 +28,11 @@ impl Engine {
     /// Returns for how long idempotency keys are kept, in seconds.
     pub(crate) fn key_seconds(&self) -> f64 {
         self.settings().idempotency_retention.length().map_or(FOREVER_SECONDS, |length| length.as_secs_f64())
+    }
+
+    /// Returns how idempotency keys are stored.
+    pub(super) fn key_rule(&self, are_new: bool) -> KeyRule {
+        KeyRule { seconds: self.key_seconds(), are_new }
     }
 
     /// Reads the present state of events that a publish, which began at `began`, has repeated. Its other events are stored

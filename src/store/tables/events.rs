@@ -217,29 +217,64 @@ impl FannedOut {
 /// The statement behind [`publish_events`] for events without pushes, public for the cost tests.
 pub const PUBLISH_EVENTS: Statement = statement!("publish_events");
 
+/// The statement behind [`publish_events`] for events with new idempotency keys, public for the cost tests.
+pub const PUBLISH_KEYED_EVENTS: Statement = statement!("publish_keyed_events");
+
 /// The statement behind [`publish_events`] for events with pushes or recipients, public for the cost tests.
 pub const PUBLISH_AND_FAN_OUT: Statement = statement!("publish_and_fan_out");
 
+/// Binds the idempotency keys of events.
+macro_rules! bind_keys {
+    ($query:expr, $new:expr, $seconds:expr) => {
+        $query
+            .bind::<Nullable<Array<Nullable<BigInt>>>, _>(of_keys($new, |key| key.origin.number()))
+            .bind::<Nullable<Array<Nullable<Text>>>, _>(of_keys($new, |key| key.key.as_str()))
+            .bind::<Nullable<Array<Nullable<Bytea>>>, _>(of_keys($new, |key| key.fingerprint.as_slice()))
+            .bind::<Nullable<Array<Nullable<Double>>>, _>(column_or_null($new, |event| {
+                event.idempotency_key.as_ref().filter(|key| !key.origin.lives_with_event()).map(|_| $seconds)
+            }))
+    };
+}
+
+/// How idempotency keys are stored.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyRule {
+    /// For how long they are kept, in seconds.
+    pub seconds: f64,
+    /// Whether all of them are taken to be new. If one is not, the statement fails ([`is_taken_key`]) and stores nothing.
+    pub are_new: bool,
+}
+
+/// Returns whether a statement has failed because an idempotency key was not new.
+pub fn is_taken_key(error: &diesel::result::Error) -> bool {
+    use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
+    matches!(error, DatabaseError(UniqueViolation, info) if info.constraint_name() == Some("idempotency_keys_pkey"))
+}
+
 /// Stores events and their pushes, in the order given. Stores nothing and returns `None` if the
 /// subscriptions have changed since they were matched. An event with a recipient is stored as claimed by it, if
-/// it can be claimed. `recipients` has an element for each event, or is empty. Idempotency keys are kept for
-/// `key_seconds`, and no key may come twice.
+/// it can be claimed. `recipients` has an element for each event, or is empty. No idempotency key may come twice.
 pub async fn publish_events(
     conn: &mut AsyncPgConnection,
     now: Option<DateTime<Utc>>,
     new: &[NamespacedEvent<'_>],
     fan_out: &FanOut,
     recipients: &[Option<Arc<Recipient>>],
-    key_seconds: f64,
+    keys: KeyRule,
 ) -> QueryResult<Option<Published>> {
     let has_keys = new.iter().any(|new| new.event.idempotency_key.is_some());
     // Most publications have nothing of that, and a statement that inserts into fewer tables takes less time.
-    if has_keys || !fan_out.pushes.is_empty() || !recipients.is_empty() {
-        return publish_and_fan_out(conn, now, new, fan_out, recipients, key_seconds).await;
+    if (has_keys && !keys.are_new) || !fan_out.pushes.is_empty() || !recipients.is_empty() {
+        return publish_and_fan_out(conn, now, new, fan_out, recipients, keys.seconds).await;
     }
     let (namespaces, new): (Vec<NamespaceId>, Vec<&NewEvent>) = columns(new);
-    let query = bind_events!(PUBLISH_EVENTS.query(), now, fan_out.generations, namespaces, &new);
-    let events: Vec<StoredEvent> = query.cached().load(conn).await?;
+    let events: Vec<StoredEvent> = if has_keys {
+        let query = bind_events!(PUBLISH_KEYED_EVENTS.query(), now, fan_out.generations, namespaces, &new);
+        bind_keys!(query, &new, keys.seconds).cached().load(conn).await?
+    } else {
+        let query = bind_events!(PUBLISH_EVENTS.query(), now, fan_out.generations, namespaces, &new);
+        query.cached().load(conn).await?
+    };
     Ok((events.len() == new.len()).then_some(Published {
         events,
         push_seqs: Vec::new(),
@@ -260,7 +295,7 @@ async fn publish_and_fan_out(
     let recipients: Vec<&Option<Arc<Recipient>>> = recipients.iter().collect();
     let FanOut { generations, subscriptions, pushes, .. } = fan_out;
     let (namespaces, new): (Vec<NamespaceId>, Vec<&NewEvent>) = columns(new);
-    let rows: Vec<FannedOut> = bind_events!(PUBLISH_AND_FAN_OUT.query(), now, generations, namespaces, &new)
+    let query = bind_events!(PUBLISH_AND_FAN_OUT.query(), now, generations, namespaces, &new)
         .bind::<Array<Integer>, _>(subscriptions.iter().map(|(key, _)| key.namespace).collect::<Vec<_>>())
         .bind::<Array<BigInt>, _>(subscriptions.iter().map(|(key, _)| key.id).collect::<Vec<_>>())
         .bind::<Array<Integer>, _>(subscriptions.iter().map(|(_, version)| *version).collect::<Vec<_>>())
@@ -277,16 +312,8 @@ async fn publish_and_fan_out(
         .bind::<Nullable<Array<Nullable<Double>>>, _>(column_or_null(&recipients, |recipient| {
             recipient.as_ref().map(|recipient| recipient.lease_seconds)
         }))
-        .bind::<Array<Integer>, _>(requests)
-        .bind::<Nullable<Array<Nullable<BigInt>>>, _>(of_keys(&new, |key| key.origin.number()))
-        .bind::<Nullable<Array<Nullable<Text>>>, _>(of_keys(&new, |key| key.key.as_str()))
-        .bind::<Nullable<Array<Nullable<Bytea>>>, _>(of_keys(&new, |key| key.fingerprint.as_slice()))
-        .bind::<Nullable<Array<Nullable<Double>>>, _>(column_or_null(&new, |event| {
-            event.idempotency_key.as_ref().filter(|key| !key.origin.lives_with_event()).map(|_| key_seconds)
-        }))
-        .cached()
-        .load(conn)
-        .await?;
+        .bind::<Array<Integer>, _>(requests);
+    let rows: Vec<FannedOut> = bind_keys!(query, &new, key_seconds).cached().load(conn).await?;
     if rows.len() != new.len() {
         return Ok(None);
     }
