@@ -1,15 +1,29 @@
 # Two commands do everything: `make run` and `make test`.
 
-.PHONY: run test chaos fuzz prepare check bench bench-soak bench-push bench-waiting bench-retention bench-settings bench-tenants bench-keys
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+.PHONY: install dist run test chaos fuzz prepare check bench bench-soak bench-push bench-waiting bench-retention bench-settings bench-tenants bench-keys
 
 # Builds and serves. The first start creates an embedded database.
 run: prepare
 	cargo run --release -- serve
 
-# Runs all tests against a real PostgreSQL, which the tests start.
+# Builds the program and installs it, with its unit for systemd, its manual pages and completions. PREFIX=/usr/local and
+# DESTDIR= say where.
+install:
+	cargo build --profile dist --features otlp
+	scripts/install --binary target/dist/waybill --root "$(DESTDIR)" --prefix "$(PREFIX)"
+
+# Builds what is distributed: the stripped program and a Debian package, both in target/dist.
+dist:
+	cargo build --profile dist --features otlp
+	scripts/deb --binary target/dist/waybill --output target/dist
+
+# Runs all tests against a real PostgreSQL, which the tests start. With traces; plain `cargo test` leaves theirs out.
 test:
 	@scripts/prepare --tests
-	cargo test
+	cargo test --features otlp
 
 # Runs the long chaos test, about 10 minutes: it kills servers, and freezes and cuts connections.
 # On failure it prints the seed, for WAYBILL_CHAOS_SEED=… make chaos.
@@ -21,12 +35,14 @@ chaos:
 fuzz: prepare
 	scripts/fuzz
 
-# Checks formatting, lints, documentation and dependencies, as CI does.
+# Checks formatting, lints, documentation and dependencies, as CI does: with traces, and the
+# program without them.
 check:
 	scripts/deny
 	cargo fmt --check
-	cargo clippy --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items
+	cargo clippy --all-targets --features otlp -- -D warnings
+	cargo clippy -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --features otlp --no-deps --document-private-items
 
 prepare:
 	@scripts/prepare

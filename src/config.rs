@@ -3,12 +3,24 @@
 //! `docs/configuration.md` lists all settings, and a test compares it with this module.
 
 mod access;
+mod backup;
 mod bench;
+mod bulk;
+mod documents;
 pub mod edge;
+pub(crate) mod events;
+pub(crate) mod in_force;
 mod keys;
 mod logs;
+mod monitoring;
+mod nouns;
+mod observe;
+mod publish;
 pub mod retention;
 mod secrets;
+mod server;
+mod traces;
+mod work;
 
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -31,16 +43,44 @@ use edge::EdgeArgs;
 use retention::RetentionArgs;
 
 pub use access::AccessArgs;
+pub use backup::{BackupArgs, BackupVerb, RestoreArgs, VerifyArgs};
 pub use bench::{BenchArgs, Workload};
-pub use keys::{
-    CreateKeyArgs, KeysArgs, KeysVerb, ListKeysArgs, RevokeKeyArgs, RotateKeyArgs, ServerArgs, UpdateKeyArgs,
+pub use bulk::BulkArgs;
+pub use documents::{CompletionsArgs, ManArgs};
+pub use events::{
+    ChangeEventsArgs, EventFilterArgs, EventsArgs, EventsVerb, ListEventsArgs, Order, ResetEventsArgs, SelectionArgs,
+    ShowEventArgs, TailArgs,
 };
+pub use in_force::SettingsInForce;
+pub use keys::{CreateKeyArgs, KeysArgs, KeysVerb, ListKeysArgs, RevokeKeyArgs, RotateKeyArgs, UpdateKeyArgs};
 pub use logs::{LogArgs, LogFormat};
+pub use monitoring::MonitoringArgs;
+pub use nouns::{
+    ActOnDeliveriesArgs, AuditArgs, AuditVerb, CheckSubscriptionArgs, CreateNamespaceArgs, CreateSourceArgs,
+    CreateSubscriptionArgs, DeadLetterFilterArgs, DeadLettersArgs, DeadLettersVerb, DeleteArgs, DeleteTypeArgs,
+    DeliveriesArgs, DeliveriesVerb, DeliveryFilterArgs, DoctorArgs, FromArgs, IdArgs, ListActiveArgs, ListArgs,
+    ListAuditArgs, ListDeadLettersArgs, ListDeliveriesArgs, ListOperationsArgs, NameArgs, NamespaceFields,
+    NamespacesArgs, NamespacesVerb, OperationFilterArgs, OperationsArgs, OperationsVerb, PutTypeArgs, ReasonArgs,
+    ReplayArgs, RotateSourceSecretArgs, RotateSubscriptionSecretArgs, ShowTypeArgs, SourceFields, SourcesArgs,
+    SourcesVerb, SubscriptionFields, SubscriptionsArgs, SubscriptionsVerb, TypesArgs, TypesVerb, UpdateNamespaceArgs,
+    UpdateSourceArgs, UpdateSubscriptionArgs, UsageArgs,
+};
+pub use observe::{StatsArgs, TagsArgs, TopArgs, WorkersArgs};
+pub use publish::PublishArgs;
 pub use secrets::{RotateArgs, SecretKeyArgs, SecretsCommand};
+pub use server::{ColorChoice, ConnectionArgs, PageArgs, ServerArgs};
+pub use traces::TraceArgs;
+pub use work::WorkArgs;
 
 /// A durable job queue and webhook relay over PostgreSQL and plain HTTP.
 #[derive(Debug, Parser)]
-#[command(name = "waybill", version, propagate_version = true, flatten_help = true)]
+#[command(
+    name = "waybill",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -53,13 +93,55 @@ pub enum Command {
     Serve(ServeArgs),
     /// Bring the database schema up to date, then exit.
     Migrate(MigrateArgs),
+    /// Write a backup of the database to a file, while servers run on it.
+    Backup(BackupArgs),
+    /// Load a backup into an empty database.
+    Restore(RestoreArgs),
     /// Encrypt the secrets in the database with another key.
     #[command(subcommand)]
     Secrets(SecretsCommand),
     /// Make, list, change, revoke and rotate API keys.
     Keys(KeysArgs),
+    /// Publish an event, or many from a file.
+    Publish(PublishArgs),
+    /// List, show, follow, retry, cancel and reset events.
+    Events(EventsArgs),
+    /// Work on events: run a program for each.
+    Work(WorkArgs),
+    /// List workers, and what they hold.
+    Workers(WorkersArgs),
+    /// List tags, and what waits for workers.
+    Tags(TagsArgs),
+    /// Manage where events are pushed to.
+    Subscriptions(SubscriptionsArgs),
+    /// List, show, retry and cancel pushes.
+    Deliveries(DeliveriesArgs),
+    /// List, show and replay pushes that were given up.
+    DeadLetters(DeadLettersArgs),
+    /// Manage where webhooks of other systems come in.
+    Sources(SourcesArgs),
+    /// Declare types of events.
+    Types(TypesArgs),
+    /// List, show, follow and stop work on many items.
+    Operations(OperationsArgs),
+    /// List, show, make and change namespaces.
+    Namespaces(NamespacesArgs),
+    /// List who changed what.
+    Audit(AuditArgs),
+    /// Show where limits stand.
+    Usage(UsageArgs),
+    /// Say what is wrong with a server and its database, and what to do about it.
+    Doctor(DoctorArgs),
+    /// Show what waits, runs and has failed, or what was done over time.
+    Stats(StatsArgs),
+    /// Show the state of the server on a full screen, live.
+    Top(TopArgs),
     /// Run a benchmark against a server.
     Bench(BenchArgs),
+    /// Print a script that completes commands in a shell.
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands.
+    Man(ManArgs),
 }
 
 #[derive(Debug, Clone, Args)]
@@ -81,6 +163,10 @@ pub struct DatabaseArgs {
 /// Settings of `waybill serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
+    // The first field: see there.
+    #[command(flatten)]
+    pub in_force: SettingsInForce,
+
     /// Address to listen on; port 0 picks a free port, which is printed.
     #[arg(long, env = "WAYBILL_BIND", default_value = "127.0.0.1:8080")]
     pub bind: SocketAddr,
@@ -114,6 +200,15 @@ pub struct ServeArgs {
     /// Maximum number of workers that wait in long polls at once; further ones get 429.
     #[arg(long, env = "WAYBILL_MAX_WAITING", default_value_t = 20_000)]
     pub max_waiting: usize,
+
+    /// Maximum number of streams of the event log that are open at once, half of them of one namespace; further ones
+    /// get 429.
+    #[arg(long, env = "WAYBILL_MAX_STREAMS", default_value_t = 5_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    pub max_streams: usize,
+
+    /// Milliseconds after which a stream of the event log without entries sends a heartbeat.
+    #[arg(long, env = "WAYBILL_STREAM_HEARTBEAT_MS", default_value_t = 15_000, value_parser = clap::value_parser!(u64).range(1_000..=300_000))]
+    pub stream_heartbeat_ms: u64,
 
     /// Maximum number of concurrent batches at the database; slow ones do not hold back others. A higher
     /// number makes batches smaller and helps only if the database has spare cores [default: the number of
@@ -184,6 +279,12 @@ pub struct ServeArgs {
     pub retention: RetentionArgs,
 
     #[command(flatten)]
+    pub traces: TraceArgs,
+
+    #[command(flatten)]
+    pub monitoring: MonitoringArgs,
+
+    #[command(flatten)]
     pub logging: LogArgs,
 }
 
@@ -248,6 +349,7 @@ impl ServeArgs {
             max_queued: self.max_queued,
             batches_at_once: self.batches_at_once.map_or_else(number_of_cores, usize::from),
             list_scan_rows: self.list_scan_rows,
+            max_streams: self.max_streams,
             breaker: BreakerRule {
                 failures: self.push.breaker_failures,
                 seconds: f64::from(self.push.breaker_seconds),

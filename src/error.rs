@@ -23,9 +23,13 @@ pub enum Error {
     /// Events do not satisfy what is declared about their types.
     #[error("{} event(s) are rejected", .0.len())]
     EventsRejected(Vec<Rejection>),
-    /// The cursor `after` does not fit the request, for this reason.
-    #[error("after {0}")]
-    CursorMismatch(&'static str),
+    /// A cursor does not fit the request, for this reason.
+    #[error("{field} {reason}")]
+    CursorMismatch {
+        /// `after` or `Last-Event-ID`.
+        field: &'static str,
+        reason: &'static str,
+    },
     /// A field or the body is too large.
     #[error("{field} is larger than {limit} bytes")]
     TooLarge {
@@ -54,8 +58,11 @@ pub enum Error {
     /// The key is limited to some tags, and these are not among them.
     #[error("{}", tag_refusal(.0))]
     TagNotAllowed(TagRefusal),
-    /// The client's address has sent too many unknown keys, or tokens of sources.
-    #[error("too many unknown keys or tokens came from this address; try again in {retry_after} s")]
+    /// The client's address has sent too many unknown keys, or tokens of sources, or a key has logged in too often.
+    #[error(
+        "too many unknown keys or tokens came from this address, or too many logins with this key; try again in \
+         {retry_after} s"
+    )]
     TooManyGuesses {
         /// In seconds.
         retry_after: u64,
@@ -166,6 +173,13 @@ pub enum Error {
     /// Too many requests are already waiting.
     #[error("too many requests are waiting")]
     Overloaded,
+    /// As many streams are open as the server or the namespace may have.
+    #[error("{limit} streams are open already, and the {of} may have no more")]
+    TooManyStreams {
+        limit: usize,
+        /// `server` or `namespace`.
+        of: &'static str,
+    },
     /// The bodies of other requests use all the memory reserved for bodies.
     #[error("the bodies of other requests take all of --request-memory-mb")]
     NoMemory,

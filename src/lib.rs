@@ -8,13 +8,18 @@
 //! - [`engine`] has changes of several rows that belong together, in one transaction.
 //! - [`http`] has requests, responses and status codes.
 //! - [`background`] has services that run without a request.
+//! - [`traces`] sends spans to an OpenTelemetry collector.
 //! - [`webhook`] sends requests to the receivers of subscribers.
+//! - `backup` writes and loads the files of `waybill backup`.
+//! - [`client`] publishes events and works on them, over HTTP; it uses nothing of the server.
 //!
 //! `docs/architecture.md` lists all allowed dependencies and follows three requests through the modules.
 
 pub mod background;
+pub(crate) mod backup;
 pub(crate) mod bench;
 pub mod cli;
+pub mod client;
 pub mod config;
 pub mod domain;
 pub mod engine;
@@ -25,4 +30,5 @@ pub(crate) mod metrics;
 pub mod postgres;
 pub mod startup;
 pub mod store;
+pub(crate) mod traces;
 pub mod webhook;

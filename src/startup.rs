@@ -5,8 +5,9 @@
 //! the background services. The address is bound first
 //! but listened on last, so early clients are refused at once instead of hanging.
 //!
-//! Stop order: waiting workers get a 204, new connections are refused, requests in flight finish, the
-//! background services stop, claims that did not reach their workers are undone, and the database closes last.
+//! Stop order: waiting workers get a 204, streams end, new connections are refused, requests in flight finish, the
+//! background services stop, claims that did not reach their workers are undone, the last spans are sent, and the
+//! database closes last.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::background;
+use crate::config::in_force::may_hide_password;
 use crate::config::{DatabaseArgs, ServeArgs};
 use crate::engine::Engine;
 use crate::engine::clock::Clock;
@@ -28,6 +30,7 @@ use crate::store::connection::address::AddressError;
 use crate::store::connection::connect::check_address;
 use crate::store::connection::database::Database;
 use crate::store::connection::migrate::{enforce_rules, migrate};
+use crate::traces::Tracer;
 use crate::webhook::Client;
 
 /// The time that requests in flight may take once the server stops.
@@ -57,6 +60,9 @@ pub enum StartError {
     /// The webhook client could not be created.
     #[error("webhooks cannot be sent: {0}")]
     Webhooks(String),
+    /// Traces cannot be sent.
+    #[error("traces cannot be sent: {0}")]
+    Traces(String),
     /// Settings contradict each other, or the machine.
     #[error("{0}")]
     Settings(String),
@@ -68,9 +74,6 @@ pub enum StartError {
          first key with\n\n    {command}\n\nand start again. To listen without keys nevertheless, add --open"
     )]
     NoKeys { address: SocketAddr, command: String },
-    /// A command did not succeed, for this reason.
-    #[error("{0}")]
-    Command(String),
 }
 
 /// A running server.
@@ -91,6 +94,7 @@ impl Server {
     pub async fn start(args: &ServeArgs, clock: Clock) -> Result<Self, StartError> {
         args.retention.settings().check().map_err(StartError::Settings)?;
         let settings = args.engine_settings().map_err(StartError::Settings)?;
+        let trace_settings = args.traces.settings().map_err(StartError::Traces)?;
         // Before the database is initialised: an address in use is the most common mistake.
         let refused = |cause| StartError::Bind { address: args.bind, cause };
         let (tls, renewal) = prepare_tls(args)?.unzip();
@@ -103,6 +107,7 @@ impl Server {
             enforce_rules(&mut *database.connection().await?).await?;
         }
         let engine = Engine::new(database, clock, settings);
+        engine.trace_with(Tracer::start(trace_settings.as_ref(), engine.metrics()).map_err(StartError::Traces)?);
         // Before the first publish: the database may have been restored since the server last ran.
         engine.check_history().await?;
         engine.report_secret_keys().await?;
@@ -142,14 +147,20 @@ impl Server {
     /// Stops everything, in the order that the module documentation describes.
     pub async fn stop(self) {
         self.engine.hub().close();
+        self.engine.trail().close();
         self.http.stop(true).await;
         let _ = self.http_task.await;
         self.shutdown.cancel();
         let finishing = async {
             self.background.wait().await;
             self.engine.finish_claim_undos().await;
+            // What services and undone claims have counted since the recorder's last round.
+            if let Err(error) = self.engine.record_stats().await {
+                log::warn!("the last statistics are not stored: {error}");
+            }
         };
         let _ = tokio::time::timeout(BACKGROUND_STOP, finishing).await;
+        self.engine.tracer().stop().await;
         self.engine.database().close();
         if let Some(cluster) = self.cluster {
             // Blocks for some milliseconds, so it runs on a thread for blocking work.
@@ -205,12 +216,6 @@ fn bootstrap_command(args: &DatabaseArgs) -> String {
             None => verb.to_owned(),
         },
     }
-}
-
-/// Returns whether a password may stand where it is not masked: as `password=` in the query, or in other parts because
-/// it has a `?`, `#` or `/` that is not escaped.
-fn may_hide_password(url: &url::Url) -> bool {
-    url.query().is_some() || url.fragment().is_some() || url.path().contains('@')
 }
 
 /// Returns the database URL like [`open_database`], also if another Waybill process runs the embedded cluster.

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders whose names, in backticks, are taken for paths from the root of the repository.
-const ROOTS: &[&str] = &["src/", "tests/", "docs/", "bench/", "migrations/", "examples/", "scripts/", ".ci/", "sql/"];
+const ROOTS: &[&str] =
+    &["src/", "tests/", "docs/", "bench/", "migrations/", "examples/", "scripts/", "deploy/", ".ci/", "sql/"];
 
 /// Paths that exist only after a benchmark has run.
 const MADE_LATER: &[&str] = &["bench/results.json"];

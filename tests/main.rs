@@ -4,23 +4,30 @@
 mod support;
 
 mod api;
+mod backup;
+mod browser;
 mod chaos;
+mod cli;
 mod clients;
 mod concurrency;
 mod configuration;
 mod contract;
 mod costs;
+mod dashboard;
 mod documents;
 mod edge;
 mod embedded;
 mod examples;
 mod faults;
+mod logs;
 mod long_poll;
 mod memory;
+mod metrics;
 mod migrations;
 mod namespaces;
 mod old_names;
 mod ordering;
+mod packages;
 mod pgbouncer;
 mod push;
 mod restores;
@@ -30,5 +37,11 @@ mod secrets;
 mod statements;
 mod sweeps;
 mod tls;
+#[cfg(feature = "otlp")]
+mod traces;
+#[cfg(not(feature = "otlp"))]
+mod traces_absent;
+mod trail;
 mod walls;
 mod webhook;
+mod work;

@@ -71,6 +71,7 @@ fn diesel_type(column: &str) -> String {
         "smallint" => "SmallInt",
         "boolean" => "Bool",
         "double precision" => "Double",
+        "real" => "Float",
         // An enum is read and written as text.
         "text" | "status" | "action" => "Text",
         "json" => "Json",

@@ -210,12 +210,26 @@ def settings_part(settings):
             f"{settings['steal_percent']} % of the processor time.\n\n" + table(["setting", *workloads], body))
 
 
+def profile_part(profile):
+    """Shows where the processor time goes."""
+    if not profile:
+        return ""
+    body = [[name, f"{one['events_per_second']:,.0f} /s", f"{one['server']:.0f} µs", f"{one['postgresql']:.0f} µs",
+             f"{one['load']:.0f} µs", f"{100 * one['idle'] / one['all']:.0f} %"]
+            for name, one in profile["summary"].items()]
+    flush = f" A flush of its log takes {profile['flush_us']:,.0f} µs." if profile["flush_us"] else ""
+    return (f"\n## Where the time goes\n\nProcessor time per event of the server, of all processes of PostgreSQL and of the "
+            f"load generator, and the share of the machine that was idle: medians of "
+            f"{len(next(iter(profile['rounds'].values())))} rounds.{flush} Measured on {profile['date']}.\n\n"
+            + table(["workload", "rate", "server", "PostgreSQL", "load", "idle"], body))
+
+
 def page(results, parts, peers):
     """Returns the whole page."""
     measured = targets.Measured(results)
     soak = parts["soak"]
     more = "".join((soak_part(soak), push_part(parts["push"]), waiting_part(parts["waiting"]),
-                    retention_part(parts["retention"]), settings_part(parts["settings"])))
+                    retention_part(parts["retention"]), profile_part(parts["profile"]), settings_part(parts["settings"])))
     return f"""# Comparison
 
 Written by `bench/report` from `bench/results.json`; do not edit. How it is measured: [README.md](README.md).

@@ -55,3 +55,21 @@ def tell(child, what, group):
         os.killpg(child.pid, what) if group else child.send_signal(what)
     except ProcessLookupError:
         pass
+
+
+def children_of(process):
+    """Returns the ids of the children of a process."""
+    with open(f"/proc/{process}/task/{process}/children") as children:
+        return [int(child) for child in children.read().split()]
+
+
+def processor_seconds(process, with_children=False):
+    """Returns the processor time that a process has used so far, if asked with that of its children that have ended. 0 if
+    it has ended itself."""
+    try:
+        with open(f"/proc/{process}/stat") as stat:
+            # The name, which may contain spaces, is in brackets.
+            fields = stat.read().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return sum(map(int, fields[11:15 if with_children else 13])) / os.sysconf("SC_CLK_TCK")

@@ -7,7 +7,7 @@ import select
 import subprocess
 import threading
 
-from .processes import Failed, run, stop
+from .processes import Failed, children_of, processor_seconds, run, stop
 
 EMPTY, BEHIND_FOREIGN = "waybill", "waybill_foreign"
 
@@ -47,6 +47,15 @@ class Server:
         for name, value in options.items():
             command += [f"--{name.replace('_', '-')}", *([] if value is True else [value])]
         return json.loads(run(command, seconds + 900))
+
+    def timed_bench(self, cluster, workload, seconds, connections, **options):
+        """Runs `waybill bench`. Returns the rate, and the processor time of the server and of PostgreSQL per event in
+        microseconds."""
+        processes = [self.child.pid, *children_of(cluster.server.pid)]
+        before = sum(map(processor_seconds, processes))
+        report = self.bench(workload, seconds, connections, **options)
+        spent = sum(map(processor_seconds, processes)) - before
+        return report["events_per_second"], 1e6 * spent / max(1, report["events"])
 
     def memory_kb(self, name):
         """Returns VmRSS or VmHWM of the server's process, in KiB."""

@@ -29,7 +29,7 @@ pub async fn run(engine: Engine, auto_reset: bool, shutdown: CancellationToken) 
         .run(engine, shutdown, |engine| async move {
             let reset = if auto_reset { run_once(&engine).await? } else { tidy_once(&engine).await.map(|()| 0)? };
             if reset > 0 {
-                log::info!(reset; "expired leases were reset");
+                log::debug!(reset; "expired leases were reset");
             }
             Ok(None)
         })

@@ -16,6 +16,7 @@ pub mod lease_reaper;
 pub mod limit_refresher;
 pub(crate) mod listener;
 pub mod log_summarizer;
+pub(crate) mod log_tailer;
 pub(crate) mod maintenance;
 pub(crate) mod notifier;
 pub mod operation_runner;
@@ -23,11 +24,14 @@ pub(crate) mod overrun_recorder;
 pub mod promoter;
 pub(crate) mod queue_poller;
 pub(crate) mod refusal_recorder;
+pub(crate) mod refused_settlement_recorder;
 pub(crate) mod refused_webhook_recorder;
 pub mod retention;
 pub(crate) mod sighting_recorder;
 pub(crate) mod source_refresher;
+pub mod stats_recorder;
 pub mod subscription_drainer;
+pub(crate) mod suppressed_lines;
 pub mod unwatched;
 
 use std::time::Duration;
@@ -74,6 +78,7 @@ pub fn start(
         tasks.spawn(unwatched::run(engine.clone(), shutdown.clone()));
         tasks.spawn(busy_keys::run(engine.clone(), settings.auto_reset, shutdown.clone()));
         tasks.spawn(limit_refresher::run(engine.clone(), shutdown.clone()));
+        tasks.spawn(stats_recorder::run(engine.clone(), shutdown.clone()));
         tasks.spawn(operation_runner::run(engine.clone(), shutdown.clone()));
         tasks.spawn(subscription_drainer::run(engine.clone(), shutdown.clone()));
         tasks.spawn(retention::run(engine.clone(), settings.retention.clone(), shutdown.clone()));
@@ -87,6 +92,7 @@ pub fn start(
     tasks.spawn(history_checker::run(engine.clone(), shutdown.clone()));
     tasks.spawn(overrun_recorder::run(engine.clone(), shutdown.clone()));
     tasks.spawn(refusal_recorder::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(refused_settlement_recorder::run(engine.clone(), shutdown.clone()));
     tasks.spawn(queue_poller::run(engine.clone(), settings.poll_interval, shutdown.clone()));
     if settings.notify {
         tasks.spawn(notifier::run(engine.clone(), shutdown.clone()));
@@ -98,7 +104,9 @@ pub fn start(
     tasks.spawn(catch_up::run(engine.clone(), shutdown.clone()));
     tasks.spawn(maintenance::run(engine.clone(), settings.retention.clone(), shutdown.clone()));
     tasks.spawn(log_summarizer::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(log_tailer::run(engine.clone(), shutdown.clone()));
     tasks.spawn(connection_trimmer::run(engine.clone(), shutdown.clone()));
+    tasks.spawn(suppressed_lines::run(engine.clone(), shutdown.clone()));
     tasks.close();
     tasks
 }

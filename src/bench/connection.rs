@@ -1,4 +1,8 @@
 //! A keep-alive connection with a minimal HTTP/1.1 client for measurements.
+//!
+//! `crate::client` is what programs use, and prepares what is measured: namespaces and backlogs. It is not measured
+//! with: TLS, a pool, timeouts and whole answers as values take time of the cores that the server needs, and the
+//! figures recorded so far were taken without them.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use reqwest::Method;
+use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
-use super::connection::{Connection, expect};
 use super::intervals::Intervals;
+use crate::client::{Client, NewEvent};
 use crate::config::{BenchArgs, Workload};
 
 /// Events per request while a backlog is prepared.
@@ -112,22 +114,28 @@ impl Plan {
         Ok(())
     }
 
+    /// Returns the client that prepares a run. What is measured uses [`super::connection`].
+    fn client(&self) -> Result<Client, String> {
+        Client::new(&self.args.url, self.args.key.as_deref()).map_err(|error| error.to_string())
+    }
+
     async fn create_namespaces(&self) -> Result<(), String> {
         let loud = (self.args.loud_namespace > 0).then_some(LOUD_NAMESPACE);
-        let mut connection = Connection::open(&self.host, self.args.key.as_deref()).await?;
         let names: Vec<&str> = self.namespaces.iter().map(String::as_str).chain(loud).collect();
         // They are created in order: if the last one is there, an earlier run has created all. Otherwise the measurement
         // would include the statements of this.
-        if let Some(last) = names.last()
-            && connection.get(&format!("/namespaces/{last}")).await?.status == 200
-        {
+        let Some(last) = names.last() else { return Ok(()) };
+        let client = self.client()?;
+        if client.get::<IgnoredAny>(&format!("/namespaces/{last}")).await.is_ok() {
             return Ok(());
         }
         for name in names {
-            let created = connection.post("/namespaces", format!("{{\"name\":\"{name}\"}}").as_bytes()).await?.status;
-            // 409: an earlier run has created it.
-            if created != 409 {
-                expect(created, 201)?;
+            let body = format!("{{\"name\":\"{name}\"}}");
+            match client.call::<IgnoredAny>(Method::POST, "/namespaces", Some(body)).await {
+                Ok(_) => {}
+                // An earlier run has created it.
+                Err(error) if error.problem().is_some_and(|problem| problem.status == 409) => {}
+                Err(error) => return Err(error.to_string()),
             }
         }
         Ok(())
@@ -146,15 +154,13 @@ impl Plan {
     }
 
     async fn fill(&self, tag: &str, total: usize) -> Result<(), String> {
-        if total == 0 {
-            return Ok(());
-        }
-        let mut connection = Connection::open(&self.host, self.args.key.as_deref()).await?;
-        let event = event(tag, self.args.payload_bytes);
+        let client = self.client()?;
+        let event = NewEvent::new("bench", [tag]).payload_text(payload(self.args.payload_bytes));
+        let events = vec![event.map_err(|error| error.to_string())?; total.min(PREPARE_BATCH)];
         let mut left = total;
         while left > 0 {
             let count = left.min(PREPARE_BATCH);
-            expect(connection.post("/events/batch", batch_of(&event, count).as_bytes()).await?.status, 201)?;
+            client.publish_events(&events[..count]).await.map_err(|error| error.to_string())?;
             left -= count;
         }
         Ok(())
@@ -167,8 +173,11 @@ impl Plan {
 }
 
 fn event(tag: &str, payload_bytes: usize) -> String {
-    let payload = format!("{{\"data\":\"{}\"}}", "x".repeat(payload_bytes.saturating_sub(11)));
-    format!("{{\"title\":\"bench\",\"tags\":\"{tag}\",\"payload\":{payload}}}")
+    format!("{{\"title\":\"bench\",\"tags\":\"{tag}\",\"payload\":{}}}", payload(payload_bytes))
+}
+
+fn payload(bytes: usize) -> String {
+    format!("{{\"data\":\"{}\"}}", "x".repeat(bytes.saturating_sub(11)))
 }
 
 /// Returns a batch request with `count` copies of an event.

@@ -7,7 +7,9 @@ use chrono::{DateTime, Utc};
 use diesel_async::AsyncPgConnection;
 use serde_json::{Map, Value, json};
 
-use super::client::ApiClient;
+use super::client::{ApiClient, Query};
+use super::error::CliError;
+use super::output::{Cell, Column, Output, note, word, words};
 use crate::config::{CreateKeyArgs, KeysArgs, KeysVerb, ListKeysArgs, RevokeKeyArgs, RotateKeyArgs, UpdateKeyArgs};
 use crate::domain::api_key::{ApiKey, KeyScope, KeyScopes, TagPatterns, check_name};
 use crate::domain::ids::{KeyId, NamespaceId};
@@ -18,20 +20,17 @@ use crate::domain::timestamp;
 use crate::engine::keys::key_created;
 use crate::error::Error;
 use crate::logging;
-use crate::startup::{StartError, reach_database};
+use crate::startup::reach_database;
 use crate::store::connection::database::{Database, STATEMENT_LIMIT};
 use crate::store::connection::migrate::migrate;
 use crate::store::connection::transactions::{begin, commit, roll_back};
 use crate::store::tables::api_keys::{NewKey, count_admin_keys, insert_api_key, renew_key_generation};
 use crate::store::tables::audit_log::record_audit;
 
-/// The number of keys that one request lists.
-const PAGE: usize = 500;
-
 /// The name that a key made by `--bootstrap` has as its maker.
 const BOOTSTRAP: &str = "waybill keys create --bootstrap";
 
-pub(crate) async fn run(args: KeysArgs) -> Result<(), StartError> {
+pub(crate) async fn run(args: KeysArgs) -> Result<(), CliError> {
     match args.verb {
         KeysVerb::Create(args) if args.bootstrap => bootstrap(args).await,
         KeysVerb::Create(args) => create(args).await,
@@ -42,7 +41,7 @@ pub(crate) async fn run(args: KeysArgs) -> Result<(), StartError> {
     }
 }
 
-async fn create(args: CreateKeyArgs) -> Result<(), StartError> {
+async fn create(args: CreateKeyArgs) -> Result<(), CliError> {
     let mut body = json!({ "name": args.name, "scopes": args.scopes });
     if !args.tags.is_empty() {
         body["tag_patterns"] = json!(args.tags);
@@ -57,35 +56,46 @@ async fn create(args: CreateKeyArgs) -> Result<(), StartError> {
         body["publish_burst"] = json!(burst);
     }
     let made = ApiClient::new(&args.server)?.post("/keys", Some(&body)).await?;
-    show_new(&made, args.server.json);
-    Ok(())
+    show_new(&Output::new(&args.server), &made.value)
 }
 
 /// Makes a key without a server. Whoever can write to the database needs no key.
-async fn bootstrap(args: CreateKeyArgs) -> Result<(), StartError> {
+async fn bootstrap(args: CreateKeyArgs) -> Result<(), CliError> {
     logging::init(&args.logging);
-    let new = read_key(&args, Utc::now()).map_err(StartError::Command)?;
+    let new = read_key(&args, Utc::now()).map_err(CliError::Failed)?;
     let (url, cluster) = reach_database(&args.database).await?;
     migrate(&url).await?;
     let key = ApiKey::generate().map_err(Error::Internal)?;
     let database = Database::new(&url, 1)?;
     let scope = Scope { actor: Some(BOOTSTRAP.into()), ..Scope::new(NamespaceId::DEFAULT, None) };
-    let stored = store_key(&database, &scope, &new, &key).await;
+    let stored = store_key(&database, &scope, &new, &key, args.if_none).await;
     database.close();
+    // At once: whoever is killed while PostgreSQL stops would leave a key that nobody knows.
+    let shown = match stored {
+        Ok(Some(id)) => {
+            let made = json!({ "id": id.0, "name": new.name, "scopes": new.scopes.names(), "key": key.as_text() });
+            show_new(&Output::new(&args.server), &made)
+        }
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
     if let Some(cluster) = cluster {
         let _ = tokio::task::spawn_blocking(move || cluster.stop()).await;
     }
-    let id = stored?;
-    let made = json!({ "id": id.0, "name": new.name, "scopes": new.scopes.names(), "key": key.as_text() });
-    show_new(&made, args.server.json);
-    Ok(())
+    shown
 }
 
-/// Stores a key and its audit entry: both or none.
-async fn store_key(database: &Database, scope: &Scope, new: &NewKey, key: &ApiKey) -> Result<KeyId, StartError> {
+/// Stores a key and its audit entry: both or none. Returns `None` if `if_none` and there is a key.
+async fn store_key(
+    database: &Database,
+    scope: &Scope,
+    new: &NewKey,
+    key: &ApiKey,
+    if_none: bool,
+) -> Result<Option<KeyId>, CliError> {
     let mut conn = database.connection().await?;
     begin(&mut conn, STATEMENT_LIMIT).await?;
-    let stored = insert_with_audit(&mut conn, scope, new, key).await;
+    let stored = insert_with_audit(&mut conn, scope, new, key, if_none).await;
     match &stored {
         Ok(_) => commit(&mut conn).await?,
         Err(_) => roll_back(&mut conn).await?,
@@ -98,20 +108,24 @@ async fn insert_with_audit(
     scope: &Scope,
     new: &NewKey,
     key: &ApiKey,
-) -> Result<KeyId, StartError> {
+    if_none: bool,
+) -> Result<Option<KeyId>, CliError> {
     renew_key_generation(conn).await.map_err(Error::from)?;
     let admins = count_admin_keys(conn, scope).await.map_err(Error::from)?;
+    if admins > 0 && if_none {
+        return Ok(None);
+    }
     if admins == 0 && !new.scopes.allow(KeyScope::Admin) {
         let why = "--scopes must include admin: from the first key on, only such a key can make others";
-        return Err(StartError::Command(why.to_owned()));
+        return Err(CliError::Failed(why.to_owned()));
     }
     let id = insert_api_key(conn, scope, new, key, limits::API_KEYS).await.map_err(Error::from)?;
     let Some(id) = id else {
         let why = format!("a key named {:?} is in use already, or there are too many; choose another --name", new.name);
-        return Err(StartError::Command(why));
+        return Err(CliError::Failed(why));
     };
     record_audit(conn, scope, &key_created(id, new)).await.map_err(Error::from)?;
-    Ok(id)
+    Ok(Some(id))
 }
 
 fn read_key(args: &CreateKeyArgs, now: DateTime<Utc>) -> Result<NewKey, String> {
@@ -149,24 +163,13 @@ fn read_rate(flag: &str, rate: Option<u32>) -> Result<Option<u32>, String> {
     }
 }
 
-async fn list(args: ListKeysArgs) -> Result<(), StartError> {
-    let client = ApiClient::new(&args.server)?;
-    let mut keys: Vec<Value> = Vec::new();
-    let mut next = Some(String::new());
-    while let Some(after) = next {
-        let after = if after.is_empty() { after } else { format!("&after={after}") };
-        let page = client.get(&format!("/keys?limit={PAGE}{after}")).await?;
-        keys.extend(page["keys"].as_array().cloned().unwrap_or_default());
-        next = page["next"].as_str().map(str::to_owned);
-    }
-    match args.server.json {
-        true => println!("{}", json!({ "keys": keys })),
-        false => print!("{}", table(&keys)),
-    }
-    Ok(())
+async fn list(args: ListKeysArgs) -> Result<(), CliError> {
+    let output = Output::new(&args.server);
+    let list = ApiClient::new(&args.server)?.list(&Query::new("/keys"), "keys", &args.pages).await?;
+    output.list(&list, columns(), |key| row(&output, key))
 }
 
-async fn update(args: UpdateKeyArgs) -> Result<(), StartError> {
+async fn update(args: UpdateKeyArgs) -> Result<(), CliError> {
     let mut body = Map::new();
     for (name, number) in [("publishes_per_second", args.publishes_per_second), ("publish_burst", args.publish_burst)] {
         if let Some(number) = number {
@@ -174,11 +177,10 @@ async fn update(args: UpdateKeyArgs) -> Result<(), StartError> {
         }
     }
     let updated = ApiClient::new(&args.server)?.patch(&format!("/keys/{}", args.id), &Value::Object(body)).await?;
-    match args.server.json {
-        true => println!("{updated}"),
-        false => println!("key {} ({}) may publish {}", args.id, word(&updated["name"]), rate_text(&updated)),
-    }
-    Ok(())
+    let output = Output::new(&args.server);
+    output.answer(&updated, |key| {
+        output.line(&format!("key {} ({}) may publish {}", args.id, word(&key["name"]), rate_text(key)))
+    })
 }
 
 /// Returns how much may be published with a key, for people.
@@ -190,68 +192,57 @@ fn rate_text(key: &Value) -> String {
     }
 }
 
-async fn revoke(args: RevokeKeyArgs) -> Result<(), StartError> {
+async fn revoke(args: RevokeKeyArgs) -> Result<(), CliError> {
     let revoked = ApiClient::new(&args.server)?.post(&format!("/keys/{}/revoke", args.id), None).await?;
-    match args.server.json {
-        true => println!("{revoked}"),
-        false => println!("key {} ({}) is revoked", args.id, word(&revoked["name"])),
-    }
-    Ok(())
+    let output = Output::new(&args.server);
+    output.answer(&revoked, |key| output.line(&format!("key {} ({}) is revoked", args.id, word(&key["name"]))))
 }
 
-async fn rotate(args: RotateKeyArgs) -> Result<(), StartError> {
+async fn rotate(args: RotateKeyArgs) -> Result<(), CliError> {
     let body = json!({ "overlap_seconds": args.overlap_seconds });
     let rotated = ApiClient::new(&args.server)?.post(&format!("/keys/{}/rotate", args.id), Some(&body)).await?;
-    show_new(&rotated, args.server.json);
-    Ok(())
+    show_new(&Output::new(&args.server), &rotated.value)
 }
 
 /// Prints a key that was just made.
-fn show_new(key: &Value, as_json: bool) {
-    if as_json {
-        println!("{key}");
-        return;
+fn show_new(output: &Output, key: &Value) -> Result<(), CliError> {
+    if output.json {
+        return output.line(&key.to_string());
     }
-    println!("{}", word(&key["key"]));
-    eprintln!(
-        "key {} ({}), scopes {}; it is not shown again",
-        word(&key["id"]),
-        word(&key["name"]),
-        words(&key["scopes"])
-    );
+    output.line(&word(&key["key"]))?;
+    let (id, name, scopes) = (word(&key["id"]), word(&key["name"]), words(&key["scopes"]));
+    note(&format!("key {id} ({name}), scopes {scopes}; it is not shown again"));
+    Ok(())
 }
 
-/// Returns a table of keys for people.
-fn table(keys: &[Value]) -> String {
-    const HEAD: [&str; 7] = ["ID", "NAME", "KEY", "SCOPES", "TAGS", "STATE", "LAST USED"];
-    let rows = keys.iter().filter_map(Value::as_object).map(row);
-    let rows: Vec<[String; 7]> = std::iter::once(HEAD.map(str::to_owned)).chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
-    let line = |row: &[String; 7]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+fn columns() -> Vec<Column> {
+    vec![
+        Column::number("ID"),
+        Column::flexible("NAME", 8),
+        Column::new("KEY"),
+        Column::flexible("SCOPES", 8),
+        Column::flexible("TAGS", 6),
+        Column::new("STATE"),
+        Column::new("LAST USED"),
+    ]
+}
+
+fn row(output: &Output, key: &Value) -> Vec<Cell> {
+    let state = match (&key["revoked_at"], &key["expires_at"]) {
+        (Value::Null, Value::Null) => Cell::state("in use"),
+        (Value::Null, at) => Cell::new(format!("until {}", word(at).chars().take(10).collect::<String>())),
+        (at, _) => Cell::new(format!("revoked {}", output.ago(at))),
     };
-    rows.iter().map(line).collect()
-}
-
-fn row(key: &Map<String, Value>) -> [String; 7] {
-    let field = |name: &str| key.get(name).unwrap_or(&Value::Null);
-    let state = match (field("revoked_at").as_str(), field("expires_at").as_str()) {
-        (Some(at), _) => format!("revoked {at}"),
-        (None, Some(at)) => format!("until {at}"),
-        (None, None) => "in use".to_owned(),
-    };
-    let tags = if field("tag_patterns").is_null() { "all".to_owned() } else { words(field("tag_patterns")) };
-    let last_used = field("last_used_at").as_str().unwrap_or("never").to_owned();
-    let prefix = format!("{}…", word(field("prefix")));
-    [word(field("id")), word(field("name")), prefix, words(field("scopes")), tags, state, last_used]
-}
-
-fn word(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn words(value: &Value) -> String {
-    value.as_array().map(|items| items.iter().map(word).collect::<Vec<_>>().join(",")).unwrap_or_default()
+    let tags = if key["tag_patterns"].is_null() { "all".to_owned() } else { words(&key["tag_patterns"]) };
+    let last_used = if key["last_used_at"].is_null() { "never".to_owned() } else { output.ago(&key["last_used_at"]) };
+    let prefix = format!("{}…", word(&key["prefix"]));
+    vec![
+        word(&key["id"]).into(),
+        word(&key["name"]).into(),
+        prefix.into(),
+        words(&key["scopes"]).into(),
+        tags.into(),
+        state,
+        last_used.into(),
+    ]
 }

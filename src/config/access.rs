@@ -12,4 +12,8 @@ pub struct AccessArgs {
     /// Serve /metrics without an API key.
     #[arg(long)]
     pub open_metrics: bool,
+
+    /// Hours after which a login in a browser ends.
+    #[arg(long, env = "WAYBILL_SESSION_HOURS", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=720))]
+    pub session_hours: u32,
 }

@@ -2,7 +2,7 @@
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use super::{DatabaseArgs, LogArgs};
+use super::{DatabaseArgs, LogArgs, PageArgs, ServerArgs};
 
 #[derive(Debug, Clone, Args)]
 pub struct KeysArgs {
@@ -22,22 +22,6 @@ pub enum KeysVerb {
     Revoke(RevokeKeyArgs),
     /// Give an API key a new secret and print it. The old one stays good for a while.
     Rotate(RotateKeyArgs),
-}
-
-/// How to reach the server.
-#[derive(Debug, Clone, Args)]
-pub struct ServerArgs {
-    /// URL of the server.
-    #[arg(long, env = "WAYBILL_URL", default_value = "http://127.0.0.1:8080")]
-    pub url: String,
-
-    /// API key of the caller [default: none].
-    #[arg(long, env = "WAYBILL_KEY", hide_env_values = true)]
-    pub key: Option<String>,
-
-    /// Print the server's JSON instead of text.
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -70,6 +54,11 @@ pub struct CreateKeyArgs {
     #[arg(long)]
     pub bootstrap: bool,
 
+    /// With --bootstrap: make no key, and print nothing, if there is one with the scope admin. For scripts that start a
+    /// server.
+    #[arg(long, requires = "bootstrap")]
+    pub if_none: bool,
+
     #[command(flatten)]
     pub server: ServerArgs,
 
@@ -82,6 +71,9 @@ pub struct CreateKeyArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct ListKeysArgs {
+    #[command(flatten)]
+    pub pages: PageArgs,
+
     #[command(flatten)]
     pub server: ServerArgs,
 }

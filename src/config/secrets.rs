@@ -9,7 +9,7 @@ use crate::domain::encryption::Keyring;
 
 /// The variable that holds keys. It has no flag, because the arguments of a process are visible to every user of the
 /// machine.
-const KEY_VARIABLE: &str = "WAYBILL_SECRET_KEY";
+pub(super) const KEY_VARIABLE: &str = "WAYBILL_SECRET_KEY";
 
 #[derive(Debug, Subcommand)]
 pub enum SecretsCommand {

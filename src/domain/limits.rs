@@ -54,6 +54,21 @@ pub(crate) const PAGE: std::ops::RangeInclusive<i64> = 1..=500;
 /// The number up to which the matches of a list are counted.
 pub(crate) const LIST_COUNT: i64 = 1_000;
 
+// Limits of filters that search events.
+
+/// The maximum length of the text that events are searched for in characters.
+pub(crate) const SEARCH_TEXT_CHARS: usize = 200;
+/// The maximum number of conditions on labels and payloads of one filter, with those that exclude.
+pub(crate) const SEARCH_CONDITIONS: usize = 8;
+/// The maximum length of a path into the payloads that are searched in characters.
+pub(crate) const SEARCH_PATH_CHARS: usize = 200;
+/// The maximum number of segments of a path into the payloads that are searched.
+pub(crate) const SEARCH_PATH_SEGMENTS: usize = 8;
+/// The number of payloads that one page of a list, or one step of an operation, reads in search of events.
+pub(crate) const SEARCH_PAYLOADS: i64 = 2_000;
+/// The size of the payloads over 4 KiB among them, in bytes. The first one is always read.
+pub(crate) const SEARCH_PAYLOAD_BYTES: i64 = 4 * 1024 * 1024;
+
 // Limits and defaults of subscriptions.
 
 /// The maximum length of a subscription's name in characters.
@@ -194,6 +209,13 @@ pub(crate) const KEY_SECRETS: i64 = 10;
 pub(crate) const KEY_OVERLAP_SECONDS: i64 = 604_800;
 /// The default time that an old secret of a key stays good beside the new one, in seconds: 1 day.
 pub(crate) const DEFAULT_KEY_OVERLAP_SECONDS: i64 = 86_400;
+/// The maximum number of sessions of a key. With one more, the oldest ends.
+pub(crate) const KEY_SESSIONS: i64 = 100;
+
+// Limits of namespaces.
+
+/// The maximum number of patterns of fields that a namespace redacts.
+pub(crate) const REDACT_PATTERNS: usize = 50;
 
 // Limits of event types.
 

@@ -13,6 +13,10 @@
 //!
 //! A [`source::SourceSpec`] says how the webhooks of a sender are verified and which events they become.
 //!
+//! [`stats::Counts`] is what was done in a minute or an hour.
+//!
+//! [`doctor`] judges the state of a server and its database.
+//!
 //! An [`api_key::Principal`] is who makes a call, and what their key allows.
 
 pub mod action;
@@ -24,6 +28,7 @@ pub mod audit;
 pub(crate) mod backoff;
 pub(crate) mod dead_letter;
 pub mod delivery;
+pub(crate) mod doctor;
 pub mod encryption;
 pub mod event;
 pub(crate) mod event_pattern;
@@ -42,21 +47,25 @@ pub(crate) mod limits;
 pub(crate) mod matching;
 pub(crate) mod namespace;
 pub mod operation;
-pub(crate) mod path;
+pub mod path;
 pub mod publish_limits;
 pub(crate) mod raw_entries;
+pub(crate) mod redaction;
 pub(crate) mod repeat;
 pub mod retention;
 pub(crate) mod retry_after;
 pub mod scope;
+pub mod search;
 pub(crate) mod seconds;
 pub mod signature;
 pub(crate) mod source;
+pub mod stats;
 pub mod status;
 pub(crate) mod subscription;
 pub mod tags;
 pub(crate) mod text;
 pub(crate) mod timestamp;
+pub mod trace_context;
 pub(crate) mod transform;
 pub(crate) mod trusted_proxies;
 pub(crate) mod worker_id;

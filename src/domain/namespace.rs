@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::input::RawFields;
 use crate::domain::publish_limits::NamespaceLimits;
+use crate::domain::redaction::Redaction;
 
 /// The maximum length of a name. It fits into a label of a host name.
 pub(crate) const NAME_CHARS: usize = 63;
@@ -27,14 +28,18 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 pub(crate) struct NamespaceSettings {
     /// Whether events of types that are not declared are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    strict_event_types: Option<bool>,
+    pub strict_event_types: Option<bool>,
     /// What the namespace may have or do at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<NamespaceLimits>,
+    /// The patterns of the fields that nobody is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redact: Option<Vec<String>>,
 }
 
 const STRICT_EVENT_TYPES: &str = "strict_event_types";
 const LIMITS: &str = "limits";
+const REDACT: &str = "redact";
 
 /// The names of the settings on which the check of events depends.
 pub(crate) const CHECKED_SETTINGS: [&str; 2] = [STRICT_EVENT_TYPES, LIMITS];
@@ -49,7 +54,29 @@ impl NamespaceSettings {
         Some(NamespaceSettings {
             strict_event_types: fields.boolean(STRICT_EVENT_TYPES),
             limits: if is_null { Some(NamespaceLimits::default()) } else { limits },
+            redact: read_patterns(fields),
         })
+    }
+
+    /// Returns what is redacted.
+    pub(crate) fn redaction(&self) -> Redaction {
+        self.redact.as_deref().map(Redaction::stored).unwrap_or_default()
+    }
+}
+
+/// Reads the patterns of redacted fields. `null` removes all.
+fn read_patterns(fields: &mut RawFields<'_>) -> Option<Vec<String>> {
+    if fields.contains(REDACT) && !fields.is_given(REDACT) {
+        fields.take(REDACT);
+        return Some(Vec::new());
+    }
+    let patterns: Vec<String> = fields.value(REDACT, "a list of strings")?;
+    match Redaction::parse(&patterns) {
+        Ok(_) => Some(patterns),
+        Err(reason) => {
+            fields.refuse(REDACT, reason);
+            None
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -18,13 +19,18 @@ pub struct JsonPath {
 impl JsonPath {
     /// Parses a path. The error is the reason for refusal.
     pub fn parse(path: &str) -> Result<Self, String> {
-        text::check(path, limits::PATH_CHARS)?;
+        Self::parse_within(path, limits::PATH_CHARS, limits::PATH_SEGMENTS)
+    }
+
+    /// Parses a path of at most `max_chars` characters and `max_segments` segments.
+    pub(crate) fn parse_within(path: &str, max_chars: usize, max_segments: usize) -> Result<Self, String> {
+        text::check(path, max_chars)?;
         let segments: Vec<String> = path.split('.').map(str::to_owned).collect();
         if segments.iter().any(String::is_empty) {
             return Err("must not have an empty segment".into());
         }
-        if segments.len() > limits::PATH_SEGMENTS {
-            return Err(format!("must have at most {} segments", limits::PATH_SEGMENTS));
+        if segments.len() > max_segments {
+            return Err(format!("must have at most {max_segments} segments"));
         }
         Ok(Self { segments })
     }
@@ -66,7 +72,7 @@ impl JsonPath {
 }
 
 /// Parses a segment as a list index. `01` and `+1` are no indexes: every index has one spelling.
-fn parse_index(segment: &str) -> Option<usize> {
+pub(crate) fn parse_index(segment: &str) -> Option<usize> {
     let is_plain = segment.bytes().all(|byte| byte.is_ascii_digit()) && (segment == "0" || !segment.starts_with('0'));
     if is_plain { segment.parse().ok() } else { None }
 }
@@ -74,6 +80,18 @@ fn parse_index(segment: &str) -> Option<usize> {
 impl fmt::Display for JsonPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.segments.join("."))
+    }
+}
+
+impl Serialize for JsonPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        JsonPath::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 

@@ -34,6 +34,7 @@ use crate::store::tables::roll_ups::{RollUp, roll_up};
 use crate::store::tables::subscriptions::lock_existing_subscriptions;
 
 use crate::engine::ReadyEntry;
+use crate::engine::stats::CountedChange;
 use crate::engine::waiting::low_water_marks;
 
 /// Locked deliveries with their changes, which are written together.
@@ -63,6 +64,8 @@ pub(crate) struct Applied {
     pub earliest_times: EarliestTimes,
     /// The subscriptions of the pushes that became dead letters, once per push.
     pub dead_lettered: Vec<SubscriptionKey>,
+    /// What the log entries are about, for the stats.
+    pub counted: Vec<CountedChange>,
 }
 
 impl ChangeSet {
@@ -209,6 +212,7 @@ impl ChangeSet {
         let mut applied = self.save(conn).await?;
         if !self.lines.is_empty() {
             applied.entries = append_log(conn, self.now, &self.lines).await?;
+            applied.counted = self.lines.iter().map(|line| self.counted(line)).collect();
         }
         if !dead_letters.is_empty() {
             let subscription_of = |letter: &NewDeadLetter| subscription(&self.loaded.get(&letter.delivery)?.delivery);
@@ -292,6 +296,20 @@ impl ChangeSet {
             Some(line) if line.push.is_terminal => "terminal",
             _ if delivery.retry_count >= delivery.max_retries => "exhausted",
             _ => "terminal",
+        }
+    }
+
+    /// Returns what the stats count of a line.
+    fn counted(&self, line: &LogLine) -> CountedChange {
+        let loaded = self.loaded.get(&line.namespace.delivery(line.delivery_id));
+        let is_push = loaded.is_some_and(|loaded| loaded.delivery.is_push());
+        CountedChange {
+            event: line.namespace.event(line.event_id),
+            action: line.action,
+            is_push,
+            is_retried: line.action == Action::Failed && line.next_retry_at.is_some(),
+            // Pushes belong to subscriptions and not to tags.
+            tags: loaded.filter(|_| !is_push).map(|loaded| loaded.tags.clone()).unwrap_or_default(),
         }
     }
 

@@ -37,8 +37,10 @@ impl Engine {
         self.namespace_names().forget();
         self.subscription_cache().forget();
         self.filter_overruns().forget();
+        self.stats().forget();
         self.keys().forget();
         self.sources().forget();
+        self.trail().forget();
         self.scan_all_queues();
     }
 

@@ -8,8 +8,8 @@
 //! The [`waiting::hub::Hub`] holds the waiting workers. A delivery that enters `ready` wakes one of them
 //! after the commit, on this server directly and on other servers through the
 //! [`waiting::peer_notifier::PeerNotifier`]. [`waiting::worker_sightings::WorkerSightings`] records the
-//! workers that called. The [`keys::KeyCache`] knows who may call, and the [`sources::cache::SourceCache`] whose webhooks
-//! are taken.
+//! workers that called, and [`stats::Stats`] counts what is done. The [`trail::Trail`] has what streams of the event log
+//! share. The [`keys::KeyCache`] knows who may call, and the [`sources::cache::SourceCache`] whose webhooks are taken.
 //!
 //! A caller that disconnects must not interrupt a transaction. Therefore writes run as tasks of the main
 //! runtime, and the future of the caller only waits.
@@ -24,20 +24,24 @@ pub mod keys;
 pub mod limits;
 mod logs;
 pub(crate) mod namespaces;
+mod notable;
 pub mod operate;
 pub(crate) mod publish;
 pub mod push;
 pub mod refused_calls;
+pub mod refused_settlements;
 mod secret_keys;
 pub mod settle;
 pub mod sources;
+pub mod stats;
 pub mod sweep;
+pub(crate) mod trail;
 mod transaction;
 pub mod waiting;
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -59,6 +63,7 @@ use crate::metrics::{Metrics, PushCount};
 use crate::store::connection::database::Database;
 use crate::store::tables::endpoints::BreakerRule;
 use crate::store::tables::ready::QueueKey;
+use crate::traces::Tracer;
 
 use batching::batchers::{Batchers, weight};
 use batching::deadline::{CallDeadline, Work, too_late};
@@ -75,8 +80,11 @@ use publish::subscription_cache::SubscriptionCache;
 use push::dispatch_signal::DispatchSignal;
 use push::yielding::PushPause;
 use refused_calls::RefusedCalls;
+use refused_settlements::RefusedSettlements;
 use sources::cache::SourceCache;
 use sources::refused_webhooks::RefusedWebhookCounts;
+use stats::Stats;
+use trail::Trail;
 use waiting::due_times::DueTimes;
 use waiting::hub::{Hub, Queues};
 use waiting::low_water_marks::{LowWaterMarks, QueuePosition};
@@ -108,6 +116,8 @@ pub struct EngineSettings {
     pub batches_at_once: usize,
     /// The maximum number of rows that a list reads for a filter without an index.
     pub list_scan_rows: i64,
+    /// The maximum number of streams of the event log.
+    pub max_streams: usize,
     /// When the circuit breaker of an endpoint opens, and for how long.
     pub breaker: BreakerRule,
     /// The maximum number of namespaces.
@@ -140,6 +150,7 @@ pub struct EngineParts {
     due_times: DueTimes,
     peer_notifier: PeerNotifier,
     worker_sightings: WorkerSightings,
+    trail: Trail,
     keys: KeyCache,
     sources: SourceCache,
     refused_webhooks: RefusedWebhookCounts,
@@ -151,9 +162,12 @@ pub struct EngineParts {
     recent_repeats: RecentRepeats,
     filter_overruns: FilterOverruns,
     refused_calls: RefusedCalls,
+    refused_settlements: RefusedSettlements,
     dispatch_signal: DispatchSignal,
     operation_started: Notify,
     metrics: Metrics,
+    tracer: OnceLock<Tracer>,
+    stats: Stats,
     instance: String,
     runtime: Handle,
     /// Claims that are being undone because their responses did not arrive.
@@ -205,6 +219,11 @@ impl Engine {
     /// Returns the workers that called since they were last recorded.
     pub fn worker_sightings(&self) -> &WorkerSightings {
         &self.0.worker_sightings
+    }
+
+    /// Returns what the streams of the event log share.
+    pub(crate) fn trail(&self) -> &Trail {
+        &self.0.trail
     }
 
     /// Returns the API keys that this server has in memory.
@@ -262,6 +281,11 @@ impl Engine {
         &self.0.refused_calls
     }
 
+    /// Returns the settlements that were refused since they were last recorded.
+    pub fn refused_settlements(&self) -> &RefusedSettlements {
+        &self.0.refused_settlements
+    }
+
     /// Returns the signal that wakes the dispatcher.
     pub fn dispatch_signal(&self) -> &DispatchSignal {
         &self.0.dispatch_signal
@@ -274,6 +298,21 @@ impl Engine {
 
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// Sets the tracer. Must be called before the first request; further calls have no effect.
+    pub(crate) fn trace_with(&self, tracer: Tracer) {
+        let _ = self.0.tracer.set(tracer);
+    }
+
+    /// Returns the tracer, which records nothing unless it was set.
+    pub(crate) fn tracer(&self) -> &Tracer {
+        self.0.tracer.get_or_init(Tracer::default)
+    }
+
+    /// Returns what this server has done since it was last stored.
+    pub fn stats(&self) -> &Stats {
+        &self.0.stats
     }
 }
 
@@ -292,6 +331,7 @@ impl Engine {
             due_times: DueTimes::default(),
             peer_notifier: PeerNotifier::default(),
             worker_sightings: WorkerSightings::default(),
+            trail: Trail::new(settings.max_streams),
             keys: KeyCache::default(),
             sources: SourceCache::default(),
             refused_webhooks: RefusedWebhookCounts::default(),
@@ -303,9 +343,12 @@ impl Engine {
             recent_repeats: RecentRepeats::default(),
             filter_overruns: FilterOverruns::default(),
             refused_calls: RefusedCalls::default(),
+            refused_settlements: RefusedSettlements::default(),
             dispatch_signal: DispatchSignal::default(),
             operation_started: Notify::default(),
             metrics: Metrics::new(),
+            tracer: OnceLock::new(),
+            stats: Stats::default(),
             settings,
             instance: format!(
                 "{}:{}:{}",
@@ -390,6 +433,9 @@ impl Engine {
         for SubscriptionKey { namespace, id } in &applied.dead_lettered {
             self.metrics().count_push(PushCount::DeadLettered, (namespace.0, id.0));
         }
+        self.note_changes(applied);
+        let times = applied.entries.iter().map(|entry| entry.created_at);
+        self.stats().count_changes(applied.counted.iter().zip(times));
         self.wake(&applied.entered_ready);
     }
 

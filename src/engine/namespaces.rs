@@ -5,7 +5,7 @@
 //! remembered only for [`FORGET_UNKNOWN_AFTER`], because it may be created on another server at any time.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -17,10 +17,11 @@ use crate::domain::json::RawJson;
 use crate::domain::namespace::CHECKED_SETTINGS;
 use crate::domain::scope::Scope;
 use crate::error::Error;
+use crate::store::lists::pages::NamePage;
 use crate::store::tables::audit_log::record_audit;
 use crate::store::tables::catalog::renew_generation;
 use crate::store::tables::namespaces::{
-    NamespaceRef, NamespaceRow, get_namespace, insert_namespace, lock_namespace, update_namespace,
+    NamespaceRef, NamespaceRow, get_namespace, insert_namespace, list_namespaces, lock_namespace, update_namespace,
 };
 
 use crate::engine::{Engine, transaction};
@@ -31,6 +32,20 @@ const FORGET_UNKNOWN_AFTER: Duration = Duration::from_secs(1);
 /// The maximum number of names that do not exist and are remembered. If there are more, all are forgotten.
 const MAX_UNKNOWN_NAMES: usize = 1_000;
 
+/// The maximum number of namespaces that administrators choose from. `GET /namespaces` has all.
+const LISTED_NAMESPACES: usize = 100;
+
+/// The time for which a server remembers the list of namespaces. Another server may have created one meanwhile.
+const FORGET_LIST_AFTER: Duration = Duration::from_secs(5);
+
+/// The first namespaces, in the order of their names.
+#[derive(Debug, Default)]
+pub struct NamespaceList {
+    pub names: Vec<(NamespaceId, String)>,
+    /// Whether these are all.
+    pub is_whole: bool,
+}
+
 /// The names that this server has looked up. There are no more known ones than namespaces.
 #[derive(Default)]
 pub struct NamespaceNames(Mutex<Names>);
@@ -39,6 +54,7 @@ pub struct NamespaceNames(Mutex<Names>);
 struct Names {
     known: HashMap<String, NamespaceId>,
     unknown: HashMap<String, Instant>,
+    listed: Option<(Instant, Arc<NamespaceList>)>,
 }
 
 /// What a server remembers about a name.
@@ -72,6 +88,13 @@ impl NamespaceNames {
             names.unknown.clear();
         }
         names.unknown.insert(name.to_owned(), Instant::now());
+    }
+
+    /// Returns the list of namespaces, if it was read a moment ago.
+    fn list(&self) -> Option<Arc<NamespaceList>> {
+        let names = self.lock();
+        let (at, list) = names.listed.as_ref()?;
+        (at.elapsed() < FORGET_LIST_AFTER).then(|| list.clone())
     }
 
     /// Forgets all names, because the database continues from an earlier state.
@@ -109,6 +132,23 @@ impl Engine {
         }
     }
 
+    /// Returns the first namespaces, for people to choose from. Every page shows them to administrators, so they are
+    /// read once in [`FORGET_LIST_AFTER`].
+    pub async fn listed_namespaces(&self) -> Result<Arc<NamespaceList>, Error> {
+        if let Some(list) = self.namespace_names().list() {
+            return Ok(list);
+        }
+        let page = NamePage { descending: false, after: None, limit: LISTED_NAMESPACES as i64 + 1 };
+        let mut conn = self.database().connection().await?;
+        let rows = list_namespaces(&mut conn, &page).await?;
+        drop(conn);
+        let is_whole = rows.len() <= LISTED_NAMESPACES;
+        let names = rows.into_iter().take(LISTED_NAMESPACES).map(|row| (row.id, row.name)).collect();
+        let list = Arc::new(NamespaceList { names, is_whole });
+        self.namespace_names().lock().listed = Some((Instant::now(), list.clone()));
+        Ok(list)
+    }
+
     /// Creates a namespace with all that it needs.
     pub async fn create_namespace(&self, scope: Scope, name: String, settings: RawJson) -> Result<NamespaceRow, Error> {
         let engine = self.clone();
@@ -125,6 +165,7 @@ impl Engine {
                 Err(taken.map_or(Error::TooManyNamespaces(max), |_| Error::NamespaceExists(name.clone())))
             })?;
             engine.namespace_names().remember(&row.name, Some(row.id));
+            engine.namespace_names().lock().listed = None;
             log::info!(namespace_id = row.id, namespace = row.name.as_str(); "a namespace was created");
             Ok(row)
         })

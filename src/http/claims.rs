@@ -3,6 +3,7 @@
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use chrono::Utc;
 use futures_util::TryFutureExt as _;
 use serde::Serialize;
 
@@ -10,7 +11,9 @@ use super::body::{self, read_json_without_query};
 use super::claim_body;
 use super::doors::Admitted;
 use super::query::read_query;
+use super::request_log::allow_wait;
 use super::sliced_body::to_bytes;
+use super::spans::note_claim;
 use super::view::{EventView, size_of};
 use crate::domain::ids::NamespaceId;
 use crate::domain::input::{FieldValue, Fields, RawFields};
@@ -38,7 +41,11 @@ pub(crate) async fn claim_event(
     let worker_id = query.required("worker_id", Fields::worker_id);
     let tags = query.required("tags", Fields::some_tags);
     let claim = read_claim(&mut query, worker_id, tags);
-    let claimed = claim_deliveries(&engine, &admitted, scope.namespace, query.finish_with(claim)?)?.await?;
+    let began_at = Utc::now();
+    let claim = query.finish_with(claim)?;
+    allow_wait(&request, claim.wait);
+    let claimed = claim_deliveries(&engine, &admitted, scope.namespace, claim)?.await?;
+    note_claim(&engine, &request, scope.namespace, began_at, claimed.events());
     if claimed.events().is_empty() {
         return Ok(HttpResponse::NoContent().insert_header((header::CACHE_CONTROL, "no-store")).finish());
     }
@@ -62,7 +69,10 @@ pub(crate) async fn claim_events(
     let claim = fields.finish_with(claim)?;
     // A claim may wait for long: it must not keep the memory of its body.
     drop(body);
+    let began_at = Utc::now();
+    allow_wait(&request, claim.wait);
     let claimed = claim_deliveries(&engine, &admitted, scope.namespace, claim)?.await?;
+    note_claim(&engine, &request, scope.namespace, began_at, claimed.events());
     claim_body::respond(&request, claimed, |claimed| {
         to_bytes(size_of(claimed.events()), &ClaimedEvents { events: claimed_views(claimed) })
     })

@@ -36,6 +36,31 @@ impl ClientAddress {
     }
 }
 
+/// Returns whether a trusted proxy says that it was asked over TLS, in `Forwarded` or `X-Forwarded-Proto`. Of several
+/// proxies, the nearest counts. If both headers name a scheme, both must say so.
+pub(crate) fn is_forwarded_tls(request: &HttpRequest) -> bool {
+    let peer = request.peer_addr().map(|peer| peer.ip().to_canonical());
+    let trusted = request.app_data::<Data<TrustedProxies>>();
+    match peer.zip(trusted) {
+        Some((peer, trusted)) if trusted.contains(peer) => reports_tls(request.headers()),
+        _ => false,
+    }
+}
+
+fn reports_tls(headers: &HeaderMap) -> bool {
+    let mut schemes = Vec::new();
+    if headers.contains_key(header::FORWARDED) {
+        let last = |text: String| read_parameter(split(&text, ',')?.last()?, "proto").ok();
+        let Some(scheme) = joined(headers, &header::FORWARDED).and_then(last) else { return false };
+        schemes.extend(scheme);
+    }
+    if headers.contains_key(header::X_FORWARDED_PROTO) {
+        let text = joined(headers, &header::X_FORWARDED_PROTO).unwrap_or_default();
+        schemes.extend(text.rsplit(',').next().map(|scheme| scheme.trim().to_owned()));
+    }
+    !schemes.is_empty() && schemes.iter().all(|scheme| scheme.eq_ignore_ascii_case("https"))
+}
+
 impl fmt::Display for ClientAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -90,17 +115,24 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 /// Returns the `for` of each element of a `Forwarded`, or `None` if the header is malformed. An element
 /// without a `for` stands for an unknown client.
 fn read_forwarded(text: &str) -> Option<Vec<String>> {
-    let element = |pairs: Vec<String>| {
-        let mut client = None;
-        for pair in pairs.iter().map(|pair| pair.trim()).filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=')?;
-            if name.eq_ignore_ascii_case("for") && client.replace(unquote(value)?).is_some() {
-                return None;
-            }
+    let element = |text: &String| Some(read_parameter(text, "for").ok()?.unwrap_or_else(|| "unknown".into()));
+    split(text, ',')?.iter().map(element).collect()
+}
+
+/// A header that cannot be read.
+struct Malformed;
+
+/// Returns the value of one parameter of an element of a `Forwarded`, if it is there.
+fn read_parameter(element: &str, wanted: &str) -> Result<Option<String>, Malformed> {
+    let mut found = None;
+    let pairs = split(element, ';').ok_or(Malformed)?;
+    for pair in pairs.iter().map(|pair| pair.trim()).filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').ok_or(Malformed)?;
+        if name.eq_ignore_ascii_case(wanted) && found.replace(unquote(value).ok_or(Malformed)?).is_some() {
+            return Err(Malformed);
         }
-        Some(client.unwrap_or_else(|| "unknown".into()))
-    };
-    split(text, ',')?.iter().map(|text| element(split(text, ';')?)).collect()
+    }
+    Ok(found)
 }
 
 /// Splits text at a character outside quotes. Returns `None` if a quote is not closed.
@@ -193,6 +225,38 @@ mod tests {
             &[(F, "")],
         ] {
             assert_eq!(client("10.0.0.1", lines), "10.0.0.1", "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_reports_whether_it_was_asked_over_tls() {
+        const P: &str = "x-forwarded-proto";
+        for (lines, expected) in [
+            (&[(P, "https")][..], true),
+            (&[(P, "HTTPS")], true),
+            (&[(P, "http, https")], true),
+            (&[(P, "http"), (P, "https")], true),
+            (&[(F, "for=192.0.2.1;proto=https")], true),
+            (&[(F, "proto=http, proto=\"https\"")], true),
+            (&[(F, "proto=https"), (P, "https")], true),
+            (&[(F, "for=192.0.2.1"), (P, "https")], true),
+            (&[], false),
+            (&[(P, "http")], false),
+            (&[(P, "https, http")], false),
+            (&[(P, "")], false),
+            (&[(P, "é")], false),
+            (&[(F, "for=192.0.2.1")], false),
+            (&[(F, "proto=https, for=192.0.2.1")], false),
+            (&[(F, "proto=https;proto=https")], false),
+            (&[(F, "proto=\"https")], false),
+            (&[(F, "proto=https"), (P, "http")], false),
+            (&[(F, "for=\"192.0.2.1"), (P, "https")], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in lines {
+                headers.append(HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+            }
+            assert_eq!(reports_tls(&headers), expected, "{lines:?}");
         }
     }
 

@@ -79,8 +79,8 @@ codes! {
         "A field is missing, unknown or invalid; `errors` names each one.",
         "Correct the fields that `errors` lists. All mistakes are reported at once.";
     CursorMismatch: 400 "cursor_mismatch" "The cursor belongs to another list", false, None,
-        "The cursor in `after` belongs to another list, to other filters or to another order, or to a state of the \
-         database that a restore has undone.",
+        "The cursor in `after` or `Last-Event-ID` belongs to another list, to other filters or to another order, or to a \
+         state of the database that a restore has undone.",
         "Start again with the first page, and send the same filters and order with every page.";
     MaxRetriesExceeded: 400 "max_retries_exceeded" "Max retries exceeded", false, Recorded,
         "The failure is recorded, and it was the last attempt: the event is FAILED.",
@@ -229,7 +229,7 @@ codes! {
         "Too many requests already wait, or this one waited too long; nothing was done. Retry after `Retry-After` \
          seconds.",
         "Wait at least `Retry-After` seconds, longer each time and with jitter, and send the request again.";
-    TooManyGuesses: 429 "too_many_guesses" "Too many unknown API keys or URLs of sources", true, None,
+    TooManyGuesses: 429 "too_many_guesses" "Too many unknown API keys, URLs of sources, or logins", true, None,
         "Too many keys, or URLs of sources, that do not exist came from this address. Those that the server has in memory \
          still work.",
         "Correct the key or the URL, and wait for `Retry-After` seconds.";

@@ -141,16 +141,24 @@ impl<'a> ListCursors<'a> {
         Ok(ListCursors { engine, numbers, fingerprint: first_bytes(Sha256::new().chain_update(list)) })
     }
 
-    /// Returns the position behind which the page of a cursor begins.
+    /// Returns the position behind which the page of the cursor `after` begins.
     pub(crate) async fn position<P: Position>(&self, cursor: Option<Cursor>) -> Result<Option<P>, Error> {
-        let Some(cursor) = cursor else { return Ok(None) };
-        if cursor.fingerprint != self.fingerprint {
-            return Err(Error::CursorMismatch("belongs to another list, to other filters or to another order"));
+        match cursor {
+            Some(cursor) => self.position_of("after", cursor).await.map(Some),
+            None => Ok(None),
         }
-        let position = P::of_bytes(&cursor.position).ok_or_else(|| Error::invalid("after", NOT_A_CURSOR))?;
+    }
+
+    /// Returns the position of a cursor that was sent as `field`.
+    pub(crate) async fn position_of<P: Position>(&self, field: &'static str, cursor: Cursor) -> Result<P, Error> {
+        let mismatch = |reason| Error::CursorMismatch { field, reason };
+        if cursor.fingerprint != self.fingerprint {
+            return Err(mismatch("belongs to another list, to other filters or to another order"));
+        }
+        let position = P::of_bytes(&cursor.position).ok_or_else(|| Error::invalid(field, NOT_A_CURSOR))?;
         match self.engine.holds_cursor(&cursor.epoch, self.numbers, position.number()).await? {
-            true => Ok(Some(position)),
-            false => Err(Error::CursorMismatch("belongs to a state of the database that a restore has undone")),
+            true => Ok(position),
+            false => Err(mismatch("belongs to a state of the database that a restore has undone")),
         }
     }
 
@@ -158,7 +166,25 @@ impl<'a> ListCursors<'a> {
     pub(crate) async fn next<P: Position>(&self, end: Option<P>) -> Result<Option<String>, Error> {
         let Some(end) = end else { return Ok(None) };
         let epoch = self.engine.epoch_for_cursor(self.numbers, end.number()).await?;
-        Ok(Some(Cursor { fingerprint: self.fingerprint, epoch, position: end.to_bytes() }.to_text()))
+        Ok(Some(self.template().at(&epoch, &end)))
+    }
+
+    /// Returns what the cursors of the list have in common.
+    pub(crate) fn template(&self) -> CursorTemplate {
+        CursorTemplate { fingerprint: self.fingerprint }
+    }
+}
+
+/// What the cursors of one list have in common. Unlike [`ListCursors`], it can be kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CursorTemplate {
+    fingerprint: Fingerprint,
+}
+
+impl CursorTemplate {
+    /// Returns the cursor to what comes behind a position, which belongs to `epoch`.
+    pub(crate) fn at(self, epoch: &str, position: &impl Position) -> String {
+        Cursor { fingerprint: self.fingerprint, epoch: epoch.to_owned(), position: position.to_bytes() }.to_text()
     }
 }
 

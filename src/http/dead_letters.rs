@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 
 use super::body::{self, path_id, read_optional_json};
 use super::doors::Admitted;
-use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
+use super::query::{DEFAULT_PAGE, Query, expect_no_query, read_page, read_query};
+use super::redaction::redaction_for;
 use super::view::Timestamp;
 use crate::domain::api_key::Principal;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
@@ -18,6 +19,7 @@ use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::input::RawFields;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
+use crate::domain::redaction::Redaction;
 use crate::domain::scope::Scope;
 use crate::domain::subscription::headers;
 use crate::engine::Engine;
@@ -30,39 +32,39 @@ pub(crate) const CONFIGS: &str = "current, original";
 
 #[derive(Serialize)]
 pub(crate) struct DeadLetterView<'a> {
-    id: i64,
-    delivery_id: DeliveryId,
-    event_id: EventId,
-    subscription_id: SubscriptionId,
-    subscription_version: i32,
-    reason: &'a str,
-    detail: Option<&'a str>,
-    actor: Option<&'a str>,
+    pub(crate) id: i64,
+    pub(crate) delivery_id: DeliveryId,
+    pub(crate) event_id: EventId,
+    pub(crate) subscription_id: SubscriptionId,
+    pub(crate) subscription_version: i32,
+    pub(crate) reason: &'a str,
+    pub(crate) detail: Option<&'a str>,
+    pub(crate) actor: Option<&'a str>,
     /// The fields that the caller may not see. Omitted if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    hidden: Option<&'static [&'static str]>,
-    created_at: Timestamp,
-    replay: Option<ReplayView<'a>>,
+    pub(crate) hidden: Option<&'static [&'static str]>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) replay: Option<ReplayView<'a>>,
     /// Omitted in lists.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    snapshots: Option<Snapshots<'a>>,
+    pub(crate) snapshots: Option<Snapshots<'a>>,
 }
 
 /// How a dead letter was replayed.
 #[derive(Serialize)]
-struct ReplayView<'a> {
-    replayed_at: Timestamp,
-    actor: Option<&'a str>,
-    config: Option<&'a str>,
-    reason: Option<&'a str>,
+pub(crate) struct ReplayView<'a> {
+    pub(crate) replayed_at: Timestamp,
+    pub(crate) actor: Option<&'a str>,
+    pub(crate) config: Option<&'a str>,
+    pub(crate) reason: Option<&'a str>,
 }
 
 /// The event, the subscription and the attempts at the time when the delivery became a dead letter.
 #[derive(Serialize)]
-struct Snapshots<'a> {
-    event: Cow<'a, RawJson>,
-    subscription: Map<String, Value>,
-    attempts: Cow<'a, RawJson>,
+pub(crate) struct Snapshots<'a> {
+    pub(crate) event: Cow<'a, RawJson>,
+    pub(crate) subscription: Map<String, Value>,
+    pub(crate) attempts: Cow<'a, RawJson>,
 }
 
 impl<'a> DeadLetterView<'a> {
@@ -88,10 +90,10 @@ impl<'a> DeadLetterView<'a> {
         }
     }
 
-    fn whole(whole: &'a WholeDeadLetter) -> Self {
+    pub(crate) fn whole(whole: &'a WholeDeadLetter, redaction: &Redaction) -> Self {
         let mut view = Self::of(&whole.dead_letter);
         view.snapshots = Some(Snapshots {
-            event: Cow::Borrowed(&whole.event.0),
+            event: redaction.redact_event(&whole.event.0).map_or(Cow::Borrowed(&whole.event.0), Cow::Owned),
             subscription: without_header_values(&whole.subscription.0),
             attempts: Cow::Borrowed(&whole.attempts.0),
         });
@@ -146,6 +148,18 @@ struct DeadLetters<'a> {
     next: Option<String>,
 }
 
+/// Reads the filter of the list.
+pub(crate) fn read_filter(query: &mut Query) -> DeadLetterFilter {
+    DeadLetterFilter {
+        event_id: query.id("event_id"),
+        subscription_id: query.id("subscription_id"),
+        reason: query.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
+        since: query.timestamp("since"),
+        until: query.timestamp("until"),
+        replayed: query.boolean("replayed"),
+    }
+}
+
 /// `GET /dead-letters`: lists dead letters without their snapshots.
 pub(crate) async fn list_dead_letters(
     engine: Data<Engine>,
@@ -154,14 +168,7 @@ pub(crate) async fn list_dead_letters(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let filter = DeadLetterFilter {
-        event_id: query.id("event_id"),
-        subscription_id: query.id("subscription_id"),
-        reason: query.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
-        since: query.timestamp("since"),
-        until: query.timestamp("until"),
-        replayed: query.boolean("replayed"),
-    };
+    let filter = read_filter(&mut query);
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
     let (page, cursors) = page.by_id(&engine, "dead-letters", Numbers::Ids, &filter).await?;
@@ -181,10 +188,11 @@ pub(crate) async fn get_dead_letter(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
     let mut conn = engine.database().connection().await?;
     let dead_letter = dead_letters::get_dead_letter(&mut conn, &scope, id).await?;
     let dead_letter = dead_letter.ok_or(Error::DeadLetterNotFound(id))?;
-    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter).for_reader(admitted.principal())))
+    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter, &redaction).for_reader(admitted.principal())))
 }
 
 /// `POST /dead-letters/{id}/replay`: sends a dead letter again.
@@ -204,6 +212,7 @@ pub(crate) async fn replay_dead_letter(
     let new_webhook_id = fields.boolean("new_webhook_id").unwrap_or(false);
     fields.finish()?;
     let order = ReplayOrder { reason, config, payload, new_webhook_id };
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
     let dead_letter = engine.replay_dead_letter(scope, id, order).await?;
-    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter).for_reader(admitted.principal())))
+    Ok(HttpResponse::Ok().json(DeadLetterView::whole(&dead_letter, &redaction).for_reader(admitted.principal())))
 }

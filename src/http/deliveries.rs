@@ -9,7 +9,7 @@ use super::body::{expect_empty_body, path_id};
 use super::doors::Admitted;
 use super::events::STATES;
 use super::operate::read_reason;
-use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
+use super::query::{DEFAULT_PAGE, Query, expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
 use crate::domain::api_key::Principal;
 use crate::domain::history::Numbers;
@@ -24,7 +24,7 @@ use crate::store::tables::event_log::LogEntry;
 use crate::store::tables::push_log::attempts_of_push;
 
 /// The maximum number of attempts in the view of a delivery. The latest are shown; `/logs` has all.
-const ATTEMPTS_PER_DELIVERY: i64 = 500;
+pub(crate) const ATTEMPTS_PER_DELIVERY: i64 = 500;
 
 /// A push in a response.
 #[derive(Serialize)]
@@ -108,7 +108,7 @@ pub(crate) struct AttemptView<'a> {
 }
 
 impl<'a> AttemptView<'a> {
-    fn of(entry: &'a LogEntry) -> Self {
+    pub(crate) fn of(entry: &'a LogEntry) -> Self {
         let duration = TimeDelta::milliseconds(entry.execution_time_ms.unwrap_or(0));
         AttemptView {
             attempt: entry.attempt,
@@ -124,7 +124,7 @@ impl<'a> AttemptView<'a> {
         }
     }
 
-    fn hide(&mut self) {
+    pub(crate) fn hide(&mut self) {
         (self.error_message, self.response_excerpt) = (None, None);
         self.hidden = Some(&["error_message", "response_excerpt"]);
     }
@@ -136,6 +136,17 @@ struct Deliveries<'a> {
     next: Option<String>,
 }
 
+/// Reads the filter of the list.
+pub(crate) fn read_filter(query: &mut Query) -> PushFilter {
+    PushFilter {
+        event_id: query.id("event_id"),
+        subscription_id: query.id("subscription_id"),
+        status: query.choice("status", Status::parse, STATES),
+        since: query.timestamp("since"),
+        until: query.timestamp("until"),
+    }
+}
+
 /// `GET /deliveries`: lists pushes without their attempts.
 pub(crate) async fn list_deliveries(
     engine: Data<Engine>,
@@ -144,13 +155,7 @@ pub(crate) async fn list_deliveries(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let filter = PushFilter {
-        event_id: query.id("event_id"),
-        subscription_id: query.id("subscription_id"),
-        status: query.choice("status", Status::parse, STATES),
-        since: query.timestamp("since"),
-        until: query.timestamp("until"),
-    };
+    let filter = read_filter(&mut query);
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
     let (page, cursors) = page.by_id(&engine, "deliveries", Numbers::Ids, &filter).await?;

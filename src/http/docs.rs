@@ -34,12 +34,6 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'u
      img-src 'self' data:; font-src 'self' data:; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// `GET /`: redirects to `/docs`.
-pub(crate) async fn get_root(request: HttpRequest) -> Result<HttpResponse, Error> {
-    expect_no_query(&request)?;
-    Ok(HttpResponse::Found().insert_header((header::LOCATION, "/docs")).finish())
-}
-
 /// `GET /openapi.yaml`: returns the contract.
 pub(crate) async fn get_openapi_yaml(request: HttpRequest) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;

@@ -4,17 +4,24 @@
 //! in front of a handler, before anything of the request but its head is read. A request that is let in carries its
 //! [`Admission`], from which handlers take the caller: as a [`Scope`](crate::domain::scope::Scope), or as
 //! [`Admitted`].
+//!
+//! A program sends its key in `Authorization`. A browser sends the cookie of its session ([`super::session`]), which
+//! counts if there is no `Authorization`. [`guarded_page`] is the door of pages: who may not enter is led to the login, or
+//! reads why.
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
 
 use actix_web::body::BoxBody;
-use actix_web::http::header;
+use actix_web::http::{Method, header};
 use actix_web::web::{Data, Payload};
 use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Responder, dev};
 
+use super::browser::{has_effect, names_its_page};
 use super::client_address::ClientAddress;
+use super::dashboard::refusal::refuse_page;
 use super::problem::code_of;
+use super::session::session_of;
 use crate::domain::api_key::{ApiKey, KeyHash, KeyScope, Principal};
 use crate::domain::ids::NamespaceId;
 use crate::engine::Engine;
@@ -53,6 +60,8 @@ impl Door {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DoorSettings {
     pub open_metrics: bool,
+    /// For how long a session lasts.
+    pub session_hours: u32,
 }
 
 /// Returns a handler that lets a request through to `handler` if its key allows that.
@@ -82,13 +91,69 @@ where
             if let Some(error) = response.error().and_then(|error| error.as_error::<Error>()) {
                 note_refusal(&request, error);
             }
-            response
+            kept_private(&request, response)
         }
     }
 }
 
+/// Returns the handler of a page, which lets a request through to `handler` if its session allows that. Otherwise the
+/// response is a page too: the login, or what is missing.
+///
+/// It repeats lines of [`guarded`] on purpose: a function that both await would hold the request twice, and every request
+/// would carry that size.
+pub(crate) fn guarded_page<F, Args>(
+    door: Door,
+    handler: F,
+) -> impl Handler<(HttpRequest, Payload), Output = HttpResponse<BoxBody>>
+where
+    F: Handler<Args, Output: Responder + 'static>,
+    Args: FromRequest + 'static,
+{
+    move |request: HttpRequest, payload: Payload| {
+        let handler = handler.clone();
+        async move {
+            if let Some(scope) = scope_needed(&request, door)
+                && let Err(error) = admit(&request, scope).await
+            {
+                // Somebody who has not logged in yet has not tried anything.
+                if key_hash_of(&request).is_some() {
+                    note_refusal(&request, &error);
+                }
+                return refuse_page(&request, &error);
+            }
+            let mut payload = payload.into_inner();
+            let response = match Args::from_request(&request, &mut payload).await {
+                Ok(args) => handler.call(args).await.respond_to(&request).map_into_boxed_body(),
+                Err(error) => HttpResponse::from_error(error.into()),
+            };
+            match response.error().and_then(|error| error.as_error::<Error>()) {
+                Some(error) => {
+                    note_refusal(&request, error);
+                    refuse_page(&request, error)
+                }
+                None => kept_private(&request, response),
+            }
+        }
+    }
+}
+
+/// Has browsers keep no copy of what was shown in a session: somebody else may use them after the logout.
+fn kept_private(request: &HttpRequest, mut response: HttpResponse) -> HttpResponse {
+    let headers = request.headers();
+    let may_have_session = headers.contains_key(header::COOKIE) && !headers.contains_key(header::AUTHORIZATION);
+    if may_have_session && !response.headers().contains_key(header::CACHE_CONTROL) {
+        response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
 /// Counts a call that was refused because of its key, for the audit log. An outage is nobody's fault.
 fn note_refusal(request: &HttpRequest, error: &Error) {
+    note_refusal_of(request, key_hash_of(request), error);
+}
+
+/// The same, for a key that is not where keys usually are.
+pub(crate) fn note_refusal_of(request: &HttpRequest, key: Option<KeyHash>, error: &Error) {
     let is_about_the_key = matches!(
         error,
         Error::Unauthenticated(_)
@@ -101,7 +166,7 @@ fn note_refusal(request: &HttpRequest, error: &Error) {
     if let Some(engine) = request.app_data::<Data<Engine>>().filter(|_| is_about_the_key) {
         let admitted = request.extensions().get::<Admitted>().cloned();
         // A key that has ended was not let in, but its holder is known.
-        let admitted = admitted.or_else(|| engine.holder_of(key_hash_of(request)?).map(Admitted));
+        let admitted = admitted.or_else(|| engine.holder_of(key?).map(Admitted));
         let principal = admitted.as_ref().map(Admitted::principal);
         let call = RefusedCall {
             namespace: principal.map_or(NamespaceId::DEFAULT, |principal| principal.namespace),
@@ -145,12 +210,16 @@ fn engine_of(request: &HttpRequest) -> Result<&Data<Engine>, Error> {
     request.app_data::<Data<Engine>>().ok_or_else(|| Error::Internal("the server has no engine".into()))
 }
 
-async fn find_admission(request: &HttpRequest, engine: &Engine) -> Result<Arc<Admission>, Error> {
-    let key = read_key(request);
-    let is_garbage = matches!(key, SentKey::Garbage);
-    let hash = if let SentKey::Key(hash) = key { Some(hash) } else { None };
+/// Returns what a request is admitted with.
+pub(crate) async fn find_admission(request: &HttpRequest, engine: &Engine) -> Result<Arc<Admission>, Error> {
+    let (hash, refusal) = match read_key(request) {
+        SentKey::None => (None, None),
+        SentKey::Key(hash) => (Some(hash), None),
+        SentKey::Garbage => (None, Some(GARBAGE)),
+        SentKey::SessionOfUnknownPage => (None, Some(UNKNOWN_PAGE)),
+    };
     match (engine.admit_cached(hash), hash) {
-        (Err(Error::Unauthenticated(_)), _) if is_garbage => Err(Error::Unauthenticated(GARBAGE)),
+        (Err(Error::Unauthenticated(reason)), _) => Err(Error::Unauthenticated(refusal.unwrap_or(reason))),
         (Ok(None), Some(hash)) => {
             // Boxed, because it is rare, and every request would carry its size.
             Box::pin(engine.look_up_key(hash, ClientAddress::of(request).0)).await
@@ -160,26 +229,31 @@ async fn find_admission(request: &HttpRequest, engine: &Engine) -> Result<Arc<Ad
 }
 
 const GARBAGE: &str = "Authorization must be Bearer and an API key; this is no key, or one with a typo";
+const UNKNOWN_PAGE: &str = "a session cannot write in a browser that sends neither Origin nor Sec-Fetch-Site";
 
 /// The credentials of a request.
 enum SentKey {
     None,
+    /// A key, or a session.
     Key(KeyHash),
     /// Something that is no key, or one with a typo.
     Garbage,
+    /// A session in a request that writes and does not say which page sends it. It may be a page of another site, if the
+    /// browser knows neither `SameSite` nor the headers that tell.
+    SessionOfUnknownPage,
 }
 
 /// Returns the hash of the key that a request carries, if it is one.
 pub(crate) fn key_hash_of(request: &HttpRequest) -> Option<KeyHash> {
     match read_key(request) {
         SentKey::Key(hash) => Some(hash),
-        SentKey::None | SentKey::Garbage => None,
+        SentKey::None | SentKey::Garbage | SentKey::SessionOfUnknownPage => None,
     }
 }
 
 fn read_key(request: &HttpRequest) -> SentKey {
     let mut values = request.headers().get_all(header::AUTHORIZATION);
-    let Some(value) = values.next() else { return SentKey::None };
+    let Some(value) = values.next() else { return read_session(request) };
     let key = value.as_bytes().split_at_checked(SCHEME.len());
     let key = key.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME));
     match key.and_then(|(_, key)| ApiKey::hash_of(key.trim_ascii())) {
@@ -189,6 +263,22 @@ fn read_key(request: &HttpRequest) -> SentKey {
 }
 
 const SCHEME: &[u8] = b"bearer ";
+
+/// Reads the session of a browser. A cookie that is no session is as good as none. No session claims by `GET`: a link
+/// would do it, and browsers follow links with cookies.
+fn read_session(request: &HttpRequest) -> SentKey {
+    match session_of(request) {
+        Some(_) if has_effect(request) && (is_get(request) || !names_its_page(request)) => {
+            SentKey::SessionOfUnknownPage
+        }
+        Some(hash) => SentKey::Key(hash),
+        None => SentKey::None,
+    }
+}
+
+fn is_get(request: &HttpRequest) -> bool {
+    request.method() == Method::GET
+}
 
 /// The admission of a request, for handlers.
 #[derive(Clone)]

@@ -29,7 +29,7 @@ use crate::store::tables::event_types::{EventTypeRow, get_event_type as load, ge
 const MAX_EVENT_TYPE_BYTES: usize = 256 * 1024;
 
 /// The recent events of one type are counted up to this number.
-const COUNT_CAP: i64 = 1_000;
+pub(crate) const COUNT_CAP: i64 = 1_000;
 
 #[derive(Serialize)]
 struct EventTypeView<'a> {
@@ -193,7 +193,7 @@ pub(crate) async fn delete_event_type(
 }
 
 /// Returns the name in the path.
-async fn path_name(request: &HttpRequest) -> Result<String, Error> {
+pub(crate) async fn path_name(request: &HttpRequest) -> Result<String, Error> {
     let name = Path::<String>::extract(request).await.map(Path::into_inner).unwrap_or_default();
     let checked = text::check(&name, limits::NAME_CHARS);
     checked.map(|()| name).map_err(|reason| Error::invalid("name", reason))

@@ -8,19 +8,21 @@ use serde::Serialize;
 use super::body::path_id;
 use super::deliveries::DeliveryView;
 use super::doors::Admitted;
-use super::query::{Query, read_page, read_query};
+use super::event_filter::{check_search, read_filter};
+use super::query::{read_page, read_query};
+use super::redaction::redaction_for;
+use super::refused_settlements::RefusedSettlementView;
 use super::sliced_body::respond_json;
 use super::view::{EventView, LogView, Timestamp, size_of, timestamp};
 use crate::domain::history::Numbers;
-use crate::domain::limits;
 use crate::domain::scope::Scope;
-use crate::domain::status::Status;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::lists::events::{EventFilter, EventPage, list_events as load_page};
+use crate::store::lists::events::{EventPage, list_events as load_page};
 use crate::store::lists::pushes::pushes_of_event;
 use crate::store::tables::event_log::logs_of_event;
 use crate::store::tables::events::get_event_details as load_event;
+use crate::store::tables::refused_settlements::refused_settlements_of_event;
 
 /// The maximum number of log entries in the view of an event. `/logs` has all.
 const LOGS_PER_EVENT: i64 = 1_000;
@@ -50,15 +52,23 @@ pub(crate) async fn get_event(
     let include_logs = query.boolean("include_logs").unwrap_or(false);
     let include_deliveries = query.boolean("include_deliveries").unwrap_or(false);
     query.finish()?;
+    let redaction = redaction_for(&engine, &scope, reader).await?;
     let mut conn = engine.database().connection().await?;
     let event = load_event(&mut conn, &scope, id).await?.ok_or(Error::EventNotFound(id))?;
-    let logs = if include_logs { logs_of_event(&mut conn, &scope, id, LOGS_PER_EVENT).await? } else { Vec::new() };
+    let (logs, refused) = match include_logs {
+        true => {
+            let logs = logs_of_event(&mut conn, &scope, id, LOGS_PER_EVENT).await?;
+            (logs, refused_settlements_of_event(&mut conn, &scope, id).await?)
+        }
+        false => (Vec::new(), Vec::new()),
+    };
     let pushes = match include_deliveries {
         true => pushes_of_event(&mut conn, &scope, id, DELIVERIES_PER_EVENT).await?,
         false => Vec::new(),
     };
-    let mut view = EventView::detailed(&event).for_reader(reader);
+    let mut view = EventView::detailed(&event, &redaction).for_reader(reader);
     if include_logs {
+        view.refused_settlements = Some(refused.iter().map(RefusedSettlementView::of).collect());
         view.logs = Some(logs.iter().map(|entry| LogView::of(entry).for_reader(reader)).collect());
     }
     if include_deliveries {
@@ -87,15 +97,14 @@ pub(crate) async fn list_events(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     let mut query = read_query(&request)?;
-    let mut filter = read_filter(&mut query);
-    // In another order the tags are the same filter, with the same cursors.
-    filter.tags.sort_unstable();
+    let filter = read_filter(&mut query);
     let page = read_page(&mut query, DEFAULT_EVENTS_PAGE);
     let offset = query.integer("offset", 0..=MAX_OFFSET);
     if page.after.is_some() && offset.is_some() {
         query.refuse("offset", "cannot be combined with after");
     }
     query.finish()?;
+    check_search(&engine, &scope, admitted.principal(), &filter, "").await?;
     let offset = offset.unwrap_or(0);
     let (page, cursors) = page.by_id(&engine, "events", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
@@ -111,18 +120,4 @@ pub(crate) async fn list_events(
         next: cursors.next(end).await?,
         searched_to: timestamp(searched_to),
     }))
-}
-
-/// Reads the filters of a list.
-fn read_filter(query: &mut Query) -> EventFilter {
-    EventFilter {
-        status: query.choice("status", Status::parse, STATES),
-        tags: query.some_tags("tags").unwrap_or_default().as_slice().to_vec(),
-        event_type: query.text("event_type", limits::NAME_CHARS),
-        worker_id: query.worker_id("worker_id"),
-        correlation_id: query.text("correlation_id", limits::NAME_CHARS),
-        ordering_key: query.text("ordering_key", limits::NAME_CHARS),
-        since: query.timestamp("since"),
-        until: query.timestamp("until"),
-    }
 }

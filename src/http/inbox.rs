@@ -2,8 +2,6 @@
 //!
 //! A webhook becomes an event with the tag `inbox`, unless it names others. Its key is found as long as the event exists.
 
-use std::sync::Arc;
-
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
@@ -15,6 +13,7 @@ use super::new_event::Publisher;
 use super::problem::respond_to_repeatable;
 use super::query::{expect_no_query, read_query};
 use super::rate_limit::with_rates;
+use super::spans::TracedEvents;
 use super::view::{Timestamp, timestamp};
 use crate::domain::backoff::{Backoff, Jitter};
 use crate::domain::event::NewEvent;
@@ -61,10 +60,14 @@ pub(crate) async fn accept_webhook(
     let (key, event) = read_webhook(&body, &Publisher::of(&request, &scope))?;
     admitted.principal().check_publish(event.tags.as_slice())?;
     let began = Instant::now();
-    let events = Arc::new(vec![event]);
+    let mut traced = TracedEvents::begin(&engine, &request, scope.namespace, vec![event]);
+    let events = traced.events.clone();
     let mut permit = engine.admit_publish(scope.namespace, Some(admitted.principal()), &events).await?;
     let _share = body.into_share();
-    let stored = match engine.publish_events(scope.namespace, events.clone()).await.map_err(Error::about_one_event) {
+    let published = engine.publish_events(scope.namespace, events.clone()).await.map_err(Error::about_one_event);
+    traced.note(&published);
+    drop(traced);
+    let stored = match published {
         // It may be sent again even if its outcome is unknown.
         Err(error) => return Ok(respond_to_repeatable(error)),
         Ok(stored) => stored,

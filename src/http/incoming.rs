@@ -3,8 +3,6 @@
 //! The token in the path says which source they are for. No API key is needed: the scheme of the source says how the
 //! sender proves itself. Headers and query parameters that the server does not know are accepted.
 
-use std::sync::Arc;
-
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName};
 use actix_web::web::{Data, Payload};
@@ -16,6 +14,7 @@ use super::client_address::ClientAddress;
 use super::new_event::traceparent;
 use super::problem::respond_to_repeatable;
 use super::rate_limit::with_rates;
+use super::spans::TracedEvents;
 use crate::domain::limits;
 use crate::domain::source::{Respond, Webhook};
 use crate::engine::Engine;
@@ -48,11 +47,15 @@ pub(crate) async fn receive_webhook(
     event.client_address = address;
     drop(webhook);
     let has_key = event.idempotency_key.is_some();
-    let events = Arc::new(vec![event]);
+    let mut traced = TracedEvents::begin(&engine, &request, source.key.namespace, vec![event]);
+    let events = traced.events.clone();
     let mut permit = engine.admit_publish(source.key.namespace, None, &events).await?;
     // The event has a copy of what it needs. The body is freed before the publish, which may wait.
     let _share = body.into_share();
-    let stored = match engine.publish_incoming(source.key, events.clone()).await {
+    let published = engine.publish_incoming(source.key, events.clone()).await;
+    traced.note(&published);
+    drop(traced);
+    let stored = match published {
         // With a key, it may be sent again even if its outcome is unknown.
         Err(error) if has_key => return Ok(respond_to_repeatable(error)),
         stored => stored?,

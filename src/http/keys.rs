@@ -32,6 +32,8 @@ struct KeyView<'a> {
     tag_patterns: Option<&'a [String]>,
     /// The number of secrets that are good.
     secrets: i64,
+    /// The number of browsers in which somebody has logged in with it.
+    sessions: i64,
     expires_at: Option<Timestamp>,
     revoked_at: Option<Timestamp>,
     last_used_at: Option<Timestamp>,
@@ -54,6 +56,7 @@ impl<'a> KeyView<'a> {
             scopes: &row.scopes,
             tag_patterns: row.tag_patterns.as_deref(),
             secrets: row.secrets,
+            sessions: row.sessions,
             expires_at: timestamp(row.expires_at),
             revoked_at: timestamp(row.revoked_at),
             last_used_at: timestamp(row.last_used_at),

@@ -17,10 +17,13 @@ pub mod code;
 pub(crate) mod connection;
 pub(crate) mod connection_limit;
 pub(crate) mod cursor;
+pub(crate) mod dashboard;
 pub(crate) mod dead_letters;
 pub(crate) mod deliveries;
 pub mod docs;
+pub(crate) mod doctor;
 pub mod doors;
+mod event_filter;
 pub(crate) mod event_types;
 pub(crate) mod events;
 pub(crate) mod framing;
@@ -31,6 +34,7 @@ pub(crate) mod if_match;
 pub(crate) mod inbox;
 pub(crate) mod incoming;
 pub(crate) mod keys;
+pub(crate) mod log_stream;
 pub(crate) mod logs;
 pub(crate) mod memory;
 pub(crate) mod metrics;
@@ -46,13 +50,22 @@ pub(crate) mod problem_pages;
 pub(crate) mod publish;
 pub(crate) mod query;
 pub(crate) mod rate_limit;
+pub(crate) mod redaction;
+mod refused_settlements;
 pub(crate) mod request_id;
+pub(crate) mod request_log;
 pub(crate) mod scope;
 pub(crate) mod sent_claims;
 pub(crate) mod server;
+pub(crate) mod server_facts;
+pub(crate) mod session;
 pub(crate) mod settle;
+pub(crate) mod shown_filter;
 pub(crate) mod sliced_body;
 pub(crate) mod sources;
+mod spans;
+pub(crate) mod stats;
+pub(crate) mod subscription_check;
 pub(crate) mod subscriptions;
 pub(crate) mod tags;
 pub(crate) mod tcp_info;
@@ -69,9 +82,12 @@ use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder, Rout
 use futures_util::FutureExt;
 
 use crate::error::{Error, OutageKind};
+use crate::metrics::http::EndpointIndex;
 use code::Code;
+use dashboard::{assets, login};
 use doors::Door::{self, Admin, Metrics, Open, Operate, Publish, Read, Work};
 use problem::{Problem, respond_to_repeatable};
+use request_log::PathEndpoints;
 
 /// The time after which a read fails, even if the database hangs. Writes have their own timeouts, in
 /// the engine.
@@ -116,6 +132,7 @@ pub fn routes() -> Vec<Endpoint> {
         repeatable_post("/events/{id}/cancel", Operate, operate::cancel_event),
         post("/subscriptions", Operate, subscriptions::create_subscription),
         read("/subscriptions", Read, subscriptions::list_subscriptions),
+        post("/subscriptions/check", Operate, subscription_check::check_subscription),
         read("/subscriptions/{id}", Read, subscriptions::get_subscription),
         patch("/subscriptions/{id}", Operate, subscriptions::update_subscription),
         delete("/subscriptions/{id}", Operate, repeatable(subscriptions::delete_subscription)),
@@ -156,19 +173,22 @@ pub fn routes() -> Vec<Endpoint> {
         put("/event-types/{name}", Operate, repeatable(event_types::put_event_type)),
         delete("/event-types/{name}", Operate, repeatable(event_types::delete_event_type)),
         read("/logs", Read, logs::list_log_entries),
+        stream("/logs/stream", Read, log_stream::stream_log_entries),
         read("/audit", Admin, audit::list_audit_entries),
         read("/workers", Read, workers::list_workers),
         read("/tags", Read, tags::list_tags),
+        read("/stats", Read, stats::get_stats),
+        read("/stats/history", Read, stats::get_stats_history),
         post("/keys", Admin, keys::create_key),
         read("/keys", Admin, keys::list_keys),
         patch("/keys/{id}", Admin, repeatable(keys::update_key)),
         repeatable_post("/keys/{id}/revoke", Admin, keys::revoke_key),
         post("/keys/{id}/rotate", Admin, keys::rotate_key),
+        read("/doctor", Admin, doctor::get_diagnosis),
         read("/metrics", Metrics, metrics::get_metrics),
         get("/health", Open, health::get_health),
         read("/ready", Open, health::get_readiness),
         get("/problems/{code}", Open, problem_pages::get_problem_page),
-        get("/", Open, docs::get_root),
         get("/openapi.yaml", Open, docs::get_openapi_yaml),
         get("/openapi.json", Open, docs::get_openapi_json),
         get("/docs", Open, docs::get_docs),
@@ -176,13 +196,62 @@ pub fn routes() -> Vec<Endpoint> {
     ]
 }
 
-fn configure(config: &mut web::ServiceConfig) {
+/// Returns the pages for people, and what these need. They are no part of the API, and not in `openapi.yaml`.
+pub fn pages() -> Vec<Endpoint> {
+    vec![
+        page("/login", Open, login::get_login),
+        post("/login", Open, login::log_in),
+        post("/logout", Open, login::log_out),
+        page("/ui/session", Read, login::get_session),
+        page("/", Read, dashboard::overview::overview_page),
+        page("/ui/events", Read, dashboard::events::events_page),
+        page("/ui/events/{id}", Read, dashboard::event::event_page),
+        page("/ui/workers", Read, dashboard::workers::workers_page),
+        page("/ui/tags", Read, dashboard::tags::tags_page),
+        page("/ui/publish", Publish, dashboard::publish::publish_page),
+        page("/ui/event-types", Read, dashboard::event_types::event_types_page),
+        page("/ui/event-types/{name}", Read, dashboard::event_type::event_type_page),
+        page("/ui/sources", Read, dashboard::sources::sources_page),
+        page("/ui/sources/new", Operate, dashboard::source::new_source_page),
+        page("/ui/sources/{id}", Read, dashboard::source::source_page),
+        page("/ui/operations", Read, dashboard::operations::operations_page),
+        page("/ui/operations/{id}", Read, dashboard::operations::operation_page),
+        page("/ui/namespaces", Admin, dashboard::namespaces::namespaces_page),
+        page("/ui/namespaces/{name}", Admin, dashboard::namespace::namespace_page),
+        page("/ui/keys", Admin, dashboard::keys::keys_page),
+        page("/ui/keys/new", Admin, dashboard::key::new_key_page),
+        page("/ui/keys/{id}", Admin, dashboard::key::key_page),
+        page("/ui/audit", Admin, dashboard::audit::audit_page),
+        page("/ui/settings", Read, dashboard::settings::settings_page),
+        page("/ui/subscriptions", Read, dashboard::subscriptions::subscriptions_page),
+        page("/ui/subscriptions/new", Operate, dashboard::subscription_form::new_subscription_page),
+        page("/ui/subscriptions/{id}", Read, dashboard::subscription::subscription_page),
+        page("/ui/subscriptions/{id}/edit", Operate, dashboard::subscription_form::edit_subscription_page),
+        page("/ui/deliveries", Read, dashboard::deliveries::deliveries_page),
+        page("/ui/deliveries/{id}", Read, dashboard::delivery::delivery_page),
+        page("/ui/dead-letters", Read, dashboard::dead_letters::dead_letters_page),
+        page("/ui/dead-letters/{id}", Read, dashboard::dead_letter::dead_letter_page),
+        get("/assets/{name}", Open, assets::get_asset),
+    ]
+}
+
+/// Returns the endpoints of the API and the pages. A place in this list is the place of an endpoint in the metrics.
+fn endpoints() -> Vec<Endpoint> {
     let mut endpoints = routes();
-    while let Some(path) = endpoints.first().map(|endpoint| endpoint.path) {
-        let (same_path, others): (Vec<_>, Vec<_>) = endpoints.into_iter().partition(|endpoint| endpoint.path == path);
+    endpoints.extend(pages());
+    endpoints
+}
+
+fn configure(config: &mut web::ServiceConfig) {
+    let mut endpoints: Vec<(EndpointIndex, Endpoint)> =
+        endpoints().into_iter().enumerate().map(|(index, endpoint)| (EndpointIndex(index), endpoint)).collect();
+    while let Some(path) = endpoints.first().map(|(_, endpoint)| endpoint.path) {
+        let (same_path, others): (Vec<_>, Vec<_>) = endpoints.into_iter().partition(|(_, other)| other.path == path);
+        let measured = same_path.iter().map(|(index, endpoint)| (endpoint.method.clone(), *index)).collect();
+        let same_path: Vec<Endpoint> = same_path.into_iter().map(|(_, endpoint)| endpoint).collect();
         let allow = allowed_methods(&same_path);
-        let resource =
-            same_path.into_iter().fold(web::resource(path), |resource, endpoint| resource.route(endpoint.route));
+        let resource = web::resource(path).app_data(PathEndpoints { path, endpoints: measured });
+        let resource = same_path.into_iter().fold(resource, |resource, endpoint| resource.route(endpoint.route));
         let other_method = move |request: HttpRequest| other_method(request, allow.clone());
         config.service(resource.default_service(web::to(other_method)));
         endpoints = others;
@@ -222,6 +291,18 @@ fn get<F: Handler<Args, Output: Responder + 'static>, Args: FromRequest + 'stati
 ) -> Endpoint {
     let either = guard::fn_guard(|context| matches!(context.head().method, Method::GET | Method::HEAD));
     let route = web::route().guard(either).to(doors::guarded(door, handler));
+    Endpoint { route, method: Method::GET, path, has_head: true, door }
+}
+
+/// Returns an endpoint for a page, which reads the database and waits for nothing else. Who may not see it is led to the
+/// login, or reads why.
+fn page<F, Args>(path: &'static str, door: Door, handler: F) -> Endpoint
+where
+    F: Handler<Args, Output = Result<HttpResponse, Error>>,
+    Args: FromRequest + 'static,
+{
+    let either = guard::fn_guard(|context| matches!(context.head().method, Method::GET | Method::HEAD));
+    let route = web::route().guard(either).to(doors::guarded_page(door, in_time(handler)));
     Endpoint { route, method: Method::GET, path, has_head: true, door }
 }
 
@@ -291,10 +372,29 @@ where
     F: Handler<Args, Output = Result<HttpResponse, Error>>,
     Args: FromRequest + 'static,
 {
-    get(path, door, move |args: Args| {
+    get(path, door, in_time(handler))
+}
+
+/// Returns an endpoint for a `GET` whose response goes on until somebody ends it. It does not serve `HEAD`: its headers
+/// would promise a body that nobody has begun.
+fn stream<F, Args>(path: &'static str, door: Door, handler: F) -> Endpoint
+where
+    F: Handler<Args, Output = Result<HttpResponse, Error>>,
+    Args: FromRequest + 'static,
+{
+    endpoint(Method::GET, path, door, in_time(handler))
+}
+
+/// Returns a handler that fails if its response does not begin in time.
+fn in_time<F, Args>(handler: F) -> impl Handler<(Args,), Output = Result<HttpResponse, Error>>
+where
+    F: Handler<Args, Output = Result<HttpResponse, Error>>,
+    Args: FromRequest + 'static,
+{
+    move |args: Args| {
         let response = tokio::time::timeout(READ_TIMEOUT, handler.call(args));
         async move { response.await.unwrap_or_else(|_| Err(Error::outage(OutageKind::TooSlow, "a read took too long"))) }
-    })
+    }
 }
 
 async fn no_such_path(request: HttpRequest) -> HttpResponse {

@@ -108,7 +108,7 @@ pub(crate) async fn update_namespace(
 }
 
 /// Returns the namespace in the path: its name, or its id, which no name looks like.
-async fn path_namespace(request: &HttpRequest) -> Result<NamespaceRef, Error> {
+pub(crate) async fn path_namespace(request: &HttpRequest) -> Result<NamespaceRef, Error> {
     let text = Path::<String>::extract(request).await.map(Path::into_inner).unwrap_or_default();
     if !text.bytes().all(|byte| byte.is_ascii_digit()) || text.is_empty() || text.starts_with('0') {
         check_name(&text).map_err(|reason| Error::invalid("name", reason))?;

@@ -14,6 +14,7 @@ use crate::domain::limits;
 use crate::domain::scope::Scope;
 use crate::domain::seconds::Seconds;
 use crate::domain::text;
+use crate::domain::trace_context::TraceContext;
 
 /// What the request itself tells about its publisher, besides the body.
 pub(crate) struct Publisher {
@@ -153,21 +154,5 @@ pub(crate) fn traceparent(request: &HttpRequest) -> Option<String> {
 
 /// Returns whether a text is a W3C `traceparent`.
 pub(crate) fn is_traceparent(value: &str) -> bool {
-    let mut parts = value.split('-');
-    let (Some(version), Some(trace), Some(parent), Some(flags), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return false;
-    };
-    let is_hex = |part: &str, length: usize| {
-        part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    let is_set = |part: &str| part.bytes().any(|byte| byte != b'0');
-    is_hex(version, 2)
-        && version != "ff"
-        && is_hex(trace, 32)
-        && is_set(trace)
-        && is_hex(parent, 16)
-        && is_set(parent)
-        && is_hex(flags, 2)
+    TraceContext::parse(value).is_some()
 }

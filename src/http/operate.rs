@@ -6,6 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::body::{expect_empty_body, path_id};
 use super::doors::Admitted;
 use super::query::read_query;
+use super::redaction::redaction_for;
 use super::view::EventView;
 use crate::domain::limits;
 use crate::domain::scope::Scope;
@@ -26,8 +27,9 @@ pub(crate) async fn reset_event(
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?.unwrap_or_else(|| "operator".into());
     expect_empty_body(&request, payload).await?;
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
     let event = engine.reset_event(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(EventView::detailed(&event).for_reader(admitted.principal())))
+    Ok(HttpResponse::Ok().json(EventView::detailed(&event, &redaction).for_reader(admitted.principal())))
 }
 
 /// `POST /events/{id}/retry`: returns a FAILED or CANCELLED event to PENDING.
@@ -41,8 +43,9 @@ pub(crate) async fn retry_event(
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     expect_empty_body(&request, payload).await?;
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
     let event = engine.retry_event(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(EventView::detailed(&event).for_reader(admitted.principal())))
+    Ok(HttpResponse::Ok().json(EventView::detailed(&event, &redaction).for_reader(admitted.principal())))
 }
 
 /// `POST /events/{id}/cancel`: cancels an event, or requests that if a worker holds it.
@@ -56,8 +59,9 @@ pub(crate) async fn cancel_event(
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     expect_empty_body(&request, payload).await?;
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
     let event = engine.cancel_event(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(EventView::detailed(&event).for_reader(admitted.principal())))
+    Ok(HttpResponse::Ok().json(EventView::detailed(&event, &redaction).for_reader(admitted.principal())))
 }
 
 /// Reads the query of requests whose only parameter is `reason`.

@@ -1,6 +1,8 @@
 //! Operators' work on many rows: `/events/retry`, `/events/cancel`, `/events/reset`, `/deliveries/retry`,
 //! `/deliveries/cancel` and `/dead-letters/replay` start operations; `/operations` shows and cancels them.
 
+use std::borrow::Cow;
+
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -10,7 +12,10 @@ use super::body::{self, expect_no_input, path_id, read_json_without_query};
 use super::dead_letters::{CONFIGS, DeadLetterView};
 use super::deliveries::DeliveryView;
 use super::doors::Admitted;
+use super::event_filter::{check_search, read_json_filter};
 use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
+use super::redaction::redaction_for;
+use super::shown_filter::shown_filter;
 use super::view::{EventView, Timestamp, timestamp};
 use crate::domain::api_key::Principal;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
@@ -19,6 +24,7 @@ use crate::domain::input::RawFields;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
 use crate::domain::operation::{OperationKind, OperationStatus};
+use crate::domain::redaction::Redaction;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::engine::Engine;
@@ -39,7 +45,7 @@ struct OperationView<'a> {
     id: i64,
     kind: &'a str,
     status: &'a str,
-    filter: &'a RawJson,
+    filter: Cow<'a, RawJson>,
     /// Only of replays.
     config: Option<&'a str>,
     reason: Option<&'a str>,
@@ -56,12 +62,13 @@ struct OperationView<'a> {
 }
 
 impl<'a> OperationView<'a> {
-    fn of(row: &'a OperationRow) -> Self {
+    /// Returns an operation without what `redaction` hides from its reader.
+    fn of(row: &'a OperationRow, redaction: &Redaction) -> Self {
         OperationView {
             id: row.id,
             kind: &row.kind,
             status: &row.status,
-            filter: &row.filter.0,
+            filter: shown_filter(&row.filter.0, redaction),
             config: row.config.as_deref(),
             reason: row.reason.as_deref(),
             per_second: row.per_second,
@@ -194,13 +201,17 @@ async fn start(
 ) -> Result<HttpResponse, Error> {
     let body = read_json_without_query(request, payload, body::MAX_EVENT_BYTES).await?;
     let (new, dry_run) = read_operation(&body, kind)?;
+    if let Some(filter) = new.filter.events() {
+        check_search(engine, &caller.scope, caller.admitted.principal(), filter, "filter.").await?;
+    }
     if dry_run {
         let preview = engine.preview_operation(caller.scope, new).await?;
         return Ok(HttpResponse::Ok().json(PreviewView::of(&preview, caller.admitted.principal())));
     }
+    // The caller has sent the filter, and has passed the check of what may be searched.
     let row = engine.start_operation(caller.scope, new).await?;
     let location = (header::LOCATION, format!("/operations/{}", row.id));
-    Ok(HttpResponse::Accepted().insert_header(location).json(OperationView::of(&row)))
+    Ok(HttpResponse::Accepted().insert_header(location).json(OperationView::of(&row, &Redaction::default())))
 }
 
 fn read_operation(body: &[u8], kind: OperationKind) -> Result<(NewOperation, bool), Error> {
@@ -250,16 +261,8 @@ fn read_filter(fields: &mut RawFields<'_>, kind: OperationKind) -> OperationFilt
 }
 
 fn read_event_filter(fields: &mut RawFields<'_>, kind: OperationKind) -> EventFilter {
-    EventFilter {
-        status: read_status(fields, kind),
-        tags: fields.tag_list("tags").unwrap_or_default().as_slice().to_vec(),
-        event_type: fields.text("event_type", limits::NAME_CHARS),
-        worker_id: fields.worker_id("worker_id"),
-        correlation_id: fields.text("correlation_id", limits::NAME_CHARS),
-        ordering_key: fields.text("ordering_key", limits::NAME_CHARS),
-        since: fields.timestamp("since"),
-        until: fields.timestamp("until"),
-    }
+    let status = read_status(fields, kind);
+    read_json_filter(fields, status)
 }
 
 /// Reads whether dead letters were replayed before, which the list may ask for. A dead letter is replayed once.
@@ -288,6 +291,7 @@ struct Operations<'a> {
 /// `GET /operations`: lists operations.
 pub(crate) async fn list_operations(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
@@ -304,12 +308,15 @@ pub(crate) async fn list_operations(
     let rows = load_page(&mut conn, &scope, filter, page).await?;
     drop(conn);
     let next = cursors.next(page_end(&rows, page.limit, |row| row.id)).await?;
-    Ok(HttpResponse::Ok().json(Operations { operations: rows.iter().map(OperationView::of).collect(), next }))
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
+    let operations = rows.iter().map(|row| OperationView::of(row, &redaction)).collect();
+    Ok(HttpResponse::Ok().json(Operations { operations, next }))
 }
 
 /// `GET /operations/{id}`: returns an operation with its progress.
 pub(crate) async fn get_operation(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
@@ -317,18 +324,22 @@ pub(crate) async fn get_operation(
     expect_no_query(&request)?;
     let mut conn = engine.database().connection().await?;
     let row = load_operation(&mut conn, &scope, id).await?.ok_or(Error::OperationNotFound(id))?;
-    Ok(HttpResponse::Ok().json(OperationView::of(&row)))
+    drop(conn);
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
+    Ok(HttpResponse::Ok().json(OperationView::of(&row, &redaction)))
 }
 
 /// `POST /operations/{id}/cancel`: stops an operation.
 pub(crate) async fn cancel_operation(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_input(&request, payload).await?;
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
     let row = engine.cancel_operation(scope, id).await?;
-    Ok(HttpResponse::Ok().json(OperationView::of(&row)))
+    Ok(HttpResponse::Ok().json(OperationView::of(&row, &redaction)))
 }

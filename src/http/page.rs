@@ -26,7 +26,9 @@ pub(crate) fn html(request: &HttpRequest, policy: &str) -> HttpResponseBuilder {
     response
         .content_type("text/html; charset=utf-8")
         .insert_header((header::CONTENT_SECURITY_POLICY, policy))
-        .insert_header((header::REFERRER_POLICY, "no-referrer"))
+        // Other sites learn nothing. `no-referrer` would also make browsers hide the origin of forms, which then look as
+        // if they came from a page of another site.
+        .insert_header((header::REFERRER_POLICY, "same-origin"))
         .insert_header(NO_SNIFF)
         // For browsers that do not know `frame-ancestors`.
         .insert_header((header::X_FRAME_OPTIONS, "DENY"))

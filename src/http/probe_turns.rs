@@ -15,12 +15,13 @@ const PROBES_AT_ONCE: usize = 1;
 pub(crate) struct ProbeTurns {
     pub readiness: Turns,
     pub gauges: Turns,
+    pub doctor: Turns,
 }
 
 impl Default for ProbeTurns {
     fn default() -> Self {
         let turns = || Turns(Semaphore::new(PROBES_AT_ONCE));
-        ProbeTurns { readiness: turns(), gauges: turns() }
+        ProbeTurns { readiness: turns(), gauges: turns(), doctor: turns() }
     }
 }
 

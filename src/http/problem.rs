@@ -13,12 +13,13 @@ use crate::domain::event_type::rejection::{RecentEvents, RecentRejection, Reject
 use crate::domain::invalid::Invalid;
 use crate::domain::lease::Refusal;
 use crate::error::{Error, OutageKind};
+use crate::logging::limiter::Kind;
 
 pub fn code_of(error: &Error) -> Code {
     match error {
         Error::MalformedJson(_) => Code::MalformedJson,
         Error::Invalid(_) | Error::EventsRejected(_) => Code::InvalidRequest,
-        Error::CursorMismatch(_) => Code::CursorMismatch,
+        Error::CursorMismatch { .. } => Code::CursorMismatch,
         Error::TooLarge { .. } => Code::PayloadTooLarge,
         Error::UnsupportedMediaType => Code::UnsupportedMediaType,
         Error::ContentEncoding => Code::UnsupportedContentEncoding,
@@ -62,7 +63,7 @@ pub fn code_of(error: &Error) -> Code {
         Error::Refused(Refusal::AlreadySettled) => Code::AlreadySettled,
         Error::Refused(Refusal::AlreadyFinished) => Code::AlreadyFinished,
         Error::WrongState { .. } => Code::WrongState,
-        Error::Overloaded | Error::NoMemory => Code::Overloaded,
+        Error::Overloaded | Error::TooManyStreams { .. } | Error::NoMemory => Code::Overloaded,
         Error::Unavailable(_) => Code::DatabaseUnavailable,
         Error::OutcomeUnknown(_) => Code::OutcomeUnknown,
         Error::Internal(_) => Code::InternalError,
@@ -153,7 +154,10 @@ impl Problem {
         if self.code == Code::UnsupportedContentEncoding {
             response.insert_header((header::ACCEPT_ENCODING, "identity"));
         }
-        response.body(Value::Object(self.fields).to_string())
+        let mut response = response.body(Value::Object(self.fields).to_string());
+        // For the metrics and the log.
+        response.extensions_mut().insert(self.code);
+        response
     }
 }
 
@@ -175,9 +179,9 @@ impl From<&Error> for Problem {
             Error::SchemaRejectsRecentEvents(recent) => {
                 Problem::new(code, error.to_string()).with("recent_events", recent_events_view(recent))
             }
-            Error::CursorMismatch(reason) => {
+            Error::CursorMismatch { field, reason } => {
                 let detail = format!("{error}; begin again at the first page");
-                Problem::new(code, detail).with("errors", json!([Invalid::new("after", *reason)]))
+                Problem::new(code, detail).with("errors", json!([Invalid::new(*field, *reason)]))
             }
             Error::TooLarge { field, limit } => {
                 let reason = format!("must be at most {limit} bytes");
@@ -240,6 +244,7 @@ impl From<&Error> for Problem {
             | Error::TooManySecrets(_)
             | Error::VersionMismatch { .. }
             | Error::RevisionMismatch { .. }
+            | Error::TooManyStreams { .. }
             | Error::NoMemory
             | Error::ContentEncoding
             | Error::BodyTimeout(_) => Problem::new(code, error.to_string()),
@@ -280,7 +285,7 @@ pub(crate) fn respond_to_repeatable(error: Error) -> HttpResponse {
 pub(crate) fn log_cause(error: &Error) {
     match error {
         Error::Internal(cause) => log::error!("{cause}"),
-        Error::Unavailable(_) | Error::OutcomeUnknown(_) => log::warn!("{error}"),
+        Error::Unavailable(_) | Error::OutcomeUnknown(_) if Kind::Outage.is_due() => log::warn!("{error}"),
         _ => {}
     }
 }

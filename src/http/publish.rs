@@ -21,7 +21,9 @@ use super::memory::Share;
 use super::new_event::{Publisher, read_event};
 use super::problem::respond_to_repeatable;
 use super::rate_limit::with_rates;
+use super::redaction::redaction_for;
 use super::sliced_body::respond_json;
+use super::spans::TracedEvents;
 use super::view::{EventView, Receipt, Timestamp, size_of};
 use crate::domain::event::NewEvent;
 use crate::domain::idempotency::{IdempotencyKey, KeyOrigin};
@@ -56,7 +58,8 @@ pub(crate) async fn publish_event(
     }
     // The event owns copies of what it needs. The body is freed before the publish, which may wait.
     let share = body.into_share();
-    publish_single(&engine, &admitted, &scope, Arc::new(vec![event]), share).await
+    let traced = TracedEvents::begin(&engine, &request, scope.namespace, vec![event]);
+    publish_single(&engine, &admitted, &scope, traced, share).await
 }
 
 fn read_single(body: &[u8], publisher: &Publisher) -> Result<NewEvent, Error> {
@@ -84,9 +87,10 @@ async fn publish_single(
     engine: &Engine,
     admitted: &Admitted,
     scope: &Scope,
-    events: Arc<Vec<NewEvent>>,
+    mut traced: TracedEvents,
     share: Share,
 ) -> Result<HttpResponse, Error> {
+    let events = traced.events.clone();
     let mut has_key = false;
     for event in events.iter() {
         admitted.principal().check_publish(event.tags.as_slice())?;
@@ -95,6 +99,9 @@ async fn publish_single(
     let began = Instant::now();
     let mut permit = engine.admit_publish(scope.namespace, Some(admitted.principal()), &events).await?;
     let published = engine.publish_events(scope.namespace, events.clone()).await.map_err(Error::about_one_event);
+    traced.note(&published);
+    // The span ends here.
+    drop(traced);
     let stored = match published {
         // With a key, it may be sent again even if its outcome is unknown.
         Err(error) if has_key => return Ok(respond_to_repeatable(error)),
@@ -151,7 +158,8 @@ async fn respond_to_repeat(
     });
     let mut response = match found.await? {
         Ok(details) => {
-            let view = EventView::repeated(&details).for_reader(admitted.principal());
+            let redaction = redaction_for(engine, scope, admitted.principal()).await?;
+            let view = EventView::repeated(&details, &redaction).for_reader(admitted.principal());
             respond_json(StatusCode::OK, size_of([&details.row]), &view, Some(share))?
         }
         Err(removed) => HttpResponse::Ok().json(RemovedEvent::of(stored, &removed)),
@@ -204,7 +212,8 @@ pub(crate) async fn publish_events(
     refuse_header_key(&request)?;
     let body = read_json_without_query(&request, payload, body::MAX_BATCH_BYTES).await?;
     let events = read_batch(&body, &Publisher::of(&request, &scope))?;
-    store_batch(&engine, &admitted, &scope, events, body).await
+    let traced = TracedEvents::begin(&engine, &request, scope.namespace, events);
+    store_batch(&engine, &admitted, &scope, traced, body).await
 }
 
 fn read_batch(body: &[u8], publisher: &Publisher) -> Result<Vec<NewEvent>, Error> {
@@ -218,10 +227,11 @@ async fn store_batch(
     engine: &Engine,
     admitted: &Admitted,
     scope: &Scope,
-    events: Vec<NewEvent>,
+    mut traced: TracedEvents,
     body: Body,
 ) -> Result<HttpResponse, Error> {
-    for event in &events {
+    let events = traced.events.clone();
+    for event in events.iter() {
         admitted.principal().check_publish(event.tags.as_slice())?;
     }
     let began = Instant::now();
@@ -229,8 +239,10 @@ async fn store_batch(
     // The body is freed before the publish, which may wait. Its share of the memory is kept for the events.
     let _share = body.into_share();
     let is_repeatable = !events.is_empty() && events.iter().all(|event| event.idempotency_key.is_some());
-    let events = Arc::new(events);
-    let stored = match engine.publish_events(scope.namespace, events.clone()).await {
+    let published = engine.publish_events(scope.namespace, events.clone()).await;
+    traced.note(&published);
+    drop(traced);
+    let stored = match published {
         Err(error) if is_repeatable => return Ok(respond_to_repeatable(error)),
         stored => stored?,
     };
@@ -279,18 +291,19 @@ async fn publish_cloud_events(
     let publisher = Publisher::of(request, scope);
     let limit = if mode == Mode::Batched { body::MAX_BATCH_BYTES } else { body::MAX_EVENT_BYTES };
     let body = body::read_without_query(request, payload, limit).await?;
+    let traced = |events| TracedEvents::begin(engine, request, scope.namespace, events);
     match mode {
         Mode::Batched => {
             let events = cloud_events::read_batch(&body, &publisher)?;
-            store_batch(engine, admitted, scope, events, body).await
+            store_batch(engine, admitted, scope, traced(events), body).await
         }
         Mode::Structured => {
             let event = cloud_events::read_structured(&body, &publisher)?;
-            publish_single(engine, admitted, scope, Arc::new(vec![event]), body.into_share()).await
+            publish_single(engine, admitted, scope, traced(vec![event]), body.into_share()).await
         }
         Mode::Binary => {
             let event = cloud_events::read_binary(request, &body, &publisher)?;
-            publish_single(engine, admitted, scope, Arc::new(vec![event]), body.into_share()).await
+            publish_single(engine, admitted, scope, traced(vec![event]), body.into_share()).await
         }
     }
 }

@@ -20,7 +20,12 @@ pub(crate) type Query = Fields<'static, QueryValue>;
 
 /// Returns the query parameters of a request.
 pub(crate) fn read_query(request: &HttpRequest) -> Result<Query, InputError> {
-    let pairs = request.query_string().split('&').filter(|pair| !pair.is_empty());
+    read_pairs(request.query_string())
+}
+
+/// Returns the parameters in the text of a query, or in the body of a form.
+pub(crate) fn read_pairs(text: &str) -> Result<Query, InputError> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
     if pairs.clone().nth(MAX_FIELDS).is_some() {
         return Err(InputError::invalid("query", format!("must have at most {MAX_FIELDS} parameters")));
     }
@@ -54,10 +59,15 @@ pub(crate) struct PageQuery {
 /// Reads `after`, `limit` and `order` of a list.
 pub(crate) fn read_page(query: &mut Query, default_limit: i64) -> PageQuery {
     PageQuery {
-        after: query.parse_text("after", |text| Cursor::parse(text).ok_or_else(|| NOT_A_CURSOR.to_owned())),
+        after: read_cursor(query),
         limit: query.integer("limit", limits::PAGE).unwrap_or(default_limit),
         descending: query.choice("order", parse_order, "asc, desc").unwrap_or(false),
     }
+}
+
+/// Reads the cursor `after`.
+pub(crate) fn read_cursor(query: &mut Query) -> Option<Cursor> {
+    query.parse_text("after", |text| Cursor::parse(text).ok_or_else(|| NOT_A_CURSOR.to_owned()))
 }
 
 impl PageQuery {

@@ -1,11 +1,10 @@
-//! The middleware around every request: `X-Request-ID`, the browser checks, and the request log.
+//! The middleware around every request: `X-Request-ID`, the browser checks, the request log, and the span of the request.
 //!
 //! The id is taken from the request or generated, is returned in the response and is part of every
-//! log line of the request. Each request is logged in one line, also if [`browser`] refuses it.
+//! log line of the request. Each request is measured ([`super::request_log`]), also if [`browser`] refuses it.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -13,8 +12,9 @@ use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 
 use super::browser;
-use super::client_address::ClientAddress;
 use super::connection::RequestState;
+use super::request_log::{RequestLog, logged_path};
+use super::spans::RequestSpan;
 use crate::logging::REQUEST_ID;
 
 static HEADER: HeaderName = HeaderName::from_static("x-request-id");
@@ -27,11 +27,10 @@ pub(crate) async fn follow_request(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
     let id = received_id(&request).unwrap_or_else(generate_id);
-    let started = Instant::now();
+    let log = RequestLog::begin(&request);
     // Until this is dropped, with the response, the connection holds back the next request.
     let _guard = RequestState::guard(&request);
-    let logged = log::log_enabled!(log::Level::Debug)
-        .then(|| (request.method().clone(), logged_path(&request), ClientAddress::of(request.request())));
+    let span = RequestSpan::begin(&request, &id, logged_path);
     REQUEST_ID
         .scope(id.clone(), async move {
             let mut response = match browser::refusal(&request) {
@@ -41,23 +40,13 @@ pub(crate) async fn follow_request(
             if let Ok(value) = HeaderValue::from_str(&id) {
                 response.headers_mut().insert(HEADER.clone(), value);
             }
-            if let Some((method, path, client)) = logged {
-                let status = response.status().as_u16();
-                let ms = started.elapsed().as_millis() as u64;
-                log::debug!(method = method.as_str(), path = path.as_str(), client:%, status, ms; "request");
+            if let Some(span) = span {
+                span.finish(&response);
             }
+            log.end(&response);
             Ok(response)
         })
         .await
-}
-
-/// Returns the path of a request without what is secret in it: the token of a source. It is recognised in the path that
-/// the router matches, with escapes decoded.
-fn logged_path(request: &ServiceRequest) -> String {
-    match request.match_info().as_str().strip_prefix("/in/") {
-        Some(_) => "/in/…".to_owned(),
-        None => request.path().to_owned(),
-    }
 }
 
 /// Returns the id in the request's header, if it is valid.

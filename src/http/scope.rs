@@ -13,7 +13,7 @@ use futures_util::future::{Either, LocalBoxFuture};
 
 use super::client_address::ClientAddress;
 use super::doors::Admitted;
-use crate::domain::api_key::KeyScope;
+use crate::domain::api_key::{KeyScope, Principal};
 use crate::domain::namespace::check_name;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
@@ -56,14 +56,23 @@ fn scope_of(request: &HttpRequest) -> Result<(Scope, Option<NamedNamespace>), Er
     let extensions = request.extensions();
     let admitted = extensions.get::<Admitted>();
     let principal = admitted.ok_or_else(|| Error::Internal("a request was not admitted".into()))?.principal();
-    let ClientAddress(address) = ClientAddress::of(request);
-    let scope = Scope { namespace: principal.namespace, actor: principal.name.clone(), address, now: engine.now() };
+    let scope = own_scope(engine, request, principal);
     let named = named_namespace(request.headers())?;
-    // Whether the namespace exists does not show.
-    if named.is_some() && !principal.scopes.allow(KeyScope::Admin) {
-        return Err(Error::ScopeMissing(KeyScope::Admin));
+    if named.is_some() {
+        check_may_name(principal)?;
     }
     Ok((scope, named.map(|name| (engine.clone(), name))))
+}
+
+/// Returns the scope of a request in the namespace of its caller.
+pub(crate) fn own_scope(engine: &Engine, request: &HttpRequest, principal: &Principal) -> Scope {
+    let ClientAddress(address) = ClientAddress::of(request);
+    Scope { namespace: principal.namespace, actor: principal.name.clone(), address, now: engine.now() }
+}
+
+/// Checks that a caller may name a namespace. Whether it exists does not show.
+pub(crate) fn check_may_name(principal: &Principal) -> Result<(), Error> {
+    if principal.scopes.allow(KeyScope::Admin) { Ok(()) } else { Err(Error::ScopeMissing(KeyScope::Admin)) }
 }
 
 /// Returns the namespace that a request names, if it names one.

@@ -24,11 +24,15 @@ use super::acceptor::{Acceptor, Edge};
 use super::connection::Connection;
 use super::connection_limit::ConnectionLimit;
 use super::doors::DoorSettings;
+use super::log_stream::StreamSettings;
 use super::memory::RequestMemory;
+use super::metrics::GaugeCache;
 use super::page::ServesTls;
 use super::probe_turns::ProbeTurns;
+use super::request_log::SlowRequests;
+use super::server_facts::ServerFacts;
 use super::tls::Tls;
-use super::{configure, no_such_path, request_id};
+use super::{configure, endpoints, no_such_path, request_id};
 use crate::config::ServeArgs;
 use crate::domain::hosts::AllowedHosts;
 use crate::domain::trusted_proxies::TrustedProxies;
@@ -75,6 +79,10 @@ struct AppData {
     trusted_proxies: web::Data<TrustedProxies>,
     serves_tls: web::Data<ServesTls>,
     probe_turns: web::Data<ProbeTurns>,
+    gauges: web::Data<GaugeCache>,
+    slow_requests: SlowRequests,
+    streams: web::Data<StreamSettings>,
+    facts: web::Data<ServerFacts>,
     memory: RequestMemory,
     doors: DoorSettings,
 }
@@ -88,6 +96,10 @@ impl AppData {
             .app_data(self.trusted_proxies.clone())
             .app_data(self.serves_tls.clone())
             .app_data(self.probe_turns.clone())
+            .app_data(self.gauges.clone())
+            .app_data(self.slow_requests)
+            .app_data(self.streams.clone())
+            .app_data(self.facts.clone())
             .app_data(self.memory.clone())
             .app_data(self.doors);
     }
@@ -102,6 +114,8 @@ pub(crate) fn serve(
     drain_seconds: u64,
 ) -> io::Result<(Server, SocketAddr)> {
     let Bound { socket, tls } = bound;
+    let measured = endpoints().into_iter().map(|endpoint| (endpoint.method.to_string(), endpoint.path));
+    engine.metrics().requests.set_endpoints(measured);
     let trusted_proxies = &args.edge.trusted_proxies;
     let data = AppData {
         engine: web::Data::new(engine.clone()),
@@ -110,8 +124,12 @@ pub(crate) fn serve(
         trusted_proxies: web::Data::new(trusted_proxies.clone()),
         serves_tls: web::Data::new(ServesTls(tls.is_some())),
         probe_turns: web::Data::new(ProbeTurns::default()),
+        gauges: web::Data::new(GaugeCache::new(Duration::from_millis(args.monitoring.metrics_cache_ms))),
+        slow_requests: SlowRequests(Duration::from_millis(args.monitoring.slow_request_ms)),
+        streams: web::Data::new(StreamSettings { heartbeat: Duration::from_millis(args.stream_heartbeat_ms) }),
+        facts: web::Data::new(ServerFacts::of(args, engine.time())),
         memory: RequestMemory::new(args.request_memory_mb),
-        doors: DoorSettings { open_metrics: args.access.open_metrics },
+        doors: DoorSettings { open_metrics: args.access.open_metrics, session_hours: args.access.session_hours },
     };
     let limit = ConnectionLimit::new(args.edge.max_connections_per_address, trusted_proxies.clone());
     let edge = Edge { tls, limit };

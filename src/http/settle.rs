@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use chrono::Utc;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
@@ -17,7 +18,10 @@ use super::claims::{claim_deliveries, claimed_views, read_batch_claim};
 use super::doors::Admitted;
 use super::memory::RequestMemory;
 use super::problem::{Problem, code_of, log_cause, respond_to_repeatable};
+use super::refused_settlements::SettlementAttempt;
+use super::request_log::allow_wait;
 use super::sliced_body::to_bytes;
+use super::spans::note_claim;
 use super::view::{EventView, size_of};
 use super::work::{RecordView, read_complete, read_fail, read_release};
 use crate::domain::ids::{EventId, NamespaceId};
@@ -70,7 +74,7 @@ pub(crate) async fn settle_events(
     }
     let share = body.into_share();
     let is_repeatable = settlements.iter().all(|(_, call)| call.caller.lease_id.is_some());
-    let results = match settle(&engine, namespace, settlements).await {
+    let results = match settle(&engine, &scope, &request, settlements).await {
         Err(error) if is_repeatable => return Ok(respond_to_repeatable(error)),
         results => results?,
     };
@@ -82,13 +86,18 @@ pub(crate) async fn settle_events(
         Some(_) => claim,
         None => ClaimRequest { wait: Duration::ZERO, ..claim },
     });
+    let began_at = Utc::now();
+    allow_wait(&request, claim.as_ref().map_or(Duration::ZERO, |claim| claim.wait));
     let claimed = match claim.map(|claim| claim_deliveries(&engine, &admitted, namespace, claim)) {
         Some(Ok(claiming)) => claiming.await,
         Some(Err(refused)) => Err(refused),
         None => Ok(ClaimedBatch::empty()),
     };
     let (claimed, claim_problem) = match claimed {
-        Ok(claimed) => (claimed, None),
+        Ok(claimed) => {
+            note_claim(&engine, &request, namespace, began_at, claimed.events());
+            (claimed, None)
+        }
         Err(error) => {
             log_cause(&error);
             let problem = if is_repeatable { Problem::of_repeatable(&error) } else { Problem::from(&error) };
@@ -104,25 +113,39 @@ pub(crate) async fn settle_events(
 /// Settles the events and returns the results as JSON.
 async fn settle(
     engine: &Engine,
-    namespace: NamespaceId,
+    scope: &Scope,
+    request: &HttpRequest,
     settlements: Vec<(EventId, SettleCall)>,
 ) -> Result<Box<RawValue>, Error> {
-    let repeatable: Vec<bool> = settlements.iter().map(|(_, call)| call.caller.lease_id.is_some()).collect();
-    let (ids, calls): (Vec<EventId>, Vec<SettleCall>) = settlements.into_iter().unzip();
+    let attempts: Vec<SettlementAttempt> = settlements.iter().map(attempt).collect();
+    let calls: Vec<SettleCall> = settlements.into_iter().map(|(_, call)| call).collect();
+    let namespace = scope.namespace;
+    let began_at = Utc::now();
     let outcomes = if calls.is_empty() { Vec::new() } else { engine.settle_deliveries(namespace, calls).await? };
     // Settlements that fail together have the same cause: it is logged once.
     let mut failures = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
     if let Some(failure) = failures.find(|error| code_of(error).status().is_server_error()) {
         log_cause(failure);
     }
-    let results = ids.into_iter().zip(repeatable).zip(&outcomes);
-    let results: Vec<ResultView<'_>> =
-        results.map(|((id, is_repeatable), outcome)| ResultView::of(id, is_repeatable, outcome)).collect();
-    to_raw_value(&results).map_err(|error| Error::Internal(error.to_string()))
+    let results = attempts.iter().zip(&outcomes);
+    let results: Vec<ResultView<'_>> = results.map(|(attempt, outcome)| ResultView::of(attempt, outcome)).collect();
+    let json = to_raw_value(&results).map_err(|error| Error::Internal(error.to_string()));
+    for (attempt, outcome) in attempts.into_iter().zip(&outcomes) {
+        attempt.trace(namespace, began_at, outcome).note(engine, request);
+        if let Err(error) = outcome {
+            attempt.note(engine, scope, error);
+        }
+    }
+    json
+}
+
+fn attempt((event_id, call): &(EventId, SettleCall)) -> SettlementAttempt {
+    SettlementAttempt { event_id: *event_id, caller: call.caller.clone(), verb: call.settlement.verb() }
 }
 
 impl<'a> ResultView<'a> {
-    fn of(event_id: EventId, is_repeatable: bool, outcome: &'a Result<SettleOutcome, Error>) -> Self {
+    fn of(attempt: &SettlementAttempt, outcome: &'a Result<SettleOutcome, Error>) -> Self {
+        let is_repeatable = attempt.caller.lease_id.is_some();
         let (entry, problem) = match outcome {
             Ok(SettleOutcome::Recorded(record)) => (Some(RecordView::of(record)), None),
             // Never happens: a batch contains no heartbeats.
@@ -130,7 +153,7 @@ impl<'a> ResultView<'a> {
             Err(error) if is_repeatable => (None, Some(problem_fields(Problem::of_repeatable(error)))),
             Err(error) => (None, Some(problem_fields(Problem::from(error)))),
         };
-        ResultView { event_id, accepted: outcome.is_ok(), entry, problem }
+        ResultView { event_id: attempt.event_id, accepted: outcome.is_ok(), entry, problem }
     }
 }
 

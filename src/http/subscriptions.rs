@@ -4,6 +4,7 @@ use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use chrono::Utc;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::body::{expect_no_input, path_id, read_json_without_query, read_optional_json};
@@ -29,7 +30,7 @@ use crate::store::tables::subscriptions::{self, SubscriptionFilter, Subscription
 use crate::webhook::{Client, Exchange, OutboundMessage};
 
 /// The maximum size of a body with a subscription: the largest filter and template, plus other fields.
-const MAX_SUBSCRIPTION_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_SUBSCRIPTION_BYTES: usize = 256 * 1024;
 
 /// The type of the event that a test request carries.
 const TEST_EVENT: &str = "waybill.test";
@@ -250,7 +251,11 @@ fn or_generate(secret: Option<Secret>) -> Result<Secret, Error> {
 
 /// Returns the view of a subscription: its settings and its state, without its secret and without the
 /// values of its headers.
-fn view(row: &SubscriptionRow, endpoint: Option<&EndpointRow>, overrun: Option<&FilterOverrun>) -> Map<String, Value> {
+pub(crate) fn view(
+    row: &SubscriptionRow,
+    endpoint: Option<&EndpointRow>,
+    overrun: Option<&FilterOverrun>,
+) -> Map<String, Value> {
     let mut view = Map::new();
     view.insert("id".into(), row.id.into());
     view.insert("version".into(), row.version.into());
@@ -259,7 +264,7 @@ fn view(row: &SubscriptionRow, endpoint: Option<&EndpointRow>, overrun: Option<&
     let mut spec: Map<String, Value> = serde_json::from_str(row.spec.0.as_str()).unwrap_or_default();
     headers::hide_values(&mut spec);
     view.extend(spec);
-    view.insert("endpoint".into(), endpoint_view(endpoint));
+    view.insert("endpoint".into(), json!(EndpointView::of(endpoint)));
     view.insert("filter_over_budget".into(), overrun_view(overrun));
     view.insert("created_at".into(), json!(Timestamp(row.created_at)));
     view.insert("updated_at".into(), json!(Timestamp(row.updated_at)));
@@ -275,20 +280,30 @@ fn overrun_view(overrun: Option<&FilterOverrun>) -> Value {
     })
 }
 
-fn endpoint_view(endpoint: Option<&EndpointRow>) -> Value {
-    let Some(endpoint) = endpoint else {
-        return json!({"breaker": "closed", "failures_in_row": 0, "paused_until": null});
-    };
-    let is_paused = endpoint.paused_until.is_some_and(|until| until > endpoint.now);
-    // An endpoint may also be paused because it asked for that. Its breaker is closed then.
-    let breaker = match (endpoint.opened_at.is_some(), is_paused) {
-        (true, true) => "open",
-        (true, false) => "half_open",
-        (false, _) => "closed",
-    };
-    json!({
-        "breaker": breaker,
-        "failures_in_row": endpoint.failures_in_row,
-        "paused_until": timestamp(endpoint.paused_until.filter(|_| is_paused)),
-    })
+/// The state of an endpoint in a response.
+#[derive(Serialize)]
+pub(crate) struct EndpointView {
+    pub breaker: &'static str,
+    pub failures_in_row: i32,
+    pub paused_until: Option<Timestamp>,
+}
+
+impl EndpointView {
+    pub(crate) fn of(endpoint: Option<&EndpointRow>) -> Self {
+        let Some(endpoint) = endpoint else {
+            return EndpointView { breaker: "closed", failures_in_row: 0, paused_until: None };
+        };
+        let is_paused = endpoint.paused_until.is_some_and(|until| until > endpoint.now);
+        // An endpoint may also be paused because it asked for that. Its breaker is closed then.
+        let breaker = match (endpoint.opened_at.is_some(), is_paused) {
+            (true, true) => "open",
+            (true, false) => "half_open",
+            (false, _) => "closed",
+        };
+        EndpointView {
+            breaker,
+            failures_in_row: endpoint.failures_in_row,
+            paused_until: timestamp(endpoint.paused_until.filter(|_| is_paused)),
+        }
+    }
 }

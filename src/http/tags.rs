@@ -13,7 +13,7 @@ use crate::store::lists::pages::page_end;
 use crate::store::lists::tags::list_tags as load_page;
 
 /// The waiting events of one tag are counted up to this number.
-const COUNT_CAP: i64 = 1_000;
+pub(crate) const COUNT_CAP: i64 = 1_000;
 
 #[derive(Serialize)]
 struct TagList {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::doors::Admitted;
 use super::query::expect_no_query;
+use crate::domain::api_key::Principal;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::engine::limits::{CountState, RateState};
@@ -14,33 +15,33 @@ use crate::store::tables::sources::count_sources;
 use crate::store::tables::subscriptions::count_subscriptions;
 
 #[derive(Serialize)]
-struct Usage {
-    namespace: NamespaceUsage,
-    key: KeyUsage,
+pub(crate) struct Usage {
+    pub namespace: NamespaceUsage,
+    pub key: KeyUsage,
     /// The number of servers that share rates.
-    servers: u32,
+    pub servers: u32,
 }
 
 #[derive(Serialize)]
-struct NamespaceUsage {
-    publishes_per_second: Option<RateView>,
-    waiting_events: CountView,
-    stored_bytes: CountView,
-    subscriptions: CountView,
-    sources: CountView,
+pub(crate) struct NamespaceUsage {
+    pub publishes_per_second: Option<RateView>,
+    pub waiting_events: CountView,
+    pub stored_bytes: CountView,
+    pub subscriptions: CountView,
+    pub sources: CountView,
 }
 
 #[derive(Serialize)]
-struct KeyUsage {
-    publishes_per_second: Option<RateView>,
+pub(crate) struct KeyUsage {
+    pub publishes_per_second: Option<RateView>,
 }
 
 #[derive(Serialize)]
-struct RateView {
-    limit: u32,
-    burst: u32,
+pub(crate) struct RateView {
+    pub limit: u32,
+    pub burst: u32,
     /// What this server accepts at once.
-    available: i64,
+    pub available: i64,
 }
 
 impl RateView {
@@ -50,9 +51,9 @@ impl RateView {
 }
 
 #[derive(Serialize)]
-struct CountView {
-    limit: Option<i64>,
-    used: Option<i64>,
+pub(crate) struct CountView {
+    pub limit: Option<i64>,
+    pub used: Option<i64>,
 }
 
 impl CountView {
@@ -74,13 +75,18 @@ pub(crate) async fn get_usage(
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
     expect_no_query(&request)?;
-    let states = engine.limit_states(scope.namespace, admitted.principal()).await?;
+    Ok(HttpResponse::Ok().json(usage_of(&engine, admitted.principal(), &scope).await?))
+}
+
+/// Returns where the limits of a namespace and of a caller's key stand.
+pub(crate) async fn usage_of(engine: &Engine, caller: &Principal, scope: &Scope) -> Result<Usage, Error> {
+    let states = engine.limit_states(scope.namespace, caller).await?;
     let mut conn = engine.database().connection().await?;
-    let subscriptions = count_subscriptions(&mut conn, &scope).await?;
-    let sources = count_sources(&mut conn, &scope).await?;
+    let subscriptions = count_subscriptions(&mut conn, scope).await?;
+    let sources = count_sources(&mut conn, scope).await?;
     drop(conn);
     let settings = engine.settings();
-    Ok(HttpResponse::Ok().json(Usage {
+    Ok(Usage {
         namespace: NamespaceUsage {
             publishes_per_second: states.namespace_rate.map(RateView::of),
             waiting_events: CountView::of(states.waiting_events),
@@ -90,5 +96,5 @@ pub(crate) async fn get_usage(
         },
         key: KeyUsage { publishes_per_second: states.key_rate.map(RateView::of) },
         servers: engine.limit_use().servers(),
-    }))
+    })
 }

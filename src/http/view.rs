@@ -1,14 +1,18 @@
 //! Events and log entries as JSON.
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::deliveries::DeliveryView;
+use super::refused_settlements::RefusedSettlementView;
 use crate::domain::api_key::{KeyScope, Principal};
 use crate::domain::event::NewEvent;
 use crate::domain::ids::{DeliveryId, EventId, LeaseId};
 use crate::domain::json::RawJson;
+use crate::domain::redaction::Redaction;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::event_columns::{ColumnValue, EventColumns, EventRow, WorkColumns};
 use crate::store::tables::event_log::LogEntry;
@@ -61,6 +65,8 @@ pub(crate) struct EventView<'a> {
     /// Only on request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logs: Option<Vec<LogView<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_settlements: Option<Vec<RefusedSettlementView<'a>>>,
     /// Only on request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deliveries: Option<Vec<DeliveryView<'a>>>,
@@ -76,6 +82,8 @@ struct EventFields<'a> {
 #[derive(PartialEq, Eq)]
 enum PayloadField {
     Shown,
+    /// Without what nobody is shown.
+    Redacted(RawJson),
     /// As `null`, because the caller may not see it.
     Hidden,
     Omitted,
@@ -86,10 +94,12 @@ impl Serialize for EventFields<'_> {
         let mut fields = serializer.serialize_map(None)?;
         for (name, value) in self.event.values() {
             match value {
-                ColumnValue::Json(_) if name == "payload" && self.payload == PayloadField::Omitted => {}
-                ColumnValue::Json(_) if name == "payload" && self.payload == PayloadField::Hidden => {
-                    fields.serialize_entry(name, &())?;
-                }
+                ColumnValue::Json(json) if name == "payload" => match &self.payload {
+                    PayloadField::Shown => fields.serialize_entry(name, &json)?,
+                    PayloadField::Redacted(json) => fields.serialize_entry(name, json)?,
+                    PayloadField::Hidden => fields.serialize_entry(name, &())?,
+                    PayloadField::Omitted => {}
+                },
                 ColumnValue::Json(None) if name == "labels" => fields.serialize_entry(name, &serde_json::Map::new())?,
                 ColumnValue::Json(json) => fields.serialize_entry(name, &json)?,
                 ColumnValue::Id(id) => fields.serialize_entry(name, &id)?,
@@ -127,8 +137,8 @@ struct PublishedView {
 /// What workers reported about an event.
 #[derive(Serialize)]
 struct Reports<'a> {
-    progress: Option<&'a RawJson>,
-    result: Option<&'a RawJson>,
+    progress: Option<Cow<'a, RawJson>>,
+    result: Option<Cow<'a, RawJson>>,
 }
 
 /// What a claim adds to an event.
@@ -145,15 +155,31 @@ impl<'a> EventView<'a> {
         let mut view = Self::listed(row);
         view.event.payload = PayloadField::Shown;
         view.reports = Some(Reports {
-            progress: row.work.progress.as_ref().map(|json| &json.0),
-            result: row.work.result.as_ref().map(|json| &json.0),
+            progress: row.work.progress.as_ref().map(|json| Cow::Borrowed(&json.0)),
+            result: row.work.result.as_ref().map(|json| Cow::Borrowed(&json.0)),
         });
         view
     }
 
-    /// Returns the whole event with the reason for which it was cancelled.
-    pub(crate) fn detailed(details: &'a EventDetails) -> Self {
-        let mut view = Self::whole(&details.row);
+    /// Returns the event with payload, progress and result, without what is redacted in them.
+    fn redacted(row: &'a EventRow, redaction: &Redaction) -> Self {
+        let mut view = Self::whole(row);
+        if let Some(payload) = row.event.payload.as_ref().and_then(|json| redaction.redact("payload", &json.0)) {
+            view.event.payload = PayloadField::Redacted(payload);
+        }
+        let report = |field: &str, json: &'a JsonColumn| {
+            redaction.redact(field, &json.0).map_or(Cow::Borrowed(&json.0), Cow::Owned)
+        };
+        view.reports = Some(Reports {
+            progress: row.work.progress.as_ref().map(|json| report("progress", json)),
+            result: row.work.result.as_ref().map(|json| report("result", json)),
+        });
+        view
+    }
+
+    /// Returns the event for those who read it, with the reason for which it was cancelled.
+    pub(crate) fn detailed(details: &'a EventDetails, redaction: &Redaction) -> Self {
+        let mut view = Self::redacted(&details.row, redaction);
         view.cancellation = Some(Cancellation { cancel_reason: details.cancel_reason.as_deref() });
         let EventOrigin { idempotency_key, published_by, client_address } = &details.origin;
         view.origin = Some(OriginView {
@@ -183,6 +209,7 @@ impl<'a> EventView<'a> {
             lease: None,
             receipt: None,
             logs: None,
+            refused_settlements: None,
             deliveries: None,
         }
     }
@@ -197,7 +224,7 @@ impl<'a> EventView<'a> {
         }
         self.last_error = None;
         self.hidden = Some(&["last_error"]);
-        if self.event.payload == PayloadField::Shown {
+        if self.event.payload != PayloadField::Omitted {
             self.event.payload = PayloadField::Hidden;
             self.reports = Some(Reports { progress: None, result: None });
             self.hidden = Some(&["payload", "progress", "result", "last_error"]);
@@ -213,8 +240,8 @@ impl<'a> EventView<'a> {
     }
 
     /// Returns an event that was published before, for a publisher that publishes it again.
-    pub(crate) fn repeated(details: &'a EventDetails) -> Self {
-        let mut view = Self::detailed(details);
+    pub(crate) fn repeated(details: &'a EventDetails, redaction: &Redaction) -> Self {
+        let mut view = Self::detailed(details, redaction);
         view.receipt = Some(PublishedView { enqueued: 0, repeated: true });
         view
     }
@@ -276,6 +303,9 @@ pub(crate) struct LogView<'a> {
     /// Only of changes that the lease holder did not cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<&'a str>,
+    /// Only of claims. Omitted for the default length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_seconds: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_at: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -298,6 +328,7 @@ impl<'a> LogView<'a> {
             hidden: None,
             reason: entry.reason.as_deref(),
             actor: entry.actor.as_deref(),
+            lease_seconds: entry.lease_seconds,
             next_retry_at: timestamp(entry.next_retry_at),
             created_at: Timestamp(entry.created_at),
         }

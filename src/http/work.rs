@@ -2,12 +2,14 @@
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use chrono::Utc;
 use serde::Serialize;
 
 use super::body::{self, path_id, read_json_without_query};
 use super::code::Code;
 use super::doors::Admitted;
 use super::problem::{Problem, respond_to_repeatable};
+use super::refused_settlements::SettlementAttempt;
 use super::view::{LogView, Timestamp};
 use crate::domain::action::Action;
 use crate::domain::delivery::{PushRecord, Report};
@@ -98,15 +100,28 @@ async fn settle_event(
     let is_repeatable = caller.lease_id.is_some() || matches!(settlement, Settlement::Heartbeat { .. });
     let tag_patterns = admitted.principal().tag_patterns.clone();
     let call = SettleCall { tag_patterns, ..SettleCall::of_event(scope.namespace, event_id, caller, settlement) };
-    match settle_single(engine, scope, call).await {
+    match settle_single(engine, scope, request, call).await {
         Err(error) if is_repeatable => Ok(respond_to_repeatable(error)),
         settled => settled.map(respond),
     }
 }
 
-async fn settle_single(engine: &Engine, scope: &Scope, call: SettleCall) -> Result<SettleOutcome, Error> {
+async fn settle_single(
+    engine: &Engine,
+    scope: &Scope,
+    request: &HttpRequest,
+    call: SettleCall,
+) -> Result<SettleOutcome, Error> {
+    let attempt = SettlementAttempt {
+        event_id: EventId(call.delivery.id.0),
+        caller: call.caller.clone(),
+        verb: call.settlement.verb(),
+    };
+    let began_at = Utc::now();
     let mut outcomes = engine.settle_deliveries(scope.namespace, vec![call]).await?;
-    outcomes.pop().unwrap_or_else(|| Err(Error::Internal("a settlement has no outcome".into())))
+    let outcome = outcomes.pop().unwrap_or_else(|| Err(Error::Internal("a settlement has no outcome".into())));
+    attempt.trace(scope.namespace, began_at, &outcome).note(engine, request);
+    outcome.inspect_err(|error| attempt.note(engine, scope, error))
 }
 
 fn read_caller(fields: &mut RawFields<'_>) -> Option<Caller> {

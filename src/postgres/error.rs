@@ -22,10 +22,23 @@ pub enum PostgresError {
     #[error(
         "the data in {} was created by PostgreSQL {major}, and only that version can open it. Install it \
          (Debian, Ubuntu: `apt-get install postgresql-{major}`), or set WAYBILL_PG_BIN to the folder that \
-         contains its `postgres`. Searched: {searched}",
+         contains its `postgres`. To move the data to another version: `waybill backup FILE` with the programs of \
+         {major}, then `waybill restore FILE --data-dir …` into a new data directory with those of the other one \
+         (docs/backup.md). Searched: {searched}",
         cluster.display()
     )]
     MajorMissing { cluster: PathBuf, major: u32, searched: String },
+
+    #[error(
+        "backups need PostgreSQL's client programs `pg_dump`, `pg_restore` and `psql` of version {major}, that of the \
+         database, and they were not found. Install them (Debian, Ubuntu: `apt-get install postgresql-client-{major}`), \
+         or set WAYBILL_PG_BIN to their folder.{}",
+        if searched.is_empty() { String::new() } else { format!(" Searched: {searched}") }
+    )]
+    NoTools { major: u32, searched: String },
+
+    #[error("there is no database in {}: nothing to back up. Name its data directory with --data-dir", data_dir.display())]
+    NoCluster { data_dir: PathBuf },
 
     #[error(
         "WAYBILL_PG_BIN points to {}, which cannot be used: {reason}. Set it to the folder that contains \

@@ -8,7 +8,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use nix::errno::Errno;
 
@@ -26,6 +26,9 @@ const USUAL_FOLDERS: &[&str] = &[
     "/usr/local/opt/postgresql@*/bin",
     "/usr/pgsql-*/bin",
 ];
+
+/// How the reason to skip a folder begins if its programs are of another version than the cluster.
+const OTHER_VERSION: &str = "PostgreSQL ";
 
 /// Server binaries that the owner of the cluster can run.
 #[derive(Debug, Clone)]
@@ -57,7 +60,13 @@ impl Search<'_> {
     }
 
     fn find_in(&self, bin_dir: &Path) -> Result<Installation, PostgresError> {
-        self.inspect(bin_dir)?.map_err(|reason| PostgresError::BinDir { bin_dir: bin_dir.to_path_buf(), reason })
+        self.inspect(bin_dir)?.map_err(|reason| match self.cluster {
+            // Programs that run, but of another version: the data can be moved to it.
+            Some(_) if reason.starts_with(OTHER_VERSION) => {
+                self.not_found(&[format!("{} ({reason})", bin_dir.display())])
+            }
+            _ => PostgresError::BinDir { bin_dir: bin_dir.to_path_buf(), reason },
+        })
     }
 
     fn find_anywhere(&self) -> Result<Installation, PostgresError> {
@@ -79,8 +88,7 @@ impl Search<'_> {
     /// Returns the candidate folders lazily: `pg_config` and the usual folders are tried only if `PATH`
     /// contains no suitable server.
     fn candidates(&self) -> impl Iterator<Item = PathBuf> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::iter::once_with(move || on_path(&path))
+        std::iter::once_with(path_folders)
             .chain(std::iter::once_with(|| self.pg_config().into_iter().collect()))
             .chain(std::iter::once_with(usual_folders))
             .flatten()
@@ -89,9 +97,7 @@ impl Search<'_> {
     }
 
     fn pg_config(&self) -> Option<PathBuf> {
-        let output = self.owner.command("pg_config").arg("--bindir").stderr(Stdio::null()).output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        Some(PathBuf::from(text.trim())).filter(|folder| folder.is_absolute())
+        pg_config_folder(self.owner.command("pg_config"))
     }
 
     /// Checks a folder. The outer error ends the search; the inner error is the reason to skip the folder.
@@ -121,7 +127,7 @@ impl Search<'_> {
     fn check_version(&self, version: &Version) -> Result<(), String> {
         match self.cluster {
             Some((_, major)) if version.major != major => {
-                Err(format!("PostgreSQL {}, but the data needs {major}", version.text))
+                Err(format!("{OTHER_VERSION}{}, but the data needs {major}", version.text))
             }
             _ if version.major < MINIMUM_MAJOR => Err(format!("PostgreSQL {} is too old", version.text)),
             _ => Ok(()),
@@ -141,6 +147,18 @@ impl Search<'_> {
     }
 }
 
+/// Returns the absolute folders of `PATH`.
+pub(super) fn path_folders() -> Vec<PathBuf> {
+    on_path(&std::env::var_os("PATH").unwrap_or_default())
+}
+
+/// Returns the folder that `pg_config`, given as a command, names.
+pub(super) fn pg_config_folder(mut pg_config: Command) -> Option<PathBuf> {
+    let output = pg_config.arg("--bindir").stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(PathBuf::from(text.trim())).filter(|folder| folder.is_absolute())
+}
+
 fn on_path(path: &OsStr) -> Vec<PathBuf> {
     std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect()
 }
@@ -156,10 +174,14 @@ fn resolved(folder: &Path) -> PathBuf {
 }
 
 fn contains_server(folder: &Path) -> bool {
-    folder.join("postgres").is_file() && folder.join("initdb").is_file()
+    contains_programs(folder, &["postgres", "initdb"])
 }
 
-fn usual_folders() -> Vec<PathBuf> {
+pub(super) fn contains_programs(folder: &Path, programs: &[&str]) -> bool {
+    programs.iter().all(|program| folder.join(program).is_file())
+}
+
+pub(super) fn usual_folders() -> Vec<PathBuf> {
     let found = USUAL_FOLDERS.iter().flat_map(|pattern| expand(pattern)).collect();
     newest_first(found)
 }
@@ -193,13 +215,13 @@ fn version_in(folder: &Path) -> Option<u32> {
     leading_number(digits)
 }
 
-struct Version {
-    major: u32,
-    text: String,
+pub(super) struct Version {
+    pub(super) major: u32,
+    pub(super) text: String,
 }
 
 /// Parses `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`; also `19devel` and `18beta2`.
-fn parse_version(line: &str) -> Option<Version> {
+pub(super) fn parse_version(line: &str) -> Option<Version> {
     let text = line.split_once("(PostgreSQL)")?.1.split_whitespace().next()?;
     Some(Version { major: leading_number(text)?, text: text.to_owned() })
 }

@@ -9,6 +9,7 @@
 //!   durability setting left on.
 //! - `launch`, `stderr`: one run of the process, and its output.
 //! - `supervisor`: the thread that owns the process from the first start to the stop.
+//! - `tools`: the client programs of backups.
 //!
 //! # Failures
 //!
@@ -33,6 +34,7 @@ mod settings;
 mod socket;
 mod stderr;
 mod supervisor;
+mod tools;
 mod url;
 
 use std::fmt;
@@ -47,6 +49,7 @@ use lock::DirectoryLock;
 use owner::Owner;
 use socket::SocketDir;
 use supervisor::{Resources, Supervisor};
+pub use tools::Tools;
 
 /// The options of a cluster.
 #[derive(Debug, Clone)]
@@ -151,6 +154,11 @@ pub fn running_url(data_dir: &Path, database: &str) -> Result<String, PostgresEr
     let password = password
         .ok_or_else(|| PostgresError::PasswordLost { cluster: layout.cluster(), password: layout.password() })?;
     Ok(url::socket_url(&socket::socket_dir_in_use(&layout.run()), &password, database))
+}
+
+/// Returns whether a data directory contains a cluster.
+pub fn has_cluster(data_dir: &Path) -> Result<bool, PostgresError> {
+    Ok(Layout::new(data_dir)?.cluster_major()?.is_some())
 }
 
 fn find_installation(options: &ClusterOptions, layout: &Layout, owner: &Owner) -> Result<Installation, PostgresError> {

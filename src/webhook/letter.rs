@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use super::WebhookRequest;
 use crate::domain::ids::EventId;
 use crate::domain::signature::{Secret, sign};
 use crate::domain::subscription::{Credentials, SubscriptionSpec};
-use crate::domain::transform::{TransformInput, render};
+use crate::domain::transform::{Transform, TransformInput, render};
 
 /// The `source` attribute of CloudEvents.
 const SOURCE: &str = "urn:waybill";
@@ -78,6 +79,11 @@ impl OutboundMessage {
             timeout: Duration::from_millis(u64::try_from(spec.timeout_ms).unwrap_or_default()),
             redacted: redacted(credentials),
         })
+    }
+
+    /// Renders the body of the request without sending it. Returns its content type as well.
+    pub fn preview(&self, transform: Option<&Transform>) -> Result<(String, Bytes), String> {
+        render(transform, &self.transform_input()).map(|rendered| (rendered.content_type, rendered.body))
     }
 
     fn transform_input(&self) -> TransformInput<'_> {

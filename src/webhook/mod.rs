@@ -31,3 +31,5 @@ pub use exchange::{Exchange, SendError, WebhookRequest, WebhookResponse};
 pub use letter::OutboundMessage;
 pub use resolver::Lookup;
 pub use settings::WebhookSettings;
+#[cfg(feature = "otlp")]
+pub(crate) use trust::tls_config;

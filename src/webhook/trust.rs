@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 /// Returns the TLS configuration of all connections. A system without certificates is not an error,
 /// because plain HTTP works without them. An unusable `ca_file` is an error.
-pub(super) fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
+pub(crate) fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(system.certs);

@@ -7,6 +7,8 @@ use waybill::domain::action::Action;
 use waybill::domain::attempt::ErrorKind;
 use waybill::domain::audit::AuditAction;
 use waybill::domain::operation::{OperationKind, OperationStatus};
+use waybill::domain::stats::Metric;
+use waybill::domain::stats::window::Step;
 use waybill::domain::status::Status;
 use waybill::http::code::Code;
 
@@ -93,6 +95,22 @@ fn the_actions_of_the_audit_log_are_documented() {
     assert_eq!(document.strings("/components/schemas/AuditActionFilter/enum"), actions);
 }
 
+#[test]
+fn the_steps_and_the_metrics_of_stats_are_documented() {
+    let document = Document::load();
+    let parameters = document.parameters(&document.operation("get_stats_history"));
+    let parameter = |name: &str| {
+        let described = parameters.iter().map(|pointer| document.at(pointer)).find(|known| known["name"] == name);
+        described.unwrap_or_else(|| panic!("{name} is not documented")).clone()
+    };
+    assert_eq!(parameter("step")["schema"]["enum"], serde_json::json!(Step::ALL.map(Step::as_str)));
+    let metrics = parameter("metric")["description"].as_str().expect("text").to_owned();
+    let documented: Vec<&str> = metrics.lines().filter_map(|line| line.strip_prefix("- ")).collect();
+    let documented: Vec<&str> = documented.iter().filter_map(|line| line.split(':').next()).collect();
+    let names = Metric::ALL.map(|metric| format!("`{}`", metric.as_str()));
+    assert_eq!(documented.join(", "), names.join(", "));
+}
+
 /// A response may gain values, and a client that was generated before must read them.
 #[test]
 fn the_enums_of_responses_are_closed_for_ever() {
@@ -106,7 +124,7 @@ fn the_enums_of_responses_are_closed_for_ever() {
         }
     }
     let of_settings = ["CloudEventsMode", "Jitter", "OnExhausted", "Ordering", "ReplayConfig", "WebhookMethod"];
-    let of_state = ["BreakerState", "Effect", "OperationStatus", "Status"];
+    let of_state = ["BreakerState", "CheckStatus", "Effect", "OperationStatus", "Status"];
     assert_eq!(found, of_settings.into_iter().chain(of_state).map(str::to_owned).collect());
 }
 

@@ -1,6 +1,7 @@
 //! Query parameters: the server accepts all that are documented, and no others.
 
 use reqwest::Url;
+use serde_json::Value;
 
 use super::document::{Document, Operation};
 use crate::support::{App, Reply};
@@ -11,7 +12,7 @@ fn fitting_value(document: &Document, parameter: &str) -> String {
     let schema = document.at(&document.follow(format!("{parameter}/schema")));
     let known = [&described["example"], &schema["default"], &schema["enum"][0]];
     match known.into_iter().find(|value| !value.is_null()) {
-        Some(value) => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        Some(value) => text_of(value),
         None if schema["format"] == "date-time" => "2026-03-09T08:15:02Z".into(),
         None => schema["minimum"].as_i64().unwrap_or(7).to_string(),
     }
@@ -22,10 +23,19 @@ fn fitting_value(document: &Document, parameter: &str) -> String {
 fn whole_query(document: &Document, operation: &Operation) -> Vec<(String, String)> {
     let parameters = document.parameters(operation);
     let of_query = parameters.iter().filter(|pointer| document.at(pointer)["in"] == "query");
-    let named = of_query.map(|pointer| {
-        (document.at(pointer)["name"].as_str().expect("a name").to_owned(), fitting_value(document, pointer))
+    let named = of_query.flat_map(|pointer| {
+        let described = document.at(pointer);
+        // The members of an object are parameters of their own.
+        if let Some(members) = described["example"].as_object() {
+            return members.iter().map(|(name, value)| (name.clone(), text_of(value))).collect();
+        }
+        vec![(described["name"].as_str().expect("a name").to_owned(), fitting_value(document, pointer))]
     });
     named.filter(|(name, _)| name != "after").collect()
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 async fn send_query(app: &App, document: &Document, operation: &Operation, query: &[(String, String)]) -> Reply {

@@ -8,7 +8,7 @@ use std::fs;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use waybill::background::{limit_refresher, promoter};
+use waybill::background::{limit_refresher, promoter, stats_recorder};
 
 use super::document::Document;
 use crate::support::keys::MadeKey;
@@ -123,6 +123,7 @@ async fn the_examples_of_responses_are_real() {
     declare(&mut recorder).await;
     observe(&mut recorder).await;
     refuse(&mut recorder).await;
+    check(&mut recorder).await;
     // The last, since from then on keys are required.
     keys(&mut recorder).await;
     let Recorder { document, examples, .. } = recorder;
@@ -268,6 +269,12 @@ async fn push(recorder: &mut Recorder, receiver: &Receiver) {
     recorder.start("cancel_deliveries", "/deliveries/cancel", ["of_a_subscription", "count_all"], json!({})).await;
 }
 
+async fn check(recorder: &mut Recorder) {
+    let paid = json!({"event_type": "order.checked", "payload": {"order": 17, "amount": 99.9}});
+    let paid = recorder.app.publish(paid).await;
+    recorder.post("check_subscription", "/subscriptions/check", "template", json!({"event_id": paid}), 200).await;
+}
+
 async fn subscribe(recorder: &mut Recorder) {
     let created = recorder.post("create_subscription", "/subscriptions", "basic", json!({}), 201).await;
     let path = format!("/subscriptions/{}", created["id"]);
@@ -312,6 +319,10 @@ async fn observe(recorder: &mut Recorder) {
     recorder.get("list_audit_entries", "/audit?limit=3").await;
     recorder.get("list_workers", "/workers?limit=1").await;
     recorder.get("list_tags", "/tags?limit=1").await;
+    stats_recorder::run_once(recorder.app.engine()).await.expect("a round");
+    recorder.get("get_stats", "/stats").await;
+    recorder.get("get_stats_of_tag", "/stats?tag=thumbnails").await;
+    recorder.get("get_stats_history", "/stats/history?metric=published,completed&from=2m&step=1m").await;
     administer(recorder).await;
     limits(recorder).await;
     recorder.get("get_health", "/health").await;

@@ -3,13 +3,18 @@
 //! All cases share one database, and each test has a server of its own on it. Statistics are those of
 //! `ANALYZE`, as after a night of autovacuum.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use diesel_async::RunQueryDsl;
 use tokio::sync::OnceCell;
 use waybill::domain::action::Action;
 use waybill::domain::ids::{EventId, NamespaceId};
+use waybill::domain::path::JsonPath;
 use waybill::domain::scope::Scope;
+use waybill::domain::search::PayloadConditions;
 use waybill::domain::status::Status;
+use waybill::store::lists::event_filter::Exclusions;
 use waybill::store::lists::events::{EventFilter, EventPage, list_events};
 use waybill::store::lists::log_entries::{LogFilter, LogPage, list_log_entries};
 use waybill::store::lists::pages::Page;
@@ -23,7 +28,8 @@ const EVENTS: i64 = 1_000_000;
 const MOST: i64 = 200;
 
 /// Almost all events of the first namespace are completed, at one every 1.7 seconds. The third has a backlog
-/// of 200,000 events of which none is completed, and a log of 50,000 completed events that were removed.
+/// of 200,000 events of which none is completed, and a log of 50,000 completed events that were removed. The
+/// ninth has 2,000 events with payloads of 8 KiB, which lie outside their rows.
 ///
 /// The log of the fifth namespace, a small one, lies among that of the first: see `tenants.rs`.
 ///
@@ -62,6 +68,13 @@ const HISTORY: &str = "
         SELECT 3, n, n, 'PENDING', 0, 3, n FROM generate_series(2000001, 2200000) n;
     INSERT INTO waybill.ready (namespace_id, seq, delivery_id, rank, queue)
         SELECT 3, n, n, 0, 't:many' FROM generate_series(2000001, 2200000) n;
+    INSERT INTO waybill.namespaces (id, name) VALUES (9, 'large');
+    INSERT INTO waybill.events (namespace_id, id, title, tags, payload, payload_bytes)
+        SELECT 9, n, 'a job', 'many', payload::json, octet_length(payload)
+        FROM (SELECT n, '{\"n\": ' || n || ', \"x\": \"' || string_agg(md5(n::text || part), '') || '\"}' AS payload
+              FROM generate_series(2500001, 2502000) n, generate_series(1, 256) part GROUP BY n) p ORDER BY n;
+    INSERT INTO waybill.deliveries (namespace_id, id, event_id, status, priority, max_retries, lease_id)
+        SELECT 9, n, n, 'COMPLETED', 0, 3, n FROM generate_series(2500001, 2502000) n;
     SELECT setval('waybill.ids', 3000000), setval('waybill.ready_seq', 3000000);
 ";
 
@@ -373,4 +386,71 @@ async fn the_newest_entries_of_a_worker_that_left_long_ago_are_found_at_a_bounde
             );
         }
     }
+}
+
+/// The most that a page may cost that examines 10,000 events: two look-ups each.
+const MOST_EXAMINED: i64 = 85_000;
+
+/// The most that a page may cost that reads 2,000 payloads, or 4 MiB of large ones.
+const MOST_PAYLOADS: i64 = 30_000;
+
+fn payload(path: &str, value: &str) -> PayloadConditions {
+    PayloadConditions::from([(JsonPath::parse(path).expect("a path"), value.to_owned())])
+}
+
+/// Returns filters that no index serves and that match nothing, and the most that a page of them may cost.
+fn without_index() -> Vec<(&'static str, i64, EventFilter)> {
+    let label = || BTreeMap::from([("team".to_owned(), "core".to_owned())]);
+    let not = |not: Exclusions| EventFilter { not, ..any() };
+    vec![
+        ("text", MOST_EXAMINED, EventFilter { text: Some("needle".into()), ..any() }),
+        ("label", MOST_EXAMINED, EventFilter { labels: label(), ..any() }),
+        ("not text", MOST_EXAMINED, not(Exclusions { text: Some("A JOB".into()), ..Exclusions::default() })),
+        ("not status", MOST_EXAMINED, not(Exclusions { status: Some(Status::Completed), ..Exclusions::default() })),
+        ("payload", MOST_PAYLOADS, EventFilter { payload: payload("a.b", "1"), ..any() }),
+    ]
+}
+
+/// What no index serves is searched for in steps. A step costs the same wherever it begins, and says where it ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn searches_without_an_index_have_a_bounded_cost_and_say_how_far_they_got() {
+    let app = app().await;
+    for (name, most, filter) in without_index() {
+        for (descending, after) in [(false, None), (true, None), (false, Some(500_000)), (true, Some(500_000))] {
+            let started = std::time::Instant::now();
+            let (found, buffers) = list(&app, 1, &filter, Page { after, ..page(descending) }).await;
+            let end = found.end.expect("a position");
+            let examined = (end - after.unwrap_or(if descending { EVENTS } else { 0 })).abs();
+            println!("{name}, after {after:?}: {buffers} buffers for {examined} events, {:?}", started.elapsed() / 2);
+            assert!(found.events.is_empty() && found.searched_to.is_some(), "{name}");
+            assert_eq!((found.total, found.total_is_exact), (0, false), "{name}");
+            assert!(buffers <= most, "{name}, after {after:?}: {buffers} buffers");
+            assert!(examined >= 1_990, "{name}: only {examined} events");
+        }
+    }
+    // Another filter leads, and what has no index is checked on what it finds.
+    for (name, _, filter) in without_index().into_iter().filter(|(name, ..)| *name != "not text") {
+        let both = EventFilter { event_type: Some("few".into()), ..filter };
+        finds(&app, &format!("{name} of a rare type"), 1, &both, &[]).await;
+    }
+    let both = EventFilter { event_type: Some("few".into()), text: Some("A job".into()), ..any() };
+    finds(&app, "text of a rare type", 1, &both, &[300_007, 600_007, 900_007]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_payloads_are_read_up_to_a_size() {
+    let app = app().await;
+    let filter = EventFilter { payload: payload("n", "2502000"), ..any() };
+    let (mut after, mut pages, mut found) = (None, 0, Vec::new());
+    loop {
+        let (page, buffers) = list(&app, 9, &filter, Page { after, ..page(false) }).await;
+        println!("large payloads, after {after:?}: {buffers} buffers");
+        assert!(buffers <= MOST_PAYLOADS, "{buffers} buffers");
+        found.extend(ids(&page));
+        (after, pages) = (page.end, pages + 1);
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!((pages, found), (4, vec![2_502_000]), "512 payloads of 8 KiB are 4 MiB");
 }

@@ -6,15 +6,20 @@
 mod audit;
 mod claims;
 mod dead_letters;
+mod event_page;
 mod event_types;
 mod held_snapshot;
 mod keys;
 mod limits;
 mod lists;
 mod lives;
+mod metrics;
+mod pages;
+mod pages_push;
 mod plans;
 mod pushes;
 mod statements;
+mod stats;
 mod tenants;
 
 use diesel::sql_types::{BigInt, Json, Nullable};

@@ -145,6 +145,8 @@ async fn costs(app: &App) -> Vec<(String, i64)> {
     }
     costs.push(("workers".into(), explained(&app.url, "list_workers", "5, NULL, 300, NULL, false, 20").await));
     costs.push(("tags".into(), explained(&app.url, "list_tags", "5, NULL, NULL, false, 20, 1000").await));
+    costs.push(("stats".into(), explained(&app.url, "read_stats", "5, NULL, 30, 10000, 1000").await));
+    costs.push(("stats of a tag".into(), explained(&app.url, "read_tag", "5, NULL, 'small', 10000").await));
     costs
 }
 

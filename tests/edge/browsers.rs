@@ -67,6 +67,19 @@ async fn a_page_of_another_origin_cannot_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_a_browser_follows_cannot_claim() {
+    let app = App::start().await;
+    let id = app.publish_tagged("a").await;
+    for site in ["none", "same-origin"] {
+        let request = app.client.get(format!("{}/events/subscribe?tags=a&worker_id=evil:1", app.base));
+        let request = request.header("sec-fetch-site", site).header("sec-fetch-mode", "navigate");
+        Reply::of(request.send().await.expect("a response")).await.problem(403, "origin_not_allowed");
+    }
+    assert_eq!(app.status(id).await, "PENDING");
+    assert!(app.claim("a", "w:1").await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_this_server_can_write() {
     let app = App::start().await;
     publish_with(&app, &[("origin", &app.base)]).await.expect(201);

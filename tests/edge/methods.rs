@@ -24,9 +24,11 @@ async fn head_returns_what_get_returns_without_the_body() {
     let id = app.publish_tagged("a").await;
     let paths = waybill::http::routes()
         .into_iter()
-        .filter(|endpoint| endpoint.method == Method::GET.as_str() && endpoint.path != "/events/subscribe")
+        .filter(|endpoint| endpoint.has_head)
         .map(|endpoint| endpoint.path.replace("{id}", &id.to_string()));
-    for path in paths.chain(["/events/4711".into(), "/events?limit=0".into(), "/nowhere".into()]) {
+    let others =
+        ["/events/4711", "/events?limit=0", "/nowhere", "/", "/ui/events", "/login", "/?x=1"].map(str::to_owned);
+    for path in paths.chain(others) {
         // Counters may change from one call to the next.
         if path == "/metrics" {
             continue;
@@ -61,6 +63,13 @@ async fn a_head_claims_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_head_begins_no_stream() {
+    let app = App::start().await;
+    let reply = send(&app, Method::HEAD, "/logs/stream").await.expect(405);
+    assert_eq!(reply.header("allow"), Some("GET, OPTIONS"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn options_lists_the_methods_of_a_path() {
     let app = App::start().await;
     let paths = [
@@ -92,9 +101,21 @@ async fn options_of_the_server_lists_all_methods() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_root_redirects_to_the_documentation() {
+async fn the_root_is_the_overview_and_takes_no_unknown_parameter() {
     let app = App::start().await;
-    let reply = app.get("/").await.expect(302);
-    assert_eq!(reply.header("location"), Some("/docs"));
-    app.get("/?x=1").await.names(&["x"]);
+    let page = app.get("/").await.expect(200);
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let refused = app.get("/?x=1").await.expect(400);
+    assert!(
+        refused.text.contains("Invalid request") && refused.header("content-type") == page.header("content-type"),
+        "{refused:?}"
+    );
+    assert_eq!(send(&app, Method::OPTIONS, "/").await.expect(204).header("allow"), Some("GET, HEAD, OPTIONS"));
+    assert_eq!(send(&app, Method::POST, "/").await.expect(405).header("allow"), Some("GET, HEAD, OPTIONS"));
+    let app = app.with_admin_key().await;
+    for method in [Method::GET, Method::HEAD] {
+        let reply = send(&app.as_stranger(), method, "/").await.expect(303);
+        assert_eq!(reply.header("location"), Some("/login"));
+    }
+    app.get("/").await.expect(200);
 }

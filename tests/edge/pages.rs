@@ -15,7 +15,7 @@ async fn every_page_has_the_headers_that_limit_a_browser() {
         assert!(!policy.contains("unsafe-eval") && !policy.contains("script-src 'unsafe"), "{path}: {policy}");
         for (name, value) in [
             ("x-content-type-options", Some("nosniff")),
-            ("referrer-policy", Some("no-referrer")),
+            ("referrer-policy", Some("same-origin")),
             ("x-frame-options", Some("DENY")),
             ("cross-origin-opener-policy", Some("same-origin")),
             ("strict-transport-security", None),

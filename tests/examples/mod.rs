@@ -2,5 +2,7 @@
 
 mod problems;
 mod readme;
+mod realistic_day;
 mod relay;
+mod rust_client;
 mod workers;

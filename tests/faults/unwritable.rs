@@ -8,7 +8,7 @@ use crate::support::work::Naming;
 use crate::support::{App, HeldTable, Reply, database, ledger, until, within_patience};
 
 /// The number of calls in a batch.
-const MANY: usize = 30;
+const MANY: usize = 10;
 
 const EVENT: &str = r#"{"title": "a job", "tags": "a"}"#;
 

@@ -31,7 +31,7 @@ const POLL: &str = "-- find_busy_queues";
 const PROMOTE: &str = "-- lock_due";
 
 /// Allows one crowd at a time: two would need more files than many systems allow.
-static ONE_CROWD: Mutex<()> = Mutex::const_new(());
+pub(crate) static ONE_CROWD: Mutex<()> = Mutex::const_new(());
 
 /// A server, the proxy between it and its database, and the waiting workers.
 struct Crowd {
@@ -140,7 +140,7 @@ fn serve(proxy: &DatabaseProxy, poll_interval_ms: u32) -> Command {
 }
 
 /// Raises the limit of open files for this process. The server raises its own.
-fn allow_files() {
+pub(crate) fn allow_files() {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     assert!(hard >= FILES, "{FILES} open files are needed, and only {hard} are allowed: see `ulimit -Hn`");
     if soft < FILES {

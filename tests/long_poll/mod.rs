@@ -2,7 +2,7 @@
 //! tests waits: what is delivered is delivered by a wake-up.
 
 mod closing;
-mod crowd;
+pub(crate) mod crowd;
 mod hand_over;
 mod hangups;
 mod servers;

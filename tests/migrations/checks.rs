@@ -82,6 +82,14 @@ refused! {
         "UPDATE waybill.deliveries SET replay_of = 1";
     deliveries_are_listed_by_their_status:
         "UPDATE waybill.deliveries SET status = 'FAILED', ready_seq = NULL";
+    stats_minutes_latencies_pair_up:
+        "INSERT INTO waybill.stats_minutes (namespace_id, tag, minute, server, revision, published, claimed, completed, failed, retried, \
+         released, reset, expired, pushes_succeeded, pushes_failed, dead_lettered, latency_buckets, latency_counts) \
+         VALUES (1, '', now(), 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '{1}', '{}')";
+    stats_hours_latencies_pair_up:
+        "INSERT INTO waybill.stats_hours (namespace_id, tag, hour, server, revision, published, claimed, completed, failed, retried, \
+         released, reset, expired, pushes_succeeded, pushes_failed, dead_lettered, latency_buckets, latency_counts) \
+         VALUES (1, '', now(), 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '{1}', '{}')";
     subscriptions_url_is_short:
         "INSERT INTO waybill.subscriptions (url, spec) VALUES ('', '{}')";
     subscriptions_version_counts:
@@ -137,6 +145,9 @@ refused! {
     operations_finished_exactly_when_over:
         "INSERT INTO waybill.operations (kind, filter, per_second, matched, matched_is_exact, until_id, next_at, created_at, finished_at) \
          VALUES ('retry_events', '{}', 1, 0, true, 0, now(), now(), now())";
+    refused_settlements_are_counted:
+        "INSERT INTO waybill.refused_settlements (event_id, lease_id, action, code, worker_id, calls, first_at, last_at) \
+         VALUES (1, 1, 'complete', 'lease_lost', 'w', 0, now(), now())";
     audit_log_subject_is_whole:
         "INSERT INTO waybill.audit_log (created_at, action, subject_id, detail) VALUES (now(), 'key.created', 1, '{}')";
     histories_epoch_is_short: "UPDATE waybill.histories SET epoch = '12345678'";

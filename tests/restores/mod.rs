@@ -6,5 +6,6 @@ mod copied;
 mod cursors;
 mod dump;
 mod failover;
-mod noticing;
+pub(crate) mod noticing;
+mod stats;
 mod witness;

@@ -16,7 +16,7 @@ pub(super) async fn pretend_to_be_restored(url: &str) {
 }
 
 /// Does the same and lets the server notice.
-pub(super) async fn simulate_restore(app: &App) {
+pub(crate) async fn simulate_restore(app: &App) {
     pretend_to_be_restored(&app.url).await;
     app.engine().check_history().await.expect("it is noticed");
 }

@@ -182,10 +182,6 @@ fn serve_args(url: &str, flags: &[String]) -> ServeArgs {
         fixed.push("--webhook-allow=127.0.0.0/8");
     }
     let cli = Cli::parse_from(fixed.into_iter().map(str::to_owned).chain(flags.iter().cloned()));
-    match cli.command {
-        Command::Serve(args) => args,
-        Command::Migrate(_) | Command::Keys(_) | Command::Secrets(_) | Command::Bench(_) => {
-            unreachable!("the flags say serve")
-        }
-    }
+    let Command::Serve(args) = cli.command else { unreachable!("the flags say serve") };
+    args
 }

@@ -90,18 +90,21 @@ pub(crate) async fn drop_by_force(url: &str) {
 /// Returns the directory for the files of this run. The next run removes it.
 pub(crate) fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(|| {
-        remove_leftovers();
-        std::env::temp_dir().join(format!("waybill-tests-{}", std::process::id()))
-    })
+    DIRECTORY.get_or_init(|| folder_of_this_run("waybill-tests-"))
 }
 
-/// Removes the clusters of test runs whose process has ended.
-fn remove_leftovers() {
+/// Returns the path of a folder for this process, and removes those of processes that have ended.
+pub(crate) fn folder_of_this_run(prefix: &str) -> PathBuf {
+    remove_leftovers(prefix);
+    std::env::temp_dir().join(format!("{prefix}{}", std::process::id()))
+}
+
+/// Removes the folders of test runs whose process has ended.
+fn remove_leftovers(prefix: &str) {
     let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(pid) = name.strip_prefix("waybill-tests-") else { continue };
+        let Some(pid) = name.strip_prefix(prefix) else { continue };
         if !Path::new("/proc").join(pid).exists() {
             let _ = std::fs::remove_dir_all(entry.path());
         }

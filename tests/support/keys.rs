@@ -58,6 +58,12 @@ impl App {
         App { server: None, url: self.url.clone(), base: self.base.clone(), client: client::with_key(key) }
     }
 
+    /// Uses a key from now on.
+    pub(crate) fn using(mut self, key: &MadeKey) -> App {
+        self.client = client::with_key(&key.key);
+        self
+    }
+
     /// Returns the server as somebody without a key sees it.
     pub(crate) fn as_stranger(&self) -> App {
         App { server: None, url: self.url.clone(), base: self.base.clone(), client: client::http_client() }

@@ -2,11 +2,14 @@
 //! port for each test, and separate PostgreSQL clusters for tests that stop or damage theirs.
 
 mod app;
+pub(crate) mod browser;
 mod buffers;
 mod chance;
 mod client;
 mod crowd;
 pub(crate) mod database;
+pub(crate) mod event_stream;
+mod failures;
 pub(crate) mod foreign;
 mod held_table;
 pub(crate) mod keys;
@@ -17,10 +20,12 @@ pub(crate) mod operations;
 pub(crate) mod pages;
 mod place;
 pub(crate) mod process;
+pub(crate) mod realistic_day;
 pub(crate) mod receiver;
 pub(crate) mod records;
 mod reply;
 pub(crate) mod retention;
+pub(crate) mod sessions;
 pub(crate) mod sources;
 mod wait;
 pub(crate) mod wire;

@@ -1,4 +1,4 @@
-//! A response, read to its end.
+//! A response, read to its end, or to the end of its first piece if it is a stream.
 
 use serde_json::Value;
 
@@ -10,9 +10,15 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    pub(crate) async fn of(response: reqwest::Response) -> Self {
+    pub(crate) async fn of(mut response: reqwest::Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let text = response.text().await.expect("a body that is text");
+        let is_stream = headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
+        let text = if is_stream {
+            let piece = response.chunk().await.expect("a piece").unwrap_or_default();
+            String::from_utf8(piece.into()).expect("a piece that is text")
+        } else {
+            response.text().await.expect("a body that is text")
+        };
         Reply { status, headers, text }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Longer than any correct operation takes, even on a machine that is busy with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Polls until a condition holds that cannot be awaited.
 #[track_caller]

@@ -9,6 +9,8 @@ use tokio::task::JoinHandle;
 
 use super::{TlsApp, connect};
 use crate::support::{until, within_patience};
+#[cfg(feature = "otlp")]
+use crate::traces::Collector;
 
 /// A connection of HTTP/2. It is closed when it is dropped.
 struct Connection {
@@ -234,4 +236,57 @@ async fn a_client_that_offers_no_known_protocol_is_refused() {
     let app = TlsApp::start().await;
     assert!(connect(app.address(), &[&app.identity], "spdy/3").await.is_err());
     let _: TcpStream = TcpStream::connect(app.address()).await.expect("a connection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_the_event_log_is_sent_as_it_comes_beside_other_requests() {
+    let app = TlsApp::start().await;
+    let mut connection = Connection::to(&app).await;
+    let response = connection.begin(Method::GET, "/logs/stream", None).0;
+    let (head, mut body) = within_patience(response).await.expect("a response").into_parts();
+    assert_eq!(
+        (head.status.as_u16(), &head.headers["content-type"]),
+        (200, &"text/event-stream".parse().expect("a value"))
+    );
+    let mut text = String::new();
+    while !text.contains("\nid: ") {
+        text += &next_text(&mut body).await.expect("the position");
+    }
+    let id = app.publish_tagged("a").await;
+    assert_eq!(connection.send(Method::GET, SUBSCRIBE, None).await.status(), 200);
+    while !text.contains(&format!("\"event_id\":{id}")) {
+        text += &next_text(&mut body).await.expect("an entry");
+    }
+    let TlsApp { app, .. } = app;
+    let ((), end) = tokio::join!(app.stop(), async {
+        while let Some(more) = next_text(&mut body).await {
+            text += &more;
+        }
+        text
+    });
+    assert!(end.ends_with("event: end\ndata: {\"reason\":\"server_stopping\"}\n\n"), "{end}");
+}
+
+/// Returns the next bytes of a body, or `None` at its end.
+async fn next_text(body: &mut h2::RecvStream) -> Option<String> {
+    let bytes = within_patience(body.data()).await?.expect("a body");
+    body.flow_control().release_capacity(bytes.len()).expect("a stream");
+    Some(String::from_utf8(bytes.to_vec()).expect("text"))
+}
+
+#[cfg(feature = "otlp")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_traced_as_those_of_http_1() {
+    let collector = Collector::start().await;
+    let app = TlsApp::start_with(&[&collector.flag()]).await;
+    let mut connection = Connection::to(&app).await;
+    let event = json!({"title": "a job", "tags": "a"});
+    assert_eq!(connection.send(Method::POST, "/events", Some(event)).await.status(), 201);
+    let spans = collector.until_named("POST /events").await;
+    let named = |name: &str| spans.iter().find(|span| span.name == name).expect("a span");
+    assert_eq!(
+        (&named("publish").trace, &named("publish").parent),
+        (&named("POST /events").trace, &named("POST /events").id)
+    );
+    assert_eq!(named("POST /events").attributes["url.path"], "/events");
 }

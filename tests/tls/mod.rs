@@ -5,6 +5,7 @@ mod http2;
 mod refusals;
 mod renewal;
 mod serving;
+mod sessions;
 
 use std::fs;
 use std::path::PathBuf;

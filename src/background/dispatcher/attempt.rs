@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::failing::Failing;
 use super::slots::Slot;
+use super::span::PushSpan;
 use super::writing::{build_request, message_of};
 use crate::domain::address::masked;
 use crate::domain::attempt::{AttemptOutcome, AttemptVerdict, ErrorKind};
@@ -25,6 +26,7 @@ use crate::engine::push::endpoint_notes::{EndpointNote, Finding};
 use crate::engine::push::{ClaimedPush, PushOutcome};
 use crate::engine::settle::SettleOutcome;
 use crate::error::Error;
+use crate::logging::limiter::Kind;
 use crate::metrics::PushCount;
 use crate::store::tables::endpoints::EndpointKey;
 use crate::webhook::{Client, Exchange};
@@ -68,14 +70,18 @@ impl Attempt {
             }
         };
         let spec = self.spec_for(&replay);
+        let span = PushSpan::begin(&self, &spec);
         let request = match self.credentials_for(&replay) {
             Ok(credentials) => {
-                let built = build_request(message_of(&self.push, &replay, &epoch), &spec, credentials).await;
+                let mut message = message_of(&self.push, &replay, &epoch);
+                message.traceparent = span.traceparent().or(message.traceparent);
+                let built = build_request(message, &spec, credentials).await;
                 built.map_err(|detail| Exchange::not_sent(ErrorKind::BodyNotRenderable, &detail))
             }
             Err(unreadable) => Err(Exchange::not_sent(ErrorKind::SecretUnreadable, &unreadable.to_string())),
         };
         if self.claimed_at.elapsed() > MAX_START_DELAY {
+            span.release();
             let unrecorded = slot.answered();
             self.release().await;
             return drop(unrecorded);
@@ -84,6 +90,7 @@ impl Attempt {
             Ok(request) => self.client.send(request).await,
             Err(not_sent) => not_sent,
         };
+        span.finish(&exchange);
         let unrecorded = slot.answered();
         self.record(&spec, replay.subscription_version, exchange).await;
         drop(unrecorded);
@@ -288,6 +295,15 @@ impl Attempt {
                 return;
             }
         };
+        let kind = match state {
+            "delivered" => Kind::PushDelivered,
+            "retry" => Kind::PushRetried,
+            "dead_letter" => Kind::PushGivenUp,
+            _ => Kind::PushLost,
+        };
+        if !kind.is_due() {
+            return;
+        }
         log::info!(
             namespace_id = self.push.namespace,
             event_id = self.push.row.event.id,

@@ -15,6 +15,7 @@ pub mod attempt;
 pub(crate) mod failing;
 mod held;
 pub mod slots;
+mod span;
 mod writing;
 
 use std::cmp::Reverse;

@@ -8,6 +8,7 @@
 mod patterns;
 mod principal;
 mod scopes;
+mod session;
 
 use std::fmt;
 
@@ -17,6 +18,7 @@ use sha2::{Digest, Sha256};
 pub use patterns::TagPatterns;
 pub use principal::{Principal, TagRefusal};
 pub use scopes::{KeyScope, KeyScopes};
+pub use session::SessionSecret;
 
 use super::actor::is_reserved;
 use super::{limits, text};
@@ -41,26 +43,13 @@ pub struct ApiKey(String);
 impl ApiKey {
     /// Generates a key from the system's source of randomness.
     pub fn generate() -> Result<Self, String> {
-        let mut random = String::with_capacity(RANDOM_CHARS);
-        while random.len() < RANDOM_CHARS {
-            let mut bytes = [0; RANDOM_CHARS];
-            getrandom::fill(&mut bytes).map_err(|error| format!("the system gave no random bytes: {error}"))?;
-            // Bytes from 248 on are dropped: taken modulo 62, they would make some digits more frequent.
-            let digits =
-                bytes.iter().filter(|byte| **byte < 248).map(|byte| char::from(DIGITS[usize::from(byte % 62)]));
-            random.extend(digits.take(RANDOM_CHARS - random.len()));
-        }
-        let checksum = checksum(random.as_bytes());
-        Ok(ApiKey(format!("{PREFIX}{random}{}", String::from_utf8_lossy(&checksum))))
+        Ok(ApiKey(format!("{PREFIX}{}", checked_random()?)))
     }
 
     /// Returns the hash of a text if it is a key: it has the form of one, and its checksum is right.
     pub fn hash_of(text: &[u8]) -> Option<KeyHash> {
         let secret = text.strip_prefix(PREFIX.as_bytes())?;
-        let (random, check) = secret.split_last_chunk::<CHECKSUM_CHARS>()?;
-        let is_key =
-            random.len() == RANDOM_CHARS && random.iter().all(u8::is_ascii_alphanumeric) && checksum(random) == *check;
-        is_key.then(|| hash(text))
+        is_checked_random(secret).then(|| hash(text))
     }
 
     pub fn hash(&self) -> KeyHash {
@@ -86,6 +75,27 @@ impl fmt::Debug for ApiKey {
 
 fn hash(key: &[u8]) -> KeyHash {
     KeyHash(Sha256::digest(key).into())
+}
+
+/// Returns random digits, and their checksum behind them.
+fn checked_random() -> Result<String, String> {
+    let mut random = String::with_capacity(RANDOM_CHARS + CHECKSUM_CHARS);
+    while random.len() < RANDOM_CHARS {
+        let mut bytes = [0; RANDOM_CHARS];
+        getrandom::fill(&mut bytes).map_err(|error| format!("the system gave no random bytes: {error}"))?;
+        // Bytes from 248 on are dropped: taken modulo 62, they would make some digits more frequent.
+        let digits = bytes.iter().filter(|byte| **byte < 248).map(|byte| char::from(DIGITS[usize::from(byte % 62)]));
+        random.extend(digits.take(RANDOM_CHARS - random.len()));
+    }
+    let checksum = checksum(random.as_bytes());
+    random.push_str(&String::from_utf8_lossy(&checksum));
+    Ok(random)
+}
+
+/// Returns whether a text is one of [`checked_random`].
+fn is_checked_random(text: &[u8]) -> bool {
+    let Some((random, check)) = text.split_last_chunk::<CHECKSUM_CHARS>() else { return false };
+    random.len() == RANDOM_CHARS && random.iter().all(u8::is_ascii_alphanumeric) && checksum(random) == *check
 }
 
 /// Returns the CRC-32 of the random characters, in six digits.

@@ -34,6 +34,9 @@ pub enum AuditAction {
     KeyUpdated,
     KeyRotated,
     KeyRevoked,
+    /// The holder of a key has begun a session in a browser.
+    KeyLoggedIn,
+    KeyLoggedOut,
     NamespaceCreated,
     NamespaceUpdated,
     EventTypeCreated,
@@ -49,7 +52,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All actions, in the order of the API documentation.
-    pub const ALL: [AuditAction; 22] = [
+    pub const ALL: [AuditAction; 24] = [
         AuditAction::SubscriptionCreated,
         AuditAction::SubscriptionUpdated,
         AuditAction::SubscriptionDeactivated,
@@ -64,6 +67,8 @@ impl AuditAction {
         AuditAction::KeyUpdated,
         AuditAction::KeyRotated,
         AuditAction::KeyRevoked,
+        AuditAction::KeyLoggedIn,
+        AuditAction::KeyLoggedOut,
         AuditAction::NamespaceCreated,
         AuditAction::NamespaceUpdated,
         AuditAction::EventTypeCreated,
@@ -91,6 +96,8 @@ impl AuditAction {
             AuditAction::KeyUpdated => "key.updated",
             AuditAction::KeyRotated => "key.rotated",
             AuditAction::KeyRevoked => "key.revoked",
+            AuditAction::KeyLoggedIn => "key.logged_in",
+            AuditAction::KeyLoggedOut => "key.logged_out",
             AuditAction::NamespaceCreated => "namespace.created",
             AuditAction::NamespaceUpdated => "namespace.updated",
             AuditAction::EventTypeCreated => "event_type.created",

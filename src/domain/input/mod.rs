@@ -149,6 +149,14 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         Some(self.entries.swap_remove(index).1).filter(|value| !value.is_null())
     }
 
+    /// Takes all fields whose names begin with `prefix`, even if they are `null`. Returns the rest of their names.
+    pub(crate) fn take_all(&mut self, prefix: &str) -> Vec<(String, V)> {
+        let (taken, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.entries).into_iter().partition(|(name, _)| name.starts_with(prefix));
+        self.entries = kept;
+        taken.into_iter().map(|(name, value)| (name[prefix.len()..].to_owned(), value)).collect()
+    }
+
     /// Takes a field of any type; `expected` names the type in the error.
     pub(crate) fn value<T: DeserializeOwned>(&mut self, name: &str, expected: &str) -> Option<T> {
         let parsed = self.take(name)?.parse();

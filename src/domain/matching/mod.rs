@@ -11,6 +11,7 @@
 
 mod bucket;
 mod budget;
+mod mismatch;
 mod subject;
 mod work;
 
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use self::bucket::{Bucket, Frequencies, Requirement};
 pub(crate) use self::budget::Budget;
+pub(crate) use self::mismatch::Mismatch;
 pub(crate) use self::subject::Subject;
 pub(crate) use self::work::{Allowance, Halt, STEP_BYTES, Stopped, Work};
 use super::event_pattern::{self, EventPattern};
@@ -73,7 +75,7 @@ impl Catalog {
             allowance.spend(STEP_BYTES)?;
             let subscription = &self.subscriptions[index];
             match &subscription.spec.filter {
-                _ if !matches_apart_from_filter(&subscription.spec, subject) => {}
+                _ if Mismatch::apart_from_filter(&subscription.spec, subject).is_some() => {}
                 Some(filter) => filtered.push((subscription, filter)),
                 None => matched.push(subscription),
             }
@@ -161,15 +163,6 @@ impl<'c> Rounds<'c, '_, '_> {
         }
         Ok(unfinished)
     }
-}
-
-/// Returns whether an event matches a subscription's types, tags and labels. The filter is not
-/// evaluated.
-fn matches_apart_from_filter(spec: &SubscriptionSpec, subject: &Subject<'_>) -> bool {
-    let has_label = |(name, value): (&String, &String)| subject.labels.get(name) == Some(value);
-    spec.wants_type(subject.event_type)
-        && spec.tags.as_slice().iter().all(|tag| subject.tags.contains(tag))
-        && spec.labels.iter().all(has_label)
 }
 
 #[cfg(test)]

@@ -256,7 +256,7 @@ proptest! {
         let event = Event { event_type, tags, labels, payload: r#"{"n": 1}"#.into() };
         let wanted = |subscription: &&Arc<Subscription>| {
             let alone = Catalog::new(vec![Arc::clone(subscription)]);
-            matches_apart_from_filter(&subscription.spec, &event.subject()) && ids(&alone, &event).len() == 1
+            Mismatch::apart_from_filter(&subscription.spec, &event.subject()).is_none() && ids(&alone, &event).len() == 1
         };
         let expected: Vec<i64> = catalog.subscriptions.iter().filter(wanted).map(|found| found.id.0).collect();
         prop_assert_eq!(ids(&catalog, &event), expected);

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 pub(crate) use check::Rejection;
+pub(crate) use preset::PROVIDERS;
 pub(crate) use respond::Respond;
 pub(crate) use secret::{SourceSecret, renew_source_text};
 pub(crate) use token::{SourceToken, TokenHash};

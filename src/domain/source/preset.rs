@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-const PROVIDERS: [&str; 8] = ["github", "stripe", "slack", "shopify", "standard", "gitlab", "gitea", "linear"];
+/// The names of all providers.
+pub(crate) const PROVIDERS: [&str; 8] =
+    ["github", "stripe", "slack", "shopify", "standard", "gitlab", "gitea", "linear"];
 
 /// Returns the names of all providers, for error texts.
 pub(super) fn names() -> String {

@@ -8,11 +8,12 @@
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
 
+use crate::metrics::lanes::Lane;
 use crate::store::connection::database::{Database, PooledConnection};
 
 use crate::engine::batching::deadline::{WithDeadline, Work};
@@ -68,6 +69,7 @@ pub struct Queued {
     pub claim: usize,
     pub settle: usize,
     pub settle_pushes: usize,
+    pub endpoint_notes: usize,
 }
 
 impl Batchers {
@@ -83,7 +85,7 @@ impl Batchers {
         let context = BatcherContext { engine, runtime };
         let limiter = limiter_of(database, settings.batches_at_once, None);
         let shape = BatcherSettings {
-            name: "publish",
+            name: Lane::Publish.as_str(),
             capacity: settings.max_queued,
             width: 2,
             has_express: true,
@@ -91,7 +93,7 @@ impl Batchers {
             max_weight: MAX_BATCH_ROWS,
         };
         let push_shape = BatcherSettings {
-            name: "settle_pushes",
+            name: Lane::SettlePushes.as_str(),
             has_express: false,
             patience: SLOW_PUSH_BATCH,
             max_weight: PUSH_OUTCOMES,
@@ -99,29 +101,32 @@ impl Batchers {
         };
         // The width is 1, because a success must not overtake the failures before it.
         let notes_shape = BatcherSettings {
-            name: "endpoint_notes",
+            name: Lane::EndpointNotes.as_str(),
             capacity: ENDPOINT_NOTES_QUEUED,
             width: 1,
             max_weight: ENDPOINT_NOTES,
             ..push_shape
         };
         Batchers {
-            publish: context.batcher(shape, &limiter, |engine, calls| async move {
+            publish: context.batcher(Lane::Publish, shape, &limiter, |engine, calls| async move {
                 split_conflicts(calls, &|calls| engine.publish_calls(calls)).await
             }),
             // The width is 1, because two claims at once would compete for the same head of a queue. An express batch
             // beside it has other namespaces, and therefore other queues.
             claim: context.batcher(
-                BatcherSettings { name: "claim", width: 1, ..shape },
+                Lane::Claim,
+                BatcherSettings { name: Lane::Claim.as_str(), width: 1, ..shape },
                 &limiter,
                 |engine, calls| async move { engine.claim_batch(calls).await },
             ),
             settle: context.batcher(
-                BatcherSettings { name: "settle", ..shape },
+                Lane::Settle,
+                BatcherSettings { name: Lane::Settle.as_str(), ..shape },
                 &limiter,
                 |engine, calls| async move { split(calls, &|calls| engine.settle_batch(calls)).await },
             ),
             settle_pushes: context.batcher(
+                Lane::SettlePushes,
                 push_shape,
                 &limiter_of(database, 1, Some(pause)),
                 |engine, calls| async move {
@@ -131,9 +136,12 @@ impl Batchers {
                     answers
                 },
             ),
-            endpoint_notes: context.batcher(notes_shape, &limiter_of(database, 1, None), |engine, calls| async move {
-                engine.run_note_batch(calls).await
-            }),
+            endpoint_notes: context.batcher(
+                Lane::EndpointNotes,
+                notes_shape,
+                &limiter_of(database, 1, None),
+                |engine, calls| async move { engine.run_note_batch(calls).await },
+            ),
         }
     }
 
@@ -148,6 +156,7 @@ impl Batchers {
             claim: self.claim.queued(),
             settle: self.settle.queued(),
             settle_pushes: self.settle_pushes.queued(),
+            endpoint_notes: self.endpoint_notes.queued(),
         }
     }
 }
@@ -183,6 +192,7 @@ impl BatcherContext<'_> {
     /// Opens a batcher that runs `verb`. Once the engine is dropped, it refuses all calls.
     fn batcher<C, A, Fut>(
         &self,
+        lane: Lane,
         shape: BatcherSettings,
         limiter: &Arc<BatchLimiter<PooledConnection>>,
         verb: fn(Engine, Vec<WithDeadline<C>>) -> Fut,
@@ -197,7 +207,12 @@ impl BatcherContext<'_> {
             let engine = engine.upgrade().map(Engine);
             async move {
                 match engine {
-                    Some(engine) => Work::on_batch(connection).run(verb(engine, calls)).await,
+                    Some(engine) => {
+                        let (size, started_at) = (calls.len(), Instant::now());
+                        let answers = Work::on_batch(connection).run(verb(engine.clone(), calls)).await;
+                        engine.metrics().lanes.observe(lane, size, started_at.elapsed().as_secs_f64());
+                        answers
+                    }
                     None => calls.iter().map(|_| Err(stopping())).collect(),
                 }
             }

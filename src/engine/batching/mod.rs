@@ -16,7 +16,7 @@
 //!
 //! Failures, and what handles them:
 //! - *A bad row of one caller fails the other calls*: calls are validated before they are queued, and a
-//!   batch that the database refuses is split until the bad call is alone ([`split`]).
+//!   batch that the database refuses is split until the bad call is alone ([`splitting`]).
 //! - *A caller disconnects, or its time is over*: its call is dropped before it runs. A batch is formed
 //!   only when it has a connection ([`ConnectionSource`]), and its calls are marked as sent just before
 //!   the first statement ([`deadline`]).
@@ -38,6 +38,7 @@ mod limiter;
 mod load;
 mod mailbox;
 mod queue;
+mod splitting;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -56,11 +57,13 @@ use crate::error::Error;
 
 use crate::engine::batching::deadline::{CallDeadline, WithDeadline, too_late};
 use crate::engine::batching::lanes::Service;
+use crate::engine::batching::limiter::BatchPermit;
 pub(crate) use crate::engine::batching::limiter::{BatchLimiter, ConnectionSource};
 use crate::engine::batching::load::EXPRESS_WEIGHT;
 use crate::engine::batching::mailbox::Mailbox;
 pub(crate) use crate::engine::batching::mailbox::open_mailbox;
 use crate::engine::batching::queue::{CallQueue, ServingSide, StartedBatch};
+pub(crate) use crate::engine::batching::splitting::{split, split_conflicts};
 use crate::engine::stopping;
 use crate::engine::transaction::GIVE_UP_AFTER;
 
@@ -267,7 +270,7 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
                 let has_calls_of = |namespace| queue.has_calls_of(namespace);
                 (limiter.permit(turn.gathering_since, shape.patience, has_calls_of).await, shape.max_weight)
             }
-            Service::Express => (None, EXPRESS_WEIGHT),
+            Service::Express => (BatchPermit::default(), EXPRESS_WEIGHT),
         };
         let connect = (limiter.connect)().await;
         let batch = turn.take_batch(max_weight);
@@ -289,7 +292,7 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
         let times: Vec<Arc<CallDeadline>> = calls.iter().map(|timed| timed.time.clone()).collect();
         let started = turn.start_batch(size);
         let answers = run_to_result(shape.name, &times, run(calls, connection)).await;
-        drop(permit);
+        permit.give_back(started_at.elapsed());
         // The time of an express batch says nothing about a batch of hundreds of rows.
         if service == Service::Ordinary {
             history.batch_ended(weight, started_at);
@@ -374,58 +377,6 @@ fn deliver<A>(answers: Vec<Answered<A>>) {
         // If the caller has disconnected, the result is dropped. A dropped `ClaimedBatch` undoes its claims.
         let _ = channel.send(answer);
     }
-}
-
-/// Runs calls together. If the database refuses the batch, or the batch is too large, runs its halves, down to the
-/// single call that causes the error. An outage is not caused by a call, and splits nothing.
-pub(crate) async fn split<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
-where
-    C: Clone + Send,
-    A: Send,
-    F: Fn(Vec<C>) -> Fut + Sync,
-    Fut: Future<Output = Result<Answers<A>, Error>> + Send,
-{
-    split_if(is_refusal, calls, run).await
-}
-
-/// Does the same as [`split`], and also splits a batch that conflicts with others however often it is tried. Nothing of
-/// such a batch may be stored.
-pub(crate) async fn split_conflicts<C, A, F, Fut>(calls: Vec<C>, run: &F) -> Answers<A>
-where
-    C: Clone + Send,
-    A: Send,
-    F: Fn(Vec<C>) -> Fut + Sync,
-    Fut: Future<Output = Result<Answers<A>, Error>> + Send,
-{
-    split_if(|error| is_refusal(error) || error.is_conflict(), calls, run).await
-}
-
-async fn split_if<C, A, F, Fut>(splits: fn(&Error) -> bool, calls: Vec<C>, run: &F) -> Answers<A>
-where
-    C: Clone + Send,
-    A: Send,
-    F: Fn(Vec<C>) -> Fut + Sync,
-    Fut: Future<Output = Result<Answers<A>, Error>> + Send,
-{
-    let mut answers = Vec::with_capacity(calls.len());
-    let mut pending = if calls.is_empty() { Vec::new() } else { vec![calls] };
-    while let Some(mut calls) = pending.pop() {
-        match run(calls.clone()).await {
-            Ok(batch) => answers.extend(batch),
-            Err(error) if calls.len() > 1 && splits(&error) => {
-                log::warn!(calls = calls.len(); "a batch was refused and is split: {error}");
-                let second = calls.split_off(calls.len() / 2);
-                pending.extend([second, calls]);
-            }
-            Err(error) if calls.len() == 1 => answers.push(Err(error)),
-            Err(outage) => answers.extend(calls.iter().map(|_| Err(outage.for_another()))),
-        }
-    }
-    answers
-}
-
-fn is_refusal(error: &Error) -> bool {
-    matches!(error, Error::Internal(_) | Error::Invalid(_))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
 
 use super::*;
+use crate::engine::batching::limiter::pause_after;
 
 const SHAPE: BatcherSettings = BatcherSettings {
     name: "test",
@@ -220,23 +221,45 @@ async fn half_as_many_batches_of_a_dominant_namespace_run_at_once_and_those_of_o
     let permit = |patience| limiter.permit(Instant::now(), patience, |namespace| namespace == dominant);
     let mut permits = Vec::new();
     for _ in 0..4 {
-        permits.push(permit(Duration::ZERO).await.unwrap());
+        permits.push(permit(Duration::ZERO).await);
     }
-    assert!(permit(Duration::ZERO).await.is_none());
+    assert!(permits.iter().all(BatchPermit::is_granted) && !permit(Duration::ZERO).await.is_granted());
     permits.clear();
     limiter.dominance.note(dominant);
     let (first, second) = (permit(Duration::ZERO).await, permit(Duration::ZERO).await);
-    assert!(first.is_some() && second.is_some() && permit(Duration::ZERO).await.is_none());
+    assert!(first.is_granted() && second.is_granted() && !permit(Duration::ZERO).await.is_granted());
     let mut waiting = Box::pin(permit(Duration::from_secs(3600)));
     assert!(futures_util::poll!(&mut waiting).is_pending());
     let others = limiter.permit(Instant::now(), Duration::from_secs(3600), |_| false).await;
-    assert!(others.is_none(), "it does not wait");
+    assert!(!others.is_granted(), "it does not wait");
     drop(first);
-    assert!(waiting.await.is_some());
+    assert!(waiting.await.is_granted());
     // With a limit of 1, a batch cannot take less.
     let limiter = BatchLimiter::new(1, Box::new(|| async { Ok(()) }.boxed()));
     limiter.dominance.note(dominant);
-    assert!(limiter.permit(Instant::now(), Duration::from_secs(3600), |_| true).await.is_some());
+    assert!(limiter.permit(Instant::now(), Duration::from_secs(3600), |_| true).await.is_granted());
+}
+
+/// The test has one thread, so a pause begins only when the test waits.
+#[tokio::test]
+async fn only_a_batch_of_a_dominant_namespace_is_followed_by_a_pause() {
+    let limiter = BatchLimiter::new(2, Box::new(|| async { Ok(()) }.boxed()));
+    let permit = |patience| limiter.permit(Instant::now(), patience, |_| true);
+    for (is_dominant, took) in [(false, Duration::from_millis(1)), (true, Duration::from_millis(1))] {
+        if is_dominant {
+            limiter.dominance.note(NamespaceId(1));
+        }
+        permit(Duration::ZERO).await.give_back(took);
+        assert_eq!(permit(Duration::ZERO).await.is_granted(), !is_dominant);
+        assert!(permit(Duration::from_secs(3600)).await.is_granted(), "it ends");
+    }
+}
+
+#[test]
+fn a_pause_is_half_as_long_as_its_batch_and_never_long() {
+    for (took, pause) in [(2, 1), (10, 5), (1_000, 20)] {
+        assert_eq!(pause_after(Duration::from_millis(took)), Duration::from_millis(pause));
+    }
 }
 
 #[tokio::test]

@@ -141,8 +141,9 @@ impl Engine {
             let query = ClaimQuery { now: self.now(), groups: &groups, max_bytes: CLAIM_BYTES as i64 };
             Ok(claim_deliveries(conn, &query).await?)
         })?;
-        for (scan, claimed) in scans.iter().zip(&claimed) {
+        for ((group, scan), claimed) in groups.iter().zip(&scans).zip(&claimed) {
             self.metrics().events_claimed.inc_by(claimed.events.len() as u64);
+            self.stats().count_claimed(group.calls[0].namespace, claimed.events.iter().map(|event| &event.row));
             self.note_claim(scan, claimed);
         }
         Ok(claimed)

@@ -44,6 +44,7 @@ impl Engine {
                     Outcome::Claimed(claimed, undo) => (claimed, undo),
                 };
                 engine.metrics().events_claimed.inc_by(claimed.events.len() as u64);
+                engine.stats().count_claimed(call.namespace, claimed.events.iter().map(|event| &event.row));
                 engine.note_claim(&scan, &claimed);
                 if !claimed.is_out_of_reach() || is_swept || number == MAX_SCANS {
                     hub_scan.finish(&ScanResult { found: !claimed.events.is_empty(), left: entries_left(&claimed) });

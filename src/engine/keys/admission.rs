@@ -127,6 +127,12 @@ impl Admission {
         self.ended.cancel();
     }
 
+    /// Waits until the key ends. Returns why, or `None` if nothing is wrong with it.
+    pub(crate) async fn until_ended(&self) -> Option<Error> {
+        self.ended.cancelled().await;
+        self.end.get().copied().and_then(KeyEnd::error)
+    }
+
     /// Runs a request that may wait. If the key ends meanwhile, the request is dropped: it has no effect from then
     /// on, and what it has claimed at that moment is released. Returns `Ok(None)` if it may end without an error.
     pub fn while_valid<T>(

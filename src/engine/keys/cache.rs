@@ -13,6 +13,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::admission::{Admission, KeyEnd};
 use super::guesses::Guesses;
+use super::logins::Logins;
 use crate::domain::api_key::{KeyHash, Principal};
 use crate::domain::ids::{KeyId, NamespaceId};
 use crate::store::tables::api_keys::{KeyRow, LoadedKeys};
@@ -39,6 +40,7 @@ const EVICTION_CANDIDATES: usize = 16;
 pub struct KeyCache {
     state: RwLock<CacheState>,
     pub(super) guesses: Guesses,
+    pub(super) logins: Logins,
     pub(super) look_ups: Semaphore,
     /// Held while the keys are compared with the database, so that an older comparison never replaces a newer one.
     pub(super) refreshing: tokio::sync::Mutex<()>,
@@ -88,6 +90,7 @@ impl Default for KeyCache {
                 unknown: HashMap::new(),
             }),
             guesses: Guesses::default(),
+            logins: Logins::default(),
             look_ups: Semaphore::new(LOOK_UPS_AT_ONCE),
             refreshing: tokio::sync::Mutex::default(),
             changed: Notify::new(),

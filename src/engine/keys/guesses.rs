@@ -38,15 +38,42 @@ enum Owner {
     Bucket(u64),
 }
 
-struct Budget {
+/// A number of tries that refills with time.
+pub(super) struct Budget {
+    burst: f64,
     left: f64,
     at: Instant,
 }
 
 impl Budget {
+    /// Returns a budget of `burst` tries, none of which was taken.
+    pub(super) fn full(burst: f64, now: Instant) -> Self {
+        Budget { burst, left: burst, at: now }
+    }
+
+    pub(super) fn is_full(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.left >= self.burst
+    }
+
+    /// Takes one try, or returns the time to wait for it.
+    pub(super) fn take(&mut self, now: Instant) -> Option<Duration> {
+        let wait = self.wait(now);
+        if wait.is_none() {
+            self.left -= 1.0;
+        }
+        wait
+    }
+
+    /// Returns the time to wait until there is a try, or `None` if there is one.
+    fn wait(&mut self, now: Instant) -> Option<Duration> {
+        self.refill(now);
+        (self.left < 1.0).then(|| REFILL.mul_f64(1.0 - self.left))
+    }
+
     fn refill(&mut self, now: Instant) {
         let gained = now.saturating_duration_since(self.at).as_secs_f64() / REFILL.as_secs_f64();
-        (self.left, self.at) = ((self.left + gained).min(BURST), now);
+        (self.left, self.at) = ((self.left + gained).min(self.burst), now);
     }
 }
 
@@ -55,22 +82,17 @@ impl Guesses {
     pub(crate) fn wait(&self, address: Option<IpAddr>, now: Instant) -> Option<Duration> {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = self.owner(&budgets, address);
-        let budget = budgets.get_mut(&owner)?;
-        budget.refill(now);
-        (budget.left < 1.0).then(|| REFILL.mul_f64(1.0 - budget.left))
+        budgets.get_mut(&owner)?.wait(now)
     }
 
     /// Takes one unknown key from the budget of an address.
     pub(crate) fn note(&self, address: Option<IpAddr>, now: Instant) {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         if budgets.len() >= MAX_ADDRESSES {
-            budgets.retain(|_, budget| {
-                budget.refill(now);
-                budget.left < BURST
-            });
+            budgets.retain(|_, budget| !budget.is_full(now));
         }
         let owner = self.owner(&budgets, address);
-        let budget = budgets.entry(owner).or_insert(Budget { left: BURST, at: now });
+        let budget = budgets.entry(owner).or_insert_with(|| Budget::full(BURST, now));
         budget.refill(now);
         budget.left = (budget.left - 1.0).max(0.0);
     }

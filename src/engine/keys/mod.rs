@@ -11,6 +11,8 @@
 mod admission;
 mod cache;
 mod guesses;
+mod logins;
+mod sessions;
 
 use std::net::IpAddr;
 use std::sync::Arc;

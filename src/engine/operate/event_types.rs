@@ -138,6 +138,22 @@ impl Engine {
         self.on_deep_stack(scope.namespace, by, move || check_all(&schema, &events)).await
     }
 
+    /// Checks the latest events of a type against its present schema. Without a schema, none is checked.
+    pub(crate) async fn check_events_of(&self, scope: &Scope, row: &EventTypeRow) -> Result<RecentEvents, Error> {
+        let Some(schema) = &row.schema else { return Ok(RecentEvents::default()) };
+        let by = Instant::now() + MATCH_WITHIN;
+        let mut conn = self.database().connection().await?;
+        let (rows, bytes) = (limits::RECENT_EVENTS, limits::RECENT_EVENTS_BYTES);
+        let events = list_recent_events(&mut conn, scope, &row.name, rows, bytes).await?;
+        drop(conn);
+        let text = schema.0.as_str().to_owned();
+        let check = move || {
+            let schema: Value = serde_json::from_str(&text).map_err(|error| Error::Internal(error.to_string()))?;
+            Ok(check_all(&EventSchema::parse(&schema).map_err(Error::Invalid)?, &events))
+        };
+        self.on_deep_stack(scope.namespace, by, check).await?
+    }
+
     /// Stores a declaration. Returns `None` and stores nothing if the type is no longer as it was before.
     async fn store_event_type(
         &self,

@@ -128,6 +128,7 @@ impl Engine {
             self.metrics().events_claimed.inc_by(rows.len() as u64);
             // All events of a waiter are of its namespace.
             let Some(namespace) = waiter.events.first().map(|index| events[*index].namespace) else { continue };
+            self.stats().count_claimed(namespace, &rows);
             reservation.deliver(waiter, ClaimedBatch::new(self.clone(), namespace, rows, Undo::AtOnce));
         }
     }

@@ -48,13 +48,15 @@ pub struct MatchingSlots {
     pub short: Arc<Semaphore>,
     /// Slots for all other work: one per two cores, so long work does not occupy all cores.
     pub long: Arc<Semaphore>,
+    /// The slot for checks of settings, which must not hold up publishers.
+    pub check: Arc<Semaphore>,
 }
 
 impl Default for MatchingSlots {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let permits = |count: usize| Arc::new(Semaphore::new(count.max(1)));
-        MatchingSlots { short: permits(cores), long: permits(cores / 2) }
+        MatchingSlots { short: permits(cores), long: permits(cores / 2), check: permits(1) }
     }
 }
 
@@ -165,6 +167,26 @@ impl Engine {
             snapshot.fan_out(&events, time, &mut Allowance::of(work).until(&is_cancelled)).ok()
         });
         matching.await.map_err(|panic| Error::Internal(format!("matching panicked: {panic}")))
+    }
+
+    /// Runs a check of settings on a blocking thread, one at a time on this server. Fails with [`Error::Overloaded`] after
+    /// [`MATCH_WITHIN`].
+    pub(crate) async fn in_check_slot<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let stopping = |_| Error::unavailable("the server is stopping".into());
+        let working = async {
+            let permit = self.matching_slots().check.clone().acquire_owned().await.map_err(stopping)?;
+            let cancel = CancelOnDrop::default();
+            let is_cancelled = cancel.0.clone();
+            let running = self.0.runtime.spawn_blocking(move || {
+                let _permit = permit;
+                work(&is_cancelled)
+            });
+            running.await.map_err(|panic| Error::Internal(format!("matching panicked: {panic}")))
+        };
+        tokio::time::timeout(MATCH_WITHIN, working).await.unwrap_or(Err(Error::Overloaded))
     }
 
     /// Joins the results of requests that are stored together. Events that were matched against another

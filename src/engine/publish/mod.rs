@@ -207,6 +207,7 @@ impl Engine {
     fn count_publication(&self, events: &[NamespacedEvent<'_>], fan_out: &FanOut, published: &Published) {
         let received = published.events.iter().filter(|stored| stored.is_stored).count();
         self.metrics().events_received.inc_by(received as u64);
+        self.stats().count_published(events, &published.events);
         for push in fan_out.pushes.iter().filter(|push| published.events[push.event].is_stored) {
             let namespace = events[push.event].namespace;
             self.metrics().count_push(PushCount::Enqueued, (namespace.0, push.subscription_id.0));

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use crate::domain::address::masked;
 use crate::domain::ids::NamespaceId;
 use crate::error::Error;
+use crate::logging::limiter::Kind;
 use crate::store::tables::endpoints::{
     ChangedEndpoint, EndpointKey, Failures, pause_endpoints, record_endpoint_failures, record_endpoint_successes,
     return_probes,
@@ -130,7 +131,7 @@ impl Engine {
             let notices = publish_notices_about(conn, self, &closed, "breaker_closed").await?;
             Ok((closed, notices))
         })?;
-        for ChangedEndpoint { namespace_id, url } in &closed {
+        for ChangedEndpoint { namespace_id, url } in closed.iter().filter(|_| Kind::Breaker.is_due()) {
             log::warn!(namespace_id, endpoint = masked(url).as_str(); "the breaker closed");
         }
         if !notices.is_empty() {
@@ -153,7 +154,7 @@ impl Engine {
             let notices = publish_notices_about(conn, self, &opened, "breaker_opened").await?;
             Ok((opened, notices))
         })?;
-        for ChangedEndpoint { namespace_id, url } in &opened {
+        for ChangedEndpoint { namespace_id, url } in opened.iter().filter(|_| Kind::Breaker.is_due()) {
             log::warn!(namespace_id, endpoint = masked(url).as_str(); "the breaker opened");
         }
         notices.into_iter().for_each(|notices| self.notify_after_notices(notices));

@@ -45,6 +45,10 @@ impl Engine {
         };
         if !completed.is_empty() {
             self.database().note_success();
+            self.stats().count_completed(completed.iter().map(|row| {
+                let namespace = calls[indices[row.ord as usize - 1]].delivery.namespace;
+                (namespace.event(row.entry.event_id), row.entry.delivery_id.is_some(), row.entry.created_at)
+            }));
         }
         for row in completed {
             let record = RecordedSettlement {

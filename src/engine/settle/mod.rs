@@ -99,6 +99,17 @@ impl Settlement {
         }
     }
 
+    /// Returns the verb of the API: the last word of its path.
+    pub(crate) fn verb(&self) -> &'static str {
+        match self {
+            Settlement::Start => "start",
+            Settlement::Heartbeat { .. } => "heartbeat",
+            Settlement::Complete(_) => "complete",
+            Settlement::Fail { .. } => "fail",
+            Settlement::Release { .. } => "release",
+        }
+    }
+
     /// Returns the size of the JSON that the worker sent along.
     fn json_bytes(&self) -> usize {
         let json = match self {
@@ -157,6 +168,7 @@ impl Engine {
             .inspect(|result| {
                 if let Ok(SettleOutcome::Recorded(record)) = result {
                     self.metrics().count_settlement(record.entry.action().as_str());
+                    self.metrics().settlements_repeated.inc_by(u64::from(record.is_repeat));
                 }
             });
         Ok(answer_each(&requests, &sent, |calls| results_of_request(results.by_ref().take(calls.len()).collect())))

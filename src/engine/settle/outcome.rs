@@ -36,6 +36,10 @@ pub struct RecordedSettlement {
 
 /// The log entry of a settlement, or what is left of it once it has been pruned.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are the large one, and a box would be an allocation for each"
+)]
 pub enum SettlementEntry {
     Logged(LogEntry),
     /// Only repeated settlements come to this.

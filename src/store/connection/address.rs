@@ -4,10 +4,13 @@
 //! The driver parses both, but knows only some values of `sslmode`, and none of `sslrootcert`, `sslcert`
 //! and `sslkey`. They are taken out of the text here, and mean what they mean to libpq.
 
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use tokio_postgres::Config;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 /// The address of a database.
 #[derive(Debug)]
@@ -91,6 +94,74 @@ impl DatabaseAddress {
     pub(crate) fn has_host(&self) -> bool {
         !self.config.get_hosts().is_empty() || !self.config.get_hostaddrs().is_empty()
     }
+
+    /// Returns the address as variables of libpq, for programs that use it.
+    pub(crate) fn libpq_variables(&self, application: &str) -> Vec<(&'static str, OsString)> {
+        let config = &self.config;
+        let list = |values: Vec<String>| OsString::from(values.join(","));
+        let hosts = config.get_hosts().iter().map(|host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(folder) => folder.display().to_string(),
+        });
+        let hostaddrs: Vec<String> = config.get_hostaddrs().iter().map(ToString::to_string).collect();
+        let ports: Vec<String> = config.get_ports().iter().map(ToString::to_string).collect();
+        let text = |value: Option<&str>| value.map(OsString::from);
+        let attributes = match config.get_target_session_attrs() {
+            TargetSessionAttrs::ReadWrite => Some("read-write".into()),
+            TargetSessionAttrs::ReadOnly => Some("read-only".into()),
+            _ => None,
+        };
+        let seconds = config.get_connect_timeout().map(|timeout| timeout.as_secs().max(1).to_string().into());
+        let password = config.get_password().map(|bytes| OsStr::from_bytes(bytes).to_owned());
+        let own = [
+            ("PGHOST", Some(list(hosts.collect()))),
+            ("PGHOSTADDR", Some(list(hostaddrs)).filter(|value| !value.is_empty())),
+            ("PGPORT", Some(list(ports)).filter(|value| !value.is_empty())),
+            ("PGUSER", text(config.get_user())),
+            ("PGPASSWORD", password),
+            ("PGDATABASE", text(config.get_dbname().or(config.get_user()))),
+            ("PGOPTIONS", text(config.get_options())),
+            ("PGTARGETSESSIONATTRS", attributes),
+            ("PGCONNECT_TIMEOUT", seconds),
+            ("PGAPPNAME", Some(application.into())),
+        ];
+        let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        own.chain(self.tls.libpq_variables()).collect()
+    }
+}
+
+impl TlsSettings {
+    fn libpq_variables(&self) -> Vec<(&'static str, OsString)> {
+        let mode = match self.mode {
+            SslMode::Disable => "disable",
+            SslMode::Allow => "allow",
+            SslMode::Prefer => "prefer",
+            SslMode::Require => "require",
+            SslMode::VerifyCa => "verify-ca",
+            SslMode::VerifyFull => "verify-full",
+        };
+        let mut variables = vec![("PGSSLMODE", mode.into())];
+        let verifies = matches!(self.mode, SslMode::VerifyCa | SslMode::VerifyFull);
+        match &self.roots {
+            Roots::File(file) => variables.push(("PGSSLROOTCERT", file.into())),
+            // libpq knows the system's authorities only since version 16, so their file is named.
+            Roots::NotGiven | Roots::System if verifies => variables.push(("PGSSLROOTCERT", system_roots())),
+            Roots::NotGiven | Roots::System => {}
+        }
+        if let Some((certificate, key)) = &self.client {
+            variables.extend([("PGSSLCERT", certificate.into()), ("PGSSLKEY", key.into())]);
+        }
+        variables
+    }
+}
+
+/// Returns the file of the system's authorities, or libpq's word for them if it is in none of the usual places.
+fn system_roots() -> OsString {
+    const USUAL_FILES: &[&str] =
+        &["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+    let named = std::env::var_os("SSL_CERT_FILE").filter(|file| !file.is_empty());
+    let usual = || USUAL_FILES.iter().find(|file| Path::new(file).is_file()).map(OsString::from);
+    named.or_else(usual).unwrap_or_else(|| "system".into())
 }
 
 /// The parameters of an address that are about TLS.
@@ -221,8 +292,6 @@ fn read_pairs(text: &str) -> Option<Vec<Parameter>> {
 
 #[cfg(test)]
 mod tests {
-    use tokio_postgres::config::Host;
-
     use super::*;
 
     fn tls(text: &str) -> TlsSettings {
@@ -303,6 +372,51 @@ mod tests {
         for text in ["postgres//user:word@localhost", "localhost", "host='x", "host=h sslmode"] {
             assert_eq!(DatabaseAddress::parse(text).err(), Some(AddressError::Malformed), "{text}");
         }
+    }
+
+    fn variables(text: &str) -> Vec<String> {
+        let variables = DatabaseAddress::parse(text).unwrap().libpq_variables("x");
+        variables.into_iter().map(|(name, value)| format!("{name}={}", value.to_string_lossy())).collect()
+    }
+
+    #[test]
+    fn an_address_becomes_variables_of_libpq() {
+        assert_eq!(
+            variables("postgres://me:a%20b@%2Frun%2Fpg:5433/db"),
+            [
+                "PGHOST=/run/pg",
+                "PGPORT=5433",
+                "PGUSER=me",
+                "PGPASSWORD=a b",
+                "PGDATABASE=db",
+                "PGAPPNAME=x",
+                "PGSSLMODE=prefer"
+            ]
+        );
+        let several = variables(
+            "host=a,b port=1,2 user=me sslmode=verify-full sslrootcert=/r sslcert=/c sslkey=/k connect_timeout=3 \
+             target_session_attrs=read-write options='-c x=1'",
+        );
+        for wanted in [
+            "PGHOST=a,b",
+            "PGPORT=1,2",
+            "PGDATABASE=me",
+            "PGOPTIONS=-c x=1",
+            "PGTARGETSESSIONATTRS=read-write",
+            "PGCONNECT_TIMEOUT=3",
+            "PGSSLMODE=verify-full",
+            "PGSSLROOTCERT=/r",
+            "PGSSLCERT=/c",
+            "PGSSLKEY=/k",
+        ] {
+            assert!(several.iter().any(|variable| variable == wanted), "{wanted} in {several:?}");
+        }
+    }
+
+    #[test]
+    fn a_verified_connection_stays_verified() {
+        let verified = variables("postgres://h/d?sslmode=verify-full");
+        assert!(verified.iter().any(|variable| variable.starts_with("PGSSLROOTCERT=")), "{verified:?}");
     }
 
     #[test]

@@ -17,7 +17,9 @@ use diesel_async::pooled_connection::PoolableConnection;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
+use crate::domain::doctor::server::PoolFacts;
 use crate::domain::history::Histories;
 use crate::error::{Error, Outage, OutageKind};
 use crate::store::connection::connect::{NotConnected, Opened, open};
@@ -124,11 +126,12 @@ impl Manager for ConnectionManager {
 
     async fn create(&self) -> Result<ManagedConnection, NotConnected> {
         let (url, watch) = (self.url.clone(), self.watch.clone());
-        let opened = self.runtime.spawn(async move {
+        // If nobody waits any more, the opening ends: it would not count among the connections of the pool.
+        let opened = AbortOnDropHandle::new(self.runtime.spawn(async move {
             let Opened { mut connection, activity, driver, .. } = open(&url, SETUP).await?;
             let checked = watch.check(&mut connection).await?;
             Ok(ManagedConnection { connection, activity, driver, checked })
-        });
+        }));
         opened.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic).into()))
     }
 
@@ -162,6 +165,17 @@ impl Database {
     /// Returns the maximum number of pooled connections.
     pub fn max_connections(&self) -> usize {
         self.pool.status().max_size
+    }
+
+    /// Returns how the pool is used now.
+    pub(crate) fn pool_use(&self) -> PoolFacts {
+        let status = self.pool.status();
+        PoolFacts {
+            in_use: status.size.saturating_sub(status.available),
+            idle: status.available,
+            max: status.max_size,
+            waiting: status.waiting,
+        }
     }
 
     /// Returns a connection. Retries refused attempts for at most [`PATIENCE`].

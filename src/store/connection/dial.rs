@@ -5,6 +5,8 @@
 
 use std::io;
 use std::path::PathBuf;
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
@@ -94,13 +96,16 @@ async fn with_timeout<T>(config: &Config, connecting: impl Future<Output = io::R
     }
 }
 
+/// The time after which a connection is given up whose other end acknowledges nothing, if the URL names none. The
+/// default of Linux is about 15 minutes, for which every statement on such a connection would wait.
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+
 fn set_options(config: &Config, stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
     #[cfg(target_os = "linux")]
-    if let Some(limit) = config.get_tcp_user_timeout() {
-        socket.set_tcp_user_timeout(Some(*limit))?;
-    }
+    socket.set_tcp_user_timeout(Some(config.get_tcp_user_timeout().copied().unwrap_or(USER_TIMEOUT)))?;
     if config.get_keepalives() {
         let mut keepalive = TcpKeepalive::new().with_time(config.get_keepalives_idle());
         if let Some(interval) = config.get_keepalives_interval() {

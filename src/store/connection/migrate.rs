@@ -13,6 +13,7 @@
 //!
 //! Servers of the previous version go on working meanwhile and afterwards: see `docs/contributing.md`.
 
+use std::collections::BTreeSet;
 use std::error::Error as StdError;
 use std::time::Duration;
 
@@ -25,7 +26,9 @@ use diesel_async::{AsyncConnection, AsyncMigrationHarness, AsyncPgConnection, Tr
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
+use crate::domain::doctor::storage::SchemaFacts;
 use crate::error::{Error, OutageKind};
+use crate::store::backup::refuse_unfinished_restore;
 use crate::store::connection::blocking::BlockingConnection;
 use crate::store::connection::connect::open;
 
@@ -75,6 +78,9 @@ pub async fn migrate_from<S: MigrationSource<Pg> + 'static>(
     source: fn() -> S,
 ) -> Result<Vec<String>, Error> {
     let mut holder = lock(url).await?;
+    // Otherwise a server would make an empty schema where data is about to be.
+    refuse_unfinished_restore(&mut holder).await?;
+    end_snapshot(&mut holder).await?;
     let (mut names, mut retries) = (Vec::new(), 0);
     loop {
         match run_next(url, source).await {
@@ -106,18 +112,23 @@ async fn lock(url: &str) -> Result<AsyncPgConnection, Error> {
     let mut conn = open(url, "").await?.connection;
     Transactions::begin_transaction(&mut conn).await?;
     conn.batch_execute("SET LOCAL idle_in_transaction_session_timeout = 0").await?;
-    let take = format!("SELECT pg_try_advisory_xact_lock({LOCK}) AS is_ours");
+    let take = format!("SELECT pg_try_advisory_xact_lock({LOCK}) AS is_so");
     for _ in 0..LOCK_RETRIES {
-        let row: Taken = diesel::sql_query(&take).get_result(&mut conn).await?;
-        // Neither who holds the lock nor who waits for it may keep a snapshot open, since an index build waits for
-        // all older snapshots. So nobody waits inside a statement, and a statement as plain text ends the last one.
-        conn.batch_execute("SELECT").await?;
-        if row.is_ours {
+        let row: BoolRow = diesel::sql_query(&take).get_result(&mut conn).await?;
+        end_snapshot(&mut conn).await?;
+        if row.is_so {
             return Ok(conn);
         }
         tokio::time::sleep(LOCK_PAUSE).await;
     }
     Err(Error::outage(OutageKind::TooSlow, "another server is migrating the schema"))
+}
+
+/// Ends the snapshot of the last statement. Neither who holds the lock of migrations nor who waits for it may keep one
+/// open, since an index build waits for all older snapshots. So nobody waits inside a statement, and a statement as plain
+/// text ends the last one.
+async fn end_snapshot(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+    Ok(conn.batch_execute("SELECT").await?)
 }
 
 /// The next step of migrating.
@@ -185,9 +196,9 @@ async fn run_alone<S: MigrationSource<Pg> + 'static>(
 }
 
 #[derive(QueryableByName)]
-struct Taken {
+struct BoolRow {
     #[diesel(sql_type = Bool)]
-    is_ours: bool,
+    is_so: bool,
 }
 
 #[derive(QueryableByName)]
@@ -203,11 +214,32 @@ pub(crate) async fn enforce_rules(conn: &mut AsyncPgConnection) -> Result<(), Er
 
 /// Returns the number of migrations that this binary has and the database has not applied.
 pub async fn pending(conn: &mut AsyncPgConnection) -> Result<usize, Error> {
+    Ok(compare_schema(conn).await?.pending.len())
+}
+
+/// Returns the versions of all migrations of this binary.
+pub(crate) fn versions() -> Result<Vec<String>, Error> {
     let known: Vec<Pending> = MIGRATIONS.migrations().map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(known.iter().map(|migration| migration.name().version().to_string()).collect())
+}
+
+/// Returns whether the database has a table of applied migrations.
+pub(crate) async fn is_migrated(conn: &mut AsyncPgConnection) -> Result<bool, Error> {
+    let sql = "SELECT to_regclass('waybill.__diesel_schema_migrations') IS NOT NULL AS is_so";
+    let row: BoolRow = diesel::sql_query(sql).get_result(conn).await?;
+    Ok(row.is_so)
+}
+
+/// Compares the migrations of this binary with those that the database has applied.
+pub(crate) async fn compare_schema(conn: &mut AsyncPgConnection) -> Result<SchemaFacts, Error> {
+    let known: BTreeSet<String> = versions()?.into_iter().collect();
     let applied: Vec<TextRow> =
         diesel::sql_query("SELECT version::text AS text FROM waybill.__diesel_schema_migrations").load(conn).await?;
-    let is_applied = |name: &str| applied.iter().any(|row| row.text == name);
-    Ok(known.iter().filter(|m| !is_applied(&m.name().version().to_string())).count())
+    let applied: BTreeSet<String> = applied.into_iter().map(|row| row.text).collect();
+    Ok(SchemaFacts {
+        pending: known.difference(&applied).cloned().collect(),
+        unknown: applied.difference(&known).cloned().collect(),
+    })
 }
 
 type Harness = AsyncMigrationHarness<AsyncPgConnection>;

@@ -12,3 +12,4 @@ pub(crate) mod sqlstate;
 pub(crate) mod stream;
 pub(crate) mod tls;
 pub(crate) mod transactions;
+pub(crate) mod version;

@@ -13,6 +13,7 @@ use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::store::lists::filtered_query::FilteredQuery;
 use crate::store::lists::pages::{IdRow, Page};
+use crate::store::lists::payloads::PayloadSearch;
 use crate::store::lists::targets::Target;
 use crate::store::statement::statement;
 
@@ -56,8 +57,30 @@ pub(crate) async fn last_id(conn: &mut AsyncPgConnection, scope: &Scope, target:
     Ok(row.id)
 }
 
-/// Searches for the next rows that an operation is about.
+/// Searches for the next rows that an operation is about. Payloads are read last, and a bounded number of them.
 pub async fn find_candidates(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    target: Target<'_>,
+    walk: Walk,
+) -> QueryResult<Candidates> {
+    let Some(mut payloads) = target.event_filter().and_then(PayloadSearch::of) else {
+        return search_indexes(conn, scope, target, walk).await;
+    };
+    // Most of what is found may have other payloads.
+    let wide = Walk { limit: walk.limit.max(payloads.payloads_left()), ..walk };
+    let found = search_indexes(conn, scope, target, wide).await?;
+    let searched = payloads.search(conn, scope.namespace, &found.ids, walk.limit).await?;
+    // The payloads behind the last one that was read are left to the next search.
+    let next = match searched.events < found.ids.len() {
+        true => found.ids[..searched.events].last().copied(),
+        false => found.next,
+    };
+    Ok(Candidates { ids: searched.matching, next })
+}
+
+/// Searches for the next rows that match all but the conditions on payloads.
+async fn search_indexes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     target: Target<'_>,

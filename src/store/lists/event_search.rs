@@ -14,16 +14,18 @@ use diesel::QueryResult;
 use diesel::deserialize::{self, QueryableByName};
 use diesel::pg::Pg;
 use diesel::row::NamedRow;
-use diesel::sql_types::{Array, BigInt, Nullable, Text};
+use diesel::sql_types::{BigInt, Nullable};
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::ids::EventId;
-use crate::domain::status::Status;
+use crate::store::lists::event_conditions::{Tables, event_conditions};
 use crate::store::lists::event_sources::Source;
 use crate::store::lists::events::{EventFilter, listed_columns};
 use crate::store::lists::filtered_query::FilteredQuery;
 use crate::store::lists::spans::{Examined, Span};
 use crate::store::tables::event_columns::EventRow;
+
+const TABLES: Tables = Tables { event: "e", work: "d" };
 
 /// A search for the events that match a filter.
 #[derive(Debug)]
@@ -97,7 +99,7 @@ impl EventSearch<'_> {
             "SELECT ids, last_id, events.* FROM examined LEFT JOIN (SELECT {} FROM {lookups}",
             listed_columns()
         ));
-        let statement = conditions(statement, self.filter)
+        let statement = event_conditions(statement, self.filter, TABLES)
             .sql(&format!(" ORDER BY c.id {direction} LIMIT {limit}) events ON true ORDER BY id {direction}"));
         let rows: Vec<ReadRow> = statement.load_all(conn).await?;
         let examined = rows.first().map(|row| row.examined).unwrap_or_default();
@@ -120,7 +122,7 @@ impl EventSearch<'_> {
             "SELECT ids, last_id, matched, last_match FROM examined CROSS JOIN \
              (SELECT count(*) AS matched, {last}(id) AS last_match FROM (SELECT c.id FROM {lookups}"
         ));
-        let statement = conditions(statement, &remaining);
+        let statement = event_conditions(statement, &remaining, TABLES);
         let statement = statement.sql(&format!(" ORDER BY c.id {direction} LIMIT {limit}) matching) matches"));
         let rows: Vec<Matches> = statement.load_all(conn).await?;
         rows.into_iter().next().ok_or(diesel::result::Error::NotFound)
@@ -158,22 +160,4 @@ impl EventSearch<'_> {
         };
         format!("(SELECT id FROM found WHERE holds ORDER BY id {direction} OFFSET 0) c{joined} WHERE true")
     }
-}
-
-/// Appends the conditions of a filter.
-fn conditions<'q>(query: FilteredQuery<'q>, filter: &EventFilter) -> FilteredQuery<'q> {
-    let query = match filter.status {
-        Some(status) => query.sql(&format!(" AND d.status = '{}'", Status::as_str(status))),
-        None => query,
-    };
-    query
-        .and_given::<Text, _>("d.worker_id =", filter.worker_id.clone())
-        .and_given::<Array<Text>, _>(
-            "string_to_array(e.tags, ',') &&",
-            Some(filter.tags.clone()).filter(|tags| !tags.is_empty()),
-        )
-        .and_given::<Text, _>("e.event_type =", filter.event_type.clone())
-        .and_given::<Text, _>("e.correlation_id =", filter.correlation_id.clone())
-        .and_given::<Text, _>("e.ordering_key =", filter.ordering_key.clone())
-        .and_time_range("e.created_at", filter.since, filter.until)
 }

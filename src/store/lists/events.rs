@@ -3,10 +3,12 @@
 //! Pages are in the order of ids. Each field of a filter has an index of its own, its *source*
 //! ([`Source`]), so a filter with one field finds what there is, wherever it lies. Of several fields the
 //! most selective one is the source, and the others are checked on the rows. That may take long, so a
-//! page examines at most `scan` ids; if it ends there, `searched_to` says how far it got.
+//! page examines at most `scan` ids; if it ends there, `searched_to` says how far it got. Fields without
+//! an index (`text`, `labels`, and what is excluded) are only checked, and payloads last: see `payloads.rs`.
 //!
 //! `total` is counted along the same source, up to [`limits::LIST_COUNT`], and `total_is_exact` says
-//! whether it is complete.
+//! whether it is complete. Payloads are not read in order to count: with conditions on them, `total` counts
+//! the events up to the end of the page. Behind a cursor, a search counts the events of its page.
 
 use std::cmp::Reverse;
 
@@ -14,62 +16,18 @@ use chrono::{DateTime, Utc};
 use diesel::QueryResult;
 use diesel::sql_types::{Array, BigInt, Integer};
 use diesel_async::AsyncPgConnection;
-use serde::{Deserialize, Serialize};
 
 use crate::domain::limits;
 use crate::domain::scope::Scope;
-use crate::domain::status::Status;
+pub use crate::store::lists::event_filter::EventFilter;
 use crate::store::lists::event_search::{EventSearch, Selectivity};
 use crate::store::lists::event_sources::Source;
 use crate::store::lists::event_times::{span_of_times, time_at};
 use crate::store::lists::filtered_query::FilteredQuery;
 use crate::store::lists::pages::Page;
+use crate::store::lists::payloads::PayloadSearch;
 use crate::store::lists::spans::{Examined, Span};
 use crate::store::tables::event_columns::{EventColumns, EventRow, WorkColumns};
-
-/// A filter for events. Its fields are named as in the API.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventFilter {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<Status>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tags: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub event_type: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worker_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub correlation_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ordering_key: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<DateTime<Utc>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<DateTime<Utc>>,
-}
-
-impl EventFilter {
-    /// Returns whether the filter has a field of the event itself.
-    pub(super) fn is_about_the_event(&self) -> bool {
-        !self.tags.is_empty()
-            || self.event_type.is_some()
-            || self.correlation_id.is_some()
-            || self.ordering_key.is_some()
-            || self.since.is_some()
-            || self.until.is_some()
-    }
-
-    /// Returns whether the filter has a field of the event's own delivery.
-    pub(super) fn is_about_the_work(&self) -> bool {
-        self.status.is_some() || self.worker_id.is_some()
-    }
-
-    /// Returns the filter of a list: a worker without a status stands for what the worker holds now.
-    fn of_list(&self) -> Self {
-        let held = self.worker_id.as_ref().map(|_| Status::Processing);
-        EventFilter { status: self.status.or(held), ..self.clone() }
-    }
-}
 
 /// A page of events.
 #[derive(Debug)]
@@ -123,7 +81,10 @@ pub async fn list_events(
         None => None,
     };
     let (total, total_is_exact) = match page.after {
+        None if walk.payloads.is_some() => (counted, walk.has_ended),
         None => count_on(conn, walk, counted).await?,
+        // What was searched once is not searched again to be counted.
+        Some(_) if filter.is_search() => (counted, false),
         Some(_) => count_on(conn, Walk::new(&search, whole, page.scan), 0).await?,
     };
     Ok(EventPage { events, end, searched_to, total, total_is_exact })
@@ -194,6 +155,8 @@ struct Walk<'a> {
     span: Span,
     /// The number of ids that may still be examined.
     budget: i64,
+    /// The search through payloads, if the filter has conditions on them.
+    payloads: Option<PayloadSearch<'a>>,
     has_ended: bool,
 }
 
@@ -203,7 +166,8 @@ impl<'a> Walk<'a> {
 
     fn new(search: &'a EventSearch<'a>, span: Span, scan: i64) -> Self {
         let is_cheap = search.source == Source::All && search.source.remaining(search.filter) == EventFilter::default();
-        Walk { search, span, budget: if is_cheap { scan * Self::CHEAP } else { scan }, has_ended: false }
+        let budget = if is_cheap { scan * Self::CHEAP } else { scan };
+        Walk { search, span, budget, payloads: PayloadSearch::of(search.filter), has_ended: false }
     }
 
     /// Returns the last id that was searched.
@@ -223,17 +187,38 @@ impl<'a> Walk<'a> {
         let mut step = self.first_step(limit);
         while self.can_go_on(limit - events.len() as i64) {
             let (ids, wanted) = (step.min(self.budget), limit - events.len() as i64);
-            let (read, examined) = self.search.read(conn, &self.span, ids, wanted).await?;
-            let last_match = read.last().map(|row| row.event.id.0).filter(|_| read.len() as i64 == wanted);
-            self.advance(examined, ids, last_match);
-            events.extend(read);
+            events.extend(self.read_step(conn, ids, wanted).await?);
             step *= 4;
         }
         Ok(events)
     }
 
+    /// Reads the next `ids` ids of the source and returns up to `wanted` matching events.
+    async fn read_step(&mut self, conn: &mut AsyncPgConnection, ids: i64, wanted: i64) -> QueryResult<Vec<EventRow>> {
+        let namespace = self.span.namespace;
+        let Some(payloads) = &mut self.payloads else {
+            let (events, examined) = self.search.read(conn, &self.span, ids, wanted).await?;
+            let last_match = events.last().map(event_id).filter(|_| events.len() as i64 == wanted);
+            self.advance(examined, ids, last_match);
+            return Ok(events);
+        };
+        let most = payloads.payloads_left().min(ids);
+        let (mut events, examined) = self.search.read(conn, &self.span, ids, most).await?;
+        let found: Vec<i64> = events.iter().map(event_id).collect();
+        let searched = payloads.search(conn, namespace, &found, wanted).await?;
+        // Behind the last event whose payload was read there may be more.
+        let is_cut = searched.events < found.len() || found.len() as i64 == most;
+        let last_read = found[..searched.events].last().copied().filter(|_| is_cut);
+        self.advance(examined, ids, last_read);
+        events.retain(|row| searched.matching.contains(&event_id(row)));
+        Ok(events)
+    }
+
     /// Counts up to `limit` matching events and moves behind the last of them.
     async fn count(&mut self, conn: &mut AsyncPgConnection, limit: i64) -> QueryResult<i64> {
+        if self.payloads.is_some() {
+            return Ok(self.read(conn, limit).await?.len() as i64);
+        }
         let mut counted = 0;
         let mut step = self.first_step(limit);
         while self.can_go_on(limit - counted) {
@@ -247,7 +232,8 @@ impl<'a> Walk<'a> {
     }
 
     fn can_go_on(&self, wanted: i64) -> bool {
-        wanted > 0 && self.budget > 0 && !self.has_ended
+        let may_read = self.payloads.as_ref().is_none_or(|payloads| !payloads.is_over());
+        wanted > 0 && self.budget > 0 && may_read && !self.has_ended
     }
 
     /// Moves behind a step that asked for `ids` ids. If it found all that was wanted, it may have stopped at
@@ -258,4 +244,8 @@ impl<'a> Walk<'a> {
         self.budget -= examined.ids;
         self.span = position.map_or(self.span, |position| self.span.behind(position));
     }
+}
+
+fn event_id(row: &EventRow) -> i64 {
+    row.event.id.0
 }

@@ -16,7 +16,7 @@ use crate::domain::action::Action;
 use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
 use crate::store::lists::filtered_query::FilteredQuery;
-use crate::store::lists::log_times::{span_of_times, time_at};
+use crate::store::lists::log_times::{last_sample, span_of_times, time_at};
 use crate::store::lists::log_windows::read_windows;
 use crate::store::lists::pages::Page;
 use crate::store::lists::small_logs::read_small_log;
@@ -39,6 +39,15 @@ impl LogFilter {
     fn rare_action(&self) -> Option<Action> {
         self.action.filter(|action| !matches!(action, Action::Picked | Action::Completed))
     }
+
+    /// Returns whether an entry matches.
+    pub(crate) fn matches(&self, entry: &LogEntry) -> bool {
+        self.event_id.is_none_or(|event_id| entry.event_id == event_id)
+            && self.worker_id.as_ref().is_none_or(|worker| entry.worker_id.as_ref() == Some(worker))
+            && self.action.is_none_or(|action| entry.action.0 == action)
+            && self.since.is_none_or(|since| entry.created_at >= since)
+            && self.until.is_none_or(|until| entry.created_at < until)
+    }
 }
 
 /// A page of log entries.
@@ -49,10 +58,12 @@ pub struct LogPage {
     pub end: Option<i64>,
     /// The time up to which was searched, if the page is not full although there may be more entries.
     pub searched_to: Option<DateTime<Utc>>,
+    /// The position behind which later entries follow, if this is the last page and the oldest entries come first.
+    pub tail: Option<i64>,
 }
 
 pub(super) const COLUMNS: &str = "id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code, execution_time_ms, \
-     error_message, reason, next_retry_at, error_kind, response_excerpt, subscription_version, actor, created_at";
+     error_message, reason, next_retry_at, error_kind, response_excerpt, subscription_version, actor, lease_seconds, created_at";
 
 /// Returns a page of the event log. Must run in a transaction, since it changes the planner's settings.
 pub async fn list_log_entries(
@@ -61,9 +72,21 @@ pub async fn list_log_entries(
     filter: &LogFilter,
     page: Page,
 ) -> QueryResult<LogPage> {
+    list_log_entries_below(conn, scope, filter, page, i64::MAX).await
+}
+
+/// Returns a page of the part of the event log that has ids below `below`. Must run in a transaction, too.
+pub(crate) async fn list_log_entries_below(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    filter: &LogFilter,
+    page: Page,
+    below: i64,
+) -> QueryResult<LogPage> {
     // The index of blocks is read by bitmap scans, which connections have switched off.
     conn.batch_execute("SET LOCAL enable_bitmapscan = on").await?;
     let span = span_of_times(conn, scope, filter, page.descending).await?;
+    let span = Span { below: span.below.min(below), ..span };
     let span = page.after.map_or(span, |after| span.behind(after));
     match (filter.event_id, filter.rare_action(), &filter.worker_id) {
         (Some(_), ..) | (_, Some(_), _) => read_index(conn, filter, span, page).await,
@@ -73,6 +96,17 @@ pub async fn list_log_entries(
             (None, None) => read_windows(conn, filter, span, page).await,
         },
     }
+}
+
+/// Returns the id and the time of an entry of the namespace that is at most 64 entries before the last one up to
+/// `position`, or `None` if there are fewer entries.
+pub(crate) async fn find_entry_before(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    position: i64,
+) -> QueryResult<Option<(i64, DateTime<Utc>)>> {
+    let sample = last_sample(conn, &Span::all(scope.namespace, false), position).await?;
+    Ok(sample.map(|sample| (sample.id, sample.created_at)))
 }
 
 /// A row of a step: an entry, or none if no entry of the step matches.

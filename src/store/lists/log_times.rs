@@ -70,7 +70,16 @@ pub(super) async fn time_at(
     span: &Span,
     position: i64,
 ) -> QueryResult<Option<DateTime<Utc>>> {
+    Ok(last_sample(conn, span, position).await?.map(|sample| sample.created_at))
+}
+
+/// Returns the last sample up to a position.
+pub(super) async fn last_sample(
+    conn: &mut AsyncPgConnection,
+    span: &Span,
+    position: i64,
+) -> QueryResult<Option<Sample>> {
     let (up_to, order) = if span.descending { ("id >=", "id") } else { ("id <=", "id DESC") };
     let rows: Vec<Sample> = samples(span).and::<BigInt, _>(up_to, position).load(conn, order, 0, 1).await?;
-    Ok(rows.first().map(|sample| sample.created_at))
+    Ok(rows.first().copied())
 }

@@ -1,22 +1,32 @@
 //! Lists for operators. Their cost is bounded, whatever the size of the tables.
 
+pub mod attention;
 pub mod audit_entries;
 pub mod candidates;
 pub mod dead_letters;
+mod event_conditions;
+pub mod event_filter;
+pub mod event_life;
 mod event_search;
 mod event_sources;
 mod event_times;
 pub(crate) mod event_types;
 pub mod events;
+pub(crate) mod examinations;
 pub(crate) mod filtered_query;
-pub(crate) mod gauges;
+pub mod gauges;
 pub mod log_entries;
+pub mod log_tail;
 mod log_times;
 mod log_windows;
 pub mod pages;
+mod payloads;
 pub mod pushes;
+pub mod related_events;
 mod small_logs;
 mod spans;
-pub(crate) mod tags;
+pub mod stats;
+pub mod subscription_health;
+pub mod tags;
 pub mod targets;
 mod worker_entries;

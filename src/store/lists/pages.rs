@@ -35,7 +35,7 @@ impl Page {
 
 /// The page of a list whose rows are in the order of their names.
 #[derive(Debug)]
-pub(crate) struct NamePage {
+pub struct NamePage {
     /// Whether the last name comes first.
     pub descending: bool,
     /// The name behind which the page begins. `None` means the beginning of the list.

@@ -49,18 +49,10 @@ pub(super) async fn read_small_log(
     if entries.len() > FEW {
         return Ok(None);
     }
-    entries.retain(|entry| span.above < entry.id && entry.id < span.below && matches(filter, entry));
+    entries.retain(|entry| span.above < entry.id && entry.id < span.below && filter.matches(entry));
     entries.sort_unstable_by_key(|entry| if span.descending { -entry.id } else { entry.id });
     entries.truncate(usize::try_from(page.limit).unwrap_or(usize::MAX));
     let is_full = entries.len() as i64 == page.limit;
     let end = entries.last().filter(|_| is_full).map(|entry| entry.id);
-    Ok(Some(LogPage { entries, end, searched_to: None }))
-}
-
-/// Returns whether an entry matches a filter that has no event.
-fn matches(filter: &LogFilter, entry: &LogEntry) -> bool {
-    filter.worker_id.as_ref().is_none_or(|worker| entry.worker_id.as_ref() == Some(worker))
-        && filter.action.is_none_or(|action| entry.action.0 == action)
-        && filter.since.is_none_or(|since| entry.created_at >= since)
-        && filter.until.is_none_or(|until| entry.created_at < until)
+    Ok(Some(LogPage { entries, end, ..LogPage::default() }))
 }

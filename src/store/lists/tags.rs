@@ -12,7 +12,7 @@ use crate::store::statement::statement;
 
 /// A tag and the state of its queue.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct TagRow {
+pub struct TagRow {
     #[diesel(sql_type = Text)]
     pub tag: String,
     /// The number of waiting events, counted up to the cap + 1.
@@ -28,7 +28,7 @@ pub(crate) struct TagRow {
 }
 
 /// Returns a page of tags in the order of their names. Waiting events are counted up to `count_cap` + 1.
-pub(crate) async fn list_tags(
+pub async fn list_tags(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     page: &NamePage,

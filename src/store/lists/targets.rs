@@ -10,7 +10,8 @@ use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::store::lists::candidates::Walk;
 use crate::store::lists::dead_letters::DeadLetterFilter;
-use crate::store::lists::events::EventFilter;
+use crate::store::lists::event_conditions::{Tables, event_conditions};
+use crate::store::lists::event_filter::EventFilter;
 use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
 use crate::store::lists::pushes::PushFilter;
 
@@ -29,8 +30,9 @@ pub enum Target<'a> {
 }
 
 /// The columns of an event that conditions are about, joined to its id and the key of its index range.
-const EVENT_COLUMNS: &str = "e.namespace_id, e.tags, e.event_type, e.correlation_id, e.ordering_key, e.created_at, \
-     d.status, d.worker_id, d.subscription_id, d.lease_expires_at, d.updated_at";
+const EVENT_COLUMNS: &str = "e.namespace_id, e.tags, e.event_type, e.correlation_id, e.ordering_key, e.created_at, e.title, \
+     e.labels, d.status, d.worker_id, d.last_error, d.subscription_id, d.lease_expires_at, d.updated_at";
+const TABLES: Tables = Tables { event: "r", work: "r" };
 
 const OWN_DELIVERY: &str =
     "(SELECT * FROM waybill.deliveries WHERE namespace_id = e.namespace_id AND id = e.id OFFSET 0) d";
@@ -58,6 +60,14 @@ impl Target<'_> {
         if are_unhappy && !has_better_index { statuses.to_vec() } else { Vec::new() }
     }
 
+    /// Returns the filter of events.
+    pub(super) fn event_filter(&self) -> Option<&EventFilter> {
+        match self {
+            Target::Events { filter, .. } | Target::HeldEvents { filter, .. } => Some(filter),
+            Target::Pushes { .. } | Target::DeadLetters { .. } => None,
+        }
+    }
+
     /// Appends the query of the rows to read, in the order of their index.
     pub(super) fn rows<'a>(
         &self,
@@ -79,10 +89,10 @@ impl Target<'_> {
         let query = query.and::<Integer, _>("r.namespace_id =", scope.namespace);
         match self {
             Target::Events { filter, statuses } => {
-                event_conditions(with_status(query, statuses), filter).sql(" AND r.subscription_id IS NULL")
+                event_conditions(with_status(query, statuses), filter, TABLES).sql(" AND r.subscription_id IS NULL")
             }
             Target::HeldEvents { filter, silent_seconds } => {
-                let query = event_conditions(with_status(query, &[Status::Processing]), filter);
+                let query = event_conditions(with_status(query, &[Status::Processing]), filter, TABLES);
                 stale(query.sql(" AND r.subscription_id IS NULL"), scope.now, *silent_seconds)
             }
             Target::Pushes { filter, statuses, failed_must_block } => {
@@ -232,19 +242,6 @@ fn by_id<'a>(query: FilteredQuery<'a>, id: &str, columns: &str, from: &str, walk
         .and_page(id, &walk.page())
         .and::<BigInt, _>(&format!("{id} <="), walk.until)
         .sql(&format!(" ORDER BY {id}"))
-}
-
-fn event_conditions<'a>(query: FilteredQuery<'a>, filter: &EventFilter) -> FilteredQuery<'a> {
-    query
-        .and_given::<Array<Text>, _>(
-            "string_to_array(r.tags, ',') &&",
-            Some(filter.tags.clone()).filter(|tags| !tags.is_empty()),
-        )
-        .and_given::<Text, _>("r.event_type =", filter.event_type.clone())
-        .and_given::<Text, _>("r.worker_id =", filter.worker_id.clone())
-        .and_given::<Text, _>("r.correlation_id =", filter.correlation_id.clone())
-        .and_given::<Text, _>("r.ordering_key =", filter.ordering_key.clone())
-        .and_time_range("r.created_at", filter.since, filter.until)
 }
 
 fn with_status<'a>(query: FilteredQuery<'a>, statuses: &[Status]) -> FilteredQuery<'a> {

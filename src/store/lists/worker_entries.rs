@@ -50,9 +50,10 @@ pub(super) async fn read_entries_of_worker(
     };
     if entries.len() as i64 == page.limit {
         let end = entries.last().map(|entry| entry.id);
-        return Ok(LogPage { entries, end, searched_to: None });
+        return Ok(LogPage { entries, end, ..LogPage::default() });
     }
-    Ok(LogPage { entries, end: end.map(|sample| sample.id), searched_to: end.map(|sample| sample.created_at) })
+    let (end, searched_to) = end.map(|sample| (sample.id, sample.created_at)).unzip();
+    Ok(LogPage { entries, end, searched_to, tail: None })
 }
 
 /// Returns the window of the first `size` ids. It is the whole span, if that may have no more.

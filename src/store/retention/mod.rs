@@ -13,6 +13,7 @@ use diesel::sql_types::{BigInt, Double, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::retention::Retention;
+use crate::domain::stats::window::{HOUR_DAYS, MINUTE_DAYS};
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
 
@@ -24,6 +25,9 @@ const WORKER_DAYS: u64 = 7;
 
 /// Days for which an operation is listed after its end.
 const OPERATION_DAYS: u64 = 30;
+
+/// Days for which a refused settlement is shown after its last call.
+const REFUSED_SETTLEMENT_DAYS: u64 = 7;
 
 /// Days for which the state of an endpoint is kept that no subscription names any longer.
 const ENDPOINT_DAYS: u64 = 30;
@@ -41,7 +45,7 @@ pub(crate) struct RetentionRule {
 
 /// Returns the rules of all small tables. A subscription that was deleted is kept for `log`, because entries of the
 /// log name it.
-pub(crate) fn rules(dead_letters: Retention, log: Retention, audit: Retention) -> [RetentionRule; 10] {
+pub(crate) fn rules(dead_letters: Retention, log: Retention, audit: Retention) -> [RetentionRule; 13] {
     let rule = |table, retention, statement| RetentionRule { table, retention, statement };
     [
         rule("claim_requests", Retention::days(CLAIM_REQUEST_DAYS), statement!("delete_old_claim_requests")),
@@ -51,9 +55,16 @@ pub(crate) fn rules(dead_letters: Retention, log: Retention, audit: Retention) -
         rule("dead_letters", dead_letters, statement!("delete_old_dead_letters")),
         rule("operations", Retention::days(OPERATION_DAYS), statement!("delete_old_operations")),
         rule("audit_log", audit, statement!("delete_old_audit_entries")),
+        rule(
+            "refused_settlements",
+            Retention::days(REFUSED_SETTLEMENT_DAYS),
+            statement!("delete_old_refused_settlements"),
+        ),
         rule("endpoints", Retention::days(ENDPOINT_DAYS), statement!("delete_old_endpoints")),
         rule("api_keys", Retention::days(KEY_DAYS), statement!("delete_old_api_keys")),
         rule("api_key_secrets", Retention::days(KEY_DAYS), statement!("delete_old_key_secrets")),
+        rule("stats_minutes", Retention::days(MINUTE_DAYS), statement!("delete_old_stats_minutes")),
+        rule("stats_hours", Retention::days(HOUR_DAYS), statement!("delete_old_stats_hours")),
         // After the dead letters: one that is left keeps its subscription.
         rule("subscriptions", log, statement!("delete_old_subscriptions")),
     ]

@@ -20,4 +20,5 @@ FROM unnest(:namespace_ids, :event_ids, :delivery_ids, :actions, :worker_ids, :l
           error_message, reason, next_retry_at, error_kind, response_excerpt, subscription_version, actor, ord)
 ORDER BY t.ord
 RETURNING id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code, execution_time_ms,
-          error_message, reason, next_retry_at, error_kind, response_excerpt, subscription_version, actor, created_at
+          error_message, reason, next_retry_at, error_kind, response_excerpt, subscription_version, actor,
+          lease_seconds, created_at

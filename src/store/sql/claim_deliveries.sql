@@ -146,7 +146,7 @@ other_entries AS MATERIALIZED (
         WHERE namespace_id = c.group_namespace_id AND queue = q.queue COLLATE "C" AND rank = c.rank AND seq = c.seq
         OFFSET 0
     ) r
-    WHERE c.subscription_id IS NULL AND q.queue <> (:queues)[c.queue_number]
+    WHERE c.subscription_id IS NULL AND strpos(c.tags, ',') > 0 AND q.queue <> (:queues)[c.queue_number]
 ),
 other_entries_deleted AS (
     DELETE FROM waybill.ready r USING other_entries e WHERE r.ctid = e.entry_ctid
@@ -159,8 +159,12 @@ watched AS (
     GROUP BY group_namespace_id
 ),
 logged AS (
-    INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, created_at)
+    INSERT INTO waybill.event_log (namespace_id, event_id, delivery_id, action, worker_id, lease_id, attempt, lease_seconds,
+                                   created_at)
     SELECT group_namespace_id, event_id, nullif(claimed_id, event_id), 'PICKED', worker_id, lease_id, retry_count + 1,
+           -- Of the default nothing is written, nor of pushes, whose leases follow from their subscriptions.
+           CASE WHEN subscription_id IS NULL
+                THEN nullif((:lease_seconds)[(:first_slots)[group_number] + slot], 300)::real END,
            updated_at
     FROM claimed
 )

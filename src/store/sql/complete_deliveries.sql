@@ -76,6 +76,6 @@ logged AS (
 )
 SELECT ord, id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code, execution_time_ms,
        NULL::text AS error_message, NULL::text AS reason, NULL::timestamptz AS next_retry_at, NULL::text AS error_kind,
-       response_excerpt, subscription_version, NULL::text AS actor, created_at,
+       response_excerpt, subscription_version, NULL::text AS actor, NULL::real AS lease_seconds, created_at,
        retry_count, max_retries
 FROM completed

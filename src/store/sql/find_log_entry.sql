@@ -2,7 +2,7 @@
 --
 -- Returns the entry of :action that a worker logged under a claim of an event.
 SELECT id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code, execution_time_ms, error_message,
-       reason, next_retry_at, error_kind, response_excerpt, subscription_version, actor, created_at
+       reason, next_retry_at, error_kind, response_excerpt, subscription_version, actor, lease_seconds, created_at
 FROM waybill.event_trails
 WHERE namespace_id = :namespace_id AND event_id = :event_id AND delivery_id IS NULL AND lease_id = :lease_id
   AND action = :action::waybill.action AND worker_id IS NOT NULL

@@ -2,7 +2,7 @@
 --
 -- Returns the first :max_rows entries of an event, oldest first.
 SELECT id, event_id, delivery_id, action, worker_id, lease_id, attempt, status_code, execution_time_ms, error_message,
-       reason, next_retry_at, error_kind, response_excerpt, subscription_version, actor, created_at
+       reason, next_retry_at, error_kind, response_excerpt, subscription_version, actor, lease_seconds, created_at
 FROM waybill.event_trails
 WHERE namespace_id = :namespace_id AND event_id = :event_id
   -- Partitions more than a day older than the event are not searched. The day of margin is for a database whose

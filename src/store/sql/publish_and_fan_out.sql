@@ -156,8 +156,11 @@ watched AS (
     GROUP BY namespace_id
 ),
 logged AS (
-    INSERT INTO waybill.event_log (namespace_id, event_id, action, worker_id, lease_id, attempt, created_at)
-    SELECT namespace_id, id, 'PICKED', worker_id, lease_id, 1, created_at FROM positioned WHERE worker_id IS NOT NULL
+    INSERT INTO waybill.event_log (namespace_id, event_id, action, worker_id, lease_id, attempt, lease_seconds, created_at)
+    -- Of the default length nothing is written.
+    SELECT namespace_id, id, 'PICKED', worker_id, lease_id, 1, nullif((:lease_seconds)[ord], 300)::real, created_at
+    FROM positioned
+    WHERE worker_id IS NOT NULL
 ),
 further_tags AS (
     INSERT INTO waybill.event_tags (namespace_id, tag, event_id)

@@ -1,7 +1,7 @@
 -- :namespace_ids int[], :queues text[], :count_cap bigint, :now timestamptz
 --
--- Returns how many pushes are pending, how old the oldest of :queues is, and how many breakers are open, in all
--- namespaces together. Queue n is :queues[n] of the namespace :namespace_ids[n]. Nothing is counted beyond :count_cap,
+-- Returns how many pushes are pending, how old the oldest of :queues is, how many breakers are open, and how many dead
+-- letters have not been replayed, in all namespaces together; and the version of PostgreSQL. Queue n is :queues[n] of the namespace :namespace_ids[n]. Nothing is counted beyond :count_cap,
 -- which bounds the cost of a large backlog.
 SELECT (SELECT count(*)
         FROM (SELECT 1 FROM waybill.namespaces n
@@ -31,4 +31,13 @@ SELECT (SELECT count(*)
                   WHERE namespace_id = n.id AND opened_at IS NOT NULL
                   LIMIT :count_cap) own
               LIMIT :count_cap) open)
-           AS breakers_open
+           AS breakers_open,
+       (SELECT count(*)
+        FROM (SELECT 1 FROM waybill.namespaces n
+              CROSS JOIN LATERAL (
+                  SELECT 1 FROM waybill.dead_letters
+                  WHERE namespace_id = n.id AND replayed_at IS NULL
+                  LIMIT :count_cap) own
+              LIMIT :count_cap) letters)
+           AS dead_letters,
+       current_setting('server_version') AS version

@@ -192,6 +192,9 @@ pub struct ListedKey {
     /// The number of secrets that are good: more than one during a rotation.
     #[diesel(sql_type = BigInt)]
     pub secrets: i64,
+    /// The number of browsers in which somebody has logged in with the key.
+    #[diesel(sql_type = BigInt)]
+    pub sessions: i64,
     #[diesel(sql_type = Nullable<Integer>)]
     pub publishes_per_second: Option<i32>,
     #[diesel(sql_type = Nullable<Integer>)]
@@ -268,10 +271,11 @@ pub(crate) async fn update_key_rate(
         .map(drop)
 }
 
+/// The result of a statement that counts rows.
 #[derive(QueryableByName)]
-struct Count {
+pub(crate) struct Count {
     #[diesel(sql_type = BigInt)]
-    count: i64,
+    pub count: i64,
 }
 
 /// Returns the number of keys, of all namespaces, that may do everything and are in use.

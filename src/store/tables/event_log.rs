@@ -40,6 +40,8 @@ pub struct LogEntry {
     pub response_excerpt: Option<String>,
     pub subscription_version: Option<i32>,
     pub actor: Option<String>,
+    /// The length of the lease of a claim. `None` means the default, and of pushes nothing.
+    pub lease_seconds: Option<f32>,
     pub created_at: DateTime<Utc>,
 }
 
@@ -148,6 +150,44 @@ pub(crate) async fn find_settlement(
         .get_result(conn)
         .await
         .optional()
+}
+
+/// Returns the last `limit` log entries of an event, oldest first.
+pub(crate) async fn latest_logs_of_event(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    event_id: EventId,
+    limit: i64,
+) -> QueryResult<Vec<LogEntry>> {
+    let mut entries: Vec<LogEntry> = statement!("latest_logs_of_event")
+        .query()
+        .bind::<Integer, _>(scope.namespace)
+        .bind::<BigInt, _>(event_id)
+        .bind::<BigInt, _>(limit)
+        .cached()
+        .load(conn)
+        .await?;
+    entries.reverse();
+    Ok(entries)
+}
+
+/// Returns the number of log entries of an event with ids below `below`, up to `most`.
+pub(crate) async fn count_earlier_logs(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    event_id: EventId,
+    below: i64,
+    most: i64,
+) -> QueryResult<i64> {
+    #[derive(QueryableByName)]
+    struct Counted {
+        #[diesel(sql_type = BigInt)]
+        entries: i64,
+    }
+    let query = statement!("count_earlier_logs").query().bind::<Integer, _>(scope.namespace);
+    let query = query.bind::<BigInt, _>(event_id).bind::<BigInt, _>(below).bind::<BigInt, _>(most);
+    let counted: Counted = query.cached().get_result(conn).await?;
+    Ok(counted.entries)
 }
 
 /// Returns the first `limit` log entries of an event, oldest first.

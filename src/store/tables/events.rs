@@ -365,6 +365,8 @@ pub struct EventDetails {
     pub row: EventRow,
     /// The reason for which it was cancelled or is being cancelled, if one was given.
     pub cancel_reason: Option<String>,
+    /// The name of the key that has asked for it, if it was known.
+    pub cancel_actor: Option<String>,
     pub origin: EventOrigin,
 }
 
@@ -385,20 +387,20 @@ pub async fn get_event_details(
     id: EventId,
 ) -> QueryResult<Option<EventDetails>> {
     let Some(row) = get_event(conn, scope, id).await? else { return Ok(None) };
-    let cancel_reason = match row.work.cancel_requested || row.work.status.0 == Status::Cancelled {
+    let (cancel_reason, cancel_actor) = match row.work.cancel_requested || row.work.status.0 == Status::Cancelled {
         true => deliveries::table
             .find((scope.namespace, id))
-            .select(deliveries::cancel_reason)
+            .select((deliveries::cancel_reason, deliveries::cancel_actor))
             .first(conn)
             .await
             .optional()?
-            .flatten(),
-        false => None,
+            .unwrap_or_default(),
+        false => (None, None),
     };
     let origin =
         events::table.find((scope.namespace, id)).select(EventOrigin::as_select()).first(conn).await.optional()?;
     // It may have been removed in between.
-    Ok(origin.map(|origin| EventDetails { row, cancel_reason, origin }))
+    Ok(origin.map(|origin| EventDetails { row, cancel_reason, cancel_actor, origin }))
 }
 
 /// Returns the values of a column, or `None` if no row has a value. Most events use few of the columns,

@@ -63,6 +63,11 @@ pub(crate) fn read_lock_budget(conn: &mut BlockingConnection) -> QueryResult<Loc
     statement!("read_lock_budget").query().get_result(conn)
 }
 
+/// Reads the same on a connection of the pool.
+pub(crate) async fn read_lock_budget_pooled(conn: &mut AsyncPgConnection) -> QueryResult<LockBudget> {
+    diesel_async::RunQueryDsl::get_result(statement!("read_lock_budget").query(), conn).await
+}
+
 /// The maximum number of ranges of 16 blocks per partition that one call summarizes.
 const MAX_RANGES: i64 = 64;
 

@@ -10,6 +10,8 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::NamespaceId;
 use crate::domain::json::RawJson;
+use crate::domain::namespace::NamespaceSettings;
+use crate::domain::redaction::Redaction;
 use crate::store::lists::pages::NamePage;
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
@@ -74,6 +76,17 @@ pub(crate) async fn lock_namespace(
         NamespaceRef::Id(id) => query.filter(namespaces::id.eq(*id)).first(conn).await.optional(),
         NamespaceRef::Name(name) => query.filter(namespaces::name.eq(name)).first(conn).await.optional(),
     }
+}
+
+/// Returns what is redacted in a namespace: everything if its settings cannot be read by this version.
+pub(crate) async fn load_redaction(conn: &mut AsyncPgConnection, namespace: NamespaceId) -> QueryResult<Redaction> {
+    let row = get_namespace(conn, &NamespaceRef::Id(namespace)).await?;
+    let settings = row.map(|row| serde_json::from_str::<NamespaceSettings>(row.settings.0.as_str()));
+    Ok(match settings {
+        Some(Ok(settings)) => settings.redaction(),
+        Some(Err(_)) => Redaction::everything(),
+        None => Redaction::default(),
+    })
 }
 
 /// Returns a namespace, or `None` if there is none.

@@ -92,6 +92,23 @@ diesel::table! {
         response_excerpt -> Nullable<Text>,
         subscription_version -> Nullable<Integer>,
         actor -> Nullable<Text>,
+        lease_seconds -> Nullable<Float>,
+    }
+}
+
+diesel::table! {
+    /// Settlements that were refused.
+    waybill.refused_settlements (namespace_id, event_id, lease_id, action, code, worker_id) {
+        namespace_id -> Integer,
+        event_id -> BigInt,
+        lease_id -> BigInt,
+        action -> Text,
+        code -> Text,
+        worker_id -> Text,
+        actor -> Nullable<Text>,
+        calls -> BigInt,
+        first_at -> Timestamptz,
+        last_at -> Timestamptz,
     }
 }
 
@@ -324,6 +341,7 @@ diesel::table! {
         prefix -> Text,
         created_at -> Timestamptz,
         expires_at -> Nullable<Timestamptz>,
+        is_session -> Bool,
     }
 }
 
@@ -413,5 +431,53 @@ diesel::table! {
         left_status -> Nullable<Text>,
         key -> Text,
         fingerprint -> Binary,
+    }
+}
+
+diesel::table! {
+    /// What each server has done, by minute and tag.
+    waybill.stats_minutes (namespace_id, tag, minute, server) {
+        minute -> Timestamptz,
+        server -> BigInt,
+        namespace_id -> Integer,
+        revision -> Integer,
+        published -> Integer,
+        claimed -> Integer,
+        completed -> Integer,
+        failed -> Integer,
+        retried -> Integer,
+        released -> Integer,
+        reset -> Integer,
+        expired -> Integer,
+        pushes_succeeded -> Integer,
+        pushes_failed -> Integer,
+        dead_lettered -> Integer,
+        tag -> Text,
+        latency_buckets -> Array<SmallInt>,
+        latency_counts -> Array<Integer>,
+    }
+}
+
+diesel::table! {
+    /// What each server has done, by hour and tag.
+    waybill.stats_hours (namespace_id, tag, hour, server) {
+        hour -> Timestamptz,
+        server -> BigInt,
+        namespace_id -> Integer,
+        revision -> Integer,
+        published -> Integer,
+        claimed -> Integer,
+        completed -> Integer,
+        failed -> Integer,
+        retried -> Integer,
+        released -> Integer,
+        reset -> Integer,
+        expired -> Integer,
+        pushes_succeeded -> Integer,
+        pushes_failed -> Integer,
+        dead_lettered -> Integer,
+        tag -> Text,
+        latency_buckets -> Array<SmallInt>,
+        latency_counts -> Array<Integer>,
     }
 }

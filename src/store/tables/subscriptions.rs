@@ -134,6 +134,25 @@ pub(crate) async fn get_subscription(
     query.first(conn).await.optional()
 }
 
+/// Where a subscription sends.
+#[derive(Debug, Clone, Queryable, Selectable)]
+#[diesel(table_name = subscriptions, check_for_backend(diesel::pg::Pg))]
+pub struct SubscriptionAddress {
+    pub id: SubscriptionId,
+    pub version: i32,
+    pub url: String,
+}
+
+/// Returns where those of `ids` send that have not been deleted.
+pub(crate) async fn addresses_of_subscriptions(
+    conn: &mut AsyncPgConnection,
+    scope: &Scope,
+    ids: &BTreeSet<SubscriptionId>,
+) -> QueryResult<Vec<SubscriptionAddress>> {
+    let is_one_of = subscriptions::id.eq_any(ids.iter().copied().collect::<Vec<_>>());
+    existing(scope.namespace).filter(is_one_of).select(SubscriptionAddress::as_select()).load(conn).await
+}
+
 /// Returns a subscription and locks it until the transaction ends.
 pub(crate) async fn lock_subscription(
     conn: &mut AsyncPgConnection,

@@ -46,7 +46,7 @@ pub(crate) async fn record_sightings(
 
 /// A worker, for operators. The fields are named as in the API.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct WorkerRow {
+pub struct WorkerRow {
     #[diesel(sql_type = Text)]
     pub worker_id: String,
     #[diesel(sql_type = Array<Text>)]
@@ -65,7 +65,7 @@ pub(crate) struct WorkerRow {
 
 /// Returns a page of workers in the order of their names. Each has up to 10 ids of the events that it holds, their
 /// number, and the number of those without a sign of life for `stale_seconds`.
-pub(crate) async fn list_workers(
+pub async fn list_workers(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     stale_seconds: f64,

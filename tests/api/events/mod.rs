@@ -4,3 +4,4 @@ mod list;
 mod list_cost;
 mod payload;
 mod publish;
+mod search;

@@ -18,7 +18,7 @@ async fn a_key_is_shown_once_and_only_its_hash_is_stored() {
     assert!(key.len() == 39 && key.starts_with("wb_"), "{key}");
     let expected = json!({
         "id": made["id"], "name": "render workers", "namespace": "default", "prefix": &key[..9],
-        "scopes": ["work", "read"], "tag_patterns": ["photos.*", "mail"], "secrets": 1,
+        "scopes": ["work", "read"], "tag_patterns": ["photos.*", "mail"], "secrets": 1, "sessions": 0,
         "expires_at": "2099-01-31T00:00:00.000000Z", "revoked_at": null, "last_used_at": null,
         "created_at": made["created_at"], "created_by": "the admin",
         "publishes_per_second": null, "publish_burst": null,

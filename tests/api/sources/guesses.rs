@@ -11,6 +11,12 @@ fn unknown_path(n: usize) -> String {
     format!("/in/{n:032}")
 }
 
+/// Returns how often sources were looked up by their tokens. Statements about sources that no webhook causes are not
+/// among them: a late notification compares generations, and refused webhooks are recorded now and then.
+fn look_ups(proxy: &DatabaseProxy) -> usize {
+    proxy.statements("token_hash = wanted.token_hash")
+}
+
 async fn behind_proxy() -> (App, DatabaseProxy) {
     let proxy = DatabaseProxy::to(&database::migrated().await).await;
     let flags = vec!["--poll-interval-ms".into(), "60000".into()];
@@ -23,12 +29,12 @@ async fn a_webhook_costs_no_statement_but_the_one_that_stores_it() {
     let (app, proxy) = behind_proxy().await;
     let source = github_source(&app).await;
     send_as_github(&app, &source, SECRET, "{}").await.expect(202);
-    let before = proxy.statements("waybill.source");
+    let before = look_ups(&proxy);
     for _ in 0..20 {
         send_as_github(&app, &source, SECRET, "{}").await.expect(202);
         send_as_github(&app, &source, "wrong", "{}").await.expect(401);
     }
-    assert_eq!(proxy.statements("waybill.source"), before);
+    assert_eq!(look_ups(&proxy), before);
     assert_eq!(app.stored_events().await, 21);
 }
 
@@ -40,7 +46,7 @@ async fn an_address_that_guesses_has_to_wait_and_known_sources_still_work() {
     for n in 0..10 {
         app.send_webhook_to(&unknown_path(n), &[], "{}").await.problem(404, "source_not_found");
     }
-    let before = proxy.statements("waybill.source");
+    let before = look_ups(&proxy);
     for n in 10..30 {
         let refused = app.send_webhook_to(&unknown_path(n), &[], "{}").await;
         assert!(refused.header("retry-after").is_some());
@@ -51,7 +57,7 @@ async fn an_address_that_guesses_has_to_wait_and_known_sources_still_work() {
     for garbage in ["x", "%00", &"ä".repeat(16), &"a".repeat(33)] {
         app.send_webhook_to(&format!("/in/{garbage}"), &[], "{}").await.expect(404);
     }
-    assert_eq!(proxy.statements("waybill.source"), before);
+    assert_eq!(look_ups(&proxy), before);
     send_as_github(&app, &source, SECRET, "{}").await.expect(202);
 }
 

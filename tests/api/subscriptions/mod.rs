@@ -1,6 +1,7 @@
 //! `/subscriptions`.
 
 mod addresses;
+mod check;
 
 mod create;
 mod delete;

@@ -2,6 +2,7 @@ mod example_flows;
 mod fail;
 mod fencing;
 mod heartbeat;
+mod refused;
 mod release;
 mod repeats;
 mod settle;

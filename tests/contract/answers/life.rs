@@ -281,7 +281,12 @@ async fn observe(server: &CheckedServer<'_>) {
     server.get("/workers").await.expect(200);
     server.get("/workers?limit=1").await.expect(200);
     server.get("/tags").await.expect(200);
+    waybill::background::stats_recorder::run_once(server.app.engine()).await.expect("a round");
+    server.get("/stats").await.expect(200);
+    server.get("/stats?tag=work").await.expect(200);
+    server.get("/stats/history").await.expect(200);
     for path in [
+        "/logs/stream",
         "/health",
         "/ready",
         "/metrics",
@@ -293,5 +298,6 @@ async fn observe(server: &CheckedServer<'_>) {
     ] {
         server.get(path).await.expect(200);
     }
-    server.get("/").await.expect(302);
+    let as_open_metrics = server.request("GET", "/metrics").header("accept", "application/openmetrics-text");
+    assert!(server.send(as_open_metrics).await.expect(200).text.ends_with("# EOF\n"));
 }

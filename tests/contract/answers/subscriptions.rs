@@ -13,6 +13,7 @@ pub(super) async fn run(coverage: &Coverage) {
     let (id, watched) = create(&server, &receiver).await;
     change(&server, &id).await;
     rotate(&server, &id).await;
+    check(&server).await;
     test(&server, &receiver, &id).await;
     watch(&server, &receiver, &format!("/subscriptions/{watched}")).await;
     let page = server.get("/subscriptions?is_active=true&limit=1").await.expect(200).json();
@@ -43,6 +44,17 @@ async fn create(server: &CheckedServer<'_>, receiver: &Receiver) -> (Value, Valu
     let watched = server.post("/subscriptions", &last).await.expect(201).json();
     server.post("/subscriptions", &last).await.problem(409, "too_many_subscriptions");
     (created["id"].clone(), watched["id"].clone())
+}
+
+async fn check(server: &CheckedServer<'_>) {
+    let event = server.post("/events", &json!({"event_type": "a", "payload": {"n": 1}})).await.expect(201).json();
+    let settings = json!({
+        "event_id": event["id"], "event_types": ["a"], "tags": [], "labels": {}, "filter": {"payload.n": {"$gt": 1}},
+        "transform": {"template": "{{ payload.n }}", "content_type": "text/plain"},
+    });
+    server.post("/subscriptions/check", &settings).await.expect(200);
+    server.post("/subscriptions/check", &json!({"event_id": event["id"]})).await.expect(200);
+    server.post("/subscriptions/check", &json!({"event_id": 999_999})).await.problem(404, "event_not_found");
 }
 
 async fn change(server: &CheckedServer<'_>, id: &Value) {

@@ -19,7 +19,8 @@ pub(super) async fn run(coverage: &Coverage) {
 
 /// Returns the operations that need the database.
 fn operations_on_the_database(coverage: &Coverage) -> Vec<Operation> {
-    let asks_nobody = ["", "health", "metrics", "openapi", "docs", "problems"];
+    // What `/doctor` cannot ask is one of its findings.
+    let asks_nobody = ["", "health", "metrics", "doctor", "openapi", "docs", "problems"];
     let mut operations = coverage.document.operations();
     let first = |path: &str| path.split(['/', '.']).nth(1).unwrap_or_default().to_owned();
     operations.retain(|operation| !asks_nobody.contains(&first(&operation.path).as_str()));
@@ -107,6 +108,7 @@ async fn with_a_broken_schema(coverage: &Coverage) {
         assert_eq!(problem["detail"], "A fault of the server; the cause is in its log.");
     }
     server.get("/metrics").await.expect(200);
+    assert_eq!(server.get("/doctor").await.expect(200).json()["status"], "problem");
 }
 
 async fn with_the_database_gone(coverage: &Coverage) {
@@ -122,6 +124,7 @@ async fn with_the_database_gone(coverage: &Coverage) {
     }))
     .await;
     server.get("/metrics").await.expect(200);
+    assert_eq!(server.get("/doctor").await.expect(200).json()["status"], "problem");
 }
 
 async fn with_a_lost_response(coverage: &Coverage) {

@@ -55,12 +55,15 @@ impl OperationFilter {
 
     /// Returns the states of the rows that an operation of `kind` is about.
     pub(super) fn statuses(&self, kind: OperationKind) -> Vec<Status> {
-        kind.statuses(match self {
+        let mut statuses = kind.statuses(match self {
             Self::Events(filter) => filter.status,
             Self::Held(filter) => filter.events.status,
             Self::Deliveries(filter) => filter.status,
             Self::DeadLetters(_) => None,
-        })
+        });
+        let excluded = self.events().and_then(|filter| filter.not.status);
+        statuses.retain(|status| Some(*status) != excluded);
+        statuses
     }
 
     /// Returns the rows to search for, in one of `statuses`.
@@ -78,12 +81,20 @@ impl OperationFilter {
         }
     }
 
-    /// Returns the worker that an event must have been claimed by, if the filter names one.
-    pub(super) fn worker_id(&self) -> Option<&str> {
+    /// Returns the filter of events, if it is one.
+    pub(crate) fn events(&self) -> Option<&EventFilter> {
         match self {
-            Self::Events(filter) => filter.worker_id.as_deref(),
-            Self::Held(filter) => filter.events.worker_id.as_deref(),
+            Self::Events(filter) => Some(filter),
+            Self::Held(filter) => Some(&filter.events),
             Self::Deliveries(_) | Self::DeadLetters(_) => None,
         }
+    }
+
+    /// Returns whether the filter admits an event that this worker was the last to claim.
+    pub(super) fn admits_worker(&self, worker_id: Option<&str>) -> bool {
+        self.events().is_none_or(|filter| {
+            let wanted = filter.worker_id.as_deref().is_none_or(|wanted| worker_id == Some(wanted));
+            wanted && filter.not.worker_id.as_deref().is_none_or(|excluded| worker_id != Some(excluded))
+        })
     }
 }

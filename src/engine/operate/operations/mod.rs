@@ -26,6 +26,7 @@ use crate::domain::limits;
 use crate::domain::operation::{OperationKind, OperationStatus};
 use crate::domain::scope::Scope;
 use crate::error::Error;
+use crate::logging::limiter::Kind;
 use crate::store::lists::candidates::{Candidates, Walk, find_candidates, last_id};
 use crate::store::lists::dead_letters::{DeadLetterRow, find_dead_letters};
 use crate::store::lists::events::load_events;
@@ -114,6 +115,7 @@ impl Engine {
                 get_operation(conn, &scope, id).await?.ok_or(Error::OperationNotFound(id))
             })?;
             engine.operation_started().notify_one();
+            log_operation(&row, "an operation was started");
             Ok(row)
         })
         .await
@@ -124,15 +126,19 @@ impl Engine {
     pub async fn cancel_operation(&self, scope: Scope, id: i64) -> Result<OperationRow, Error> {
         let engine = self.clone();
         self.detached(async move {
-            transaction!(engine, |conn| {
+            let (row, was_running) = transaction!(engine, |conn| {
                 let was_running = end_operation(conn, &scope, id, OperationStatus::Cancelled).await?;
                 let row = get_operation(conn, &scope, id).await?.ok_or(Error::OperationNotFound(id))?;
                 if was_running {
                     let detail = json!({"kind": row.kind, "started_by": row.actor});
                     record_audit(conn, &scope, &AuditEntry::about(OperationCancelled, id, detail)).await?;
                 }
-                Ok(row)
-            })
+                Ok((row, was_running))
+            })?;
+            if was_running {
+                log_operation(&row, "an operation was cancelled");
+            }
+            Ok(row)
         })
         .await
     }
@@ -156,6 +162,23 @@ impl Engine {
 impl Matches {
     fn of(found: &Candidates) -> Self {
         Matches { count: found.ids.len() as i64, is_exact: found.next.is_none() }
+    }
+}
+
+/// Logs that an operation has started or ended.
+fn log_operation(row: &OperationRow, text: &'static str) {
+    if Kind::Operation.is_due() {
+        log::info!(
+            operation_id = row.id,
+            namespace_id = row.namespace_id,
+            kind = row.kind.as_str(),
+            actor = row.actor.as_deref().unwrap_or_default(),
+            matched = row.matched,
+            done = row.done,
+            skipped = row.skipped,
+            failed = row.failed;
+            "{text}"
+        );
     }
 }
 

@@ -14,6 +14,7 @@ use crate::store::tables::operations::{
     save_operation_progress, take_operation,
 };
 
+use crate::engine::operate::operations::log_operation;
 use crate::engine::operate::operations::step::{First, run_step, step_limit};
 use crate::engine::sweep::SweepOutcome;
 use crate::engine::{Engine, transaction};
@@ -54,8 +55,9 @@ impl Engine {
         });
         let more = |count| Ok(SweepOutcome { count, more: true, next_in: None });
         match (stepped, taken) {
-            (Ok(Some((progress, applied))), _) => {
+            (Ok(Some((progress, applied))), taken) => {
                 self.notify_after_commit(&applied);
+                log_end(&progress, taken.as_ref());
                 more(progress.handled as usize)
             }
             (Ok(None), _) => {
@@ -90,8 +92,9 @@ impl Engine {
                 run_step(conn, self, operation, 1, &mut first).await.map(Some)
             });
             match (stepped, taken) {
-                (Ok(Some((progress, applied))), _) => {
+                (Ok(Some((progress, applied))), taken) => {
                     self.notify_after_commit(&applied);
+                    log_end(&progress, taken.as_ref());
                     handled += progress.handled as usize;
                 }
                 // It is over, or another server goes on with it.
@@ -181,6 +184,19 @@ fn progress_past(operation: &OperationRow, first: First) -> Progress {
     let is_changed = operation.part_of == Some(first.id) && operation.part_is_changed;
     let part = Part { event_id: first.id, last_id: push.0, is_changed, has_failed: true };
     Progress { handled: 1, part: Some(part), ..Progress::default() }
+}
+
+/// Logs that an operation has ended, if this step was its last.
+fn log_end(progress: &Progress, operation: Option<&OperationRow>) {
+    if let Some(operation) = operation.filter(|_| progress.is_complete) {
+        let ended = OperationRow {
+            done: operation.done + progress.done,
+            skipped: operation.skipped + progress.skipped,
+            failed: operation.failed + progress.failed,
+            ..operation.clone()
+        };
+        log_operation(&ended, "an operation has ended");
+    }
 }
 
 fn is_outage(error: &Error) -> bool {

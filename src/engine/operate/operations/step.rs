@@ -26,6 +26,9 @@ use crate::engine::operate::replays::ReplayOrder;
 /// The number of steps per second over which the rate of an operation is spread, to avoid bursts.
 const STEPS_PER_SECOND: f64 = 10.0;
 
+/// The least number of rows that a step examines, however often it has failed.
+const LEAST_SCAN: i64 = 500;
+
 /// A step of an operation that is locked.
 pub(super) struct Step<'a> {
     pub operation: &'a OperationRow,
@@ -110,7 +113,8 @@ impl<'a> Step<'a> {
             limit,
             kind,
             filter,
-            scan: engine.settings().list_scan_rows,
+            // A search that took too long is tried again with less to search.
+            scan: (engine.settings().list_scan_rows >> operation.failed_steps.clamp(0, 20)).max(LEAST_SCAN),
         })
     }
 
@@ -124,9 +128,8 @@ impl<'a> Step<'a> {
 
     /// Returns whether a delivery still matches the filter. It was found before it was locked.
     pub(super) fn still_matches(&self, loaded: &Loaded) -> bool {
-        let worker_id = self.filter.worker_id();
         self.statuses.contains(&loaded.delivery.status)
-            && worker_id.is_none_or(|worker_id| loaded.delivery.worker_id.as_deref() == Some(worker_id))
+            && self.filter.admits_worker(loaded.delivery.worker_id.as_deref())
     }
 
     /// Returns the progress of a step that has dealt with all rows up to `next`, or with all there are.

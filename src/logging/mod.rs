@@ -1,6 +1,8 @@
 //! Formats log lines as text or as JSON objects. Both carry the key-values of the log call and, while
 //! a request is handled, its `request_id`.
 
+pub(crate) mod limiter;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 

@@ -1,0 +1,2 @@
+DROP TABLE waybill.stats_hours;
+DROP TABLE waybill.stats_minutes;

@@ -1,0 +1,182 @@
+//! The audit log: who changed what, when, and from which address.
+
+use actix_web::{HttpRequest, HttpResponse};
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+
+use super::frame::{Section, respond};
+use super::parts::{empty, encode_segment, json_block, pager, time};
+use super::viewer::Viewer;
+use crate::domain::audit::AuditAction;
+use crate::domain::history::Numbers;
+use crate::domain::limits;
+use crate::error::Error;
+use crate::http::query::{Query, read_page};
+use crate::store::lists::audit_entries::{AuditFilter, AuditRow, list_audit_entries};
+
+const ENTRIES_PER_PAGE: i64 = 50;
+
+/// A part of a detail that is longer, in bytes, is folded.
+const OPEN_BYTES: usize = 400;
+
+/// As much as the detail of an entry has.
+const SHOWN_BYTES: usize = 128 * 1024;
+
+/// `GET /ui/audit`: shows audit entries, the newest first.
+pub(crate) async fn audit_page(mut viewer: Viewer, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let mut query = viewer.take_query();
+    let filter = read_filter(&mut query);
+    let mut page = read_page(&mut query, ENTRIES_PER_PAGE);
+    query.finish()?;
+    page.descending = true;
+    let (page, cursors) = page.by_id(&viewer.engine, "audit", Numbers::LogIds, &filter).await?;
+    let mut conn = viewer.engine.database().connection().await?;
+    let (rows, end) = list_audit_entries(&mut conn, &viewer.scope, &filter, page).await?;
+    drop(conn);
+    let next = cursors.next(end).await?;
+    let content = html! {
+        h1 { "Audit" }
+        (filter_form(&viewer, &filter))
+        button.new-rows type="button" hidden {}
+        @if rows.is_empty() { (no_entries(&filter)) } @else { (table(&viewer, &rows)) }
+        (pager(&viewer, next.as_deref(), None))
+    };
+    Ok(respond(&request, &viewer, Section::Audit, "Audit", content))
+}
+
+fn read_filter(query: &mut Query) -> AuditFilter {
+    let actions = AuditAction::ALL.map(AuditAction::as_str).join(", ");
+    AuditFilter {
+        action: query.choice("action", AuditAction::parse, &actions),
+        actor: query.text("actor", limits::NAME_CHARS),
+        since: query.timestamp("since"),
+        until: query.timestamp("until"),
+    }
+}
+
+fn filter_form(viewer: &Viewer, filter: &AuditFilter) -> Markup {
+    let time = |at: Option<chrono::DateTime<chrono::Utc>>| at.map(|at| at.to_rfc3339()).unwrap_or_default();
+    html! {
+        form.filters action="/ui/audit" method="get" {
+            @if let Some(namespace) = &viewer.namespace { input type="hidden" name="namespace" value=(namespace); }
+            div {
+                label for="action" { "action" }
+                select #action name="action" {
+                    option value="" { "all" }
+                    @for action in AuditAction::ALL {
+                        option value=(action.as_str()) selected[filter.action == Some(action)] { (action.as_str()) }
+                    }
+                }
+            }
+            div { label for="actor" { "actor" } input #actor type="text" name="actor" value=(filter.actor.as_deref().unwrap_or_default()); }
+            div { label for="since" { "since" } input #since type="text" name="since" value=(time(filter.since)) placeholder="2026-11-18T10:00:00Z"; }
+            div { label for="until" { "until" } input #until type="text" name="until" value=(time(filter.until)) placeholder="2026-11-19T10:00:00Z"; }
+            button { "Filter" }
+        }
+    }
+}
+
+fn no_entries(filter: &AuditFilter) -> Markup {
+    let is_everything =
+        filter.action.is_none() && filter.actor.is_none() && filter.since.is_none() && filter.until.is_none();
+    empty(
+        if is_everything {
+            "Nothing yet. Changes of subscriptions, sources, keys, namespaces and event types appear here, with who made them."
+        } else {
+            "No entry matches."
+        },
+        None,
+    )
+}
+
+fn table(viewer: &Viewer, rows: &[AuditRow]) -> Markup {
+    html! {
+        div.table {
+            table.rows data-rows {
+                thead { tr { th { "When" } th { "Action" } th { "Actor" } th { "Address" } th { "Subject" } th { "What changed" } } }
+                tbody data-live="audit" { @for row in rows { (entry_row(viewer, row)) } }
+            }
+        }
+    }
+}
+
+fn entry_row(viewer: &Viewer, row: &AuditRow) -> Markup {
+    let detail: Map<String, Value> = serde_json::from_str(row.detail.0.as_str()).unwrap_or_default();
+    html! {
+        tr data-id=(row.id) {
+            td.nowrap { (time(row.created_at)) }
+            td.nowrap { (row.action) }
+            td.nowrap { @match &row.actor { Some(actor) => { (actor) } None => { span.muted { "nobody" } } } }
+            td.mono.nowrap { (row.address.as_deref().unwrap_or_default()) }
+            td.nowrap { (subject(viewer, row, &detail)) }
+            td.detail { (what_changed(&detail, row.detail.0.as_str())) }
+        }
+    }
+}
+
+/// Returns the detail of an entry: what is short as it is, and the whole folded if there is more.
+fn what_changed(detail: &Map<String, Value>, json: &str) -> Markup {
+    let changes = detail.get("changes").and_then(Value::as_object);
+    let is_folded = |(name, value): (&String, &Value)| match value {
+        Value::Object(_) => name != "changes" || !is_short(value),
+        Value::Array(_) => !is_short(value),
+        _ => false,
+    };
+    let has_more = detail.iter().any(is_folded);
+    html! {
+        @for (name, value) in detail.iter().filter(|(_, value)| is_scalar(value) || value.is_array() && is_short(value)) {
+            span.muted { (name) } " " (text_of(value)) " "
+        }
+        @if let Some(changes) = changes.filter(|_| is_short(&detail["changes"])) {
+            ul.changes { @for (field, change) in changes { li { span.muted { (field) } " " (change_of(change)) } } }
+        }
+        @if has_more { details { summary { "all of it" } (json_block(json, SHOWN_BYTES)) } }
+    }
+}
+
+fn is_scalar(value: &Value) -> bool {
+    value.is_string() || value.is_number() || value.is_boolean()
+}
+
+fn is_short(value: &Value) -> bool {
+    value.to_string().len() <= OPEN_BYTES
+}
+
+/// Returns what a field was, and what it is now.
+fn change_of(change: &Value) -> Markup {
+    html! {
+        @match (change.get("from"), change.get("to")) {
+            (Some(from), Some(to)) => { (text_of(from)) " → " (text_of(to)) }
+            _ => { (text_of(change)) }
+        }
+    }
+}
+
+/// Returns a text without quotes, and anything else as JSON.
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Returns the link to what an entry is about. It may not exist any more.
+fn subject(viewer: &Viewer, row: &AuditRow, detail: &Map<String, Value>) -> Markup {
+    let (Some(kind), Some(id)) = (&row.subject_kind, row.subject_id) else { return html! {} };
+    let name = detail.get("name").or_else(|| detail.get("settings")?.get("name")).and_then(Value::as_str);
+    let part = match name {
+        Some(name) if matches!(kind.as_str(), "event_type" | "namespace") => encode_segment(name),
+        _ => id.to_string(),
+    };
+    let page = match kind.as_str() {
+        "event_type" => "event-types",
+        "subscription" => "subscriptions",
+        "source" => "sources",
+        "key" => "keys",
+        "namespace" => "namespaces",
+        "operation" => "operations",
+        _ => return html! { (kind) " " (id) },
+    };
+    html! {
+        a href=(viewer.link(&format!("/ui/{page}/{part}"))) {
+            (kind) " " @match name { Some(name) => { (name) } None => { (id) } }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The list of deliveries (pushes), and what can be done with those that match.
+
+use actix_web::{HttpRequest, HttpResponse};
+use maud::{Markup, html};
+
+use super::asking::ReasonIn;
+use super::bulk::{BulkVerb, bulk_bar, select_all, select_one};
+use super::filter_fields::{FilterField, filter_fields};
+use super::frame::{Section, respond};
+use super::parts::{empty, event_link, pager, time};
+use super::push_parts::{delivery_link, delivery_state, subscription_link};
+use super::viewer::Viewer;
+use crate::domain::history::Numbers;
+use crate::domain::operation::OperationKind;
+use crate::domain::status::Status;
+use crate::error::Error;
+use crate::http::deliveries::{DeliveryView, read_filter};
+use crate::http::query::read_page;
+use crate::store::lists::pushes::{PushFilter, PushRow, list_pushes};
+
+pub(super) const ROWS_PER_PAGE: i64 = 50;
+
+const FILTERS: &[FilterField<'_>] = &[
+    FilterField::Choice { name: "status", choices: &["PENDING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"] },
+    FilterField::Text { name: "subscription_id", placeholder: "17" },
+    FilterField::Text { name: "event_id", placeholder: "4211" },
+    FilterField::Text { name: "since", placeholder: "2026-03-09T08:00:00Z" },
+    FilterField::Text { name: "until", placeholder: "2026-03-09T09:00:00Z" },
+];
+
+/// What can be done with deliveries: the label, the operation for all that match, and the path for one.
+type Verb = (&'static str, Option<(OperationKind, &'static str)>, &'static str);
+
+const VERBS: &[Verb] = &[
+    ("Retry", Some((OperationKind::RetryDeliveries, "/deliveries/retry")), "/deliveries/{id}/retry"),
+    ("Cancel", Some((OperationKind::CancelDeliveries, "/deliveries/cancel")), "/deliveries/{id}/cancel"),
+    ("Dead-letter", None, "/deliveries/{id}/dead-letter"),
+];
+
+/// `GET /ui/deliveries`: shows deliveries.
+pub(crate) async fn deliveries_page(mut viewer: Viewer, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let mut query = viewer.take_query();
+    let filter = read_filter(&mut query);
+    let mut page = read_page(&mut query, ROWS_PER_PAGE);
+    page.descending = true;
+    let content = match query.finish() {
+        Ok(()) => {
+            let (page, cursors) = page.by_id(&viewer.engine, "deliveries", Numbers::Ids, &filter).await?;
+            let mut conn = viewer.engine.database().connection().await?;
+            let (rows, end) = list_pushes(&mut conn, &viewer.scope, &filter, page).await?;
+            drop(conn);
+            let next = cursors.next(end).await?;
+            list(&viewer, &filter, &rows, next.as_deref())
+        }
+        Err(error) => html! { p.error role="alert" { (Error::from(error).to_string()) } },
+    };
+    let content = html! {
+        h1 { "Deliveries" }
+        (filter_fields(&viewer, FILTERS))
+        (content)
+    };
+    Ok(respond(&request, &viewer, Section::Deliveries, "Deliveries", content))
+}
+
+fn list(viewer: &Viewer, filter: &PushFilter, rows: &[PushRow], next: Option<&str>) -> Markup {
+    html! {
+        (bulk_bar(viewer, "deliveries", filter, &verbs(filter.status)))
+        button.new-rows type="button" hidden {}
+        @if !rows.is_empty() { (table(viewer, rows)) }
+        @else if next.is_some() { (empty("No delivery matches among those that were searched so far.", None)) }
+        @else if *filter == PushFilter::default() { (no_deliveries_yet(viewer)) }
+        @else { (empty("No delivery matches.", None)) }
+        (pager(viewer, next, None))
+    }
+}
+
+/// Returns what can be done with all deliveries in a state.
+fn verbs(status: Option<Status>) -> Vec<BulkVerb<'static>> {
+    let is_possible = |kind: OperationKind| status.is_none_or(|status| kind.allowed_statuses().contains(&status));
+    let verb = |(label, of_all, path_of_one): &Verb| {
+        let fits = match of_all {
+            Some((kind, _)) => is_possible(*kind),
+            None => status.is_none_or(|status| status == Status::Pending),
+        };
+        fits.then_some(BulkVerb {
+            label,
+            path_of_all: of_all.map(|(_, path)| path),
+            path_of_one,
+            reason: ReasonIn::Query,
+        })
+    };
+    VERBS.iter().filter_map(verb).collect()
+}
+
+fn no_deliveries_yet(viewer: &Viewer) -> Markup {
+    let event = r#"{"event_type": "order.paid", "payload": {"order": 17}}"#;
+    let command = viewer.curl("POST", "/events", Some(event));
+    empty("No deliveries yet. An event that matches a subscription is delivered to it; publish one:", Some(&command))
+}
+
+fn table(viewer: &Viewer, rows: &[PushRow]) -> Markup {
+    html! {
+        div.table {
+            table.rows data-rows {
+                thead {
+                    tr {
+                        (select_all(viewer))
+                        th { "State" } th { "Id" } th { "Event" } th { "Subscription" } th.number { "Attempts" }
+                        th { "Last error" } th { "Next attempt" } th.right { "Changed" }
+                    }
+                }
+                tbody data-live="deliveries" { @for row in rows { (delivery_row(viewer, row)) } }
+            }
+        }
+    }
+}
+
+fn delivery_row(viewer: &Viewer, row: &PushRow) -> Markup {
+    let delivery = DeliveryView::of(row).for_reader(&viewer.principal);
+    html! {
+        tr data-id=(row.id) {
+            (select_one(viewer, "delivery", row.id.0))
+            td.nowrap { (delivery_state(&delivery)) }
+            td { (delivery_link(viewer, row.id)) }
+            td { span.only-phone { "event " } (event_link(viewer, row.event_id)) }
+            td { span.only-phone { "to " } (subscription_link(viewer, row.subscription_id)) }
+            td.number.nowrap.optional { (delivery.attempts_made) "/" (delivery.max_attempts) }
+            td.wide { (first_line(delivery.last_error)) }
+            td.nowrap.optional { @if let Some(at) = &delivery.next_attempt_at { (time(at.0)) } }
+            td.right.nowrap { (time(row.updated_at)) }
+        }
+    }
+}
+
+const ERROR_CHARS: usize = 200;
+
+fn first_line(error: Option<&str>) -> String {
+    error.and_then(|error| error.lines().next()).unwrap_or_default().chars().take(ERROR_CHARS).collect()
+}

@@ -1,0 +1,125 @@
+//! One delivery: its facts and its attempts.
+
+use actix_web::{HttpRequest, HttpResponse};
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+
+use super::asking::{AskingAction, ReasonIn};
+use super::attempts::attempts_table;
+use super::frame::{Section, respond};
+use super::parts::{Action, empty, event_link, exact_time, time};
+use super::push_parts::{dead_letter_link, delivery_state, subscription_link};
+use super::viewer::Viewer;
+use crate::domain::address::masked;
+use crate::domain::status::Status;
+use crate::error::Error;
+use crate::http::body::path_id;
+use crate::http::deliveries::{ATTEMPTS_PER_DELIVERY, DeliveryView};
+use crate::store::lists::pushes::{PushRow, get_push};
+use crate::store::tables::event_log::LogEntry;
+use crate::store::tables::push_log::attempts_of_push;
+use crate::store::tables::subscriptions::{SubscriptionRow, get_subscription};
+
+/// `GET /ui/deliveries/{id}`: shows a delivery.
+pub(crate) async fn delivery_page(mut viewer: Viewer, request: HttpRequest) -> Result<HttpResponse, Error> {
+    let id = path_id(&request).await?;
+    viewer.take_query().finish()?;
+    let mut conn = viewer.engine.database().connection().await?;
+    let row = get_push(&mut conn, &viewer.scope, id).await?.ok_or(Error::DeliveryNotFound(id))?;
+    let attempts = attempts_of_push(&mut conn, &viewer.scope, id, row.created_at, ATTEMPTS_PER_DELIVERY).await?;
+    // It may have been deleted.
+    let subscription = get_subscription(&mut conn, &viewer.scope, row.subscription_id).await?;
+    drop(conn);
+    let content = content(&viewer, &row, subscription.as_ref(), &attempts);
+    Ok(respond(&request, &viewer, Section::Deliveries, &format!("Delivery {id}"), content))
+}
+
+fn content(viewer: &Viewer, row: &PushRow, subscription: Option<&SubscriptionRow>, attempts: &[LogEntry]) -> Markup {
+    let delivery = DeliveryView::of(row).for_reader(&viewer.principal);
+    html! {
+        div.head {
+            span data-live="state" { (delivery_state(&delivery)) }
+            h1 { "Delivery " (row.id) }
+            @if viewer.may_operate() { div.actions { (actions(viewer, row)) } }
+        }
+        div.columns {
+            section aria-label="Attempts" data-live="attempts" {
+                h2 { "Attempts" }
+                @if attempts.is_empty() { (empty("It was not sent yet.", None)) }
+                @else { (attempts_table(viewer, attempts, false)) }
+            }
+            section aria-label="Facts" {
+                h2 { "Facts" }
+                div data-live="facts" { (facts(viewer, row, &delivery, subscription)) }
+            }
+        }
+    }
+}
+
+/// Returns the buttons of what can be done with a delivery in its state.
+fn actions(viewer: &Viewer, row: &PushRow) -> Markup {
+    let id = row.id;
+    let own = viewer.link(&format!("/ui/deliveries/{id}"));
+    let button = |label, verb: &str, question: &str| {
+        let action = Action {
+            label,
+            method: "POST",
+            path: format!("/deliveries/{id}/{verb}"),
+            body: None,
+            question: question.to_owned(),
+            is_danger: verb != "retry",
+        };
+        AskingAction { action, reason: Some(ReasonIn::Query), shows_answer: false, next: Some(own.clone()) }.button()
+    };
+    html! {
+        @match row.status.0 {
+            Status::Failed | Status::Cancelled => {
+                (button("Retry", "retry", "The delivery becomes PENDING again, with all its attempts before it."))
+                @if row.status.0 == Status::Failed && row.ordering_key.is_some() {
+                    (button("Cancel", "cancel", "If it blocks its ordering key, later deliveries go on without it."))
+                }
+            }
+            Status::Pending => {
+                (button("Cancel", "cancel", "The delivery is not sent any more."))
+                (button("Dead-letter", "dead-letter", "The delivery is given up and kept as a dead letter. A reason is required."))
+            }
+            Status::Processing => { (button("Cancel", "cancel", "It is being sent. If that fails, it is not tried again.")) }
+            Status::Completed => {}
+        }
+        button type="button" data-curl data-method="GET" data-path=(format!("/deliveries/{id}")) { "Copy as curl" }
+    }
+}
+
+fn facts(
+    viewer: &Viewer,
+    row: &PushRow,
+    delivery: &DeliveryView<'_>,
+    subscription: Option<&SubscriptionRow>,
+) -> Markup {
+    html! {
+        dl.facts {
+            dt { "id" } dd.mono { (row.id) }
+            dt { "event_id" } dd { (event_link(viewer, row.event_id)) }
+            dt { "subscription_id" } dd { (subscription_link(viewer, row.subscription_id)) " " (name_of(subscription)) }
+            @if let Some(subscription) = subscription { dt { "url" } dd.mono { (masked(&subscription.url)) } }
+            dt { "attempts_made" } dd { (delivery.attempts_made) " of " (delivery.max_attempts) }
+            @if let Some(at) = &delivery.next_attempt_at { dt { "next_attempt_at" } dd { (exact_time(at.0)) " (" (time(at.0)) ")" } }
+            @if let Some(at) = &delivery.lease_expires_at { dt { "lease_expires_at" } dd { (time(at.0)) } }
+            @if let Some(key) = delivery.ordering_key { dt { "ordering_key" } dd.mono { (key) } }
+            @if let Some(reason) = delivery.cancel_reason { dt { "cancel_reason" } dd { (reason) } }
+            @if let Some(error) = delivery.last_error { dt { "last_error" } dd { (error) } }
+            @if delivery.hidden.is_some() { dt { "last_error" } dd.muted { "hidden: the key has no scope reveal" } }
+            @if let Some(id) = delivery.replay_of { dt { "replay_of" } dd { (dead_letter_link(viewer, id)) } }
+            dt { "created_at" } dd { (exact_time(row.created_at)) " (" (time(row.created_at)) ")" }
+            dt { "updated_at" } dd { (exact_time(row.updated_at)) " (" (time(row.updated_at)) ")" }
+            dt { "dead letters" }
+            dd { a href=(viewer.link(&format!("/ui/dead-letters?event_id={}&subscription_id={}", row.event_id, row.subscription_id))) { "of this delivery" } }
+        }
+    }
+}
+
+fn name_of(subscription: Option<&SubscriptionRow>) -> String {
+    let Some(row) = subscription else { return "(deleted)".into() };
+    let spec: Map<String, Value> = serde_json::from_str(row.spec.0.as_str()).unwrap_or_default();
+    spec.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
+}

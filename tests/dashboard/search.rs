@@ -1,0 +1,98 @@
+//! The filter line of the list of events: what it finds, and its words as links.
+
+use serde_json::json;
+
+use crate::support::{App, Options};
+
+/// Returns the page for a filter line.
+async fn page(app: &App, line: &str) -> String {
+    let query = reqwest::Url::parse_with_params("http://any/ui/events", [("q", line)]).expect("a URL");
+    app.get(&format!("/ui/events?{}", query.query().unwrap_or_default())).await.expect(200).text
+}
+
+fn shows(page: &str, id: i64) -> bool {
+    page.contains(&format!("data-id=\"{id}\""))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_labels_payloads_and_exclusions_find_what_the_api_finds() {
+    let app = App::start().await;
+    let job = |title: &str, team: &str, order: i64| json!({"title": title, "tags": "a", "event_type": format!("type.{team}"), "labels": {"team": team}, "payload": {"order": {"id": order}}});
+    let ids = [
+        app.publish(job("Charge card", "core", 17)).await,
+        app.publish(job("Send mail", "core", 18)).await,
+        app.publish(job("Charge card again", "web", 17)).await,
+    ];
+    for (line, wanted) in [
+        ("charge card", [true, false, true]),
+        ("\"card again\"", [false, false, true]),
+        ("payload.order.id=17 -type:type.web", [true, false, false]),
+        ("label.team=core -payload.order.id=17", [false, true, false]),
+        ("-again", [true, true, false]),
+        ("-label.team=core", [false, false, true]),
+        ("text:MAIL", [false, true, false]),
+    ] {
+        let page = page(&app, line).await;
+        assert_eq!(ids.map(|id| shows(&page, id)), wanted, "{line}");
+    }
+    let filter = page(&app, "label.team=core -payload.order.id=17").await;
+    let json = r#"data-filter="{&quot;labels&quot;:{&quot;team&quot;:&quot;core&quot;},&quot;not&quot;:{&quot;payload&quot;:{&quot;order.id&quot;:&quot;17&quot;}}}""#;
+    assert!(filter.contains(json), "{filter}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_word_is_a_link_to_the_page_without_it() {
+    let app = App::start().await;
+    let page = page(&app, "tag:a <b>&\"x y\" -type:\"t\"").await;
+    for link in [
+        "href=\"/ui/events?q=%3Cb%3E%26%22x+y%22+-type%3A%22t%22\"",
+        "href=\"/ui/events?q=tag%3Aa+-type%3A%22t%22\"",
+        "href=\"/ui/events?q=tag%3Aa+%3Cb%3E%26%22x+y%22\"",
+    ] {
+        assert!(page.contains(link), "{link} in {page}");
+    }
+    assert!(page.contains("<bdi>&lt;b&gt;&amp;&quot;x y&quot;</bdi>"), "{page}");
+    assert!(!app.get("/ui/events").await.text.contains("class=\"chips\""));
+    let alone = app.get("/ui/events?q=tag:a&order=asc").await.expect(200).text;
+    assert!(alone.contains("href=\"/ui/events?order=asc\""), "{alone}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_that_is_not_at_its_end_says_how_far_it_got() {
+    let flags = vec!["--list-scan-rows=500".to_owned()];
+    let app = App::start_with(Options { flags, ..Options::default() }).await;
+    let jobs: Vec<_> = (0..600).map(|_| json!({"title": "hay", "tags": "a"})).collect();
+    app.post("/events/batch", &json!({"events": jobs})).await.expect(201);
+    let searching = page(&app, "needle").await;
+    for text in ["No match yet; searched back to <time", "Go on", "all that match"] {
+        assert!(searching.contains(text), "{text} in {searching}");
+    }
+    assert!(!searching.contains("No event matches") && !searching.contains("0+"), "{searching}");
+    let next = searching.split("rel=\"next\" href=\"").nth(1).expect("a link").split('"').next().expect("its address");
+    let last = app.get(&next.replace("&amp;", "&")).await.expect(200).text;
+    assert!(last.contains("No event matches.") && !last.contains("rel=\"next\""), "{last}");
+    app.post("/events/batch", &json!({"events": jobs})).await.expect(201);
+    assert!(page(&app, "").await.contains("1,000+"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_is_told_what_a_search_needs() {
+    let app = App::with_keys().await;
+    let settings = json!({"settings": {"redact": ["payload.card"]}});
+    app.patch("/namespaces/default", &settings).await.expect(200);
+    app.publish(json!({"title": "x", "tags": "a", "labels": {"l": "1"}, "payload": {"card": "4242"}})).await;
+    let reader = app.holder_of("read").await;
+    for line in ["x", "payload.a=1", "-payload.a=1", "-y"] {
+        let refused = page(&reader, line).await;
+        assert!(refused.contains("role=\"alert\"") && refused.contains("the scope reveal"), "{line}: {refused}");
+        assert!(!refused.contains("data-id"), "{line}");
+    }
+    assert!(page(&reader, "label.l=1").await.contains("data-id"));
+    let hint = reader.get("/ui/events").await.text;
+    assert!(!hint.contains("or words of a title"), "{hint}");
+    let redacted = page(&app, "payload.card=4242").await;
+    assert!(redacted.contains("payload.card") && redacted.contains("is redacted"), "{redacted}");
+    assert!(!redacted.contains("data-id"));
+    let twice = page(&app, "-a -b").await;
+    assert!(twice.contains("role=\"alert\"") && twice.contains("not.text"), "{twice}");
+}
