@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use waybill::engine::Queued;
 
-use crate::support::locks::HeldRow;
+use crate::support::locks::{BLOCKED_CALLS, HeldRow};
 use crate::support::work::{Claim, Naming, W1, repeated};
 use crate::support::{App, HeldTable, Options, Reply, database, ledger, until, within_patience};
 
@@ -111,11 +111,10 @@ impl BusyBatcher {
 /// Cancels one of the batches ahead. The batch that has queued behind them then runs and is
 /// blocked, too, and its connection is terminated.
 async fn terminate_next_batch(app: &App) {
-    const BLOCKED: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let now = app.count("SELECT extract(epoch FROM clock_timestamp()) * 1000000").await;
-    let called_off = format!("SELECT pg_cancel_backend(min(pid))::int {BLOCKED}");
+    let called_off = format!("SELECT pg_cancel_backend(min(pid))::int {BLOCKED_CALLS}");
     assert_eq!(app.count(&called_off).await, 1);
-    let newcomer = format!("{BLOCKED} AND extract(epoch FROM query_start) * 1000000 > {now}");
+    let newcomer = format!("{BLOCKED_CALLS} AND extract(epoch FROM query_start) * 1000000 > {now}");
     until("the next batch is blocked", async || app.count(&format!("SELECT count(*) {newcomer}")).await == 1).await;
     assert_eq!(app.count(&format!("SELECT pg_terminate_backend(pid)::int {newcomer}")).await, 1);
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::Fragile;
 use super::outage::processes_of;
+use crate::support::locks::BLOCKED_CALLS;
 use crate::support::locks::HeldRow;
 use crate::support::work::Claim;
 use crate::support::{App, HeldTable, Options, Reply, ledger, until, within_patience};
@@ -126,7 +127,6 @@ async fn while_the_database_is_frozen_no_refused_call_takes_effect() {
 /// for the full limit of a statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_waited_in_a_queue_has_only_its_remaining_time_at_the_database() {
-    const BLOCKED: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let app = App::start().await;
     let mut held = HeldTable::lock(&app.url, "waybill.events").await;
     let event = json!({"title": "a job", "tags": "a"});
@@ -138,7 +138,7 @@ async fn a_call_that_waited_in_a_queue_has_only_its_remaining_time_at_the_databa
     let sent_at = Instant::now();
     calls.extend((0..MANY).map(|_| post(&app, "/events", &event)));
     until("some of the time is over", async || sent_at.elapsed() > Duration::from_millis(1_500)).await;
-    assert_eq!(app.count(&format!("SELECT pg_cancel_backend(min(pid))::int {BLOCKED}")).await, 1);
+    assert_eq!(app.count(&format!("SELECT pg_cancel_backend(min(pid))::int {BLOCKED_CALLS}")).await, 1);
     // The table is unlocked after all calls have been answered.
     let replies = replies_to(calls).await;
     assert!(sent_at.elapsed() < Duration::from_secs(5), "{:?}", sent_at.elapsed());

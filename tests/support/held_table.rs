@@ -2,6 +2,7 @@
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
+use super::locks::BLOCKED_CALLS;
 use super::{database, until};
 
 /// A table that no statement can write to until it is unlocked. The server cancels a blocked
@@ -31,11 +32,12 @@ impl HeldTable {
     /// Waits until at least `statements` statements are blocked. Returns the pid of one of their
     /// backends.
     pub(crate) async fn until_blocked_statements(&mut self, statements: usize) -> i32 {
-        let waiting = "SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
-                       WHERE NOT l.granted AND d.datname = current_database()";
+        let waiting = format!("SELECT pid {BLOCKED_CALLS}");
         let mut found = Vec::<Waiting>::new();
         until("a statement is held up", async || {
-            found = diesel::sql_query(waiting).load(&mut self.conn).await.expect("rows");
+            // Within a transaction, PostgreSQL would show the same activity again.
+            self.execute("SELECT pg_stat_clear_snapshot()").await;
+            found = diesel::sql_query(&waiting).load(&mut self.conn).await.expect("rows");
             found.len() >= statements
         })
         .await;

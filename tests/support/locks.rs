@@ -6,6 +6,11 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 
 use super::{App, database};
 
+/// The statements of calls that are blocked by a lock: the end of a query of `pg_stat_activity`. What the server removes
+/// in the background may wait for the same lock at any time, and does not count.
+pub(crate) const BLOCKED_CALLS: &str = "FROM pg_stat_activity WHERE datname = current_database() \
+     AND wait_event_type = 'Lock' AND query !~ '^-- (remove|delete_old)_'";
+
 /// A delivery's row, locked until it is unlocked.
 pub(crate) struct HeldRow {
     conn: AsyncPgConnection,
@@ -41,9 +46,8 @@ impl HeldRow {
 impl App {
     /// Waits until at least `wanted` of the server's calls are blocked by locks.
     pub(crate) async fn until_blocked_calls(&self, wanted: i64) {
-        let waiting = "SELECT count(*) FROM pg_stat_activity \
-                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let arrived = async { while self.count(waiting).await < wanted {} };
+        let waiting = format!("SELECT count(*) {BLOCKED_CALLS}");
+        let arrived = async { while self.count(&waiting).await < wanted {} };
         tokio::time::timeout(Duration::from_secs(30), arrived).await.expect("the calls reach the lock");
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use crate::support::locks::BLOCKED_CALLS;
 use crate::support::locks::HeldRow;
 use crate::support::{App, Options, database, within_patience};
 
@@ -39,9 +40,7 @@ async fn many_checks_that_are_held_up_leave_connections_for_the_work() {
     app.until_blocked_calls(1).await;
     // The first response is that of a check that has waited for as long as it may. By then all of them have arrived.
     let refused = within_patience(checks.join_next()).await.expect("a check").expect("no panic").expect("a response");
-    let blocked = "SELECT count(*) FROM pg_stat_activity \
-                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    assert!(app.count(blocked).await <= 1, "one check at a time uses the database");
+    assert!(app.count(&format!("SELECT count(*) {BLOCKED_CALLS}")).await <= 1, "one check at a time uses the database");
     app.post("/events", &json!({"title": "t", "tags": "a"})).await.expect(201);
     assert_eq!(refused.status(), 503);
     held.unlock().await;
