@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -22,11 +22,15 @@ use crate::logging;
 use crate::postgres::Tools;
 use crate::startup::{StartError, open_database};
 use crate::store::backup::{
-    APPLICATION, after_restore, before_restore, finish_restore, knows_schema, mark_restore, read_restore_target,
-    unmark_restore,
+    APPLICATION, RestoreTarget, after_restore, before_restore, finish_restore, knows_schema, mark_restore,
+    read_restore_target, unmark_restore,
 };
 use crate::store::connection::address::DatabaseAddress;
 use crate::store::connection::migrate::migrate;
+
+/// The time that a restore waits for the connections of servers that were just stopped: PostgreSQL closes a connection a
+/// moment after its client has gone.
+const CONNECTIONS_END_WITHIN: Duration = Duration::from_secs(3);
 
 pub(crate) async fn run(args: RestoreArgs) -> Result<(), CliError> {
     logging::init(&args.logging);
@@ -97,7 +101,7 @@ async fn restore(
 
 /// Refuses a target that must not be touched. Returns the major version of its PostgreSQL.
 async fn check_target(url: &str, manifest: &Manifest, replaces: bool) -> Result<u32, CliError> {
-    let target = read_restore_target(url).await?;
+    let target = wait_for_servers_to_end(url).await?;
     let refuse = |why: String| Err(CliError::Failed(why));
     if target.servers > 0 {
         let servers = target.servers;
@@ -116,6 +120,23 @@ async fn check_target(url: &str, manifest: &Manifest, replaces: bool) -> Result<
         ));
     }
     Ok(major)
+}
+
+/// Returns the state of the target once no server has a connection to it, or when the time to wait for that is over.
+async fn wait_for_servers_to_end(url: &str) -> Result<RestoreTarget, Error> {
+    let give_up_at = Instant::now() + CONNECTIONS_END_WITHIN;
+    let mut is_announced = false;
+    loop {
+        let target = read_restore_target(url).await?;
+        if target.servers == 0 || Instant::now() >= give_up_at {
+            return Ok(target);
+        }
+        if !is_announced {
+            log::info!("waiting for {} connections of servers to end", target.servers);
+            is_announced = true;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 async fn load_backup(url: &str, tools: Tools, mut backup: BackupFile, replaces: bool) -> Result<(), CliError> {

@@ -144,8 +144,14 @@ pub(crate) struct RestoreTarget {
     pub servers: i64,
 }
 
+/// Returns the statement that names a connection. Under the name that all connections begin with, one that is about to end
+/// would count as that of a server.
+fn own_name() -> String {
+    format!("SET application_name = '{APPLICATION}'")
+}
+
 pub(crate) async fn read_restore_target(url: &str) -> Result<RestoreTarget, Error> {
-    let mut conn = open(url, "").await?.connection;
+    let mut conn = open(url, &own_name()).await?.connection;
     let target = "SELECT split_part(current_setting('server_version'), ' ', 1) AS postgresql, \
          to_regnamespace('waybill') IS NOT NULL AS is_taken, \
          (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'waybill' \
@@ -155,14 +161,14 @@ pub(crate) async fn read_restore_target(url: &str) -> Result<RestoreTarget, Erro
 
 /// Marks the database, so that no server starts on it until the restore has ended.
 pub(crate) async fn mark_restore(url: &str) -> Result<(), Error> {
-    let mut conn = open(url, "").await?.connection;
+    let mut conn = open(url, &own_name()).await?.connection;
     let quiet = "SET client_min_messages = warning";
     Ok(conn.batch_execute(&format!("{quiet}; CREATE SCHEMA IF NOT EXISTS {MARK}")).await?)
 }
 
 /// Removes the mark after a restore that has failed and changed nothing.
 pub(crate) async fn unmark_restore(url: &str) -> Result<(), Error> {
-    let mut conn = open(url, "").await?.connection;
+    let mut conn = open(url, &own_name()).await?.connection;
     let quiet = "SET client_min_messages = warning";
     Ok(conn.batch_execute(&format!("{quiet}; DROP SCHEMA IF EXISTS {MARK}")).await?)
 }

@@ -1,9 +1,13 @@
 //! Where a backup may be restored, and moving from the embedded PostgreSQL to one's own.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use diesel_async::SimpleAsyncConnection;
 use serde_json::json;
 
 use super::{Place, refused, summary_of};
-use crate::support::{App, ClusterDir, database, ledger};
+use crate::support::{App, ClusterDir, database, ledger, within_patience};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn data_moves_from_the_embedded_database_to_another_one() {
@@ -60,6 +64,36 @@ async fn a_database_in_use_or_with_data_is_refused() {
     replacing.arg("--replace");
     refused(replacing, &["in use by another Waybill server"]).await;
     server.stop().await;
+}
+
+/// PostgreSQL closes the connections of a server a moment after the server has stopped.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_waits_for_connections_that_are_about_to_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("a.backup");
+    let app = App::start().await;
+    summary_of(Place::Url(&app.url).backup(&file)).await;
+    let target = database::empty().await;
+    let mut ending = database::connection(&target).await;
+    ending.batch_execute("SET application_name = 'waybill'").await.expect("a name");
+
+    let mut restore = Place::Url(&target).restore(&file);
+    let mut restore = restore.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let stderr = BufReader::new(restore.stderr.take().expect("a pipe"));
+    let lines = tokio::task::spawn_blocking(move || {
+        let mut ending = Some(ending);
+        let mut lines = Vec::new();
+        for line in stderr.lines().map_while(Result::ok) {
+            if line.contains("waiting for 1 connections") {
+                drop(ending.take());
+            }
+            lines.push(line);
+        }
+        lines
+    });
+    let lines = within_patience(lines).await.expect("no panic");
+    assert!(restore.wait().expect("our child").success(), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("waiting for 1 connections")), "{lines:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
