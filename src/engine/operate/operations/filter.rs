@@ -1,6 +1,8 @@
 //! The filters of operations: which rows an operation is about.
 
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::domain::json::RawJson;
 use crate::domain::operation::OperationKind;
@@ -31,9 +33,18 @@ pub enum OperationFilter {
 }
 
 impl OperationFilter {
-    /// Reads the stored filter of an operation.
+    /// Reads the stored filter of an operation. Fails if it has a field that this version does not know: a newer server
+    /// may have stored it, and without one of its conditions an operation would change more than was asked.
     pub(super) fn read(kind: OperationKind, json: &RawJson) -> Result<Self, serde_json::Error> {
-        let text = json.as_str();
+        let filter = Self::read_known(kind, json.as_str())?;
+        let known: Value = serde_json::from_str(filter.to_json()?.as_str())?;
+        match find_unknown_field(&serde_json::from_str(json.as_str())?, &known) {
+            Some(name) => Err(serde_json::Error::custom(format!("the filter has an unknown field `{name}`"))),
+            None => Ok(filter),
+        }
+    }
+
+    fn read_known(kind: OperationKind, text: &str) -> Result<Self, serde_json::Error> {
         Ok(match kind {
             OperationKind::RetryEvents | OperationKind::CancelEvents => Self::Events(serde_json::from_str(text)?),
             OperationKind::ResetEvents => Self::Held(serde_json::from_str(text)?),
@@ -96,5 +107,55 @@ impl OperationFilter {
             let wanted = filter.worker_id.as_deref().is_none_or(|wanted| worker_id == Some(wanted));
             wanted && filter.not.worker_id.as_deref().is_none_or(|excluded| worker_id != Some(excluded))
         })
+    }
+}
+
+/// Returns a field of a stored filter, or of what it excludes, that is not among the known ones.
+fn find_unknown_field(stored: &Value, known: &Value) -> Option<String> {
+    let unknown_in = |stored: &Value, known: &Value| {
+        let names = stored.as_object().into_iter().flat_map(|fields| fields.keys());
+        names.into_iter().find(|name| known.get(name.as_str()).is_none()).cloned()
+    };
+    unknown_in(stored, known).or_else(|| unknown_in(&stored["not"], &known["not"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(kind: OperationKind, text: &str) -> Result<OperationFilter, String> {
+        let json: RawJson = serde_json::from_str(text).unwrap();
+        OperationFilter::read(kind, &json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_filter_is_read_as_it_was_stored() {
+        let stored = r#"{"tags":["a"],"event_type":"order.paid","since":"2026-11-01T00:00:00Z","labels":{"x":"y"},"payload":{"order.id":"17"},"not":{"tags":["b"]}}"#;
+        let filter = read(OperationKind::CancelEvents, stored).unwrap();
+        assert_eq!(filter.to_json().unwrap().as_str(), stored);
+        let held = read(OperationKind::ResetEvents, r#"{"event_type":"a","stale_for_seconds":60.0}"#).unwrap();
+        assert!(matches!(held, OperationFilter::Held(held) if held.stale_for_seconds == Some(60.0)));
+        for kind in [OperationKind::RetryDeliveries, OperationKind::ReplayDeadLetters] {
+            read(kind, "{}").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_filter_with_a_condition_of_a_newer_version_is_refused() {
+        for kind in [
+            OperationKind::RetryEvents,
+            OperationKind::CancelEvents,
+            OperationKind::ResetEvents,
+            OperationKind::RetryDeliveries,
+            OperationKind::CancelDeliveries,
+            OperationKind::ReplayDeadLetters,
+        ] {
+            let error = read(kind, r#"{"colour":"red"}"#).unwrap_err();
+            assert!(error.contains("`colour`"), "{error}");
+        }
+        let error = read(OperationKind::CancelEvents, r#"{"tags":["a"],"not":{"colour":"red"}}"#).unwrap_err();
+        assert!(error.contains("`not`"), "{error}");
+        let error = read(OperationKind::CancelEvents, r#"{"not":{"tags":["b"],"colour":"red"}}"#).unwrap_err();
+        assert!(error.contains("`colour`"), "{error}");
     }
 }
