@@ -68,9 +68,7 @@ pub(crate) async fn get_diagnosis(
     let mut checks = Vec::new();
     let pool = engine.database().pool_use();
     // A worker that has just called must not look as if it had not. If this fails, the examinations fail, too.
-    // It goes on after the time is over: what it has taken to write must not be lost.
-    let recording = engine.clone();
-    let _ = timeout(CONNECT_WITHIN, tokio::spawn(async move { recording.record_sightings().await })).await;
+    let _ = timeout(CONNECT_WITHIN, engine.record_sightings()).await;
     let mut doctor = Doctor::visit(&engine, deadline).await;
     doctor.examine_database(&mut checks).await;
     doctor.examine_work(&mut checks, facts.auto_reset).await;

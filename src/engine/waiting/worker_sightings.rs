@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -66,17 +67,50 @@ impl WorkerSightings {
         };
         gathered.by_namespace.into_iter().flat_map(of_namespace).collect()
     }
+
+    /// Takes back sightings that were taken at `taken_at` and could not be written.
+    fn give_back(&self, sightings: &[Sighting], taken_at: Instant) {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let Gathered { by_namespace, count } = &mut *gathered;
+        for Sighting { namespace, worker_id, tags, seconds_ago } in sightings {
+            let seen = by_namespace.entry(*namespace).or_default();
+            if let Some(known) = seen.get_mut(worker_id) {
+                // It has called again since.
+                known.tags = known.tags.take().or_else(|| tags.clone());
+            } else if seen.len() < MAX_GATHERED.saturating_sub(*count) {
+                *count += 1;
+                let at = taken_at.checked_sub(Duration::from_secs_f64(*seconds_ago)).unwrap_or(taken_at);
+                seen.insert(worker_id.clone(), Seen { at, tags: tags.clone() });
+            }
+        }
+    }
 }
 
 impl Engine {
     /// Writes the sightings since the last call. Returns their number.
     pub async fn record_sightings(&self) -> Result<usize, Error> {
+        // A task of its own: the caller may go away meanwhile, and what was taken would be lost.
+        let engine = self.clone();
+        let written = tokio::spawn(async move { engine.write_sightings().await }).await;
+        written.unwrap_or_else(|panic| Err(Error::Internal(panic.to_string())))
+    }
+
+    async fn write_sightings(&self) -> Result<usize, Error> {
+        let taken_at = Instant::now();
         let sightings = self.worker_sightings().take();
-        for rows in sightings.chunks(ROWS_PER_STATEMENT) {
-            let mut conn = self.database().connection().await?;
-            record_sightings(&mut conn, self.now(), rows).await?;
+        for (index, rows) in sightings.chunks(ROWS_PER_STATEMENT).enumerate() {
+            if let Err(error) = self.write_chunk(rows).await {
+                self.worker_sightings().give_back(&sightings[index * ROWS_PER_STATEMENT..], taken_at);
+                return Err(error);
+            }
         }
         Ok(sightings.len())
+    }
+
+    async fn write_chunk(&self, rows: &[Sighting]) -> Result<(), Error> {
+        let mut conn = self.database().connection().await?;
+        record_sightings(&mut conn, self.now(), rows).await?;
+        Ok(())
     }
 }
 
@@ -100,5 +134,20 @@ mod tests {
         assert_eq!((of(loud), of(quiet)), (MAX_GATHERED / 2, 1_000));
         let known = taken.iter().find(|sighting| sighting.worker_id == "loud:0").unwrap();
         assert!(known.tags.is_some(), "what is known is kept up to date");
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_kept_beside_what_came_since() {
+        let sightings = WorkerSightings::default();
+        let namespace = NamespaceId::DEFAULT;
+        sightings.note(namespace, "gone:1", Some(&["a".to_owned()]));
+        sightings.note(namespace, "back:1", Some(&["b".to_owned()]));
+        let (taken_at, taken) = (Instant::now(), sightings.take());
+        sightings.note(namespace, "back:1", None);
+        sightings.give_back(&taken, taken_at);
+        let mut kept = sightings.take();
+        kept.sort_by(|one, other| one.worker_id.cmp(&other.worker_id));
+        let kept: Vec<_> = kept.iter().map(|kept| (kept.worker_id.as_str(), kept.tags.as_deref())).collect();
+        assert_eq!(kept, [("back:1", Some(&["b".to_owned()][..])), ("gone:1", Some(&["a".to_owned()][..]))]);
     }
 }
