@@ -23,6 +23,9 @@ const MAX_TAGS: usize = 2_000;
 /// so long.
 const LATE_MINUTES: i64 = 5;
 
+/// Minutes by which a time must lie behind the latest one to show that the clock of the database was set back.
+const SET_BACK_MINUTES: i64 = 60;
+
 /// Minutes, and hours, of which counts are kept that could not be stored.
 const UNSTORED_MINUTES: i64 = 60;
 const UNSTORED_HOURS: i64 = 24;
@@ -35,6 +38,8 @@ pub(super) struct Counters {
     tags: usize,
     /// The latest minute in which something was counted, in minutes since the epoch.
     latest: i64,
+    /// Whether the clock has been set back since. What is counted then counts for a minute that is still to come.
+    is_set_back: bool,
     /// The number of the changes since the counts were last read, from 0.
     revision: i32,
     /// The revision up to which everything is stored.
@@ -92,8 +97,14 @@ impl Counters {
     /// Returns the minute in which something counts that happened at this time.
     fn minute_of(&mut self, at: DateTime<Utc>) -> i64 {
         let minute = at.timestamp().div_euclid(60);
+        self.is_set_back |= minute < self.latest - SET_BACK_MINUTES;
         self.latest = self.latest.max(minute);
         minute.max(self.latest - LATE_MINUTES)
+    }
+
+    /// Returns whether the clock of the database was set back far enough to count everything for a wrong time.
+    pub(super) fn is_set_back(&self) -> bool {
+        self.is_set_back
     }
 
     /// Returns everything that has changed since it was stored, and its revision.

@@ -85,6 +85,13 @@ impl State {
         }
     }
 
+    /// Begins to count for the present time, after the clock was set back. Under the old number, counts that are stored and
+    /// forgotten would be overwritten.
+    fn begin_again(&mut self) {
+        self.server = random_number();
+        self.counters = Counters::default();
+    }
+
     /// Counts something in the totals of a namespace, and under each tag.
     fn count<'a>(
         &mut self,
@@ -224,7 +231,11 @@ impl Engine {
         let resolved = self.resolve_completions().await;
         let (server, (revision, rows)) = {
             let mut state = self.stats().lock();
-            (state.server, state.counters.changed())
+            let changed = (state.server, state.counters.changed());
+            if state.counters.is_set_back() {
+                state.begin_again();
+            }
+            changed
         };
         for rows in rows.chunks(ROWS_PER_STATEMENT) {
             self.write_stats(server, revision, rows).await?;

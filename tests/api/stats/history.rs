@@ -53,6 +53,27 @@ async fn the_last_hour_day_and_week_and_year_show_the_same_events() {
     }
 }
 
+/// As after a failover to a machine whose clock was wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_ahead_for_a_while_does_not_hide_the_present() {
+    let [app] = servers().await;
+    app.publish_tagged("a").await;
+    record([&app]).await;
+    app.advance(3 * 3_600);
+    app.publish_tagged("a").await;
+    record([&app]).await;
+    app.advance(-3 * 3_600);
+    // The first call after that shows that the clock was set back.
+    app.publish_tagged("a").await;
+    record([&app]).await;
+    for _ in 0..2 {
+        app.publish_tagged("a").await;
+        record([&app]).await;
+    }
+    let history = history(&app, "metric=published&from=5m&step=1m").await;
+    assert_eq!(total(&history, "published"), 3, "the first one, and the last two");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_metrics_all_are_returned() {
     let [app] = servers().await;
