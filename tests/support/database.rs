@@ -20,7 +20,9 @@ static NEXT: AtomicU32 = AtomicU32::new(1);
 pub(crate) fn cluster() -> &'static Cluster {
     CLUSTER.get_or_init(|| {
         let mut options = ClusterOptions::new(directory());
-        for (name, value) in [("fsync", "off"), ("max_connections", "500"), ("shared_buffers", "128MB")] {
+        // Databases stay until the end. The thousands of them would keep the autovacuum busy.
+        let naps = ("autovacuum_naptime", "1h");
+        for (name, value) in [("fsync", "off"), ("max_connections", "500"), ("shared_buffers", "128MB"), naps] {
             options.settings.push((name.into(), value.into()));
         }
         Cluster::start(options).expect("PostgreSQL's server binaries are installed")

@@ -61,6 +61,8 @@ async fn an_index_whose_build_was_interrupted_is_a_problem() {
     let mut conn = database::connection(&app.url).await;
     let build = "CREATE UNIQUE INDEX CONCURRENTLY broken ON waybill.workers (tags)";
     conn.batch_execute(build).await.expect_err("two workers have the same tags");
+    // The error is sent before the build is undone.
+    conn.batch_execute("SELECT 1").await.expect("the connection is usable again");
     let indexes = app.assert_check("indexes", "problem").await;
     assert_eq!(indexes["details"], json!({"invalid": ["broken"], "being_built": []}));
     assert_says(&indexes["advice"], "DROP INDEX CONCURRENTLY waybill.broken;");
