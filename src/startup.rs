@@ -10,6 +10,7 @@
 //! database closes last.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
@@ -25,7 +26,7 @@ use crate::engine::clock::Clock;
 use crate::error::{Error, OutageKind};
 use crate::http;
 use crate::http::tls::{CertificateFiles, Renewal, Tls};
-use crate::postgres::{Cluster, ClusterOptions, PostgresError, default_data_dir, running_url};
+use crate::postgres::{Cluster, ClusterOptions, PostgresError, default_data_dir, has_cluster, running_url};
 use crate::store::connection::address::AddressError;
 use crate::store::connection::connect::check_address;
 use crate::store::connection::database::Database;
@@ -226,6 +227,17 @@ pub async fn reach_database(args: &DatabaseArgs) -> Result<(String, Option<Clust
         }
         opened => opened,
     }
+}
+
+/// Returns the data directory if the embedded database is to be used and the directory has none. Commands that need
+/// what is stored check this before they open the database, which would create an empty one in a wrong directory.
+pub fn data_dir_without_database(args: &DatabaseArgs) -> Result<Option<PathBuf>, StartError> {
+    if args.database_url.as_ref().is_some_and(|url| !url.is_empty()) {
+        return Ok(None);
+    }
+    let data_dir = args.data_dir.clone().unwrap_or_else(default_data_dir);
+    let is_missing = !has_cluster(&data_dir)?;
+    Ok(is_missing.then_some(data_dir))
 }
 
 /// Loads the certificate, if one is configured.

@@ -15,9 +15,9 @@ use crate::backup::file::{BackupFile, Draft, Manifest};
 use crate::config::{BackupArgs, BackupVerb, DatabaseArgs, VerifyArgs};
 use crate::error::Error;
 use crate::logging;
-use crate::postgres::{PostgresError, Tools, default_data_dir, has_cluster};
+use crate::postgres::{PostgresError, Tools};
 
-use crate::startup::{StartError, reach_database};
+use crate::startup::{StartError, data_dir_without_database, reach_database};
 use crate::store::backup::{APPLICATION, CopyWatch, SCHEMA, take_snapshot};
 use crate::store::connection::address::DatabaseAddress;
 
@@ -40,7 +40,9 @@ async fn create(target: PathBuf, as_json: bool, args: &DatabaseArgs) -> Result<(
     let started = Instant::now();
     // Before the database is opened, which may take a while. A file that is there is never replaced.
     let draft = Draft::create(&target, Utc::now()).map_err(failed)?;
-    refuse_missing_cluster(args)?;
+    if let Some(data_dir) = data_dir_without_database(args)? {
+        return Err(StartError::from(PostgresError::NoCluster { data_dir }).into());
+    }
     let (url, cluster) = reach_database(args).await?;
     let bin_dir = cluster.as_ref().map(|cluster| cluster.bin_dir().to_path_buf()).or_else(|| args.pg_bin.clone());
     let written = write(&url, bin_dir, draft).await;
@@ -52,18 +54,6 @@ async fn create(target: PathBuf, as_json: bool, args: &DatabaseArgs) -> Result<(
     summary["seconds"] = json!(started.elapsed().as_millis() as f64 / 1000.0);
     show("wrote", &summary, as_json);
     Ok(())
-}
-
-/// Without this check, a wrong data directory would become one with an empty database.
-fn refuse_missing_cluster(args: &DatabaseArgs) -> Result<(), CliError> {
-    if args.database_url.as_ref().is_some_and(|url| !url.is_empty()) {
-        return Ok(());
-    }
-    let data_dir = args.data_dir.clone().unwrap_or_else(default_data_dir);
-    match has_cluster(&data_dir).map_err(StartError::from)? {
-        true => Ok(()),
-        false => Err(StartError::from(PostgresError::NoCluster { data_dir }).into()),
-    }
 }
 
 async fn write(url: &str, bin_dir: Option<PathBuf>, mut draft: Draft) -> Result<(PathBuf, Manifest), CliError> {

@@ -10,7 +10,9 @@ use serde_json::{Map, Value, json};
 use super::client::{ApiClient, Query};
 use super::error::CliError;
 use super::output::{Cell, Column, Output, note, word, words};
-use crate::config::{CreateKeyArgs, KeysArgs, KeysVerb, ListKeysArgs, RevokeKeyArgs, RotateKeyArgs, UpdateKeyArgs};
+use crate::config::{
+    CreateKeyArgs, DatabaseArgs, KeysArgs, KeysVerb, ListKeysArgs, RevokeKeyArgs, RotateKeyArgs, UpdateKeyArgs,
+};
 use crate::domain::api_key::{ApiKey, KeyScope, KeyScopes, TagPatterns, check_name};
 use crate::domain::ids::{KeyId, NamespaceId};
 use crate::domain::limits;
@@ -20,7 +22,7 @@ use crate::domain::timestamp;
 use crate::engine::keys::key_created;
 use crate::error::Error;
 use crate::logging;
-use crate::startup::reach_database;
+use crate::startup::{data_dir_without_database, reach_database};
 use crate::store::connection::database::{Database, STATEMENT_LIMIT};
 use crate::store::connection::migrate::migrate;
 use crate::store::connection::transactions::{begin, commit, roll_back};
@@ -63,6 +65,9 @@ async fn create(args: CreateKeyArgs) -> Result<(), CliError> {
 async fn bootstrap(args: CreateKeyArgs) -> Result<(), CliError> {
     logging::init(&args.logging);
     let new = read_key(&args, Utc::now()).map_err(CliError::Failed)?;
+    if !args.init {
+        refuse_new_database(&args.database)?;
+    }
     let (url, cluster) = reach_database(&args.database).await?;
     migrate(&url).await?;
     let key = ApiKey::generate().map_err(Error::Internal)?;
@@ -83,6 +88,17 @@ async fn bootstrap(args: CreateKeyArgs) -> Result<(), CliError> {
         let _ = tokio::task::spawn_blocking(move || cluster.stop()).await;
     }
     shown
+}
+
+/// Returns an error if the data directory has no database: a key in a new one would open no server.
+fn refuse_new_database(args: &DatabaseArgs) -> Result<(), CliError> {
+    let Some(data_dir) = data_dir_without_database(args)? else { return Ok(()) };
+    let data_dir = data_dir.display();
+    Err(CliError::Failed(format!(
+        "there is no database in {data_dir}, so no key was made. Name the data directory of the server with --data-dir \
+         or WAYBILL_DATA_DIR. To create a database there, and its first key in it, run\n\n    {BOOTSTRAP} --init \
+         --data-dir '{data_dir}'\n"
+    )))
 }
 
 /// Stores a key and its audit entry: both or none. Returns `None` if `if_none` and there is a key.

@@ -7,7 +7,8 @@ use crate::domain::encryption::{Keyring, SecretKey};
 use crate::engine::operate::key_rotation::{FoundKey, KeyRotation, RotationReport};
 use crate::error::Error;
 use crate::logging;
-use crate::startup::{StartError, open_database};
+use crate::postgres::PostgresError;
+use crate::startup::{StartError, data_dir_without_database, open_database};
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: SecretsCommand) -> Result<(), StartError> {
@@ -27,6 +28,9 @@ async fn rotate(args: RotateArgs) -> Result<(), StartError> {
     if keys.first_id().is_none() && !args.dry_run {
         let none = "there is no key to encrypt with: set WAYBILL_SECRET_KEY or --secret-key-file";
         return Err(StartError::Settings(none.into()));
+    }
+    if let Some(data_dir) = data_dir_without_database(&args.database)? {
+        return Err(PostgresError::NoCluster { data_dir }.into());
     }
     let (url, cluster) = open_database(&args.database, 1).await?;
     let rotated = rotate_at(&url, &keys, args.dry_run).await;

@@ -54,6 +54,10 @@ pub struct CreateKeyArgs {
     #[arg(long)]
     pub bootstrap: bool,
 
+    /// With --bootstrap: create the embedded database if its data directory has none, for a key before the first start.
+    #[arg(long, requires = "bootstrap")]
+    pub init: bool,
+
     /// With --bootstrap: make no key, and print nothing, if there is one with the scope admin. For scripts that start a
     /// server.
     #[arg(long, requires = "bootstrap")]

@@ -37,7 +37,7 @@ pub enum PostgresError {
     )]
     NoTools { major: u32, searched: String },
 
-    #[error("there is no database in {}: nothing to back up. Name its data directory with --data-dir", data_dir.display())]
+    #[error("there is no database in {}. Name the data directory of the server with --data-dir", data_dir.display())]
     NoCluster { data_dir: PathBuf },
 
     #[error(

@@ -109,6 +109,33 @@ async fn the_first_key_is_made_in_the_embedded_database_whether_its_server_runs_
     server.stop().await;
 }
 
+/// A wrong `--data-dir` would otherwise become one with a database of its own, and the key would open no server.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_on_a_data_directory_without_a_database_create_none_unless_told_to() {
+    let cluster_dir = ClusterDir::new();
+    let at = |arguments: &[&str]| {
+        let mut command = waybill(arguments);
+        command.arg("--data-dir").arg(cluster_dir.data_dir());
+        run(command)
+    };
+    for arguments in [&["keys", "create", "--bootstrap"][..], &["secrets", "rotate", "--dry-run"]] {
+        let (ended, stdout) = at(arguments);
+        assert_eq!((ended.status.code(), stdout.as_str()), (Some(1), ""), "{arguments:?}: {}", ended.stderr);
+        let place = cluster_dir.data_dir().display().to_string();
+        assert!(ended.stderr.contains(&format!("there is no database in {place}")), "{}", ended.stderr);
+        assert!(!cluster_dir.data_dir().exists(), "{arguments:?}");
+    }
+    let (ended, _) = at(&["keys", "create", "--bootstrap"]);
+    let command =
+        format!("\n    waybill keys create --bootstrap --init --data-dir '{}'\n", cluster_dir.data_dir().display());
+    assert!(ended.stderr.contains(&command), "{}", ended.stderr);
+    let (ended, key) = at(&["keys", "create", "--bootstrap", "--init"]);
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let server = start(&cluster_dir);
+    server.app.sending(key.trim()).get("/keys").await.expect(200);
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_bootstrap_needs_another_name() {
     let url = database::migrated().await;
