@@ -25,7 +25,12 @@ pub(super) fn columns() -> Vec<Column> {
 }
 
 pub(super) fn row(output: &Output, worker: &Value) -> Vec<Cell> {
-    let state = if worker["stale"].as_bool() == Some(true) { "stale" } else { "ok" };
+    let is = |name: &str| worker[name].as_bool() == Some(true);
+    let state = match (is("stale"), is("silent")) {
+        (true, _) => "stale",
+        (false, true) => "silent",
+        (false, false) => "ok",
+    };
     vec![
         word(&worker["worker_id"]).into(),
         words(&worker["tags"]).into(),

@@ -1,7 +1,8 @@
-//! `/workers`: the workers seen, the events that they hold, and whether they are stale.
+//! `/workers`: the workers seen, the events that they hold, and whether they are stale or silent.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
 use super::operate::STALE_SECONDS;
@@ -12,7 +13,16 @@ use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::lists::pages::page_end;
-use crate::store::tables::workers::list_workers as load_page;
+use crate::store::tables::workers::{WorkerRow, list_workers as load_page};
+
+/// A worker that has not called for this long is silent: it has ended, or cannot reach the server. The tags that it
+/// asked for count as unserved after the same time.
+const SILENT_SECONDS: i64 = 90;
+
+/// Returns whether a worker has not called for long. One that waits for events calls again when its wait ends.
+pub(crate) fn is_silent(worker: &WorkerRow, now: DateTime<Utc>) -> bool {
+    now - worker.last_seen_at >= TimeDelta::seconds(SILENT_SECONDS)
+}
 
 #[derive(Serialize)]
 struct Workers {
@@ -30,6 +40,7 @@ struct WorkerView {
     event_ids: Vec<EventId>,
     stale: bool,
     stale_events: i64,
+    silent: bool,
 }
 
 /// `GET /workers`: lists workers.
@@ -48,9 +59,11 @@ pub(crate) async fn list_workers(
     let rows = load_page(&mut conn, &scope, STALE_SECONDS, &page).await?;
     drop(conn);
     let next = cursors.next(page_end(&rows, page.limit, |row| row.worker_id.clone())).await?;
+    let now = engine.time();
     let workers = rows
         .into_iter()
         .map(|row| WorkerView {
+            silent: is_silent(&row, now),
             worker_id: row.worker_id,
             tags: row.tags,
             first_seen_at: Timestamp(row.first_seen_at),

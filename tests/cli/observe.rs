@@ -28,6 +28,22 @@ async fn tags_and_workers_are_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_has_not_called_for_long_is_shown_as_silent() {
+    let app = App::with_fixed_clock().await;
+    app.claim("images", "host:1").await;
+    assert!(run(&app, &["workers"]).await.expect_success().ends_with("ok\n"));
+    app.advance(89);
+    app.claim("images", "host:2").await;
+    app.advance(2);
+    let workers = run(&app, &["workers"]).await.expect_success();
+    let states: Vec<&str> = workers.lines().skip(1).filter_map(|line| line.split(' ').next_back()).collect();
+    assert_eq!(states, ["silent", "ok"], "{workers}");
+    let listed = run_json(&app, &["workers"]).await;
+    let silent: Vec<_> = [0, 1].map(|n| listed["workers"][n]["silent"].clone()).to_vec();
+    assert_eq!(silent, [json!(true), json!(false)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_present_state_is_shown_in_numbers() {
     let app = start().await;
     some_work(&app).await;

@@ -1,7 +1,7 @@
 //! The workers that were seen, and what they hold.
 
 use actix_web::{HttpRequest, HttpResponse};
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::filter_line::word;
@@ -12,6 +12,7 @@ use super::viewer::Viewer;
 use crate::error::Error;
 use crate::http::operate::STALE_SECONDS;
 use crate::http::query::read_page;
+use crate::http::workers::is_silent;
 use crate::store::lists::pages::page_end;
 use crate::store::tables::workers::{WorkerRow, list_workers as load_page};
 
@@ -20,9 +21,6 @@ const WORKERS_PER_PAGE: i64 = 50;
 /// The maximum number of held events that are shown of a worker, and of its tags.
 const HELD_EVENTS: usize = 5;
 const SHOWN_TAGS: usize = 10;
-
-/// A worker that has called more recently counts as present: as for the tags that it serves.
-const PRESENT_SECONDS: i64 = 90;
 
 /// `GET /ui/workers`: shows workers.
 pub(crate) async fn workers_page(mut viewer: Viewer, request: HttpRequest) -> Result<HttpResponse, Error> {
@@ -42,7 +40,7 @@ pub(crate) async fn workers_page(mut viewer: Viewer, request: HttpRequest) -> Re
                 (empty("No worker has asked for events yet. Be one:", Some(&first_steps::claim(&viewer))))
             }
         } @else {
-            p.hint { "Who has called, and the events that each holds. Stale: an event is held without a sign of life for 30 s." }
+            p.hint { "Who has called, and the events that each holds. Stale: an event is held without a sign of life for 30 s. Silent: no call for 90 s." }
             button.new-rows type="button" hidden {}
             (table(&viewer, &rows))
         }
@@ -85,10 +83,9 @@ fn worker_row(viewer: &Viewer, row: &WorkerRow, now: DateTime<Utc>) -> Markup {
 }
 
 fn state(row: &WorkerRow, now: DateTime<Utc>) -> Markup {
-    let is_present = now - row.last_seen_at < TimeDelta::seconds(PRESENT_SECONDS);
     html! {
         @if row.stale > 0 { span.state.warning { "stale, holds " (row.stale) } }
-        @else if is_present { span.state.good { "seen" } }
-        @else { span.state.CANCELLED { "silent" } }
+        @else if is_silent(row, now) { span.state.CANCELLED { "silent" } }
+        @else { span.state.good { "seen" } }
     }
 }
