@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{json as run_json, run, start};
-use crate::support::App;
+use crate::support::receiver::{Receiver, Reply};
 use crate::support::work::W1;
+use crate::support::{App, until};
 
 /// Publishes three events, the first of which has failed.
 async fn some_events(app: &App) {
@@ -138,6 +139,24 @@ TIME                 ACTION  ATTEMPT  BY              TOOK  DETAIL
     let third = run(&app, &["events", "show", "3", "--color", "always"]).await.expect_success();
     assert!(third.contains("a\u{fffd}[2J\u{fffd}b\u{fffd}31m 日本語"), "{third:?}");
     assert!(third.contains("\u{1b}[33mPENDING\u{1b}[0m"), "{third:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_shown_with_the_attempts_of_its_pushes() {
+    let app = App::start().await;
+    let receiver = Receiver::start().await;
+    receiver.always(Reply::status(500));
+    let backoff = json!({"strategy": "fixed", "seconds": 86_400});
+    let fields = json!({"event_types": ["t"], "max_attempts": 5, "backoff": backoff});
+    app.subscribe(&receiver.url("/hook"), fields).await;
+    let id = app.publish_typed("t", json!({})).await;
+    let delivery = app.only_delivery(id).await;
+    until("it is tried", async || app.delivery(delivery).await["attempts_made"] == 1).await;
+    let shown = run(&app, &["events", "show", &id.to_string()]).await.expect_success();
+    let section = shown.split("\ndeliveries\n").nth(1).unwrap_or_else(|| panic!("{shown}"));
+    let line = section.lines().nth(1).unwrap_or_else(|| panic!("{shown}"));
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!((words[1], words[3], words[4]), ("PENDING", "1/5", "in"), "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

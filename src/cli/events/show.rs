@@ -86,7 +86,7 @@ fn deliveries(output: &Output, event: &Value) -> Table {
         Column::number("ID"),
         Column::new("STATUS"),
         Column::number("SUBSCRIPTION"),
-        Column::number("ATTEMPTS"),
+        Column::new("ATTEMPTS"),
         Column::new("NEXT"),
         Column::flexible("ERROR", 10),
     ]);
@@ -95,8 +95,8 @@ fn deliveries(output: &Output, event: &Value) -> Table {
             word(&delivery["id"]).into(),
             Cell::state(word(&delivery["status"])),
             word(&delivery["subscription_id"]).into(),
-            word(&delivery["retry_count"]).into(),
-            output.ago(&delivery["next_retry_at"]).into(),
+            format!("{}/{}", word(&delivery["attempts_made"]), word(&delivery["max_attempts"])).into(),
+            output.ago(&delivery["next_attempt_at"]).into(),
             word(&delivery["last_error"]).into(),
         ]);
     }
