@@ -142,6 +142,24 @@ TIME                 ACTION  ATTEMPT  BY              TOOK  DETAIL
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_error_of_several_lines_is_shown_line_by_line_and_cut_in_tables() {
+    let app = start().await;
+    app.publish(json!({"title": "t", "tags": "a", "max_retries": 1})).await;
+    let claimed = app.claim_one("a", W1).await;
+    let message = "thread panicked\n  at main.rs:7\n\u{1b}[31mred\n";
+    app.settle_with(&claimed, "fail", json!({"error_message": message})).await;
+    let shown = run(&app, &["events", "show", "1"]).await.expect_success();
+    let lines =
+        "\nlast error:      thread panicked\n                   at main.rs:7\n                 \u{fffd}[31mred\n";
+    assert!(shown.contains(lines), "{shown}");
+    assert!(shown.ends_with("thread panicked …\n"), "{shown}");
+    let listed = run(&app, &["events", "list"]).await.expect_success();
+    assert!(listed.ends_with("thread panicked …\n"), "{listed}");
+    let trail = run(&app, &["events", "tail", "--since", "4h", "--limit", "2"]).await.expect_success();
+    assert!(trail.ends_with("…\n") && !trail.contains("main.rs"), "{trail}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_event_is_shown_with_the_attempts_of_its_pushes() {
     let app = App::start().await;
     let receiver = Receiver::start().await;

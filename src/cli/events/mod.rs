@@ -9,7 +9,7 @@ mod tail;
 use serde_json::Value;
 
 use super::error::CliError;
-use super::output::{Cell, Column, Output, word};
+use super::output::{Cell, Column, Output, first_line, word};
 use crate::config::{EventsArgs, EventsVerb};
 
 pub(crate) async fn run(args: EventsArgs) -> Result<(), CliError> {
@@ -44,6 +44,6 @@ pub(super) fn row(output: &Output, event: &Value) -> Vec<Cell> {
         word(&event["title"]).into(),
         attempts.into(),
         output.ago(&event["created_at"]).into(),
-        word(&event["last_error"]).into(),
+        first_line(&event["last_error"]).into(),
     ]
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::cli::client::{Answer, ApiClient};
 use crate::cli::error::CliError;
 use crate::cli::output::json::pretty;
-use crate::cli::output::{Cell, Column, Facts, Output, Table, time, word};
+use crate::cli::output::{Cell, Column, Facts, Output, Table, first_line, time, word};
 use crate::config::ShowEventArgs;
 
 pub(super) async fn run(args: ShowEventArgs) -> Result<(), CliError> {
@@ -64,7 +64,7 @@ fn facts(output: &Output, event: &Value) -> Facts {
         .add("labels", labels.join(", "))
         .add("priority", word(&event["priority"]))
         .add("attempts", format!("{} of {} failed", word(&event["retry_count"]), word(&event["max_retries"])))
-        .add("last error", word(&event["last_error"]))
+        .add_lines("last error", &event["last_error"])
         .add("worker", word(&event["worker_id"]))
         .add("ordering key", word(&event["ordering_key"]))
         .add("correlation id", word(&event["correlation_id"]))
@@ -97,7 +97,7 @@ fn deliveries(output: &Output, event: &Value) -> Table {
             word(&delivery["subscription_id"]).into(),
             format!("{}/{}", word(&delivery["attempts_made"]), word(&delivery["max_attempts"])).into(),
             output.ago(&delivery["next_attempt_at"]).into(),
-            word(&delivery["last_error"]).into(),
+            first_line(&delivery["last_error"]).into(),
         ]);
     }
     table
@@ -140,6 +140,6 @@ pub(super) fn by(entry: &Value) -> String {
 
 /// Returns why it was done, or what went wrong.
 pub(super) fn detail(entry: &Value) -> String {
-    let texts = ["reason", "error_kind", "error_message"].into_iter().map(|name| word(&entry[name]));
+    let texts = ["reason", "error_kind", "error_message"].into_iter().map(|name| first_line(&entry[name]));
     texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ")
 }

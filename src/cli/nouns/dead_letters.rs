@@ -12,7 +12,7 @@ use super::{Noun, Session, filtered, put, refuse_bulk};
 use crate::cli::bulk::{self, BulkAction};
 use crate::cli::error::CliError;
 use crate::cli::events::filter::time_of;
-use crate::cli::output::{Cell, Column, Facts, Output, word};
+use crate::cli::output::{Cell, Column, Facts, Output, first_line, word};
 use crate::client::ClientError;
 use crate::config::{DeadLetterFilterArgs, DeadLettersArgs, DeadLettersVerb, Order, ReplayArgs};
 
@@ -92,7 +92,7 @@ fn row(output: &Output, letter: &Value) -> Vec<Cell> {
         word(&letter["reason"]).into(),
         output.ago(&letter["created_at"]).into(),
         replayed(output, letter).into(),
-        word(&letter["detail"]).into(),
+        first_line(&letter["detail"]).into(),
     ]
 }
 
@@ -110,7 +110,7 @@ fn facts(output: &Output, letter: &Value) -> Facts {
         .add("url", word(&letter["subscription"]["url"]))
         .add("delivery", word(&letter["delivery_id"]))
         .add("cause", word(&letter["reason"]))
-        .add("detail", word(&letter["detail"]))
+        .add_lines("detail", &letter["detail"])
         .add("given up by", word(&letter["actor"]))
         .add("given up", output.ago(&letter["created_at"]))
         .add("replayed", replayed(output, letter))

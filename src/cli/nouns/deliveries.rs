@@ -6,7 +6,7 @@ use super::{Noun, Session, attempt_columns, attempt_row, filtered, put, refuse_b
 use crate::cli::bulk::{self, BulkAction};
 use crate::cli::error::CliError;
 use crate::cli::events::filter::time_of;
-use crate::cli::output::{Cell, Column, Facts, Output, Table, word};
+use crate::cli::output::{Cell, Column, Facts, Output, Table, first_line, word};
 use crate::config::{ActOnDeliveriesArgs, DeliveriesArgs, DeliveriesVerb, DeliveryFilterArgs, Order};
 
 const DELIVERY: Noun =
@@ -85,7 +85,7 @@ fn row(output: &Output, push: &Value) -> Vec<Cell> {
         Cell::state(word(&push["status"])),
         tries(push).into(),
         output.ago(&push["updated_at"]).into(),
-        word(&push["last_error"]).into(),
+        first_line(&push["last_error"]).into(),
     ]
 }
 
@@ -101,7 +101,7 @@ fn facts(output: &Output, push: &Value) -> Facts {
         .state("status", word(&push["status"]))
         .add("tries", tries(push))
         .add("next try", output.ago(&push["next_attempt_at"]))
-        .add("last error", word(&push["last_error"]))
+        .add_lines("last error", &push["last_error"])
         .add("cancelled because", word(&push["cancel_reason"]))
         .add("ordering key", word(&push["ordering_key"]))
         .add("replay of", word(&push["replay_of"]))

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use super::bulk;
 use super::client::{Answer, ApiClient, Query};
 use super::error::CliError;
-use super::output::{Cell, Column, Facts, Output, clean, note, word};
+use super::output::{Cell, Column, Facts, Output, clean, first_line, note, word};
 use crate::config::{BulkArgs, ListArgs, Order, ServerArgs};
 
 /// One kind of thing that the server has.
@@ -156,6 +156,6 @@ fn attempt_row(output: &Output, attempt: &Value) -> Vec<Cell> {
         output.ago(&attempt["started_at"]).into(),
         super::output::time::milliseconds(&attempt["duration_ms"]).into(),
         word(&attempt["status_code"]).into(),
-        word(&attempt["error_message"]).into(),
+        first_line(&attempt["error_message"]).into(),
     ]
 }

@@ -1,39 +1,76 @@
 //! One thing, as a block of names and values.
 
+use serde_json::Value;
+
 use super::style::{Paint, state_style};
-use super::text::{clean, width_of};
+use super::text::{clean, plural, width_of, word};
+
+/// The most lines of a text that are shown. An error may quote a whole stack or page; `--json` has all of it.
+const MAX_LINES: usize = 20;
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Facts(Vec<(&'static str, String, bool)>);
+pub(crate) struct Facts(Vec<Fact>);
+
+#[derive(Debug, Clone)]
+struct Fact {
+    name: &'static str,
+    /// What stands beside the name, and below that.
+    lines: Vec<String>,
+    is_state: bool,
+}
 
 impl Facts {
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a fact. One without a value is left out.
+    /// Adds a fact on one line. One without a value is left out.
     pub(crate) fn add(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
         let value = clean(value.as_ref());
         if !value.is_empty() {
-            self.0.push((name, value, false));
+            self.0.push(Fact { name, lines: vec![value], is_state: false });
+        }
+        self
+    }
+
+    /// Adds a text, line by line, up to [`MAX_LINES`]. One without a value is left out.
+    pub(crate) fn add_lines(mut self, name: &'static str, value: &Value) -> Self {
+        let Some(text) = value.as_str() else { return self.add(name, word(value)) };
+        let all: Vec<&str> = text.trim_end().lines().collect();
+        let mut lines: Vec<String> = all.iter().take(MAX_LINES).map(|line| clean(line).trim_end().to_owned()).collect();
+        if all.len() > MAX_LINES {
+            lines.push(format!("… and {}", plural((all.len() - MAX_LINES) as u64, "further line")));
+        }
+        if !lines.is_empty() {
+            self.0.push(Fact { name, lines, is_state: false });
         }
         self
     }
 
     /// Adds a state, in its colour.
     pub(crate) fn state(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
-        self.0.push((name, clean(value.as_ref()), true));
+        self.0.push(Fact { name, lines: vec![clean(value.as_ref())], is_state: true });
         self
     }
 
     pub(super) fn render(&self, paint: Paint) -> String {
-        let width = self.0.iter().map(|(name, ..)| width_of(name)).max().unwrap_or(0) + 1;
-        let line = |(name, value, is_state): &(&str, String, bool)| {
-            let name = paint.dim(&format!("{:<width$}", format!("{name}:")));
-            let value = if *is_state { paint.paint(state_style(value), value) } else { value.clone() };
-            format!("{name}  {value}\n")
-        };
-        self.0.iter().map(line).collect()
+        let width = self.0.iter().map(|fact| width_of(fact.name)).max().unwrap_or(0) + 1;
+        self.0.iter().map(|fact| fact.render(paint, width)).collect()
+    }
+}
+
+impl Fact {
+    /// Returns the lines of the fact, with `width` columns for its name.
+    fn render(&self, paint: Paint, width: usize) -> String {
+        let mut text = String::new();
+        for (number, line) in self.lines.iter().enumerate() {
+            let name = if number == 0 { format!("{}:", self.name) } else { String::new() };
+            let name = paint.dim(&format!("{name:<width$}"));
+            let value = if self.is_state { paint.paint(state_style(line), line) } else { line.clone() };
+            text.push_str(format!("{name}  {value}").trim_end());
+            text.push('\n');
+        }
+        text
     }
 }
 
@@ -45,5 +82,16 @@ mod tests {
     fn facts_are_aligned_and_empty_ones_left_out() {
         let facts = Facts::new().add("id", "7").add("type", "").state("status", "FAILED").add("error", "a\nb\u{7}");
         assert_eq!(facts.render(Paint(false)), "id:      7\nstatus:  FAILED\nerror:   a b\u{fffd}\n");
+    }
+
+    #[test]
+    fn a_text_keeps_its_lines_up_to_a_limit() {
+        let text = Value::from("boom\n\n\tat a.rs:1\u{7}\r\n");
+        let facts = Facts::new().add("id", "7").add_lines("error", &text).add_lines("none", &Value::Null);
+        assert_eq!(facts.render(Paint(false)), "id:     7\nerror:  boom\n\n         at a.rs:1\u{fffd}\n");
+        let long = Value::from("x\n".repeat(MAX_LINES + 2));
+        let shown = Facts::new().add_lines("error", &long).render(Paint(false));
+        assert_eq!(shown.lines().count(), MAX_LINES + 1);
+        assert!(shown.ends_with("        … and 2 further lines\n"), "{shown}");
     }
 }

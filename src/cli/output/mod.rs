@@ -24,7 +24,7 @@ use crate::config::{ColorChoice, ServerArgs};
 pub(crate) use facts::Facts;
 pub(crate) use style::{Paint, state_style};
 pub(crate) use table::{Cell, Column, Table};
-pub(crate) use text::{clean, count, cut, plural, width_of, word, words, wrapped};
+pub(crate) use text::{clean, count, cut, first_line, plural, width_of, word, words, wrapped};
 
 /// Where and how a command prints.
 #[derive(Debug, Clone)]

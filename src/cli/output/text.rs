@@ -77,6 +77,14 @@ pub(crate) fn word(value: &Value) -> String {
     }
 }
 
+/// Returns the first line of a text that has something on it. An ellipsis says that there are more.
+pub(crate) fn first_line(value: &Value) -> String {
+    let Some(text) = value.as_str() else { return word(value) };
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let first = lines.next().map(clean).unwrap_or_default();
+    if lines.next().is_some() { format!("{} …", first.trim_end()) } else { first }
+}
+
 /// Returns the words of a list, separated by commas.
 pub(crate) fn words(value: &Value) -> String {
     value.as_array().map(|items| items.iter().map(word).collect::<Vec<_>>().join(",")).unwrap_or_default()
@@ -103,6 +111,15 @@ mod tests {
         let cleaned = clean(text);
         assert!(!cleaned.chars().any(is_unsafe), "{cleaned:?}");
         assert_eq!(cleaned, "a\u{fffd}[2J\u{fffd}]0;x\u{fffd}b\u{fffd}31m\u{fffd}  \u{fffd}c\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn a_text_of_several_lines_is_cut_after_the_first() {
+        let first = |text: &str| first_line(&Value::from(text));
+        assert_eq!(first("one line"), "one line");
+        assert_eq!(first("one line\n"), "one line");
+        assert_eq!(first("\n  at a.rs:1\r\n\u{7}b"), "  at a.rs:1 …");
+        assert_eq!(first_line(&Value::Null), "");
     }
 
     #[test]

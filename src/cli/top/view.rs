@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::look::Look;
 use crate::cli::error::CliError;
 use crate::cli::output::sparkline::sparkline;
-use crate::cli::output::{Column, Output, Table, clean, count, cut, time, width_of, word};
+use crate::cli::output::{Column, Output, Table, clean, count, cut, first_line, time, width_of, word};
 use crate::cli::{stats, workers};
 
 /// The least lines of a section: its head and a row.
@@ -142,7 +142,7 @@ impl View {
             word(&event["id"]).into(),
             word(&event["title"]).into(),
             self.output.ago(&event["updated_at"]).into(),
-            word(&event["last_error"]).into(),
+            first_line(&event["last_error"]).into(),
         ]
     }
 }
