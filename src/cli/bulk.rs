@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::client::{Answer, ApiClient};
 use super::error::CliError;
-use super::output::progress::Progress;
+use super::output::progress::{Progress, Total, Unit};
 use super::output::{Cell, Column, Facts, Output, Table, clean, count, note, plural, word};
 use crate::config::BulkArgs;
 
@@ -164,13 +164,14 @@ pub(crate) async fn follow(client: &ApiClient, started: &Answer, label: &str) ->
     let id = word(&started.value["id"]);
     let goes_on = format!("operation {id} goes on; stop it with: waybill operations cancel {id}");
     tokio::select! {
-        ended = follow_to_end(client, &id, label) => ended,
+        ended = follow_to_end(client, started, &id, label) => ended,
         _ = tokio::signal::ctrl_c() => Err(CliError::Interrupted(goes_on)),
     }
 }
 
-async fn follow_to_end(client: &ApiClient, id: &str, label: &str) -> Result<Answer, CliError> {
-    let mut progress = Progress::new(label, None);
+async fn follow_to_end(client: &ApiClient, started: &Answer, id: &str, label: &str) -> Result<Answer, CliError> {
+    let progress = Progress::new(label, Unit::Items);
+    show_progress(&progress, &started.value);
     let (mut pause, mut heard) = (FIRST_LOOK, Instant::now());
     loop {
         match client.get(&format!("/operations/{id}")).await {
@@ -179,10 +180,10 @@ async fn follow_to_end(client: &ApiClient, id: &str, label: &str) -> Result<Answ
                 if operation.value["status"] != "RUNNING" {
                     return Ok(operation);
                 }
-                show_progress(&mut progress, &operation.value);
+                show_progress(&progress, &operation.value);
             }
             Err(CliError::Request(error)) if error.is_retryable() && heard.elapsed() < PATIENCE => {
-                progress.set(0, None, "the server is away");
+                progress.say("the server is away");
             }
             Err(CliError::Request(error)) if error.is_retryable() => {
                 let text = format!("{}; operation {id} goes on when it is back", clean(&error.to_string()));
@@ -195,10 +196,14 @@ async fn follow_to_end(client: &ApiClient, id: &str, label: &str) -> Result<Answ
     }
 }
 
-fn show_progress(progress: &mut Progress, operation: &Value) {
+fn show_progress(progress: &Progress, operation: &Value) {
     let number = |name: &str| operation[name].as_u64().unwrap_or(0);
     let done = number("done") + number("skipped") + number("failed");
-    let total = operation["matched_is_exact"].as_bool().unwrap_or(false).then(|| number("matched"));
+    // What matches is counted when the operation starts, up to a limit of the server.
+    let total = match operation["matched_is_exact"].as_bool() {
+        Some(true) => Total::About(number("matched")),
+        _ => Total::MoreThan(number("matched")),
+    };
     let failed = if number("failed") > 0 { format!("({} failed)", number("failed")) } else { String::new() };
     progress.set(done, total, &failed);
 }

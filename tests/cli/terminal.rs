@@ -146,6 +146,18 @@ async fn an_action_on_many_asks_first() {
     assert_eq!(app.status(1).await, "CANCELLED");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_on_many_shows_how_much_there_is_to_do() {
+    let app = App::start().await;
+    let event = json!({"title": "t", "tags": "a"});
+    app.post("/events/batch", &json!({"events": vec![event; 4]})).await.expect(201);
+    let cancel = ["events", "cancel", "--tags", "a", "--yes", "--per-second", "2"];
+    let mut terminal = Terminal::start(&app.base, &cancel);
+    terminal.until_seen("0 of about 4 (0 %)").await;
+    assert_eq!(terminal.exit_code().await, Some(0), "{}", terminal.seen());
+    assert!(terminal.seen().contains(" is COMPLETED: 4 done, 0 skipped, 0 failed"), "{}", terminal.seen());
+}
+
 /// The operation is the server's: whoever started it may leave.
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_leaves_an_operation_running_and_says_how_to_stop_it() {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::cli::client::ApiClient;
 use crate::cli::error::CliError;
-use crate::cli::output::progress::Progress;
+use crate::cli::output::progress::{Progress, Total, Unit};
 use crate::cli::output::{Output, clean, plural};
 use crate::client::{ClientError, FieldError, Pause};
 use crate::config::PublishArgs;
@@ -67,7 +67,7 @@ struct Receipt {
 pub(super) async fn run(args: &PublishArgs, file: &Path) -> Result<(), CliError> {
     let (output, client) = (Output::new(&args.server), ApiClient::new(&args.server)?);
     let (mut lines, total) = open(file)?;
-    let mut progress = Progress::new("Publishing", total);
+    let progress = Progress::new("Publishing", Unit::Bytes);
     let mut tally = Tally::default();
     let mut request = Request::default();
     while let Some((number, line)) = lines.next().map_err(|error| tally.stopped(error))? {
@@ -207,15 +207,15 @@ struct Lines {
     number: u64,
 }
 
-/// Opens a file, or standard input. Returns its length if that is known.
-fn open(path: &Path) -> Result<(Lines, Option<u64>), CliError> {
+/// Opens a file, or standard input, of which the length is not known.
+fn open(path: &Path) -> Result<(Lines, Total), CliError> {
     if path.as_os_str() == "-" {
-        return Ok((Lines { from: BufReader::new(Box::new(io::stdin())), number: 0 }, None));
+        return Ok((Lines { from: BufReader::new(Box::new(io::stdin())), number: 0 }, Total::Unknown));
     }
     let failed = |error: io::Error| CliError::Failed(format!("{}: {error}", path.display()));
     let file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
-    Ok((Lines { from: BufReader::new(Box::new(file)), number: 0 }, Some(length)))
+    Ok((Lines { from: BufReader::new(Box::new(file)), number: 0 }, Total::Exactly(length)))
 }
 
 impl Lines {
