@@ -308,6 +308,7 @@ impl ChangeSet {
             action: line.action,
             is_push,
             is_retried: line.action == Action::Failed && line.next_retry_at.is_some(),
+            is_cancelled: loaded.is_some_and(|loaded| loaded.delivery.status == Status::Cancelled),
             // Pushes belong to subscriptions and not to tags.
             tags: loaded.filter(|_| !is_push).map(|loaded| loaded.tags.clone()).unwrap_or_default(),
         }

@@ -30,6 +30,7 @@ impl Engine {
         let counters = &self.metrics().changes;
         match (change.action, change.is_push) {
             (Action::Failed, false) if change.is_retried => drop(counters.events_retried.inc()),
+            (Action::Failed, false) if change.is_cancelled => {}
             (Action::Failed, false) => {
                 counters.events_failed.inc();
                 counters.events_poisoned.inc_by(u64::from(is_reaped));
@@ -48,6 +49,10 @@ impl Engine {
 fn line_about(change: &CountedChange, entry: &LogEntry, is_reaped: bool) -> Option<(Kind, &'static str)> {
     match (change.action, change.is_push) {
         (Action::Failed, false) if change.is_retried => Some((Kind::RetryScheduled, "a retry was scheduled")),
+        // A failure is how a worker gives an event back that an operator has cancelled meanwhile.
+        (Action::Failed, false) if change.is_cancelled => {
+            Some((Kind::EventCancelled, "an event was cancelled, as requested while a worker held it"))
+        }
         (Action::Failed, false) if is_reaped => Some((Kind::EventPoisoned, "an event was given up as poison")),
         (Action::Failed, false) => Some((Kind::EventFailed, "an event has failed for good")),
         (Action::Reset, _) if is_reaped => Some((Kind::LeaseExpired, "a lease expired, and its work was reset")),

@@ -24,6 +24,7 @@ pub(crate) enum Kind {
     Outage,
     RetryScheduled,
     EventFailed,
+    EventCancelled,
     EventPoisoned,
     EventExpired,
     LeaseExpired,
@@ -37,12 +38,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 15] = [
+    const ALL: [Kind; 16] = [
         Kind::FailedRequest,
         Kind::SlowRequest,
         Kind::Outage,
         Kind::RetryScheduled,
         Kind::EventFailed,
+        Kind::EventCancelled,
         Kind::EventPoisoned,
         Kind::EventExpired,
         Kind::LeaseExpired,
@@ -62,6 +64,7 @@ impl Kind {
             Kind::Outage => "outage",
             Kind::RetryScheduled => "retry_scheduled",
             Kind::EventFailed => "event_failed",
+            Kind::EventCancelled => "event_cancelled",
             Kind::EventPoisoned => "event_poisoned",
             Kind::EventExpired => "event_expired",
             Kind::LeaseExpired => "lease_expired",

@@ -32,6 +32,23 @@ async fn a_retry_and_a_failure_for_good_are_one_line_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_was_cancelled_while_a_worker_held_it_is_not_said_to_have_failed() {
+    let (server, _) = start(&["--log-format", "json"]).await;
+    let app = &server.app;
+    let id = app.publish(json!({"title": "t", "tags": "a", "max_retries": 1})).await;
+    app.claim("a", "w:1").await.expect("an event");
+    app.post_empty(&format!("/events/{id}/cancel")).await.expect(200);
+    app.fail(id, "w:1").await;
+    assert_eq!(app.status(id).await, "CANCELLED");
+    let line = line_about(&server, "an event was cancelled, as requested while a worker held it").await;
+    assert_fields(&line, json!({"event_id": id, "worker_id": "w:1", "attempt": 1, "level": "INFO"}));
+    assert_eq!(lines_about(&server, "an event has failed for good").len(), 0);
+    let metrics = app.get("/metrics").await.expect(200).text;
+    assert!(metrics.contains("\nwaybill_events_failed_total 0\n"), "{metrics}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_expired_lease_and_a_poison_event_are_one_line_each() {
     let (server, _) = start(&["--log-format", "json", "--poison-after", "1"]).await;
     let app = &server.app;

@@ -65,6 +65,8 @@ pub(crate) struct CountedChange {
     pub is_push: bool,
     /// Whether another attempt follows a failure.
     pub is_retried: bool,
+    /// Whether the delivery is cancelled now: by this change, or by one that came with it.
+    pub is_cancelled: bool,
     /// Empty for a push.
     pub tags: Vec<String>,
 }
