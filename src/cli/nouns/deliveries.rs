@@ -22,7 +22,7 @@ pub(crate) async fn run(args: DeliveriesArgs) -> Result<(), CliError> {
         DeliveriesVerb::Retry(args) => act(args, "retry", "/deliveries/retry").await,
         DeliveriesVerb::Cancel(args) => act(args, "cancel", "/deliveries/cancel").await,
         DeliveriesVerb::DeadLetter(args) => {
-            Session::open(&args.server)?.act(&DELIVERY, args.id, "dead-letter", args.reason.as_deref()).await
+            Session::open(&args.server)?.act(&DELIVERY, args.id, "dead-letter", Some(&args.reason)).await
         }
     }
 }

@@ -74,9 +74,9 @@ pub struct NameArgs {
 pub struct ReasonArgs {
     pub id: i64,
 
-    /// Why; it is recorded.
+    /// Why; it is required, and recorded.
     #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
+    pub reason: String,
 
     #[command(flatten)]
     pub server: ServerArgs,

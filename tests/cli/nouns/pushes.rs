@@ -64,6 +64,15 @@ async fn pushes_are_listed_given_up_and_replayed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_push_is_not_given_up_without_a_reason_and_the_help_says_so() {
+    let app = start_quiet().await;
+    let help = run(&app, &["deliveries", "dead-letter", "--help"]).await.expect_success();
+    assert!(help.contains("Usage: waybill deliveries dead-letter [OPTIONS] --reason <TEXT> <ID>"), "{help}");
+    let refused = run(&app, &["deliveries", "dead-letter", "17"]).await.expect_code(2);
+    assert!(refused.contains("--reason <TEXT>"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_push_is_cancelled_and_retried_by_its_id() {
     let app = start_quiet().await;
     publish(&app, 1).await;
