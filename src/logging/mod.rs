@@ -27,6 +27,8 @@ pub(crate) fn init(args: &LogArgs) {
         .filter_module("tokio_postgres", log::LevelFilter::Info)
         // It logs malformed requests as errors; `http/server.rs` logs them with the client's address.
         .filter_module("actix_http::h1", log::LevelFilter::Off)
+        // At its start it tells of workers, which are its threads; ours are other programs.
+        .filter_module("actix_server", log::LevelFilter::Warn)
         .parse_filters(&args.log)
         .format(move |out, record| {
             let line = match format {

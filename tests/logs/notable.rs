@@ -31,6 +31,17 @@ async fn a_retry_and_a_failure_for_good_are_one_line_each() {
     server.stop().await;
 }
 
+/// The HTTP library calls its threads workers, and so would count ours wrongly.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_of_a_start_tells_of_no_workers_but_ours() {
+    for (filter, is_told) in [("info", false), ("info,actix_server=info", true)] {
+        let (server, _) = start(&["--log", filter]).await;
+        server.app.get("/health").await.expect(200);
+        assert_eq!(server.stderr().contains("workers"), is_told, "{}", server.stderr());
+        server.stop().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_was_cancelled_while_a_worker_held_it_is_not_said_to_have_failed() {
     let (server, _) = start(&["--log-format", "json"]).await;
