@@ -37,6 +37,7 @@ use waybill::store::tables::deliveries::{LOAD_DELIVERIES, SAVE_DELIVERIES};
 use waybill::store::tables::events::{PUBLISH_AND_FAN_OUT, PUBLISH_EVENTS, PUBLISH_KEYED_EVENTS};
 use waybill::store::tables::lease_watch::{TAKE_WATCHED_LEASES, WATCH_UNWATCHED_LEASES};
 use waybill::store::tables::overdue::{LOCK_DUE, LOCK_EXPIRED, LOCK_EXPIRED_LEASES};
+use waybill::store::tables::queue_claims::CLAIM_DELIVERIES_FROM_QUEUE;
 use waybill::store::tables::roll_ups::ROLL_UP;
 
 /// A payload of 120 bytes.
@@ -48,7 +49,8 @@ fn statements() -> Vec<(&'static str, &'static str, String)> {
         ("publish", PUBLISH_EVENTS),
         ("fan_out", PUBLISH_AND_FAN_OUT),
         ("new_keys", PUBLISH_KEYED_EVENTS),
-        ("claim", CLAIM_DELIVERIES),
+        ("claim", CLAIM_DELIVERIES_FROM_QUEUE),
+        ("claim_of_groups", CLAIM_DELIVERIES),
         ("complete", COMPLETE_DELIVERIES),
         ("load", LOAD_DELIVERIES),
         ("save", SAVE_DELIVERIES),
@@ -216,8 +218,19 @@ fn claim(count: usize, tag: &str) -> String {
 /// A claim that starts at a low-water mark, at a given time.
 fn claim_from(count: usize, tag: &str, QueuePosition { rank, seq }: QueuePosition, now: &str) -> String {
     format!(
-        "EXECUTE claim({now}, '{{{count}}}', '{{0}}', '{{1}}', '{{1}}', '{{t:{tag}}}', '{{{rank}}}', '{{{seq}}}', '{{{}}}', \
-         NULL, NULL, NULL, {}, {}, 16777216, 4096)",
+        "EXECUTE claim({now}, 1, 't:{tag}', {rank}::smallint, {seq}, {}, {}, {}, 16777216, 4096)",
+        count + 3,
+        array("host:1", count),
+        array("300", count)
+    )
+}
+
+/// The same claim by the statement that serves several groups and queues.
+fn claim_of_groups(count: usize, tag: &str) -> String {
+    let QueuePosition { rank, seq } = QueuePosition::BEGINNING;
+    format!(
+        "EXECUTE claim_of_groups(NULL, '{{{count}}}', '{{0}}', '{{1}}', '{{1}}', '{{t:{tag}}}', '{{{rank}}}', '{{{seq}}}', \
+         '{{{}}}', NULL, NULL, NULL, {}, {}, 16777216, 4096)",
         count + 3,
         array("host:1", count),
         array("300", count)

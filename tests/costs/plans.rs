@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Claimed, Lab, array, claim, complete, fan_out, hand_over, keyed, new_keys, publish};
+use super::{Claimed, Lab, array, claim, claim_of_groups, complete, fan_out, hand_over, keyed, new_keys, publish};
 use crate::support::database;
 
 /// Returns all hot statements, as calls for two rows each.
@@ -22,6 +22,7 @@ fn calls() -> Vec<(&'static str, String)> {
         ("keyed", keyed(2, "mail,sms")),
         ("new_keys", new_keys(2, "mail,sms")),
         ("claim", claim(2, "mail")),
+        ("claim_of_groups", claim_of_groups(2, "mail")),
         ("complete", complete(&two)),
         ("load", "EXECUTE load('{1,1}', '{1,2}', NULL)".to_owned()),
         (

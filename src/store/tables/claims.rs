@@ -12,6 +12,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::ids::{DeliveryId, NamespaceId, SubscriptionId};
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
+use crate::store::tables::queue_claims::{QueueClaim, claim_deliveries_from_queue};
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::events::LARGE_PAYLOAD;
 use crate::store::tables::ready::QueueKey;
@@ -132,7 +133,7 @@ enum ClaimRow {
 }
 
 /// Returns a number of the statement's result as an index. SQL counts from 1.
-fn index<'a>(row: &impl NamedRow<'a, Pg>, column: &str) -> deserialize::Result<usize> {
+pub(super) fn index<'a>(row: &impl NamedRow<'a, Pg>, column: &str) -> deserialize::Result<usize> {
     let number: i32 = NamedRow::get::<Integer, _>(row, column)?;
     Ok(usize::try_from(number - 1)?)
 }
@@ -164,6 +165,9 @@ pub const CLAIM_DELIVERIES: Statement = statement!("claim_deliveries");
 /// Claims deliveries. Sets them from PENDING to PROCESSING, removes them from `ready`, and logs PICKED. Returns what was
 /// claimed for each group, in their order.
 pub async fn claim_deliveries(conn: &mut AsyncPgConnection, query: &ClaimQuery<'_>) -> QueryResult<Vec<Claimed>> {
+    if let Some(claim) = QueueClaim::of(query) {
+        return Ok(vec![claim_deliveries_from_queue(conn, &claim).await?]);
+    }
     let queues: Vec<(usize, NamespaceId, &ClaimQueue<'_>)> = query.queues().collect();
     let groups = query.groups;
     let worker_ids: Vec<&str> = groups.iter().flat_map(|group| group.worker_ids.iter().copied()).collect();

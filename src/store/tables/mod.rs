@@ -28,6 +28,7 @@ pub(crate) mod operations;
 pub mod ordering;
 pub mod overdue;
 pub mod push_log;
+pub mod queue_claims;
 pub mod ready;
 pub mod refused_settlements;
 pub mod roll_ups;
