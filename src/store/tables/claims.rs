@@ -12,9 +12,9 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::ids::{DeliveryId, NamespaceId, SubscriptionId};
 use crate::store::connection::cached::CachedExt;
 use crate::store::statement::{Statement, statement};
-use crate::store::tables::queue_claims::{QueueClaim, claim_deliveries_from_queue};
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::events::LARGE_PAYLOAD;
+use crate::store::tables::queue_claims::{QueueClaim, claim_deliveries_from_queue};
 use crate::store::tables::ready::QueueKey;
 
 /// The parameters of [`claim_deliveries`].

@@ -79,7 +79,10 @@ impl QueryableByName<Pg> for QueueRow {
 }
 
 /// Claims from one queue, with the effect of [`super::claims::claim_deliveries`].
-pub(super) async fn claim_deliveries_from_queue(conn: &mut AsyncPgConnection, claim: &QueueClaim<'_>) -> QueryResult<Claimed> {
+pub(super) async fn claim_deliveries_from_queue(
+    conn: &mut AsyncPgConnection,
+    claim: &QueueClaim<'_>,
+) -> QueryResult<Claimed> {
     let QueueClaim { now, group, queue, max_bytes } = claim;
     let rows: Vec<QueueRow> = CLAIM_DELIVERIES_FROM_QUEUE
         .query()
