@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use waybill::domain::ids::NamespaceId;
 use waybill::domain::tags::Tags;
 use waybill::engine::claim::ClaimRequest;
+use waybill::store::tables::ready::QueueKey;
 
+use crate::support::locks::HeldRow;
 use crate::support::work::{Claim, Naming, W1, W2, entry_of, repeated};
 use crate::support::{App, Options, Rng, database, ledger};
 
@@ -350,4 +352,39 @@ async fn while_today_is_prepared<T>(app: &App, statements: i64, calls: impl Futu
     let (answers, ()) = tokio::join!(calls, commit);
     assert_eq!(app.count("SELECT count(*) FROM waybill.event_log_default").await, 0);
     answers
+}
+
+/// The two tags are claimed by another statement than one tag is.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_a_claim_skipped_because_it_was_locked_is_not_hidden_from_the_next_claim() {
+    for tags in ["a", "a,b"] {
+        let app = App::start().await;
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.push(app.publish_tagged("a").await);
+        }
+        let locked = HeldRow::lock(&app, ids[0]).await;
+        let taken = app.claim_batch(tags, W1, 2).await;
+        locked.unlock().await;
+        assert_eq!(taken.iter().map(|event| event["id"].as_i64()).collect::<Vec<_>>(), [Some(ids[1]), Some(ids[2])]);
+        // Not only found by a later scan from the beginning: the next claim begins at this position.
+        let begin = app.engine().low_water_marks().of(&[QueueKey::of_tag(NamespaceId::DEFAULT, "a")])[0];
+        let entry = app.count(&format!("SELECT ready_seq FROM waybill.deliveries WHERE id = {}", ids[0])).await;
+        assert!(begin.seq <= entry, "{tags}: the next claim begins at {begin:?}, behind {entry}");
+        assert_eq!(app.claim(tags, W2).await.expect("the first event")["id"], ids[0], "{tags}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_locks_no_event_that_it_does_not_hand_out() {
+    for tags in ["a", "a,b"] {
+        let app = App::start().await;
+        for _ in 0..4 {
+            app.publish_tagged("a").await;
+        }
+        assert_eq!(app.claim_batch(tags, W1, 2).await.len(), 2);
+        // A lock leaves its transaction in the row.
+        let locked = "SELECT count(*) FROM waybill.deliveries WHERE status = 'PENDING' AND xmax <> 0";
+        assert_eq!(app.count(locked).await, 0, "{tags}");
+    }
 }

@@ -218,7 +218,7 @@ fn claim(count: usize, tag: &str) -> String {
 /// A claim that starts at a low-water mark, at a given time.
 fn claim_from(count: usize, tag: &str, QueuePosition { rank, seq }: QueuePosition, now: &str) -> String {
     format!(
-        "EXECUTE claim({now}, 1, 't:{tag}', {rank}::smallint, {seq}, {}, {}, {}, 16777216, 4096)",
+        "EXECUTE claim({now}, 1, 't:{tag}', '{rank}', {seq}, {}, {}, {}, 16777216, 4096)",
         count + 3,
         array("host:1", count),
         array("300", count)
