@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use diesel_async::RunQueryDsl;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 use waybill::domain::action::Action;
 use waybill::domain::ids::{EventId, NamespaceId};
 use waybill::domain::path::JsonPath;
@@ -78,11 +78,11 @@ const HISTORY: &str = "
     SELECT setval('waybill.ids', 3000000), setval('waybill.ready_seq', 3000000);
 ";
 
-static URL: OnceCell<String> = OnceCell::const_new();
+/// The shared database, and a copy of it that nobody uses: a database that is in use cannot be copied.
+static URLS: OnceCell<(String, String)> = OnceCell::const_new();
 
-/// Returns a server on the shared database. Nothing happens there on its own.
-pub(super) async fn app() -> App {
-    let url = URL.get_or_init(|| async {
+async fn urls() -> &'static (String, String) {
+    URLS.get_or_init(|| async {
         let url = database::migrated().await;
         for table in ["events", "deliveries", "ready", "lease_watch", "event_tags"] {
             database::execute(&url, &format!("ALTER TABLE waybill.{table} SET (autovacuum_enabled = off)")).await;
@@ -93,10 +93,21 @@ pub(super) async fn app() -> App {
         let blocks = "SELECT brin_summarize_new_values(indexrelid) FROM pg_stat_user_indexes \
                       WHERE schemaname = 'waybill' AND indexrelname LIKE 'event_log_%_worker_id_idx'";
         database::execute(&url, blocks).await;
-        url
-    });
+        let copy = database::copy_of(&url).await;
+        (url, copy)
+    })
+    .await
+}
+
+/// Returns the URL of a copy of the shared database, for the one test that adds records to it.
+pub(super) async fn copied_url() -> String {
+    urls().await.1.clone()
+}
+
+/// Returns a server on the shared database. Nothing happens there on its own.
+pub(super) async fn app() -> App {
     let flags = ["--auto-reset=false", "--dispatch=false", "--check-rules=false"].map(str::to_owned).to_vec();
-    App::start_with(Options { url: Some(url.await.clone()), flags, fixed_clock: true }).await
+    App::start_with(Options { url: Some(urls().await.0.clone()), flags, fixed_clock: true }).await
 }
 
 pub(super) fn page(descending: bool) -> Page {
@@ -244,6 +255,9 @@ const COMPLETE_AGAIN: &str = "UPDATE waybill.deliveries SET status = 'COMPLETED'
      WHERE namespace_id = 1 AND (status <> 'COMPLETED' OR worker_id = 'holder:1'); \
      DELETE FROM waybill.ready WHERE namespace_id = 1; DELETE FROM waybill.lease_watch";
 
+/// Held by a test while it changes states of the shared database, and by one that expects those of [`HISTORY`].
+static STATES_IN_USE: Mutex<()> = Mutex::const_new(());
+
 /// Returns an SQL expression.
 fn array(ids: &[i64]) -> String {
     let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
@@ -253,6 +267,7 @@ fn array(ids: &[i64]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_found_by_each_status_wherever_they_lie_and_however_few() {
     let app = app().await;
+    let _states = STATES_IN_USE.lock().await;
     for (place, wanted) in [
         ("first", vec![21, 22, 23, 24, 25]),
         ("last", vec![999_970, 999_971, 999_972, 999_973, 999_974]),
@@ -415,6 +430,7 @@ fn without_index() -> Vec<(&'static str, i64, EventFilter)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn searches_without_an_index_have_a_bounded_cost_and_say_how_far_they_got() {
     let app = app().await;
+    let _states = STATES_IN_USE.lock().await;
     for (name, most, filter) in without_index() {
         for (descending, after) in [(false, None), (true, None), (false, Some(500_000)), (true, Some(500_000))] {
             let started = std::time::Instant::now();

@@ -22,7 +22,10 @@ pub(crate) fn cluster() -> &'static Cluster {
         let mut options = ClusterOptions::new(directory());
         // Databases stay until the end. The thousands of them would keep the autovacuum busy.
         let naps = ("autovacuum_naptime", "1h");
-        for (name, value) in [("fsync", "off"), ("max_connections", "500"), ("shared_buffers", "128MB"), naps] {
+        // A database in which statements are counted says so itself.
+        let counting = [("shared_preload_libraries", "pg_stat_statements"), ("pg_stat_statements.track", "none")];
+        let sizes = [("fsync", "off"), ("max_connections", "500"), ("shared_buffers", "128MB"), naps];
+        for (name, value) in sizes.into_iter().chain(counting) {
             options.settings.push((name.into(), value.into()));
         }
         Cluster::start(options).expect("PostgreSQL's server binaries are installed")
@@ -39,7 +42,16 @@ pub(crate) async fn migrated() -> String {
             execute(&url, "SELECT waybill.enforce_rules(true)").await;
         })
         .await;
-    let url = create(&format!("TEMPLATE {TEMPLATE}")).await;
+    copy(TEMPLATE).await
+}
+
+/// Copies a database that nobody uses now, and returns the URL of the copy.
+pub(crate) async fn copy_of(url: &str) -> String {
+    copy(name_of(url)).await
+}
+
+async fn copy(template: &str) -> String {
+    let url = create(&format!("TEMPLATE {template}")).await;
     // A copied database counts as restored, and its ids would start far ahead.
     let own = "database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())";
     execute(&url, &format!("UPDATE waybill.histories SET {own}")).await;
@@ -85,8 +97,11 @@ pub(crate) async fn execute(url: &str, sql: &str) {
 
 /// Drops the database of a test under its server.
 pub(crate) async fn drop_by_force(url: &str) {
-    let name = url.split(['/', '?']).find(|part| part.starts_with("test_")).expect("a test's database");
-    execute(&admin_url().await, &format!("DROP DATABASE {name} WITH (FORCE)")).await;
+    execute(&admin_url().await, &format!("DROP DATABASE {} WITH (FORCE)", name_of(url))).await;
+}
+
+fn name_of(url: &str) -> &str {
+    url.split(['/', '?']).find(|part| part.starts_with("test_")).expect("a test's database")
 }
 
 /// Returns the directory for the files of this run. The next run removes it.

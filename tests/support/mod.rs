@@ -27,6 +27,7 @@ mod reply;
 pub(crate) mod retention;
 pub(crate) mod sessions;
 pub(crate) mod sources;
+pub(crate) mod ui_pages;
 mod wait;
 pub(crate) mod wire;
 pub(crate) mod work;
