@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::records::one_attempt;
 use crate::support::work::{Naming, W1, W2};
-use crate::support::{App, database, until};
+use crate::support::{App, Options, database, until};
 
 async fn page(app: &App, id: i64) -> String {
     app.get(&format!("/ui/events/{id}")).await.expect(200).text
@@ -63,6 +63,23 @@ async fn the_life_shows_waits_claims_to_scale_failures_and_refused_settlements()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_expired_says_so_and_nothing_about_heartbeats() {
+    let app = App::with_fixed_clock().await;
+    let id = app.publish_tagged("a").await;
+    app.claim_by(&json!({"tags": ["a"], "worker_id": W1, "max": 1, "lease_seconds": 1})).await;
+    app.advance(3);
+    assert_eq!(app.reap().await, 1);
+    let text = text_of(&page(&app, id).await);
+    assert!(text.contains("lease expired, reset 2 s later"), "{text}");
+    app.claim_by(&json!({"tags": ["a"], "worker_id": W1, "max": 1, "lease_seconds": 1})).await;
+    app.advance(60);
+    assert_eq!(app.reap().await, 1);
+    let text = text_of(&page(&app, id).await);
+    assert!(text.contains("held for 1 min, until its lease had expired"), "{text}");
+    assert!(!text.contains("heartbeats"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_event_without_a_log_has_its_publication_and_its_wait() {
     let app = App::start().await;
     let id = app.publish_tagged("a").await;
@@ -112,6 +129,8 @@ async fn attempts_of_pushes_stand_in_the_life_with_their_answer() {
     receiver.always(Reply::status(500).body("<b>out of order</b>"));
     let mut fields = one_attempt();
     fields["event_types"] = json!(["order.paid"]);
+    fields["method"] = "PUT".into();
+    fields["name"] = "orders".into();
     let subscription = app.subscribe(&receiver.url("/hooks/secret-token"), fields).await["id"].clone();
     let id = app.publish(json!({"title": "x", "event_type": "order.paid"})).await;
     until("it failed", async || app.status(id).await == "FAILED").await;
@@ -120,7 +139,30 @@ async fn attempts_of_pushes_stand_in_the_life_with_their_answer() {
     assert_has(&page, &["push FAILED", "HTTP 500", "&lt;b&gt;out of order&lt;/b&gt;", "request and answer"]);
     assert_has(&page, &[&app.webhook_id(id), "/hooks/…", "subscription_version"]);
     assert_has(&page, &[&format!("/ui/deliveries/{delivery}\""), &format!("/ui/subscriptions/{subscription}\"")]);
-    assert!(!page.contains("secret-token") && page.contains("data-live-end"), "{page}");
+    assert!(!page.contains("secret-token") && !page.contains("data-live-end"), "it may be retried: {page}");
+    assert_has(&page, &["PUT http://127.0.0.1", ">orders</a>"]);
+    assert!(!page.contains(">attempts<"), "the event itself is not attempted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_that_an_open_breaker_holds_says_so_on_all_pages() {
+    let flags = vec!["--breaker-failures=1".into()];
+    let app = App::start_with(Options { flags, ..Options::default() }).await;
+    let receiver = Receiver::start().await;
+    receiver.always(Reply::status(500));
+    let fields = json!({"name": "orders", "backoff": {"strategy": "fixed", "seconds": 0}});
+    app.subscribe(&receiver.url("/hook"), fields).await;
+    let tried = app.publish(json!({"event_type": "order.paid"})).await;
+    until("the breaker is open", async || page(&app, tried).await.contains("held: breaker open, tries")).await;
+    let untried = app.publish(json!({"event_type": "order.paid"})).await;
+    for id in [tried, untried] {
+        let delivery = app.only_delivery(id).await;
+        for path in [format!("/ui/events/{id}"), format!("/ui/deliveries/{delivery}"), "/ui/deliveries".to_owned()] {
+            let page = app.get(&path).await.expect(200).text;
+            assert_has(&page, &["held: breaker open, tries", "orders"]);
+            assert!(!page.contains("next_attempt_at") && !page.contains("↻ waits"), "{path}: {page}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

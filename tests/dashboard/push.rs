@@ -99,6 +99,15 @@ async fn deliveries_and_dead_letters_are_filtered_as_in_the_api() {
     assert_eq!(shows(&format!("subscription_id={}&status=COMPLETED", subscription["id"])).await, [false, true]);
     let wrong = page(&app, "/ui/deliveries?event_id=x&status=WRONG").await;
     assert!(wrong.contains("role=\"alert\"") && wrong.contains("value=\"x\""), "{wrong}");
+    for path in ["/ui/deliveries", "/ui/dead-letters", "/ui/audit"] {
+        let wrong = page(&app, &format!("{path}?since=yesterday")).await;
+        assert!(wrong.contains("since must be") && wrong.contains("<nav"), "{path}: {wrong}");
+        let day = page(&app, &format!("{path}?since=24h")).await;
+        assert!(day.contains("data-id=") && day.contains("value=\"24h\""), "{path}: {day}");
+        assert!(!page(&app, &format!("{path}?until=24h")).await.contains("data-id="), "{path}");
+    }
+    let named = page(&app, "/ui/deliveries").await;
+    assert!(named.contains(">orders</a>") && named.contains("<bdi>"), "{named}");
     let letters = page(&app, "/ui/dead-letters?replayed=false").await;
     assert!(letters.contains("exhausted") && letters.contains("data-noun=\"dead letters\""), "{letters}");
     assert!(page(&app, "/ui/dead-letters?replayed=true").await.contains("No dead letter matches."));

@@ -4,6 +4,8 @@ use actix_web::{HttpRequest, HttpResponse};
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
+use super::events::reasons;
+use super::filter_fields::{FilterField, filter_fields};
 use super::frame::{Section, respond};
 use super::parts::{empty, encode_segment, json_block, pager, time};
 use super::viewer::Viewer;
@@ -19,28 +21,43 @@ const ENTRIES_PER_PAGE: i64 = 50;
 /// A part of a detail that is longer, in bytes, is folded.
 const OPEN_BYTES: usize = 400;
 
+/// An object in a detail that is longer, in bytes, is folded: the settings of something new are.
+const OPEN_OBJECT_BYTES: usize = 160;
+
 /// As much as the detail of an entry has.
 const SHOWN_BYTES: usize = 128 * 1024;
 
 /// `GET /ui/audit`: shows audit entries, the newest first.
 pub(crate) async fn audit_page(mut viewer: Viewer, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let mut query = viewer.take_query();
+    let form = filter_fields(
+        &viewer,
+        &[
+            FilterField::Choice { name: "action", choices: &AuditAction::ALL.map(AuditAction::as_str) },
+            FilterField::Text { name: "actor", placeholder: "ops" },
+            FilterField::Text { name: "since", placeholder: "24h, or 2026-11-18T10:00:00Z" },
+            FilterField::Text { name: "until", placeholder: "15m, or 2026-11-19T10:00:00Z" },
+        ],
+    );
+    let mut query = viewer.take_query_with_ages();
     let filter = read_filter(&mut query);
     let mut page = read_page(&mut query, ENTRIES_PER_PAGE);
-    query.finish()?;
     page.descending = true;
-    let (page, cursors) = page.by_id(&viewer.engine, "audit", Numbers::LogIds, &filter).await?;
-    let mut conn = viewer.engine.database().connection().await?;
-    let (rows, end) = list_audit_entries(&mut conn, &viewer.scope, &filter, page).await?;
-    drop(conn);
-    let next = cursors.next(end).await?;
-    let content = html! {
-        h1 { "Audit" }
-        (filter_form(&viewer, &filter))
-        button.new-rows type="button" hidden {}
-        @if rows.is_empty() { (no_entries(&filter)) } @else { (table(&viewer, &rows)) }
-        (pager(&viewer, next.as_deref(), None))
+    let content = match query.finish() {
+        Ok(()) => {
+            let (page, cursors) = page.by_id(&viewer.engine, "audit", Numbers::LogIds, &filter).await?;
+            let mut conn = viewer.engine.database().connection().await?;
+            let (rows, end) = list_audit_entries(&mut conn, &viewer.scope, &filter, page).await?;
+            drop(conn);
+            let next = cursors.next(end).await?;
+            html! {
+                button.new-rows type="button" hidden {}
+                @if rows.is_empty() { div data-live="audit" { (no_entries(&filter)) } } @else { (table(&viewer, &rows)) }
+                (pager(&viewer, next.as_deref(), None))
+            }
+        }
+        Err(error) => html! { p.error role="alert" { (reasons(&Error::from(error))) } },
     };
+    let content = html! { h1 { "Audit" } (form) (content) };
     Ok(respond(&request, &viewer, Section::Audit, "Audit", content))
 }
 
@@ -51,28 +68,6 @@ fn read_filter(query: &mut Query) -> AuditFilter {
         actor: query.text("actor", limits::NAME_CHARS),
         since: query.timestamp("since"),
         until: query.timestamp("until"),
-    }
-}
-
-fn filter_form(viewer: &Viewer, filter: &AuditFilter) -> Markup {
-    let time = |at: Option<chrono::DateTime<chrono::Utc>>| at.map(|at| at.to_rfc3339()).unwrap_or_default();
-    html! {
-        form.filters action="/ui/audit" method="get" {
-            @if let Some(namespace) = &viewer.namespace { input type="hidden" name="namespace" value=(namespace); }
-            div {
-                label for="action" { "action" }
-                select #action name="action" {
-                    option value="" { "all" }
-                    @for action in AuditAction::ALL {
-                        option value=(action.as_str()) selected[filter.action == Some(action)] { (action.as_str()) }
-                    }
-                }
-            }
-            div { label for="actor" { "actor" } input #actor type="text" name="actor" value=(filter.actor.as_deref().unwrap_or_default()); }
-            div { label for="since" { "since" } input #since type="text" name="since" value=(time(filter.since)) placeholder="2026-11-18T10:00:00Z"; }
-            div { label for="until" { "until" } input #until type="text" name="until" value=(time(filter.until)) placeholder="2026-11-19T10:00:00Z"; }
-            button { "Filter" }
-        }
     }
 }
 
@@ -93,7 +88,7 @@ fn table(viewer: &Viewer, rows: &[AuditRow]) -> Markup {
     html! {
         div.table {
             table.rows data-rows {
-                thead { tr { th { "When" } th { "Action" } th { "Actor" } th { "Address" } th { "Subject" } th { "What changed" } } }
+                thead { tr { th { "When" } th { "Action" } th { "Actor" } th.roomier { "Address" } th { "Subject" } th { "What changed" } } }
                 tbody data-live="audit" { @for row in rows { (entry_row(viewer, row)) } }
             }
         }
@@ -105,10 +100,10 @@ fn entry_row(viewer: &Viewer, row: &AuditRow) -> Markup {
     html! {
         tr data-id=(row.id) {
             td.nowrap { (time(row.created_at)) }
-            td.nowrap { (row.action) }
-            td.nowrap { @match &row.actor { Some(actor) => { (actor) } None => { span.muted { "nobody" } } } }
-            td.mono.nowrap { (row.address.as_deref().unwrap_or_default()) }
-            td.nowrap { (subject(viewer, row, &detail)) }
+            td { (row.action) }
+            td { @match &row.actor { Some(actor) => { (actor) } None => { span.muted { "nobody" } } } }
+            td.mono.nowrap.roomier { (row.address.as_deref().unwrap_or_default()) }
+            td { (subject(viewer, row, &detail)) }
             td.detail { (what_changed(&detail, row.detail.0.as_str())) }
         }
     }
@@ -118,13 +113,16 @@ fn entry_row(viewer: &Viewer, row: &AuditRow) -> Markup {
 fn what_changed(detail: &Map<String, Value>, json: &str) -> Markup {
     let changes = detail.get("changes").and_then(Value::as_object);
     let is_folded = |(name, value): (&String, &Value)| match value {
-        Value::Object(_) => name != "changes" || !is_short(value),
-        Value::Array(_) => !is_short(value),
+        Value::Object(_) if name != "changes" => value.to_string().len() > OPEN_OBJECT_BYTES,
+        Value::Object(_) | Value::Array(_) => !is_short(value),
         _ => false,
     };
     let has_more = detail.iter().any(is_folded);
+    let is_shown = |(name, value): &(&String, &Value)| {
+        is_scalar(value) || !value.is_null() && *name != "changes" && !is_folded((*name, *value))
+    };
     html! {
-        @for (name, value) in detail.iter().filter(|(_, value)| is_scalar(value) || value.is_array() && is_short(value)) {
+        @for (name, value) in detail.iter().filter(is_shown) {
             span.muted { (name) } " " (text_of(value)) " "
         }
         @if let Some(changes) = changes.filter(|_| is_short(&detail["changes"])) {

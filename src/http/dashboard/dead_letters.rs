@@ -6,10 +6,11 @@ use maud::{Markup, html};
 use super::asking::ReasonIn;
 use super::bulk::{BulkVerb, bulk_bar, select_all, select_one};
 use super::deliveries::ROWS_PER_PAGE;
+use super::events::reasons;
 use super::filter_fields::{FilterField, filter_fields};
 use super::frame::{Section, respond};
-use super::parts::{empty, event_link, pager, time};
-use super::push_parts::{dead_letter_link, subscription_link};
+use super::parts::{empty, pager, time};
+use super::push_parts::{dead_letter_link, event_name, subscription_name};
 use super::viewer::Viewer;
 use crate::domain::dead_letter::REASONS;
 use crate::domain::history::Numbers;
@@ -17,19 +18,21 @@ use crate::error::Error;
 use crate::http::dead_letters::{DeadLetterView, read_filter};
 use crate::http::query::read_page;
 use crate::store::lists::dead_letters::{DeadLetterFilter, DeadLetterRow, list_dead_letters};
+use crate::store::lists::push_context::{PushContext, read_push_context};
 
 const FILTERS: &[FilterField<'_>] = &[
     FilterField::Choice { name: "reason", choices: &REASONS },
     FilterField::Choice { name: "replayed", choices: &["true", "false"] },
     FilterField::Text { name: "subscription_id", placeholder: "17" },
     FilterField::Text { name: "event_id", placeholder: "4211" },
-    FilterField::Text { name: "since", placeholder: "2026-03-09T08:00:00Z" },
-    FilterField::Text { name: "until", placeholder: "2026-03-09T09:00:00Z" },
+    FilterField::Text { name: "since", placeholder: "24h, or 2026-03-09T08:00:00Z" },
+    FilterField::Text { name: "until", placeholder: "15m, or 2026-03-09T09:00:00Z" },
 ];
 
 /// `GET /ui/dead-letters`: shows dead letters.
 pub(crate) async fn dead_letters_page(mut viewer: Viewer, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let mut query = viewer.take_query();
+    let form = filter_fields(&viewer, FILTERS);
+    let mut query = viewer.take_query_with_ages();
     let filter = read_filter(&mut query);
     let mut page = read_page(&mut query, ROWS_PER_PAGE);
     page.descending = true;
@@ -38,21 +41,30 @@ pub(crate) async fn dead_letters_page(mut viewer: Viewer, request: HttpRequest) 
             let (page, cursors) = page.by_id(&viewer.engine, "dead-letters", Numbers::Ids, &filter).await?;
             let mut conn = viewer.engine.database().connection().await?;
             let (rows, end) = list_dead_letters(&mut conn, &viewer.scope, &filter, page).await?;
+            let events = rows.iter().map(|row| row.event_id).collect();
+            let subscriptions = rows.iter().map(|row| row.subscription_id).collect();
+            let context = read_push_context(&mut conn, &viewer.scope, &events, &subscriptions).await?;
             drop(conn);
             let next = cursors.next(end).await?;
-            list(&viewer, &filter, &rows, next.as_deref())
+            list(&viewer, &filter, &Found { rows, context }, next.as_deref())
         }
-        Err(error) => html! { p.error role="alert" { (Error::from(error).to_string()) } },
+        Err(error) => html! { p.error role="alert" { (reasons(&Error::from(error))) } },
     };
     let content = html! {
         h1 { "Dead letters" }
-        (filter_fields(&viewer, FILTERS))
+        (form)
         (content)
     };
     Ok(respond(&request, &viewer, Section::DeadLetters, "Dead letters", content))
 }
 
-fn list(viewer: &Viewer, filter: &DeadLetterFilter, rows: &[DeadLetterRow], next: Option<&str>) -> Markup {
+/// Dead letters, and what they are about.
+struct Found {
+    rows: Vec<DeadLetterRow>,
+    context: PushContext,
+}
+
+fn list(viewer: &Viewer, filter: &DeadLetterFilter, found: &Found, next: Option<&str>) -> Markup {
     // A dead letter is replayed once.
     let verbs = [BulkVerb {
         label: "Replay",
@@ -61,19 +73,23 @@ fn list(viewer: &Viewer, filter: &DeadLetterFilter, rows: &[DeadLetterRow], next
         reason: ReasonIn::Body,
     }];
     html! {
-        (bulk_bar(viewer, "dead letters", filter, if filter.replayed == Some(true) { &[] } else { &verbs }))
+        @if !found.rows.is_empty() && filter.replayed != Some(true) { (bulk_bar(viewer, "dead letters", filter, &verbs)) }
         button.new-rows type="button" hidden {}
-        @if !rows.is_empty() { (table(viewer, rows)) }
-        @else if next.is_some() { (empty("No dead letter matches among those that were searched so far.", None)) }
-        @else if *filter == DeadLetterFilter::default() {
-            (empty("No dead letters. A delivery that fails for good is kept here, with what was sent and why it was given up, until it is replayed.", None))
+        @if !found.rows.is_empty() { (table(viewer, found)) }
+        @else {
+            div data-live="dead-letters" {
+                @if next.is_some() { (empty("No dead letter matches among those that were searched so far.", None)) }
+                @else if *filter == DeadLetterFilter::default() {
+                    (empty("No dead letters. A delivery that fails for good is kept here, with what was sent and why it was given up, until it is replayed.", None))
+                }
+                @else { (empty("No dead letter matches.", None)) }
+            }
         }
-        @else { (empty("No dead letter matches.", None)) }
         (pager(viewer, next, None))
     }
 }
 
-fn table(viewer: &Viewer, rows: &[DeadLetterRow]) -> Markup {
+fn table(viewer: &Viewer, found: &Found) -> Markup {
     html! {
         div.table {
             table.rows data-rows {
@@ -83,21 +99,21 @@ fn table(viewer: &Viewer, rows: &[DeadLetterRow]) -> Markup {
                         th { "Reason" } th { "Id" } th { "Event" } th { "Subscription" } th { "Detail" } th { "Replay" } th.right { "Given up" }
                     }
                 }
-                tbody data-live="dead-letters" { @for row in rows { (dead_letter_row(viewer, row)) } }
+                tbody data-live="dead-letters" { @for row in &found.rows { (dead_letter_row(viewer, row, &found.context)) } }
             }
         }
     }
 }
 
-fn dead_letter_row(viewer: &Viewer, row: &DeadLetterRow) -> Markup {
+fn dead_letter_row(viewer: &Viewer, row: &DeadLetterRow, context: &PushContext) -> Markup {
     let letter = DeadLetterView::of(row).for_reader(&viewer.principal);
     html! {
         tr data-id=(row.id) {
             (select_one(viewer, "dead letter", row.id))
             td.nowrap { span.state.bad { (letter.reason) } }
             td { (dead_letter_link(viewer, row.id)) }
-            td { span.only-phone { "event " } (event_link(viewer, row.event_id)) }
-            td { span.only-phone { "to " } (subscription_link(viewer, row.subscription_id)) }
+            td.wide { span.only-phone { "event " } (event_name(viewer, row.event_id, context)) }
+            td.name { span.only-phone { "to " } (subscription_name(viewer, row.subscription_id, context)) }
             td.wide { (letter.detail.unwrap_or_default()) }
             td.nowrap { (replay_state(&letter)) }
             td.right.nowrap { (time(row.created_at)) }

@@ -5,10 +5,11 @@ use maud::{Markup, html};
 
 use super::asking::ReasonIn;
 use super::bulk::{BulkVerb, bulk_bar, select_all, select_one};
+use super::events::reasons;
 use super::filter_fields::{FilterField, filter_fields};
 use super::frame::{Section, respond};
-use super::parts::{empty, event_link, pager, time};
-use super::push_parts::{delivery_link, delivery_state, subscription_link};
+use super::parts::{empty, pager, time};
+use super::push_parts::{delivery_link, delivery_state, event_name, next_attempt, subscription_name};
 use super::viewer::Viewer;
 use crate::domain::history::Numbers;
 use crate::domain::operation::OperationKind;
@@ -16,6 +17,7 @@ use crate::domain::status::Status;
 use crate::error::Error;
 use crate::http::deliveries::{DeliveryView, read_filter};
 use crate::http::query::read_page;
+use crate::store::lists::push_context::{PushContext, read_push_context};
 use crate::store::lists::pushes::{PushFilter, PushRow, list_pushes};
 
 pub(super) const ROWS_PER_PAGE: i64 = 50;
@@ -24,8 +26,8 @@ const FILTERS: &[FilterField<'_>] = &[
     FilterField::Choice { name: "status", choices: &["PENDING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"] },
     FilterField::Text { name: "subscription_id", placeholder: "17" },
     FilterField::Text { name: "event_id", placeholder: "4211" },
-    FilterField::Text { name: "since", placeholder: "2026-03-09T08:00:00Z" },
-    FilterField::Text { name: "until", placeholder: "2026-03-09T09:00:00Z" },
+    FilterField::Text { name: "since", placeholder: "24h, or 2026-03-09T08:00:00Z" },
+    FilterField::Text { name: "until", placeholder: "15m, or 2026-03-09T09:00:00Z" },
 ];
 
 /// What can be done with deliveries: the label, the operation for all that match, and the path for one.
@@ -39,7 +41,8 @@ const VERBS: &[Verb] = &[
 
 /// `GET /ui/deliveries`: shows deliveries.
 pub(crate) async fn deliveries_page(mut viewer: Viewer, request: HttpRequest) -> Result<HttpResponse, Error> {
-    let mut query = viewer.take_query();
+    let form = filter_fields(&viewer, FILTERS);
+    let mut query = viewer.take_query_with_ages();
     let filter = read_filter(&mut query);
     let mut page = read_page(&mut query, ROWS_PER_PAGE);
     page.descending = true;
@@ -48,28 +51,41 @@ pub(crate) async fn deliveries_page(mut viewer: Viewer, request: HttpRequest) ->
             let (page, cursors) = page.by_id(&viewer.engine, "deliveries", Numbers::Ids, &filter).await?;
             let mut conn = viewer.engine.database().connection().await?;
             let (rows, end) = list_pushes(&mut conn, &viewer.scope, &filter, page).await?;
+            let events = rows.iter().map(|row| row.event_id).collect();
+            let subscriptions = rows.iter().map(|row| row.subscription_id).collect();
+            let context = read_push_context(&mut conn, &viewer.scope, &events, &subscriptions).await?;
             drop(conn);
             let next = cursors.next(end).await?;
-            list(&viewer, &filter, &rows, next.as_deref())
+            list(&viewer, &filter, &Found { rows, context }, next.as_deref())
         }
-        Err(error) => html! { p.error role="alert" { (Error::from(error).to_string()) } },
+        Err(error) => html! { p.error role="alert" { (reasons(&Error::from(error))) } },
     };
     let content = html! {
         h1 { "Deliveries" }
-        (filter_fields(&viewer, FILTERS))
+        (form)
         (content)
     };
     Ok(respond(&request, &viewer, Section::Deliveries, "Deliveries", content))
 }
 
-fn list(viewer: &Viewer, filter: &PushFilter, rows: &[PushRow], next: Option<&str>) -> Markup {
+/// Deliveries, and what they are about.
+struct Found {
+    rows: Vec<PushRow>,
+    context: PushContext,
+}
+
+fn list(viewer: &Viewer, filter: &PushFilter, found: &Found, next: Option<&str>) -> Markup {
     html! {
-        (bulk_bar(viewer, "deliveries", filter, &verbs(filter.status)))
+        @if !found.rows.is_empty() { (bulk_bar(viewer, "deliveries", filter, &verbs(filter.status))) }
         button.new-rows type="button" hidden {}
-        @if !rows.is_empty() { (table(viewer, rows)) }
-        @else if next.is_some() { (empty("No delivery matches among those that were searched so far.", None)) }
-        @else if *filter == PushFilter::default() { (no_deliveries_yet(viewer)) }
-        @else { (empty("No delivery matches.", None)) }
+        @if !found.rows.is_empty() { (table(viewer, found)) }
+        @else {
+            div data-live="deliveries" {
+                @if next.is_some() { (empty("No delivery matches among those that were searched so far.", None)) }
+                @else if *filter == PushFilter::default() { (no_deliveries_yet(viewer)) }
+                @else { (empty("No delivery matches.", None)) }
+            }
+        }
         (pager(viewer, next, None))
     }
 }
@@ -98,35 +114,35 @@ fn no_deliveries_yet(viewer: &Viewer) -> Markup {
     empty("No deliveries yet. An event that matches a subscription is delivered to it; publish one:", Some(&command))
 }
 
-fn table(viewer: &Viewer, rows: &[PushRow]) -> Markup {
+fn table(viewer: &Viewer, found: &Found) -> Markup {
     html! {
         div.table {
             table.rows data-rows {
                 thead {
                     tr {
                         (select_all(viewer))
-                        th { "State" } th { "Id" } th { "Event" } th { "Subscription" } th.number { "Attempts" }
-                        th { "Last error" } th { "Next attempt" } th.right { "Changed" }
+                        th { "State" } th { "Id" } th { "Event" } th { "Subscription" } th.number.roomy { "Attempts" }
+                        th { "Last error" } th.roomy { "Next attempt" } th.right { "Changed" }
                     }
                 }
-                tbody data-live="deliveries" { @for row in rows { (delivery_row(viewer, row)) } }
+                tbody data-live="deliveries" { @for row in &found.rows { (delivery_row(viewer, row, &found.context)) } }
             }
         }
     }
 }
 
-fn delivery_row(viewer: &Viewer, row: &PushRow) -> Markup {
+fn delivery_row(viewer: &Viewer, row: &PushRow, context: &PushContext) -> Markup {
     let delivery = DeliveryView::of(row).for_reader(&viewer.principal);
     html! {
         tr data-id=(row.id) {
             (select_one(viewer, "delivery", row.id.0))
-            td.nowrap { (delivery_state(&delivery)) }
+            td.nowrap { (delivery_state(row, &delivery, context)) }
             td { (delivery_link(viewer, row.id)) }
-            td { span.only-phone { "event " } (event_link(viewer, row.event_id)) }
-            td { span.only-phone { "to " } (subscription_link(viewer, row.subscription_id)) }
-            td.number.nowrap.optional { (delivery.attempts_made) "/" (delivery.max_attempts) }
+            td.wide { span.only-phone { "event " } (event_name(viewer, row.event_id, context)) }
+            td.name { span.only-phone { "to " } (subscription_name(viewer, row.subscription_id, context)) }
+            td.number.nowrap.optional.roomy { (delivery.attempts_made) "/" (delivery.max_attempts) }
             td.wide { (first_line(delivery.last_error)) }
-            td.nowrap.optional { @if let Some(at) = &delivery.next_attempt_at { (time(at.0)) } }
+            td.nowrap.optional.roomy { @if let Some(at) = next_attempt(viewer, &delivery) { (time(at)) } }
             td.right.nowrap { (time(row.updated_at)) }
         }
     }

@@ -2,23 +2,22 @@
 
 use actix_web::{HttpRequest, HttpResponse};
 use maud::{Markup, html};
-use serde_json::{Map, Value};
 
 use super::asking::{AskingAction, ReasonIn};
 use super::attempts::attempts_table;
 use super::frame::{Section, respond};
-use super::parts::{Action, empty, event_link, exact_time, time};
-use super::push_parts::{dead_letter_link, delivery_state, subscription_link};
+use super::parts::{Action, empty, exact_time, time};
+use super::push_parts::{dead_letter_link, delivery_state, event_name, next_attempt, subscription_link};
 use super::viewer::Viewer;
 use crate::domain::address::masked;
 use crate::domain::status::Status;
 use crate::error::Error;
 use crate::http::body::path_id;
 use crate::http::deliveries::{ATTEMPTS_PER_DELIVERY, DeliveryView};
+use crate::store::lists::push_context::{PushContext, read_push_context};
 use crate::store::lists::pushes::{PushRow, get_push};
 use crate::store::tables::event_log::LogEntry;
 use crate::store::tables::push_log::attempts_of_push;
-use crate::store::tables::subscriptions::{SubscriptionRow, get_subscription};
 
 /// `GET /ui/deliveries/{id}`: shows a delivery.
 pub(crate) async fn delivery_page(mut viewer: Viewer, request: HttpRequest) -> Result<HttpResponse, Error> {
@@ -27,20 +26,20 @@ pub(crate) async fn delivery_page(mut viewer: Viewer, request: HttpRequest) -> R
     let mut conn = viewer.engine.database().connection().await?;
     let row = get_push(&mut conn, &viewer.scope, id).await?.ok_or(Error::DeliveryNotFound(id))?;
     let attempts = attempts_of_push(&mut conn, &viewer.scope, id, row.created_at, ATTEMPTS_PER_DELIVERY).await?;
-    // It may have been deleted.
-    let subscription = get_subscription(&mut conn, &viewer.scope, row.subscription_id).await?;
+    let (event, subscription) = ([row.event_id].into(), [row.subscription_id].into());
+    let context = read_push_context(&mut conn, &viewer.scope, &event, &subscription).await?;
     drop(conn);
-    let content = content(&viewer, &row, subscription.as_ref(), &attempts);
+    let content = content(&viewer, &row, &context, &attempts);
     Ok(respond(&request, &viewer, Section::Deliveries, &format!("Delivery {id}"), content))
 }
 
-fn content(viewer: &Viewer, row: &PushRow, subscription: Option<&SubscriptionRow>, attempts: &[LogEntry]) -> Markup {
+fn content(viewer: &Viewer, row: &PushRow, context: &PushContext, attempts: &[LogEntry]) -> Markup {
     let delivery = DeliveryView::of(row).for_reader(&viewer.principal);
     html! {
         div.head {
-            span data-live="state" { (delivery_state(&delivery)) }
+            span data-live="state" { (delivery_state(row, &delivery, context)) }
             h1 { "Delivery " (row.id) }
-            @if viewer.may_operate() { div.actions { (actions(viewer, row)) } }
+            @if viewer.may_operate() { div.actions data-live="actions" { (actions(viewer, row)) } }
         }
         div.columns {
             section aria-label="Attempts" data-live="attempts" {
@@ -50,7 +49,7 @@ fn content(viewer: &Viewer, row: &PushRow, subscription: Option<&SubscriptionRow
             }
             section aria-label="Facts" {
                 h2 { "Facts" }
-                div data-live="facts" { (facts(viewer, row, &delivery, subscription)) }
+                div data-live="facts" { (facts(viewer, row, &delivery, context)) }
             }
         }
     }
@@ -90,20 +89,20 @@ fn actions(viewer: &Viewer, row: &PushRow) -> Markup {
     }
 }
 
-fn facts(
-    viewer: &Viewer,
-    row: &PushRow,
-    delivery: &DeliveryView<'_>,
-    subscription: Option<&SubscriptionRow>,
-) -> Markup {
+fn facts(viewer: &Viewer, row: &PushRow, delivery: &DeliveryView<'_>, context: &PushContext) -> Markup {
+    // It may have been deleted.
+    let subscription = context.subscription(row.subscription_id);
     html! {
         dl.facts {
             dt { "id" } dd.mono { (row.id) }
-            dt { "event_id" } dd { (event_link(viewer, row.event_id)) }
-            dt { "subscription_id" } dd { (subscription_link(viewer, row.subscription_id)) " " (name_of(subscription)) }
+            dt { "event_id" } dd { (event_name(viewer, row.event_id, context)) }
+            dt { "subscription_id" } dd {
+                (subscription_link(viewer, row.subscription_id)) " "
+                @match subscription { Some(known) => bdi { (known.name.as_deref().unwrap_or_default()) }, None => "(deleted)" }
+            }
             @if let Some(subscription) = subscription { dt { "url" } dd.mono { (masked(&subscription.url)) } }
             dt { "attempts_made" } dd { (delivery.attempts_made) " of " (delivery.max_attempts) }
-            @if let Some(at) = &delivery.next_attempt_at { dt { "next_attempt_at" } dd { (exact_time(at.0)) " (" (time(at.0)) ")" } }
+            @if let Some(at) = next_attempt(viewer, delivery) { dt { "next_attempt_at" } dd { (exact_time(at)) " (" (time(at)) ")" } }
             @if let Some(at) = &delivery.lease_expires_at { dt { "lease_expires_at" } dd { (time(at.0)) } }
             @if let Some(key) = delivery.ordering_key { dt { "ordering_key" } dd.mono { (key) } }
             @if let Some(reason) = delivery.cancel_reason { dt { "cancel_reason" } dd { (reason) } }
@@ -116,10 +115,4 @@ fn facts(
             dd { a href=(viewer.link(&format!("/ui/dead-letters?event_id={}&subscription_id={}", row.event_id, row.subscription_id))) { "of this delivery" } }
         }
     }
-}
-
-fn name_of(subscription: Option<&SubscriptionRow>) -> String {
-    let Some(row) = subscription else { return "(deleted)".into() };
-    let spec: Map<String, Value> = serde_json::from_str(row.spec.0.as_str()).unwrap_or_default();
-    spec.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
 }

@@ -10,6 +10,7 @@ use super::document::Document;
 use super::event_facts::facts;
 use super::frame::{Section, respond, respond_part};
 use super::parts::{Action, count, state, with_parameter};
+use super::push_parts::held;
 use super::timeline::Drawing;
 use super::viewer::Viewer;
 use crate::domain::api_key::KeyScope;
@@ -133,13 +134,16 @@ impl EventPage<'_> {
             @if ahead > 0 && work.status.0 == Status::Pending {
                 " " span.state.blocked { (count(ahead, ahead < MOST_RELATED)) " ahead in its key" }
             }
+            @if let Some(held) = life.pushes.iter().find_map(|push| held(push, &life.push_context)) { " " (held) }
         }
     }
 
-    /// Returns whether nothing more is expected to happen: the event is finished, and so are its pushes.
+    /// Returns whether nothing more can happen: the event is COMPLETED, and so are its pushes. One that is FAILED or
+    /// CANCELLED may be retried, by somebody else as well.
     fn is_over(&self) -> bool {
         let life = self.drawing.life;
-        life.details.row.work.status.0.is_finished() && life.pushes.iter().all(|push| push.status.0.is_finished())
+        let is_completed = |status: Status| status == Status::Completed;
+        is_completed(life.details.row.work.status.0) && life.pushes.iter().all(|push| is_completed(push.status.0))
     }
 }
 

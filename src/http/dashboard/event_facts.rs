@@ -24,7 +24,10 @@ pub(super) fn facts(viewer: &Viewer, life: &EventLife) -> Markup {
             }
             @if let Some(event_type) = &event.event_type { dt { "event_type" } dd { (words("type", event_type)) } }
             @if let Some(labels) = &event.labels { dt { "labels" } dd { (label_chips(viewer, &labels.0)) } }
-            dt title="retry_count and max_retries" { "attempts" } dd { (attempts(life)) }
+            // What is only pushed is not attempted itself: its deliveries are.
+            @if !event.tags.0.is_empty() {
+                dt title="retry_count and max_retries" { "attempts" } dd { (attempts(life)) }
+            }
             dt { "priority" } dd { (event.priority) }
             (moment("created_at", Some(event.created_at)))
             (moment("run_at", event.run_at))

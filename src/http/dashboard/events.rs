@@ -94,7 +94,7 @@ fn read_line(line: &str, viewer: &Viewer) -> Result<EventFilter, String> {
 }
 
 /// Returns what is wrong with a filter, field by field.
-fn reasons(error: &Error) -> String {
+pub(super) fn reasons(error: &Error) -> String {
     match error {
         Error::Invalid(errors) => {
             let reasons: Vec<String> =
@@ -182,7 +182,8 @@ fn list(
             } @else {
                 span data-live=[live_total] { @if let Some(total) = &total { (total) " match" } @else { "no match yet" } }
             }
-            a href=(reversed) { @if is_ascending { "oldest first" } @else { "newest first" } }
+            span.muted { @if is_ascending { "oldest first" } @else { "newest first" } }
+            a href=(reversed) { @if is_ascending { "show the newest first" } @else { "show the oldest first" } }
         }
         button.new-rows type="button" hidden {}
         @if found.events.is_empty() && next.is_none() {
@@ -238,8 +239,8 @@ fn event_row(viewer: &Viewer, row: &EventRow) -> Markup {
             td.nowrap { (state(work)) }
             td { (event_link(viewer, event.id)) }
             td.wide dir="auto" { (event.title) }
-            td.nowrap { @for tag in &event.tags.0 { (events_link(viewer, &filter_line::word("tag:", tag), tag)) " " } }
-            td.number.nowrap.optional { (work.retry_count) "/" (event.max_retries) }
+            td.tags { @for tag in &event.tags.0 { (events_link(viewer, &filter_line::word("tag:", tag), tag)) " " } }
+            td.number.nowrap.optional { @if !event.tags.0.is_empty() { (work.retry_count) "/" (event.max_retries) } }
             td.wide.optional { @if viewer.may_reveal() { (first_line(work.last_error.as_deref())) } }
             td.right.nowrap { (time(work.updated_at)) }
         }

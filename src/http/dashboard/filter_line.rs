@@ -94,7 +94,7 @@ fn parameter(word: &str, now: DateTime<Utc>) -> Result<Option<(String, String)>,
 }
 
 /// Returns a time in the API's form, from such a time or an age.
-fn time(text: &str, now: DateTime<Utc>) -> Option<String> {
+pub(super) fn time(text: &str, now: DateTime<Utc>) -> Option<String> {
     let age = || {
         let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
         let number: i64 = number.parse().ok().filter(|number| (0..=1_000_000).contains(number))?;

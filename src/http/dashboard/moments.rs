@@ -3,11 +3,16 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::action::Action;
+use crate::domain::actor::ServerActor;
 use crate::domain::limits::DEFAULT_LEASE_SECONDS;
 use crate::domain::status::Status;
 use crate::store::lists::event_life::EventLife;
+use crate::store::lists::pushes::PushRow;
 use crate::store::tables::event_log::LogEntry;
 use crate::store::tables::refused_settlements::RefusedSettlement;
+
+/// The number of waiting pushes that are named, if something keeps them from being sent.
+const HELD_PUSHES: usize = 10;
 
 /// Something that happened, and when.
 pub(super) struct Moment<'a> {
@@ -28,6 +33,8 @@ pub(super) enum Kind<'a> {
     Refused(&'a RefusedSettlement),
     /// The worker is asked to stop. Nobody wrote down when.
     CancelRequested,
+    /// A push waits, because nothing is sent to its endpoint now.
+    Held(&'a PushRow),
 }
 
 /// A time in which nobody held the event.
@@ -50,6 +57,8 @@ pub(super) struct Claim<'a> {
     pub held: TimeDelta,
     /// How it ended, or `None` if it goes on.
     pub end: Option<Action>,
+    /// Whether the server took the event from the worker, because the lease had expired.
+    pub has_expired: bool,
     /// When the lease ends, if the claim goes on.
     pub lease_expires_at: Option<DateTime<Utc>>,
 }
@@ -95,6 +104,8 @@ pub(super) fn moments(life: &EventLife, now: DateTime<Utc>) -> Vec<Moment<'_>> {
     if work.cancel_requested && work.status.0 == Status::Processing {
         moments.push(Moment { at: now, kind: Kind::CancelRequested });
     }
+    let waiting = life.pushes.iter().filter(|push| push.status.0 == Status::Pending);
+    moments.extend(waiting.take(HELD_PUSHES).map(|push| Moment { at: now, kind: Kind::Held(push) }));
     moments
 }
 
@@ -126,8 +137,14 @@ fn claim<'a>(life: &EventLife, entry: &'a LogEntry, later: &[LogEntry], now: Dat
         lease: lease_expires_at.map_or(lease, |at| at - entry.created_at),
         held: end.map_or(now, |end| end.created_at) - entry.created_at,
         end: end.map(|end| end.action.0),
+        has_expired: end.is_some_and(is_expiry),
         lease_expires_at,
     }
+}
+
+/// Returns whether an entry says that a lease had expired.
+fn is_expiry(entry: &LogEntry) -> bool {
+    entry.action.0 == Action::Reset && entry.actor.as_deref() == Some(ServerActor::LeaseReaper.as_str())
 }
 
 /// Returns whether an entry ends the claim of another.

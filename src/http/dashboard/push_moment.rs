@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use super::moments::length;
 use super::parts::exact_time;
+use super::push_parts::{held, subscription_name};
 use super::timeline::{Drawing, state_of};
 use crate::domain::action::Action;
 use crate::domain::address::masked;
@@ -28,10 +29,19 @@ pub(super) fn push_moment(drawing: &Drawing<'_>, entry: &LogEntry) -> Markup {
         @if let Some(reason) = &entry.reason { p { (reason) } }
         (drawing.error(entry))
         @if let Some(at) = entry.next_retry_at {
-            p.muted { "↻ waits " (length(at - entry.created_at)) " until " (exact_time(at)) }
+            p.muted {
+                @if at > drawing.now { "↻ waits " (length(at - entry.created_at)) " until " (exact_time(at)) }
+                @else { "↻ due " (length(at - entry.created_at)) " later, at " (exact_time(at)) }
+            }
         }
         @if is_attempt(entry) { (exchange(drawing, entry, push)) }
     }
+}
+
+/// Returns what keeps a push from being sent, if anything does.
+pub(super) fn held_moment(drawing: &Drawing<'_>, push: &PushRow) -> Option<Markup> {
+    let held = held(push, &drawing.life.push_context)?;
+    Some(html! { (held) (names(drawing, push.id, Some(push))) })
 }
 
 /// Returns the word for what happened. A push that was picked and has no outcome yet is being sent.
@@ -53,8 +63,7 @@ fn names(drawing: &Drawing<'_>, id: DeliveryId, push: Option<&PushRow>) -> Marku
     html! {
         " delivery " a.mono href=(link(format!("/ui/deliveries/{id}"))) { (id) }
         @if let Some(push) = push {
-            " to subscription "
-            a.mono href=(link(format!("/ui/subscriptions/{}", push.subscription_id))) { (push.subscription_id) }
+            " to " (subscription_name(drawing.viewer, push.subscription_id, &drawing.life.push_context))
         }
     }
 }
@@ -68,7 +77,7 @@ fn exchange(drawing: &Drawing<'_>, entry: &LogEntry, push: Option<&PushRow>) -> 
         details id=(format!("exchange-{}", entry.id)) {
             summary { "request and answer" }
             dl.facts {
-                dt { "request" } dd.mono { "POST " (address(drawing, entry, push)) }
+                dt { "request" } dd.mono { (address(drawing, entry, push)) }
                 @if let Some(id) = webhook_id { dt { "webhook-id" } dd.mono { (id) } }
                 @if let Some(version) = entry.subscription_version { dt { "subscription_version" } dd { (version) } }
                 @if let Some(kind) = &entry.error_kind { dt { "error_kind" } dd { (kind) } }
@@ -82,11 +91,11 @@ fn exchange(drawing: &Drawing<'_>, entry: &LogEntry, push: Option<&PushRow>) -> 
     }
 }
 
-/// Returns where an attempt was sent, masked, if the subscription has not changed since.
+/// Returns the method and where an attempt was sent, masked, if the subscription has not changed since.
 fn address(drawing: &Drawing<'_>, entry: &LogEntry, push: Option<&PushRow>) -> String {
-    let known = push.and_then(|push| drawing.life.addresses.iter().find(|each| each.id == push.subscription_id));
+    let known = push.and_then(|push| drawing.life.push_context.subscription(push.subscription_id));
     match known.filter(|address| Some(address.version) == entry.subscription_version) {
-        Some(address) => masked(&address.url),
+        Some(address) => format!("{} {}", address.method.as_deref().unwrap_or("POST"), masked(&address.url)),
         None => "(the subscription has changed since)".to_owned(),
     }
 }

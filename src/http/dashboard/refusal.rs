@@ -4,6 +4,7 @@ use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse};
 use maud::html;
 
+use super::events::reasons;
 use super::{next, plain};
 use crate::error::Error;
 use crate::http::browser::is_led_from_elsewhere;
@@ -35,7 +36,7 @@ fn explain(request: &HttpRequest, error: &Error) -> HttpResponse {
     let code = code_of(error);
     let info = code.info();
     // The cause of an error of the server is for its log.
-    let detail = if code.status().is_server_error() { info.meaning.to_owned() } else { format!("{error}.") };
+    let detail = if code.status().is_server_error() { info.meaning.to_owned() } else { format!("{}.", reasons(error)) };
     let content = html! {
         p.problem role="alert" { (detail) }
         @if let Error::ScopeMissing(scope) = error {

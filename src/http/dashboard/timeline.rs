@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::filter_line::word;
 use super::moments::{Claim, Kind, Moment, Wait, length, moments};
 use super::parts::{count, events_link, exact_time, time};
-use super::push_moment::push_moment;
+use super::push_moment::{held_moment, push_moment};
 use super::viewer::Viewer;
 use crate::domain::action::Action;
 use crate::domain::redaction::Redaction;
@@ -19,6 +19,8 @@ use crate::store::tables::refused_settlements::RefusedSettlement;
 const WIDTH: f64 = 360.0;
 /// The least width of what was held, so that a short claim is visible.
 const LEAST_WIDTH: f64 = 2.0;
+/// The time within which servers reset an event whose lease has expired, if they keep up.
+const SOON: TimeDelta = TimeDelta::seconds(10);
 /// The number of characters of a text that are shown before it is opened.
 const SHORT_TEXT: usize = 300;
 /// The number of bytes of errors and answers that a page shows, of the latest ones. Of others it shows the beginning.
@@ -59,7 +61,7 @@ impl Drawing<'_> {
                     span.at {}
                     div.what {
                         (count(earlier, earlier < MOST_EARLIER)) " earlier entries: "
-                        a href=(format!("/logs?event_id={id}")) { "/logs?event_id=" (id) }
+                        code { (self.viewer.curl("GET", &format!("/logs?event_id={id}"), None)) }
                     }
                 }
             }
@@ -75,8 +77,12 @@ impl Drawing<'_> {
             Kind::Pushed(entry) => (class_of(entry.action.0), push_moment(self, entry)),
             Kind::Refused(refused) => ("refused", refused_settlement(refused)),
             Kind::CancelRequested => ("refused", self.cancel_requested()),
+            Kind::Held(push) => match held_moment(self, push) {
+                Some(body) => ("refused", body),
+                None => return html! {},
+            },
         };
-        let has_time = !matches!(moment.kind, Kind::CancelRequested);
+        let has_time = !matches!(moment.kind, Kind::CancelRequested | Kind::Held(_));
         html! {
             li class=[(!class.is_empty()).then_some(class)] {
                 span.at { @if has_time { (exact_time(moment.at)) } }
@@ -127,6 +133,7 @@ impl Drawing<'_> {
             p.muted.small {
                 @match claim.lease_expires_at {
                     Some(at) => { "held for " (length(claim.held)) ", lease until " (exact_time(at)) " (" (time(at)) ")" }
+                    None if claim.has_expired => (after_expiry(claim)),
                     None => { "held for " (length(claim.held)) @if claim.held > claim.lease { ", heartbeats included" } }
                 }
             }
@@ -209,10 +216,20 @@ impl Drawing<'_> {
     }
 }
 
+/// Returns how long a worker held an event whose lease expired. Heartbeats are not written down: whether there were any
+/// is known only if the event was reset as soon as its first lease had expired.
+fn after_expiry(claim: &Claim<'_>) -> Markup {
+    let later = claim.held - claim.lease;
+    html! {
+        @if later <= SOON { "lease expired, reset " (length(later)) " later" }
+        @else { "held for " (length(claim.held)) ", until its lease had expired" }
+    }
+}
+
 /// Returns the day of a moment, if it is not that of the moment before.
 fn day_of(moment: &Moment<'_>, day: &mut Option<NaiveDate>) -> Markup {
     // Waits and requests to stop show no time.
-    if matches!(moment.kind, Kind::Waited(_) | Kind::CancelRequested) {
+    if matches!(moment.kind, Kind::Waited(_) | Kind::CancelRequested | Kind::Held(_)) {
         return html! {};
     }
     let date = moment.at.date_naive();

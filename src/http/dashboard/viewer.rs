@@ -1,5 +1,6 @@
 //! Who looks at a page, and at which namespace.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +9,10 @@ use actix_web::http::header;
 use actix_web::web::Data;
 use actix_web::{FromRequest, HttpRequest, dev};
 
+use super::filter_line;
+use super::parts::with_parameter;
 use crate::domain::api_key::{KeyScope, Principal};
+use crate::domain::input::QueryValue;
 use crate::domain::limits;
 use crate::domain::namespace::check_name;
 use crate::domain::scope::Scope;
@@ -42,6 +46,27 @@ impl Viewer {
     /// Returns the parameters of the page, once.
     pub(super) fn take_query(&mut self) -> Query {
         self.query.take().unwrap_or_else(|| Query::new([]))
+    }
+
+    /// Returns the parameters of the page, once, in which `since` and `until` may be ages such as `24h`. The address of
+    /// the page then has the times instead: a cursor belongs to them, and an age is another time with every second.
+    pub(super) fn take_query_with_ages(&mut self) -> Query {
+        let now = self.engine.time();
+        let (_, query) = self.address.split_once('?').unwrap_or((&self.address, ""));
+        let given: Vec<(String, String)> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+        for (name, value) in given.iter().filter(|(name, _)| name == "since" || name == "until") {
+            if let Some(time) = filter_line::time(value, now) {
+                self.address = with_parameter(&self.address, name, &time);
+            }
+        }
+        let is_own = |(name, value): &(String, String)| name != "namespace" && !value.is_empty();
+        let time_of = |(name, value): (String, String)| {
+            let is_time = name == "since" || name == "until";
+            let time = is_time.then(|| filter_line::time(&value, now)).flatten();
+            (Cow::from(name), QueryValue(time.unwrap_or(value)))
+        };
+        self.query = None;
+        Query::new(given.into_iter().filter(is_own).map(time_of))
     }
 
     pub(super) fn may(&self, scope: KeyScope) -> bool {

@@ -8,20 +8,23 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
-use crate::store::lists::pushes::{PushRow, find_pushes};
+use crate::store::lists::push_context::{PushContext, read_push_context};
+use crate::store::lists::pushes::{PushRow, find_pushes, pushes_of_event};
 use crate::store::lists::related_events::{RelatedEvents, count_related_events};
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::event_log::{LogEntry, count_earlier_logs, latest_logs_of_event};
 use crate::store::tables::events::{EventDetails, get_event_details};
 use crate::store::tables::refused_settlements::{RefusedSettlement, refused_settlements_of_event};
 use crate::store::tables::schema::events;
-use crate::store::tables::subscriptions::{SubscriptionAddress, addresses_of_subscriptions};
 
 /// The maximum number of log entries of a life. `/logs` has all.
 pub const MAX_ENTRIES: i64 = 500;
 
 /// The number up to which earlier entries are counted.
 pub const MOST_EARLIER: i64 = 1_000;
+
+/// The maximum number of pushes of a life that no entry is about yet. The list of deliveries has all.
+pub const MAX_PUSHES: i64 = 50;
 
 /// An event with its life.
 #[derive(Debug)]
@@ -35,10 +38,10 @@ pub struct EventLife {
     pub earlier: i64,
     pub refused: Vec<RefusedSettlement>,
     pub related: RelatedEvents,
-    /// The pushes that entries are about.
+    /// The pushes that entries are about, and the first [`MAX_PUSHES`] of the event.
     pub pushes: Vec<PushRow>,
-    /// Where the subscriptions of these pushes send now.
-    pub addresses: Vec<SubscriptionAddress>,
+    /// Where these pushes go, and what keeps them from being sent.
+    pub push_context: PushContext,
 }
 
 /// Returns an event with its life, or `None` if there is none.
@@ -56,22 +59,26 @@ pub async fn read_event_life(
     };
     let refused = refused_settlements_of_event(conn, scope, id).await?;
     let related = count_related_events(conn, scope, &details.row.event).await?;
-    let (pushes, addresses) = read_pushes(conn, scope, &entries).await?;
-    Ok(Some(EventLife { details, backoff: backoff.flatten(), entries, earlier, refused, related, pushes, addresses }))
+    let pushes = read_pushes(conn, scope, id, &entries).await?;
+    let subscriptions = pushes.iter().map(|push| push.subscription_id).collect();
+    let push_context = read_push_context(conn, scope, &BTreeSet::new(), &subscriptions).await?;
+    let backoff = backoff.flatten();
+    Ok(Some(EventLife { details, backoff, entries, earlier, refused, related, pushes, push_context }))
 }
 
-/// Returns the pushes that entries are about, and where their subscriptions send.
+/// Returns the first pushes of an event, and those that entries are about.
 async fn read_pushes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
+    id: EventId,
     entries: &[LogEntry],
-) -> QueryResult<(Vec<PushRow>, Vec<SubscriptionAddress>)> {
-    let ids: BTreeSet<i64> = entries.iter().filter_map(|entry| entry.delivery_id).map(|id| id.0).collect();
-    if ids.is_empty() {
-        return Ok((Vec::new(), Vec::new()));
+) -> QueryResult<Vec<PushRow>> {
+    let mut pushes = pushes_of_event(conn, scope, id, MAX_PUSHES).await?;
+    let known: BTreeSet<i64> = pushes.iter().map(|push| push.id.0).collect();
+    let named: BTreeSet<i64> = entries.iter().filter_map(|entry| entry.delivery_id).map(|id| id.0).collect();
+    let others: Vec<i64> = named.difference(&known).copied().collect();
+    if !others.is_empty() {
+        pushes.extend(find_pushes(conn, scope, &others).await?);
     }
-    let pushes = find_pushes(conn, scope, &ids.into_iter().collect::<Vec<_>>()).await?;
-    let subscriptions = pushes.iter().map(|push| push.subscription_id).collect();
-    let addresses = addresses_of_subscriptions(conn, scope, &subscriptions).await?;
-    Ok((pushes, addresses))
+    Ok(pushes)
 }

@@ -21,6 +21,7 @@ mod log_times;
 mod log_windows;
 pub mod pages;
 mod payloads;
+pub mod push_context;
 pub mod pushes;
 pub mod related_events;
 mod small_logs;

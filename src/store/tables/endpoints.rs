@@ -226,7 +226,7 @@ pub(crate) async fn resume_endpoint(conn: &mut AsyncPgConnection, scope: &Scope,
 
 /// The state of an endpoint. The migration describes the columns.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct EndpointRow {
+pub struct EndpointRow {
     #[diesel(sql_type = Text)]
     pub url: String,
     #[diesel(sql_type = Integer)]

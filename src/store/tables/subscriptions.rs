@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use diesel::QueryResult;
+use diesel::dsl::sql;
+use diesel::expression::SqlLiteral;
 use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, OptionalExtension, QueryDsl, SelectableHelper};
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Array, BigInt, Bool, Double, Integer, Json, Nullable, Text, Timestamptz};
@@ -134,13 +136,19 @@ pub(crate) async fn get_subscription(
     query.first(conn).await.optional()
 }
 
-/// Where a subscription sends.
+/// Where a subscription sends, and how people call it.
 #[derive(Debug, Clone, Queryable, Selectable)]
 #[diesel(table_name = subscriptions, check_for_backend(diesel::pg::Pg))]
 pub struct SubscriptionAddress {
     pub id: SubscriptionId,
     pub version: i32,
     pub url: String,
+    pub is_active: bool,
+    #[diesel(select_expression = sql("spec->>'name'"), select_expression_type = SqlLiteral<Nullable<Text>>)]
+    pub name: Option<String>,
+    /// The method of its requests, unless it is the usual one.
+    #[diesel(select_expression = sql("spec->>'method'"), select_expression_type = SqlLiteral<Nullable<Text>>)]
+    pub method: Option<String>,
 }
 
 /// Returns where those of `ids` send that have not been deleted.
