@@ -5,6 +5,7 @@ mod dead_letters;
 mod docs;
 mod event;
 mod events;
+mod every_page;
 mod harness;
 mod keyboard;
 mod lifetime;

@@ -16,9 +16,9 @@ pub(super) fn attempts_table(viewer: &Viewer, entries: &[LogEntry], names_push: 
                 thead {
                     tr {
                         th { "Outcome" }
-                        @if names_push { th { "Delivery" } th { "Event" } }
+                        @if names_push { th { "Delivery" } th.roomy { "Event" } }
                         th.number { "Attempt" } th.number { "Duration" } th { "Response" }
-                        @if !names_push { th { "Next attempt" } }
+                        @if !names_push { th.roomy { "Next attempt" } }
                         th.right { "Started" }
                     }
                 }
@@ -38,12 +38,12 @@ fn attempt_row(viewer: &Viewer, entry: &LogEntry, names_push: bool) -> Markup {
             td.nowrap { (outcome(&attempt)) }
             @if names_push {
                 td { @if let Some(id) = entry.delivery_id { (delivery_link(viewer, id)) } }
-                td.optional { (event_link(viewer, entry.event_id)) }
+                td.optional.roomy { (event_link(viewer, entry.event_id)) }
             }
             td.number { span.only-phone { "attempt " } (attempt.attempt) }
             td.number.nowrap { @if let Some(ms) = attempt.duration_ms { (ms) " ms" } }
             td.answer { (answer(&attempt)) }
-            @if !names_push { td.nowrap.optional { @if let Some(at) = &attempt.next_attempt_at { (time(at.0)) } } }
+            @if !names_push { td.nowrap.optional.roomy { @if let Some(at) = &attempt.next_attempt_at { (time(at.0)) } } }
             td.right.nowrap { (exact_time(attempt.started_at.0)) }
         }
     }

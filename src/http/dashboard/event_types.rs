@@ -30,7 +30,8 @@ pub(crate) async fn event_types_page(mut viewer: Viewer, request: HttpRequest) -
     let content = html! {
         h1 { "Event types" }
         p.muted { "A declared type may have a JSON Schema. An event whose payload does not fit is refused when it is published." }
-        @if rows.is_empty() { (no_types(&viewer)) } @else { (table(&viewer, &rows)) }
+        button.new-rows type="button" hidden {}
+        @if rows.is_empty() { div data-live="event-types" { (no_types(&viewer)) } } @else { (table(&viewer, &rows)) }
         (pager(&viewer, next.as_deref(), None))
         @if viewer.may_operate() { (new_type()) }
     };
@@ -52,7 +53,7 @@ fn table(viewer: &Viewer, rows: &[ListedEventType]) -> Markup {
                 thead {
                     tr {
                         th { "Name" } th { "State" } th.number { "Version" } th.optional { "Description" }
-                        th.number { "Events, 24 h" } th.right { "Last event" } th.right.optional { "Changed" }
+                        th.number { "Events, 24 h" } th.right { "Last event" } th.right.roomier { "Changed" }
                     }
                 }
                 tbody data-live="event-types" { @for row in rows { (type_row(viewer, row)) } }
@@ -78,7 +79,7 @@ fn type_row(viewer: &Viewer, row: &ListedEventType) -> Markup {
                 (events_link(viewer, &word("type:", &row.name), &count(row.events.min(COUNT_CAP), row.events <= COUNT_CAP)))
             }
             td.right.nowrap { @if let Some(at) = row.last_event_at { (time(at)) } }
-            td.right.nowrap.optional { @if let Some(at) = row.updated_at { (time(at)) } }
+            td.right.nowrap.optional.roomier { @if let Some(at) = row.updated_at { (time(at)) } }
         }
     }
 }

@@ -109,15 +109,28 @@ fn document(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
     }
 }
 
+/// The pages in the bar at the bottom of a phone. Another one that is open takes the place of the last.
+const ON_PHONES: [Section; 5] =
+    [Section::Overview, Section::Events, Section::Workers, Section::Tags, Section::Deliveries];
+
+/// Returns the class of a page in the rail: on a phone, some are only shown with all others.
+fn class_on_phones(of: Section, section: Section) -> Option<&'static str> {
+    let is_other = |of: Section| !ON_PHONES.contains(&of);
+    let gives_way = of == ON_PHONES[ON_PHONES.len() - 1] && is_other(section);
+    (gives_way || is_other(of) && of != section).then_some("more")
+}
+
 fn rail(viewer: &Viewer, section: Section) -> Markup {
     html! {
         div.rail {
             a.name href=(viewer.link("/")) { "Waybill" }
+            // A box that is ticked: it works without the script, too.
+            label.show-more { input.hidden-text type="checkbox" name="show-more" autocomplete="off"; "More" }
             nav aria-label="Pages" {
                 @for group in RAIL {
                     ul {
                         @for (of, label, path, _) in group.iter().filter(|(.., scope)| viewer.may(*scope)) {
-                            li {
+                            li class=[class_on_phones(*of, section)] {
                                 a href=(viewer.link(path)) aria-current=[(*of == section).then_some("page")] { (label) }
                             }
                         }

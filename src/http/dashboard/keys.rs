@@ -35,7 +35,8 @@ pub(crate) async fn keys_page(mut viewer: Viewer, request: HttpRequest) -> Resul
         @if !viewer.has_logged_in() {
             p { span.state.warning { "open" } " This server has no key: whoever reaches it may do everything. The first key closes it." }
         }
-        @if rows.is_empty() { (no_keys(&viewer)) } @else { (table(&viewer, &rows)) }
+        button.new-rows type="button" hidden {}
+        @if rows.is_empty() { div data-live="keys" { (no_keys(&viewer)) } } @else { (table(&viewer, &rows)) }
         (pager(&viewer, next.as_deref(), None))
     };
     Ok(respond(&request, &viewer, Section::Keys, "Keys", content))
@@ -53,8 +54,8 @@ fn table(viewer: &Viewer, rows: &[ListedKey]) -> Markup {
             table.rows data-rows {
                 thead {
                     tr {
-                        th { "Name" } th { "State" } th { "Scopes" } th.optional { "Tags" } th.optional { "Namespace" } th.optional { "Begins with" }
-                        th.number.optional { "Rate" } th.number.optional { "Sessions" } th { "Expires" } th.right { "Last used" }
+                        th { "Name" } th { "State" } th { "Scopes" } th { "Tags" } th.roomy { "Namespace" } th.roomier { "Begins with" }
+                        th.number.roomy { "Rate" } th.number.roomier { "Sessions" } th { "Expires" } th.right { "Last used" }
                     }
                 }
                 tbody data-live="keys" { @for row in rows { (key_row(viewer, row, now)) } }
@@ -70,10 +71,10 @@ fn key_row(viewer: &Viewer, row: &ListedKey, now: DateTime<Utc>) -> Markup {
             td.nowrap { (key_state(row, now)) }
             td { (row.scopes.join(", ")) }
             td.optional { (tags_of(row)) }
-            td.optional { (row.namespace) }
-            td.optional.mono { (row.prefix) "…" }
-            td.number.nowrap.optional { (rate_of(row)) }
-            td.number.optional { (count(row.sessions, true)) }
+            td.optional.roomy { (row.namespace) }
+            td.optional.roomier.mono { (row.prefix) "…" }
+            td.number.nowrap.optional.roomy { (rate_of(row)) }
+            td.number.optional.roomier { (count(row.sessions, true)) }
             td.nowrap data-label="expires" { @match row.expires_at { Some(at) => { (time(at)) } None => { span.muted { "never" } } } }
             td.right.nowrap data-label="used" { @match row.last_used_at { Some(at) => { (time(at)) } None => { span.muted { "not yet" } } } }
         }

@@ -49,7 +49,7 @@ pub(crate) async fn operations_page(mut viewer: Viewer, request: HttpRequest) ->
         h1 { "Operations" }
         (status_links(&viewer, filter.status))
         button.new-rows type="button" hidden {}
-        @if rows.is_empty() { (no_operations(&viewer)) } @else { (table(&viewer, &rows, &redaction)) }
+        @if rows.is_empty() { div data-live="operations" { (no_operations(&viewer)) } } @else { (table(&viewer, &rows, &redaction)) }
         (pager(&viewer, next.as_deref(), None))
     };
     Ok(respond(&request, &viewer, Section::Operations, "Operations", content))
@@ -82,8 +82,8 @@ fn table(viewer: &Viewer, rows: &[OperationRow], redaction: &Redaction) -> Marku
             table.rows data-rows {
                 thead {
                     tr {
-                        th { "Operation" } th { "State" } th { "Progress" } th.number.optional { "Skipped" }
-                        th.number.optional { "Failed" } th.optional { "Filter" } th.optional { "Actor" } th.right { "Started" }
+                        th { "Operation" } th { "State" } th { "Progress" } th.number.roomier { "Skipped" }
+                        th.number { "Failed" } th { "Filter" } th.roomier { "Actor" } th.right { "Started" }
                         @if viewer.may_operate() { th { span.hidden-text { "Actions" } } }
                     }
                 }
@@ -100,10 +100,10 @@ fn operation_row(viewer: &Viewer, row: &OperationRow, redaction: &Redaction) -> 
             td.nowrap { a href=(viewer.link(&format!("/ui/operations/{}", row.id))) { (row.kind) " " (row.id) } }
             td.nowrap { (state(row)) }
             td.nowrap { (progress(row)) " " (count(row.done, true)) " of " (count(row.matched, row.matched_is_exact)) }
-            td.number.optional { (count(row.skipped, true)) }
+            td.number.optional.roomier { (count(row.skipped, true)) }
             td.number.optional { @if row.failed > 0 { span.error { (count(row.failed, true)) } } @else { "0" } }
             td.wide.optional.mono { (filter) }
-            td.optional.nowrap { (row.actor.as_deref().unwrap_or_default()) }
+            td.optional.roomier { (row.actor.as_deref().unwrap_or_default()) }
             td.right.nowrap { (time(row.created_at)) }
             @if viewer.may_operate() { td { (stop_button(row)) } }
         }

@@ -36,7 +36,8 @@ pub(crate) async fn sources_page(mut viewer: Viewer, request: HttpRequest) -> Re
             }
         }
         p.muted { "A source takes the webhooks of another system as they are, verifies them, and makes events of them." }
-        @if rows.is_empty() { (no_sources(&viewer)) } @else { (table(&viewer, &rows)) }
+        button.new-rows type="button" hidden {}
+        @if rows.is_empty() { div data-live="sources" { (no_sources(&viewer)) } } @else { (table(&viewer, &rows)) }
         (pager(&viewer, next.as_deref(), None))
     };
     Ok(respond(&request, &viewer, Section::Sources, "Sources", content))
@@ -53,8 +54,8 @@ fn table(viewer: &Viewer, rows: &[SourceRow]) -> Markup {
             table.rows data-rows {
                 thead {
                     tr {
-                        th { "Name" } th { "State" } th { "Verified by" } th { "Tags" } th.optional { "Path" }
-                        th.number { "Refused" } th.optional { "Last refusal" } th.right.optional { "Changed" }
+                        th { "Name" } th { "State" } th { "Verified by" } th { "Tags" } th { "Path" }
+                        th.number { "Refused" } th.roomier { "Last refusal" } th.right.roomier { "Changed" }
                     }
                 }
                 tbody data-live="sources" { @for row in rows { (source_row(viewer, row)) } }
@@ -71,15 +72,15 @@ fn source_row(viewer: &Viewer, row: &SourceRow) -> Markup {
             td.name { a href=(viewer.link(&format!("/ui/sources/{}", row.id))) { (name) } }
             td.nowrap { (source_state(row)) }
             td.nowrap { @if let Some(spec) = &spec { (spec.verify.scheme()) } }
-            td.nowrap {
+            td.tags {
                 @for tag in spec.iter().flat_map(|spec| spec.tags.as_slice()) { (events_link(viewer, &word("tag:", tag), tag)) " " }
             }
-            td.optional.mono { (path_of(viewer, row)) }
+            td.wide.optional.mono { (path_of(viewer, row)) }
             td.number data-label="refused" { @if row.refused > 0 { span.error { (count(row.refused, true)) } } @else { "0" } }
-            td.wide.optional {
+            td.wide.optional.roomier {
                 @if let Some(at) = row.last_refused_at { (time(at)) " " (row.last_refusal.as_deref().unwrap_or_default()) }
             }
-            td.right.nowrap.optional { (time(row.updated_at)) }
+            td.right.nowrap.optional.roomier { (time(row.updated_at)) }
         }
     }
 }

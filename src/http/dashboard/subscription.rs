@@ -71,7 +71,7 @@ fn content(viewer: &Viewer, shown: &Shown) -> Markup {
         div.head {
             span data-live="state" { (subscription_state(&shown.row, &shown.endpoint)) }
             h1 dir="auto" { (shown.name()) }
-            @if viewer.may_operate() { div.actions { (actions(viewer, shown)) } }
+            @if viewer.may_operate() { div.actions data-live="actions" { (actions(viewer, shown)) } }
         }
         p.mono { (shown.view.get("method").and_then(Value::as_str).unwrap_or_default()) " " (masked(&shown.row.url)) }
         div data-live="figures" { (figures(viewer, shown)) }

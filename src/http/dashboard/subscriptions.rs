@@ -63,9 +63,14 @@ pub(crate) async fn subscriptions_page(mut viewer: Viewer, request: HttpRequest)
             }
         }
         (filter_fields(&viewer, FILTERS))
+        button.new-rows type="button" hidden {}
         @if !listed.is_empty() { (table(&viewer, &listed)) }
-        @else if filter.is_active.is_some() { (empty("No subscription matches.", None)) }
-        @else { (no_subscriptions_yet(&viewer)) }
+        @else {
+            div data-live="subscriptions" {
+                @if filter.is_active.is_some() { (empty("No subscription matches.", None)) }
+                @else { (no_subscriptions_yet(&viewer)) }
+            }
+        }
         (pager(&viewer, next.as_deref(), None))
     };
     Ok(respond(&request, &viewer, Section::Subscriptions, "Subscriptions", content))
@@ -91,8 +96,8 @@ fn table(viewer: &Viewer, listed: &[Listed<'_>]) -> Markup {
             table.rows data-rows {
                 thead {
                     tr {
-                        th { "State" } th { "Name" } th { "URL" } th { "Event types" } th.number { "Waiting" }
-                        th.number { "Success" } th.number { "Latency" } th.number { "Dead letters" } th.right { "Last attempt" }
+                        th { "State" } th { "Name" } th { "URL" } th.roomier { "Event types" } th.number { "Waiting" }
+                        th.number { "Success" } th.number.roomy { "Latency" } th.number { "Dead letters" } th.right.roomier { "Last attempt" }
                     }
                 }
                 tbody data-live="subscriptions" { @for one in listed { (row(viewer, one)) } }
@@ -111,9 +116,9 @@ fn row(viewer: &Viewer, Listed { row, endpoint, health }: &Listed<'_>) -> Markup
     html! {
         tr data-id=(row.id) {
             td.nowrap { (subscription_state(row, endpoint)) }
-            td.nowrap dir="auto" { a href=(viewer.link(&format!("/ui/subscriptions/{}", row.id))) { (name) } }
+            td.name dir="auto" { a href=(viewer.link(&format!("/ui/subscriptions/{}", row.id))) { (name) } }
             td.wide.mono { (masked(&row.url)) }
-            td.nowrap.optional { (event_types(&spec)) }
+            td.optional.roomier { (event_types(&spec)) }
             @match health {
                 Some(health) => (figures(viewer, health)),
                 None => { td.optional colspan="5" {} }
@@ -146,12 +151,12 @@ fn figures(viewer: &Viewer, health: &SubscriptionHealth) -> Markup {
             span.only-phone { "success " }
             a href=(viewer.link(&format!("/ui/deliveries?subscription_id={id}"))) { (success(health)) }
         }
-        td.number.nowrap.optional { @if let Some(ms) = health.p50_ms { (ms) " ms" } }
+        td.number.nowrap.optional.roomy { @if let Some(ms) = health.p50_ms { (ms) " ms" } }
         td.number.nowrap {
             span.only-phone { "dead letters " }
             a href=(viewer.link(&format!("/ui/dead-letters?subscription_id={id}&replayed=false"))) { (dead_letters(health, SAMPLE)) }
         }
-        td.right.nowrap.optional { @if let Some(at) = health.last_attempt_at { (time(at)) } @else { span.muted { "never" } } }
+        td.right.nowrap.optional.roomier { @if let Some(at) = health.last_attempt_at { (time(at)) } @else { span.muted { "never" } } }
     }
 }
 

@@ -100,7 +100,7 @@ fn tag_row(viewer: &Viewer, row: &TagRow, rates: Rates) -> Markup {
                 @else { span.state.CANCELLED { "idle" } }
             }
             td.number data-label="waiting" { (link("status:PENDING", &count(row.waiting.min(COUNT_CAP), row.waiting <= COUNT_CAP))) }
-            td.right.nowrap data-label="oldest" { @if let Some(at) = row.oldest_at { (time(at)) } }
+            td.right.nowrap data-label=[row.oldest_at.map(|_| "oldest")] { @if let Some(at) = row.oldest_at { (time(at)) } }
             td.number data-label="workers" { a href=(viewer.link("/ui/workers")) { (count(row.workers, true)) } }
             td.number.optional { (link("since:1h", &short(rates.published))) }
             td.number.optional { (link("status:COMPLETED since:1h", &short(rates.completed))) }

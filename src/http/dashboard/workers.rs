@@ -54,7 +54,7 @@ fn table(viewer: &Viewer, rows: &[WorkerRow]) -> Markup {
     html! {
         div.table {
             table.rows data-rows {
-                thead { tr { th { "Worker" } th { "State" } th { "Tags" } th.number { "Holds" } th { "Events" } th.right { "First seen" } th.right { "Last seen" } } }
+                thead { tr { th { "Worker" } th { "State" } th { "Tags" } th.number { "Holds" } th.roomier { "Events" } th.right.roomy { "First seen" } th.right { "Last seen" } } }
                 tbody data-live="workers" { @for row in rows { (worker_row(viewer, row, now)) } }
             }
         }
@@ -72,11 +72,11 @@ fn worker_row(viewer: &Viewer, row: &WorkerRow, now: DateTime<Utc>) -> Markup {
                 @if row.tags.len() > SHOWN_TAGS { "and " (row.tags.len() - SHOWN_TAGS) " more" }
             }
             td.number data-label="holds" { (events_link(viewer, &held, &count(row.holding, true))) }
-            td.nowrap.optional {
+            td.nowrap.optional.roomier {
                 @for id in row.event_ids.iter().take(HELD_EVENTS) { (event_link(viewer, *id)) " " }
                 @if row.holding > HELD_EVENTS as i64 { "…" }
             }
-            td.right.nowrap.optional { (time(row.first_seen_at)) }
+            td.right.nowrap.optional.roomy { (time(row.first_seen_at)) }
             td.right.nowrap data-label="seen" { (time(row.last_seen_at)) }
         }
     }

@@ -164,6 +164,15 @@ impl<'a> Page<'a> {
         self.value_of("document.documentElement.scrollWidth > screen.width").await == true
     }
 
+    /// Returns the tables that are wider than their frame, which hides that by scrolling.
+    pub(crate) async fn cut_tables(&self) -> Vec<String> {
+        let wide = "[...document.querySelectorAll('.table')].filter(table => table.checkVisibility({contentVisibilityAuto: true}) && table.scrollWidth > table.clientWidth)";
+        let cut = format!(
+            "{wide}.map(table => `${{table.scrollWidth - table.clientWidth}} px of ${{table.innerText.slice(0, 200)}}`)"
+        );
+        serde_json::from_value(self.value_of(&cut).await).expect("texts")
+    }
+
     /// Lets the page believe that its reader prefers dark or light colours.
     pub(crate) async fn prefer_dark(&self, dark: bool) {
         let scheme = if dark { "dark" } else { "light" };

@@ -445,6 +445,8 @@ const refreshIfSeen = () => { if (!document.hidden && !isPaused && !isOver && !$
 
 function keepLive() {
   isOver = $("[data-live-end]") !== null;
+  // A page without anything that is renewed, such as a form, does not claim to be live.
+  if ($(".live")) $(".live").hidden = $("[data-live]") === null;
   showLive(liveState());
   setInterval(refreshIfSeen, REFRESH_MS);
   document.addEventListener("visibilitychange", refreshIfSeen);
