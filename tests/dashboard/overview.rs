@@ -77,6 +77,8 @@ async fn silent_workers_open_breakers_dead_letters_and_operations_are_named_with
     let page = page(&app).await;
     has(&page, &["worker render-3:41 silent for 1.6 min, holds 1", "q=worker%3Arender-3%3A41"]);
     has(&page, &[&format!("/ui/events/{id}"), "endpoint https://hooks.example/pay has failed 7 times in a row"]);
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} in {page}"));
+    assert!(at("has failed 7 times") < at("worker render-3:41 silent"), "what is bad comes first");
     has(&page, &["retry_events: 0 of 200", "href=\"/ui/operations\"", "href=\"/ui/subscriptions\""]);
     assert!(!page.contains("token=secret") && !page.contains("All is well"));
 }
@@ -97,7 +99,18 @@ async fn charts_show_rates_latencies_and_their_numbers() {
     app.publish_tagged("thumbnails").await;
     let hour = page(&app).await;
     // The minute that is not over yet would pull the line to the ground.
-    has(&hour, &["published 3<", "pushed 10<", "90 %", "500 sent, 50 failed", "p50 166 ms", "The numbers"]);
+    has(
+        &hour,
+        &[
+            "published 3<",
+            "pushed 10<",
+            "90 %",
+            "sent per minute: 10 (500 sent, 50 failed)",
+            "published per minute: ",
+            "p50 166 ms",
+            "The numbers",
+        ],
+    );
     assert_eq!(hour.matches("class=\"dot ").count(), 2, "a latency alone is a dot of both lines");
     has(&hour, &["What is slow", "tag%3Athumbnails", "p95"]);
     for (span, label) in [("24h", "by 10 min"), ("7d", "by 60 min")] {

@@ -78,10 +78,11 @@ impl Attention {
             @if !self.is_well(all) || !self.operations.is_empty() {
                 ul.attention {
                     (self.last_hour.line(viewer, "bad", "in the last hour"))
+                    (self.open_breakers(viewer, all))
+                    // What is bad comes before what may become so.
                     (self.earlier.line(viewer, "warning", "in the last 24 hours"))
                     (unserved(viewer, now, all))
                     (self.stale_workers(viewer, all))
-                    (self.open_breakers(viewer, all))
                     @if all.dead_letters > 0 {
                         (line(viewer, "warning", "dead letters", "/ui/dead-letters",
                               &some(all.dead_letters, all.dead_letters_is_exact, "dead letter", ""), &html! {}))

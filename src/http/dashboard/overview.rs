@@ -88,8 +88,10 @@ struct Figure<'a> {
     path: String,
     /// `bad` and `warning` stand out.
     kind: &'a str,
-    /// What happens around it.
-    note: String,
+    /// What the line below it shows, which is not its own history.
+    line: &'a str,
+    /// The latest value of the line.
+    latest: String,
     history: &'a [Option<f64>],
 }
 
@@ -99,8 +101,8 @@ impl Figure<'_> {
             a class=(format!("figure {}", self.kind)) href=(viewer.link(&self.path)) {
                 span.label { (self.label) }
                 span.value { (self.value) }
-                (sparkline(self.history, &self.note))
-                span.note { (self.note) }
+                span.note { (self.line) ": " (self.latest) }
+                (sparkline(self.history, &format!("{}, last hour", self.line)))
             }
         }
     }
@@ -113,7 +115,8 @@ fn figures(viewer: &Viewer, now: &StatsView, all: &NamespaceStats, hour: &Histor
         value: count(now.waiting, now.waiting_is_exact),
         path: filtered("status:PENDING"),
         kind: "",
-        note: format!("{} published per minute", short(rates.published)),
+        line: "published per minute",
+        latest: short(rates.published),
         history: hour.values("published"),
     };
     let running = Figure {
@@ -121,7 +124,8 @@ fn figures(viewer: &Viewer, now: &StatsView, all: &NamespaceStats, hour: &Histor
         value: count(all.running, all.running_is_exact),
         path: filtered("status:PROCESSING"),
         kind: "",
-        note: format!("{} completed per minute", short(rates.completed)),
+        line: "completed per minute",
+        latest: short(rates.completed),
         history: hour.values("completed"),
     };
     html! {
@@ -147,7 +151,8 @@ fn failed<'a>(hour: &'a History, attention: &Attention, all: &NamespaceStats) ->
         value: count(failures.count, failures.is_exact || failures.count == 0),
         path: filtered(&if failures.count > 0 { failures.words() } else { attention.earlier.words() }),
         kind,
-        note: format!("{} failures per minute", short(all.per_minute.failed)),
+        line: "failures per minute",
+        latest: short(all.per_minute.failed),
         history: hour.values("failed"),
     }
 }
@@ -162,13 +167,16 @@ fn oldest<'a>(hour: &'a History, all: &NamespaceStats) -> Figure<'a> {
         value: age.map_or("–".to_owned(), |seconds| duration(seconds.max(0.0) * 1_000.0)),
         path: event.map_or(filtered("status:PENDING"), |event| format!("/ui/events/{}", event.id)),
         kind: if age.is_some_and(|age| age >= OLD_SECONDS) { "warning" } else { "" },
-        note: latest.map_or("nothing completed".to_owned(), |latest| format!("latency p95 {}", duration(*latest))),
+        line: "latency p95 of what completed",
+        latest: latest.map_or("–".to_owned(), |latest| duration(*latest)),
         history: p95,
     }
 }
 
 fn pushes(hour: &History) -> Figure<'_> {
     let (succeeded, failed) = (hour.total("pushes_succeeded"), hour.total("pushes_failed"));
+    let sent = hour.values("pushes_sent");
+    let latest = sent.iter().rev().flatten().next().copied().unwrap_or(0.0);
     let percent = 100.0 * succeeded as f64 / (succeeded + failed) as f64;
     let kind = match percent {
         percent if percent < PUSHES_BAD => "bad",
@@ -181,7 +189,8 @@ fn pushes(hour: &History) -> Figure<'_> {
         value: if succeeded + failed == 0 { "–".into() } else { format!("{} %", (percent * 10.0).floor() / 10.0) },
         path: "/ui/deliveries".into(),
         kind,
-        note: format!("{} sent, {} failed", count(succeeded + failed, true), count(failed, true)),
-        history: hour.values("pushes_sent"),
+        line: "sent per minute",
+        latest: format!("{} ({} sent, {} failed)", short(latest), count(succeeded + failed, true), count(failed, true)),
+        history: sent,
     }
 }
