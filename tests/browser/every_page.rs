@@ -2,14 +2,20 @@
 
 use serde_json::json;
 
-use crate::support::App;
 use crate::support::browser::{Browser, Page};
 use crate::support::pages::app_with_rows;
 use crate::support::sessions::COOKIE_NAME;
 use crate::support::ui_pages::{LISTS_AND_FORMS, missing_from, pages_of_one};
+use crate::support::{App, database};
 
 /// What scripts ask for is JSON, and no page.
 const NOT_FOR_PEOPLE: &str = "/ui/session";
+
+/// Opens the breakers of all endpoints, which hold what waits for them.
+const OPEN_BREAKERS: &str = "
+    INSERT INTO waybill.endpoints (namespace_id, url, failures_in_row, opened_at, paused_until)
+    SELECT DISTINCT namespace_id, url, 7, now(), now() + interval '1 hour' FROM waybill.subscriptions
+    ON CONFLICT (namespace_id, url) DO UPDATE SET opened_at = now(), paused_until = excluded.paused_until";
 
 /// Logs the browser in as an administrator.
 async fn log_in(app: &App, browser: &Browser) {
@@ -36,6 +42,13 @@ async fn every_page_with_data_is_readable_in_light_and_dark_and_nothing_is_cut_o
     let (app, browser) = (app_with_rows().await, Browser::start().await);
     app.put("/event-types/order.paid", &json!({"description": "An order was paid."})).await.expect(201);
     app.publish_failures(2, "billing", &"a long error ".repeat(30)).await;
+    let named = json!({"name": "customer relations", "event_types": ["customer.updated"]});
+    app.subscribe("http://127.0.0.1:9/customers", named).await;
+    let given_up = app.publish_typed("customer.updated", json!(1)).await;
+    let delivery = app.only_delivery(given_up).await;
+    app.operate_on_delivery(delivery, "dead-letter?reason=the%20receiver%20answered%20500").await.expect(200);
+    app.publish_typed("customer.updated", json!(2)).await;
+    database::execute(&app.url, OPEN_BREAKERS).await;
     app.engine().record_stats().await.expect("stats");
     let mut paths: Vec<String> = LISTS_AND_FORMS.map(str::to_owned).into();
     paths.extend(pages_of_one(&app).await);
@@ -86,19 +99,13 @@ async fn an_empty_list_fills_and_the_buttons_of_a_subscription_follow_its_breake
     let (app, browser) = (App::start().await, Browser::start().await);
     let page = browser.open(&format!("{}/ui/subscriptions", app.base)).await;
     page.wait_for(".empty").await;
-    let subscription = app.subscribe("http://127.0.0.1:9/hook", json!({"name": "orders"})).await;
+    app.subscribe("http://127.0.0.1:9/hook", json!({"name": "orders"})).await;
     page.wait_until("!document.querySelector('.new-rows').hidden").await;
     page.click(".new-rows").await;
     page.click("td.name a").await;
     page.wait_for("[data-live=actions]").await;
     assert!(!page.text_of("[data-live=actions]").await.contains("Resume"));
-    let open = format!(
-        "INSERT INTO waybill.endpoints (namespace_id, url, failures_in_row, opened_at, paused_until) \
-         SELECT namespace_id, url, 7, now(), now() + interval '1 hour' FROM waybill.subscriptions WHERE id = {} \
-         ON CONFLICT (namespace_id, url) DO UPDATE SET opened_at = now(), paused_until = excluded.paused_until",
-        subscription["id"]
-    );
-    crate::support::database::execute(&app.url, &open).await;
+    database::execute(&app.url, OPEN_BREAKERS).await;
     page.wait_until("document.querySelector('[data-live=actions]').innerText.includes('Resume')").await;
     page.assert_clean().await;
 }

@@ -24,6 +24,8 @@ async fn one_click_leads_from_a_red_figure_to_the_events_behind_it() {
     app.publish_tagged("reports").await;
     let page = browser.open(&app.base).await;
     assert!(page.text_of(".figure.bad").await.contains('5'));
+    let tops = "[...document.querySelectorAll('.chart > svg')].map(chart => chart.getBoundingClientRect().top)";
+    assert_eq!(page.value_of(&format!("new Set({tops}).size")).await, 1, "charts stand side by side at one height");
     page.assert_clean().await;
     page.click(".figure.bad").await;
     page.wait_for("tbody tr").await;

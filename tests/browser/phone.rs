@@ -18,6 +18,7 @@ async fn every_page_fits_a_phone_and_is_readable_in_dark_and_light() {
                 page.prefer_dark(dark).await;
                 page.resize(width, 844).await;
                 assert!(!page.is_too_wide().await, "{path}{namespace} at {width}");
+                assert_eq!(page.cut_tables().await, [""; 0], "{path}{namespace} at {width}");
                 page.assert_clean().await;
             }
         }

@@ -34,8 +34,8 @@ pub(crate) async fn audit_page(mut viewer: Viewer, request: HttpRequest) -> Resu
         &[
             FilterField::Choice { name: "action", choices: &AuditAction::ALL.map(AuditAction::as_str) },
             FilterField::Text { name: "actor", placeholder: "ops" },
-            FilterField::Text { name: "since", placeholder: "24h, or 2026-11-18T10:00:00Z" },
-            FilterField::Text { name: "until", placeholder: "15m, or 2026-11-19T10:00:00Z" },
+            FilterField::Text { name: "since", placeholder: "24h, or a time" },
+            FilterField::Text { name: "until", placeholder: "15m, or a time" },
         ],
     );
     let mut query = viewer.take_query_with_ages();

@@ -25,8 +25,8 @@ const FILTERS: &[FilterField<'_>] = &[
     FilterField::Choice { name: "replayed", choices: &["true", "false"] },
     FilterField::Text { name: "subscription_id", placeholder: "17" },
     FilterField::Text { name: "event_id", placeholder: "4211" },
-    FilterField::Text { name: "since", placeholder: "24h, or 2026-03-09T08:00:00Z" },
-    FilterField::Text { name: "until", placeholder: "15m, or 2026-03-09T09:00:00Z" },
+    FilterField::Text { name: "since", placeholder: "24h, or a time" },
+    FilterField::Text { name: "until", placeholder: "15m, or a time" },
 ];
 
 /// `GET /ui/dead-letters`: shows dead letters.

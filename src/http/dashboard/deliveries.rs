@@ -26,8 +26,8 @@ const FILTERS: &[FilterField<'_>] = &[
     FilterField::Choice { name: "status", choices: &["PENDING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"] },
     FilterField::Text { name: "subscription_id", placeholder: "17" },
     FilterField::Text { name: "event_id", placeholder: "4211" },
-    FilterField::Text { name: "since", placeholder: "24h, or 2026-03-09T08:00:00Z" },
-    FilterField::Text { name: "until", placeholder: "15m, or 2026-03-09T09:00:00Z" },
+    FilterField::Text { name: "since", placeholder: "24h, or a time" },
+    FilterField::Text { name: "until", placeholder: "15m, or a time" },
 ];
 
 /// What can be done with deliveries: the label, the operation for all that match, and the path for one.
@@ -136,7 +136,7 @@ fn delivery_row(viewer: &Viewer, row: &PushRow, context: &PushContext) -> Markup
     html! {
         tr data-id=(row.id) {
             (select_one(viewer, "delivery", row.id.0))
-            td.nowrap { (delivery_state(row, &delivery, context)) }
+            td.states { (delivery_state(row, &delivery, context)) }
             td { (delivery_link(viewer, row.id)) }
             td.wide { span.only-phone { "event " } (event_name(viewer, row.event_id, context)) }
             td.name { span.only-phone { "to " } (subscription_name(viewer, row.subscription_id, context)) }
