@@ -127,6 +127,9 @@ async fn refresh(engine: &Engine, turns: &Turns, cache: &GaugeCache) {
 }
 
 async fn read_figures(engine: &Engine, deadline: Instant) -> Result<DatabaseFigures, Error> {
+    // A server that neither pushes nor publishes loads no subscriptions. They must have their series before anything is
+    // counted.
+    engine.refresh_subscribers().await?;
     let mut queues = engine.subscription_cache().queues();
     queues.truncate(MAX_QUEUES);
     let mut conn = engine.database().connection_by(deadline).await?;

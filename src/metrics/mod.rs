@@ -35,6 +35,9 @@ use process::Process;
 /// The number of subscriptions that have their own label value.
 pub(crate) const LABELLED_SUBSCRIPTIONS: usize = 200;
 
+/// The label value that all others share.
+const OTHER: &str = "other";
+
 /// The upper bounds of the buckets of pushes, in seconds.
 const BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
 
@@ -269,6 +272,28 @@ impl Metrics {
         registry.register("retention_lag_seconds", "Time by which the oldest rows that are to be removed have exceeded their retention; 0 if none are left", self.retention_lag.clone());
     }
 
+    /// Creates the series of subscriptions, each at zero.
+    pub fn add_subscriptions(&self, namespace_id: i32, subscription_ids: impl IntoIterator<Item = i64>) {
+        for id in subscription_ids {
+            self.label((namespace_id, id));
+        }
+    }
+
+    /// Creates all series of a label. Functions such as `increase` ignore the first value of a series: if it appeared with
+    /// the first burst of failures, no alert would see that burst.
+    fn create_series(&self, label: &SubscriptionLabel) {
+        for family in [
+            &self.deliveries_enqueued,
+            &self.filters_over_budget,
+            &self.pushes_sent,
+            &self.pushes_succeeded,
+            &self.pushes_retried,
+            &self.pushes_dead_lettered,
+        ] {
+            drop(family.get_or_create(label));
+        }
+    }
+
     pub fn count_push(&self, count: PushCount, subscription: SubscriptionLabels) {
         let family = match count {
             PushCount::Enqueued => &self.deliveries_enqueued,
@@ -317,14 +342,23 @@ impl Metrics {
         lags.iter().map(|(table, seconds)| (*table, *seconds)).collect()
     }
 
+    /// Returns the label of a subscription, whose series exist then.
     fn label(&self, (namespace_id, subscription_id): SubscriptionLabels) -> SubscriptionLabel {
         let mut labelled = self.labelled.lock().unwrap_or_else(PoisonError::into_inner);
-        if labelled.len() < LABELLED_SUBSCRIPTIONS {
-            labelled.insert(subscription_id, namespace_id);
-        }
+        let has_room = labelled.len() < LABELLED_SUBSCRIPTIONS;
+        let is_new = has_room && labelled.insert(subscription_id, namespace_id).is_none();
         let has_label = labelled.contains_key(&subscription_id);
-        let subscription = if has_label { subscription_id.to_string() } else { "other".to_owned() };
-        SubscriptionLabel { subscription }
+        let is_last = is_new && labelled.len() == LABELLED_SUBSCRIPTIONS;
+        drop(labelled);
+        let subscription = if has_label { subscription_id.to_string() } else { OTHER.to_owned() };
+        let label = SubscriptionLabel { subscription };
+        if is_new {
+            self.create_series(&label);
+        }
+        if is_last {
+            self.create_series(&SubscriptionLabel { subscription: OTHER.to_owned() });
+        }
+        label
     }
 
     /// Renders all metrics as OpenMetrics text.
@@ -400,11 +434,29 @@ mod tests {
             lines,
             [
                 "# EOF",
+                "waybill_deliveries_enqueued_total{subscription=\"22\"} 0",
+                "waybill_filters_over_budget_total{subscription=\"22\"} 0",
                 "waybill_pushes_dead_lettered_total{subscription=\"22\"} 1",
-                "waybill_pushes_sent_total{subscription=\"22\"} 1"
+                "waybill_pushes_retried_total{subscription=\"22\"} 0",
+                "waybill_pushes_sent_total{subscription=\"22\"} 1",
+                "waybill_pushes_succeeded_total{subscription=\"22\"} 0",
             ]
         );
         assert_eq!(metrics.text_of(3).unwrap(), "# EOF\n");
+    }
+
+    #[test]
+    fn subscriptions_have_their_series_before_anything_is_counted() {
+        let metrics = Metrics::new();
+        metrics.add_subscriptions(1, 0..LABELLED_SUBSCRIPTIONS as i64 - 1);
+        assert!(!metrics.text().unwrap().contains("\"other\""));
+        metrics.add_subscriptions(1, 0..LABELLED_SUBSCRIPTIONS as i64 + 50);
+        let text = metrics.text().unwrap();
+        for family in ["pushes_dead_lettered", "filters_over_budget"] {
+            assert_eq!(text.matches(&format!("waybill_{family}_total{{")).count(), LABELLED_SUBSCRIPTIONS + 1);
+            assert!(text.contains(&format!("waybill_{family}_total{{subscription=\"17\"}} 0\n")), "{text}");
+            assert!(text.contains(&format!("waybill_{family}_total{{subscription=\"other\"}} 0\n")), "{text}");
+        }
     }
 
     #[test]

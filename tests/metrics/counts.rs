@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use waybill::background::{expirer, lease_reaper};
 
 use super::{Scrape, start};
-use crate::support::App;
+use crate::support::process::{Process, waybill};
+use crate::support::{App, database};
 
 /// Publishes an event, and claims it for `w:1`. Returns it.
 async fn claimed(app: &App, event: Value) -> Value {
@@ -89,4 +90,28 @@ async fn batches_are_counted_by_lane_with_their_size_and_time() {
         assert_eq!(scrape.value(&format!("waybill_calls_queued{{lane=\"{lane}\"}}")), 0.0);
     }
     assert!(scrape.value("waybill_batch_duration_seconds_sum{lane=\"publish\"}") > 0.0);
+}
+
+/// An alert that looks for an increase does not see the first value of a series.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_server_has_the_series_of_a_subscription_at_zero() {
+    let url = database::migrated().await;
+    let serve = || {
+        let mut command =
+            waybill(&["serve", "--bind", "127.0.0.1:0", "--dispatch=false", "--webhook-allow=127.0.0.0/8"]);
+        command.env("DATABASE_URL", &url);
+        Process::start(command)
+    };
+    let first = serve();
+    let subscription = first.app.subscribe("http://127.0.0.1:9/", json!({"event_types": ["t"]})).await;
+    let series = ["pushes_dead_lettered", "filters_over_budget"]
+        .map(|family| format!("waybill_{family}_total{{subscription=\"{}\"}}", subscription["id"]));
+    let of_creator = Scrape::of(&first.app).await;
+    first.stop().await;
+    let second = serve();
+    let of_new_server = Scrape::of(&second.app).await;
+    for series in &series {
+        assert_eq!((of_creator.value(series), of_new_server.value(series)), (0.0, 0.0), "{series}");
+    }
+    second.stop().await;
 }

@@ -267,7 +267,10 @@ impl Engine {
             let mut catalogs = load_catalogs(&mut conn, namespaces).await?;
             for (namespace, latest, load) in loads {
                 if let Some(catalog) = catalogs.remove(&namespace) {
-                    latest.finish(load, SubscriptionSnapshot::of(namespace, catalog));
+                    let snapshot = SubscriptionSnapshot::of(namespace, catalog);
+                    let ids: BTreeSet<i64> = snapshot.by_id.keys().map(|id| id.0).collect();
+                    self.metrics().add_subscriptions(namespace.0, ids);
+                    latest.finish(load, snapshot);
                 }
             }
         }
