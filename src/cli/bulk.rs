@@ -108,7 +108,11 @@ fn matched_text(action: &BulkAction, counted: &Value) -> String {
 }
 
 fn show_matched(output: &Output, action: &BulkAction, counted: &Value) -> Result<(), CliError> {
-    output.line(&format!("{} would be affected: {}", matched_text(action, counted), action.verb))?;
+    let number = match matched(counted) {
+        0 => format!("no {}", action.noun),
+        _ => matched_text(action, counted),
+    };
+    output.line(&format!("{number} would be {}", participle(action.verb)))?;
     output.table(&sample(output, action, counted))
 }
 
@@ -248,7 +252,39 @@ pub(crate) fn operation_facts(output: &Output, operation: &Value) -> Facts {
         .add("finished", output.ago(&operation["finished_at"]))
 }
 
+fn participle(verb: &str) -> String {
+    match verb {
+        "reset" => "reset".to_owned(),
+        "cancel" => "cancelled".to_owned(),
+        "retry" => "retried".to_owned(),
+        regular => format!("{regular}ed"),
+    }
+}
+
 fn capital(verb: &str) -> String {
     let mut chars = verb.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_with_rows_that_failed_is_a_finding() {
+        let verdict_of = |status: &str, failed: u64| verdict(&json!({"status": status, "failed": failed}));
+        assert!(verdict_of("COMPLETED", 0).is_ok());
+        let finding = |ended: Result<(), CliError>| match ended {
+            Err(CliError::Findings(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(finding(verdict_of("COMPLETED", 2)), "2 items failed");
+        assert_eq!(finding(verdict_of("FAILED", 0)), "the operation ended as FAILED");
+    }
+
+    #[test]
+    fn what_would_be_done_is_said_in_words() {
+        let words = ["retry", "cancel", "reset", "replay"].map(participle);
+        assert_eq!(words, ["retried", "cancelled", "reset", "replayed"]);
+    }
 }

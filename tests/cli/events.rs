@@ -202,7 +202,7 @@ async fn an_action_on_many_is_counted_confirmed_and_followed_to_its_end() {
     app.post("/events/batch", &json!({"events": vec![event; 700]})).await.expect(201);
     app.publish_tagged("b").await;
     let counted = run(&app, &["events", "cancel", "--tags", "a", "--dry-run"]).await.expect_success();
-    assert!(counted.starts_with("700 events would be affected: cancel\n"), "{counted}");
+    assert!(counted.starts_with("700 events would be cancelled\n"), "{counted}");
     assert_eq!(counted.lines().count(), 12, "{counted}");
     // Nobody can be asked, and nothing is selected.
     assert!(run(&app, &["events", "cancel", "--tags", "a"]).await.expect_code(2).contains("--yes"));
@@ -232,7 +232,7 @@ async fn silent_workers_lose_their_events() {
     app.publish_tagged("a").await;
     app.claim_one("a", W1).await;
     let none = run(&app, &["events", "reset", "--tags", "a", "--dry-run"]).await.expect_success();
-    assert_eq!(none, "0 events would be affected: reset\n");
+    assert_eq!(none, "no event would be reset\n");
     let done = run(&app, &["events", "reset", "--stale-for-seconds", "0", "--yes"]).await.expect_success();
     assert!(done.ends_with(": 1 done, 0 skipped, 0 failed\n"), "{done}");
     assert_eq!(app.status(1).await, "PENDING");

@@ -8,7 +8,7 @@ use reqwest::Method;
 
 use super::body::read_json;
 use super::deliveries::show;
-use super::{Noun, Session, filtered, put, refuse_bulk};
+use super::{Noun, Session, filtered, put, refuse_bulk, refuse_unselected};
 use crate::cli::bulk::{self, BulkAction};
 use crate::cli::error::CliError;
 use crate::cli::events::filter::time_of;
@@ -46,6 +46,7 @@ async fn replay(mut args: ReplayArgs) -> Result<(), CliError> {
         refuse_bulk(&filter, &args.bulk)?;
         return replay_one(id, &args).await;
     }
+    refuse_unselected(&filter, args.all, "dead-letters replay", "dead letters")?;
     let mut body = Map::from_iter([("filter".to_owned(), json!(filter))]);
     put(&mut body, "config", args.config.take());
     let action = BulkAction { path: "/dead-letters/replay", verb: "replay", noun: "dead letter", body, columns, row };

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Noun, Session, attempt_columns, attempt_row, filtered, put, refuse_bulk};
+use super::{Noun, Session, attempt_columns, attempt_row, filtered, put, refuse_bulk, refuse_unselected};
 use crate::cli::bulk::{self, BulkAction};
 use crate::cli::error::CliError;
 use crate::cli::events::filter::time_of;
@@ -60,6 +60,7 @@ async fn act(args: ActOnDeliveriesArgs, verb: &'static str, path: &'static str) 
         refuse_bulk(&filter, &args.bulk)?;
         return session.act(&DELIVERY, id, verb, args.bulk.reason.as_deref()).await;
     }
+    refuse_unselected(&filter, args.all, &format!("deliveries {verb}"), "pushes")?;
     let body = Map::from_iter([("filter".to_owned(), json!(filter))]);
     let action = BulkAction { path, verb, noun: "push", body, columns, row };
     bulk::run(&session.client, &session.output, &action, &args.bulk).await

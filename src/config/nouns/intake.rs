@@ -73,6 +73,7 @@ pub struct CreateSourceArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct UpdateSourceArgs {
+    /// Id of the source.
     pub id: i64,
 
     #[command(flatten)]
@@ -87,6 +88,7 @@ pub struct UpdateSourceArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct RotateSourceSecretArgs {
+    /// Id of the source.
     pub id: i64,
 
     /// File with the new secret; - is standard input.
@@ -121,6 +123,7 @@ pub enum TypesVerb {
 
 #[derive(Debug, Clone, Args)]
 pub struct ShowTypeArgs {
+    /// Name of the type.
     pub name: String,
 
     /// Version of the schema [default: the present one].

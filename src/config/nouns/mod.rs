@@ -54,6 +54,7 @@ pub struct ListActiveArgs {
 /// One thing, by its id.
 #[derive(Debug, Clone, Args)]
 pub struct IdArgs {
+    /// Its id.
     pub id: i64,
 
     #[command(flatten)]
@@ -63,6 +64,7 @@ pub struct IdArgs {
 /// One thing, by its name.
 #[derive(Debug, Clone, Args)]
 pub struct NameArgs {
+    /// Its name.
     pub name: String,
 
     #[command(flatten)]
@@ -72,6 +74,7 @@ pub struct NameArgs {
 /// Something that is done to one thing, and why.
 #[derive(Debug, Clone, Args)]
 pub struct ReasonArgs {
+    /// Its id.
     pub id: i64,
 
     /// Why; it is required, and recorded.
@@ -85,6 +88,7 @@ pub struct ReasonArgs {
 /// What to delete.
 #[derive(Debug, Clone, Args)]
 pub struct DeleteArgs {
+    /// Its id.
     pub id: i64,
 
     /// Do not ask before. Required where nobody can be asked: without a terminal.

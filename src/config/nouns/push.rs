@@ -91,6 +91,7 @@ pub struct CreateSubscriptionArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct UpdateSubscriptionArgs {
+    /// Id of the subscription.
     pub id: i64,
 
     #[command(flatten)]
@@ -105,6 +106,7 @@ pub struct UpdateSubscriptionArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct RotateSubscriptionSecretArgs {
+    /// Id of the subscription.
     pub id: i64,
 
     /// File with the new secret; - is standard input [default: the server makes one].
@@ -195,8 +197,12 @@ pub struct ListDeliveriesArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct ActOnDeliveriesArgs {
-    /// Id of the push. Without one, all that match the filter are meant.
+    /// Id of the push. Without one, a filter or --all selects pushes.
     pub id: Option<i64>,
+
+    /// Select all pushes that the action can change.
+    #[arg(long, conflicts_with = "id")]
+    pub all: bool,
 
     #[command(flatten)]
     pub filter: DeliveryFilterArgs,
@@ -263,8 +269,12 @@ pub struct ListDeadLettersArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArgs {
-    /// Id of the dead letter. Without one, all that match the filter and were not replayed are meant.
+    /// Id of the dead letter. Without one, a filter or --all selects those that were not replayed.
     pub id: Option<i64>,
+
+    /// Select all dead letters that were not replayed.
+    #[arg(long, conflicts_with = "id")]
+    pub all: bool,
 
     #[command(flatten)]
     pub filter: DeadLetterFilterArgs,

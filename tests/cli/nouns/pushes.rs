@@ -93,13 +93,14 @@ async fn many_dead_letters_are_counted_replayed_and_followed() {
     for id in pushes(&app).await {
         run(&app, &["deliveries", "dead-letter", &id, "--reason", "broken"]).await.expect_success();
     }
-    let unasked = run(&app, &["dead-letters", "replay"]).await.expect_code(2);
+    let unasked = run(&app, &["dead-letters", "replay", "--all"]).await.expect_code(2);
     assert!(unasked.contains("add --yes, or --dry-run"), "{unasked}");
     let counted = run(&app, &["dead-letters", "replay", "--dry-run", "--cause", "manual"]).await.expect_success();
-    assert!(counted.starts_with("3 dead letters would be affected: replay\n"), "{counted}");
+    assert!(counted.starts_with("3 dead letters would be replayed\n"), "{counted}");
     let none = run(&app, &["dead-letters", "replay", "--dry-run", "--cause", "expired"]).await.expect_success();
-    assert!(none.starts_with("0 dead letters"), "{none}");
-    let done = run(&app, &["dead-letters", "replay", "--yes", "--reason", "it is back"]).await.expect_success();
+    assert!(none.starts_with("no dead letter would be replayed\n"), "{none}");
+    let done =
+        run(&app, &["dead-letters", "replay", "--all", "--yes", "--reason", "it is back"]).await.expect_success();
     assert!(done.ends_with("is COMPLETED: 3 done, 0 skipped, 0 failed\n"), "{done}");
     let cancelled = run(&app, &["deliveries", "cancel", "--yes", "--status", "PENDING"]).await.expect_success();
     assert!(cancelled.ends_with("is COMPLETED: 3 done, 0 skipped, 0 failed\n"), "{cancelled}");
@@ -111,11 +112,30 @@ async fn many_dead_letters_are_counted_replayed_and_followed() {
     assert_eq!(watched, format!("operation {first} is COMPLETED: 3 done, 0 skipped, 0 failed\n"));
 }
 
+/// `waybill deliveries retry $ID --yes`, with an empty variable.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_without_an_id_or_a_filter_selects_nothing() {
+    let app = start_quiet().await;
+    publish(&app, 1).await;
+    for (command, nouns) in [
+        (["deliveries", "retry"], "pushes"),
+        (["deliveries", "cancel"], "pushes"),
+        (["dead-letters", "replay"], "dead letters"),
+    ] {
+        let refused = run(&app, &[&command[..], &["--yes", "--no-wait"]].concat()).await.expect_code(2);
+        let name = command.join(" ");
+        let text = format!("waybill: which {nouns}? Give an id, a filter, or --all (see waybill {name} --help)\n");
+        assert_eq!(refused, text);
+        run(&app, &[&command[..], &["1", "--all", "--yes"]].concat()).await.expect_code(2);
+    }
+    assert_eq!(app.count("SELECT count(*) FROM waybill.operations").await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operation_is_listed_shown_and_stopped() {
     let app = start_quiet().await;
     publish(&app, 1).await;
-    let started = run(&app, &["deliveries", "cancel", "--yes", "--no-wait", "--reason", "obsolete"]).await;
+    let started = run(&app, &["deliveries", "cancel", "--all", "--yes", "--no-wait", "--reason", "obsolete"]).await;
     let started = started.expect_success();
     let id = json(&app, &["operations", "list"]).await["operations"][0]["id"].to_string();
     assert_eq!(started, format!("operation {id} has started; see: waybill operations show {id}\n"));
