@@ -103,10 +103,26 @@ pub enum Command {
     /// Make, list, change, revoke and rotate API keys.
     Keys(KeysArgs),
     /// Publish an event, or many from a file.
+    ///
+    /// A request whose answer is lost is sent again under the same idempotency key, so an event is stored once. In a
+    /// batch, that needs lines with an idempotency_key of their own.
     Publish(PublishArgs),
     /// List, show, follow, retry, cancel and reset events.
     Events(EventsArgs),
     /// Work on events: run a program for each.
+    ///
+    /// The program gets the payload as its standard input, and the fields of the event in its environment:
+    /// WAYBILL_EVENT_ID, WAYBILL_TITLE, WAYBILL_TAGS, WAYBILL_PRIORITY, WAYBILL_CREATED_AT, WAYBILL_ATTEMPT,
+    /// WAYBILL_MAX_RETRIES, WAYBILL_LEASE_ID; if the event has them WAYBILL_EVENT_TYPE, WAYBILL_LABELS (JSON),
+    /// WAYBILL_ORDERING_KEY, WAYBILL_CORRELATION_ID, WAYBILL_TRACEPARENT; and WAYBILL_PROGRESS_FILE, a file in which it may
+    /// write its progress as JSON.
+    ///
+    /// Exit status 0 completes the event, with what the program has printed as its result if that is JSON. 75 fails it
+    /// and lets it be tried again, 65 fails it for good. Any other status, or a signal, lets it be tried again, with the
+    /// last lines of standard error as its error.
+    ///
+    /// SIGTERM, SIGHUP, SIGQUIT and Ctrl-C drain: no more events are claimed, and what runs is finished. Another signal
+    /// aborts: what runs is stopped and released.
     Work(WorkArgs),
     /// List workers, and what they hold.
     Workers(WorkersArgs),

@@ -11,7 +11,7 @@
 //! | 6 | done, with findings |
 //! | 130 | interrupted by Ctrl-C |
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use super::output::clean;
@@ -65,7 +65,8 @@ impl CliError {
         if matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
-        eprintln!("waybill: {}", self.text());
+        // Unlike `eprintln!`, this does not panic if the terminal was closed.
+        let _ = writeln!(io::stderr(), "waybill: {}", self.text());
         ExitCode::from(self.exit_code())
     }
 

@@ -41,6 +41,7 @@ pub use error::{ClientError, FieldError, Problem};
 pub use event::{ClaimedEvent, NewEvent, PublishedEvent};
 pub use log_stream::{LogFilter, LogSignal, LogStream};
 pub(crate) use pause::Pause;
+pub(crate) use publisher::LONGEST_PATIENCE;
 pub use publisher::Publisher;
 pub use worker::{Handler, Job, Outcome, StopReason, Worker, WorkerOptions};
 
@@ -77,6 +78,11 @@ impl Client {
         let http = reqwest::Client::builder().no_proxy().tls_backend_preconfigured(tls);
         let http = http.build().map_err(|error| ClientError::Settings(error.to_string()))?;
         Ok(Client { http, url: url.trim_end_matches('/').into(), key: key.map(Into::into), namespace: None })
+    }
+
+    /// Returns the URL of the server.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// Returns the client for another namespace than that of its key, which must be an administrator's.

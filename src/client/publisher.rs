@@ -27,7 +27,7 @@ use super::pause::Pause;
 use super::{Client, ClientError, NewEvent, PublishedEvent, random_key};
 
 /// The longest time for which a request is sent again.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const LONGEST_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// The least time that an attempt has.
 const SHORTEST_ATTEMPT: Duration = Duration::from_secs(2);

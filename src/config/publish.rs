@@ -7,12 +7,8 @@ use clap::Args;
 use super::ServerArgs;
 use super::events::parse_pair;
 
-/// Publishes one event, or with --batch one for each line of a file.
-///
-/// A request whose answer is lost is sent again under the same idempotency key, so an event is stored once. In a batch,
-/// that needs lines with an idempotency_key of their own.
+// The description of the command is that of its variant in `Command`, which clap prefers.
 #[derive(Debug, Clone, Args)]
-#[command(verbatim_doc_comment)]
 pub struct PublishArgs {
     /// Title of the event [default: its type].
     #[arg(long, required_unless_present_any = ["event_type", "batch"])]

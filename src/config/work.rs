@@ -5,17 +5,11 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::{ConnectionArgs, LogArgs};
+use crate::domain::limits::LEASE_SECONDS;
 use crate::domain::seconds::Seconds;
 
-/// Claims events, and runs a program for each: the payload is its standard input, and the fields of the event are in its
-/// environment (WAYBILL_EVENT_ID, WAYBILL_TITLE, WAYBILL_ATTEMPT, …).
-///
-/// Exit status 0 completes the event, with what the program has printed as its result if that is JSON. 75 fails it and
-/// lets it be tried again, 65 fails it for good. Any other status fails it with the last lines of standard error.
-///
-/// SIGTERM and Ctrl-C drain: no more events are claimed, and what runs is finished. A second one aborts.
+// The description of the command is that of its variant in `Command`, which clap prefers.
 #[derive(Debug, Clone, Args)]
-#[command(verbatim_doc_comment)]
 pub struct WorkArgs {
     /// Tags of the events to work on, separated by commas.
     #[arg(long, value_delimiter = ',', required = true)]
@@ -25,8 +19,8 @@ pub struct WorkArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000))]
     pub concurrency: usize,
 
-    /// Seconds for which an event is held without a heartbeat.
-    #[arg(long, default_value_t = Seconds::whole(300))]
+    /// Seconds for which an event is held without a heartbeat, from 1 to 43200.
+    #[arg(long, default_value_t = Seconds::whole(300), value_parser = parse_lease)]
     pub lease_seconds: Seconds,
 
     /// Seconds between heartbeats. A cancelled event is noticed with the next one.
@@ -37,6 +31,10 @@ pub struct WorkArgs {
     #[arg(long, default_value_t = Seconds::whole(10))]
     pub kill_after_seconds: Seconds,
 
+    /// Give the program the worker's key, as WAYBILL_KEY. Without this, that variable is removed from its environment.
+    #[arg(long)]
+    pub pass_key: bool,
+
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
@@ -46,4 +44,13 @@ pub struct WorkArgs {
     /// The program and its arguments.
     #[arg(last = true, required = true)]
     pub program: Vec<OsString>,
+}
+
+/// Reads the length of a lease that the server takes.
+fn parse_lease(text: &str) -> Result<Seconds, String> {
+    let (least, most) = (Seconds::whole(*LEASE_SECONDS.start()), Seconds::whole(*LEASE_SECONDS.end()));
+    match text.parse() {
+        Ok(lease) if (least..=most).contains(&lease) => Ok(lease),
+        _ => Err(format!("must be between {least} and {most}")),
+    }
 }

@@ -72,3 +72,18 @@ fn every_command_has_a_page_that_man_can_read() {
         assert!(String::from_utf8_lossy(&output.stdout).contains("NAME"), "{}", path.display());
     }
 }
+
+#[test]
+fn the_help_of_work_and_publish_has_their_contract() {
+    let one_line = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let work = one_line(printed(&["work", "--help"]));
+    for text in
+        ["WAYBILL_EVENT_ID", "WAYBILL_PROGRESS_FILE", "Exit status 0 completes", "65 fails it for good", "SIGHUP"]
+    {
+        assert!(work.contains(text), "{text}: {work}");
+    }
+    let publish = one_line(printed(&["publish", "--help"]));
+    assert!(publish.contains("under the same idempotency key"), "{publish}");
+    let commands = printed(&["--help"]);
+    assert!(commands.contains("Work on events: run a program for each\n"), "{commands}");
+}

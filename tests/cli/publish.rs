@@ -152,6 +152,15 @@ async fn a_batch_with_keys_survives_a_restart_of_the_server() {
     second.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patience_of_any_length_is_taken() {
+    let app = start().await;
+    let arguments = ["publish", "--batch", "-", "--retry-seconds", "18446744073709551615"];
+    let line = "{\"title\": \"t\", \"tags\": \"a\"}\n";
+    let ran = run_with(&app.base, &[], &arguments, line.into()).await;
+    assert_eq!(ran.expect_success(), "published 1 event\n");
+}
+
 /// A proxy that swallows the answer of the first request.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_outcome_is_repeated_with_keys_and_only_said_without() {

@@ -1,5 +1,7 @@
 //! `waybill work`, with real programs against a real server.
 
+mod fields;
+mod nothing_lost;
 mod outages;
 mod outcomes;
 mod stopping;
@@ -7,6 +9,7 @@ mod stopping;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -21,7 +24,7 @@ struct Working {
     child: Child,
     stderr: NamedTempFile,
     /// A folder of the script, which is its variable `$FOLDER`.
-    folder: TempDir,
+    folder: Arc<TempDir>,
 }
 
 impl Working {
@@ -31,8 +34,13 @@ impl Working {
 
     fn with_key(url: &str, key: Option<&str>, flags: &[&str], script: &str) -> Self {
         let arguments = [&["work", "--tags", "a"], flags, &["--", "sh", "-c", script]].concat();
-        let (stderr, folder) = (NamedTempFile::new().expect("a file"), tempfile::tempdir().expect("a folder"));
-        let mut command = waybill(&arguments);
+        Self::in_folder(url, key, tempfile::tempdir().expect("a folder").into(), &arguments)
+    }
+
+    /// Runs a worker whose script shares its folder with others.
+    fn in_folder(url: &str, key: Option<&str>, folder: Arc<TempDir>, arguments: &[&str]) -> Self {
+        let stderr = NamedTempFile::new().expect("a file");
+        let mut command = waybill(arguments);
         command.env("WAYBILL_URL", url).envs(key.map(|key| ("WAYBILL_KEY", key))).env("FOLDER", folder.path());
         let log = stderr.reopen().expect("the same file");
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("it runs");

@@ -48,10 +48,10 @@ async fn the_exit_status_says_whether_an_event_is_tried_again() {
         if [ "$input" = 9 ]; then kill -9 $$; fi; exit "$input""#;
     let working = Working::start(&app.base, &["--concurrency", "4"], script);
     for (payload, status, error) in [
-        (75, "PENDING", "exit status 75\nfirst line\ngave up on 75"),
-        (65, "FAILED", "exit status 65\nfirst line\ngave up on 65"),
-        (3, "PENDING", "exit status 3\nfirst line\ngave up on 3"),
-        (9, "PENDING", "killed by signal 9\nfirst line\ngave up on 9"),
+        (75, "PENDING", "exit status 75: gave up on 75\nfirst line"),
+        (65, "FAILED", "exit status 65: gave up on 65\nfirst line"),
+        (3, "PENDING", "exit status 3: gave up on 3\nfirst line"),
+        (9, "PENDING", "killed by signal 9: gave up on 9\nfirst line"),
     ] {
         let id = publish(&app, json!(payload)).await;
         until("it has failed", async || app.event(id).await["retry_count"] == 1).await;

@@ -23,6 +23,7 @@ async fn cancelling_an_event_kills_its_program_and_what_that_has_started() {
     app.post(&format!("/events/{id}/cancel"), &json!({})).await.expect(200);
     until_status(&app, id, "CANCELLED").await;
     until_gone(&pids).await;
+    assert!(working.stderr().contains("cancelled: its handler is stopped"), "{}", working.stderr());
     working.stop().await;
     ledger::check(&app).await;
 }
@@ -75,6 +76,48 @@ async fn sigterm_lets_what_runs_finish_and_claims_no_more() {
     ledger::check(&app).await;
 }
 
+/// A closed terminal sends SIGHUP. A worker that it killed would leave its program running, without a lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_terminal_lets_what_runs_finish_too() {
+    let app = App::start().await;
+    let script = r#"echo $$ > "$FOLDER/pid"; while [ ! -e "$FOLDER/go" ]; do sleep 0.05; done; echo 17"#;
+    for signal in [Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGINT] {
+        let mut working = Working::start(&app.base, &[], script);
+        let id = publish(&app, json!(1)).await;
+        let pid = working.written("pid").await;
+        working.send(signal);
+        until("it says so, or has ended", async || {
+            working.stderr().contains("draining") || working.child.try_wait().expect("our child").is_some()
+        })
+        .await;
+        working.allow("go");
+        assert_eq!(working.exit_code().await, Some(0), "{signal}: {}", working.stderr());
+        until("the program is gone", async || !exists(&pid)).await;
+        assert_eq!(app.actions(id).await, ["PICKED", "COMPLETED"], "{signal}");
+    }
+    ledger::check(&app).await;
+}
+
+/// `timeout 60 waybill work …` signals the worker, and then its process group.
+#[tokio::test(flavor = "multi_thread")]
+async fn signals_that_arrive_at_once_count_as_one() {
+    let app = App::start().await;
+    let script = r#"echo $$ > "$FOLDER/pid"; while [ ! -e "$FOLDER/go" ]; do sleep 0.05; done; echo 17"#;
+    let mut working = Working::start(&app.base, &[], script);
+    let id = publish(&app, json!(1)).await;
+    working.written("pid").await;
+    // Of different kinds: the kernel makes one of two that are the same.
+    working.send(Signal::SIGTERM);
+    working.send(Signal::SIGINT);
+    until("it says so, or has ended", async || {
+        working.stderr().contains("another signal aborts") || working.child.try_wait().expect("our child").is_some()
+    })
+    .await;
+    working.allow("go");
+    assert_eq!(working.exit_code().await, Some(0), "{}", working.stderr());
+    assert_eq!(app.actions(id).await, ["PICKED", "COMPLETED"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_waits_for_events_ends_at_once_and_holds_nothing() {
     let app = App::start().await;
@@ -93,7 +136,7 @@ async fn a_second_sigterm_kills_what_runs_and_releases_it() {
     let id = publish(&app, json!(1)).await;
     let pids = working.written("pids").await;
     working.send(Signal::SIGTERM);
-    working.until_logged("draining").await;
+    working.until_logged("another signal aborts").await;
     working.send(Signal::SIGTERM);
     assert_eq!(working.exit_code().await, Some(1));
     assert!(working.stderr().contains("aborted"), "{}", working.stderr());
@@ -117,7 +160,7 @@ async fn a_program_that_ends_well_because_it_was_asked_to_has_not_done_its_work(
     let aborted = publish(&app, json!(2)).await;
     working.written("pid").await;
     working.send(Signal::SIGTERM);
-    working.until_logged("draining").await;
+    working.until_logged("another signal aborts").await;
     working.send(Signal::SIGTERM);
     assert_eq!(working.exit_code().await, Some(1));
     assert_eq!(app.actions(aborted).await, ["PICKED", "RELEASED"]);

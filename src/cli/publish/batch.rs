@@ -18,7 +18,7 @@ use crate::cli::client::ApiClient;
 use crate::cli::error::CliError;
 use crate::cli::output::progress::{Progress, Total, Unit};
 use crate::cli::output::{Output, clean, plural};
-use crate::client::{ClientError, FieldError, Pause};
+use crate::client::{ClientError, FieldError, LONGEST_PATIENCE, Pause};
 use crate::config::PublishArgs;
 
 /// The most events, and the most bytes, of one request.
@@ -132,7 +132,8 @@ impl Tally {
 
 async fn send(client: &ApiClient, request: &Request, retry_seconds: u64) -> Result<Receipts, ClientError> {
     let body = request.body();
-    let (until, mut pause) = (Instant::now() + Duration::from_secs(retry_seconds), Pause::default());
+    let patience = Duration::from_secs(retry_seconds).min(LONGEST_PATIENCE);
+    let (until, mut pause) = (Instant::now() + patience, Pause::default());
     loop {
         let error = match client.inner().call(Method::POST, "/events/batch", Some(body.clone())).await {
             Ok(receipts) => return Ok(receipts),

@@ -39,12 +39,14 @@ pub(super) struct Program {
     path: OsString,
     arguments: Vec<OsString>,
     kill_after: Duration,
+    /// The key for the program, if it should have one.
+    key: Option<String>,
 }
 
 impl Program {
-    pub(super) fn new(command: &[OsString], kill_after: Duration) -> Result<Self, String> {
+    pub(super) fn new(command: &[OsString], kill_after: Duration, key: Option<String>) -> Result<Self, String> {
         let (path, arguments) = command.split_first().ok_or("there is no program to run")?;
-        Ok(Program { path: path.clone(), arguments: arguments.to_vec(), kill_after })
+        Ok(Program { path: path.clone(), arguments: arguments.to_vec(), kill_after, key })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -54,6 +56,9 @@ impl Program {
     fn start(&self, event: &ClaimedEvent, progress: &ProgressFile) -> std::io::Result<Child> {
         Command::new(&self.path)
             .args(&self.arguments)
+            // What a program does with a payload of somebody else must not be done with the worker's key.
+            .env_remove("WAYBILL_KEY")
+            .envs(self.key.as_ref().map(|key| ("WAYBILL_KEY", key)))
             .envs(fields_of(event))
             .env("WAYBILL_PROGRESS_FILE", progress.path())
             .stdin(Stdio::piped())
@@ -145,12 +150,12 @@ fn outcome_of(
     if status.success() && stopped.is_none() {
         return Outcome::Complete { result: result_of(event, printed) };
     }
-    let last_lines = last_lines(errors);
+    let last_lines = lines_of(errors);
     let reason = match stopped {
         Some(StopReason::Cancelled) => "cancelled: ".to_owned(),
         _ => String::new(),
     };
-    let error = if last_lines.is_empty() { text_of(status) } else { format!("{}\n{last_lines}", text_of(status)) };
+    let error = error_text(&text_of(status), &last_lines);
     let retryable = match status.code() {
         Some(TEMPORARY_FAILURE) => true,
         code => code != Some(BAD_DATA),
@@ -177,11 +182,18 @@ fn text_of(status: ExitStatus) -> String {
     }
 }
 
-/// Returns the last lines of standard error as text that the API takes.
-fn last_lines(errors: &[u8]) -> String {
+/// Returns standard error as lines of text that the API takes.
+fn lines_of(errors: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(errors).replace('\0', "\u{fffd}");
-    let lines: Vec<&str> = text.trim_end().lines().collect();
-    lines[lines.len().saturating_sub(ERROR_LINES)..].join("\n")
+    text.trim_end().lines().map(str::to_owned).collect()
+}
+
+/// Returns the error of a program: its status and the last line of standard error, which most often says why, and below
+/// them the lines before. Lists show the first line alone.
+fn error_text(status: &str, lines: &[String]) -> String {
+    let Some((last, before)) = lines.split_last() else { return status.to_owned() };
+    let before = &before[before.len().saturating_sub(ERROR_LINES - 1)..];
+    [format!("{status}: {}", last.trim_start())].iter().chain(before).cloned().collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the fields of an event as variables of the program's environment.
@@ -205,4 +217,25 @@ fn fields_of(event: &ClaimedEvent) -> Vec<(&'static str, String)> {
     ];
     fields.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_of_an_error_has_the_last_line_of_the_program() {
+        let text = |errors: &str| error_text("exit status 1", &lines_of(errors.as_bytes()));
+        assert_eq!(text(""), "exit status 1");
+        assert_eq!(text("  disk full\n\n"), "exit status 1: disk full");
+        assert_eq!(
+            text("Traceback:\n  main.py:7\nValueError: x\n"),
+            "exit status 1: ValueError: x\nTraceback:\n  main.py:7"
+        );
+        let many: String = (1..=50).map(|number| format!("line {number}\n")).collect();
+        let lines: Vec<String> = text(&many).lines().map(str::to_owned).collect();
+        assert_eq!(lines.len(), ERROR_LINES);
+        assert_eq!((lines[0].as_str(), lines[1].as_str()), ("exit status 1: line 50", "line 31"));
+        assert_eq!(lines[ERROR_LINES - 1], "line 49");
+    }
 }

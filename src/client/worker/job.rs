@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::outage::is_recorded;
 use super::{Handler, Outcome, Worker};
 use crate::client::pause::Pause;
 use crate::client::{ClaimedEvent, ClientError, to_json};
@@ -23,9 +25,9 @@ use crate::client::{ClaimedEvent, ClientError, to_json};
 /// The least time between two heartbeats, however often progress is reported.
 const LEAST_BEAT: Duration = Duration::from_millis(500);
 
-/// How long a settlement is offered to a server that is away, if the lease is shorter. Late is better than twice: it is
-/// accepted as long as nobody else has claimed the event.
-const LEAST_PATIENCE: Duration = Duration::from_secs(60);
+/// How often a settlement is sent to a server that answers it with a fault. One that it can never take must not keep a
+/// slot of the worker for ever.
+const MAX_FAULTS: usize = 20;
 
 /// Why a handler should stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,13 +130,9 @@ impl Worker {
                 log::warn!(event_id = event.id, lease_id = event.lease_id; "the lease is lost: the event is not settled");
             }
             Some(StopReason::Aborted) if !matches!(outcome, Outcome::Complete { .. }) => {
-                let release = Outcome::Release { delay: Duration::ZERO };
-                self.settle(&event, &release, None, Instant::now() + LEAST_PATIENCE).await;
+                self.settle(&event, &Outcome::Release { delay: Duration::ZERO }, None).await;
             }
-            _ => {
-                let patience = self.options.lease.max(LEAST_PATIENCE);
-                self.settle(&event, &outcome, took, Instant::now() + patience).await;
-            }
+            _ => self.settle(&event, &outcome, took).await,
         }
     }
 
@@ -187,7 +185,8 @@ impl Worker {
             match beat {
                 Ok(Ok(response)) => {
                     last_moment = self.last_moment(sent);
-                    if response.cancel_requested {
+                    if response.cancel_requested && job.reason().is_none() {
+                        log::info!(event_id = event.id; "cancelled: its handler is stopped");
                         job.stop(StopReason::Cancelled);
                     }
                 }
@@ -213,41 +212,52 @@ impl Worker {
             lease_seconds: self.options.lease.as_secs_f64(),
             progress,
         })?;
-        self.client.call(Method::POST, &format!("/events/{}/heartbeat", event.id), Some(body)).await
+        let sent_at = Instant::now();
+        let beat = self.client.call(Method::POST, &format!("/events/{}/heartbeat", event.id), Some(body)).await;
+        self.outage.note(sent_at, &beat);
+        beat
     }
 
-    /// Settles an event, and tries again until a time while the server is away. If the worker is aborted, it tries only
-    /// for a moment.
-    pub(super) async fn settle(&self, event: &ClaimedEvent, outcome: &Outcome, took: Option<Duration>, until: Instant) {
+    /// Settles an event. While the server is away it tries again: late is better than twice, and the settlement is
+    /// accepted as long as nobody else has claimed the event. If the worker is aborted, it tries only for a moment.
+    pub(super) async fn settle(&self, event: &ClaimedEvent, outcome: &Outcome, took: Option<Duration>) {
         tokio::select! {
-            () = self.settle_until(event, outcome, took, until) => {}
+            () = self.settle_in_time(event, outcome, took) => {}
             () = self.long_aborted() => {
+                self.unsettled.fetch_add(1, Ordering::Relaxed);
                 log::warn!(event_id = event.id; "not settled: it comes back when its lease ends");
             }
         }
     }
 
-    async fn settle_until(&self, event: &ClaimedEvent, outcome: &Outcome, took: Option<Duration>, until: Instant) {
+    async fn settle_in_time(&self, event: &ClaimedEvent, outcome: &Outcome, took: Option<Duration>) {
         let (verb, body) = self.settlement_of(event, outcome, took);
         let path = format!("/events/{}/{verb}", event.id);
         let mut pause = Pause::default();
+        let mut faults = 0;
         loop {
+            let sent_at = Instant::now();
             let sent = match to_json(&body) {
                 Ok(body) => self.client.call::<serde_json::Value>(Method::POST, &path, Some(body)).await,
                 Err(error) => Err(error),
             };
+            self.outage.note(sent_at, &sent);
             let error = match sent {
                 Ok(_) => return log::debug!(event_id = event.id; "{verb}"),
                 // The last failure of an event is answered as a problem, and recorded.
-                Err(error) if error.problem().is_some_and(|problem| problem.effect == "recorded") => {
+                Err(error) if is_recorded(&error) => {
                     return log::debug!(event_id = event.id; "{verb}, for good");
                 }
                 Err(error) => error,
             };
-            if error.is_final() || Instant::now() >= until {
+            faults += usize::from(!is_outage(&error));
+            if error.is_final() || faults >= MAX_FAULTS {
                 return log::error!(event_id = event.id, lease_id = event.lease_id; "cannot {verb}: {error}");
             }
-            log::warn!(event_id = event.id; "cannot {verb} yet: {error}");
+            match faults {
+                0 => log::debug!(event_id = event.id; "cannot {verb} yet: {error}"),
+                _ => log::warn!(event_id = event.id; "cannot {verb} yet: {error}"),
+            }
             pause.wait(&error).await;
         }
     }
@@ -274,5 +284,15 @@ impl Worker {
                 ("release", Settlement { delay_seconds, execution_time_ms: None, ..settlement })
             }
         }
+    }
+}
+
+/// Returns whether a request failed because the server, its database or a proxy in between is away for now. Other faults
+/// are of this request.
+fn is_outage(error: &ClientError) -> bool {
+    match error {
+        ClientError::Unreachable { .. } => true,
+        ClientError::Refused(problem) => matches!(problem.status, 429 | 502..=504),
+        ClientError::Settings(_) | ClientError::Unreadable(_) => false,
     }
 }

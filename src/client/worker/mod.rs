@@ -27,20 +27,25 @@
 //! ```
 
 mod job;
+mod outage;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use job::{Job, StopReason};
+use outage::OutageLog;
 
 use super::pause::Pause;
 use super::{Client, ClientError, random_key, to_json};
@@ -114,6 +119,8 @@ pub struct Worker {
     options: Arc<WorkerOptions>,
     drain: CancellationToken,
     abort: CancellationToken,
+    outage: Arc<OutageLog>,
+    unsettled: Arc<AtomicUsize>,
 }
 
 #[derive(Serialize)]
@@ -146,7 +153,14 @@ struct Claimed {
 
 impl Worker {
     pub fn new(client: Client, options: WorkerOptions) -> Self {
-        Worker { client, options: Arc::new(options), drain: CancellationToken::new(), abort: CancellationToken::new() }
+        Worker {
+            client,
+            options: Arc::new(options),
+            drain: CancellationToken::new(),
+            abort: CancellationToken::new(),
+            outage: Arc::default(),
+            unsettled: Arc::default(),
+        }
     }
 
     /// Makes the worker claim no more, and [`Worker::run`] return when all that runs has ended.
@@ -158,6 +172,12 @@ impl Worker {
     pub fn abort(&self) {
         self.drain.cancel();
         self.abort.cancel();
+    }
+
+    /// Returns the number of events that an aborted worker could not settle, because the server was away. They come back
+    /// when their leases end.
+    pub fn unsettled(&self) -> usize {
+        self.unsettled.load(Ordering::Relaxed)
     }
 
     /// Works until the worker is drained, or the server refuses its claims for good.
@@ -222,7 +242,6 @@ impl Worker {
                 Ok(events) => return Ok(Some(Claimed { events, is_repeated })),
                 Err(error) if error.is_final() => return Err(error),
                 Err(error) => {
-                    log::warn!("cannot claim: {error}");
                     is_repeated = true;
                     tokio::select! {
                         () = self.drain.cancelled() => return Ok(None),
@@ -242,8 +261,10 @@ impl Worker {
             lease_seconds: self.options.lease.as_secs_f64(),
             idempotency_key: &claim.key,
         })?;
-        let sent = self.client.call_within(wait + CLAIM_MARGIN, Method::POST, "/events/claim", Some(body));
-        sent.await.map(|response: ClaimResponse| response.events)
+        let sent_at = Instant::now();
+        let sent = self.client.call_within(wait + CLAIM_MARGIN, Method::POST, "/events/claim", Some(body)).await;
+        self.outage.note(sent_at, &sent);
+        sent.map(|response: ClaimResponse| response.events)
     }
 
     /// Releases the events of a claim whose answer the worker did not wait for.
@@ -253,7 +274,10 @@ impl Worker {
             match self.send_claim(claim, Duration::ZERO).await {
                 Ok(events) => {
                     for event in events {
-                        self.settle(&event, &Outcome::Release { delay: Duration::ZERO }, None, until).await;
+                        let release = Outcome::Release { delay: Duration::ZERO };
+                        if timeout_at(until, self.settle(&event, &release, None)).await.is_err() {
+                            log::warn!(event_id = event.id; "not released: it comes back when its lease ends");
+                        }
                     }
                     return;
                 }
