@@ -34,7 +34,7 @@ pub struct EventFilterArgs {
     pub status: Option<String>,
 
     /// Only events with any of these tags, separated by commas.
-    #[arg(long, help_heading = "Filter")]
+    #[arg(long, visible_alias = "tag", help_heading = "Filter")]
     pub tags: Option<String>,
 
     /// Only events of this type.

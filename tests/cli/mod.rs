@@ -3,6 +3,7 @@
 //! A server of these tests has a clock that stands three hours in the past, so that `3h ago` is what tables say however
 //! long a test takes.
 
+mod documented;
 mod documents;
 mod events;
 mod failures;

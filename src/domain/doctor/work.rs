@@ -107,7 +107,7 @@ fn expired_leases(facts: &LeaseFacts, auto_reset: bool) -> Check {
                 false => Check::problem(
                     NAME,
                     summary,
-                    "This server runs with --auto-reset false. Run waybill events reset, or start a server with \
+                    "This server runs with --auto-reset false. Run waybill events reset --all, or start a server with \
                      --auto-reset true.",
                 ),
             }
@@ -135,7 +135,8 @@ fn stale_workers(facts: &LeaseFacts) -> Check {
                     duration(silent.seconds),
                     listed(&names)
                 ),
-                "Look whether they still run (waybill workers). If one has died, reset its events: waybill events reset.",
+                "Look whether they still run (waybill workers). If one has died, reset its events: waybill events \
+                 reset --worker NAME --stale-for-seconds N.",
             )
         }
     };
@@ -170,7 +171,7 @@ pub(crate) fn check_dead_letters(facts: &DeadLetterFacts, cap: i64) -> Check {
                     some_pushes(facts.not_replayed),
                     first.subscription_id
                 ),
-                "See why (waybill dead-letters list), repair the receiver, then run waybill dead-letters replay.",
+                "See why (waybill dead-letters list), repair the receiver, then run waybill dead-letters replay --all.",
             )
         }
     };

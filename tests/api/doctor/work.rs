@@ -46,11 +46,15 @@ async fn an_expired_lease_that_nobody_resets_is_found_with_its_worker() {
     let id = app.publish_tagged("a").await;
     app.claim("a", W1).await.expect("an event");
     app.assert_check("expired_leases", "ok").await;
+    app.advance(29);
     app.assert_check("stale_workers", "ok").await;
-    app.advance(340);
+    app.advance(2);
+    let stale = app.assert_check("stale_workers", "warning").await;
+    assert_says(&stale["advice"], "waybill events reset --worker NAME --stale-for-seconds N");
+    app.advance(309);
     let expired = app.assert_check("expired_leases", "problem").await;
     assert_eq!(expired["details"]["events"][0]["id"], id);
-    assert_says(&expired["advice"], "This server runs with --auto-reset false. Run waybill events reset");
+    assert_says(&expired["advice"], "This server runs with --auto-reset false. Run waybill events reset --all");
     let stale = app.assert_check("stale_workers", "warning").await;
     assert_says(&stale["summary"], &format!("1 worker silent for up to 5 min: {W1} (holds 1)"));
     app.reap().await;
