@@ -77,7 +77,7 @@ fn rates(rates: &Value) -> String {
 
 pub(super) fn tag_table(stats: &Value) -> Table {
     let mut table = Table::new(vec![
-        Column::flexible("TAG", 12),
+        Column::flexible("TAG", 5),
         Column::number("WAITING"),
         Column::number("OLDEST"),
         Column::number("WORKERS"),
@@ -112,9 +112,8 @@ fn show_history(output: &Output, history: &Value) -> Result<(), CliError> {
         Column::new("HISTORY"),
     ]);
     for (name, values) in history["series"].as_object().into_iter().flatten() {
-        let numbers: Vec<f64> =
-            values.as_array().into_iter().flatten().map(|value| value.as_f64().unwrap_or(0.0)).collect();
-        if numbers.iter().any(|number| *number > 0.0) {
+        let numbers: Vec<Option<f64>> = values.as_array().into_iter().flatten().map(Value::as_f64).collect();
+        if numbers.iter().flatten().any(|number| *number > 0.0) {
             table.row(history_row(name, &numbers));
         }
     }
@@ -124,17 +123,12 @@ fn show_history(output: &Output, history: &Value) -> Result<(), CliError> {
     output.table(&table)
 }
 
-fn history_row(name: &str, numbers: &[f64]) -> Vec<Cell> {
-    // Latencies do not add up.
+fn history_row(name: &str, numbers: &[Option<f64>]) -> Vec<Cell> {
+    // Latencies do not add up, and there is none where nothing was done.
     let is_latency = name.ends_with("_ms");
-    let total = if is_latency { String::new() } else { format!("{:.0}", numbers.iter().sum::<f64>()) };
-    let highest = numbers.iter().copied().fold(0.0, f64::max);
-    let last = numbers.last().copied().unwrap_or(0.0);
-    vec![
-        name.into(),
-        total.into(),
-        format!("{highest:.0}").into(),
-        format!("{last:.0}").into(),
-        sparkline(numbers, BARS).into(),
-    ]
+    let known: Vec<f64> = numbers.iter().map(|number| number.unwrap_or(0.0)).collect();
+    let total = if is_latency { String::new() } else { format!("{:.0}", known.iter().sum::<f64>()) };
+    let highest = known.iter().copied().fold(0.0, f64::max);
+    let last = numbers.last().copied().flatten().map_or("–".to_owned(), |last| format!("{last:.0}"));
+    vec![name.into(), total.into(), format!("{highest:.0}").into(), last.into(), sparkline(&known, BARS).into()]
 }

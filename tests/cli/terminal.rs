@@ -121,7 +121,8 @@ async fn top_follows_the_size_of_the_terminal_and_says_if_the_server_is_away() {
     terminal.until_seen("waiting 1").await;
     terminal.stty(&["cols", "40"]);
     terminal.forget();
-    terminal.until_seen("waiting 1  running 0  delayed 0  failed…").await;
+    terminal.until_seen("waiting 1  running 0  delayed 0\u{1b}").await;
+    terminal.until_seen("failed 0  workers 0  dead letters 0\u{1b}").await;
     app.stop().await;
     terminal.until_seen("the server is away; ").await;
     terminal.press("q");

@@ -36,7 +36,15 @@ pub(super) fn columns() -> Vec<Column> {
 }
 
 pub(super) fn row(output: &Output, event: &Value) -> Vec<Cell> {
-    let attempts = format!("{}/{}", word(&event["retry_count"]), word(&event["max_retries"]));
+    // An event without tags is only pushed: its attempts and errors are those of its deliveries.
+    let is_pushed = event["tags"].as_str() == Some("");
+    let (attempts, error) = match is_pushed {
+        true => ("–".to_owned(), "–".to_owned()),
+        false => (
+            format!("{}/{}", word(&event["retry_count"]), word(&event["max_retries"])),
+            first_line(&event["last_error"]),
+        ),
+    };
     vec![
         word(&event["id"]).into(),
         Cell::state(word(&event["status"])),
@@ -44,6 +52,6 @@ pub(super) fn row(output: &Output, event: &Value) -> Vec<Cell> {
         word(&event["title"]).into(),
         attempts.into(),
         output.ago(&event["created_at"]).into(),
-        first_line(&event["last_error"]).into(),
+        error.into(),
     ]
 }

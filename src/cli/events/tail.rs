@@ -2,6 +2,8 @@
 //!
 //! The stream goes on across restarts of the server, without gap or repeat.
 
+use std::io::{self, IsTerminal};
+
 use serde_json::Value;
 
 use super::filter::time_of;
@@ -41,6 +43,8 @@ fn filter_of(args: &TailArgs) -> Result<LogFilter, CliError> {
 
 async fn follow(output: &Output, mut log: LogStream, limit: u64) -> Result<(), CliError> {
     let (mut printed, mut is_away) = (0, false);
+    // Nothing may happen for long. Whoever waits at a terminal should know that it is followed.
+    let mut is_unannounced = io::stderr().is_terminal();
     while printed < limit {
         match log.next().await? {
             LogSignal::Entry(entry) => {
@@ -53,6 +57,9 @@ async fn follow(output: &Output, mut log: LogStream, limit: u64) -> Result<(), C
             }
             LogSignal::Lost(_) => {}
             LogSignal::Connected => {
+                if std::mem::take(&mut is_unannounced) {
+                    note("following the event log; Ctrl-C ends");
+                }
                 if std::mem::take(&mut is_away) {
                     note("waybill: the server is back");
                 }

@@ -33,14 +33,19 @@ impl Facts {
         self
     }
 
-    /// Adds a text, line by line, up to [`MAX_LINES`]. One without a value is left out.
+    /// Adds a text, line by line. Of one with more than [`MAX_LINES`], the beginning and the end are shown: either may say
+    /// why. One without a value is left out.
     pub(crate) fn add_lines(mut self, name: &'static str, value: &Value) -> Self {
         let Some(text) = value.as_str() else { return self.add(name, word(value)) };
         let all: Vec<&str> = text.trim_end().lines().collect();
-        let mut lines: Vec<String> = all.iter().take(MAX_LINES).map(|line| clean(line).trim_end().to_owned()).collect();
-        if all.len() > MAX_LINES {
-            lines.push(format!("… and {}", plural((all.len() - MAX_LINES) as u64, "further line")));
+        let left_out = all.len().saturating_sub(MAX_LINES);
+        let (head, tail) = all.split_at(if left_out > 0 { MAX_LINES / 2 } else { all.len() });
+        let shown = |line: &&str| clean(line).trim_end().to_owned();
+        let mut lines: Vec<String> = head.iter().map(shown).collect();
+        if left_out > 0 {
+            lines.push(format!("… {} …", plural(left_out as u64, "further line")));
         }
+        lines.extend(tail.iter().skip(left_out).map(shown));
         if !lines.is_empty() {
             self.0.push(Fact { name, lines, is_state: false });
         }
@@ -89,9 +94,13 @@ mod tests {
         let text = Value::from("boom\n\n\tat a.rs:1\u{7}\r\n");
         let facts = Facts::new().add("id", "7").add_lines("error", &text).add_lines("none", &Value::Null);
         assert_eq!(facts.render(Paint(false)), "id:     7\nerror:  boom\n\n         at a.rs:1\u{fffd}\n");
-        let long = Value::from("x\n".repeat(MAX_LINES + 2));
-        let shown = Facts::new().add_lines("error", &long).render(Paint(false));
-        assert_eq!(shown.lines().count(), MAX_LINES + 1);
-        assert!(shown.ends_with("        … and 2 further lines\n"), "{shown}");
+        let all: Vec<String> = (1..=MAX_LINES + 2).map(|number| number.to_string()).collect();
+        let shown = Facts::new().add_lines("error", &Value::from(all.join("\n"))).render(Paint(false));
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), MAX_LINES + 1);
+        assert_eq!(lines[9..12], ["        10", "        … 2 further lines …", "        13"]);
+        assert_eq!(lines[MAX_LINES], "        22");
+        let fitting = Facts::new().add_lines("error", &Value::from(all[..MAX_LINES].join("\n"))).render(Paint(false));
+        assert!(!fitting.contains('…') && fitting.lines().count() == MAX_LINES, "{fitting}");
     }
 }

@@ -34,7 +34,8 @@ impl View {
 
     /// Returns the lines of the screen.
     pub(super) fn lines(&self, width: usize, height: usize) -> Vec<String> {
-        let mut lines = vec![self.head(width), self.banner(width), self.figures(width)];
+        let mut lines = vec![self.head(width), self.banner(width)];
+        lines.extend(self.figures(width));
         lines.extend(self.rates(width));
         let sections = [("TAGS", self.tags()), ("WORKERS", self.workers()), ("FAILED EVENTS", self.failing())];
         let sections: Vec<_> = sections.into_iter().filter(|(_, table)| !table.is_empty()).collect();
@@ -61,7 +62,8 @@ impl View {
         self.output.paint.paint(Style::new().fg_color(Some(AnsiColor::Red.into())).bold(), &text)
     }
 
-    fn figures(&self, width: usize) -> String {
+    /// Returns the figures, on as many lines as they need.
+    fn figures(&self, width: usize) -> Vec<String> {
         let stats = &self.look.stats;
         let figure = |name: &str, label: &str| {
             let number = count(&stats[name], &stats[format!("{name}_is_exact")]);
@@ -80,7 +82,17 @@ impl View {
             figure("dead_letters", "dead letters"),
             figure("pushes_pending", "pushes"),
         ];
-        cut(&figures.join("  "), width)
+        let mut lines: Vec<String> = Vec::new();
+        for figure in figures {
+            match lines.last_mut() {
+                Some(line) if width_of(line) + 2 + width_of(&figure) <= width => {
+                    line.push_str("  ");
+                    line.push_str(&figure);
+                }
+                _ => lines.push(cut(&figure, width)),
+            }
+        }
+        lines
     }
 
     /// Returns a line of bars for the last hour of each rate.
@@ -115,9 +127,12 @@ impl View {
         stats::tag_table(&stats)
     }
 
+    /// Returns the workers, those that have gone last: not all of them may fit.
     fn workers(&self) -> Table {
         let mut table = Table::new(workers::columns());
-        for worker in self.look.workers["workers"].as_array().into_iter().flatten() {
+        let mut all: Vec<&Value> = self.look.workers["workers"].as_array().into_iter().flatten().collect();
+        all.sort_by_key(|worker| worker["silent"].as_bool() == Some(true) && worker["stale"].as_bool() != Some(true));
+        for worker in all {
             table.row(workers::row(&self.output, worker));
         }
         table
@@ -161,11 +176,15 @@ mod tests {
         let tag = json!({"tag": "images", "waiting": 5, "workers": 0, "unserved": true, "oldest_age_seconds": 90.0,
             "per_minute": {"published": 2.0, "completed": 0.0}});
         let failed = |id: u32| json!({"id": id, "title": "a\u{1b}[2Jb", "updated_at": "2026-03-09T11:00:00Z"});
+        let worker = |id: &str, silent: bool| {
+            json!({"worker_id": id, "silent": silent, "stale": false, "holding": 0,
+            "tags": ["images"], "event_ids": [], "last_seen_at": "2026-03-09T11:58:00Z"})
+        };
         let look = Look {
             at: now - TimeDelta::seconds(4),
             stats: json!({"waiting": 5, "running": 1, "workers": 2, "per_minute": {"published": 2.0}, "tags": [tag]}),
             history: json!({"series": {"published": [0, 1, 2]}}),
-            workers: json!({"workers": []}),
+            workers: json!({"workers": [worker("gone:1", true), worker("here:2", false)]}),
             failing: json!({"events": (1..=40).map(failed).collect::<Vec<_>>()}),
         };
         let output = Output { json: false, paint: Paint(false), width: None, now };
@@ -184,6 +203,39 @@ mod tests {
                 assert!(lines.iter().any(|line| line.starts_with("published        2.0/min  ▁▅█")), "{lines:#?}");
             }
         }
+    }
+
+    #[test]
+    fn a_screen_of_80_columns_has_all_figures() {
+        let mut view = view();
+        view.look.stats["waiting"] = json!(1_234_567);
+        view.look.stats["stale_workers"] = json!(1);
+        for name in ["delayed", "failed", "dead_letters", "pushes_pending"] {
+            view.look.stats[name] = json!(12_345);
+        }
+        let lines = view.lines(80, 24);
+        let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+        assert_eq!(
+            lines[2..17].join("\n"),
+            "\
+waiting 1234567  running 1  delayed 12345  failed 12345  workers 2 (1 stale)
+dead letters 12345  pushes 12345
+published        2.0/min  ▁▅█
+completed        0.0/min
+failed           0.0/min
+
+TAGS
+TAG     WAITING  OLDEST  WORKERS  IN/MIN  DONE/MIN  STATE
+images        5      1m        0     2.0       0.0  unserved
+
+WORKERS
+WORKER  TAGS    HOLDING  EVENTS  LAST SEEN  STATE
+here:2  images        0          2m ago     ok
+gone:1  images        0          2m ago     silent
+"
+        );
+        let narrow = view.lines(60, 24);
+        assert!(narrow.iter().all(|line| width_of(line) <= 60), "{narrow:#?}");
     }
 
     #[test]
