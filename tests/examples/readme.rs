@@ -1,9 +1,14 @@
 //! The walk-throughs of the README and of sources, pasted into a shell as they are printed.
 
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::database;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
 use crate::support::process::{Process, waybill};
+use crate::support::{database, until};
 
 const README: &str = include_str!("../../README.md");
 
@@ -44,6 +49,38 @@ fn serve(url: &str, variables: &[(&str, &str)]) -> Process {
     let mut command = waybill(&["serve", "--bind", "127.0.0.1:0"]);
     command.env("DATABASE_URL", url).envs(variables.iter().copied());
     Process::start(command)
+}
+
+/// Returns how many rows of a terminal of 80 columns a text takes.
+fn rows(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count().max(1).div_ceil(80)).sum()
+}
+
+#[test]
+fn the_first_screen_shows_how_any_program_becomes_a_worker() {
+    let (before, _) = README.split_once("\nwaybill work ").expect("the command");
+    assert!(rows(before) < 20, "{}", rows(before));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_commands_can_be_pasted() {
+    let url = database::empty().await;
+    let server = serve(&url, &[]);
+    let block = README.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block");
+    let programs = Path::new(env!("CARGO_BIN_EXE_waybill")).parent().expect("a folder");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("a path"));
+    let mut command = Command::new("sh");
+    command.args(["-eu", "-c", block]).current_dir(env!("CARGO_MANIFEST_DIR")).env("PATH", path);
+    command.env("WAYBILL_URL", &server.app.base).env_remove("WAYBILL_KEY").stdin(Stdio::null());
+    // A group of its own, which the terminal of a reader would signal.
+    let mut shell = command.stdout(Stdio::null()).process_group(0).spawn().expect("a shell");
+    let completed = "SELECT count(*) FROM waybill.deliveries WHERE status = 'COMPLETED'";
+    until("the event is completed", async || database::count(&url, completed).await == 1).await;
+    let id = database::count(&url, "SELECT max(id) FROM waybill.events").await;
+    assert_eq!(server.app.event(id).await["result"], serde_json::json!({"resized": 17}));
+    killpg(Pid::from_raw(shell.id().cast_signed()), Signal::SIGINT).expect("the group");
+    until("it ends", async || shell.try_wait().expect("our child").is_some()).await;
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
