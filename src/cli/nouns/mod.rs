@@ -110,13 +110,11 @@ fn refuse_bulk(filter: &Map<String, Value>, bulk: &BulkArgs) -> Result<(), CliEr
 
 /// Refuses an action that names neither an id nor a filter: an empty variable must not select everything.
 fn refuse_unselected(filter: &Map<String, Value>, all: bool, command: &str, nouns: &str) -> Result<(), CliError> {
-    match filter.is_empty() && !all {
-        false => Ok(()),
-        true => {
-            let why = format!("which {nouns}? Give an id, a filter, or --all (see waybill {command} --help)");
-            Err(CliError::Usage(why))
-        }
+    if all || !filter.is_empty() {
+        return Ok(());
     }
+    let why = format!("which {nouns}? Give an id, a filter, or --all (see waybill {command} --help)");
+    Err(CliError::Usage(why))
 }
 
 /// Adds a field if there is a value.

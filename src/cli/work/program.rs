@@ -232,8 +232,8 @@ mod tests {
             text("Traceback:\n  main.py:7\nValueError: x\n"),
             "exit status 1: ValueError: x\nTraceback:\n  main.py:7"
         );
-        let many: String = (1..=50).map(|number| format!("line {number}\n")).collect();
-        let lines: Vec<String> = text(&many).lines().map(str::to_owned).collect();
+        let many: Vec<String> = (1..=50).map(|number| format!("line {number}")).collect();
+        let lines: Vec<String> = text(&many.join("\n")).lines().map(str::to_owned).collect();
         assert_eq!(lines.len(), ERROR_LINES);
         assert_eq!((lines[0].as_str(), lines[1].as_str()), ("exit status 1: line 50", "line 31"));
         assert_eq!(lines[ERROR_LINES - 1], "line 49");
