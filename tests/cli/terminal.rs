@@ -156,7 +156,7 @@ async fn an_action_on_many_shows_how_much_there_is_to_do() {
     let mut terminal = Terminal::start(&app.base, &cancel);
     terminal.until_seen("0 of about 4 (0 %)").await;
     assert_eq!(terminal.exit_code().await, Some(0), "{}", terminal.seen());
-    assert!(terminal.seen().contains(" is COMPLETED: 4 done, 0 skipped, 0 failed"), "{}", terminal.seen());
+    terminal.until_seen(" is COMPLETED: 4 done, 0 skipped, 0 failed").await;
 }
 
 /// The operation is the server's: whoever started it may leave.

@@ -7,7 +7,7 @@ use crate::support::App;
 
 /// Prints all variables of an event as JSON.
 const PRINT: &str = r#"printf '{"type": "%s", "labels": %s, "priority": %s, "correlation": "%s", "trace": "%s",
-    "created": "%s", "tags": "%s", "max": %s, "lease": %s}' \
+    "created": "%s", "tags": "%s", "max": %s, "lease_id": %s}' \
     "$WAYBILL_EVENT_TYPE" "$WAYBILL_LABELS" "$WAYBILL_PRIORITY" "$WAYBILL_CORRELATION_ID" "$WAYBILL_TRACEPARENT" \
     "$WAYBILL_CREATED_AT" "$WAYBILL_TAGS" "$WAYBILL_MAX_RETRIES" "$WAYBILL_LEASE_ID""#;
 
@@ -33,7 +33,7 @@ async fn a_program_finds_the_fields_of_its_event_in_its_environment() {
     assert_eq!(result["trace"], event["traceparent"]);
     let trace = result["trace"].as_str().expect("a trace");
     assert!(trace.starts_with("00-0af7651916cd43dd8448eb211c80319c-"), "{trace}");
-    assert!(result["lease"].as_i64().is_some_and(|lease| lease > 0), "{result}");
+    assert!(result["lease_id"].as_i64().is_some_and(|lease| lease > 0), "{result}");
     working.stop().await;
 }
 

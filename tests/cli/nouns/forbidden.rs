@@ -17,7 +17,7 @@ async fn a_key_that_is_missing_or_not_enough_has_its_own_exit_code() {
     let not_enough: [&[&str]; 6] = [
         &["subscriptions", "create", "--to", "http://127.0.0.1:9/hook"],
         &["sources", "delete", "1", "--yes"],
-        &["dead-letters", "replay", "--yes"],
+        &["dead-letters", "replay", "--all", "--yes"],
         &["namespaces", "list"],
         &["audit", "list"],
         &["doctor"],
