@@ -247,6 +247,7 @@ fn read_filter(fields: &mut RawFields<'_>, kind: OperationKind) -> OperationFilt
             status: read_status(fields, kind),
             since: fields.timestamp("since"),
             until: fields.timestamp("until"),
+            failing: fields.boolean("failing"),
         }),
         OperationKind::ReplayDeadLetters => RowFilter::DeadLetters(DeadLetterFilter {
             event_id: fields.id("event_id"),

@@ -22,6 +22,7 @@ pub(super) const ROWS_PER_PAGE: i64 = 50;
 
 const FILTERS: &[FilterField<'_>] = &[
     FilterField::Choice { name: "status", choices: &["PENDING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"] },
+    FilterField::Choice { name: "failing", choices: &["true", "false"] },
     FilterField::Text { name: "subscription_id", placeholder: "17" },
     FilterField::Text { name: "event_id", placeholder: "4211" },
     FilterField::Text { name: "since", placeholder: "2026-03-09T08:00:00Z" },

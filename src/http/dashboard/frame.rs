@@ -94,6 +94,7 @@ fn document(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
                 link rel="icon" href=(assets::path_of("icon.svg")) type="image/svg+xml";
                 script src=(assets::path_of("dashboard.js")) defer {}
                 script src=(assets::path_of("forms.js")) defer {}
+                script src=(assets::path_of("filter.js")) defer {}
             }
             body {
                 a.skip href="#page" { "Skip to the page" }

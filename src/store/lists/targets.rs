@@ -39,7 +39,8 @@ const OWN_DELIVERY: &str =
 const EVENT_OF_DELIVERY: &str =
     "(SELECT * FROM waybill.events WHERE namespace_id = d.namespace_id AND id = d.event_id OFFSET 0) e";
 
-const PUSH_COLUMNS: &str = "d.namespace_id, d.status, d.event_id, d.subscription_id, d.order_seq, e.created_at";
+const PUSH_COLUMNS: &str =
+    "d.namespace_id, d.status, d.event_id, d.subscription_id, d.order_seq, d.retry_count, e.created_at";
 const DEAD_LETTER_COLUMNS: &str =
     "l.namespace_id, l.event_id, l.subscription_id, l.reason, l.created_at, l.replayed_at";
 
@@ -131,6 +132,7 @@ impl Target<'_> {
                     false => query,
                 };
                 query
+                    .sql(&filter.failing_condition("r"))
                     .and_given::<BigInt, _>("r.event_id =", filter.event_id)
                     .and_given::<BigInt, _>("r.subscription_id =", filter.subscription_id)
                     .and_time_range("r.created_at", filter.since, filter.until)

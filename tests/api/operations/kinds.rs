@@ -7,7 +7,7 @@ use super::{assert_counts, lines};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::records::{app_that_sends_nothing, one_attempt};
 use crate::support::work::{Naming, W1};
-use crate::support::{App, ledger, until};
+use crate::support::{App, database, ledger, until};
 
 const NOWHERE: &str = "http://127.0.0.1:9/hook";
 
@@ -218,4 +218,37 @@ async fn operations_on_deliveries_and_dead_letters_take_ids() {
     assert_eq!(app.operate_on_all("/dead-letters/replay", json!({"ids": [letters[0]["id"]]})).await, 1);
     let replayed = app.dead_letters("replayed=true").await;
     assert_eq!((replayed.len(), &replayed[0]["id"]), (1, &letters[0]["id"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failing_deliveries_are_listed_and_cancelled() {
+    let app = app_that_sends_nothing().await;
+    app.subscribe(NOWHERE, json!({})).await;
+    let mut deliveries = Vec::new();
+    for _ in 0..4 {
+        let event = app.publish_typed("order", json!(1)).await;
+        deliveries.push(app.only_delivery(event).await);
+    }
+    for (id, state) in [
+        (deliveries[0], "retry_count = 1"),
+        (deliveries[1], "status = 'FAILED', retry_count = 3"),
+        (deliveries[2], "status = 'COMPLETED', retry_count = 1"),
+    ] {
+        database::execute(&app.url, &format!("UPDATE waybill.deliveries SET {state} WHERE id = {id}")).await;
+    }
+    for (query, wanted) in [
+        ("failing=true", &[0, 1][..]),
+        ("failing=false", &[2, 3]),
+        ("failing=true&status=FAILED", &[1]),
+        ("failing=true&subscription_id=1", &[0, 1]),
+        ("failing=true&status=COMPLETED", &[]),
+    ] {
+        let page = app.get(&format!("/deliveries?{query}")).await.expect(200).json();
+        let ids: Vec<i64> =
+            page["deliveries"].as_array().expect("a list").iter().filter_map(|row| row["id"].as_i64()).collect();
+        assert_eq!(ids, wanted.iter().map(|at| deliveries[*at]).collect::<Vec<_>>(), "{query}");
+    }
+    app.get("/deliveries?failing=yes").await.names(&["failing"]);
+    assert_eq!(app.dry_run("/deliveries/cancel", json!({"failing": true})).await["matched"], 1);
+    assert_eq!(app.dry_run("/deliveries/cancel", json!({"failing": false})).await["matched"], 1);
 }
