@@ -67,7 +67,8 @@ async fn silent_workers_open_breakers_dead_letters_and_operations_are_named_with
     let id = app.publish_tagged("thumbnails").await;
     app.claim("thumbnails", "render-3:41").await.expect("an event");
     app.publish_failures(200, "billing", "card declined").await;
-    app.post("/events/retry", &json!({"filter": {"tags": ["billing"]}, "per_second": 1})).await.expect(202);
+    let body = json!({"filter": {"tags": ["billing"]}, "per_second": 1});
+    let operation = app.start_operation("/events/retry", &body).await;
     database::execute(
         &app.url,
         "INSERT INTO waybill.endpoints (namespace_id, url, failures_in_row, opened_at, paused_until)
@@ -84,7 +85,7 @@ async fn silent_workers_open_breakers_dead_letters_and_operations_are_named_with
     let page = page(&app).await;
     has(&page, &["worker render-3:41 silent for 1.6 min, holds 1", "q=worker%3Arender-3%3A41"]);
     has(&page, &[&format!("/ui/events/{id}"), "endpoint https://hooks.example/pay has failed 7 times in a row"]);
-    has(&page, &["retry_events: 0 of 200", "href=\"/ui/operations/1\""]);
+    has(&page, &["retry_events: 0 of 200", &format!("href=\"/ui/operations/{}\"", operation["id"])]);
     let of_one = format!("href=\"/ui/subscriptions/{}\">endpoint https://hooks.example/pay", paid["id"]);
     has(
         &page,

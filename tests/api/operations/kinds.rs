@@ -223,25 +223,23 @@ async fn operations_on_deliveries_and_dead_letters_take_ids() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_deliveries_are_listed_and_cancelled() {
     let app = app_that_sends_nothing().await;
-    app.subscribe(NOWHERE, json!({})).await;
+    let subscription = app.subscribe(NOWHERE, json!({})).await;
+    let of_subscription = format!("failing=true&subscription_id={}", subscription["id"]);
     let mut deliveries = Vec::new();
     for _ in 0..4 {
         let event = app.publish_typed("order", json!(1)).await;
         deliveries.push(app.only_delivery(event).await);
     }
-    for (id, state) in [
-        (deliveries[0], "retry_count = 1"),
-        (deliveries[1], "status = 'FAILED', retry_count = 3"),
-        (deliveries[2], "status = 'COMPLETED', retry_count = 1"),
-    ] {
-        database::execute(&app.url, &format!("UPDATE waybill.deliveries SET {state} WHERE id = {id}")).await;
-    }
+    let failed_once = format!("UPDATE waybill.deliveries SET retry_count = 1 WHERE id = {}", deliveries[0]);
+    database::execute(&app.url, &failed_once).await;
+    app.dead_letter(deliveries[1], "wrong").await.expect(200);
+    assert_eq!(app.operate_on_all("/deliveries/cancel", json!({"ids": [deliveries[2]]})).await, 1);
     for (query, wanted) in [
         ("failing=true", &[0, 1][..]),
         ("failing=false", &[2, 3]),
         ("failing=true&status=FAILED", &[1]),
-        ("failing=true&subscription_id=1", &[0, 1]),
-        ("failing=true&status=COMPLETED", &[]),
+        (of_subscription.as_str(), &[0, 1]),
+        ("failing=true&status=CANCELLED", &[]),
     ] {
         let page = app.get(&format!("/deliveries?{query}")).await.expect(200).json();
         let ids: Vec<i64> =
