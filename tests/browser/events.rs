@@ -210,6 +210,12 @@ async fn a_row_on_a_phone_is_opened_and_selected_with_a_finger_and_shows_its_err
     }
     let line = "(() => { const box = document.querySelector('td.last-error').getBoundingClientRect(); return box.height > 10 && box.height < 30; })()";
     assert_eq!(page.value_of(line).await, true, "one line of the error");
+    let fits =
+        "(() => { const table = document.querySelector('.table'); return table.scrollWidth <= table.clientWidth; })()";
+    assert_eq!(page.value_of(fits).await, true, "a long error is cut");
+    let [box_end, state] =
+        ["td.select", ".state"].map(|css| format!("document.querySelector('tbody {css}').getBoundingClientRect()"));
+    assert_eq!(page.value_of(&format!("{box_end}.right <= {state}.left")).await, true, "nothing lies on the box");
     assert!(!page.is_too_wide().await);
     page.assert_clean().await;
     page.click("td.title a").await;
