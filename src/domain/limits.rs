@@ -194,6 +194,8 @@ pub(crate) const OPERATION_PER_SECOND: std::ops::RangeInclusive<f64> = 0.1..=10_
 pub(crate) const DEFAULT_OPERATION_PER_SECOND: f64 = 500.0;
 /// The maximum number of operations of a namespace that run at once.
 pub(crate) const RUNNING_OPERATIONS: i64 = 100;
+/// The maximum number of `ids` in the filter of an operation.
+pub(crate) const OPERATION_IDS: usize = 500;
 
 // Limits and defaults of API keys.
 

@@ -57,6 +57,7 @@ pub(crate) mod retry_after;
 pub mod scope;
 pub mod search;
 pub(crate) mod seconds;
+pub(crate) mod shown_filter;
 pub mod signature;
 pub(crate) mod source;
 pub mod stats;

@@ -144,6 +144,7 @@ pub(crate) fn read_filter(query: &mut Query) -> PushFilter {
         status: query.choice("status", Status::parse, STATES),
         since: query.timestamp("since"),
         until: query.timestamp("until"),
+        failing: query.boolean("failing"),
     }
 }
 

@@ -60,7 +60,6 @@ pub(crate) mod server;
 pub(crate) mod server_facts;
 pub(crate) mod session;
 pub(crate) mod settle;
-pub(crate) mod shown_filter;
 pub(crate) mod sliced_body;
 pub(crate) mod sources;
 mod spans;

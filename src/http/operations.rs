@@ -15,7 +15,6 @@ use super::doors::Admitted;
 use super::event_filter::{check_search, read_json_filter};
 use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::redaction::redaction_for;
-use super::shown_filter::shown_filter;
 use super::view::{EventView, Timestamp, timestamp};
 use crate::domain::api_key::Principal;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
@@ -26,9 +25,10 @@ use crate::domain::limits;
 use crate::domain::operation::{OperationKind, OperationStatus};
 use crate::domain::redaction::Redaction;
 use crate::domain::scope::Scope;
+use crate::domain::shown_filter::shown_filter;
 use crate::domain::status::Status;
 use crate::engine::Engine;
-use crate::engine::operate::operations::filter::{HeldFilter, OperationFilter};
+use crate::engine::operate::operations::filter::{HeldFilter, OperationFilter, RowFilter};
 use crate::engine::operate::operations::{NewOperation, OperationPreview, Sample};
 use crate::error::Error;
 use crate::store::lists::dead_letters::DeadLetterFilter;
@@ -234,22 +234,22 @@ fn read_operation(body: &[u8], kind: OperationKind) -> Result<(NewOperation, boo
 }
 
 fn read_filter(fields: &mut RawFields<'_>, kind: OperationKind) -> OperationFilter {
-    match kind {
-        OperationKind::RetryEvents | OperationKind::CancelEvents => {
-            OperationFilter::Events(read_event_filter(fields, kind))
-        }
-        OperationKind::ResetEvents => OperationFilter::Held(HeldFilter {
+    let ids = fields.id_list("ids", limits::OPERATION_IDS).unwrap_or_default();
+    let rows = match kind {
+        OperationKind::RetryEvents | OperationKind::CancelEvents => RowFilter::Events(read_event_filter(fields, kind)),
+        OperationKind::ResetEvents => RowFilter::Held(HeldFilter {
             events: read_event_filter(fields, kind),
             stale_for_seconds: fields.number("stale_for_seconds", 0.0..=limits::DELAY_SECONDS as f64),
         }),
-        OperationKind::RetryDeliveries | OperationKind::CancelDeliveries => OperationFilter::Deliveries(PushFilter {
+        OperationKind::RetryDeliveries | OperationKind::CancelDeliveries => RowFilter::Deliveries(PushFilter {
             event_id: fields.id("event_id"),
             subscription_id: fields.id("subscription_id"),
             status: read_status(fields, kind),
             since: fields.timestamp("since"),
             until: fields.timestamp("until"),
+            failing: fields.boolean("failing"),
         }),
-        OperationKind::ReplayDeadLetters => OperationFilter::DeadLetters(DeadLetterFilter {
+        OperationKind::ReplayDeadLetters => RowFilter::DeadLetters(DeadLetterFilter {
             event_id: fields.id("event_id"),
             subscription_id: fields.id("subscription_id"),
             reason: fields.choice("reason", parse_reason, &REASONS.join(", ")).map(str::to_owned),
@@ -257,7 +257,8 @@ fn read_filter(fields: &mut RawFields<'_>, kind: OperationKind) -> OperationFilt
             until: fields.timestamp("until"),
             replayed: read_replayed(fields),
         }),
-    }
+    };
+    OperationFilter { ids, rows }
 }
 
 fn read_event_filter(fields: &mut RawFields<'_>, kind: OperationKind) -> EventFilter {

@@ -104,6 +104,15 @@ async fn two_hundred_siblings_are_retried_after_a_preview_with_progress() {
     page.assert_clean().await;
     page.press("Escape").await;
     page.wait_until("!document.querySelector('dialog') && !document.querySelector('tr[data-id]')").await;
+    let left = page.text_of("main").await;
+    assert!(left.contains("No event matches.") && left.contains("all 0 that match"), "{left}");
+    assert!(left.contains("Retry 200 events: COMPLETED: 200 of 200 done"), "{left}");
+    let unticked = "document.querySelector('[data-all-match]').checked || document.querySelector('[rel=next]')";
+    assert!(matches!(page.value_of(unticked).await, Value::Bool(false) | Value::Null), "{left}");
+    page.assert_clean().await;
+    page.click(".outcome a:nth-of-type(2)").await;
+    page.wait_until("document.querySelectorAll('.state.PENDING').length === 50").await;
+    page.open(&format!("{}/ui/events?q=status:FAILED", app.base)).await;
     let done = operation(&app).await;
     assert_eq!(
         (&done["actor"], &done["reason"], &done["done"]),
@@ -135,15 +144,86 @@ async fn some_events_are_selected_and_cancelled() {
     let (app, browser) = (App::start().await, Browser::start().await);
     let ids = [app.publish_tagged("a").await, app.publish_tagged("a").await, app.publish_tagged("a").await];
     let page = browser.open(&format!("{}/ui/events", app.base)).await;
-    page.click("[data-bulk][data-verb=Cancel]").await;
-    assert!(page.text_of(".notice.bad").await.contains("Select events first"));
+    let is_off = "document.querySelector('[data-verb=Cancel]').disabled";
+    assert_eq!(page.value_of(is_off).await, true, "nothing is selected");
     for id in &ids[..2] {
         page.click(&format!("[data-select][value='{id}']")).await;
     }
     page.click("[data-bulk][data-verb=Cancel]").await;
     assert!(page.text_of("dialog h2").await.contains("Cancel 2 events"));
-    page.click("dialog button.primary").await;
+    assert_eq!(page.texts_of("dialog .actions button").await, ["Copy as curl", "Cancel 2 events", "Back"]);
+    page.type_into("dialog [name=reason]", "the customer has left").await;
+    page.assert_clean().await;
+    page.click("dialog button.danger").await;
+    page.wait_until("document.querySelector('dialog')?.innerText.includes('COMPLETED: 2 of 2 done')").await;
     page.wait_until("document.querySelectorAll('.state.CANCELLED').length === 2").await;
     assert_eq!(app.status(ids[2]).await, "PENDING");
+    assert_eq!(app.event(ids[0]).await["cancel_reason"], "the customer has left");
+    let done = operation(&app).await;
+    assert_eq!(done["filter"], json!({"ids": &ids[..2]}));
+    page.press("Escape").await;
+    page.wait_until("!document.querySelector('dialog')").await;
+    assert_eq!(page.value_of(is_off).await, true, "nothing is selected any more");
+    page.click(".outcome a").await;
+    page.wait_until(&format!("location.pathname === '/ui/operations/{}'", done["id"])).await;
     page.assert_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_whose_dialog_is_closed_leaves_its_progress_above_the_list() {
+    let (app, browser) = (App::with_keys().await, Browser::start().await);
+    app.publish_failures(30, "billing", "card declined").await;
+    let page = open_failures(&app, &browser).await;
+    page.click("[data-all-match]").await;
+    page.click("[data-bulk][data-verb=Retry]").await;
+    page.type_into("dialog [name=per_second]", "20").await;
+    page.click("dialog button.primary").await;
+    page.wait_for("dialog progress").await;
+    page.press("Escape").await;
+    page.wait_until("document.querySelector('.outcome')?.innerText.includes('COMPLETED: 30 of 30 done')").await;
+    page.assert_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancellation_of_everything_says_so() {
+    let (app, browser) = (App::start().await, Browser::start().await);
+    app.publish_tagged("a").await;
+    let page = browser.open(&format!("{}/ui/events", app.base)).await;
+    page.click("[data-all-match]").await;
+    page.click("[data-bulk][data-verb=Cancel]").await;
+    let dialog = page.text_of("dialog").await;
+    assert!(dialog.contains("Cancel 1 event\n") && dialog.contains("There is no filter"), "{dialog}");
+    assert_eq!(page.value_of("document.querySelectorAll('dialog button.primary').length").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_on_a_phone_is_opened_and_selected_with_a_finger_and_shows_its_error() {
+    let (app, browser) = (App::start().await, Browser::start().await);
+    let ids = app.publish_failures(1, "billing", &"card declined ".repeat(20)).await;
+    let page = browser.open(&format!("{}/ui/events", app.base)).await;
+    page.resize(390, 844).await;
+    for css in ["td.title a", "td.select label", "label:has([data-all-match])"] {
+        let size = format!(
+            "(() => {{ const box = document.querySelector('{css}').getBoundingClientRect(); return Math.min(box.width, box.height) >= 40; }})()"
+        );
+        assert_eq!(page.value_of(&size).await, true, "{css}");
+    }
+    let line = "(() => { const box = document.querySelector('td.last-error').getBoundingClientRect(); return box.height > 10 && box.height < 30; })()";
+    assert_eq!(page.value_of(line).await, true, "one line of the error");
+    let fits =
+        "(() => { const table = document.querySelector('.table'); return table.scrollWidth <= table.clientWidth; })()";
+    assert_eq!(page.value_of(fits).await, true, "a long error is cut");
+    let [box_end, state] =
+        ["td.select", ".state"].map(|css| format!("document.querySelector('tbody {css}').getBoundingClientRect()"));
+    assert_eq!(page.value_of(&format!("{box_end}.right <= {state}.left")).await, true, "nothing lies on the box");
+    assert!(!page.is_too_wide().await);
+    page.assert_clean().await;
+    page.click("td.title a").await;
+    page.wait_until(&format!("location.pathname === '/ui/events/{}'", ids[0])).await;
+    page.click("dl.facts a[href*='status%3AFAILED']").await;
+    page.wait_for("tr[data-id]").await;
+    assert_eq!(
+        page.value_of("document.querySelector('#filter').value").await,
+        "status:FAILED tag:billing \"card declined card declined card declined\""
+    );
 }

@@ -54,6 +54,18 @@ async fn keys_lead_to_pages_to_help_and_to_the_palette() {
     page.press("Control+k").await;
     page.wait_until("document.activeElement.matches('.palette input')").await;
     page.assert_clean().await;
+    let commands = page.texts_of(".palette li").await;
+    assert_eq!(commands.iter().filter(|command| ["Waybill", "Overview"].contains(&command.as_str())).count(), 1);
+    for command in ["Publish an event", "Switch between light and dark", "Pause or go on"] {
+        assert!(commands.iter().any(|known| known == command), "{command} in {commands:?}");
+    }
+    page.type_keys("pause").await;
+    page.press("Enter").await;
+    page.wait_until("!document.querySelector('dialog') && document.querySelector('.live').dataset.state === 'paused'")
+        .await;
+    page.press("p").await;
+    page.press("Control+k").await;
+    page.wait_until("document.activeElement.matches('.palette input')").await;
     page.type_keys("wor").await;
     page.press("Enter").await;
     page.wait_until("location.pathname === '/ui/workers' && document.readyState === 'complete'").await;

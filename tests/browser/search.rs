@@ -53,3 +53,38 @@ async fn all_that_match_a_search_are_cancelled_and_no_others() {
         .await;
     assert_eq!(app.event(ids[2]).await["status"], "PENDING");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_filter_line_is_completed_with_the_keyboard_alone() {
+    let (app, browser) = (App::start().await, Browser::start().await);
+    let id = app.publish(json!({"title": "x", "tags": "reports, a b"})).await;
+    app.publish_tagged("billing").await;
+    let page = browser.open(&format!("{}/ui/events", app.base)).await;
+    let value = "document.querySelector('#filter').value";
+    page.press("/").await;
+    page.type_keys("-sta").await;
+    page.wait_until("document.querySelector('[role=option]')?.textContent === '-status:'").await;
+    page.assert_clean().await;
+    for key in ["ArrowDown", "Enter", "ArrowDown", "ArrowDown", "Tab"] {
+        page.wait_for("[role=option]").await;
+        page.press(key).await;
+    }
+    assert_eq!(page.value_of(value).await, "-status:PROCESSING ");
+    page.type_keys("tag:rep").await;
+    page.wait_until("document.querySelector('[role=option]')?.textContent === 'reports'").await;
+    page.press("Escape").await;
+    assert_eq!(page.value_of("document.querySelector('#filter') === document.activeElement").await, true);
+    page.press("Enter").await;
+    page.wait_until("document.querySelector('main').textContent.includes('No event matches')").await;
+    page.type_into("#filter", "tag:a").await;
+    page.wait_until("document.querySelector('[role=option]')?.textContent === 'a b'").await;
+    page.press("ArrowDown").await;
+    page.assert_clean().await;
+    page.press("Enter").await;
+    assert_eq!(page.value_of(value).await, "tag:\"a b\" ");
+    page.press("Enter").await;
+    page.wait_until(&format!(
+        "document.querySelectorAll('tr[data-id]').length === 1 && document.querySelector(\"tr[data-id='{id}']\")"
+    ))
+    .await;
+}

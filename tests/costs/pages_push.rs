@@ -112,6 +112,7 @@ async fn lists_of_deliveries_and_dead_letters_are_read_at_a_bounded_cost() {
             PushFilter { status: Some(Status::Cancelled), subscription_id: of_first, ..PushFilter::default() },
             3_000,
         ),
+        ("failing", PushFilter { failing: Some(true), ..PushFilter::default() }, 3_000),
         ("processing", PushFilter { status: Some(Status::Processing), ..PushFilter::default() }, 3_000),
     ];
     for (name, filter, most) in deliveries {

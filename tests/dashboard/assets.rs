@@ -43,7 +43,7 @@ async fn every_page_loads_only_files_of_this_server_and_runs_nothing_of_its_own(
             assert!(address.starts_with('/') || address.starts_with('#'), "{path}: {address}");
         }
         assert!(!page.text.contains(" style=") && !page.text.contains("<style"), "{path} has inline styles");
-        assert!(!page.text.contains(" onclick=") && page.text.matches("<script").count() == 3, "{path}");
+        assert!(!page.text.contains(" onclick=") && page.text.matches("<script").count() == 4, "{path}");
     }
 }
 
@@ -56,7 +56,7 @@ async fn files_have_a_hash_in_their_names_and_are_kept_for_ever() {
         .chain(values_of(&page, "href"))
         .filter(|path| path.starts_with("/assets/"))
         .collect();
-    assert_eq!(files.len(), 5, "{files:?}");
+    assert_eq!(files.len(), 6, "{files:?}");
     for path in files {
         let file = app.get(path).await.expect(200);
         assert_eq!(file.header("cache-control"), Some("public, max-age=31536000, immutable"), "{path}");

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::support::receiver::Receiver;
 use crate::support::{App, database};
 
 async fn page(app: &App) -> String {
@@ -66,20 +67,36 @@ async fn silent_workers_open_breakers_dead_letters_and_operations_are_named_with
     let id = app.publish_tagged("thumbnails").await;
     app.claim("thumbnails", "render-3:41").await.expect("an event");
     app.publish_failures(200, "billing", "card declined").await;
-    app.post("/events/retry", &json!({"filter": {"tags": ["billing"]}, "per_second": 1})).await.expect(202);
+    let body = json!({"filter": {"tags": ["billing"]}, "per_second": 1});
+    let operation = app.start_operation("/events/retry", &body).await;
     database::execute(
         &app.url,
         "INSERT INTO waybill.endpoints (namespace_id, url, failures_in_row, opened_at, paused_until)
-         VALUES (1, 'https://hooks.example/pay?token=secret', 7, now(), now() + interval '12 seconds')",
+         VALUES (1, 'https://hooks.example/pay?token=secret', 7, now(), now() + interval '12 seconds'),
+                (1, 'https://hooks.example/two', 7, now(), now()), (1, 'https://hooks.example/gone', 7, now(), now())",
     )
     .await;
+    let settings = json!({"name": "pay"});
+    let paid = app.subscribe("https://hooks.example/pay?token=secret", settings.clone()).await;
+    for _ in 0..2 {
+        app.subscribe("https://hooks.example/two", settings.clone()).await;
+    }
     app.advance(95);
     let page = page(&app).await;
     has(&page, &["worker render-3:41 silent for 1.6 min, holds 1", "q=worker%3Arender-3%3A41"]);
     has(&page, &[&format!("/ui/events/{id}"), "endpoint https://hooks.example/pay has failed 7 times in a row"]);
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} in {page}"));
     assert!(at("has failed 7 times") < at("worker render-3:41 silent"), "what is bad comes first");
-    has(&page, &["retry_events: 0 of 200", "href=\"/ui/operations\"", "href=\"/ui/subscriptions\""]);
+    has(&page, &["retry_events: 0 of 200", &format!("href=\"/ui/operations/{}\"", operation["id"])]);
+    let of_one = format!("href=\"/ui/subscriptions/{}\">endpoint https://hooks.example/pay", paid["id"]);
+    has(
+        &page,
+        &[
+            &of_one,
+            "href=\"/ui/subscriptions\">endpoint https://hooks.example/two",
+            "href=\"/ui/subscriptions\">endpoint https://hooks.example/gone",
+        ],
+    );
     assert!(!page.contains("token=secret") && !page.contains("All is well"));
 }
 
@@ -112,10 +129,23 @@ async fn charts_show_rates_latencies_and_their_numbers() {
         ],
     );
     assert_eq!(hour.matches("class=\"dot ").count(), 2, "a latency alone is a dot of both lines");
+    has(&hour, &["href=\"/ui/deliveries?failing=true\"", "class=\"figure \" href=\"/ui/tags\""]);
     has(&hour, &["What is slow", "tag%3Athumbnails", "p95"]);
     for (span, label) in [("24h", "by 10 min"), ("7d", "by 60 min")] {
         let page = app.get(&format!("/?span={span}")).await.expect(200).text;
         has(&page, &[label, &format!("aria-current=\"true\">{span}<")]);
     }
     app.get("/?span=2h").await.expect(400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pushes_that_failed_lead_to_what_is_behind_them() {
+    let (app, receiver) = (App::start().await, Receiver::start().await);
+    app.subscribe(&receiver.url("/hook"), json!({"max_attempts": 1})).await;
+    app.publish_and_fail(&receiver, "order.paid", json!({})).await;
+    let page = page(&app).await;
+    has(
+        &page,
+        &["href=\"/ui/deliveries?status=FAILED\">without tags (1)<", "href=\"/ui/dead-letters?replayed=false\""],
+    );
 }

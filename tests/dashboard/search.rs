@@ -94,5 +94,71 @@ async fn a_reader_is_told_what_a_search_needs() {
     assert!(redacted.contains("payload.card") && redacted.contains("is redacted"), "{redacted}");
     assert!(!redacted.contains("data-id"));
     let twice = page(&app, "-a -b").await;
-    assert!(twice.contains("role=\"alert\"") && twice.contains("not.text"), "{twice}");
+    assert!(twice.contains("role=\"alert\"") && twice.contains("Only one text can be excluded."), "{twice}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_in_a_filtered_list_narrows_it() {
+    let app = App::start().await;
+    app.publish(json!({"title": "x", "tags": "payments,web"})).await;
+    for (line, tag, link) in [
+        ("status:PENDING since:1h", "web", "q=status%3APENDING+since%3A1h+tag%3Aweb"),
+        ("tag:payments status:PENDING", "web", "q=status%3APENDING+tag%3Aweb"),
+        ("", "payments", "q=tag%3Apayments"),
+    ] {
+        let page = page(&app, line).await;
+        assert!(page.contains(&format!("href=\"/ui/events?{link}\">{tag}</a>")), "{link} in {page}");
+    }
+    let ascending = app.get("/ui/events?order=asc").await.expect(200).text;
+    assert!(ascending.contains("href=\"/ui/events?order=asc&amp;q=tag%3Aweb\""), "{ascending}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_applies_to_the_state_is_offered() {
+    let app = App::start().await;
+    for (line, wanted) in [
+        ("", [true, true, true]),
+        ("status:FAILED", [true, false, false]),
+        ("status:PENDING", [false, true, false]),
+        ("status:PROCESSING", [false, true, true]),
+        ("status:COMPLETED", [false, false, false]),
+    ] {
+        let page = page(&app, line).await;
+        let offered = ["Retry", "Cancel", "Reset"].map(|verb| page.contains(&format!("data-verb=\"{verb}\"")));
+        assert_eq!(offered, wanted, "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistyped_word_is_named_with_links_to_what_may_be_meant() {
+    let app = App::start().await;
+    app.publish_tagged("a").await;
+    let wrong = page(&app, "statuss:FAILED tag:a").await;
+    for text in [
+        "A filter has no word statuss:.",
+        "href=\"/ui/events?q=status%3AFAILED+tag%3Aa\"",
+        "q=%22statuss%3AFAILED%22+tag%3Aa",
+    ] {
+        assert!(wrong.contains(text), "{text} in {wrong}");
+    }
+    assert!(!wrong.contains("data-id"), "{wrong}");
+    for (line, reason) in [("status:WAITING", "status: must be one of PENDING"), ("worker:nobody", "worker: ")] {
+        let wrong = page(&app, line).await;
+        assert!(wrong.contains(reason), "{line}: {wrong}");
+    }
+    assert!(page(&app, "Tags:a since:2020-01-01").await.contains("data-id"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_is_found_wherever_it_is_typed() {
+    let app = App::start().await;
+    let id = app.publish(json!({"title": "Charge card", "tags": "a"})).await;
+    let other = app.publish(json!({"title": format!("Refund of {id}"), "tags": "a"})).await;
+    let found = page(&app, &id.to_string()).await;
+    assert!(found.contains(&format!("href=\"/ui/events/{id}\">Event {id}: <bdi>Charge card</bdi>")), "{found}");
+    assert!(shows(&found, other) && !shows(&found, id), "{found}");
+    let named = app.get(&format!("/ui/events?q=id:{id}")).await.expect(303);
+    assert_eq!(named.header("location"), Some(format!("/ui/events/{id}").as_str()));
+    let missing = page(&app, "id:4711").await;
+    assert!(missing.contains("There is no event 4711."), "{missing}");
 }

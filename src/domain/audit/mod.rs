@@ -44,6 +44,8 @@ pub enum AuditAction {
     EventTypeDeleted,
     /// The secrets in the tables were encrypted with another key.
     SecretsRotated,
+    /// An operation on many rows was started.
+    OperationStarted,
     /// An operation on many rows was stopped.
     OperationCancelled,
     /// Calls were refused. One entry counts the calls of a minute with the same actor, address and reason.
@@ -52,7 +54,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All actions, in the order of the API documentation.
-    pub const ALL: [AuditAction; 24] = [
+    pub const ALL: [AuditAction; 25] = [
         AuditAction::SubscriptionCreated,
         AuditAction::SubscriptionUpdated,
         AuditAction::SubscriptionDeactivated,
@@ -75,6 +77,7 @@ impl AuditAction {
         AuditAction::EventTypeUpdated,
         AuditAction::EventTypeDeleted,
         AuditAction::SecretsRotated,
+        AuditAction::OperationStarted,
         AuditAction::OperationCancelled,
         AuditAction::CallsRefused,
     ];
@@ -104,6 +107,7 @@ impl AuditAction {
             AuditAction::EventTypeUpdated => "event_type.updated",
             AuditAction::EventTypeDeleted => "event_type.deleted",
             AuditAction::SecretsRotated => "secrets.rotated",
+            AuditAction::OperationStarted => "operation.started",
             AuditAction::OperationCancelled => "operation.cancelled",
             AuditAction::CallsRefused => "calls.refused",
         }

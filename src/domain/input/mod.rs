@@ -195,6 +195,21 @@ impl<'a, V: FieldValue> Fields<'a, V> {
         self.integer(name, limits::ID).map(Id::from)
     }
 
+    /// Takes 1 to `max` identifiers. Returns them in ascending order, each once.
+    pub(crate) fn id_list(&mut self, name: &str, max: usize) -> Option<Vec<i64>> {
+        let mut ids: Vec<i64> = self.value(name, "a list of whole numbers")?;
+        // No ids are not a condition that nothing fulfils: without the condition all rows would be meant.
+        let checked = match (1..=max).contains(&ids.len()) {
+            true if ids.iter().all(|id| limits::ID.contains(id)) => Ok(()),
+            true => Err(format!("must hold whole numbers from {} on", limits::ID.start())),
+            false => Err(format!("must hold 1 to {max} ids")),
+        };
+        self.check(name, checked)?;
+        ids.sort_unstable();
+        ids.dedup();
+        Some(ids)
+    }
+
     /// Takes a number within a range.
     pub(crate) fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Option<f64> {
         self.ranged(name, "a number", range)

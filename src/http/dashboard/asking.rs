@@ -8,14 +8,12 @@ use super::parts::Action;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReasonIn {
     Query,
-    Body,
 }
 
 impl ReasonIn {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             ReasonIn::Query => "query",
-            ReasonIn::Body => "body",
         }
     }
 }

@@ -27,11 +27,12 @@ struct Asset {
     hashed_name: String,
 }
 
-static ASSETS: LazyLock<[Asset; 6]> = LazyLock::new(|| {
+static ASSETS: LazyLock<[Asset; 7]> = LazyLock::new(|| {
     [
         asset("plain.css", "text/css; charset=utf-8", include_str!("assets/plain.css")),
         asset("dashboard.css", "text/css; charset=utf-8", include_str!("assets/dashboard.css")),
         asset("dashboard.js", "text/javascript; charset=utf-8", include_str!("assets/dashboard.js")),
+        asset("filter.js", "text/javascript; charset=utf-8", include_str!("assets/filter.js")),
         asset("forms.js", "text/javascript; charset=utf-8", include_str!("assets/forms.js")),
         asset("theme.js", "text/javascript; charset=utf-8", include_str!("assets/theme.js")),
         asset("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),

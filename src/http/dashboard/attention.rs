@@ -84,7 +84,7 @@ impl Attention {
                     (unserved(viewer, now, all))
                     (self.stale_workers(viewer, all))
                     @if all.dead_letters > 0 {
-                        (line(viewer, "warning", "dead letters", "/ui/dead-letters",
+                        (line(viewer, "warning", "dead letters", "/ui/dead-letters?replayed=false",
                               &some(all.dead_letters, all.dead_letters_is_exact, "dead letter", ""), &html! {}))
                     }
                     @for row in &self.operations { (operation(viewer, row)) }
@@ -122,7 +122,8 @@ impl Attention {
         let others = all.breakers_open - self.breakers.len() as i64;
         html! {
             @for breaker in &self.breakers {
-                (line(viewer, "bad", "breaker open", "/ui/subscriptions",
+                @let path = breaker.subscription_id.map_or("/ui/subscriptions".to_owned(), |id| format!("/ui/subscriptions/{id}"));
+                (line(viewer, "bad", "breaker open", &path,
                       &format!("endpoint {} has failed {} times in a row", masked(&breaker.url), breaker.failures_in_row),
                       &html! { "next try " @if breaker.paused_for > 0.0 { "in " (duration(breaker.paused_for * 1_000.0)) } @else { "now" } }))
             }
@@ -170,7 +171,7 @@ fn operation(viewer: &Viewer, row: &OperationRow) -> Markup {
     let dealt_with = row.done + row.skipped + row.failed;
     let text = format!("{}: {} of {}", row.kind, count(dealt_with, true), count(row.matched, row.matched_is_exact));
     let actor = html! { @if let Some(actor) = &row.actor { "by " (actor) } };
-    line(viewer, "PROCESSING", "running", "/ui/operations", &text, &actor)
+    line(viewer, "PROCESSING", "running", &format!("/ui/operations/{}", row.id), &text, &actor)
 }
 
 #[cfg(test)]

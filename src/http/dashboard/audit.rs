@@ -76,7 +76,7 @@ fn no_entries(filter: &AuditFilter) -> Markup {
         filter.action.is_none() && filter.actor.is_none() && filter.since.is_none() && filter.until.is_none();
     empty(
         if is_everything {
-            "Nothing yet. Changes of subscriptions, sources, keys, namespaces and event types appear here, with who made them."
+            "Nothing yet. Changes of subscriptions, sources, keys, namespaces and event types, and operations, appear here, with who made them."
         } else {
             "No entry matches."
         },

@@ -9,28 +9,48 @@ use super::viewer::Viewer;
 /// What can be done with rows.
 pub(super) struct BulkVerb<'a> {
     pub label: &'a str,
-    /// The path that starts an operation on all that match. `None` if there is none.
-    pub path_of_all: Option<&'a str>,
-    /// The path for one row, with `{id}`.
-    pub path_of_one: &'a str,
-    /// Where the reason for one row goes. That of an operation is in its body.
-    pub reason: ReasonIn,
+    pub way: BulkWay<'a>,
+    /// Whether it ends something.
+    pub is_danger: bool,
 }
 
-/// Returns the buttons of a list of `noun`, whose filter is that of the operations.
-pub(super) fn bulk_bar(viewer: &Viewer, noun: &str, filter: &impl Serialize, verbs: &[BulkVerb<'_>]) -> Markup {
+/// How many rows are changed.
+pub(super) enum BulkWay<'a> {
+    /// By an operation that this path starts, on all that match or on those that are selected. `chosen` are further
+    /// fields of the filter for the latter, as JSON.
+    Operation { path: &'a str, chosen: Option<&'a str> },
+    /// By a request for each row that is selected, to this path with `{id}`.
+    EachRow { path: &'a str, reason: ReasonIn },
+}
+
+impl BulkVerb<'_> {
+    fn button(&self) -> Markup {
+        let (path, chosen, one, reason) = match &self.way {
+            BulkWay::Operation { path, chosen } => (Some(*path), *chosen, None, None),
+            BulkWay::EachRow { path, reason } => (None, None, Some(*path), Some(reason.as_str())),
+        };
+        html! {
+            button type="button" class=[self.is_danger.then_some("danger")] data-bulk data-verb=(self.label)
+                data-path=[path] data-chosen=[chosen] data-one=[one] data-reason=[reason] { (self.label) }
+        }
+    }
+}
+
+/// Returns the buttons of a list of `noun`, whose filter is that of the operations. `total` is how many match.
+pub(super) fn bulk_bar(
+    viewer: &Viewer,
+    noun: &str,
+    filter: &impl Serialize,
+    verbs: &[BulkVerb<'_>],
+    total: &Markup,
+) -> Markup {
     if !viewer.may_operate() || verbs.is_empty() {
         return html! {};
     }
     html! {
-        div.pager data-filter=(serde_json::to_string(filter).unwrap_or_default()) data-noun=(noun) {
-            span.actions {
-                @for verb in verbs {
-                    button type="button" data-bulk data-verb=(verb.label) data-path=[verb.path_of_all]
-                        data-one=(verb.path_of_one) data-reason=(verb.reason.as_str()) { (verb.label) }
-                }
-                label.nowrap { input type="checkbox" data-all-match; " all that match" }
-            }
+        span.actions data-filter=(serde_json::to_string(filter).unwrap_or_default()) data-noun=(noun) {
+            @for verb in verbs { (verb.button()) }
+            label.nowrap.pick { input type="checkbox" data-all-match; " all " (total) "that match" }
         }
     }
 }
@@ -42,11 +62,11 @@ pub(super) fn select_all(viewer: &Viewer) -> Markup {
     }
 }
 
-/// Returns the cell with which a row is selected.
+/// Returns the cell with which a row is selected. Its label makes the place to touch larger than the box.
 pub(super) fn select_one(viewer: &Viewer, noun: &str, id: i64) -> Markup {
     html! {
         @if viewer.may_operate() {
-            td { input type="checkbox" data-select value=(id) aria-label=(format!("Select {noun} {id}")); }
+            td.select { label.pick { input type="checkbox" data-select value=(id) aria-label=(format!("Select {noun} {id}")); } }
         }
     }
 }

@@ -3,8 +3,7 @@
 use actix_web::{HttpRequest, HttpResponse};
 use maud::{Markup, html};
 
-use super::asking::ReasonIn;
-use super::bulk::{BulkVerb, bulk_bar, select_all, select_one};
+use super::bulk::{BulkVerb, BulkWay, bulk_bar, select_all, select_one};
 use super::deliveries::ROWS_PER_PAGE;
 use super::events::reasons;
 use super::filter_fields::{FilterField, filter_fields};
@@ -68,24 +67,27 @@ fn list(viewer: &Viewer, filter: &DeadLetterFilter, found: &Found, next: Option<
     // A dead letter is replayed once.
     let verbs = [BulkVerb {
         label: "Replay",
-        path_of_all: Some("/dead-letters/replay"),
-        path_of_one: "/dead-letters/{id}/replay",
-        reason: ReasonIn::Body,
+        way: BulkWay::Operation { path: "/dead-letters/replay", chosen: None },
+        is_danger: false,
     }];
     html! {
-        @if !found.rows.is_empty() && filter.replayed != Some(true) { (bulk_bar(viewer, "dead letters", filter, &verbs)) }
-        button.new-rows type="button" hidden {}
-        @if !found.rows.is_empty() { (table(viewer, found)) }
-        @else {
-            div data-live="dead-letters" {
-                @if next.is_some() { (empty("No dead letter matches among those that were searched so far.", None)) }
-                @else if *filter == DeadLetterFilter::default() {
-                    (empty("No dead letters. A delivery that fails for good is kept here, with what was sent and why it was given up, until it is replayed.", None))
-                }
-                @else { (empty("No dead letter matches.", None)) }
+        div data-list {
+            @if !found.rows.is_empty() && filter.replayed != Some(true) {
+                div.pager { (bulk_bar(viewer, "dead letters", filter, &verbs, &html! {})) }
             }
+            button.new-rows type="button" hidden {}
+            @if !found.rows.is_empty() { (table(viewer, found)) }
+            @else {
+                div data-live="dead-letters" {
+                    @if next.is_some() { (empty("No dead letter matches among those that were searched so far.", None)) }
+                    @else if *filter == DeadLetterFilter::default() {
+                        (empty("No dead letters. A delivery that fails for good is kept here, with what was sent and why it was given up, until it is replayed.", None))
+                    }
+                    @else { (empty("No dead letter matches.", None)) }
+                }
+            }
+            (pager(viewer, next, None))
         }
-        (pager(viewer, next, None))
     }
 }
 

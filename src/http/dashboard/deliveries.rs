@@ -4,7 +4,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use maud::{Markup, html};
 
 use super::asking::ReasonIn;
-use super::bulk::{BulkVerb, bulk_bar, select_all, select_one};
+use super::bulk::{BulkVerb, BulkWay, bulk_bar, select_all, select_one};
 use super::events::reasons;
 use super::filter_fields::{FilterField, filter_fields};
 use super::frame::{Section, respond};
@@ -24,19 +24,17 @@ pub(super) const ROWS_PER_PAGE: i64 = 50;
 
 const FILTERS: &[FilterField<'_>] = &[
     FilterField::Choice { name: "status", choices: &["PENDING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"] },
+    FilterField::Choice { name: "failing", choices: &["true", "false"] },
     FilterField::Text { name: "subscription_id", placeholder: "17" },
     FilterField::Text { name: "event_id", placeholder: "4211" },
     FilterField::Text { name: "since", placeholder: "24h, or a time" },
     FilterField::Text { name: "until", placeholder: "15m, or a time" },
 ];
 
-/// What can be done with deliveries: the label, the operation for all that match, and the path for one.
-type Verb = (&'static str, Option<(OperationKind, &'static str)>, &'static str);
-
-const VERBS: &[Verb] = &[
-    ("Retry", Some((OperationKind::RetryDeliveries, "/deliveries/retry")), "/deliveries/{id}/retry"),
-    ("Cancel", Some((OperationKind::CancelDeliveries, "/deliveries/cancel")), "/deliveries/{id}/cancel"),
-    ("Dead-letter", None, "/deliveries/{id}/dead-letter"),
+/// What can be done with all deliveries, or with the selected ones: the label, the operation, and its path.
+const VERBS: &[(&str, OperationKind, &str)] = &[
+    ("Retry", OperationKind::RetryDeliveries, "/deliveries/retry"),
+    ("Cancel", OperationKind::CancelDeliveries, "/deliveries/cancel"),
 ];
 
 /// `GET /ui/deliveries`: shows deliveries.
@@ -76,36 +74,36 @@ struct Found {
 
 fn list(viewer: &Viewer, filter: &PushFilter, found: &Found, next: Option<&str>) -> Markup {
     html! {
-        @if !found.rows.is_empty() { (bulk_bar(viewer, "deliveries", filter, &verbs(filter.status))) }
-        button.new-rows type="button" hidden {}
-        @if !found.rows.is_empty() { (table(viewer, found)) }
-        @else {
-            div data-live="deliveries" {
-                @if next.is_some() { (empty("No delivery matches among those that were searched so far.", None)) }
-                @else if *filter == PushFilter::default() { (no_deliveries_yet(viewer)) }
-                @else { (empty("No delivery matches.", None)) }
+        div data-list {
+            @if !found.rows.is_empty() { div.pager { (bulk_bar(viewer, "deliveries", filter, &verbs(filter.status), &html! {})) } }
+            button.new-rows type="button" hidden {}
+            @if !found.rows.is_empty() { (table(viewer, found)) }
+            @else {
+                div data-live="deliveries" {
+                    @if next.is_some() { (empty("No delivery matches among those that were searched so far.", None)) }
+                    @else if *filter == PushFilter::default() { (no_deliveries_yet(viewer)) }
+                    @else { (empty("No delivery matches.", None)) }
+                }
             }
+            (pager(viewer, next, None))
         }
-        (pager(viewer, next, None))
     }
 }
 
-/// Returns what can be done with all deliveries in a state.
+/// Returns what can be done with deliveries in a state.
 fn verbs(status: Option<Status>) -> Vec<BulkVerb<'static>> {
-    let is_possible = |kind: OperationKind| status.is_none_or(|status| kind.allowed_statuses().contains(&status));
-    let verb = |(label, of_all, path_of_one): &Verb| {
-        let fits = match of_all {
-            Some((kind, _)) => is_possible(*kind),
-            None => status.is_none_or(|status| status == Status::Pending),
-        };
-        fits.then_some(BulkVerb {
-            label,
-            path_of_all: of_all.map(|(_, path)| path),
-            path_of_one,
-            reason: ReasonIn::Query,
-        })
+    let fits = |kind: OperationKind| status.is_none_or(|status| kind.allowed_statuses().contains(&status));
+    let operation = |(label, kind, path): &(&'static str, OperationKind, &'static str)| BulkVerb {
+        label,
+        way: BulkWay::Operation { path, chosen: None },
+        is_danger: *kind == OperationKind::CancelDeliveries,
     };
-    VERBS.iter().filter_map(verb).collect()
+    let mut verbs: Vec<_> = VERBS.iter().filter(|(_, kind, _)| fits(*kind)).map(operation).collect();
+    if status.is_none_or(|status| status == Status::Pending) {
+        let way = BulkWay::EachRow { path: "/deliveries/{id}/dead-letter", reason: ReasonIn::Query };
+        verbs.push(BulkVerb { label: "Dead-letter", way, is_danger: true });
+    }
+    verbs
 }
 
 fn no_deliveries_yet(viewer: &Viewer) -> Markup {

@@ -4,10 +4,11 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
-use super::filter_line::word;
+use super::filter_line::{text_word, word};
 use super::parts::{count, event_link, events_link, time};
 use super::viewer::Viewer;
 use crate::domain::json::RawJson;
+use crate::domain::limits;
 use crate::domain::status::Status;
 use crate::store::lists::event_life::EventLife;
 use crate::store::lists::related_events::MOST_RELATED;
@@ -28,6 +29,7 @@ pub(super) fn facts(viewer: &Viewer, life: &EventLife) -> Markup {
             @if !event.tags.0.is_empty() {
                 dt title="retry_count and max_retries" { "attempts" } dd { (attempts(life)) }
             }
+            @if let Some(line) = siblings(viewer, life) { dt { "siblings" } dd { (events_link(viewer, &line, "failed events like this one")) } }
             dt { "priority" } dd { (event.priority) }
             (moment("created_at", Some(event.created_at)))
             (moment("run_at", event.run_at))
@@ -87,6 +89,32 @@ fn attempts(life: &EventLife) -> Markup {
     }
 }
 
+/// The number of words of an error that siblings have in common.
+const ERROR_WORDS: usize = 6;
+
+/// Returns the filter line of events that have failed in the same way: with the same tag or type, and with the words with
+/// which the error begins.
+fn siblings(viewer: &Viewer, life: &EventLife) -> Option<String> {
+    let (event, work) = (&life.details.row.event, &life.details.row.work);
+    let error = work.last_error.as_deref().filter(|_| viewer.may_reveal()).and_then(common_words);
+    let tag = event.tags.0.first().map(|tag| word("tag:", tag));
+    let kind = tag.or_else(|| event.event_type.as_ref().map(|event_type| word("type:", event_type)));
+    let words = ["status:FAILED".to_owned()].into_iter().chain(kind).chain(error.map(|text| text_word(&text)));
+    (work.status.0 == Status::Failed).then(|| words.collect::<Vec<_>>().join(" "))
+}
+
+/// Returns the words with which an error begins, up to the first one with a digit: ids, times and addresses differ from
+/// one failure to the next.
+fn common_words(error: &str) -> Option<String> {
+    let has_digit = |word: &str| word.contains(|character: char| character.is_ascii_digit());
+    let line = error.lines().next()?.trim_start();
+    let end = line.split_whitespace().take(ERROR_WORDS).take_while(|word| !has_digit(word)).last()?;
+    // What lies between the words stays as it is, since the text is searched for as it is.
+    let end = end.as_ptr() as usize - line.as_ptr() as usize + end.len();
+    let text: String = line[..end].chars().take(limits::SEARCH_TEXT_CHARS).collect();
+    Some(text)
+}
+
 /// Returns which events the event waits for.
 fn ahead(viewer: &Viewer, life: &EventLife) -> Markup {
     html! {
@@ -110,6 +138,26 @@ fn label_chips(viewer: &Viewer, labels: &RawJson) -> Markup {
         @for (name, value) in &labels {
             @let value = value.as_str().unwrap_or_default();
             span.chip { (events_link(viewer, &word(&format!("label.{name}="), value), &format!("{name}={value}"))) } " "
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common_words;
+
+    #[test]
+    fn siblings_share_the_words_before_the_first_number() {
+        for (error, words) in [
+            ("card declined (402)", Some("card declined")),
+            ("timeout  after 3000 ms", Some("timeout  after")),
+            ("a b c d e f g h", Some("a b c d e f")),
+            ("connection refused\nat line 3", Some("connection refused")),
+            ("  é ü 1", Some("é ü")),
+            ("E1234 went wrong", None),
+            ("", None),
+        ] {
+            assert_eq!(common_words(error).as_deref(), words, "{error}");
         }
     }
 }

@@ -77,7 +77,9 @@ impl Failures {
                 (events_link(viewer, &format!("{} {}", self.words(), word("tag:", tag)), &format!("{tag} ({number})"))) " "
             }
             @if self.tags.len() > NAMED { "… " }
-            @if self.without_tags > 0 { "without tags (" (self.without_tags) ")" }
+            @if self.without_tags > 0 {
+                a href=(viewer.link("/ui/deliveries?status=FAILED")) { "without tags (" (self.without_tags) ")" }
+            }
         };
         html! { @if self.count > 0 { (line(viewer, kind, "failed", &filtered(&self.words()), &text, &by_tag)) } }
     }

@@ -83,7 +83,8 @@ fn document(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
     let keys = if viewer.has_logged_in() { "required" } else { "none" };
     html! {
         (DOCTYPE)
-        html lang="en" data-namespace=[viewer.namespace.as_deref()] data-keys=(keys) {
+        html lang="en" data-namespace=[viewer.namespace.as_deref()] data-keys=(keys)
+            data-may-publish[viewer.may(KeyScope::Publish)] {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
@@ -93,6 +94,7 @@ fn document(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
                 link rel="icon" href=(assets::path_of("icon.svg")) type="image/svg+xml";
                 script src=(assets::path_of("dashboard.js")) defer {}
                 script src=(assets::path_of("forms.js")) defer {}
+                script src=(assets::path_of("filter.js")) defer {}
             }
             body {
                 a.skip href="#page" { "Skip to the page" }

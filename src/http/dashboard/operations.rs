@@ -9,11 +9,11 @@ use super::viewer::Viewer;
 use crate::domain::history::Numbers;
 use crate::domain::operation::{OperationKind, OperationStatus};
 use crate::domain::redaction::Redaction;
+use crate::domain::shown_filter::shown_filter;
 use crate::error::Error;
 use crate::http::body::path_id;
 use crate::http::query::read_page;
 use crate::http::redaction::redaction_for;
-use crate::http::shown_filter::shown_filter;
 use crate::store::lists::pages::page_end;
 use crate::store::tables::operations::{
     OperationListFilter, OperationRow, get_operation, list_operations as load_page,

@@ -113,7 +113,8 @@ fn figures(viewer: &Viewer, now: &StatsView, all: &NamespaceStats, hour: &Histor
     let waiting = Figure {
         label: "Waiting",
         value: count(now.waiting, now.waiting_is_exact),
-        path: filtered("status:PENDING"),
+        // Those that can be claimed, by tag. In the list of events, PENDING has what waits for its time as well.
+        path: "/ui/tags".into(),
         kind: "",
         line: "published per minute",
         latest: short(rates.published),
@@ -187,7 +188,7 @@ fn pushes(hour: &History) -> Figure<'_> {
         label: "Pushes in the last hour",
         // 99.96 % are not all.
         value: if succeeded + failed == 0 { "–".into() } else { format!("{} %", (percent * 10.0).floor() / 10.0) },
-        path: "/ui/deliveries".into(),
+        path: if failed > 0 { "/ui/deliveries?failing=true".into() } else { "/ui/deliveries".into() },
         kind,
         line: "sent per minute",
         latest: format!("{} ({} sent, {} failed)", short(latest), count(succeeded + failed, true), count(failed, true)),

@@ -86,6 +86,9 @@ pub struct OpenBreaker {
     /// The seconds until the next request is sent there; negative if it is due.
     #[diesel(sql_type = Double)]
     pub paused_for: f64,
+    /// The only subscription with this endpoint.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub subscription_id: Option<i64>,
 }
 
 /// Returns up to `max_rows` endpoints whose circuit breaker is open.

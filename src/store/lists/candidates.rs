@@ -19,7 +19,9 @@ use crate::store::statement::statement;
 
 /// The part of a table to search.
 #[derive(Debug, Clone, Copy)]
-pub struct Walk {
+pub struct Walk<'a> {
+    /// Only these rows, unless it is empty.
+    pub ids: &'a [i64],
     /// The first row has a higher id.
     pub after: i64,
     /// The highest id to return.
@@ -30,7 +32,7 @@ pub struct Walk {
     pub scan: i64,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// Returns the same without the highest id.
     pub(super) fn page(&self) -> Page {
         let Walk { after, limit, scan, .. } = *self;
@@ -62,7 +64,7 @@ pub async fn find_candidates(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     target: Target<'_>,
-    walk: Walk,
+    walk: Walk<'_>,
 ) -> QueryResult<Candidates> {
     let Some(mut payloads) = target.event_filter().and_then(PayloadSearch::of) else {
         return search_indexes(conn, scope, target, walk).await;
@@ -84,10 +86,10 @@ async fn search_indexes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,
     target: Target<'_>,
-    walk: Walk,
+    walk: Walk<'_>,
 ) -> QueryResult<Candidates> {
     let unhappy = target.listed_statuses();
-    if unhappy.is_empty() {
+    if unhappy.is_empty() || !walk.ids.is_empty() {
         return search(conn, scope, target, None, walk).await;
     }
     // The index holds the rows of each state in the order of ids, so each state is searched on its own.
@@ -131,7 +133,7 @@ async fn search(
     scope: &Scope,
     target: Target<'_>,
     unhappy: Option<Status>,
-    walk: Walk,
+    walk: Walk<'_>,
 ) -> QueryResult<Candidates> {
     let begin = FilteredQuery::new("SELECT id, fits, n = ")
         .bind::<BigInt, _>(walk.scan)

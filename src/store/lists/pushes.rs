@@ -68,9 +68,25 @@ pub struct PushFilter {
     pub since: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
+    /// Only what is failing, or only what is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing: Option<bool>,
 }
 
 impl PushFilter {
+    /// Returns the condition of `failing` on the columns of a table: attempts have failed, and it was given up or is
+    /// tried again.
+    pub(super) fn failing_condition(&self, table: &str) -> String {
+        let is_failing = format!(
+            "({table}.status = 'FAILED' OR {table}.status IN ('PENDING', 'PROCESSING') AND {table}.retry_count > 0)"
+        );
+        match self.failing {
+            Some(true) => format!(" AND {is_failing}"),
+            Some(false) => format!(" AND NOT {is_failing}"),
+            None => String::new(),
+        }
+    }
+
     /// Returns the index that serves the filter.
     fn index(&self) -> Index {
         match (self.event_id, self.subscription_id, self.status) {
@@ -86,8 +102,10 @@ impl PushFilter {
     fn needs_scan(&self) -> bool {
         match self.index() {
             Index::OfEvent(_) => false,
-            Index::Unhappy(_) => self.since.is_some() || self.until.is_some(),
-            Index::OfSubscription(_) => self.status.is_some() || self.since.is_some() || self.until.is_some(),
+            Index::Unhappy(_) => self.since.is_some() || self.until.is_some() || self.failing.is_some(),
+            Index::OfSubscription(_) => {
+                self.status.is_some() || self.since.is_some() || self.until.is_some() || self.failing.is_some()
+            }
             Index::ById => true,
         }
     }
@@ -202,6 +220,7 @@ fn filtered<'a>(scope: &Scope, filter: &PushFilter, page: Page, scan_end: Option
         .and_given::<BigInt, _>(&format!("d.id {}", page.up_to()), scan_end)
         .and_given::<BigInt, _>("d.subscription_id =", subscription_id)
         .and_given::<Text, _>("d.status::text =", filter.status.map(Status::as_str))
+        .sql(&filter.failing_condition("d"))
         .and_time_range("e.created_at", filter.since, filter.until)
 }
 

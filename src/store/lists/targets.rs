@@ -39,7 +39,8 @@ const OWN_DELIVERY: &str =
 const EVENT_OF_DELIVERY: &str =
     "(SELECT * FROM waybill.events WHERE namespace_id = d.namespace_id AND id = d.event_id OFFSET 0) e";
 
-const PUSH_COLUMNS: &str = "d.namespace_id, d.status, d.event_id, d.subscription_id, d.order_seq, e.created_at";
+const PUSH_COLUMNS: &str =
+    "d.namespace_id, d.status, d.event_id, d.subscription_id, d.order_seq, d.retry_count, e.created_at";
 const DEAD_LETTER_COLUMNS: &str =
     "l.namespace_id, l.event_id, l.subscription_id, l.reason, l.created_at, l.replayed_at";
 
@@ -74,14 +75,43 @@ impl Target<'_> {
         query: FilteredQuery<'a>,
         scope: &Scope,
         unhappy: Option<Status>,
-        walk: Walk,
+        walk: Walk<'_>,
     ) -> FilteredQuery<'a> {
+        if !walk.ids.is_empty() {
+            return self.chosen_rows(query, scope, walk);
+        }
         match self {
             Target::Events { filter, .. } => event_rows(query, scope, filter, unhappy, walk),
             Target::HeldEvents { .. } => held_rows(query, scope, walk),
             Target::Pushes { filter, .. } => push_rows(query, scope, filter, unhappy, walk),
             Target::DeadLetters { filter } => dead_letter_rows(query, scope, filter, walk),
         }
+    }
+
+    /// Appends the query of the rows with the ids of a walk. Each of them is looked up.
+    fn chosen_rows<'a>(&self, query: FilteredQuery<'a>, scope: &Scope, walk: Walk<'_>) -> FilteredQuery<'a> {
+        let namespace = scope.namespace;
+        let row_of = |table: &str| {
+            format!(
+                "CROSS JOIN LATERAL (SELECT * FROM {table} WHERE namespace_id = {namespace} AND id = w.id OFFSET 0)"
+            )
+        };
+        let (columns, tables) = match self {
+            Target::Events { .. } | Target::HeldEvents { .. } => {
+                (EVENT_COLUMNS, format!("{} e CROSS JOIN LATERAL {OWN_DELIVERY}", row_of("waybill.events")))
+            }
+            Target::Pushes { .. } => {
+                (PUSH_COLUMNS, format!("{} d CROSS JOIN LATERAL {EVENT_OF_DELIVERY}", row_of("waybill.deliveries")))
+            }
+            Target::DeadLetters { .. } => (DEAD_LETTER_COLUMNS, format!("{} l", row_of("waybill.dead_letters"))),
+        };
+        query
+            .sql(&format!("SELECT w.id, w.id AS range_key, {columns} FROM (SELECT chosen.id FROM unnest("))
+            .bind::<Array<BigInt>, _>(walk.ids.to_vec())
+            .sql(") AS chosen(id) WHERE true")
+            .and_page("chosen.id", &walk.page())
+            .and::<BigInt, _>("chosen.id <=", walk.until)
+            .sql(&format!(") w {tables} ORDER BY w.id"))
     }
 
     /// Appends the conditions that a row must fulfil.
@@ -102,6 +132,7 @@ impl Target<'_> {
                     false => query,
                 };
                 query
+                    .sql(&filter.failing_condition("r"))
                     .and_given::<BigInt, _>("r.event_id =", filter.event_id)
                     .and_given::<BigInt, _>("r.subscription_id =", filter.subscription_id)
                     .and_time_range("r.created_at", filter.since, filter.until)
@@ -121,7 +152,7 @@ fn event_rows<'a>(
     scope: &Scope,
     filter: &EventFilter,
     unhappy: Option<Status>,
-    walk: Walk,
+    walk: Walk<'_>,
 ) -> FilteredQuery<'a> {
     let namespace = scope.namespace;
     let from_events = format!("waybill.events e CROSS JOIN LATERAL {OWN_DELIVERY} WHERE e.namespace_id = {namespace}");
@@ -145,7 +176,7 @@ fn event_rows<'a>(
 
 /// Appends the query of deliveries on the list of leases. The list is not ordered by id, but it is small: it
 /// holds what is being worked on. Of its deliveries at most `scan` are looked up.
-fn held_rows<'a>(query: FilteredQuery<'a>, scope: &Scope, walk: Walk) -> FilteredQuery<'a> {
+fn held_rows<'a>(query: FilteredQuery<'a>, scope: &Scope, walk: Walk<'_>) -> FilteredQuery<'a> {
     let namespace = scope.namespace;
     query
         .sql(&format!(
@@ -167,7 +198,7 @@ fn push_rows<'a>(
     scope: &Scope,
     filter: &PushFilter,
     unhappy: Option<Status>,
-    walk: Walk,
+    walk: Walk<'_>,
 ) -> FilteredQuery<'a> {
     let namespace = scope.namespace;
     let from =
@@ -201,7 +232,7 @@ fn dead_letter_rows<'a>(
     query: FilteredQuery<'a>,
     scope: &Scope,
     filter: &DeadLetterFilter,
-    walk: Walk,
+    walk: Walk<'_>,
 ) -> FilteredQuery<'a> {
     let from = format!("waybill.dead_letters l WHERE l.namespace_id = {}", scope.namespace);
     let (column, value) = match (filter.event_id, filter.subscription_id) {
@@ -220,7 +251,7 @@ fn by_index<'a, T, V>(
     value: V,
     columns: &str,
     from: &str,
-    walk: Walk,
+    walk: Walk<'_>,
 ) -> FilteredQuery<'a>
 where
     Pg: HasSqlType<T>,
@@ -236,7 +267,7 @@ where
         .sql(&format!(" ORDER BY {}", range.order(&page)))
 }
 
-fn by_id<'a>(query: FilteredQuery<'a>, id: &str, columns: &str, from: &str, walk: Walk) -> FilteredQuery<'a> {
+fn by_id<'a>(query: FilteredQuery<'a>, id: &str, columns: &str, from: &str, walk: Walk<'_>) -> FilteredQuery<'a> {
     query
         .sql(&format!("SELECT {id}, {id} AS range_key, {columns} FROM {from}"))
         .and_page(id, &walk.page())

@@ -89,15 +89,31 @@ async fn an_entry_is_kept_for_a_year() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operation_that_is_stopped_has_one_entry() {
+async fn an_operation_has_one_entry_for_its_start_and_one_for_its_end_by_hand() {
     let app = App::with_fixed_clock().await;
     app.publish_tagged("a").await;
-    let operation = app.start_operation("/events/cancel", &json!({"filter": {}, "per_second": 0.1})).await;
+    let body = json!({"filter": {"tags": ["a"]}, "per_second": 0.1, "reason": "obsolete"});
+    app.dry_run("/events/cancel", json!({})).await;
+    let operation = app.start_operation("/events/cancel", &body).await;
     for _ in 0..2 {
         app.post_empty(&format!("/operations/{}/cancel", operation["id"])).await.expect(200);
     }
-    let entries = audit(&app, "").await;
+    let started = audit(&app, "action=operation.started").await;
+    let detail = json!({"kind": "cancel_events", "filter": {"tags": ["a"]}, "matched": 1, "matched_is_exact": true, "reason": "obsolete", "per_second": 0.1});
+    assert_eq!((started.len(), &started[0]["detail"]), (1, &detail));
+    let entries = audit(&app, "action=operation.cancelled").await;
     assert_eq!(entries.len(), 1, "{entries:?}");
-    assert_eq!(entries[0]["subject"], json!({"kind": "operation", "id": operation["id"]}));
+    for entry in [&started[0], &entries[0]] {
+        assert_eq!(entry["subject"], json!({"kind": "operation", "id": operation["id"]}));
+    }
     assert_eq!(entries[0]["detail"], json!({"kind": "cancel_events", "started_by": null}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_operation_searched_for_is_not_in_the_audit_log() {
+    let app = App::start().await;
+    let filter = json!({"text": "declined", "not": {"payload": {"card": "4242"}}});
+    app.start_operation("/events/retry", &json!({"filter": filter})).await;
+    let detail = audit(&app, "action=operation.started").await[0]["detail"].to_string();
+    assert!(!detail.contains("declined") && !detail.contains("4242") && detail.contains("[redacted]"), "{detail}");
 }

@@ -7,7 +7,7 @@ use waybill::domain::ids::{DeliveryId, EventId, NamespaceId};
 use waybill::domain::operation::OperationKind;
 use waybill::domain::scope::Scope;
 use waybill::engine::operate::operations::NewOperation;
-use waybill::engine::operate::operations::filter::OperationFilter;
+use waybill::engine::operate::operations::filter::{OperationFilter, RowFilter};
 use waybill::engine::operate::replays::ReplayOrder;
 use waybill::store::lists::dead_letters::DeadLetterFilter;
 use waybill::store::lists::events::EventFilter;
@@ -209,7 +209,7 @@ async fn operate_on_all(app: &App, name: &str, kind: OperationKind, filter: Oper
 async fn the_lines_of_an_operation_name_who_started_it() {
     let app = App::with_fixed_clock().await;
     let id = app.publish_tagged("a").await;
-    let events = || OperationFilter::Events(EventFilter::default());
+    let events = || OperationFilter { ids: Vec::new(), rows: RowFilter::Events(EventFilter::default()) };
     let cancelled = operate_on_all(&app, "ann", OperationKind::CancelEvents, events()).await;
     assert_eq!((&cancelled["actor"], &cancelled["done"]), (&json!("ann"), &json!(1)));
     operate_on_all(&app, "bob", OperationKind::RetryEvents, events()).await;
@@ -222,7 +222,7 @@ async fn an_operation_on_dead_letters_names_who_started_it() {
     app.subscribe("http://127.0.0.1:9/hook", json!({"event_types": ["order"]})).await;
     let id = app.publish_typed("order", json!(1)).await;
     app.dead_letter(app.only_delivery(id).await, "wrong").await.expect(200);
-    let filter = OperationFilter::DeadLetters(DeadLetterFilter::default());
+    let filter = OperationFilter { ids: Vec::new(), rows: RowFilter::DeadLetters(DeadLetterFilter::default()) };
     operate_on_all(&app, "ann", OperationKind::ReplayDeadLetters, filter).await;
     assert_eq!(lines(&app, id).await, ["DEAD_LETTERED -", "REPLAYED ann"]);
     assert_eq!(app.dead_letters(&format!("event_id={id}")).await[0]["replay"]["actor"], "ann");

@@ -54,7 +54,7 @@ async fn a_search_costs_the_same_in_a_long_history_as_in_a_short_one() {
     for target in targets {
         let mut costs = Vec::new();
         for (app, after) in [(&short, 0), (&long, 0), (&long, 9_000)] {
-            let walk = Walk { after, until: i64::MAX, limit: 20, scan: SCAN };
+            let walk = Walk { ids: &[], after, until: i64::MAX, limit: 20, scan: SCAN };
             let search = async |conn: &mut _| find_candidates(conn, &scope, target, walk).await;
             costs.push(app.buffers_of(search).await.1);
         }
@@ -71,7 +71,7 @@ async fn a_search_that_finds_enough_does_not_read_on() {
     let filter = EventFilter { tags: vec!["bulk".into()], ..EventFilter::default() };
     let scope = Scope::new(NamespaceId::DEFAULT, None);
     let target = Target::Events { filter: &filter, statuses: &[Status::Completed] };
-    let walk = |limit| Walk { after: 0, until: i64::MAX, limit, scan: 2_000 };
+    let walk = |limit| Walk { ids: &[], after: 0, until: i64::MAX, limit, scan: 2_000 };
     let (few, cost_of_few) = app.buffers_of(async |conn| find_candidates(conn, &scope, target, walk(10)).await).await;
     let (many, cost_of_many) =
         app.buffers_of(async |conn| find_candidates(conn, &scope, target, walk(5_000)).await).await;

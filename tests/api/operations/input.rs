@@ -97,3 +97,18 @@ async fn a_status_that_the_action_does_not_apply_to_is_refused() {
         refuses(&app, path, json!({"status": allowed[0].to_lowercase()}), "status").await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_of_a_filter_are_checked() {
+    let app = App::start().await;
+    let many: Vec<i64> = (1..=501).collect();
+    for path in all_paths() {
+        for ids in [json!([]), json!([0]), json!(["1"]), json!(1), json!([1.5]), json!(many)] {
+            refuses(&app, path, json!({"ids": ids}), "ids").await;
+        }
+        let most = app.dry_run(path, json!({"ids": &many[..500]})).await;
+        assert_eq!((&most["matched"], &most["matched_is_exact"]), (&json!(0), &json!(true)));
+    }
+    let refused = app.post("/events/retry", &json!({"filter": {"ids": many}})).await;
+    assert!(refused.text.contains("must hold 1 to 500 ids"), "{}", refused.text);
+}

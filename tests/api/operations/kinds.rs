@@ -7,7 +7,7 @@ use super::{assert_counts, lines};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::records::{app_that_sends_nothing, one_attempt};
 use crate::support::work::{Naming, W1};
-use crate::support::{App, ledger, until};
+use crate::support::{App, database, ledger, until};
 
 const NOWHERE: &str = "http://127.0.0.1:9/hook";
 
@@ -173,4 +173,80 @@ async fn an_operation_that_is_started_begins_at_once() {
     let started = app.start_operation("/events/cancel", &json!({"filter": {}})).await;
     assert_counts(&app.until_complete(&started).await, 1, 0, 0);
     assert_eq!(app.status(id).await, "CANCELLED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_with_ids_change_these_rows_only() {
+    let app = App::with_fixed_clock().await;
+    let mut ids = Vec::new();
+    for tag in ["a", "a", "b", "a"] {
+        ids.push(app.publish_tagged(tag).await);
+    }
+    let chosen = json!({"ids": [ids[2], ids[0], ids[0], ids[2], 4711]});
+    assert_eq!(app.dry_run("/events/cancel", chosen.clone()).await["matched"], 2);
+    let started = app.start_operation("/events/cancel", &json!({"filter": chosen})).await;
+    assert_eq!(started["filter"], json!({"ids": [ids[0], ids[2], 4711]}));
+    assert_counts(&app.until_complete(&started).await, 2, 0, 0);
+    let retried = app.operate_on_all("/events/retry", json!({"ids": ids, "tags": ["b"]})).await;
+    app.claim_one("a", W1).await;
+    app.claim_one("a", W1).await;
+    let reset = app.operate_on_all("/events/reset", json!({"ids": [ids[1]], "stale_for_seconds": 0})).await;
+    assert_eq!((retried, reset), (1, 1));
+    let mut states = Vec::new();
+    for id in ids {
+        states.push(app.status(id).await);
+    }
+    assert_eq!(states, ["CANCELLED", "PENDING", "PENDING", "PROCESSING"]);
+    ledger::check(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_on_deliveries_and_dead_letters_take_ids() {
+    let app = app_that_sends_nothing().await;
+    app.subscribe(NOWHERE, json!({})).await;
+    let mut deliveries = Vec::new();
+    for _ in 0..4 {
+        let event = app.publish_typed("order", json!(1)).await;
+        deliveries.push(app.only_delivery(event).await);
+    }
+    assert_eq!(app.operate_on_all("/deliveries/cancel", json!({"ids": &deliveries[..2]})).await, 2);
+    assert_eq!(app.operate_on_all("/deliveries/retry", json!({"ids": &deliveries[1..]})).await, 1);
+    for id in &deliveries[2..] {
+        app.dead_letter(*id, "wrong").await.expect(200);
+    }
+    let letters = app.dead_letters("replayed=false").await;
+    assert_eq!(app.operate_on_all("/dead-letters/replay", json!({"ids": [letters[0]["id"]]})).await, 1);
+    let replayed = app.dead_letters("replayed=true").await;
+    assert_eq!((replayed.len(), &replayed[0]["id"]), (1, &letters[0]["id"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failing_deliveries_are_listed_and_cancelled() {
+    let app = app_that_sends_nothing().await;
+    let subscription = app.subscribe(NOWHERE, json!({})).await;
+    let of_subscription = format!("failing=true&subscription_id={}", subscription["id"]);
+    let mut deliveries = Vec::new();
+    for _ in 0..4 {
+        let event = app.publish_typed("order", json!(1)).await;
+        deliveries.push(app.only_delivery(event).await);
+    }
+    let failed_once = format!("UPDATE waybill.deliveries SET retry_count = 1 WHERE id = {}", deliveries[0]);
+    database::execute(&app.url, &failed_once).await;
+    app.dead_letter(deliveries[1], "wrong").await.expect(200);
+    assert_eq!(app.operate_on_all("/deliveries/cancel", json!({"ids": [deliveries[2]]})).await, 1);
+    for (query, wanted) in [
+        ("failing=true", &[0, 1][..]),
+        ("failing=false", &[2, 3]),
+        ("failing=true&status=FAILED", &[1]),
+        (of_subscription.as_str(), &[0, 1]),
+        ("failing=true&status=CANCELLED", &[]),
+    ] {
+        let page = app.get(&format!("/deliveries?{query}")).await.expect(200).json();
+        let ids: Vec<i64> =
+            page["deliveries"].as_array().expect("a list").iter().filter_map(|row| row["id"].as_i64()).collect();
+        assert_eq!(ids, wanted.iter().map(|at| deliveries[*at]).collect::<Vec<_>>(), "{query}");
+    }
+    app.get("/deliveries?failing=yes").await.names(&["failing"]);
+    assert_eq!(app.dry_run("/deliveries/cancel", json!({"failing": true})).await["matched"], 1);
+    assert_eq!(app.dry_run("/deliveries/cancel", json!({"failing": false})).await["matched"], 1);
 }

@@ -2,7 +2,7 @@
 
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::domain::json::RawJson;
 use crate::domain::operation::OperationKind;
@@ -23,13 +23,28 @@ pub struct HeldFilter {
     pub stale_for_seconds: Option<f64>,
 }
 
-/// The filter of an operation. Its kind decides which of these it is.
+/// The filter of an operation.
 #[derive(Debug, Clone)]
-pub enum OperationFilter {
+pub struct OperationFilter {
+    /// Only the rows with these ids, in ascending order. Empty if rows with any id are meant.
+    pub ids: Vec<i64>,
+    pub rows: RowFilter,
+}
+
+/// What rows must fulfil. The kind of the operation decides which of these it is.
+#[derive(Debug, Clone)]
+pub enum RowFilter {
     Events(EventFilter),
     Held(HeldFilter),
     Deliveries(PushFilter),
     DeadLetters(DeadLetterFilter),
+}
+
+/// The ids of a stored filter.
+#[derive(Deserialize)]
+struct Chosen {
+    #[serde(default)]
+    ids: Vec<i64>,
 }
 
 impl OperationFilter {
@@ -45,32 +60,40 @@ impl OperationFilter {
     }
 
     fn read_known(kind: OperationKind, text: &str) -> Result<Self, serde_json::Error> {
-        Ok(match kind {
-            OperationKind::RetryEvents | OperationKind::CancelEvents => Self::Events(serde_json::from_str(text)?),
-            OperationKind::ResetEvents => Self::Held(serde_json::from_str(text)?),
+        let Chosen { ids } = serde_json::from_str(text)?;
+        let rows = match kind {
+            OperationKind::RetryEvents | OperationKind::CancelEvents => RowFilter::Events(serde_json::from_str(text)?),
+            OperationKind::ResetEvents => RowFilter::Held(serde_json::from_str(text)?),
             OperationKind::RetryDeliveries | OperationKind::CancelDeliveries => {
-                Self::Deliveries(serde_json::from_str(text)?)
+                RowFilter::Deliveries(serde_json::from_str(text)?)
             }
-            OperationKind::ReplayDeadLetters => Self::DeadLetters(serde_json::from_str(text)?),
-        })
+            OperationKind::ReplayDeadLetters => RowFilter::DeadLetters(serde_json::from_str(text)?),
+        };
+        Ok(OperationFilter { ids, rows })
     }
 
     pub(super) fn to_json(&self) -> Result<RawJson, serde_json::Error> {
-        match self {
-            Self::Events(filter) => RawJson::of(filter),
-            Self::Held(filter) => RawJson::of(filter),
-            Self::Deliveries(filter) => RawJson::of(filter),
-            Self::DeadLetters(filter) => RawJson::of(filter),
+        let rows = match &self.rows {
+            RowFilter::Events(filter) => RawJson::of(filter),
+            RowFilter::Held(filter) => RawJson::of(filter),
+            RowFilter::Deliveries(filter) => RawJson::of(filter),
+            RowFilter::DeadLetters(filter) => RawJson::of(filter),
+        }?;
+        if self.ids.is_empty() {
+            return Ok(rows);
         }
+        let mut fields: Map<String, Value> = serde_json::from_str(rows.as_str())?;
+        fields.insert("ids".to_owned(), self.ids.clone().into());
+        RawJson::of(&fields)
     }
 
     /// Returns the states of the rows that an operation of `kind` is about.
     pub(super) fn statuses(&self, kind: OperationKind) -> Vec<Status> {
-        let mut statuses = kind.statuses(match self {
-            Self::Events(filter) => filter.status,
-            Self::Held(filter) => filter.events.status,
-            Self::Deliveries(filter) => filter.status,
-            Self::DeadLetters(_) => None,
+        let mut statuses = kind.statuses(match &self.rows {
+            RowFilter::Events(filter) => filter.status,
+            RowFilter::Held(filter) => filter.events.status,
+            RowFilter::Deliveries(filter) => filter.status,
+            RowFilter::DeadLetters(_) => None,
         });
         let excluded = self.events().and_then(|filter| filter.not.status);
         statuses.retain(|status| Some(*status) != excluded);
@@ -79,25 +102,25 @@ impl OperationFilter {
 
     /// Returns the rows to search for, in one of `statuses`.
     pub(super) fn target<'a>(&'a self, kind: OperationKind, statuses: &'a [Status]) -> Target<'a> {
-        match self {
-            Self::Events(filter) => Target::Events { filter, statuses },
-            Self::Held(filter) => {
+        match &self.rows {
+            RowFilter::Events(filter) => Target::Events { filter, statuses },
+            RowFilter::Held(filter) => {
                 Target::HeldEvents { filter: &filter.events, silent_seconds: filter.stale_for_seconds }
             }
-            Self::Deliveries(filter) => {
+            RowFilter::Deliveries(filter) => {
                 let failed_must_block = kind == OperationKind::CancelDeliveries;
                 Target::Pushes { filter, statuses, failed_must_block }
             }
-            Self::DeadLetters(filter) => Target::DeadLetters { filter },
+            RowFilter::DeadLetters(filter) => Target::DeadLetters { filter },
         }
     }
 
     /// Returns the filter of events, if it is one.
     pub(crate) fn events(&self) -> Option<&EventFilter> {
-        match self {
-            Self::Events(filter) => Some(filter),
-            Self::Held(filter) => Some(&filter.events),
-            Self::Deliveries(_) | Self::DeadLetters(_) => None,
+        match &self.rows {
+            RowFilter::Events(filter) => Some(filter),
+            RowFilter::Held(filter) => Some(&filter.events),
+            RowFilter::Deliveries(_) | RowFilter::DeadLetters(_) => None,
         }
     }
 
@@ -134,9 +157,11 @@ mod tests {
         let filter = read(OperationKind::CancelEvents, stored).unwrap();
         assert_eq!(filter.to_json().unwrap().as_str(), stored);
         let held = read(OperationKind::ResetEvents, r#"{"event_type":"a","stale_for_seconds":60.0}"#).unwrap();
-        assert!(matches!(held, OperationFilter::Held(held) if held.stale_for_seconds == Some(60.0)));
-        for kind in [OperationKind::RetryDeliveries, OperationKind::ReplayDeadLetters] {
-            read(kind, "{}").unwrap();
+        assert!(matches!(held.rows, RowFilter::Held(held) if held.stale_for_seconds == Some(60.0)));
+        for kind in OperationKind::ALL {
+            assert!(read(kind, "{}").unwrap().ids.is_empty());
+            let chosen = read(kind, r#"{"ids":[3,17]}"#).unwrap();
+            assert_eq!(chosen.to_json().unwrap().as_str(), r#"{"ids":[3,17]}"#);
         }
     }
 

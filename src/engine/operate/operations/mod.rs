@@ -17,14 +17,16 @@ mod runner;
 mod step;
 
 use diesel_async::AsyncPgConnection;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::domain::audit::AuditAction::OperationCancelled;
+use crate::domain::audit::AuditAction::{OperationCancelled, OperationStarted};
 use crate::domain::audit::AuditEntry;
 use crate::domain::dead_letter::ReplayConfig;
 use crate::domain::limits;
 use crate::domain::operation::{OperationKind, OperationStatus};
+use crate::domain::redaction::Redaction;
 use crate::domain::scope::Scope;
+use crate::domain::shown_filter::shown_filter;
 use crate::error::Error;
 use crate::logging::limiter::Kind;
 use crate::store::lists::candidates::{Candidates, Walk, find_candidates, last_id};
@@ -36,7 +38,7 @@ use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::operations::{NewOperationRow, OperationRow, end_operation, get_operation, insert_operation};
 
 use crate::engine::{Engine, transaction};
-use filter::OperationFilter;
+use filter::{OperationFilter, RowFilter};
 
 /// The number of rows that a dry run returns.
 const SAMPLE_ROWS: usize = 10;
@@ -112,6 +114,7 @@ impl Engine {
                 let max_running = limits::RUNNING_OPERATIONS;
                 let id = insert_operation(conn, &scope, &row, max_running).await?;
                 let id = id.ok_or(Error::TooManyOperations(max_running))?;
+                record_audit(conn, &scope, &AuditEntry::about(OperationStarted, id, detail_of(&row))).await?;
                 get_operation(conn, &scope, id).await?.ok_or(Error::OperationNotFound(id))
             })?;
             engine.operation_started().notify_one();
@@ -154,7 +157,8 @@ impl Engine {
         let statuses = new.filter.statuses(new.kind);
         let target = new.filter.target(new.kind, &statuses);
         let until = last_id(conn, scope, target).await?;
-        let walk = Walk { after: 0, until, limit: i64::MAX, scan: self.settings().list_scan_rows };
+        let walk =
+            Walk { ids: &new.filter.ids, after: 0, until, limit: i64::MAX, scan: self.settings().list_scan_rows };
         Ok((until, find_candidates(conn, scope, target, walk).await?))
     }
 }
@@ -163,6 +167,20 @@ impl Matches {
     fn of(found: &Candidates) -> Self {
         Matches { count: found.ids.len() as i64, is_exact: found.next.is_none() }
     }
+}
+
+/// Returns what the audit log keeps of an operation that starts. Its readers may not be allowed to see what was searched
+/// for in payloads and errors; the operation itself shows it to those who are.
+fn detail_of(row: &NewOperationRow) -> Value {
+    let filter = shown_filter(&row.filter, &Redaction::everything());
+    json!({
+        "kind": row.kind.as_str(),
+        "filter": serde_json::from_str::<Value>(filter.as_str()).unwrap_or_default(),
+        "matched": row.matched,
+        "matched_is_exact": row.matched_is_exact,
+        "reason": row.reason,
+        "per_second": row.per_second,
+    })
 }
 
 /// Logs that an operation has started or ended.
@@ -188,9 +206,9 @@ async fn read_sample(
     filter: &OperationFilter,
     ids: &[i64],
 ) -> Result<Sample, Error> {
-    Ok(match filter {
-        OperationFilter::Events(_) | OperationFilter::Held(_) => Sample::Events(load_events(conn, scope, ids).await?),
-        OperationFilter::Deliveries(_) => Sample::Deliveries(find_pushes(conn, scope, ids).await?),
-        OperationFilter::DeadLetters(_) => Sample::DeadLetters(find_dead_letters(conn, scope, ids).await?),
+    Ok(match &filter.rows {
+        RowFilter::Events(_) | RowFilter::Held(_) => Sample::Events(load_events(conn, scope, ids).await?),
+        RowFilter::Deliveries(_) => Sample::Deliveries(find_pushes(conn, scope, ids).await?),
+        RowFilter::DeadLetters(_) => Sample::DeadLetters(find_dead_letters(conn, scope, ids).await?),
     })
 }

@@ -18,7 +18,7 @@ use crate::store::tables::operations::{OperationRow, Progress, save_operation_pr
 use crate::engine::Engine;
 use crate::engine::change_set::Applied;
 use crate::engine::operate::DELIVERIES_PER_TRANSACTION;
-use crate::engine::operate::operations::filter::OperationFilter;
+use crate::engine::operate::operations::filter::{OperationFilter, RowFilter};
 use crate::engine::operate::operations::{events, rows};
 use crate::engine::operate::operator_actions::{OperatorAction, ResetTarget};
 use crate::engine::operate::replays::ReplayOrder;
@@ -121,7 +121,8 @@ impl<'a> Step<'a> {
     /// Searches for the next rows.
     pub(super) async fn find(&self, conn: &mut AsyncPgConnection) -> Result<Candidates, Error> {
         let OperationRow { last_id, until_id, .. } = *self.operation;
-        let walk = Walk { after: last_id, until: until_id, limit: self.limit as i64, scan: self.scan };
+        let ids = &self.filter.ids;
+        let walk = Walk { ids, after: last_id, until: until_id, limit: self.limit as i64, scan: self.scan };
         let target = self.filter.target(self.kind, &self.statuses);
         Ok(find_candidates(conn, &self.scope, target, walk).await?)
     }
@@ -148,8 +149,8 @@ fn work_of(kind: OperationKind, operation: &OperationRow, filter: &OperationFilt
         OperationKind::RetryEvents => Work::Events(OperatorAction::Retry { reason }),
         OperationKind::CancelEvents => Work::Events(OperatorAction::Cancel { reason }),
         OperationKind::ResetEvents => {
-            let silent_seconds = match filter {
-                OperationFilter::Held(held) => held.stale_for_seconds,
+            let silent_seconds = match &filter.rows {
+                RowFilter::Held(held) => held.stale_for_seconds,
                 _ => None,
             };
             let reason = reason.unwrap_or_else(|| "operator".into());

@@ -5,9 +5,12 @@
 //   data-live-from="path"    asked for newer versions instead of the page; data-live-end: nothing more is expected to change
 //   time[datetime]           shown as an age, with the exact time as its title
 //   button[data-action]      sends a request to the API: data-method, data-path, data-body; data-confirm asks before
-//                            data-reason asks for a reason, which goes into the query or the body; data-show shows the
+//                            data-reason asks for a reason, which goes into the query; data-show shows the
 //                            response; data-next is the page to go to afterwards
 //   button[data-bulk]        acts on the selected rows, or on all that match; data-noun of [data-filter] says what they are
+//                            data-path starts an operation, data-chosen is the rest of the filter of selected rows;
+//                            data-one is called for each selected row
+//   [data-list]              a list with its buttons and its pages; data-any-state is the same list with events in any state
 //   button[data-copy]        copies the text of the element with that id
 //   button[data-copy-from]   copies what that path answers
 //   table[data-rows]         rows can be walked with j and k
@@ -64,6 +67,7 @@ function notify(text, isBad = false) {
   const notice = document.createElement("div");
   notice.className = isBad ? "notice bad" : "notice";
   notice.textContent = text;
+  notice.addEventListener("click", () => notice.remove());
   $(".notices").append(notice);
   setTimeout(() => notice.remove(), isBad ? 12000 : 5000);
 }
@@ -93,7 +97,7 @@ async function copyFrom(path) {
 
 // ---- Dialogs
 
-function openDialog(title, fill, actions = []) {
+function openDialog(title, fill, actions = [], dismiss = "Close") {
   const dialog = document.createElement("dialog");
   const heading = document.createElement("h2");
   heading.textContent = title;
@@ -104,7 +108,7 @@ function openDialog(title, fill, actions = []) {
   row.className = "actions";
   dialog.append(heading, content, row);
   fill(content, dialog);
-  for (const { label, kind, run } of [...actions, { label: "Close", run: () => dialog.close() }]) {
+  for (const { label, kind, run } of [...actions, { label: dismiss, run: () => dialog.close() }]) {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = label;
@@ -142,15 +146,14 @@ function reasonIn(content) {
   return () => input.value.trim();
 }
 
-function withReason({ method, path, body }, place, reason) {
+function withReason({ method, path, body }, reason) {
   if (!reason) return { method, path, body };
-  if (place === "body") return { method, path, body: { ...body, reason } };
   return { method, path: `${path}${path.includes("?") ? "&" : "?"}reason=${encodeURIComponent(reason)}`, body };
 }
 
 async function runAction(button) {
   let reason;
-  const request = () => withReason(requestOf(button), button.dataset.reason, reason());
+  const request = () => withReason(requestOf(button), reason());
   const goOn = () => (button.dataset.next ? location.assign(button.dataset.next) : refresh(true));
   const send = async (dialog, pressed) => {
     const { method, path, body } = request();
@@ -173,7 +176,7 @@ async function runAction(button) {
   }, [
     { label: "Copy as curl", run: () => { const { method, path, body } = request(); copy(curlOf(method, path, body)); } },
     { label: button.textContent.trim(), kind: button.classList.contains("danger") ? "danger" : "primary", run: send },
-  ]);
+  ], "Back");
 }
 
 // Shows the fields of a response. The page goes on when the dialog is closed.
@@ -198,16 +201,27 @@ const selected = () => $$("input[data-select]:checked").map((box) => Number(box.
 const allMatch = () => $("input[data-all-match]")?.checked ?? false;
 const nounOfList = () => $("[data-filter]")?.dataset.noun ?? "events";
 
+function clearSelection() {
+  for (const box of $$("input[data-select], input[data-select-all], input[data-all-match]")) box.checked = false;
+  showBulk();
+}
+
+// A button that would have nothing to act on is switched off.
+function showBulk() {
+  const [isAll, isSome] = [allMatch(), selected().length > 0];
+  for (const button of $$("button[data-bulk]")) {
+    button.disabled = isAll ? !button.dataset.path : !isSome;
+    button.title = !button.disabled ? "" : isAll ? `${button.dataset.verb} is for selected ${nounOfList()} only` : `Select ${nounOfList()} first, or all that match`;
+  }
+}
+
 async function runBulk(button) {
   const { verb, path } = button.dataset;
   const noun = nounOfList();
+  const isAll = allMatch();
   const ids = selected();
-  if (!allMatch()) {
-    if (ids.length === 0) return notify(`Select ${noun} first, or all that match`, true);
-    return bulkByIds(button, ids);
-  }
-  if (!path) return notify(`${verb} is for selected ${noun} only`, true);
-  const filter = JSON.parse($("[data-filter]").dataset.filter);
+  if (!path) return bulkOneByOne(button, ids);
+  const filter = isAll ? JSON.parse($("[data-filter]").dataset.filter) : { ...JSON.parse(button.dataset.chosen ?? "{}"), ids };
   let preview;
   try {
     preview = await call("POST", path, { filter, dry_run: true });
@@ -215,34 +229,39 @@ async function runBulk(button) {
     return notify(error.message, true);
   }
   const number = `${preview.matched.toLocaleString("en")}${preview.matched_is_exact ? "" : "+"}`;
+  const title = `${verb} ${number} ${preview.matched === 1 ? noun.replace(/ies$/, "y").replace(/s$/, "") : noun}`;
   let reason, perSecond;
   const bodyOf = () => {
     const body = { filter };
     if (reason()) body.reason = reason();
-    if (perSecond.value) body.per_second = Number(perSecond.value);
+    if (perSecond?.value) body.per_second = Number(perSecond.value);
     return body;
   };
-  openDialog(`${verb} ${number} ${noun}`, (content) => {
-    if (preview.matched === 0) return content.append(paragraph(`None of the ${noun} that match can be changed in this way.`));
-    content.append(paragraph(`${verb} applies to ${number} of the ${noun} that match. Those that have moved on by then are left out.`));
+  const start = async (dialog, pressed) => {
+    pressed.disabled = true;
+    try {
+      const operation = await call("POST", path, bodyOf());
+      dialog.close();
+      clearSelection();
+      watchOperation(title, operation);
+    } catch (error) {
+      pressed.disabled = false;
+      notify(error.message, true);
+    }
+  };
+  return openDialog(title, (content) => {
+    const which = isAll ? `${noun} that match` : `${ids.length} selected ${noun}`;
+    if (preview.matched === 0) return content.append(paragraph(`None of the ${which} can be changed in this way.`));
+    content.append(paragraph(`${verb} applies to ${number} of the ${which}. Those that have moved on by then are left out.`));
+    if (isAll && Object.keys(filter).length === 0) content.append(paragraph(`There is no filter: these are all ${noun} that can be changed.`, "error"));
     content.append(sampleOf(preview));
     reason = reasonIn(content);
-    perSecond = labelled(content, "At most per second (500 unless you say)", { type: "number", name: "per_second", min: 0.1, max: 10000, step: "any" });
+    if (isAll) perSecond = labelled(content, "At most per second (500 unless you say)", { type: "number", name: "per_second", min: 0.1, max: 10000, step: "any" });
     return undefined;
   }, preview.matched === 0 ? [] : [
     { label: "Copy as curl", run: () => copy(curlOf("POST", path, bodyOf())) },
-    { label: verb, kind: "primary", run: async (dialog, pressed) => {
-      pressed.disabled = true;
-      try {
-        const operation = await call("POST", path, bodyOf());
-        dialog.close();
-        watchOperation(verb, operation);
-      } catch (error) {
-        pressed.disabled = false;
-        notify(error.message, true);
-      }
-    } },
-  ]);
+    { label: title, kind: button.classList.contains("danger") ? "danger" : "primary", run: start },
+  ], preview.matched === 0 ? "Close" : "Back");
 }
 
 // Returns the first rows of a preview, which are the oldest.
@@ -267,21 +286,23 @@ function labelled(content, text, properties) {
   return input;
 }
 
-function bulkByIds(button, ids) {
+// Asks once, and sends a request for each row.
+function bulkOneByOne(button, ids) {
   const { verb, one } = button.dataset;
   const noun = nounOfList();
   const named = noun[0].toUpperCase() + noun.slice(1);
+  const title = `${verb} ${ids.length} ${noun}`;
   let reason;
-  openDialog(`${verb} ${ids.length} ${noun}`, (content) => {
+  openDialog(title, (content) => {
     content.append(paragraph(`${named} ${ids.slice(0, 20).join(", ")}${ids.length > 20 ? " …" : ""}`));
     reason = askReason(content, button);
-  }, [{ label: verb, kind: "primary", run: async (dialog) => {
+  }, [{ label: title, kind: button.classList.contains("danger") ? "danger" : "primary", run: async (dialog) => {
     const why = reason();
     dialog.close();
     let done = 0;
     for (const id of ids) {
       try {
-        const { method, path, body } = withReason({ method: "POST", path: one.replace("{id}", id) }, button.dataset.reason, why);
+        const { method, path, body } = withReason({ method: "POST", path: one.replace("{id}", id) }, why);
         await call(method, path, body);
         done += 1;
       } catch (error) {
@@ -289,18 +310,39 @@ function bulkByIds(button, ids) {
       }
     }
     notify(`${verb}: ${done} of ${ids.length} ${noun}`);
-    for (const box of $$("input[data-select]:checked")) box.checked = false;
+    clearSelection();
     await refresh(true);
-  } }]);
+  } }], "Back");
 }
 
-function watchOperation(verb, operation) {
+function linkTo(href, text) {
+  return Object.assign(document.createElement("a"), { href, textContent: text });
+}
+
+// Returns a line above the list that stays after the dialog is closed, with links to what was done.
+function outcomeLine(linkToOperation) {
+  const line = paragraph("", "outcome");
+  const said = document.createElement("span");
+  line.append(said, " ", linkToOperation);
+  const list = $("[data-list]");
+  if (list?.dataset.anyState) line.append(" · ", linkTo(list.dataset.anyState, "The same filter in any state"));
+  if (list) list.before(line);
+  return said;
+}
+
+function watchOperation(title, operation) {
   const bar = document.createElement("progress");
-  bar.setAttribute("aria-label", `${verb}: progress`);
+  bar.setAttribute("aria-label", `${title}: progress`);
   const text = paragraph("Starting …");
   text.setAttribute("role", "status");
+  const link = () => linkTo(inNamespace(`/ui/operations/${operation.id}`), `Operation ${operation.id}`);
+  const outcome = outcomeLine(link());
   let isOpen = true;
-  const dialog = openDialog(verb, (content) => content.append(bar, text), [
+  const dialog = openDialog(title, (content) => {
+    const more = paragraph("");
+    more.append(link());
+    content.append(bar, text, more);
+  }, [
     { label: "Stop", kind: "danger", run: async (_, pressed) => {
       pressed.disabled = true;
       try { await call("POST", `/operations/${operation.id}/cancel`); } catch (error) { notify(error.message, true); }
@@ -308,7 +350,6 @@ function watchOperation(verb, operation) {
   ]);
   dialog.addEventListener("close", () => { isOpen = false; });
   const look = async () => {
-    if (!isOpen) return;
     try {
       const present = await call("GET", `/operations/${operation.id}`);
       const { status, matched, done, skipped, failed } = present;
@@ -316,14 +357,16 @@ function watchOperation(verb, operation) {
       bar.max = Math.max(matched, 1);
       bar.value = isRunning ? done + skipped + failed : bar.max;
       text.textContent = `${status}: ${done.toLocaleString("en")} of ${matched.toLocaleString("en")} done, ${skipped} skipped, ${failed} failed`;
+      outcome.textContent = `${title}: ${text.textContent}.`;
       if (!isRunning) {
         $("button.danger", dialog)?.remove();
-        return refresh(true);
+        return refresh(isOpen || !isBusy($("[data-list]")));
       }
     } catch (error) {
       text.textContent = error.message;
     }
     setTimeout(look, PROGRESS_MS);
+    return undefined;
   };
   look();
 }
@@ -352,7 +395,8 @@ const sent = new WeakMap();
 // Shows the newest version of what may change. What is in use is left alone, unless the reader has asked for it.
 async function refresh(isAskedFor = false) {
   const places = $$("[data-live]");
-  if (places.length === 0) return undefined;
+  const list = isAskedFor ? $("[data-list]") : null;
+  if (places.length === 0 && !list) return undefined;
   try {
     const from = $("[data-live-from]")?.dataset.liveFrom ?? location.href;
     const response = await fetch(from, { headers: { Accept: "text/html" } });
@@ -360,7 +404,8 @@ async function refresh(isAskedFor = false) {
     if (!response.ok) throw new Error(response.statusText);
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     let isComplete = true;
-    for (const place of places) {
+    if (list) replaceList(list, $("[data-list]", page));
+    for (const place of places.filter((place) => place.isConnected && !list?.contains(place))) {
       const fresh = page.querySelector(`[data-live="${CSS.escape(place.dataset.live)}"]`);
       if (fresh && !renew(place, fresh, isAskedFor)) isComplete = false;
     }
@@ -426,6 +471,18 @@ function renewRows(place, fresh, button) {
   button.textContent = `${next.size} new, show`;
 }
 
+// Shows a list as it is now, with its buttons and the link to its next page. What is selected stays so.
+function replaceList(list, fresh) {
+  if (!fresh) return;
+  const chosen = new Set($$("input[data-select]:checked", list).map((box) => box.value));
+  const isAll = allMatch();
+  list.replaceChildren(...fresh.childNodes);
+  for (const box of $$("input[data-select]", list)) box.checked = chosen.has(box.value);
+  for (const box of $$("input[data-all-match]", list)) box.checked = isAll;
+  for (const place of $$("[data-live]", list)) sent.set(place, place.innerHTML);
+  showBulk();
+}
+
 // Shows the rows as they are now. What is selected stays so.
 function replaceRows(place, fresh) {
   const chosen = new Set($$("input[data-select]:checked", place).map((box) => box.value));
@@ -435,10 +492,9 @@ function replaceRows(place, fresh) {
 }
 
 async function showNewRows() {
-  const rows = $("tbody[data-live]");
-  if (!rows) return location.reload();
+  if (!$("tbody[data-live], [data-list]")) return location.reload();
   await refresh(true);
-  return $("a", rows)?.focus({ preventScroll: true });
+  return $("tbody[data-live] a")?.focus({ preventScroll: true });
 }
 
 const refreshIfSeen = () => { if (!document.hidden && !isPaused && !isOver && !$("dialog[open]")) refresh(); };
@@ -508,7 +564,10 @@ function moveRow(step) {
 }
 
 function openPalette() {
-  const commands = $$(".rail a").map((link) => ({ label: link.textContent.trim(), href: link.href }));
+  const go = (href) => () => { location.href = href; };
+  const commands = $$(".rail nav a").map((link) => ({ label: link.textContent.trim(), run: go(link.href) }));
+  if (root.dataset.mayPublish !== undefined) commands.push({ label: "Publish an event", run: go(inNamespace("/ui/publish")) });
+  commands.push({ label: "Switch between light and dark", run: toggleTheme }, { label: "Pause or go on", run: togglePause });
   openDialog("Go to", (content, dialog) => {
     dialog.classList.add("palette");
     const input = document.createElement("input");
@@ -527,16 +586,16 @@ function openPalette() {
     const show = () => {
       const text = input.value.trim();
       shown = commands.filter(({ label }) => label.toLowerCase().includes(text.toLowerCase()));
-      if (/^\d+$/.test(text)) shown.unshift({ label: `Event ${text}`, href: inNamespace(`/ui/events/${text}`) });
-      else if (text) shown.push({ label: `Events: ${text}`, href: inNamespace(`/ui/events?q=${encodeURIComponent(text)}`) });
+      if (/^\d+$/.test(text)) shown.unshift({ label: `Event ${text}`, run: go(inNamespace(`/ui/events/${text}`)) });
+      else if (text) shown.push({ label: `Events: ${text}`, run: go(inNamespace(`/ui/events?q=${encodeURIComponent(text)}`)) });
       at = Math.min(at, shown.length - 1);
-      list.replaceChildren(...shown.map(({ label, href }, index) => {
+      list.replaceChildren(...shown.map(({ label, run }, index) => {
         const item = document.createElement("li");
         item.id = `palette-${index}`;
         item.setAttribute("role", "option");
         item.setAttribute("aria-selected", String(index === at));
         item.textContent = label;
-        item.addEventListener("click", () => { location.href = href; });
+        item.addEventListener("click", () => { dialog.close(); run(); });
         return item;
       }));
       input.setAttribute("aria-activedescendant", `palette-${at}`);
@@ -545,10 +604,12 @@ function openPalette() {
     input.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown") at = Math.min(at + 1, shown.length - 1);
       else if (event.key === "ArrowUp") at = Math.max(at - 1, 0);
-      else if (event.key === "Enter" && shown[at]) location.href = shown[at].href;
-      else return;
+      else if (event.key !== "Enter") return;
       event.preventDefault();
-      show();
+      if (event.key !== "Enter") return show();
+      const command = shown[at];
+      if (command) { dialog.close(); command.run(); }
+      return undefined;
     });
     content.append(input, list);
     show();
@@ -612,9 +673,13 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("input[data-select-all]")) {
     for (const box of $$("input[data-select]")) box.checked = event.target.checked;
   }
+  if (event.target.matches("input[type=checkbox]")) showBulk();
   if (event.target.matches("select[data-goto]")) location.href = event.target.value;
 });
 document.addEventListener("keydown", onKey);
 for (const place of $$("[data-live]")) sent.set(place, place.innerHTML);
+showBulk();
+// A browser may bring back what was selected, when it shows a page again.
+addEventListener("pageshow", showBulk);
 showAges();
 keepLive();
