@@ -4,8 +4,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
-use super::events::reasons;
-use super::filter_fields::{FilterField, filter_fields};
+use super::filter_fields::{FilterField, filter_fields, reasons};
 use super::frame::{Section, respond};
 use super::parts::{empty, encode_segment, json_block, pager, time};
 use super::viewer::Viewer;

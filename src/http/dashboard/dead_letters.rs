@@ -5,8 +5,7 @@ use maud::{Markup, html};
 
 use super::bulk::{BulkVerb, BulkWay, bulk_bar, select_all, select_one};
 use super::deliveries::ROWS_PER_PAGE;
-use super::events::reasons;
-use super::filter_fields::{FilterField, filter_fields};
+use super::filter_fields::{FilterField, filter_fields, reasons};
 use super::frame::{Section, respond};
 use super::parts::{empty, pager, time};
 use super::push_parts::{dead_letter_link, event_name, subscription_name};

@@ -6,6 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use maud::{Markup, html};
 
 use super::bulk::{BulkVerb, BulkWay, bulk_bar, select_all, select_one};
+use super::filter_fields::reasons_with;
 use super::filter_line::{self, LineError};
 use super::first_steps;
 use super::frame::{Section, respond};
@@ -137,7 +138,7 @@ async fn filter_of(line: &str, viewer: &Viewer) -> Result<Result<EventFilter, Li
         Err(Error::ScopeMissing(scope)) => Ok(Err(LineError::from(format!(
             "Words search errors, and payload.… searches payloads. That needs a key with the scope {scope}."
         )))),
-        Err(error) if code_of(&error).status().is_client_error() => Ok(Err(reasons(&error).into())),
+        Err(error) if code_of(&error).status().is_client_error() => Ok(Err(reasons_of_line(&error).into())),
         Err(error) => Err(error),
     }
 }
@@ -150,22 +151,13 @@ fn read_line(line: &str, viewer: &Viewer) -> Result<EventFilter, LineError> {
     let pairs = parameters.into_iter().map(|(name, value)| (Cow::from(name), QueryValue(value)));
     let mut query: Query = Fields::new(pairs);
     let filter = read_filter(&mut query);
-    query.finish().map_err(|error| reasons(&Error::from(error)))?;
+    query.finish().map_err(|error| reasons_of_line(&Error::from(error)))?;
     Ok(filter)
 }
 
 /// Returns what is wrong with a filter, in the words of the line.
-pub(super) fn reasons(error: &Error) -> String {
-    match error {
-        Error::Invalid(errors) => {
-            let reasons: Vec<String> = errors
-                .iter()
-                .map(|invalid| format!("{} {}", filter_line::written(&invalid.field), invalid.reason))
-                .collect();
-            reasons.join("; ")
-        }
-        other => other.to_string(),
-    }
+fn reasons_of_line(error: &Error) -> String {
+    reasons_with(error, filter_line::written)
 }
 
 fn filter_form(viewer: &Viewer, line: &str) -> Markup {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::viewer::Viewer;
+use crate::error::Error;
 
 /// A parameter of a list.
 pub(super) enum FilterField<'a> {
@@ -40,5 +41,21 @@ pub(super) fn filter_fields(viewer: &Viewer, fields: &[FilterField<'_>]) -> Mark
             button { "Filter" }
             @if !query.is_empty() { a href=(viewer.link(path)) { "Show all" } }
         }
+    }
+}
+
+/// Returns what is wrong with a request, field by field.
+pub(super) fn reasons(error: &Error) -> String {
+    reasons_with(error, str::to_owned)
+}
+
+/// Returns what is wrong with a request, with each field as `written` writes it.
+pub(super) fn reasons_with(error: &Error, written: impl Fn(&str) -> String) -> String {
+    match error {
+        Error::Invalid(errors) => {
+            let reason = errors.iter().map(|invalid| format!("{} {}", written(&invalid.field), invalid.reason));
+            reason.collect::<Vec<_>>().join("; ")
+        }
+        other => other.to_string(),
     }
 }

@@ -4,7 +4,7 @@ use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse};
 use maud::html;
 
-use super::events::reasons;
+use super::filter_fields::reasons;
 use super::{next, plain};
 use crate::error::Error;
 use crate::http::browser::is_led_from_elsewhere;
