@@ -28,6 +28,7 @@ mod notable;
 pub mod operate;
 pub(crate) mod publish;
 pub mod push;
+mod read_turns;
 pub mod refused_calls;
 pub mod refused_settlements;
 mod secret_keys;
@@ -37,6 +38,7 @@ pub mod stats;
 pub mod sweep;
 pub(crate) mod trail;
 mod transaction;
+mod turns;
 pub mod waiting;
 
 use std::collections::HashMap;
@@ -79,6 +81,7 @@ use publish::schema_cache::SchemaCache;
 use publish::subscription_cache::SubscriptionCache;
 use push::dispatch_signal::DispatchSignal;
 use push::yielding::PushPause;
+use read_turns::ReadTurns;
 use refused_calls::RefusedCalls;
 use refused_settlements::RefusedSettlements;
 use sources::cache::SourceCache;
@@ -151,6 +154,7 @@ pub struct EngineParts {
     peer_notifier: PeerNotifier,
     worker_sightings: WorkerSightings,
     trail: Trail,
+    read_turns: ReadTurns,
     keys: KeyCache,
     sources: SourceCache,
     refused_webhooks: RefusedWebhookCounts,
@@ -224,6 +228,11 @@ impl Engine {
     /// Returns what the streams of the event log share.
     pub(crate) fn trail(&self) -> &Trail {
         &self.0.trail
+    }
+
+    /// Returns the turns of lists and pages.
+    pub(crate) fn read_turns(&self) -> &ReadTurns {
+        &self.0.read_turns
     }
 
     /// Returns the API keys that this server has in memory.
@@ -324,6 +333,7 @@ impl Engine {
         let engine = Engine(Arc::new_cyclic(|engine| EngineParts {
             batchers: Batchers::open(engine, &runtime, &database, &settings, push_pause.clone()),
             push_pause,
+            read_turns: ReadTurns::new(database.max_connections(), settings.batches_at_once),
             database,
             clock,
             hub: Arc::new(Hub::new(settings.max_waiting)),

@@ -80,6 +80,8 @@ use actix_web::http::{Method, header};
 use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder, Route, guard, web};
 use futures_util::FutureExt;
 
+use crate::domain::scope::Scope;
+use crate::engine::Engine;
 use crate::error::{Error, OutageKind};
 use crate::metrics::http::EndpointIndex;
 use code::Code;
@@ -183,10 +185,10 @@ pub fn routes() -> Vec<Endpoint> {
         patch("/keys/{id}", Admin, repeatable(keys::update_key)),
         repeatable_post("/keys/{id}/revoke", Admin, keys::revoke_key),
         post("/keys/{id}/rotate", Admin, keys::rotate_key),
-        read("/doctor", Admin, doctor::get_diagnosis),
-        read("/metrics", Metrics, metrics::get_metrics),
+        probe("/doctor", Admin, doctor::get_diagnosis),
+        probe("/metrics", Metrics, metrics::get_metrics),
         get("/health", Open, health::get_health),
-        read("/ready", Open, health::get_readiness),
+        probe("/ready", Open, health::get_readiness),
         get("/problems/{code}", Open, problem_pages::get_problem_page),
         get("/openapi.yaml", Open, docs::get_openapi_yaml),
         get("/openapi.json", Open, docs::get_openapi_json),
@@ -301,7 +303,7 @@ where
     Args: FromRequest + 'static,
 {
     let either = guard::fn_guard(|context| matches!(context.head().method, Method::GET | Method::HEAD));
-    let route = web::route().guard(either).to(doors::guarded_page(door, in_time(handler)));
+    let route = web::route().guard(either).to(doors::guarded_page(door, in_time(in_turn(handler))));
     Endpoint { route, method: Method::GET, path, has_head: true, door }
 }
 
@@ -371,6 +373,16 @@ where
     F: Handler<Args, Output = Result<HttpResponse, Error>>,
     Args: FromRequest + 'static,
 {
+    get(path, door, in_time(in_turn(handler)))
+}
+
+/// Returns an endpoint for a `GET` that asks about the state of the server. It takes no turn of the reads: it has turns
+/// of its own ([`probe_turns`]), and must answer when reads are slow.
+fn probe<F, Args>(path: &'static str, door: Door, handler: F) -> Endpoint
+where
+    F: Handler<Args, Output = Result<HttpResponse, Error>>,
+    Args: FromRequest + 'static,
+{
     get(path, door, in_time(handler))
 }
 
@@ -393,6 +405,29 @@ where
     move |args: Args| {
         let response = tokio::time::timeout(READ_TIMEOUT, handler.call(args));
         async move { response.await.unwrap_or_else(|_| Err(Error::outage(OutageKind::TooSlow, "a read took too long"))) }
+    }
+}
+
+/// Returns a handler that waits for its turn to read. A request without a key needs none, because it reads nothing of a
+/// namespace.
+///
+/// Pages name a namespace in their query, not in the header. They take a turn of the viewer's own namespace.
+fn in_turn<F, Args>(
+    handler: F,
+) -> impl Handler<(web::Data<Engine>, Option<Scope>, Args), Output = Result<HttpResponse, Error>>
+where
+    F: Handler<Args, Output = Result<HttpResponse, Error>>,
+    Args: FromRequest + 'static,
+{
+    move |engine: web::Data<Engine>, scope: Option<Scope>, args: Args| {
+        let handler = handler.clone();
+        async move {
+            let _turn = match scope {
+                Some(scope) => Some(engine.read_turns().turn(scope.namespace).await?),
+                None => None,
+            };
+            handler.call(args).await
+        }
     }
 }
 

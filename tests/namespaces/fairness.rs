@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::two_namespaces;
-use crate::support::locks::HeldRow;
-use crate::support::{App, Reply, database, within_patience};
+use crate::support::locks::{BLOCKED_CALLS, HeldRow};
+use crate::support::{App, Options, Reply, database, within_patience};
 
 /// The number of events of a loud call: more than fit into an express batch.
 const MANY: usize = 30;
@@ -104,5 +104,36 @@ async fn a_completion_does_not_wait_for_those_of_a_loud_namespace() {
     for reply in finish(held, calls).await {
         let results = reply["results"].as_array().expect("results");
         assert!(results.len() == MANY && results.iter().all(|result| result["accepted"] == true), "{reply}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_lists_of_a_loud_namespace_leave_connections_for_others() {
+    let flags = ["--db-connections=8", "--batches-at-once=2"].map(str::to_owned);
+    let app = App::start_with(Options { flags: flags.to_vec(), ..Options::default() }).await;
+    let (loud, quiet) = two_namespaces(&app).await;
+    let held = HeldRow::with_uncommitted(&app, "LOCK TABLE waybill.dead_letters IN ACCESS EXCLUSIVE MODE").await;
+    // More than there are connections.
+    let lists: Vec<_> = (0..16)
+        .map(|_| {
+            let request = loud.client.get(format!("{}/dead-letters", loud.base));
+            tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await.status })
+        })
+        .collect();
+    app.until_blocked_calls(2).await;
+    // Several times, because the other lists arrive meanwhile.
+    for _ in 0..10 {
+        let id = quiet.publish_tagged("a").await;
+        assert_eq!(quiet.claim("a", "w:1").await.expect("an event")["id"], id);
+        quiet.get("/events").await.expect(200);
+        quiet.post(&format!("/events/{id}/complete"), &json!({"worker_id": "w:1"})).await.expect(200);
+        let blocked = app.count(&format!("SELECT count(*) {BLOCKED_CALLS}")).await;
+        assert!(blocked <= 2, "{blocked} lists of one namespace use connections");
+    }
+    held.unlock().await;
+    for list in lists {
+        // On a slow machine, some have waited too long.
+        let status = within_patience(list).await.expect("no panic");
+        assert!([200, 429, 503].contains(&status), "{status}");
     }
 }

@@ -12,7 +12,6 @@
 //! a few do so at once. A stream that had reached them and is now behind them belongs to a client that reads too
 //! slowly: it ends, and the client may come back with its position.
 
-mod catch_ups;
 mod reader;
 mod recent;
 mod seats;
@@ -27,6 +26,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::domain::scope::Scope;
+use crate::engine::turns::NamespaceTurns;
 use crate::engine::{Engine, stopping};
 use crate::error::{Error, OutageKind};
 use crate::store::connection::database::PooledConnection;
@@ -34,7 +34,6 @@ use crate::store::lists::log_entries::LogFilter;
 use crate::store::lists::log_tail::read_log_tail;
 use crate::store::tables::log_writers::read_log_writers;
 
-use catch_ups::CatchUps;
 pub(crate) use reader::{TrailEnd, TrailEntries, TrailReader};
 use recent::{NextRead, RecentEntries};
 use seats::Seats;
@@ -53,6 +52,12 @@ const SETTLE_WITHIN: Duration = Duration::from_millis(200);
 /// The first pause between two looks at these transactions. The others are each twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
+/// The maximum number of streams that read pages of the log at once. The others wait.
+const CATCH_UPS_AT_ONCE: usize = 4;
+
+/// The maximum number of them that belong to one namespace, so that it cannot keep the others waiting.
+const CATCH_UPS_OF_NAMESPACE: usize = 2;
+
 /// What the streams of one server share.
 pub(crate) struct Trail {
     looks: tokio::sync::Mutex<Looks>,
@@ -62,7 +67,7 @@ pub(crate) struct Trail {
     /// Tells the tailer that there is a stream.
     arrived: Notify,
     seats: Arc<Seats>,
-    catch_ups: CatchUps,
+    catch_ups: NamespaceTurns,
 }
 
 /// What looks at the transactions that write to the log have shown. Looks are made one after the other.
@@ -101,7 +106,7 @@ impl Trail {
             news: watch::Sender::new(()),
             arrived: Notify::new(),
             seats: Seats::new(max_streams),
-            catch_ups: CatchUps::new(),
+            catch_ups: NamespaceTurns::new(CATCH_UPS_AT_ONCE, CATCH_UPS_OF_NAMESPACE),
         }
     }
 

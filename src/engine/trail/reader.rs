@@ -230,9 +230,10 @@ impl TrailReader {
         let page = Page { descending: false, after: self.position, limit: CATCH_UP_ENTRIES, scan };
         let reading = async move {
             let turn = engine.trail().catch_ups.turn(scope.namespace).await?;
+            let read_turn = engine.read_turns().turn_of_stream(scope.namespace).await?;
             let task = engine.clone();
             let read = engine.detached(async move {
-                let _turn = turn;
+                let _turns = (turn, read_turn);
                 let mut conn = task.database().connection().await?;
                 let below = up_to.saturating_add(1);
                 let list =

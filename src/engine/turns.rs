@@ -1,4 +1,4 @@
-//! Turns to read pages of the log, for streams that begin further back.
+//! Turns to use the database, shared between namespaces.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,33 +8,31 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::domain::ids::NamespaceId;
 use crate::error::Error;
 
-/// The maximum number of streams that read pages of the log at once. The others wait.
-const AT_ONCE: usize = 4;
-
-/// The maximum number of them that belong to one namespace, so that it cannot keep the others waiting.
-const OF_NAMESPACE: usize = 2;
-
+/// A limited number of turns, of which one namespace has only a part, so that it cannot keep the others waiting.
 #[derive(Debug)]
-pub(super) struct CatchUps {
+pub(crate) struct NamespaceTurns {
     all: Arc<Semaphore>,
-    /// The turns of namespaces whose streams read or wait.
+    max_of_namespace: usize,
+    /// The turns of namespaces that have one or wait for one.
     by_namespace: Mutex<HashMap<NamespaceId, Weak<Semaphore>>>,
 }
 
-/// The turn of one stream, which ends when it is dropped.
+/// A turn, which ends when it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     _of_all: OwnedSemaphorePermit,
     _of_namespace: OwnedSemaphorePermit,
 }
 
-impl CatchUps {
-    pub(super) fn new() -> Self {
-        CatchUps { all: Arc::new(Semaphore::new(AT_ONCE)), by_namespace: Mutex::default() }
+impl NamespaceTurns {
+    /// Returns `at_once` turns, of which `of_namespace` may belong to the same namespace.
+    pub(crate) fn new(at_once: usize, of_namespace: usize) -> Self {
+        let all = Arc::new(Semaphore::new(at_once));
+        NamespaceTurns { all, max_of_namespace: of_namespace, by_namespace: Mutex::default() }
     }
 
-    /// Waits for a turn.
-    pub(super) async fn turn(&self, namespace: NamespaceId) -> Result<Turn, Error> {
+    /// Waits for a turn. Turns are given in the order of arrival within a namespace.
+    pub(crate) async fn turn(&self, namespace: NamespaceId) -> Result<Turn, Error> {
         let closed = |error: tokio::sync::AcquireError| Error::Internal(error.to_string());
         let of_namespace = self.of_namespace(namespace).acquire_owned().await.map_err(closed)?;
         let of_all = self.all.clone().acquire_owned().await.map_err(closed)?;
@@ -47,7 +45,7 @@ impl CatchUps {
             return semaphore;
         }
         by_namespace.retain(|_, semaphore| semaphore.strong_count() > 0);
-        let semaphore = Arc::new(Semaphore::new(OF_NAMESPACE));
+        let semaphore = Arc::new(Semaphore::new(self.max_of_namespace));
         by_namespace.insert(namespace, Arc::downgrade(&semaphore));
         semaphore
     }
@@ -60,8 +58,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_namespace_with_many_streams_leaves_turns_for_others() {
-        let turns = CatchUps::new();
+    async fn a_namespace_with_many_calls_leaves_turns_for_others() {
+        let turns = NamespaceTurns::new(4, 2);
         let (loud, quiet) = (NamespaceId(1), NamespaceId(2));
         let held = [turns.turn(loud).await.unwrap(), turns.turn(loud).await.unwrap()];
         assert!(turns.turn(loud).now_or_never().is_none());
