@@ -10,11 +10,13 @@ use super::doors::Admitted;
 use super::events::STATES;
 use super::operate::read_reason;
 use super::query::{DEFAULT_PAGE, Query, expect_no_query, read_page, read_query};
+use super::redaction::redaction_for;
 use super::view::{Timestamp, timestamp};
 use crate::domain::api_key::Principal;
 use crate::domain::history::Numbers;
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::limits;
+use crate::domain::redaction::Redaction;
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::engine::Engine;
@@ -41,6 +43,8 @@ pub(crate) struct DeliveryView<'a> {
     pub cancel_requested: bool,
     pub cancel_reason: Option<&'a str>,
     pub ordering_key: Option<&'a str>,
+    #[serde(skip)]
+    has_payload_key: bool,
     pub last_error: Option<&'a str>,
     /// The fields that the caller may not see. Omitted if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,6 +74,7 @@ impl<'a> DeliveryView<'a> {
             cancel_requested: row.cancel_requested,
             cancel_reason: row.cancel_reason.as_deref(),
             ordering_key: row.ordering_key.as_deref(),
+            has_payload_key: row.has_payload_key,
             last_error: row.last_error.as_deref(),
             hidden: None,
             replay_of: row.replay_of,
@@ -84,9 +89,25 @@ impl<'a> DeliveryView<'a> {
         if !reader.may_reveal() {
             self.last_error = None;
             self.hidden = Some(&["last_error"]);
+            self.hide_payload_key();
             self.attempts.iter_mut().flatten().for_each(AttemptView::hide);
         }
         self
+    }
+
+    /// Hides an ordering key that is a value of the payload if anything of payloads is redacted: the path that it was
+    /// taken from may have been changed since.
+    pub(crate) fn redacted(mut self, redaction: &Redaction) -> Self {
+        if redaction.is_redacted("payload") {
+            self.hide_payload_key();
+        }
+        self
+    }
+
+    fn hide_payload_key(&mut self) {
+        if self.has_payload_key && self.ordering_key.take().is_some() {
+            self.hidden = Some(if self.hidden.is_some() { &["last_error", "ordering_key"] } else { &["ordering_key"] });
+        }
     }
 }
 
@@ -163,7 +184,9 @@ pub(crate) async fn list_deliveries(
     let mut conn = engine.database().connection().await?;
     let (rows, end) = list_pushes(&mut conn, &scope, &filter, page).await?;
     drop(conn);
-    let deliveries = rows.iter().map(|row| DeliveryView::of(row).for_reader(admitted.principal())).collect();
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
+    let view = |row| DeliveryView::of(row).for_reader(admitted.principal()).redacted(&redaction);
+    let deliveries = rows.iter().map(view).collect();
     Ok(HttpResponse::Ok().json(Deliveries { deliveries, next: cursors.next(end).await? }))
 }
 
@@ -176,12 +199,13 @@ pub(crate) async fn get_delivery(
 ) -> Result<HttpResponse, Error> {
     let id = path_id(&request).await?;
     expect_no_query(&request)?;
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
     let mut conn = engine.database().connection().await?;
     let row = get_push(&mut conn, &scope, id).await?.ok_or(Error::DeliveryNotFound(id))?;
     let attempts = attempts_of_push(&mut conn, &scope, id, row.created_at, ATTEMPTS_PER_DELIVERY).await?;
     let mut view = DeliveryView::of(&row);
     view.attempts = Some(attempts.iter().map(AttemptView::of).collect());
-    Ok(HttpResponse::Ok().json(view.for_reader(admitted.principal())))
+    Ok(HttpResponse::Ok().json(view.for_reader(admitted.principal()).redacted(&redaction)))
 }
 
 /// `POST /deliveries/{id}/retry`: returns a FAILED or CANCELLED push to PENDING.
@@ -195,8 +219,9 @@ pub(crate) async fn retry_delivery(
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     expect_empty_body(&request, payload).await?;
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
     let row = engine.retry_delivery(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(DeliveryView::of(&row).for_reader(admitted.principal())))
+    Ok(HttpResponse::Ok().json(DeliveryView::of(&row).for_reader(admitted.principal()).redacted(&redaction)))
 }
 
 /// `POST /deliveries/{id}/cancel`: cancels a push, or requests that if it is being sent.
@@ -210,8 +235,9 @@ pub(crate) async fn cancel_delivery(
     let id = path_id(&request).await?;
     let reason = read_reason(&request)?;
     expect_empty_body(&request, payload).await?;
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
     let row = engine.cancel_delivery(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(DeliveryView::of(&row).for_reader(admitted.principal())))
+    Ok(HttpResponse::Ok().json(DeliveryView::of(&row).for_reader(admitted.principal()).redacted(&redaction)))
 }
 
 /// `POST /deliveries/{id}/dead-letter`: moves a PENDING push to the dead letters.
@@ -227,6 +253,7 @@ pub(crate) async fn dead_letter_delivery(
     let reason = query.required("reason", |query, name| query.text(name, limits::NAME_CHARS));
     let reason = query.finish_with(reason)?;
     expect_empty_body(&request, payload).await?;
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
     let row = engine.dead_letter_delivery(scope, id, reason).await?;
-    Ok(HttpResponse::Ok().json(DeliveryView::of(&row).for_reader(admitted.principal())))
+    Ok(HttpResponse::Ok().json(DeliveryView::of(&row).for_reader(admitted.principal()).redacted(&redaction)))
 }

@@ -72,7 +72,8 @@ pub(crate) async fn get_event(
         view.logs = Some(logs.iter().map(|entry| LogView::of(entry).for_reader(reader)).collect());
     }
     if include_deliveries {
-        view.deliveries = Some(pushes.iter().map(|row| DeliveryView::of(row).for_reader(reader)).collect());
+        let pushes = pushes.iter().map(|row| DeliveryView::of(row).for_reader(reader).redacted(&redaction));
+        view.deliveries = Some(pushes.collect());
     }
     respond_json(StatusCode::OK, size_of([&event.row]), &view, None)
 }

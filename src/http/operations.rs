@@ -16,7 +16,7 @@ use super::event_filter::{check_search, read_json_filter};
 use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::redaction::redaction_for;
 use super::view::{EventView, Timestamp, timestamp};
-use crate::domain::api_key::Principal;
+use crate::domain::api_key::{KeyScope, Principal};
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
 use crate::domain::history::Numbers;
 use crate::domain::input::RawFields;
@@ -90,7 +90,12 @@ impl<'a> OperationView<'a> {
 struct PreviewView<'a> {
     matched: i64,
     matched_is_exact: bool,
-    sample: SampleView<'a>,
+    /// Omitted if the caller may not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample: Option<SampleView<'a>>,
+    /// The fields that the caller may not see. Omitted if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hidden: Option<&'static [&'static str]>,
 }
 
 #[derive(Serialize)]
@@ -102,20 +107,33 @@ enum SampleView<'a> {
 }
 
 impl<'a> PreviewView<'a> {
-    /// Returns the preview without what the reader may not see.
-    fn of(preview: &'a OperationPreview, reader: &Principal) -> Self {
-        let sample = match &preview.sample {
+    /// Returns the preview without what the caller may not see. Without `read` that is the whole sample: filter by
+    /// filter, it would list everything.
+    fn of(preview: &'a OperationPreview, caller: &Principal, redaction: &Redaction) -> Self {
+        let may_read = caller.scopes.allow(KeyScope::Read);
+        PreviewView {
+            matched: preview.matches.count,
+            matched_is_exact: preview.matches.is_exact,
+            sample: may_read.then(|| SampleView::of(&preview.sample, caller, redaction)),
+            hidden: (!may_read).then_some(&["sample"]),
+        }
+    }
+}
+
+impl<'a> SampleView<'a> {
+    fn of(sample: &'a Sample, reader: &Principal, redaction: &Redaction) -> Self {
+        match sample {
             Sample::Events(rows) => {
                 SampleView::Events(rows.iter().map(|row| EventView::listed(row).for_reader(reader)).collect())
             }
             Sample::Deliveries(rows) => {
-                SampleView::Deliveries(rows.iter().map(|row| DeliveryView::of(row).for_reader(reader)).collect())
+                let view = |row| DeliveryView::of(row).for_reader(reader).redacted(redaction);
+                SampleView::Deliveries(rows.iter().map(view).collect())
             }
             Sample::DeadLetters(rows) => {
                 SampleView::DeadLetters(rows.iter().map(|row| DeadLetterView::of(row).for_reader(reader)).collect())
             }
-        };
-        PreviewView { matched: preview.matches.count, matched_is_exact: preview.matches.is_exact, sample }
+        }
     }
 }
 
@@ -205,8 +223,9 @@ async fn start(
         check_search(engine, &caller.scope, caller.admitted.principal(), filter, "filter.").await?;
     }
     if dry_run {
+        let redaction = redaction_for(engine, &caller.scope, caller.admitted.principal()).await?;
         let preview = engine.preview_operation(caller.scope, new).await?;
-        return Ok(HttpResponse::Ok().json(PreviewView::of(&preview, caller.admitted.principal())));
+        return Ok(HttpResponse::Ok().json(PreviewView::of(&preview, caller.admitted.principal(), &redaction)));
     }
     // The caller has sent the filter, and has passed the check of what may be searched.
     let row = engine.start_operation(caller.scope, new).await?;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::receiver::Receiver;
+use crate::support::records::app_that_sends_nothing;
 use crate::support::{App, Options, Reply};
 
 /// The word that stands in every field that is redacted here.
@@ -149,4 +150,46 @@ async fn patterns_are_checked_and_settings_of_a_later_version_hide_everything() 
         crate::support::database::execute(&app.url, &update).await;
         assert_eq!(app.get(&format!("/events/{id}")).await.expect(200).json()["payload"], "[redacted]", "{later}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ordering_key_from_a_payload_is_hidden_like_the_payload() {
+    let app = app_that_sends_nothing().await.with_admin_key().await;
+    app.subscribe("http://127.0.0.1:9/", json!({"ordering": "by_key", "ordering_key_path": "card.number"})).await;
+    let event = publish_with_secret(&app, "\"event_type\": \"order.paid\", \"ordering_key\": \"own\"").await;
+    let delivery = app.only_delivery(event).await;
+    let reader = app.holder_of("read").await;
+    let revealing = app.holding(&app.make_key(json!({"scopes": ["read", "reveal", "operate"]})).await);
+    let paths = [
+        "/deliveries".to_owned(),
+        format!("/deliveries/{delivery}"),
+        format!("/events/{event}?include_deliveries=true"),
+        "/ui/deliveries".to_owned(),
+        format!("/ui/deliveries/{delivery}"),
+    ];
+    let shows = async |holder: &App, path: &str| holder.get(path).await.expect(200).text.contains(SECRET);
+    for path in &paths {
+        assert!(!shows(&reader, path).await, "{path}");
+    }
+    assert_eq!(reader.delivery(delivery).await["hidden"], json!(["last_error", "ordering_key"]));
+    assert_eq!(revealing.delivery(delivery).await["ordering_key"], SECRET);
+    assert!(shows(&revealing, &paths[4]).await);
+    redact(&app, json!(["payload.card.*"])).await;
+    for path in &paths {
+        assert!(!shows(&revealing, path).await, "{path}");
+    }
+    assert_eq!(revealing.delivery(delivery).await["hidden"], json!(["ordering_key"]));
+    let sample = revealing.post("/deliveries/cancel", &json!({"filter": {}, "dry_run": true})).await.expect(200);
+    let cancelled = revealing.post_empty(&format!("/deliveries/{delivery}/cancel")).await.expect(200);
+    assert!(!sample.text.contains(SECRET) && !cancelled.text.contains(SECRET), "{sample:?} {cancelled:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_events_own_ordering_key_is_shown_with_its_deliveries() {
+    let app = app_that_sends_nothing().await.with_admin_key().await;
+    redact(&app, json!(["payload.card.*"])).await;
+    app.subscribe("http://127.0.0.1:9/", json!({"ordering": "by_key"})).await;
+    let event = publish_with_secret(&app, "\"event_type\": \"order.paid\", \"ordering_key\": \"own\"").await;
+    let delivery = app.only_delivery(event).await;
+    assert_eq!(app.holder_of("read").await.delivery(delivery).await["ordering_key"], "own");
 }

@@ -14,6 +14,7 @@ use crate::domain::status::Status;
 use crate::error::Error;
 use crate::http::body::path_id;
 use crate::http::deliveries::{ATTEMPTS_PER_DELIVERY, DeliveryView};
+use crate::http::redaction::redaction_for;
 use crate::store::lists::push_context::{PushContext, read_push_context};
 use crate::store::lists::pushes::{PushRow, get_push};
 use crate::store::tables::event_log::LogEntry;
@@ -29,15 +30,22 @@ pub(crate) async fn delivery_page(mut viewer: Viewer, request: HttpRequest) -> R
     let (event, subscription) = ([row.event_id].into(), [row.subscription_id].into());
     let context = read_push_context(&mut conn, &viewer.scope, &event, &subscription).await?;
     drop(conn);
-    let content = content(&viewer, &row, &context, &attempts);
+    let redaction = redaction_for(&viewer.engine, &viewer.scope, &viewer.principal).await?;
+    let delivery = DeliveryView::of(&row).for_reader(&viewer.principal).redacted(&redaction);
+    let content = content(&viewer, &row, &delivery, &context, &attempts);
     Ok(respond(&request, &viewer, Section::Deliveries, &format!("Delivery {id}"), content))
 }
 
-fn content(viewer: &Viewer, row: &PushRow, context: &PushContext, attempts: &[LogEntry]) -> Markup {
-    let delivery = DeliveryView::of(row).for_reader(&viewer.principal);
+fn content(
+    viewer: &Viewer,
+    row: &PushRow,
+    delivery: &DeliveryView<'_>,
+    context: &PushContext,
+    attempts: &[LogEntry],
+) -> Markup {
     html! {
         div.head {
-            span data-live="state" { (delivery_state(row, &delivery, context)) }
+            span data-live="state" { (delivery_state(row, delivery, context)) }
             h1 { "Delivery " (row.id) }
             @if viewer.may_operate() { div.actions data-live="actions" { (actions(viewer, row)) } }
         }
@@ -49,7 +57,7 @@ fn content(viewer: &Viewer, row: &PushRow, context: &PushContext, attempts: &[Lo
             }
             section aria-label="Facts" {
                 h2 { "Facts" }
-                div data-live="facts" { (facts(viewer, row, &delivery, context)) }
+                div data-live="facts" { (facts(viewer, row, delivery, context)) }
             }
         }
     }
@@ -107,7 +115,10 @@ fn facts(viewer: &Viewer, row: &PushRow, delivery: &DeliveryView<'_>, context: &
             @if let Some(key) = delivery.ordering_key { dt { "ordering_key" } dd.mono { (key) } }
             @if let Some(reason) = delivery.cancel_reason { dt { "cancel_reason" } dd { (reason) } }
             @if let Some(error) = delivery.last_error { dt { "last_error" } dd { (error) } }
-            @if delivery.hidden.is_some() { dt { "last_error" } dd.muted { "hidden: the key has no scope reveal" } }
+            @for field in delivery.hidden.into_iter().flatten() {
+                dt { (field) }
+                dd.muted { @if viewer.may_reveal() { "redacted" } @else { "hidden: the key has no scope reveal" } }
+            }
             @if let Some(id) = delivery.replay_of { dt { "replay_of" } dd { (dead_letter_link(viewer, id)) } }
             dt { "created_at" } dd { (exact_time(row.created_at)) " (" (time(row.created_at)) ")" }
             dt { "updated_at" } dd { (exact_time(row.updated_at)) " (" (time(row.updated_at)) ")" }

@@ -44,6 +44,9 @@ pub struct PushRow {
     pub cancel_reason: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub ordering_key: Option<String>,
+    /// Whether the ordering key is a value of the payload, and not the event's own key.
+    #[diesel(sql_type = Bool)]
+    pub has_payload_key: bool,
     #[diesel(sql_type = Nullable<Text>)]
     pub last_error: Option<String>,
     #[diesel(sql_type = Nullable<BigInt>)]
@@ -136,10 +139,11 @@ impl Index {
 }
 
 const COLUMNS: &str = "d.id, d.event_id, d.subscription_id, d.status, d.retry_count, d.max_retries, d.due_at, d.lease_expires_at, \
-     d.cancel_requested, d.cancel_reason, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at";
+     d.cancel_requested, d.cancel_reason, d.ordering_key, d.last_error, d.replay_of, d.updated_at, e.created_at, \
+     d.ordering_key IS DISTINCT FROM e.ordering_key AS has_payload_key";
 
 /// Looks up the event of each push. `OFFSET 0` keeps the planner from beginning the join at the events.
-const JOIN_EVENT: &str = " CROSS JOIN LATERAL (SELECT created_at FROM waybill.events WHERE namespace_id = d.namespace_id AND id = d.event_id OFFSET 0) e WHERE true";
+const JOIN_EVENT: &str = " CROSS JOIN LATERAL (SELECT created_at, ordering_key FROM waybill.events WHERE namespace_id = d.namespace_id AND id = d.event_id OFFSET 0) e WHERE true";
 
 /// Returns a page of pushes, and the position of the next page if there may be more.
 pub async fn list_pushes(

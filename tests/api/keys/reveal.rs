@@ -105,9 +105,8 @@ async fn contents_of_deliveries_and_dead_letters_are_hidden() {
 async fn contents_are_hidden_in_dry_runs_of_operations() {
     let receiver = Receiver::start().await;
     let app = App::with_keys().await;
-    let (operator, key) =
-        (app.holder_of("operate").await, app.make_key(json!({"scopes": ["operate", "reveal"]})).await);
-    let revealing = app.holding(&key);
+    let operator = app.holding(&app.make_key(json!({"scopes": ["operate", "read"]})).await);
+    let revealing = app.holding(&app.make_key(json!({"scopes": ["operate", "read", "reveal"]})).await);
     let worker = app.holder_of("work").await;
     for tag in ["failed", "open"] {
         let backoff = json!({"strategy": "fixed", "seconds": 0});

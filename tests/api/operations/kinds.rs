@@ -250,3 +250,19 @@ async fn failing_deliveries_are_listed_and_cancelled() {
     assert_eq!(app.dry_run("/deliveries/cancel", json!({"failing": true})).await["matched"], 1);
     assert_eq!(app.dry_run("/deliveries/cancel", json!({"failing": false})).await["matched"], 1);
 }
+
+/// Filter by filter, samples would list everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_shows_no_rows_to_those_who_may_not_read() {
+    let app = app_that_sends_nothing().await.with_admin_key().await;
+    app.subscribe(NOWHERE, json!({})).await;
+    app.publish(json!({"title": "s3cret", "tags": "a", "event_type": "order.paid"})).await;
+    let operator = app.holder_of("operate").await;
+    let reading = app.holding(&app.make_key(json!({"scopes": ["operate", "read"]})).await);
+    for path in ["/events/cancel", "/deliveries/cancel"] {
+        let counted = json!({"matched": 1, "matched_is_exact": true, "hidden": ["sample"]});
+        assert_eq!(operator.dry_run(path, json!({})).await, counted, "{path}");
+        assert_eq!(reading.dry_run(path, json!({})).await["sample"].as_array().map(Vec::len), Some(1), "{path}");
+    }
+    assert_eq!(operator.dry_run("/dead-letters/replay", json!({})).await.get("sample"), None);
+}
