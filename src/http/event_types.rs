@@ -7,9 +7,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::body::{expect_no_input, read_json};
+use super::doors::Admitted;
 use super::if_match::{etag, read_if_match};
 use super::problem::recent_events_view;
 use super::query::{DEFAULT_PAGE, read_page, read_query};
+use super::redaction::redaction_for;
 use super::view::{Timestamp, timestamp};
 use crate::domain::event_type::check_name;
 use crate::domain::event_type::declaration::Declaration;
@@ -146,6 +148,7 @@ pub(crate) async fn get_event_type(
 /// `PUT /event-types/{name}`: declares an event type, or changes what is declared.
 pub(crate) async fn put_event_type(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
     payload: Payload,
@@ -161,7 +164,8 @@ pub(crate) async fn put_event_type(
     let name = path_name(&request).await?;
     check_name(&name).map_err(|reason| Error::invalid("name", reason))?;
     drop(body);
-    let put = EventTypePut { name, declaration, expected, force };
+    let redaction = redaction_for(&engine, &scope, admitted.principal()).await?;
+    let put = EventTypePut { name, declaration, expected, force, redaction };
     let PutEventType { row, is_new, recent } = engine.put_event_type(scope.clone(), put).await?;
     // The change is committed: a failure to read the rest must not deny it.
     let versions = async {

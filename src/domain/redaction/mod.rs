@@ -64,8 +64,12 @@ impl Redaction {
     /// Returns whether the value at a dotted path, such as `payload.card.number`, must not be learned: it is redacted,
     /// or is a part of what is, or has a part that is. For filters, which would tell whether a guess is right.
     pub(crate) fn is_redacted(&self, path: &str) -> bool {
-        let meets =
-            |parts: &Vec<String>| parts.iter().zip(path.split('.')).all(|(part, key)| part == ANY || part == key);
+        self.is_redacted_at(path.split('.'))
+    }
+
+    /// The same, for the parts of a path.
+    pub(crate) fn is_redacted_at<'a>(&self, path: impl Iterator<Item = &'a str> + Clone) -> bool {
+        let meets = |parts: &Vec<String>| parts.iter().zip(path.clone()).all(|(part, key)| part == ANY || part == key);
         self.patterns.iter().any(meets)
     }
 

@@ -18,6 +18,7 @@ use crate::domain::expected_version::ExpectedVersion;
 use crate::domain::ids::NamespaceId;
 use crate::domain::json::RawJson;
 use crate::domain::limits;
+use crate::domain::redaction::Redaction;
 use crate::domain::scope::Scope;
 use crate::error::{Error, OutageKind};
 use crate::store::tables::audit_log::record_audit;
@@ -41,6 +42,8 @@ pub(crate) struct EventTypePut {
     pub expected: ExpectedVersion,
     /// Whether the schema may reject recent events.
     pub force: bool,
+    /// What the client may not learn of these events.
+    pub redaction: Redaction,
 }
 
 /// The result of a declaration.
@@ -135,11 +138,18 @@ impl Engine {
         let (rows, bytes) = (limits::RECENT_EVENTS, limits::RECENT_EVENTS_BYTES);
         let events = list_recent_events(&mut conn, scope, &put.name, rows, bytes).await?;
         drop(conn);
-        self.on_deep_stack(scope.namespace, by, move || check_all(&schema, &events)).await
+        let redaction = put.redaction.clone();
+        self.on_deep_stack(scope.namespace, by, move || check_all(&schema, &events, &redaction)).await
     }
 
-    /// Checks the latest events of a type against its present schema. Without a schema, none is checked.
-    pub(crate) async fn check_events_of(&self, scope: &Scope, row: &EventTypeRow) -> Result<RecentEvents, Error> {
+    /// Checks the latest events of a type against its present schema, for somebody who may not learn what `redaction`
+    /// hides. Without a schema, none is checked.
+    pub(crate) async fn check_events_of(
+        &self,
+        scope: &Scope,
+        row: &EventTypeRow,
+        redaction: Redaction,
+    ) -> Result<RecentEvents, Error> {
         let Some(schema) = &row.schema else { return Ok(RecentEvents::default()) };
         let by = Instant::now() + MATCH_WITHIN;
         let mut conn = self.database().connection().await?;
@@ -149,7 +159,7 @@ impl Engine {
         let text = schema.0.as_str().to_owned();
         let check = move || {
             let schema: Value = serde_json::from_str(&text).map_err(|error| Error::Internal(error.to_string()))?;
-            Ok(check_all(&EventSchema::parse(&schema).map_err(Error::Invalid)?, &events))
+            Ok(check_all(&EventSchema::parse(&schema).map_err(Error::Invalid)?, &events, &redaction))
         };
         self.on_deep_stack(scope.namespace, by, check).await?
     }
@@ -233,7 +243,10 @@ fn changes(before: &EventTypeRow, after: &EventTypeRow) -> Vec<&'static str> {
 }
 
 /// Checks stored events against a schema. Needs a deep stack.
-fn check_all(schema: &EventSchema, events: &[RecentEvent]) -> RecentEvents {
+///
+/// The whole payloads count, because the schema will reject more like them. What is wrong with them is said only of
+/// values that are not redacted. An event of which nothing can be said is counted and not named.
+fn check_all(schema: &EventSchema, events: &[RecentEvent], redaction: &Redaction) -> RecentEvents {
     let mut steps = Steps::of(limits::SCHEMA_STEPS + limits::RECENT_EVENTS_BYTES as u64);
     let (mut explainer, mut explaining) = (Explainer::new(schema), Steps::of(limits::SCHEMA_STEPS));
     let mut recent = RecentEvents::default();
@@ -247,8 +260,11 @@ fn check_all(schema: &EventSchema, events: &[RecentEvent]) -> RecentEvents {
         }
         recent.rejected += 1;
         if recent.rejections.len() < limits::RECENT_EVENTS_SHOWN {
-            let mistakes = explainer.explain(&payload.unwrap_or_default(), &mut explaining);
-            recent.rejections.push(RecentRejection::new(event.id, &mistakes));
+            let mut mistakes = explainer.explain(&payload.unwrap_or_default(), &mut explaining);
+            mistakes.retain(|mistake| !mistake.is_redacted(redaction));
+            if !mistakes.is_empty() {
+                recent.rejections.push(RecentRejection::new(event.id, &mistakes));
+            }
         }
     }
     recent

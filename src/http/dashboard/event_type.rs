@@ -12,6 +12,7 @@ use super::viewer::Viewer;
 use crate::domain::event_type::rejection::RecentEvents;
 use crate::error::Error;
 use crate::http::event_types::path_name;
+use crate::http::redaction::redaction_for;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::event_types::{EventTypeRow, get_event_type, get_event_type_version, kept_versions};
 
@@ -58,7 +59,10 @@ async fn load(viewer: &Viewer, name: &str, version: Option<i32>, has_check: bool
     drop(conn);
     // As for those who may declare types: which payloads fit a schema says something about payloads.
     let recent = match has_check && viewer.may_operate() {
-        true => Some(viewer.engine.check_events_of(&viewer.scope, &row).await?),
+        true => {
+            let redaction = redaction_for(&viewer.engine, &viewer.scope, &viewer.principal).await?;
+            Some(viewer.engine.check_events_of(&viewer.scope, &row, redaction).await?)
+        }
         false => None,
     };
     let version = version.unwrap_or(row.version);

@@ -75,7 +75,7 @@ async fn of_large_events_fewer_are_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_of_stored_payloads_is_shown() {
     let app = App::with_keys().await;
-    let operator = app.holder_of("operate").await;
+    let operator = app.holding(&app.make_key(json!({"scopes": ["operate", "reveal"]})).await);
     let publisher = app.holder_of("publish").await;
     operator.put(ORDER_PAID, &json!({})).await.expect(201);
     let secret = json!({"customers": {"s3cret-name": {"pin": "s3cret-value"}}, "s3cret-extra": ["s3cret-item"]});
@@ -92,4 +92,32 @@ async fn nothing_of_stored_payloads_is_shown() {
     assert_eq!(fields, ["payload.customers.*.pin", "payload.customers.*.pin", "payload.*[0]"]);
     let reply = operator.put(&format!("{ORDER_PAID}?force=true"), &json!({"schema": schema})).await.expect(200);
     assert!(!reply.text.contains("s3cret-"), "{}", reply.text);
+}
+
+/// A schema tells whether a guess about a value is right.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_a_schema_rejects_are_only_counted_for_those_who_may_not_see_them() {
+    let app = App::with_keys().await;
+    app.put(ORDER_PAID, &json!({})).await.expect(201);
+    pay(&app, json!({"id": 1, "card": {"pin": "1234"}})).await.expect(201);
+    let guess =
+        json!({"schema": {"properties": {"id": {"const": 2}, "card": {"properties": {"pin": {"pattern": "^9"}}}}}});
+    let recent_of = async |holder: &App| {
+        let problem = holder.put(ORDER_PAID, &guess).await.problem(409, "schema_rejects_recent_events");
+        problem["recent_events"].clone()
+    };
+    let operator = app.holder_of("operate").await;
+    assert_eq!(recent_of(&operator).await, json!({"checked": 1, "rejected": 1, "rejections": []}));
+    let revealing = app.holding(&app.make_key(json!({"scopes": ["operate", "reveal"]})).await);
+    let fields_of = |recent: &Value| {
+        let errors = recent["rejections"][0]["errors"].as_array().cloned().unwrap_or_default();
+        errors.iter().map(|error| error["field"].as_str().expect("a field").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(fields_of(&recent_of(&revealing).await), ["payload.card.pin", "payload.id"]);
+    app.patch("/namespaces/default", &json!({"settings": {"redact": ["payload.card.*"]}})).await.expect(200);
+    assert_eq!(fields_of(&recent_of(&revealing).await), ["payload.id"]);
+    app.patch("/namespaces/default", &json!({"settings": {"redact": ["payload.*"]}})).await.expect(200);
+    assert_eq!(recent_of(&revealing).await, json!({"checked": 1, "rejected": 1, "rejections": []}));
+    let page = format!("/ui{ORDER_PAID}?check=true");
+    assert!(!app.get(&page).await.text.contains("payload.id"));
 }

@@ -4,7 +4,9 @@
 //! the schema is walked along the payload instead. Each step asks the library whether one part of the schema is
 //! satisfied by one value, and goes on where it is not.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::iter;
 
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
@@ -14,6 +16,7 @@ use super::{EventSchema, KEYWORD, Steps};
 use crate::domain::input::shown;
 use crate::domain::invalid::Invalid;
 use crate::domain::limits;
+use crate::domain::redaction::Redaction;
 
 /// The steps that compiling a part of a schema counts for. It takes 0.1 to 2 milliseconds.
 const COMPILE_STEPS: u64 = 10_000;
@@ -67,6 +70,16 @@ enum Segment {
     Item(usize),
 }
 
+impl Segment {
+    /// Returns the segment as patterns of redaction name it.
+    fn part(&self) -> Cow<'_, str> {
+        match self {
+            Segment::Declared(name) | Segment::Other(name) => Cow::Borrowed(name),
+            Segment::Item(index) => Cow::Owned(index.to_string()),
+        }
+    }
+}
+
 /// A value of a payload that does not satisfy a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mistake {
@@ -84,6 +97,12 @@ impl Mistake {
     /// data, and are replaced by `*`.
     pub(crate) fn for_stranger(&self) -> Invalid {
         Invalid::new(self.field("payload", |_| "*".to_owned()), self.reason.as_str())
+    }
+
+    /// Returns whether it is about a value that must not be learned.
+    pub(crate) fn is_redacted(&self, redaction: &Redaction) -> bool {
+        let parts: Vec<Cow<'_, str>> = self.path.iter().map(Segment::part).collect();
+        redaction.is_redacted_at(iter::once("payload").chain(parts.iter().map(|part| &**part)))
     }
 
     fn field(&self, root: &str, other: impl Fn(&str) -> String) -> String {
