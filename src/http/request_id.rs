@@ -13,6 +13,7 @@ use actix_web::middleware::Next;
 
 use super::browser;
 use super::connection::RequestState;
+use super::page::NO_SNIFF;
 use super::request_log::{RequestLog, logged_path};
 use super::spans::RequestSpan;
 use crate::logging::REQUEST_ID;
@@ -40,6 +41,9 @@ pub(crate) async fn follow_request(
             if let Ok(value) = HeaderValue::from_str(&id) {
                 response.headers_mut().insert(HEADER.clone(), value);
             }
+            // Whatever it is, a browser must take it for nothing else.
+            let (name, value) = NO_SNIFF;
+            response.headers_mut().insert(name, value);
             if let Some(span) = span {
                 span.finish(&response);
             }

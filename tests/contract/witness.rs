@@ -10,8 +10,15 @@ use super::document::{Document, Operation};
 use crate::support::{App, Reply};
 
 /// Headers of HTTP itself, and the one that every response has.
-const OF_HTTP: [&str; 6] =
-    ["connection", "content-length", "content-type", "date", "transfer-encoding", "x-request-id"];
+const OF_HTTP: [&str; 7] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "date",
+    "transfer-encoding",
+    "x-content-type-options",
+    "x-request-id",
+];
 
 /// The headers that a status requires.
 const REQUIRED: [(u16, &str); 3] = [(405, "allow"), (429, "retry-after"), (503, "retry-after")];

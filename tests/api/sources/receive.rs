@@ -121,14 +121,17 @@ async fn the_source_says_how_webhooks_are_answered() {
         (json!({"status": 204}), 204, ""),
         (json!({"status": 200, "body": body, "content_type": "text/xml"}), 200, body),
         (json!({"body": "é"}), 202, "é"),
+        (json!({"body": "<script>x</script>", "content_type": "text/html"}), 202, "<script>x</script>"),
     ] {
         let source = app.source(json!({"verify": {"scheme": "none"}, "respond": respond})).await;
         let reply = app.send_webhook(&source, &[], "{}").await.expect(status);
         assert_eq!(reply.text, text);
         if !text.is_empty() {
             assert_eq!(reply.header("content-type"), source["respond"]["content_type"].as_str());
-            assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
         }
+        // A page of somebody who edits sources has nothing of the origin of the dashboard.
+        assert_eq!(reply.header("content-security-policy"), Some("sandbox; default-src 'none'"));
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
     }
 }
 
