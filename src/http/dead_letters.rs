@@ -11,6 +11,7 @@ use super::body::{self, path_id, read_optional_json};
 use super::doors::Admitted;
 use super::query::{DEFAULT_PAGE, Query, expect_no_query, read_page, read_query};
 use super::redaction::redaction_for;
+use super::subscriptions::mask_url;
 use super::view::Timestamp;
 use crate::domain::api_key::Principal;
 use crate::domain::dead_letter::{REASONS, ReplayConfig, parse_reason};
@@ -103,7 +104,12 @@ impl<'a> DeadLetterView<'a> {
 
 impl DeadLetterView<'_> {
     /// Hides what only callers with the scope `reveal` may see, unless this one has it.
+    ///
+    /// Of the URL of the subscription, only those see more than its beginning who may change it.
     pub(crate) fn for_reader(mut self, reader: &Principal) -> Self {
+        if let Some(snapshots) = &mut self.snapshots {
+            mask_url(&mut snapshots.subscription, reader);
+        }
         if reader.may_reveal() {
             return self;
         }

@@ -8,9 +8,12 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::body::{expect_no_input, path_id, read_json_without_query, read_optional_json};
+use super::doors::Admitted;
 use super::if_match::{etag, read_if_match};
 use super::query::{DEFAULT_PAGE, expect_no_query, read_page, read_query};
 use super::view::{Timestamp, timestamp};
+use crate::domain::address::masked;
+use crate::domain::api_key::{KeyScope, Principal};
 use crate::domain::attempt::ErrorKind;
 use crate::domain::history::Numbers;
 use crate::domain::ids::SubscriptionId;
@@ -65,6 +68,7 @@ pub(crate) async fn create_subscription(
 /// `GET /subscriptions`: lists subscriptions.
 pub(crate) async fn list_subscriptions(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
@@ -82,7 +86,9 @@ pub(crate) async fn list_subscriptions(
     drop(conn);
     let views = rows.iter().map(|row| {
         let overrun = overruns.iter().find(|overrun| overrun.subscription_id == row.id);
-        view(row, endpoints.iter().find(|e| e.url == row.url), overrun)
+        let mut view = view(row, endpoints.iter().find(|e| e.url == row.url), overrun);
+        mask_url(&mut view, admitted.principal());
+        view
     });
     let views: Vec<_> = views.collect();
     let next = cursors.next(page_end(&rows, page.limit, |row| row.id.0)).await?;
@@ -92,6 +98,7 @@ pub(crate) async fn list_subscriptions(
 /// `GET /subscriptions/{id}`: returns a subscription.
 pub(crate) async fn get_subscription(
     engine: Data<Engine>,
+    admitted: Admitted,
     scope: Scope,
     request: HttpRequest,
 ) -> Result<HttpResponse, Error> {
@@ -100,7 +107,10 @@ pub(crate) async fn get_subscription(
     let mut conn = engine.database().connection().await?;
     let row = subscriptions::get_subscription(&mut conn, &scope, id).await?;
     drop(conn);
-    respond(&engine, &scope, &row.ok_or(Error::SubscriptionNotFound(id))?).await
+    let row = row.ok_or(Error::SubscriptionNotFound(id))?;
+    let mut view = whole_view(&engine, &scope, &row).await?;
+    mask_url(&mut view, admitted.principal());
+    Ok(HttpResponse::Ok().insert_header(etag(row.version)).json(view))
 }
 
 /// `PATCH /subscriptions/{id}`: changes the given fields of a subscription.
@@ -232,11 +242,15 @@ fn test_message(id: SubscriptionId) -> Result<OutboundMessage, Error> {
 
 /// Responds with a subscription, its endpoint and its filter overruns.
 async fn respond(engine: &Engine, scope: &Scope, row: &SubscriptionRow) -> Result<HttpResponse, Error> {
+    let view = whole_view(engine, scope, row).await?;
+    Ok(HttpResponse::Ok().insert_header(etag(row.version)).json(view))
+}
+
+async fn whole_view(engine: &Engine, scope: &Scope, row: &SubscriptionRow) -> Result<Map<String, Value>, Error> {
     let mut conn = engine.database().connection().await?;
     let endpoints = load_endpoints(&mut conn, scope, &[&row.url]).await?;
     let overruns = load_filter_overruns(&mut conn, scope, &[row.id]).await?;
-    let view = view(row, endpoints.first(), overruns.first());
-    Ok(HttpResponse::Ok().insert_header(etag(row.version)).json(view))
+    Ok(view(row, endpoints.first(), overruns.first()))
 }
 
 fn read_secret(fields: &mut RawFields<'_>) -> Option<Secret> {
@@ -269,6 +283,17 @@ pub(crate) fn view(
     view.insert("created_at".into(), json!(Timestamp(row.created_at)));
     view.insert("updated_at".into(), json!(Timestamp(row.updated_at)));
     view
+}
+
+/// Shows only the beginning of the URL of a subscription to those who may not change it: receivers often put a token
+/// behind it.
+pub(crate) fn mask_url(subscription: &mut Map<String, Value>, reader: &Principal) {
+    if reader.scopes.allow(KeyScope::Operate) {
+        return;
+    }
+    if let Some(Value::String(url)) = subscription.get_mut("url") {
+        *url = masked(url);
+    }
 }
 
 /// Returns the number of events for which the filter exceeded its budget, and the latest of them.

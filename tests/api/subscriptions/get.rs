@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{NOWHERE, path_of, secret_of};
 use crate::support::receiver::{Receiver, Reply};
+use crate::support::records::app_that_sends_nothing;
 use crate::support::work::time;
 use crate::support::{App, until};
 
@@ -110,4 +111,25 @@ async fn an_unknown_subscription_is_not_found() {
     }
     let subscription = app.subscribe(NOWHERE, json!({})).await;
     assert_ne!(app.get(&path_of(&subscription)).await.expect(200).json()["id"], Value::Null);
+}
+
+/// Receivers often put a token into the path.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_url_those_who_may_not_change_it_see_only_the_beginning() {
+    let app = app_that_sends_nothing().await.with_admin_key().await;
+    let url = "https://shop.example/hooks/s3cret?token=s3cret";
+    let id = app.subscribe(url, json!({"event_types": ["order.*"]})).await["id"].clone();
+    let event = app.publish_typed("order.paid", json!(1)).await;
+    let delivery = app.only_delivery(event).await;
+    app.post_empty(&format!("/deliveries/{delivery}/dead-letter?reason=gone")).await.expect(200);
+    let letter = app.open_dead_letter(event).await["id"].clone();
+    let reader = app.holding(&app.make_key(json!({"scopes": ["read", "reveal"]})).await);
+    let operator = app.holding(&app.make_key(json!({"scopes": ["read", "operate"]})).await);
+    for path in ["/subscriptions".to_owned(), format!("/subscriptions/{id}"), format!("/dead-letters/{letter}")] {
+        let (read, operated) = (reader.get(&path).await.expect(200).text, operator.get(&path).await.expect(200).text);
+        assert!(read.contains("https://shop.example/hooks/…") && !read.contains("s3cret"), "{path}: {read}");
+        assert!(operated.contains(url), "{path}: {operated}");
+    }
+    let audit = app.get("/audit").await.expect(200).text;
+    assert!(audit.contains("https://shop.example/hooks/…") && !audit.contains("s3cret"), "{audit}");
 }
