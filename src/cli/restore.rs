@@ -2,7 +2,7 @@
 //!
 //! Everything that can be refused is refused before the database is touched: a file that is damaged, made by a newer
 //! Waybill or a newer PostgreSQL, a target that is in use or not empty. Then the database is marked, so that no server
-//! starts on it, and the backup is loaded in one transaction, which also begins a new history and removes the mark. A
+//! starts on it and none that runs connects to it, and the backup is loaded in one transaction, which also begins a new history and removes the mark. A
 //! restore that is killed changes nothing but the mark, and can be run again.
 
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ use crate::logging;
 use crate::postgres::Tools;
 use crate::startup::{StartError, open_database};
 use crate::store::backup::{
-    APPLICATION, RestoreTarget, after_restore, before_restore, finish_restore, knows_schema, mark_restore,
-    read_restore_target, unmark_restore,
+    APPLICATION, RestoreTarget, after_restore, before_restore, finish_restore, knows_schema, lock_restore,
+    mark_restore, read_restore_target, unmark_restore,
 };
 use crate::store::connection::address::DatabaseAddress;
 use crate::store::connection::migrate::migrate;
@@ -78,6 +78,8 @@ async fn restore(
     backup: BackupFile,
     replaces: bool,
 ) -> Result<(String, i64), CliError> {
+    let busy = || CliError::Failed("another restore into this database is running".into());
+    let _lock = lock_restore(url).await?.ok_or_else(busy)?;
     let major = check_target(url, &backup.manifest, replaces).await?;
     let tools = Tools::find(bin_dir.as_deref(), major).map_err(StartError::from)?;
     mark_restore(url).await?;

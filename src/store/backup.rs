@@ -159,6 +159,25 @@ pub(crate) async fn read_restore_target(url: &str) -> Result<RestoreTarget, Erro
     Ok(sql_query(target).get_result(&mut conn).await?)
 }
 
+/// Keeps other restores away from a database as long as this value lives. Otherwise one that fails would remove the mark
+/// of the one that runs.
+pub(crate) struct RestoreLock {
+    _conn: AsyncPgConnection,
+}
+
+/// Returns `None` if another restore into this database runs.
+///
+/// A transaction holds the lock: it ends with the connection also behind a pooler that lends connections by transaction.
+pub(crate) async fn lock_restore(url: &str) -> Result<Option<RestoreLock>, Error> {
+    let mut conn = open(url, &own_name()).await?.connection;
+    conn.batch_execute("SET idle_in_transaction_session_timeout = 0; BEGIN").await?;
+    let take = "SELECT pg_try_advisory_xact_lock(hashtextextended('waybill.restore', 0)) AS flag";
+    let is_ours = sql_query(take).get_result::<FlagRow>(&mut conn).await?.flag;
+    // As plain text, it ends the snapshot of the last statement, for which index builds would wait.
+    conn.batch_execute("SELECT").await?;
+    Ok(is_ours.then_some(RestoreLock { _conn: conn }))
+}
+
 /// Marks the database, so that no server starts on it until the restore has ended.
 pub(crate) async fn mark_restore(url: &str) -> Result<(), Error> {
     let mut conn = open(url, &own_name()).await?.connection;
@@ -191,8 +210,16 @@ pub(crate) fn before_restore(replaces: bool) -> String {
     format!("SET client_min_messages = warning;\nBEGIN;\nSET LOCAL lock_timeout = '10s';\n{drop}")
 }
 
-/// Returns the statements after those of a backup: they compare the number of rows with that of the backup, begin a new
-/// history, and commit.
+/// Ends the sessions of a backup: whoever has logged out since, or whose browser was lost, would be logged in again. Of an
+/// older schema there are none.
+const END_SESSIONS: &str = "DO $waybill$ BEGIN\n\
+     IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('waybill.api_key_secrets') \
+         AND attname = 'is_session' AND NOT attisdropped) THEN\n\
+     DELETE FROM waybill.api_key_secrets WHERE is_session;\n\
+     END IF; END $waybill$;";
+
+/// Returns the statements after those of a backup: they compare the number of rows with that of the backup, end its
+/// sessions, begin a new history, and commit.
 pub(crate) fn after_restore(tables: &BTreeMap<String, i64>) -> String {
     let counts: Vec<String> = tables
         .iter()
@@ -208,6 +235,7 @@ pub(crate) fn after_restore(tables: &BTreeMap<String, i64>) -> String {
          FOR wrong IN SELECT * FROM (\n{counts}\n) c WHERE wanted <> restored LOOP\n\
          RAISE EXCEPTION 'the backup has % rows of %, and % were restored', wrong.wanted, wrong.name, wrong.restored;\n\
          END LOOP; END $waybill$;\n\
+         {END_SESSIONS}\n\
          SELECT waybill.begin_history(true);\n\
          DROP SCHEMA IF EXISTS {MARK};\n\
          COMMIT;\n"

@@ -127,3 +127,57 @@ async fn a_restore_that_fails_leaves_the_database_as_it_was() {
     let server = Place::Url(&url).serve(&[]);
     assert_eq!(server.app.event(id).await["status"], "PENDING");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_restore_is_refused_while_the_first_runs_and_leaves_its_mark() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, mark) = (folder.path().join("a.backup"), folder.path().join("mark"));
+    let app = App::start().await;
+    summary_of(Place::Url(&app.url).backup(&file)).await;
+    let target = database::empty().await;
+    let hanging = format!("\"$REAL/pg_restore\" \"$@\" | head -c 60000; : >'{}'; exec sleep 1000", mark.display());
+    let programs = programs_with("pg_restore", &hanging);
+    let mut first = Place::Url(&target).restore(&file);
+    first.arg("--pg-bin").arg(programs.path());
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    until("the first restore loads", async || mark.exists()).await;
+    refused(Place::Url(&target).restore(&file), &["another restore"]).await;
+    let marks = "SELECT count(*) FROM pg_namespace WHERE nspname = 'waybill_restoring'";
+    assert_eq!(database::count(&target, marks).await, 1, "servers stay away");
+    send(first.id(), Signal::SIGKILL);
+    first.wait().expect("our child");
+    until_disconnected(&target).await;
+    summary_of(Place::Url(&target).restore(&file)).await;
+}
+
+/// As a server that had no connection when the restore looked for servers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_runs_gets_no_new_connection_while_a_restore_does() {
+    let app = App::start().await;
+    app.publish_tagged("a").await;
+    database::execute(&app.url, "CREATE SCHEMA waybill_restoring").await;
+    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE datname = current_database() AND application_name = 'waybill' AND pid <> pg_backend_pid()";
+    database::execute(&app.url, cut).await;
+    assert!(app.engine().database().connection().await.is_err());
+    database::execute(&app.url, "DROP SCHEMA waybill_restoring").await;
+    app.publish_tagged("a").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_ends_the_sessions_of_the_backup() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("a.backup");
+    let app = App::start().await;
+    let key = app.make_key(serde_json::json!({"scopes": ["admin"]})).await;
+    let session = app.log_in(&key.key).await;
+    app.in_session(&session).get("/ui/session").await.expect(200);
+    summary_of(Place::Url(&app.url).backup(&file)).await;
+    app.stop().await;
+    let target = database::empty().await;
+    summary_of(Place::Url(&target).restore(&file)).await;
+    let server = Place::Url(&target).serve(&[]);
+    server.app.in_session(&session).get("/events").await.problem(401, "unauthenticated");
+    server.app.holding(&key).get("/events").await.expect(200);
+    server.stop().await;
+}

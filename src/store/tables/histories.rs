@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use diesel::prelude::{QueryDsl, Queryable};
 use diesel::prelude::{QueryableByName, Selectable, SelectableHelper};
+use diesel::result::Error::QueryBuilderError;
 use diesel::sql_types::{Bool, Text};
 use diesel::{QueryResult, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -48,6 +49,8 @@ struct Present {
     has_gone_back: bool,
     #[diesel(sql_type = Bool)]
     is_read_only: bool,
+    #[diesel(sql_type = Bool)]
+    is_being_restored: bool,
 }
 
 /// The result of a check.
@@ -83,6 +86,10 @@ impl HistoryWatch {
             Err(error) if SqlState::of(&error).is_some_and(SqlState::is_undefined) => return Ok(Checked::NotYet),
             Err(error) => return Err(error),
         };
+        if present.is_being_restored {
+            // A server that had no connection when the restore began, or that runs during one.
+            return Err(QueryBuilderError("a restore into this database runs, or was interrupted".into()));
+        }
         let begun = present.has_gone_back && !present.is_read_only && begin_history(conn, false).await?;
         let known = self.histories();
         if begun || known.present().is_none_or(|known| known.epoch != present.epoch) || present.has_gone_back {
