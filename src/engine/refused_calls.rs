@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::ids::NamespaceId;
 use crate::domain::scope::Scope;
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
 use crate::store::tables::audit_log::record_all;
 
 use crate::engine::Engine;
@@ -110,15 +110,17 @@ impl RefusedCall {
 }
 
 impl Engine {
-    /// Records the refused calls since the last call. Returns the number of entries. If the statement fails, the
-    /// counts are kept for the next call.
+    /// Records the refused calls since the last call. Returns the number of entries. If the database has not stored them,
+    /// the counts are kept for the next call. If it may have, they are not: they would be counted twice.
     pub async fn record_refused_calls(&self) -> Result<usize, Error> {
         let calls = self.refused_calls().take();
         let recorded = self.write_refused_calls(&calls).await;
         match recorded {
             Ok(()) => Ok(calls.len()),
             Err(error) => {
-                self.refused_calls().put_back(calls);
+                if !may_be_stored(&error) {
+                    self.refused_calls().put_back(calls);
+                }
                 Err(error)
             }
         }
@@ -147,6 +149,11 @@ impl Engine {
     }
 }
 
+/// Returns whether a statement with its own commit may have been committed although it failed.
+fn may_be_stored(error: &Error) -> bool {
+    matches!(error, Error::OutcomeUnknown(_)) || error.is_outage(OutageKind::Lost)
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
@@ -156,6 +163,16 @@ mod tests {
     fn call(address: u32, reason: &'static str) -> RefusedCall {
         let address = Some(Ipv4Addr::from_bits(address).into());
         RefusedCall { namespace: NamespaceId::DEFAULT, actor: None, address, reason }
+    }
+
+    #[test]
+    fn only_what_is_certainly_not_stored_is_counted_again() {
+        assert!(
+            may_be_stored(&Error::outage(OutageKind::Lost, "")) && may_be_stored(&Error::OutcomeUnknown(String::new()))
+        );
+        for kind in [OutageKind::Unreachable, OutageKind::TooSlow, OutageKind::ReadOnly, OutageKind::DiskFull] {
+            assert!(!may_be_stored(&Error::outage(kind, "")), "{kind:?}");
+        }
     }
 
     #[test]

@@ -92,11 +92,16 @@ impl Admission {
         if let Some(error) = self.end_at(now).and_then(KeyEnd::error) {
             return Err(error);
         }
+        self.note_use();
+        Ok(())
+    }
+
+    /// Notes that the key was used.
+    pub(crate) fn note_use(&self) {
         // Read first: a line of memory that many threads write would slow all of them down.
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
-        Ok(())
     }
 
     /// Returns an error if the admission of a request has ended since, or is over at `now`. Returns `false` if it

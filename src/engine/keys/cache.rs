@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::{Notify, Semaphore};
 
 use super::admission::{Admission, KeyEnd};
-use super::guesses::Guesses;
+use super::guesses::{Guesses, Reserve};
 use super::logins::Logins;
 use crate::domain::api_key::{KeyHash, Principal};
 use crate::domain::ids::{KeyId, NamespaceId};
@@ -40,6 +40,7 @@ const EVICTION_CANDIDATES: usize = 16;
 pub struct KeyCache {
     state: RwLock<CacheState>,
     pub(super) guesses: Guesses,
+    pub(super) reserve: Reserve,
     pub(super) logins: Logins,
     pub(super) look_ups: Semaphore,
     /// Held while the keys are compared with the database, so that an older comparison never replaces a newer one.
@@ -90,6 +91,7 @@ impl Default for KeyCache {
                 unknown: HashMap::new(),
             }),
             guesses: Guesses::default(),
+            reserve: Reserve::default(),
             logins: Logins::default(),
             look_ups: Semaphore::new(LOOK_UPS_AT_ONCE),
             refreshing: tokio::sync::Mutex::default(),
@@ -219,6 +221,16 @@ impl KeyCache {
         ids
     }
 
+    /// Notes again that keys were used, because that could not be recorded. `used` is sorted.
+    pub(super) fn put_back_used(&self, used: &[(NamespaceId, KeyId)]) {
+        for admission in self.read().keys.values() {
+            let principal = admission.principal();
+            if principal.key_id.is_some_and(|id| used.binary_search(&(principal.namespace, id)).is_ok()) {
+                admission.note_use();
+            }
+        }
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, CacheState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -338,6 +350,18 @@ mod tests {
         let first = find();
         assert!(cache.add(hash, loaded(vec![key(hash)])));
         assert!(Arc::ptr_eq(&first, &find()));
+    }
+
+    #[test]
+    fn a_use_that_could_not_be_recorded_is_returned_again() {
+        let (cache, hash) = (KeyCache::default(), KeyHash([7; 32]));
+        assert!(cache.add(hash, loaded(vec![key(hash)])));
+        let Found::Admission(admission) = cache.find(Some(hash)) else { panic!("the key is in memory") };
+        admission.check(Utc::now()).unwrap();
+        let used = cache.take_used();
+        assert_eq!((used.len(), cache.take_used()), (1, Vec::new()));
+        cache.put_back_used(&used);
+        assert_eq!(cache.take_used(), used);
     }
 
     /// Compares a cache with a database that has no keys in memory of this server.

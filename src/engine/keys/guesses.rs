@@ -3,6 +3,9 @@
 //! Each address has a budget of unknown keys, which refills with time. While it is used up, a key from that address
 //! that this server does not have in memory is refused without a query. A key that turns out to be known costs
 //! nothing: a thousand workers behind one address may come at once after a restart.
+//!
+//! Somebody who mistypes keys, or guesses, would lock out everybody else behind the same address whose key is not in
+//! memory. Therefore a few keys are looked up all the same ([`Reserve`]).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -15,6 +18,10 @@ const BURST: f64 = 10.0;
 
 /// The time after which an address may send one more unknown key.
 const REFILL: Duration = Duration::from_secs(6);
+
+/// The number of keys that are looked up for addresses whose budgets are used up, for all of them together. It refills
+/// as a budget does.
+const RESERVE: f64 = 5.0;
 
 /// The maximum number of addresses that are remembered. Further ones share the budgets of [`BUCKETS`].
 const MAX_ADDRESSES: usize = 10_000;
@@ -74,6 +81,18 @@ impl Budget {
     fn refill(&mut self, now: Instant) {
         let gained = now.saturating_duration_since(self.at).as_secs_f64() / REFILL.as_secs_f64();
         (self.left, self.at) = ((self.left + gained).min(self.burst), now);
+    }
+}
+
+/// The look-ups that are left for all addresses whose budgets are used up.
+#[derive(Default)]
+pub(super) struct Reserve(Mutex<Option<Budget>>);
+
+impl Reserve {
+    /// Takes a look-up. Returns `false` if there is none.
+    pub(super) fn take(&self, now: Instant) -> bool {
+        let mut budget = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        budget.get_or_insert_with(|| Budget::full(RESERVE, now)).take(now).is_none()
     }
 }
 
@@ -142,6 +161,13 @@ mod tests {
         assert_eq!(guesses.wait(address("::ffff:192.0.2.1"), now), Some(REFILL));
         assert_eq!(guesses.wait(address("192.0.2.2"), now), None);
         assert_eq!(guesses.wait(address("192.0.2.1"), now + REFILL), None);
+    }
+
+    #[test]
+    fn the_reserve_is_small_and_refills() {
+        let (reserve, now) = (Reserve::default(), Instant::now());
+        assert_eq!((0..10).filter(|_| reserve.take(now)).count(), 5);
+        assert!(reserve.take(now + REFILL) && !reserve.take(now + REFILL));
     }
 
     #[test]

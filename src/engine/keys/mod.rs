@@ -23,7 +23,7 @@ use serde_json::{Map, json};
 
 use crate::domain::api_key::{ApiKey, KeyHash, TagPatterns};
 use crate::domain::audit::{AuditAction, AuditEntry};
-use crate::domain::ids::KeyId;
+use crate::domain::ids::{KeyId, NamespaceId};
 use crate::domain::limits;
 use crate::domain::publish_limits::RateChange;
 use crate::domain::scope::Scope;
@@ -71,9 +71,10 @@ impl Engine {
         }
     }
 
-    /// Looks up a key that is not in memory. An address that has sent too many unknown keys has to wait.
+    /// Looks up a key that is not in memory. An address that has sent too many unknown keys has to wait, unless there is
+    /// something left of the reserve.
     pub async fn look_up_key(&self, key: KeyHash, address: Option<IpAddr>) -> Result<Arc<Admission>, Error> {
-        self.check_guesses(address)?;
+        let mut is_reserved = self.reserve_if_needed(address)?;
         let permit = tokio::time::timeout(LOOK_UP_PATIENCE, self.keys().look_ups.acquire()).await;
         let _permit = permit.ok().and_then(Result::ok).ok_or(Error::Overloaded)?;
         for _ in 0..LOOK_UPS {
@@ -82,7 +83,9 @@ impl Engine {
                 return Ok(admission);
             }
             // Others from the same address may have used up its budget while this one waited for its turn.
-            self.check_guesses(address)?;
+            if !is_reserved {
+                is_reserved = self.reserve_if_needed(address)?;
+            }
             let mut conn = self.database().connection().await?;
             let loaded = load_keys(&mut conn, &[key]).await?;
             drop(conn);
@@ -99,11 +102,14 @@ impl Engine {
         Err(Error::outage(OutageKind::Conflict, "the keys keep changing"))
     }
 
-    /// Refuses a look-up for an address that has sent too many unknown keys.
-    fn check_guesses(&self, address: Option<IpAddr>) -> Result<(), Error> {
-        match self.keys().guesses.wait(address, Instant::now()).filter(|_| self.keys().is_required()) {
+    /// Takes a look-up from the reserve for an address that has sent too many unknown keys, and refuses it if nothing is
+    /// left. Returns `false` if the address has a budget of its own.
+    fn reserve_if_needed(&self, address: Option<IpAddr>) -> Result<bool, Error> {
+        let now = Instant::now();
+        match self.keys().guesses.wait(address, now).filter(|_| self.keys().is_required()) {
+            None => Ok(false),
+            Some(_) if self.keys().reserve.take(now) => Ok(true),
             Some(wait) => Err(Error::TooManyGuesses { retry_after: wait.as_secs() + 1 }),
-            None => Ok(()),
         }
     }
 
@@ -256,14 +262,25 @@ impl Engine {
         }
     }
 
-    /// Records which keys were used since the last call. Returns their number.
+    /// Records which keys were used since the last call. Returns their number. If that fails, the rest is recorded by the
+    /// next call.
     pub async fn record_key_use(&self) -> Result<usize, Error> {
         let used = self.keys().take_used();
-        for keys in used.chunks(ROWS_PER_STATEMENT) {
-            let mut conn = self.database().connection().await?;
-            record_key_use(&mut conn, self.now(), keys).await?;
+        let mut left = used.as_slice();
+        while !left.is_empty() {
+            let (keys, others) = left.split_at(left.len().min(ROWS_PER_STATEMENT));
+            if let Err(error) = self.write_key_use(keys).await {
+                self.keys().put_back_used(left);
+                return Err(error);
+            }
+            left = others;
         }
         Ok(used.len())
+    }
+
+    async fn write_key_use(&self, keys: &[(NamespaceId, KeyId)]) -> Result<(), Error> {
+        let mut conn = self.database().connection().await?;
+        Ok(record_key_use(&mut conn, self.now(), keys).await?)
     }
 }
 

@@ -37,6 +37,9 @@ const MAX_UNRESOLVED: usize = 5_000;
 /// The number of rows that one statement stores.
 const ROWS_PER_STATEMENT: usize = 5_000;
 
+/// The maximum number of times that the clock may be set back before counts that could not be stored are lost.
+const MAX_UNSTORED: usize = 4;
+
 /// The counts of this server.
 pub struct Stats {
     state: Mutex<State>,
@@ -49,6 +52,15 @@ struct State {
     claims: RememberedClaims,
     /// Completions of events of which neither the tags nor the time of the publish is known.
     unresolved: Vec<UnresolvedCompletion>,
+    /// What could not be stored under former numbers of this server.
+    unstored: Vec<ChangedCounts>,
+}
+
+/// Counts to be stored, as whole values.
+struct ChangedCounts {
+    server: i64,
+    revision: i32,
+    rows: Vec<StatsRow>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +96,7 @@ impl State {
             counters: Counters::default(),
             claims: RememberedClaims::default(),
             unresolved: Vec::new(),
+            unstored: Vec::new(),
         }
     }
 
@@ -92,6 +105,31 @@ impl State {
     fn begin_again(&mut self) {
         self.server = random_number();
         self.counters = Counters::default();
+    }
+
+    /// Returns everything that has to be stored, the oldest first.
+    fn take_changed(&mut self) -> Vec<ChangedCounts> {
+        let mut all = std::mem::take(&mut self.unstored);
+        let (revision, rows) = self.counters.changed();
+        all.push(ChangedCounts { server: self.server, revision, rows });
+        if self.counters.is_set_back() {
+            self.begin_again();
+        }
+        all
+    }
+
+    /// Notes that counts are stored.
+    fn note_stored(&mut self, counts: &ChangedCounts) {
+        if self.server == counts.server {
+            self.counters.note_stored(counts.revision);
+        }
+    }
+
+    /// Keeps counts that could not be stored. Those of the present number are in the counters.
+    fn put_back(&mut self, counts: ChangedCounts) {
+        if self.server != counts.server && self.unstored.len() < MAX_UNSTORED {
+            self.unstored.push(counts);
+        }
     }
 
     /// Counts something in the totals of a namespace, and under each tag.
@@ -231,27 +269,29 @@ impl Engine {
     pub async fn record_stats(&self) -> Result<usize, Error> {
         // What cannot be looked up does not keep the counts from being stored.
         let resolved = self.resolve_completions().await;
-        let (server, (revision, rows)) = {
-            let mut state = self.stats().lock();
-            let changed = (state.server, state.counters.changed());
-            if state.counters.is_set_back() {
-                state.begin_again();
+        let changed = self.stats().lock().take_changed();
+        let (mut stored, mut result) = (0, resolved);
+        for counts in changed {
+            match self.write_stats(&counts).await {
+                Ok(()) => {
+                    stored += counts.rows.len();
+                    self.stats().lock().note_stored(&counts);
+                }
+                Err(error) => {
+                    self.stats().lock().put_back(counts);
+                    result = Err(error);
+                }
             }
-            changed
-        };
-        for rows in rows.chunks(ROWS_PER_STATEMENT) {
-            self.write_stats(server, revision, rows).await?;
         }
-        let mut state = self.stats().lock();
-        if state.server == server {
-            state.counters.note_stored(revision);
-        }
-        resolved.map(|()| rows.len())
+        result.map(|()| stored)
     }
 
-    async fn write_stats(&self, server: i64, revision: i32, rows: &[StatsRow]) -> Result<(), Error> {
-        let mut conn = self.database().connection().await?;
-        Ok(record_stats(&mut conn, server, revision, rows).await?)
+    async fn write_stats(&self, ChangedCounts { server, revision, rows }: &ChangedCounts) -> Result<(), Error> {
+        for rows in rows.chunks(ROWS_PER_STATEMENT) {
+            let mut conn = self.database().connection().await?;
+            record_stats(&mut conn, *server, *revision, rows).await?;
+        }
+        Ok(())
     }
 
     /// Looks up the completed events that were claimed at other servers. One that has been removed stays without tags.

@@ -30,7 +30,8 @@ async fn an_address_that_guesses_has_to_wait_and_known_keys_still_work() {
     let app = App::with_keys().await;
     let reader = app.make_key(json!({"scopes": ["read"]})).await;
     app.holding(&reader).get("/events").await.expect(200);
-    for _ in 0..10 {
+    // The budget of the address, and what is reserved for all addresses whose budgets are used up.
+    for _ in 0..10 + 5 {
         app.sending(&unknown_key()).get("/events").await.problem(401, "unauthenticated");
     }
     let refused = app.sending(&unknown_key()).get("/events").await;
@@ -40,6 +41,16 @@ async fn an_address_that_guesses_has_to_wait_and_known_keys_still_work() {
     app.holding(&reader).get("/events").await.expect(200);
     // A typo costs nothing and is not counted.
     app.sending("nonsense").get("/events").await.problem(401, "unauthenticated");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_good_key_that_is_not_in_memory_works_from_an_address_that_has_sent_too_many_unknown_ones() {
+    let app = App::with_keys().await;
+    let reader = app.make_key(json!({"scopes": ["read"]})).await;
+    for _ in 0..10 {
+        app.sending(&unknown_key()).get("/events").await.problem(401, "unauthenticated");
+    }
+    app.holding(&reader).get("/events").await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,10 +3,12 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 
+use waybill::background::stats_recorder;
+
 use super::{history, publish_completed, record, servers, sum, total, values};
-use crate::support::App;
 use crate::support::retention::DAY;
 use crate::support::work::{W1, time};
+use crate::support::{App, database};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn there_is_a_value_for_every_minute() {
@@ -72,6 +74,22 @@ async fn a_clock_that_was_ahead_for_a_while_does_not_hide_the_present() {
     }
     let history = history(&app, "metric=published&from=5m&step=1m").await;
     assert_eq!(total(&history, "published"), 3, "the first one, and the last two");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_outlast_a_failure_to_store_them_when_the_clock_was_set_back() {
+    let [app] = servers().await;
+    app.advance(3 * 3_600);
+    app.publish_tagged("a").await;
+    app.advance(-3 * 3_600);
+    // The first call after that shows that the clock was set back.
+    app.publish_tagged("a").await;
+    database::execute(&app.url, "ALTER TABLE waybill.stats_minutes RENAME TO gone").await;
+    stats_recorder::run_once(app.engine()).await.expect_err("the table is missing");
+    database::execute(&app.url, "ALTER TABLE waybill.gone RENAME TO stats_minutes").await;
+    record([&app]).await;
+    let ahead = "SELECT coalesce(sum(published), 0)::bigint FROM waybill.stats_minutes WHERE tag = '' AND minute > now() + interval '1 hour'";
+    assert!(app.count(ahead).await >= 1, "what was counted before the clock was set back");
 }
 
 #[tokio::test(flavor = "multi_thread")]
