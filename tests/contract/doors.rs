@@ -115,50 +115,98 @@ impl House {
     }
 }
 
+/// Callers with keys of every kind.
+struct Callers {
+    /// Those without a key that is good, with the refusal that each gets.
+    without_valid_key: [(App, u16, &'static str); 4],
+    /// The holders of a key with one scope.
+    holders: Vec<(KeyScope, App)>,
+}
+
+impl Callers {
+    async fn of(house: &House) -> Self {
+        let app = &house.app;
+        let expired =
+            app.make_key(json!({"scopes": ["admin"], "expires_at": app.now() + chrono::TimeDelta::seconds(1)})).await;
+        let revoked = app.make_key(json!({"scopes": ["admin"]})).await;
+        app.post_empty(&format!("/keys/{}/revoke", revoked.id)).await.expect(200);
+        app.advance(1);
+        let mut holders = Vec::new();
+        for scope in KeyScope::ALL {
+            holders.push((scope, app.holder_of(scope.as_str()).await));
+        }
+        let without_valid_key = [
+            (app.as_stranger(), 401, "unauthenticated"),
+            (app.sending("wb_garbage"), 401, "unauthenticated"),
+            (app.holding(&expired), 401, "key_expired"),
+            (app.holding(&revoked), 401, "key_revoked"),
+        ];
+        Callers { without_valid_key, holders }
+    }
+
+    /// Returns the holders who may do what needs a scope, or those who may not.
+    fn who(&self, may: bool, needed: KeyScope) -> impl Iterator<Item = &(KeyScope, App)> {
+        self.holders.iter().filter(move |(scope, _)| KeyScopes::of([*scope]).allow(needed) == may)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_is_behind_its_door() {
     let house = House::build().await;
-    let app = &house.app;
-    let expired =
-        app.make_key(json!({"scopes": ["admin"], "expires_at": app.now() + chrono::TimeDelta::seconds(1)})).await;
-    let revoked = app.make_key(json!({"scopes": ["admin"]})).await;
-    app.post_empty(&format!("/keys/{}/revoke", revoked.id)).await.expect(200);
-    app.advance(1);
-    let (expired, revoked) = (app.holding(&expired), app.holding(&revoked));
-    let (stranger, garbage) = (app.as_stranger(), app.sending("wb_garbage"));
-    let mut holders = Vec::new();
-    for scope in KeyScope::ALL {
-        holders.push((scope, app.holder_of(scope.as_str()).await));
-    }
-    let without_valid_key = [
-        (&stranger, 401, "unauthenticated"),
-        (&garbage, 401, "unauthenticated"),
-        (&expired, 401, "key_expired"),
-        (&revoked, 401, "key_revoked"),
-    ];
+    let callers = Callers::of(&house).await;
     for endpoint in waybill::http::routes() {
         let operation = Operation { method: endpoint.method.to_string(), path: endpoint.path.to_owned() };
         let Some(needed) = endpoint.door.scope() else {
-            for (caller, ..) in without_valid_key {
+            for (caller, ..) in &callers.without_valid_key {
                 assert!(house.send(caller, &operation).await.status < 400, "{operation:?}");
             }
             continue;
         };
         let before = house.contents().await;
-        for (caller, status, code) in without_valid_key {
-            house.send(caller, &operation).await.problem(status, code);
+        for (caller, status, code) in &callers.without_valid_key {
+            house.send(caller, &operation).await.problem(*status, code);
         }
-        let may = |scope: KeyScope| KeyScopes::of([scope]).allow(needed);
-        for (_, holder) in holders.iter().filter(|(scope, _)| !may(*scope)) {
+        for (_, holder) in callers.who(false, needed) {
             let problem = house.send(holder, &operation).await.problem(403, "scope_missing");
             assert_eq!(problem["scope"], needed.as_str(), "{operation:?}");
         }
         assert_eq!(house.contents().await, before, "{operation:?} was refused and has changed something");
-        for (scope, holder) in holders.iter().filter(|(scope, _)| may(*scope)) {
+        for (scope, holder) in callers.who(true, needed) {
             let reply = house.send(holder, &operation).await;
             assert!(![401, 403].contains(&reply.status), "{operation:?} with {scope}: {reply:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_is_behind_its_door() {
+    let house = House::build().await;
+    let callers = Callers::of(&house).await;
+    let (open, guarded): (Vec<_>, Vec<_>) =
+        waybill::http::pages().into_iter().partition(|endpoint| endpoint.door == Door::Open);
+    let open: Vec<String> = open.iter().map(|endpoint| format!("{} {}", endpoint.method, endpoint.path)).collect();
+    assert_eq!(open, ["GET /login", "POST /login", "POST /logout", "GET /assets/{name}"]);
+    let before = house.contents().await;
+    for endpoint in guarded {
+        assert_eq!(endpoint.method, "GET", "{}: a page changes nothing", endpoint.path);
+        let needed = endpoint.door.scope().expect("a scope");
+        let id = if endpoint.path.starts_with("/ui/keys") { house.key_id } else { house.id };
+        let path = endpoint.path.replace("{id}", &id.to_string()).replace("{name}", "default");
+        for (caller, ..) in &callers.without_valid_key {
+            let reply = caller.get(&path).await.expect(303);
+            assert!(reply.header("location").is_some_and(|to| to.starts_with("/login")), "{path}: {reply:?}");
+        }
+        for (scope, holder) in callers.who(false, needed) {
+            let reply = holder.get(&path).await;
+            assert_eq!(reply.status, 403, "{path} with {scope}: {reply:?}");
+            assert!(reply.text.contains(&format!("<code>{needed}</code>")), "{path} with {scope}: {reply:?}");
+        }
+        for (scope, holder) in callers.who(true, needed) {
+            let reply = holder.get(&path).await;
+            assert!([200, 404].contains(&reply.status), "{path} with {scope}: {reply:?}");
+        }
+    }
+    assert_eq!(house.contents().await, before, "pages have changed something");
 }
 
 #[tokio::test(flavor = "multi_thread")]

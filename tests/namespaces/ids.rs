@@ -46,9 +46,15 @@ async fn fingerprint(app: &App) -> Vec<i64> {
         "endpoints",
         "dead_letters",
         "operations",
+        "namespaces",
+        "event_types",
+        "api_keys",
+        "api_key_secrets",
     ];
     for table in tables {
-        let sum = format!("SELECT coalesce(sum(hashtext(t::text)::bigint), 0)::bigint FROM waybill.{table} t");
+        // The time when a key was used last is no change.
+        let row = "(to_jsonb(t) - 'last_used_at')::text";
+        let sum = format!("SELECT coalesce(sum(hashtext({row})::bigint), 0)::bigint FROM waybill.{table} t");
         sums.push(app.count(&sum).await);
     }
     sums
@@ -100,4 +106,30 @@ async fn an_id_of_another_namespace_is_like_one_that_does_not_exist_on_every_rou
         walked += 1;
     }
     assert!(walked >= 20, "{walked} routes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_of_an_event_type_of_another_namespace_is_like_one_that_is_not_declared() {
+    let app = app_that_sends_nothing().await.with_admin_key().await;
+    let (north, south) = (app.team("north").await, app.team("south").await);
+    let (declared, unknown) = ("/event-types/north.known", "/event-types/other.known");
+    north.put(declared, &json!({"description": "theirs"})).await.expect(201);
+    let before = fingerprint(&app).await;
+    let methods: Vec<String> = routes()
+        .iter()
+        .filter(|endpoint| endpoint.path == "/event-types/{name}" && endpoint.method != "PUT")
+        .map(|endpoint| endpoint.method.to_string())
+        .collect();
+    assert_eq!(methods, ["GET", "DELETE"]);
+    for (method, stranger) in methods.iter().flat_map(|method| [(method, &south), (method, &app)]) {
+        let [of_theirs, of_nobody] = [declared, unknown].map(|path| request(stranger, method, path, None));
+        let (of_theirs, of_nobody) = (of_theirs.await.expect(404).text, of_nobody.await.expect(404).text);
+        assert_eq!(of_theirs.replace("north.known", "NAME"), of_nobody.replace("other.known", "NAME"), "{method}");
+    }
+    assert_eq!(fingerprint(&app).await, before);
+    // The same name is another type in another namespace.
+    south.put(declared, &json!({"description": "ours"})).await.expect(201);
+    assert_eq!(north.get(declared).await.expect(200).json()["description"], "theirs");
+    south.delete(declared).await.expect(204);
+    north.get(declared).await.expect(200);
 }
