@@ -28,20 +28,21 @@ const TURN_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct ReadTurns {
     shares: NamespaceTurns,
-    /// The number of turns that have ended. While it grows, the database works.
-    ended: AtomicU64,
+    /// The number of reads that the database has answered. While it grows, the database works.
+    answered: AtomicU64,
 }
 
 /// The turn of a read, which ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ReadTurn<'a> {
     _turn: Turn,
-    ended: &'a AtomicU64,
+    answered: &'a AtomicU64,
 }
 
-impl Drop for ReadTurn<'_> {
-    fn drop(&mut self) {
-        self.ended.fetch_add(1, Ordering::Relaxed);
+impl ReadTurn<'_> {
+    /// Ends the turn of a read that the database has answered.
+    pub(crate) fn note_answer(self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -51,21 +52,21 @@ impl ReadTurns {
         let left = connections.saturating_sub(batches_at_once + SPARE_CONNECTIONS);
         let at_once = left.max(connections / LEAST_PART).max(1);
         let of_namespace = (at_once / NAMESPACE_PART).max(1);
-        ReadTurns { shares: NamespaceTurns::new(at_once, of_namespace), ended: AtomicU64::new(0) }
+        ReadTurns { shares: NamespaceTurns::new(at_once, of_namespace), answered: AtomicU64::new(0) }
     }
 
     /// Waits for a turn. Fails with [`Error::Overloaded`] after [`TURN_WITHIN`], or as unavailable if no read of any
-    /// namespace has ended meanwhile: then it is the database that does not answer.
+    /// namespace was answered meanwhile: then it is the database that does not answer.
     pub(crate) async fn turn(&self, namespace: NamespaceId) -> Result<ReadTurn<'_>, Error> {
         self.turn_within(namespace, TURN_WITHIN).await
     }
 
     async fn turn_within(&self, namespace: NamespaceId, within: Duration) -> Result<ReadTurn<'_>, Error> {
-        let ended = self.ended.load(Ordering::Relaxed);
+        let answered = self.answered.load(Ordering::Relaxed);
         match timeout(within, self.shares.turn(namespace)).await {
-            Ok(turn) => Ok(ReadTurn { _turn: turn?, ended: &self.ended }),
-            Err(_) if self.ended.load(Ordering::Relaxed) == ended => {
-                Err(Error::outage(OutageKind::TooSlow, "no read has ended in time"))
+            Ok(turn) => Ok(ReadTurn { _turn: turn?, answered: &self.answered }),
+            Err(_) if self.answered.load(Ordering::Relaxed) == answered => {
+                Err(Error::outage(OutageKind::TooSlow, "no read was answered in time"))
             }
             Err(_) => Err(Error::Overloaded),
         }
@@ -112,8 +113,8 @@ mod tests {
         assert!(refused.is_outage(OutageKind::TooSlow), "{refused}");
         let mut waiting = std::pin::pin!(turns.turn_within(LOUD, soon));
         assert!(futures_util::poll!(&mut waiting).is_pending());
-        drop(turns.turn(QUIET).await.unwrap());
-        assert!(matches!(waiting.await, Err(Error::Overloaded)), "reads of others end");
+        turns.turn(QUIET).await.unwrap().note_answer();
+        assert!(matches!(waiting.await, Err(Error::Overloaded)), "reads of others are answered");
         drop(held);
         assert!(turns.turn(LOUD).await.is_ok());
     }

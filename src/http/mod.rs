@@ -422,11 +422,15 @@ where
     move |engine: web::Data<Engine>, scope: Option<Scope>, args: Args| {
         let handler = handler.clone();
         async move {
-            let _turn = match scope {
+            let turn = match scope {
                 Some(scope) => Some(engine.read_turns().turn(scope.namespace).await?),
                 None => None,
             };
-            handler.call(args).await
+            let response = handler.call(args).await;
+            if let Some(turn) = turn.filter(|_| !matches!(response, Err(Error::Unavailable(_)))) {
+                turn.note_answer();
+            }
+            response
         }
     }
 }
