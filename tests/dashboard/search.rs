@@ -1,6 +1,6 @@
 //! The filter line of the list of events: what it finds, and its words as links.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{App, Options};
 
@@ -161,4 +161,18 @@ async fn an_id_is_found_wherever_it_is_typed() {
     assert_eq!(named.header("location"), Some(format!("/ui/events/{id}").as_str()));
     let missing = page(&app, "id:4711").await;
     assert!(missing.contains("There is no event 4711."), "{missing}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_page_of_a_list_by_age_can_be_opened_later() {
+    let app = App::with_fixed_clock().await;
+    let events: Vec<Value> = (0..60).map(|_| json!({"title": "a job", "tags": "a"})).collect();
+    app.post("/events/batch", &json!({"events": events})).await.expect(201);
+    let first = app.get("/ui/events?q=since%3A1h+tag%3Aa").await.expect(200).text;
+    assert!(first.contains("value=\"since:1h tag:a\""), "the form keeps what was typed: {first}");
+    let (_, link) = first.split_once("rel=\"next\" href=\"").expect("a next page");
+    let link = link.split('"').next().expect("an address").replace("&amp;", "&");
+    app.advance(90);
+    let second = app.get(&link).await.expect(200).text;
+    assert!(second.contains("data-id=") && !second.contains("role=\"alert\""), "{second}");
 }

@@ -165,9 +165,13 @@ impl Worker {
         let mut is_aborted = false;
         loop {
             tokio::select! {
-                () = tokio::time::sleep_until(next) => {}
-                Ok(()) = progress.changed() => tokio::time::sleep(LEAST_BEAT).await,
+                // In this order: whatever else is due, a handler never runs beyond its lease.
+                biased;
                 () = tokio::time::sleep_until(last_moment) => return job.stop_for_good(StopReason::LeaseLost).await,
+                () = tokio::time::sleep_until(next) => {}
+                Ok(()) = progress.changed() => {
+                    tokio::time::sleep_until(last_moment.min(Instant::now() + LEAST_BEAT)).await;
+                }
                 () = self.abort.cancelled(), if !is_aborted => {
                     // The lease is extended on: the handler has a while to stop.
                     job.stop(StopReason::Aborted);

@@ -124,13 +124,15 @@ impl KeyCache {
         let Some(hash) = key else {
             return if state.is_required { Found::Unknown } else { Found::Admission(state.anonymous.clone()) };
         };
-        match (state.keys.get(&hash), state.unknown.get(&hash)) {
-            (Some(admission), _) => Found::Admission(admission.clone()),
-            (None, Some(at)) if at.elapsed() < UNKNOWN_FOR => match state.is_required {
+        if let Some(admission) = state.keys.get(&hash) {
+            return Found::Admission(admission.clone());
+        }
+        match state.unknown.get(&hash) {
+            Some(at) if at.elapsed() < UNKNOWN_FOR => match state.is_required {
                 true => Found::Unknown,
                 false => Found::Admission(state.anonymous.clone()),
             },
-            (None, _) => Found::NotCached,
+            _ => Found::NotCached,
         }
     }
 

@@ -55,8 +55,11 @@ pub(crate) async fn events_page(mut viewer: Viewer, request: HttpRequest) -> Res
     if let Some(event) = named.as_ref().filter(|event| event.is_sure) {
         return Ok(plain::see_other(&viewer.link(&format!("/ui/events/{}", event.row.event.id))));
     }
-    let content = match filter_of(&line, &viewer).await? {
+    let line_with_times = filter_line::with_times(&line, viewer.engine.time());
+    let content = match filter_of(&line_with_times, &viewer).await? {
         Ok(filter) => {
+            // The form keeps what was typed; links to further pages have the times.
+            viewer.address = with_parameter(&viewer.address, "q", &line_with_times);
             let (mut page, cursors) = page.by_id(&viewer.engine, "events", Numbers::Ids, &filter).await?;
             page.scan = page.scan.min(SCAN_ROWS);
             let mut conn = viewer.engine.database().connection().await?;

@@ -257,6 +257,19 @@ pub(super) fn time(text: &str, now: DateTime<Utc>) -> Option<String> {
     }
 }
 
+/// Returns a line in which ages are the times that they mean now. A cursor belongs to these times, and an age is another
+/// time with every second.
+pub(super) fn with_times(line: &str, now: DateTime<Utc>) -> String {
+    let at_time = |word: &str| {
+        let (name, value) = word.split_once(':')?;
+        let is_time = name.eq_ignore_ascii_case("since") || name.eq_ignore_ascii_case("until");
+        Some(format!("{name}:{}", is_time.then(|| time(value, now)).flatten()?))
+    };
+    let words: Vec<String> =
+        words(line).into_iter().map(|word| at_time(word).unwrap_or_else(|| word.to_owned())).collect();
+    words.join(" ")
+}
+
 /// Splits a line into words, as they are written. Quotes keep spaces together: `text:"card declined"`. Inside of quotes,
 /// a backslash stands before a quote or a backslash that belongs to the text.
 fn words(line: &str) -> Vec<&str> {
