@@ -165,18 +165,19 @@ impl Worker {
         let mut is_aborted = false;
         loop {
             tokio::select! {
-                // In this order: whatever else is due, a handler never runs beyond its lease.
+                // In this order: whatever else is due, a handler never runs beyond its lease, and a beat that an abort has
+                // interrupted is not begun again before the abort is noted.
                 biased;
                 () = tokio::time::sleep_until(last_moment) => return job.stop_for_good(StopReason::LeaseLost).await,
-                () = tokio::time::sleep_until(next) => {}
-                Ok(()) = progress.changed() => {
-                    tokio::time::sleep_until(last_moment.min(Instant::now() + LEAST_BEAT)).await;
-                }
                 () = self.abort.cancelled(), if !is_aborted => {
                     // The lease is extended on: the handler has a while to stop.
                     job.stop(StopReason::Aborted);
                     is_aborted = true;
                     continue;
+                }
+                () = tokio::time::sleep_until(next) => {}
+                Ok(()) = progress.changed() => {
+                    tokio::time::sleep_until(last_moment.min(Instant::now() + LEAST_BEAT)).await;
                 }
             }
             let sent = Instant::now();
