@@ -1,7 +1,8 @@
-//! Frees the memory that large payloads have taken.
+//! Closes idle connections to the database that are not worth keeping. The pool opens new ones when needed.
 //!
-//! The buffers of a database connection grow to the size of the largest payload and never shrink.
-//! Idle connections with large buffers are therefore closed. The pool opens new ones when needed.
+//! The buffers of a connection grow to the size of the largest payload and never shrink. And the pool uses the
+//! connection that was returned last, so after a peak the others are not used for hours: each keeps memory of
+//! PostgreSQL, and a firewall in between may have forgotten it.
 
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use crate::engine::Engine;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Closes idle connections with large buffers.
+/// Closes idle connections with large buffers, and those that were not used for some minutes.
 pub(crate) fn run_once(engine: &Engine) {
-    engine.database().close_large_connections();
+    engine.database().close_spare_connections();
 }
 
 /// Runs rounds until the server stops.

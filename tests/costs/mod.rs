@@ -5,6 +5,7 @@
 
 mod audit;
 mod claims;
+mod connections;
 mod dead_letters;
 mod event_page;
 mod event_types;

@@ -1,9 +1,11 @@
 //! Single connections are cut, when idle and in the middle of a statement.
 
 use diesel_async::SimpleAsyncConnection;
+use futures_util::future::join_all;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
+use crate::support::locks::HeldRow;
 use crate::support::{App, HeldTable, Options, Reply, database, until, within_patience};
 
 /// Starts a server with one connection for requests, which the test cuts. With a fixed clock it removes nothing on its
@@ -97,19 +99,28 @@ async fn connections_that_were_cut_while_idle_are_replaced() {
     assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 33, "no more and no less than acknowledged");
 }
 
-/// A client disconnects while its statement still runs. No other request waits behind that
-/// statement.
+/// Statements whose callers are gone still run. No request waits behind one of them, nor for each of them in turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_with_an_abandoned_statement_is_not_given_to_the_next_request() {
-    let app = app_with_one_connection().await;
-    app.publish_tagged("a").await;
-    let mut conn = database::connection(&app.url).await;
-    conn.batch_execute("BEGIN; LOCK TABLE waybill.event_log IN ACCESS EXCLUSIVE MODE").await.expect("it is locked");
-    let reading = in_background(app.client.get(format!("{}/logs", app.base)));
-    app.until_blocked_calls(1).await;
-    reading.abort();
+async fn connections_with_abandoned_statements_are_not_given_to_the_next_request() {
+    const CONNECTIONS: usize = 24;
+    let flags = vec![format!("--db-connections={CONNECTIONS}")];
+    let app = App::start_with(Options { flags, fixed_clock: true, ..Options::default() }).await;
+    let held = HeldRow::with_uncommitted(&app, "SELECT pg_advisory_xact_lock(4711)").await;
+    let opened = join_all((0..CONNECTIONS).map(|_| app.engine().database().connection())).await;
+    let statements: Vec<_> = opened
+        .into_iter()
+        .map(|connection| {
+            let mut connection = connection.expect("a connection");
+            tokio::spawn(async move { connection.batch_execute("SELECT pg_advisory_lock(4711)").await })
+        })
+        .collect();
+    app.until_blocked_calls(CONNECTIONS as i64).await;
+    for statement in statements {
+        statement.abort();
+        assert!(statement.await.is_err_and(|end| end.is_cancelled()), "it still runs");
+    }
     let sent_at = std::time::Instant::now();
     app.publish_tagged("a").await;
     assert!(sent_at.elapsed() < std::time::Duration::from_secs(2), "{:?}", sent_at.elapsed());
-    conn.batch_execute("COMMIT").await.expect("the lock is released");
+    held.unlock().await;
 }

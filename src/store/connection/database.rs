@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool::Runtime;
-use deadpool::managed::{Manager, Metrics, Object, Pool, RecycleError, RecycleResult, Timeouts};
+use deadpool::managed::{Manager, Metrics, Object, Pool, QueueMode, RecycleError, RecycleResult, Timeouts};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::PoolableConnection;
 use tokio::runtime::Handle;
@@ -33,9 +33,18 @@ pub const PATIENCE: Duration = Duration::from_secs(4);
 /// the caller learns the result.
 pub const STATEMENT_LIMIT: Duration = Duration::from_secs(4);
 
-/// The time that a returned connection may continue with a statement whose caller is gone. After that,
-/// the connection is closed.
-const IDLE_WITHIN: Duration = Duration::from_millis(100);
+/// The time within which the rest of a response must arrive before its connection is used again; otherwise the connection
+/// is closed. A caller that needs only the first row returns the connection while that rest is on its way. But an
+/// abandoned statement may run for seconds, and the connection that was returned last is tried first: with a longer wait,
+/// a request after an outage would wait for each of them in turn.
+///
+/// Few statements are abandoned: a read goes on without its client, and a write that is given up closes its connection. A
+/// request that the driver has not written yet does not count as one, so its connection is handed out; then the next
+/// statement waits behind it.
+const IDLE_WITHIN: Duration = Duration::from_millis(10);
+
+/// The time after which an idle connection that nobody uses is closed.
+const UNUSED_FOR: Duration = Duration::from_secs(300);
 
 /// The time for which a failure to store anything is reported, if no later attempt succeeds.
 const TROUBLE_FOR: Duration = Duration::from_secs(30);
@@ -151,11 +160,14 @@ impl Manager for ConnectionManager {
 
 impl Database {
     /// Creates the pool without connecting. Must be called on the main runtime.
+    ///
+    /// The connection that was returned last is used first: the caches of its backend are warm.
     pub fn new(url: &str, connections: usize) -> Result<Self, Error> {
         let watch = Arc::<HistoryWatch>::default();
         let pool =
             Pool::builder(ConnectionManager { url: url.to_owned(), runtime: Handle::current(), watch: watch.clone() })
                 .max_size(connections)
+                .queue_mode(QueueMode::Lifo)
                 .runtime(Runtime::Tokio1)
                 .build()
                 .map_err(|error| Error::Internal(format!("the connection pool: {error}")))?;
@@ -251,9 +263,15 @@ impl Database {
         &self.url
     }
 
-    /// Closes idle connections that keep large buffers because they once carried a large message.
-    pub fn close_large_connections(&self) {
-        drop(self.pool.retain(|connection, _| !connection.activity.has_large_buffers()));
+    /// Closes idle connections that are not worth keeping: those that keep large buffers because they once carried a
+    /// large message, and those that nobody has used for [`UNUSED_FOR`].
+    pub fn close_spare_connections(&self) {
+        self.close_connections_unused_for(UNUSED_FOR);
+    }
+
+    /// Does the same as [`Self::close_spare_connections`], with another time.
+    pub fn close_connections_unused_for(&self, time: Duration) {
+        drop(self.pool.retain(|connection, uses| !connection.activity.has_large_buffers() && uses.last_used() < time));
     }
 
     /// Closes the pool. Connections in use are closed when they are returned.

@@ -5,7 +5,6 @@
 
 use std::io;
 use std::path::PathBuf;
-#[cfg(target_os = "linux")]
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -101,13 +100,23 @@ async fn with_timeout<T>(config: &Config, connecting: impl Future<Output = io::R
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The time after which an idle connection is probed, if the URL names none. The driver's default is two hours, by which
+/// time a firewall may have forgotten the connection: the pool uses the one that was returned last, and the others rest.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+
+/// Returns the time after which an idle connection is probed. The driver does not tell whether a URL names its default.
+fn keepalive_idle(config: &Config) -> Duration {
+    let idle = config.get_keepalives_idle();
+    if idle == Config::new().get_keepalives_idle() { KEEPALIVE_IDLE } else { idle }
+}
+
 fn set_options(config: &Config, stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(config.get_tcp_user_timeout().copied().unwrap_or(USER_TIMEOUT)))?;
     if config.get_keepalives() {
-        let mut keepalive = TcpKeepalive::new().with_time(config.get_keepalives_idle());
+        let mut keepalive = TcpKeepalive::new().with_time(keepalive_idle(config));
         if let Some(interval) = config.get_keepalives_interval() {
             keepalive = keepalive.with_interval(interval);
         }
@@ -136,6 +145,28 @@ mod tests {
         let one = tcp("one", "one", 5432);
         assert_eq!(parse("postgres://one,other:6000/db"), [one.clone(), tcp("other", "other", 6000)]);
         assert_eq!(parse("host=one,other port=5432"), [one, tcp("other", "other", 5432)]);
+    }
+
+    async fn dialled(parameters: &str) -> TcpStream {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let config: Config = format!("host=127.0.0.1 port={port} {parameters}").parse().expect("an address");
+        match dial(&config, &targets(&config)[0]).await.expect("a connection") {
+            Either::Left(stream) => stream,
+            Either::Right(_) => panic!("a Unix socket"),
+        }
+    }
+
+    #[tokio::test]
+    async fn idle_connections_are_probed_before_a_firewall_forgets_them() {
+        let time = async |parameters: &str| {
+            let stream = dialled(parameters).await;
+            let socket = SockRef::from(&stream);
+            socket.keepalive().expect("an option").then(|| socket.tcp_keepalive_time().expect("an option"))
+        };
+        assert_eq!(time("").await, Some(KEEPALIVE_IDLE));
+        assert_eq!(time("keepalives_idle=600").await, Some(Duration::from_secs(600)));
+        assert_eq!(time("keepalives=0").await, None);
     }
 
     #[test]
